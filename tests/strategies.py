@@ -112,6 +112,7 @@ def clusters(
             group["gpus"] = draw(st.sampled_from((None, 2, 0)))
             group["memory_gb"] = draw(st.sampled_from((None, 32, 16)))
             group["features"] = draw(st.sampled_from(((), ("a",), ("a", "b"))))
+            group["sockets"] = draw(st.sampled_from((None, None, 2)))
         nodes.append(group)
     names = [group["name"] for group in nodes]
     total = sum(group["count"] for group in nodes)
@@ -233,7 +234,9 @@ def workloads(
         account=_labels(column(st.sampled_from((*ACCOUNTS, None)))),
         partition=_labels(column(st.sampled_from(places))),
         qos=_labels(column(st.sampled_from((None, *QOS)))),
-        features=_labels(column(st.sampled_from((None, None, None, None, "a", "a|b", "a&b"))))
+        features=_labels(
+            column(st.sampled_from((None, None, None, None, "a", "a|b", "a&b", "(b|sockets=2)&a")))
+        )
         if per_node and draw(st.integers(0, 3)) == 0
         else None,
         priority=column(st.integers(0, 2)),

@@ -40,6 +40,35 @@ def test_a_job_waits_for_a_node_that_has_what_it_asks_for(tasks: int) -> None:
     assert result.rejected_why == {"ask for features that no node has (v100&ib)": 1}
 
 
+@pytest.mark.parametrize("tasks", [0, 1])
+def test_any_of_some_and_all_of_others_are_asked_for_together(tasks: int) -> None:
+    result = simulate(
+        asking("(v100|a100)&ib", "(v100|a100)&(ib|opa)", tasks=tasks), MACHINE, "fcfs"
+    )
+    assert result.jobs["start_s"].to_list() == [0, 10]
+
+
+LYING = {"sockets": 2, "cores_per_socket": 4, "threads_per_core": 1}
+
+
+@pytest.mark.parametrize("tasks", [0, 1])
+def test_a_job_waits_for_a_node_whose_cores_lie_as_it_asks_for(tasks: int) -> None:
+    groups = [
+        {"name": "one", "count": 1, "cores": 8},
+        {"name": "two", "count": 1, "cores": 8, **LYING},
+    ]
+    machine = Cluster.model_validate({"nodes": groups})
+    jobs = asking("sockets=2", "sockets=2&threads_per_core=1", None, "sockets=4", tasks=tasks)
+    result = simulate(jobs, machine, "fcfs+easy")
+    assert result.jobs["start_s"].to_list() == [0, 10, 0, None]
+
+
+def test_more_cores_than_sockets_can_have_are_refused() -> None:
+    group = {"name": "two", "count": 1, "cores": 9, **LYING}
+    with pytest.raises(ValueError, match=r"9 cores, more than its sockets.* come to \(8\)"):
+        Cluster.model_validate({"nodes": [group]})
+
+
 def test_features_come_back_from_a_table(tmp_path: Path) -> None:
     write_workload(asking("a100|v100", None, tasks=1), tmp_path / "jobs.csv")
     again = read_workload(tmp_path / "jobs.csv")

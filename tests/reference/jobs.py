@@ -11,6 +11,7 @@ from hpctwin.model import (
     Cluster,
     DependencyKind,
     FairShare,
+    NodeGroup,
     Partition,
     State,
     Workload,
@@ -151,13 +152,24 @@ class Job:
         return max(times)
 
 
-def _has(features: tuple[str, ...], asked: str | None) -> bool:
-    """Whether a node has the features that a job asks for."""
+def _has(group: NodeGroup, asked: str | None) -> bool:
+    """Whether a node of a group has the features that a job asks for."""
     if asked is None:
         return True
-    if "|" in asked:
-        return bool(set(asked.split("|")) & set(features))
-    return set(asked.split("&")) <= set(features)
+    has = set(features_of(group))
+    if "|" in asked and "&" not in asked:
+        return bool(set(asked.split("|")) & has)
+    return all(bool(set(part.strip("()").split("|")) & has) for part in asked.split("&"))
+
+
+def features_of(group: NodeGroup) -> list[str]:
+    """What nodes of a group have that is no amount."""
+    lying = {
+        "sockets": group.sockets,
+        "cores_per_socket": group.cores_per_socket,
+        "threads_per_core": group.threads_per_core,
+    }
+    return [*group.features, *(f"{k}={v}" for k, v in lying.items() if v is not None)]
 
 
 def jobs_of(workload: Workload, machine: Machine, expected_ms: Sequence[int] | None) -> list[Job]:
@@ -210,7 +222,7 @@ def jobs_of(workload: Workload, machine: Machine, expected_ms: Sequence[int] | N
                     number
                     for number, pool in enumerate(machine.pools)
                     if _suits(cluster, partition, pool.group, {k: v[row] for k, v in asked.items()})
-                    and _has(cluster.nodes[pool.group].features, label_of(workload.features, row))
+                    and _has(cluster.nodes[pool.group], label_of(workload.features, row))
                 ],
                 partition=index,
                 user=int(workload.user.codes[row]),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from hpctwin.model import Workload
-from tests.reference.jobs import Job
+from tests.reference.jobs import Job, features_of
 from tests.reference.passes import Simulation, exact
 from tests.reference.shared_requests import (
     ENOUGH,
@@ -209,7 +209,7 @@ class SharedSimulation(Simulation):
                 every[node] = has(self.machine.cluster, group)
                 values = [
                     f
-                    for f in self.machine.cluster.nodes[group].features
+                    for f in features_of(self.machine.cluster.nodes[group])
                     if f.startswith(f"{name}=")
                 ]
                 of_value.setdefault(values[0] if values else "", {})[node] = every[node]

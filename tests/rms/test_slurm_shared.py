@@ -59,6 +59,39 @@ OF_USERS = (
 )  # fmt: skip
 
 
+FEATURES = {"n1": "a,ib", "n2": "b,ib", "n3": "a"}
+
+
+@pytest.mark.parametrize("select", ["linear", "CR_Core_Memory"])
+def test_a_job_waits_for_nodes_with_its_features_as_it_does_in_slurm(select: str) -> None:
+    node = "Sockets=2 CoresPerSocket=4 ThreadsPerCore=1"
+    options = {"nodes": 3, "cpus": 8, "memory": 8000, "scheduler": "builtin", "node": node}
+    with (
+        readable_folder() as folder,
+        running(folder, **options, **({} if select == "linear" else {"select": select})) as slurm,
+    ):
+        for name, of in FEATURES.items():
+            about = f"NodeName={name}", f"AvailableFeatures={of}", f"ActiveFeatures={of}"
+            slurm.say("scontrol", "update", *about)
+        asked = [("-Cb|a", "-n8"), ("-C(b|a)&ib", "-n8"), ("-Cib", "-n8")]
+        ids = [slurm.submit_tasks(5, 300, "--mem=10", *way) for way in asked[:2]]
+        slurm.wait(lambda: list(states(slurm).values()).count("RUNNING None") == 2, 30)
+        ids += [slurm.submit_tasks(5, 300, "--mem=10", *way) for way in asked[2:]]
+        slurm.wait(lambda: "PENDING Resources" in states(slurm).values(), 30)
+        manager = SlurmManager("emul", conf=slurm.conf)
+        snapshot = manager.snapshot()
+        specs = {job.spec.id: job.spec for job in snapshot.jobs}
+        assert [specs[i].features for i in ids] == ["b|a", "(b|a)&ib", "ib"]
+        assert not any(spec.constraints for spec in specs.values())
+        core = Core(CoreSettings(pool=("fcfs+none",)))
+        core.take_snapshot(snapshot)
+        now = core.present(snapshot.time_s, parse_policy("fcfs+none"))
+        assert core.free_nodes() == 1
+        assert now.starts() == []
+        where = {job.spec.id: job.node_names for job in snapshot.jobs}
+        assert [where[i] for i in ids] == [("n1",), ("n2",), ()]
+
+
 @pytest.mark.parametrize("site", SITES)
 def test_no_job_fits_our_picture_that_slurm_leaves_waiting(site: str) -> None:
     options = {"nodes": 3, "cpus": 8, "memory": 8000, "scheduler": "builtin", **SITES[site]}

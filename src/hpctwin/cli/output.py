@@ -158,7 +158,7 @@ def note_without_effect(workload: Workload, cluster: Cluster) -> None:
 
     labels = {kind: getattr(workload, kind).labels for kind in ("qos", "account", "user")}
     listed = {*cluster.qos, *(one.qos for one in cluster.partitions if one.qos is not None)}
-    features = {feature for group in cluster.nodes for feature in group.features}
+    features = {feature for group in cluster.nodes for feature in group.all_features}
     for sentence in (
         *idle_limits(cluster.limits, labels, listed),
         *without_groups(workload.group_by, features),

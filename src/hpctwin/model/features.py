@@ -5,6 +5,7 @@ And what groups of nodes are by, such as ``rack`` of features ``rack=r1`` and ``
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
@@ -12,13 +13,17 @@ import numpy as np
 from hpctwin.errors import WorkloadError, near
 from hpctwin.model.columns import Category
 
-__all__ = ["check_features", "has_features", "without_groups"]
+__all__ = ["alternatives", "check_features", "has_features", "without_groups"]
 
 
-def _asked(text: str) -> tuple[list[str], bool]:
-    """Names, and whether one of them is enough."""
-    some = "|" in text
-    return [name.strip() for name in text.split("|" if some else "&")], some
+_NAME = re.compile(r"[\w.=-]+")
+
+
+def alternatives(text: str) -> list[list[str]]:
+    """What a node must have one of each of, of text such as ``a100``, ``a100|v100``, ``(a100|v100)&ib``."""
+    parts = [part.strip() for part in text.split("&")]
+    within = [p[1:-1] if len(parts) > 1 and p[:1] + p[-1:] == "()" else p for p in parts]
+    return [[name.strip() for name in part.split("|")] for part in within]
 
 
 def check_features(texts: Iterable[str]) -> None:
@@ -28,24 +33,21 @@ def check_features(texts: Iterable[str]) -> None:
         WorkloadError: one cannot.
     """
     for text in texts:
-        names, some = _asked(text)
-        if some and "&" in text:
+        if re.search(r"\|[^()&]*&|&[^()&]*\|", text):
             raise WorkloadError(
-                f"features {text!r}: '&' and '|' do not go together; ask for all of some, such as "
-                "avx512&ib, or for any of some, such as a100|v100"
+                f"features {text!r}: say by parentheses what '&' and '|' go with, such as (a100|v100)&ib"
             )
-        for name in names:
-            if not name or not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
+        for name in (name for some in alternatives(text) for name in some):
+            if not _NAME.fullmatch(name):
                 raise WorkloadError(
                     f"features {text!r}: {name!r} is no name of a feature; write a name, such as a100, "
-                    "a100|v100 or avx512&ib"
+                    "a100|v100, avx512&ib or (a100|v100)&ib"
                 )
 
 
 def has_features(text: str, features: Collection[str]) -> bool:
     """Whether a node with some features has what a text asks for."""
-    names, some = _asked(text)
-    return (any if some else all)(name in features for name in names)
+    return all(any(name in features for name in some) for some in alternatives(text))
 
 
 def without_groups(group_by: Category, features: Collection[str]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -10,8 +11,10 @@ from hpctwin.model.consumables import Amount, check_names
 from hpctwin.model.racks import Component, Racks, Watts, node_w
 from hpctwin.model.settings import Duration, Settings
 
-__all__ = ["MOST_NODES", "Mode", "NodeGroup", "Sleep", "Transition"]
+__all__ = ["LYING", "MOST_NODES", "Mode", "NodeGroup", "Sleep", "Transition"]
 
+LYING = ("sockets", "cores_per_socket", "threads_per_core")
+"""Fields on how the cores of a node lie."""
 MOST_NODES = 10_000_000
 """Of one cluster; the state of each node is held in memory."""
 
@@ -78,6 +81,8 @@ class NodeGroup(Settings):
         cores, gpus, memory_gb: what each has; left out, it is not modelled and any job fits.
         consumables: what else each has that jobs use up, by name: ``{scratch_gb: 800, fpga: 2}``.
         features: what else its nodes have that jobs may ask for, by name: models of GPUs, networks, …
+        sockets, cores_per_socket, threads_per_core: how its cores lie, where that is known; jobs may ask for
+            it as for features, see `all_features`.
         weight: where nodes are shared and the placement is ``weight``, those with the smallest come first.
         speed: relative to the machine the runtimes were measured on; a job on nodes of
             several speeds runs at the slowest.
@@ -96,6 +101,9 @@ class NodeGroup(Settings):
     memory_gb: float | None = Field(default=None, ge=0)
     consumables: dict[str, Amount] = Field(default_factory=dict)
     features: tuple[str, ...] = ()
+    sockets: int | None = Field(default=None, ge=1)
+    cores_per_socket: int | None = Field(default=None, ge=1)
+    threads_per_core: int | None = Field(default=None, ge=1)
     weight: float = Field(default=0.0, allow_inf_nan=False)
     speed: float = Field(default=1.0, gt=0)
     modes: dict[str, Mode] = Field(default_factory=dict)
@@ -107,6 +115,18 @@ class NodeGroup(Settings):
     @model_validator(mode="after")
     def _named(self) -> Self:
         check_names(self.consumables)
+        return self
+
+    @model_validator(mode="after")
+    def _lying(self) -> Self:
+        lying = (self.sockets, self.cores_per_socket, self.threads_per_core or 1)
+        if self.cores is not None and None not in lying:
+            most = math.prod(number or 1 for number in lying)
+            if self.cores > most:
+                raise ValueError(
+                    f"node group {self.name!r} has {self.cores:g} cores, more than its sockets, "
+                    f"cores_per_socket and threads_per_core come to ({most:,})"
+                )
         return self
 
     @model_validator(mode="after")
@@ -161,6 +181,15 @@ class NodeGroup(Settings):
             found: float | None = getattr(self, name)
             return found
         return self.consumables.get(name)
+
+    @property
+    def all_features(self) -> tuple[str, ...]:
+        """Its features, and such as ``sockets=2``, ``cores_per_socket=16``, ``threads_per_core=2``."""
+        told = [(name, getattr(self, name)) for name in LYING]
+        return (
+            *self.features,
+            *(f"{name}={number}" for name, number in told if number is not None),
+        )
 
     @property
     def first_mode(self) -> str:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from hpctwin.model import NodeGroup
-from hpctwin.model.node_group import Mode, Sleep
+from hpctwin.model.node_group import LYING, Mode, Sleep
 from hpctwin.rms.records import NodeRecord
 
 __all__ = ["Groups", "ListedNode", "Sleeping", "equal_nodes", "group_nodes"]
@@ -38,6 +38,8 @@ class ListedNode(NamedTuple):
         sleeping: how it is switched off and on, if it is.
         consumables: what it has besides, by name.
         weight: where jobs share nodes, those with the smallest come first.
+        features: names of what else it has.
+        lying: its sockets, the cores of each, and the threads of these; see `NodeGroup`.
     """
 
     record: NodeRecord
@@ -48,6 +50,8 @@ class ListedNode(NamedTuple):
     sleeping: Sleeping | None = None
     consumables: tuple[tuple[str, float], ...] = ()
     weight: float = 0.0
+    features: tuple[str, ...] = ()
+    lying: tuple[int | None, ...] = (None,) * len(LYING)
 
 
 class Groups(NamedTuple):
@@ -98,6 +102,8 @@ def group_nodes(listed: Sequence[ListedNode]) -> Groups:
                 memory_gb=_size(one.memory_gb),
                 consumables=dict(one.consumables),
                 weight=one.weight,
+                features=one.features,
+                **dict(zip(LYING, one.lying, strict=True)),
                 **_power(one.sleeping),
             )
         )

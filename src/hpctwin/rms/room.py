@@ -133,7 +133,7 @@ class Room:
             fine = [
                 partition is not None
                 and (partition.groups is None or group.name in partition.groups)
-                and (not spec.features or has_features(spec.features, group.features))
+                and (not spec.features or has_features(spec.features, group.all_features))
                 and all(
                     has is None or has >= asked
                     for asked, has in zip(needs, (getattr(group, n) for n in PER_NODE), strict=True)

@@ -253,7 +253,7 @@ def _found_eligible(
                 amount is None or amount >= need
                 for amount, need in zip(has, kind[1:-1], strict=True)
             )
-            enough = enough and (wanted is None or has_features(wanted, group.features))
+            enough = enough and (wanted is None or has_features(wanted, group.all_features))
             eligible[row, pool] = enough and (groups is None or group.name in groups)
     return eligible
 

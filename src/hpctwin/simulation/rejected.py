@@ -55,7 +55,7 @@ def why_rejected(workload: Workload, cluster: Cluster, rejected: BoolArray) -> d
             values > most_of_any,
         )
     for code, text in enumerate(workload.features.labels):
-        if not any(has_features(text, group.features) for group in cluster.nodes):
+        if not any(has_features(text, group.all_features) for group in cluster.nodes):
             count(f"ask for features that no node has ({text})", workload.features.codes == code)
     for name in (*PER_TASK, *cluster.consumables):
         if workload.shares_nodes:

@@ -215,7 +215,7 @@ def _may(cluster: Cluster, workload: Workload, partition: int, features: int, gr
         named = one.name == label if label is not None else one.default
         if named and one.groups is not None and group.name not in one.groups:
             return False
-    return features < 0 or has_features(workload.features.labels[features], group.features)
+    return features < 0 or has_features(workload.features.labels[features], group.all_features)
 
 
 def _amounts(cluster: Cluster) -> dict[str, FloatArray]:

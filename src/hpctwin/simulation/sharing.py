@@ -118,7 +118,7 @@ def shared_known(
 def _features_of_pools(cluster: Cluster, pool_of: IntArray) -> list[tuple[str, ...]]:
     group = np.repeat(np.arange(len(cluster.nodes)), [one.count for one in cluster.nodes])
     first = np.unique(pool_of, return_index=True)[1]
-    return [cluster.nodes[number].features for number in group[first].tolist()]
+    return [cluster.nodes[number].all_features for number in group[first].tolist()]
 
 
 def _typical(shape: npt.NDArray[Any], first: IntArray) -> IntArray:

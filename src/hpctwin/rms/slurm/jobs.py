@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
@@ -14,6 +15,7 @@ from hpctwin.errors import FormatError
 from hpctwin.model.hostlist import expand
 from hpctwin.model.settings import first_fault
 from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodePart, NodeRecord
+from hpctwin.rms.slurm.features import features_asked
 from hpctwin.rms.slurm.held import held_in_parts, parts_held
 from hpctwin.rms.slurm.preempt import Preempting
 from hpctwin.rms.slurm.sharing import Sharing, tasks_asked
@@ -99,6 +101,7 @@ class Jobs:
         preempting: whose jobs are not the twin's, since they preempt others.
         sharing: how parts of nodes are given; None where jobs have whole ones.
         in_parts: GPUs that jobs keep from others by using parts of them; see `held_in_parts`.
+        lying: how the cores of nodes lie; see `features_asked`.
     """
 
     records: dict[str, JobRecord] = field(default_factory=dict)
@@ -110,6 +113,7 @@ class Jobs:
     preempting: Preempting = field(default_factory=Preempting)
     sharing: Sharing | None = None
     in_parts: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    lying: Mapping[str, Collection[int]] = field(default_factory=dict)
 
 
 def read_jobs(
@@ -118,6 +122,7 @@ def read_jobs(
     closed: Mapping[str, str],
     preempting: Preempting,
     sharing: Sharing | None = None,
+    lying: Mapping[str, Collection[int]] = MappingProxyType({}),
 ) -> Jobs:
     """Jobs that have not ended.
 
@@ -127,9 +132,10 @@ def read_jobs(
         closed: states of the partitions that start no jobs.
         preempting: whose jobs are left to Slurm.
         sharing: how parts of nodes are given; None where jobs have whole ones.
+        lying: how the cores of nodes lie; see `features_asked`.
     """
     in_parts = {} if sharing is None else held_in_parts(rows)
-    jobs = Jobs(preempting=preempting, sharing=sharing, in_parts=in_parts)
+    jobs = Jobs(preempting=preempting, sharing=sharing, in_parts=in_parts, lying=lying)
     parts: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         state = words(row.get("job_state"))
@@ -340,13 +346,17 @@ def _spec(
     waits_for_time = not runs and str(row.get("state_reason")) == "BeginTime"
     user = row.get("user_name") or row.get("user_id")
     partition = str(row.get("partition") or "").split(",")[0]
+    features = features_asked(rows, jobs.lying)
     tasks: dict[str, Any] = {}
     sizes = None if jobs.sharing is None else jobs.sharing.partitions.get(partition)
     if jobs.sharing is not None and sizes is not None:
         rough: list[str] = []
         tasks = tasks_asked(rows, jobs.sharing, sizes, rough)
+        if features is None:
+            rough.append("features that are counted, or one of several for all nodes")
         if rough and not runs:
             jobs.rough[name] = rough[0]
+    modelled = {*(["tres_per_node"] if tasks else []), *([] if features is None else ["features"])}
     held = str(row.get("state_reason")).startswith("JobHeld") or number(row.get("priority")) == 0
     return JobSpec(
         id=name,
@@ -362,7 +372,8 @@ def _spec(
         dependencies=_dependencies(row.get("dependency"), name, jobs.notes),
         held=held and not runs,
         reason="" if runs else _reason(row, closed.get(partition)),
-        constraints=_constraints(rows, without="tres_per_node" if tasks else ""),
+        features=features or "",
+        constraints=_constraints(rows, modelled),
     )
 
 
@@ -381,13 +392,13 @@ def _reason(row: dict[str, Any], closed: str | None) -> str:
     return f"policy: {said}"[:128]
 
 
-def _constraints(rows: list[dict[str, Any]], *, without: str) -> str:
-    """What else a job asks for."""
+def _constraints(rows: list[dict[str, Any]], modelled: Collection[str]) -> str:
+    """What else a job asks for, but for some fields."""
     said = [
         f"{word}={row[key]}"
         for row in rows
         for key, word in _CONSTRAINTS
-        if row.get(key) and key != without
+        if row.get(key) and key not in modelled
     ]
     return " ".join(said)[:128]
 

@@ -141,7 +141,7 @@ class SlurmManager(PlainManager):
         parameters = about.get("SelectTypeParameters", "")
         found = cluster_snapshot(
             jobs, nodes, reservations, partitions, now_s, select, preempt, qos, parameters,
-            self.doubts.lasting(), self._sleeps,
+            self.doubts.lasting(), self._sleeps, () if self.found is None else self.found.features,
         )  # fmt: skip
         self.doubts.seen(found.unequal, now_s)
         if self._ahead_s:

@@ -17,9 +17,10 @@ from pydantic import ValidationError
 from hpctwin.errors import FormatError
 from hpctwin.model import Cluster, Partition
 from hpctwin.model.hostlist import expand
-from hpctwin.model.node_group import Sleep
+from hpctwin.model.node_group import LYING, Sleep
 from hpctwin.rms.machine import ListedNode, Sleeping, group_nodes
 from hpctwin.rms.records import JobRecord, NodePower, NodeRecord, NodeReservation, Snapshot
+from hpctwin.rms.slurm.features import features_of, lying_of, names_asked
 from hpctwin.rms.slurm.gres import consumables_of, gpus_of, not_used_up
 from hpctwin.rms.slurm.held import unequal
 from hpctwin.rms.slurm.jobs import Mine, read_jobs
@@ -45,6 +46,8 @@ class Found:
         nice: nice values of the jobs that wait and are not held, by id.
         names: ids of jobs by Slurm's own number, where the two differ.
         unequal: nodes of which jobs hold otherwise than Slurm says in sum, and how.
+        features: those that any job asks for, or has asked for. Nodes are told apart by these alone:
+            by all that a site has, each might be of a group of its own.
     """
 
     snapshot: Snapshot
@@ -53,6 +56,7 @@ class Found:
     nice: dict[str, float] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     unequal: dict[str, str] = field(default_factory=dict)
+    features: set[str] = field(default_factory=set)
 
 
 def cluster_snapshot(
@@ -67,6 +71,7 @@ def cluster_snapshot(
     parameters: str = "",
     blind: Collection[str] = (),
     sleeping: Callable[[str], Sleeping | None] = lambda name: None,
+    features: Collection[str] = (),
 ) -> Found:
     """Everything Slurm knows now.
 
@@ -82,6 +87,7 @@ def cluster_snapshot(
         parameters: its ``SelectTypeParameters``.
         blind: names of nodes that have been `Found.unequal` for some time.
         sleeping: how a node is switched off and on, by its name.
+        features: what jobs have asked for before, by name; see `Found.features`.
 
     Raises:
         FormatError: an output is not what that command writes.
@@ -94,8 +100,13 @@ def cluster_snapshot(
     sharing, rough = how_shared(
         node_rows, belongs, described, select, parameters, not_used_up(rows)
     )
-    listed = _nodes(node_rows, sharing, notes, sleeping, now_s)
+    asked = names_asked(rows) | set(features)
+    listed = _nodes(node_rows, sharing, notes, sleeping, now_s, asked)
     grouped = group_nodes(listed)
+    lying = {
+        name: {number for node in listed if (number := node.lying[place]) is not None}
+        for place, name in enumerate(LYING)
+    }
     known = {node.name: node for node in grouped.nodes}
     closed = {
         name: about["State"]
@@ -107,7 +118,7 @@ def cluster_snapshot(
         notes.append(
             "which QOS preempt could not be asked of sacctmgr: Slurm alone starts all jobs"
         )
-    jobs = read_jobs(rows, known, closed, preempting, sharing)
+    jobs = read_jobs(rows, known, closed, preempting, sharing, lying)
     notes += jobs.notes
     woken = {
         node.record.name: node.sleeping.sleep.switch_on.time
@@ -157,7 +168,7 @@ def cluster_snapshot(
         own_scheduling=True,
         shared=tuple(sorted(shared)),
     )
-    return Found(snapshot, notes, mine, jobs.nice, jobs.names, differs)
+    return Found(snapshot, notes, mine, jobs.nice, jobs.names, differs, asked)
 
 
 def _with_start(job: JobRecord, woken: Mapping[str, float]) -> JobRecord:
@@ -267,6 +278,7 @@ def _nodes(
     notes: list[str],
     sleeping: Callable[[str], Sleeping | None],
     now_s: float,
+    asked: Collection[str],
 ) -> list[ListedNode]:
     found: dict[str, ListedNode] = {}
     for row in rows:
@@ -290,9 +302,10 @@ def _nodes(
         )
         if record.name in found:
             partitions = tuple(sorted({*partitions, *found[record.name].partitions}))
+        cores = cores_of(row, sharing)
         found[record.name] = ListedNode(
             record,
-            cores_of(row, sharing),
+            cores,
             gpus_of(row.get("gres")),
             None if memory is None else memory / 1024,
             partitions,
@@ -302,6 +315,8 @@ def _nodes(
                     (n, a) for n, a in uses_up.items() if sharing is None or n not in sharing.unused
                 )
             ),
+            features_of(row, asked),
+            lying_of(row, cores),
         )
     if not found:
         raise FormatError("sinfo --json: no node in it")
