@@ -14,6 +14,7 @@ from hpctwin.formats._job_table import AT_ONCE, Collected, JobTable, ranges
 from hpctwin.formats._our_columns import in_our_columns
 from hpctwin.formats._record import LABELS, RECORD, Machine, Tally, count_of, empty_records
 from hpctwin.model import Workload
+from hpctwin.model.features import has_features
 
 __all__ = ["job_table", "jobs_of", "workload_of", "workloads_of"]
 
@@ -55,6 +56,7 @@ def job_table(
         frame = _once(frame, tally)
         frame = _heterogeneous(frame, tally)
         frame = _that_ran(frame, tally).sort("submit", maintain_order=True)
+        frame = _with_features(frame, machine, tally)
         frame, known = _walltimes(frame, machine.limits, tally)
         limited += known
         made.add(in_our_columns(frame, tally, machine))
@@ -73,6 +75,21 @@ def job_table(
     else:
         tally.add("job without walltime, given its run time", len(table) - limited)
     return table
+
+
+def _with_features(frame: pl.DataFrame, machine: Machine, tally: Tally) -> pl.DataFrame:
+    """Without features that no node is known to have: who ran with them could never start."""
+    if machine.features is None:
+        return frame
+    asked = frame["features"].cast(pl.String)
+    there = [
+        text
+        for text in asked.drop_nulls().unique().to_list()
+        if any(has_features(text, features) for features in machine.features)
+    ]
+    open_ = asked.is_not_null() & ~asked.is_in(there)
+    tally.add("features that no node is known to have, left open", int(open_.sum()))
+    return frame.with_columns(features=asked.set(open_, None).cast(pl.Categorical()))
 
 
 def _with_submission(records: Iterable[pl.DataFrame], tally: Tally) -> Iterator[pl.DataFrame]:

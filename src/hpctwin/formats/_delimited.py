@@ -222,18 +222,24 @@ def _refuse(number: int, line: bytes, table: Table, tally: Tally) -> None:
 
 
 def _fitted(cells: list[str], table: Table) -> list[str] | None:
-    """The row that these cells can only be, their surplus put back into the texts it came from."""
+    """The row that these cells can only be, their surplus put back into the texts it came from.
+
+    A text of which that cannot be told is left empty.
+    """
     names = [*table.names, ""][: table.cells]
     extra = len(cells) - table.cells
     if extra > _MOST_EXTRA or (extra and not set(table.free) & set(names)):
         return None
-    index = [names.index(name) for name in table.wanted]
-    found: dict[tuple[str, ...], list[str]] = {}
+    index = [names.index(name) for name in table.wanted if name not in table.free]
+    texts = [names.index(name) for name in table.wanted if name in table.free]
+    found: list[str] | None = None
     for row in itertools.islice(_rows(cells, names, 0, extra, table), _MOST_WAYS):
-        found.setdefault(tuple(row[i] for i in index), row)
-        if len(found) > 1:
+        found = found or row
+        if any(row[i] != found[i] for i in index):
             return None
-    return next(iter(found.values()), None)
+        for i in texts:
+            found[i] = found[i] if row[i] == found[i] else ""
+    return found
 
 
 def _rows(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -100,12 +100,14 @@ class Machine:
             of its share of cores, GPUs and memory; or for what its tasks of several kinds ask.
         memory: whether memory is shared out too.
         consumables: names of those that its nodes have.
+        features: those that nodes have together; None to take over whatever jobs ask for.
     """
 
     limits: Mapping[str, float] = field(default_factory=dict)
     shared: bool = False
     memory: bool = True
     consumables: tuple[str, ...] = ()
+    features: Collection[tuple[str, ...]] | None = None
 
 
 def count_of(frame: pl.DataFrame, which: pl.Expr) -> int:

@@ -35,7 +35,7 @@ COLUMNS = (
     "JobID", "JobIDRaw", "Submit", "Start", "End", "ElapsedRaw", "Elapsed", "Suspended", "TimelimitRaw",
     "Timelimit", "NNodes", "AllocNodes", "ReqNodes", "AllocCPUS", "NCPUS", "ReqCPUS", "AllocTRES", "ReqTRES",
     "AllocGRES", "ReqGRES", "ReqMem", "User", "Account", "Partition", "QOS", "Priority", "State", "NodeList",
-    "MaxRSS", "NTasks",
+    "MaxRSS", "NTasks", "Constraints",
 )  # fmt: skip
 """The columns that are read; more of them tell more, and the order does not matter."""
 
@@ -147,7 +147,7 @@ def sacct_table(
             for text in jobs_with_steps(lines, tally):
                 yield records_of(text, zone, tally)
 
-    return job_table(records(), tally, machine)
+    return job_table(records(), tally, machine or Machine(features=()))
 
 
 def _texts(path: Path, tally: Tally, *, strict: bool) -> Iterator[pl.DataFrame]:

@@ -9,6 +9,7 @@ import polars as pl
 
 from hpctwin.formats._fields import NOTHING, amount, duration_s, gigabytes, moments
 from hpctwin.formats._record import RECORD, Tally, empty_records
+from hpctwin.formats.slurm_values import constraint
 from hpctwin.model.consumables import NOT_CONSUMED
 
 __all__ = ["STATES", "records_of"]
@@ -114,6 +115,7 @@ def _fields(text: pl.DataFrame) -> pl.DataFrame:
         "account": first(("Account", as_written)),
         "partition": first(("Partition", as_written)),
         "qos": first(("QOS", as_written)),
+        "features": _features(text),
         "recorded_nodes": first(("NodeList", as_written)),
         "memory_gb": first(*tres("mem", gigabytes)),
     }
@@ -142,6 +144,23 @@ def _asked_otherwise(text: pl.DataFrame, made: pl.DataFrame) -> pl.DataFrame:
             asked = pl.lit(each) * pl.col("nodes").fill_null(1.0)
             made = made.with_columns(pl.coalesce("gpus", asked))
     return made
+
+
+def _features(text: pl.DataFrame) -> pl.Series | None:
+    """What jobs ask of their nodes; as Slurm writes it, where we cannot say it."""
+    if "Constraints" not in text.columns:
+        return None
+    said = text["Constraints"]
+    nodes = (
+        amount(text["NNodes"])
+        if "NNodes" in text.columns
+        else pl.repeat(None, len(text), eager=True)
+    )
+    asked = pl.DataFrame({"said": said, "alone": (nodes == 1).fill_null(False)})
+    kinds = asked.unique().drop_nulls()
+    ours = [constraint(said, 1 if alone else None) or said for said, alone in kinds.rows()]
+    kinds = kinds.with_columns(pl.Series("ours", ours, pl.String))
+    return asked.join(kinds, on=["said", "alone"], how="left", maintain_order="left")["ours"]
 
 
 def _minutes(said: pl.Series) -> pl.Series:

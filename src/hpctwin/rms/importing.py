@@ -97,7 +97,8 @@ def _machine(site: Site, shared: bool, memory: bool) -> Machine:
             "jobs share nodes: each asks, on each of the nodes that it was on, for its share of cores, "
             f"{'memory ' if memory else ''}and GPUs; a placement of its own may put it elsewhere"
         )
-    return Machine(limits, shared, memory, site.cluster.consumables if shared else ())
+    features = {group.all_features for group in site.cluster.nodes}
+    return Machine(limits, shared, memory, site.cluster.consumables if shared else (), features)
 
 
 def _of_unknown_size(manager: str, found: SlurmFiles | PbsFiles, jobs: JobTable) -> Site:
@@ -151,6 +152,10 @@ def _of_no_use(files: Mapping[str, str]) -> list[str]:
 # --- pseudonyms ------------------------------------------------------------------------------------
 
 
+def _told_of_features(text: str, new: Mapping[str, str]) -> str:
+    return re.sub(r"[\w.=-]+", lambda found: new.get(found[0], found[0]), text)
+
+
 def pseudonyms(made: Imported, salt: bytes) -> Imported:
     """The same with other names: of users, accounts, partitions, QOS and the cluster.
 
@@ -186,6 +191,15 @@ def pseudonyms(made: Imported, salt: bytes) -> Imported:
     plain["name"] = pseudonym("cluster", made.site.cluster.name)
     for group in plain["nodes"]:
         group["name"] = pseudonym("nodes", group["name"])
+        if "features" in group:
+            group["features"] = [pseudonym("feature", name) for name in group["features"]]
+    if "features" in table.columns:
+        asked = pl.col("features").cast(pl.String)
+        texts = table.scan().select(asked.unique()).collect(engine="streaming")["features"]
+        others = {text: _told_of_features(text, new) for text in texts.drop_nulls().to_list()}
+        table = table.with_columns(
+            asked.replace_strict(others, default=None, return_dtype=pl.String).alias("features")
+        )
     for partition in plain.get("partitions", ()):
         partition["name"] = pseudonym("partition", partition["name"])
         partition["groups"] = [new[name] for name in partition["groups"]]

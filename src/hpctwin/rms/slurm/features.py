@@ -9,12 +9,11 @@ Source:
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from hpctwin.errors import WorkloadError
-from hpctwin.model.features import alternatives, check_features
+from hpctwin.formats.slurm_values import constraint
+from hpctwin.model.features import alternatives
 from hpctwin.model.node_group import LYING
 from hpctwin.rms.slurm.values import whole
 
@@ -49,19 +48,9 @@ def features_asked(
 
 
 def _understood(row: Mapping[str, Any]) -> str | None:
-    """A job's ``--constraint`` in our form; None where it is counted, or one of several for all nodes."""
-    text = re.sub(r"\s", "", str(row.get("features") or ""))
-    if not text or row.get("prefer"):
-        return ""  # what is only preferred keeps nobody waiting
-    if whole(row.get("node_count")) == 1:
-        # All nodes of one node have the same.
-        text = re.sub(r"^\[([^\[\]]*)\]$", r"\1", text)
-        text = text.replace("[", "(").replace("]", ")")
-    try:
-        check_features([text])
-    except WorkloadError:
-        return None
-    return text
+    # What is only preferred keeps nobody waiting.
+    text = "" if row.get("prefer") else str(row.get("features") or "")
+    return constraint(text, whole(row.get("node_count")))
 
 
 def names_asked(rows: Iterable[Mapping[str, Any]]) -> set[str]:

@@ -315,8 +315,8 @@ def _nodes(
                     (n, a) for n, a in uses_up.items() if sharing is None or n not in sharing.unused
                 )
             ),
-            features_of(row, asked),
-            lying_of(row, cores),
+            features=features_of(row, asked),
+            lying=lying_of(row, cores),
         )
     if not found:
         raise FormatError("sinfo --json: no node in it")

@@ -6,6 +6,7 @@ QOS from ``sacctmgr``. What each scheduling setting became is told, one by one (
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from hpctwin.errors import ConfigError, FormatError
 from hpctwin.model.consumables import NAME, NOT_CONSUMED, amount_of
 from hpctwin.model.hostlist import expand
 from hpctwin.model.limits import ROOT
+from hpctwin.model.node_group import LYING
 from hpctwin.rms.machine import ListedNode, equal_nodes, group_nodes
 from hpctwin.rms.records import NodeRecord
 from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting, Site, named_cluster
@@ -28,6 +30,9 @@ from hpctwin.rms.slurm.preempted import PREEMPTION_KEYS, Found, preemption_of
 from hpctwin.rms.slurm.values import limit_s
 
 __all__ = ["SlurmSettings", "slurm_site"]
+
+MOST_GROUPS = 128
+"""Of more groups of nodes than this a simulation takes long."""
 
 _UP_TO = {"maxnodes": "max_nodes", "minnodes": "min_nodes"}
 _OF_PARTITION = {
@@ -132,6 +137,11 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
             "no node is described: slurm.conf with its NodeName lines, or scontrol show node, is needed"
         )
     grouped = group_nodes(listed)
+    if len(grouped.groups) > MOST_GROUPS:
+        grouped = group_nodes([node._replace(features=()) for node in listed])
+        notes.append(
+            f"by their features nodes would be of more than {MOST_GROUPS} groups: they are left out"
+        )
     held = enforced(found.values)
     settings += _enforcing(found.values, held=held)
     by_tier = preemption is not None and preempts and preemption.by == "partition"
@@ -210,6 +220,8 @@ def _nodes(
                 tuple(sorted(in_partitions.get(name, ()))),
                 consumables=tuple(sorted(consumables.items())),
                 weight=weights.get(name, 0.0),
+                features=_named_features(row),
+                lying=_lying(row),
             )
         )
     return listed
@@ -335,6 +347,21 @@ def _members(
                 f"partition {label}: {len(missing)} nodes are not described, as {missing[0]}"
             )
     return partitions
+
+
+def _named_features(row: Row) -> tuple[str, ...]:
+    """Those that jobs can ask for."""
+    active = row.get("activefeatures")
+    names = [part.strip() for part in active.split(",")] if active else _features(row)
+    return tuple(sorted({name for name in names if name and name != "(null)"}))
+
+
+def _lying(row: Row) -> tuple[int | None, ...]:
+    """Sockets, cores of each and threads of these, where all are told and come to the node's CPUs."""
+    told = [row.get(key) for key in ("sockets", "corespersocket", "threadspercore")]
+    numbers = [int(text) if text.isdigit() else 0 for text in told]
+    fits = 0 not in numbers and math.prod(numbers) >= _cores(row)
+    return tuple(numbers) if fits else (None,) * len(LYING)
 
 
 def _features(row: Row) -> list[str]:

@@ -1,0 +1,74 @@
+"""Sites whose nodes have features, and jobs of which some asked for these."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hpctwin import simulate
+from hpctwin.formats import read_workload
+from hpctwin.rms.importing import import_site, pseudonyms
+
+CONF = """ClusterName=made
+SelectType=select/linear
+NodeName=a1 CPUs=8 Features=a100,ib Sockets=2 CoresPerSocket=4 ThreadsPerCore=1
+NodeName=a2 CPUs=8 Features=v100,ib Sockets=1 CoresPerSocket=8 ThreadsPerCore=1
+NodeName=b1 CPUs=8
+PartitionName=all Nodes=ALL Default=YES MaxTime=1-0
+"""
+SACCT = """JobID|Submit|Start|ElapsedRaw|Timelimit|NNodes|AllocCPUS|User|Partition|State|Constraints|NodeList
+1|2026-01-01T00:00:00|2026-01-01T00:00:00|600|01:00:00|1|8|ann|all|COMPLETED|v100&ib|a2
+2|2026-01-01T00:00:01|2026-01-01T00:00:01|540|01:00:00|1|8|ben|all|COMPLETED|[a100|v100]|a1
+3|2026-01-01T00:00:02|2026-01-01T00:00:02|480|01:00:00|1|8|ben|all|COMPLETED||b1
+4|2026-01-01T00:00:03|2026-01-01T00:10:00|480|01:00:00|1|8|ben|all|COMPLETED|gone|b1
+5|2026-01-01T00:00:04|2026-01-01T00:10:00|480|01:00:00|2|16|ben|all|COMPLETED|a100*1&v100*1|a[1-2]
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    (tmp_path / "slurm.conf").write_text(CONF)
+    (tmp_path / "sacct.txt").write_text(SACCT)
+    return tmp_path
+
+
+def test_jobs_of_the_past_start_on_nodes_that_have_what_they_asked_for(site: Path) -> None:
+    made = import_site("slurm", site)
+    groups = {group.features: group for group in made.site.cluster.nodes}
+    assert groups.keys() == {("a100", "ib"), ("ib", "v100"), ()}
+    assert groups[("a100", "ib")].all_features == (
+        "a100", "ib", "sockets=2", "cores_per_socket=4", "threads_per_core=1",
+    )  # fmt: skip
+    asked = made.jobs["features"].cast(str).to_list()
+    assert asked == ["v100&ib", "a100|v100", None, None, None]
+    assert made.tally.counts["features that no node is known to have, left open"] == 2
+    made.jobs.write_parquet(site / "jobs.parquet")
+    found = simulate(read_workload(site / "jobs.parquet"), made.site.cluster, "fcfs+easy")
+    assert (found.jobs["wait_s"] == 0)[:3].all()
+
+
+def test_pseudonyms_hide_the_names_of_features(site: Path) -> None:
+    made = pseudonyms(import_site("slurm", site), b"0123456789abcdef")
+    names = {name for group in made.site.cluster.nodes for name in group.features}
+    assert len(names) == 3
+    assert all(re.fullmatch(r"feature-[0-9a-f]{10}", name) for name in names)
+    asked = made.jobs["features"].cast(str).to_list()
+    assert all(name in names for name in re.split(r"[&|]", asked[0] + "&" + asked[1]))
+
+
+def test_features_of_more_groups_than_a_simulation_can_bear_are_left_out(tmp_path: Path) -> None:
+    nodes = "".join(f"NodeName=n{n} CPUs=8 Features=host{n}\n" for n in range(200))
+    (tmp_path / "slurm.conf").write_text(
+        f"ClusterName=made\nSelectType=select/linear\n{nodes}PartitionName=all Nodes=ALL Default=YES\n"
+    )
+    made = import_site("slurm", tmp_path)
+    assert [group.count for group in made.site.cluster.nodes] == [200]
+    assert any("more than 128 groups" in note for note in made.site.notes)
+
+
+def test_without_a_site_s_nodes_features_are_left_open(site: Path) -> None:
+    found = read_workload(site / "sacct.txt")
+    assert not found.features.labels
+    assert found.notes.counts["features that no node is known to have, left open"] == 4
