@@ -251,15 +251,32 @@ def span_end(begin: int, end: int, sim: Arrays) -> int:
 
 
 @jit
-def reserve_coarsely(j: int, sim: Arrays) -> None:
-    """Take a job's earliest span out of the plan, unless it lies too far ahead."""
+def reserve_coarsely(j: int, sim: Arrays) -> int:
+    """Take a job's earliest span out of the plan, unless it lies too far ahead; where it begins then."""
     start = sim.plan_time[plan_earliest(j, sim)]
     if start > sim.clock.now + settings(sim.numbers)[0].bf_window:
-        return
+        return NEVER
     choose_pools(j, sim)
     begin = span_begin(start, sim)
     end = span_end(begin, start + sim.job[j].expected, sim)
     plan_change(j, begin, end, TAKE, sim)
+    return begin
+
+
+@jit
+def fits_beside(j: int, owed: int, done: int, sim: Arrays) -> int:
+    """Make those reservations that are owed, until one keeps a job from starting; how many are made then.
+
+    One more than are owed, if none keeps it.
+    """
+    ends = sim.clock.now + sim.job[j].expected
+    fits = fits_plan(j, sim)
+    while fits and done < owed:
+        begins = reserve_coarsely(sim.stack[done], sim)
+        done += 1
+        if begins < ends or done == owed:
+            fits = fits_plan(j, sim)
+    return done + 1 if fits else done
 
 
 @jit
@@ -276,6 +293,7 @@ def backfill(sim: Arrays) -> None:
     planned = False
     tried = ZERO
     owed = ZERO
+    done = ZERO
     started = ZERO
     size = jobs_in_order(sim)
     for i in range(size):
@@ -290,10 +308,9 @@ def backfill(sim: Arrays) -> None:
             if not planned:
                 plan_build(sim)
                 planned = True
-            for k in range(owed):
-                reserve_coarsely(sim.stack[k], sim)
-            owed = ZERO
-            if fits_plan(j, sim):
+            done = fits_beside(j, owed, done, sim)
+            if done > owed:
+                done = owed
                 start(j, planned, sim)
                 started += 1
                 if started == numbers.bf_max_job_start:
