@@ -57,11 +57,14 @@ def plan_split(time: int, sim: Arrays) -> int:
     width = sim.plan_amount.width
     for i in range(n, low, -1):
         sim.plan_time[i] = sim.plan_time[i - 1]
-        for c in range(width):
-            sim.plan_amount[i, c] = sim.plan_amount[i - 1, c]
+    if width == 1:
+        for i in range(n, low - 1, -1):
+            sim.plan_amount[i, 0] = sim.plan_amount[i - 1, 0]
+    else:
+        for i in range(n, low - 1, -1):
+            for c in range(width):
+                sim.plan_amount[i, c] = sim.plan_amount[i - 1, c]
     sim.plan_time[low] = time
-    for c in range(width):
-        sim.plan_amount[low, c] = sim.plan_amount[low - 1, c]
     sim.plan_rows[0] = n + 1
     return low
 
@@ -71,6 +74,11 @@ def plan_change(j: int, start: int, end: int, sign: int, sim: Arrays) -> None:
     """Take a job's ``sim.take`` nodes and resources out of a span (-1) or put them back (+1)."""
     first = plan_split(start, sim)
     last = sim.plan_rows[0] if end >= NEVER else plan_split(end, sim)
+    if sim.plan_amount.width == 1:
+        nodes = sign * sim.take[0]
+        for i in range(first, last):
+            sim.plan_amount[i, 0] += nodes
+        return
     pools = sim.rules.pools
     for i in range(first, last):
         for p in range(pools):
@@ -295,9 +303,32 @@ def fits_at_once(j: int, sim: Arrays) -> bool:
 
 
 @jit
+def first_row(row: int, nodes: int, length: int, sim: Arrays) -> int:
+    """The first row, from one on, from which so many nodes are free for so long; -1 if there is none.
+
+    Where a plan is of the nodes of one pool and of nothing else.
+    """
+    rows = sim.plan_rows[0]
+    while row < rows:
+        if sim.plan_amount[row, 0] < nodes:
+            row += 1
+            continue
+        first = row
+        end = sim.plan_time[first] + length
+        row += 1
+        while row < rows and sim.plan_time[row] < end and sim.plan_amount[row, 0] >= nodes:
+            row += 1
+        if row == rows or sim.plan_time[row] >= end:
+            return first
+    return -1
+
+
+@jit
 def plan_earliest(j: int, sim: Arrays) -> int:
     """The first row from which a job fits; -1 if there is none."""
     first = ZERO
+    if sim.plan_amount.width == 1:
+        return first_row(first, sim.job[j].nodes, sim.job[j].expected, sim)
     while first < sim.plan_rows[0]:
         row = plan_fits(j, first, sim)
         if row < 0:
