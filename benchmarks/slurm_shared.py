@@ -37,7 +37,7 @@ from tests.rms.slurm_cluster import QUICK, SlurmCluster
 
 import mixed_jobs
 from hpctwin import Cluster, Workload, simulate
-from hpctwin.rms.hostlist import expand
+from hpctwin.model.hostlist import expand
 from hpctwin.rms.records import JobSpec
 from hpctwin.rms.room import Room
 from hpctwin.rms.slurm.held import parts_held
