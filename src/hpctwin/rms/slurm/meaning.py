@@ -222,6 +222,8 @@ def _backfill(values: Mapping[str, Row], settings: list[Setting]) -> str:
         became, reason = NO_BEARING, ""
         if key in given or (key == "defer" and given):
             became, reason = TAKEN, text.partition(":")[0]
+        elif key == "bf_licenses" and text != "none":
+            reason = "so it is here: who waits for a licence has a reservation"
         elif key in _AS_IT_IS:
             reason = "a cycle takes no time here, and goes through to its end"
         elif key == "sched_interval" and value == "-1":
