@@ -250,12 +250,25 @@ def workload_of(rows: list[dict[str, Any]]) -> Workload:
     )  # fmt: skip
 
 
-def ours(rows: list[dict[str, Any]], site: Imported, policy: str) -> np.ndarray:
-    """When the simulator starts them, on what `hpctwin import` read of that cluster."""
+def ours(rows: list[dict[str, Any]], site: Imported, policy: str) -> tuple[np.ndarray, np.ndarray]:
+    """When the simulator starts them, on what `hpctwin import` read there, and how often it requeues each."""
     result = simulate(workload_of(rows), site.site.cluster, policy)
     jobs = result.jobs.sort("job_id")
     assert jobs["start_s"].null_count() == 0, jobs.filter(jobs["start_s"].is_null())
-    return jobs["start_s"].to_numpy()
+    return jobs["start_s"].to_numpy(), jobs["requeues"].to_numpy()
+
+
+def requeued(rows: list[dict[str, Any]]) -> np.ndarray:
+    """How often Slurm requeued each."""
+    return np.array([row["restart_cnt"] for row in rows])
+
+
+def agree(one: np.ndarray, other: np.ndarray) -> str:
+    """Who was requeued, and who was as in another run."""
+    return (
+        f"{(one > 0).sum()} jobs requeued {one.sum()} times, {((one > 0) & (other > 0)).sum()} of them as in "
+        "the first run"
+    )
 
 
 def differ(one: np.ndarray, other: np.ndarray, spread: float) -> str:
@@ -279,7 +292,17 @@ def tell(folder: Path) -> None:
             spread = float(np.quantile(np.abs(starts(first) - starts(second)), 0.95))
             print(f"{kind} jobs, sched/{scheduler}: {len(first)} jobs, mean wait {wait:.0f} s")
             print(f"  the same submissions again: {differ(starts(second), starts(first), spread)}")
+            before = requeued(first)
+            if before.any():
+                print(
+                    f"    {before.astype(bool).sum()} jobs requeued {before.sum()} times; then ",
+                    end="",
+                )
+                print(agree(requeued(second), before))
             for place in ("tightest-run", "best-fit", "contiguous", "first-fit"):
                 policy = f"{site.site.policy.partition('@')[0]}@{place}"
-                said = differ(ours(first, site, policy), starts(first), spread)
+                begins, again = ours(first, site, policy)
+                said = differ(begins, starts(first), spread)
                 print(f"  {policy}: {said}", flush=True)
+                if before.any():
+                    print(f"    {agree(again, before)}", flush=True)
