@@ -247,7 +247,7 @@ def _episodes(
     from hpctwin.learn import Episodes
 
     workload = reading.jobs(trace)
-    cluster = machine.make(workload, trace)
+    cluster = machine.make(workload, trace, reading.timezone)
     return Episodes.of(workload, cluster, jobs=jobs, first=first, last=last)
 
 

@@ -244,7 +244,7 @@ class _Asked:
         workload, window = self.reading.part(trace, self.part)
         if self.reward is not None:
             workload = rewarded_jobs(workload, self.reward)
-        cluster = self.energy.machine(self.machine.make(workload, trace))
+        cluster = self.energy.machine(self.machine.make(workload, trace, self.reading.timezone))
         note_without_effect(workload, cluster)
         series, notes = self.energy.series(workload, cluster)
         begins = self.energy.begins(workload, series)

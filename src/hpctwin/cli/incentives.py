@@ -67,7 +67,7 @@ def incentives_command(
     labels = workload.account if accounts_by == "account" else workload.user
     if not labels.labels:
         raise ConfigError(f"{trace} does not say whose jobs they are: it has no {accounts_by}s")
-    cluster = machine.make(workload, trace)
+    cluster = machine.make(workload, trace, reading.timezone)
     with progress_bar("collecting and redeeming") as progress:
         if cheat is not None:
             paid = [name for name in names if not INCENTIVES[name].budgeted]

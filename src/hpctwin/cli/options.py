@@ -14,6 +14,9 @@ from hpctwin.cli.numbers import AT_LEAST_1
 from hpctwin.errors import ConfigError
 
 if TYPE_CHECKING:
+    from polars import DataFrame
+
+    from hpctwin.formats._record import Tally
     from hpctwin.formats.mapped import Columns
     from hpctwin.model import Cluster, Workload
     from hpctwin.simulation import Window
@@ -255,16 +258,49 @@ class ClusterOptions:
     cluster: Annotated[Path | None, Parameter(name=["--cluster", "-M"], group="Cluster")] = None
     """The machine's file: our YAML, SPARS's platform.json, Batsim's XML; or a name of `system list`."""
 
-    def make(self, workload: Workload, trace: Path | None = None) -> Cluster:
-        """The cluster meant.
+    outages: Annotated[Path | None, Parameter(group="Cluster")] = None
+    """When nodes were down or drained: what sacctmgr -P list events tells, or CSV of node, start, end, state;
+    what a data set tells of it, if left out; none: nothing of that."""
+
+    def make(
+        self, workload: Workload, trace: Path | None = None, timezone: str | None = None
+    ) -> Cluster:
+        """The cluster meant, with nodes away as they were.
 
         Args:
             workload: may say how large its machine was.
             trace: where it was read; the folder of an import has a machine too.
+            timezone: of dates that name none, as the trace's.
 
         Raises:
             ConfigError: both or neither was given, or the file is not valid.
+            TraceError: the outages cannot be read.
         """
+        from hpctwin.cli.output import note_of
+        from hpctwin.formats.outages import with_outages
+
+        cluster = self._machine(workload, trace)
+        away = self._away(trace, timezone)
+        if away is None:
+            return cluster
+        cluster, notes = with_outages(cluster, away[0], workload, away[1])
+        note_of("outages", notes)
+        return cluster
+
+    def _away(self, trace: Path | None, timezone: str | None) -> tuple[DataFrame, Tally] | None:
+        """Which nodes were away; None if nothing tells it."""
+        from hpctwin.formats import dataset_of
+        from hpctwin.formats.datasets import nodes_away
+        from hpctwin.formats.outages import read_away
+
+        if str(self.outages) == "none":
+            return None
+        if self.outages is not None:
+            return read_away(self.outages, timezone=timezone)
+        found = None if trace is None else dataset_of(trace)
+        return None if found is None or trace is None else nodes_away(trace, found)
+
+    def _machine(self, workload: Workload, trace: Path | None) -> Cluster:
         from hpctwin.formats.machines import read_cluster
         from hpctwin.model import Cluster
 

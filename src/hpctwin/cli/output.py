@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-    from hpctwin.model import Cluster, Workload
+    from hpctwin.model import Cluster, ReadNotes, Workload
     from hpctwin.simulation import Result, Simulation
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "check_outputs",
     "need_jobs",
     "note_doomed",
+    "note_of",
     "note_reading",
     "note_rejected",
     "note_without_effect",
@@ -129,14 +130,19 @@ def print_lines(lines: Iterable[str]) -> None:
 
 def note_reading(workload: Workload) -> None:
     """Say on standard error what the reader changed or left out."""
-    for remark in workload.notes.remarks:
-        print(f"{workload.name}: {remark}", file=sys.stderr)
-    for what, count in workload.notes.counts.items():
-        print(f"{workload.name}: {count:,} × {what}", file=sys.stderr)
-    for message in workload.notes.skipped[:10]:
+    note_of(workload.name, workload.notes)
+
+
+def note_of(name: str, notes: ReadNotes) -> None:
+    """As `note_reading`, of anything that was read."""
+    for remark in notes.remarks:
+        print(f"{name}: {remark}", file=sys.stderr)
+    for what, count in notes.counts.items():
+        print(f"{name}: {count:,} × {what}", file=sys.stderr)
+    for message in notes.skipped[:10]:
         print(f"skipped: {message}", file=sys.stderr)
-    if len(workload.notes.skipped) > 10:
-        print(f"… and {len(workload.notes.skipped) - 10:,} more skipped", file=sys.stderr)
+    if len(notes.skipped) > 10:
+        print(f"… and {len(notes.skipped) - 10:,} more skipped", file=sys.stderr)
 
 
 def need_jobs(workload: Workload) -> None:

@@ -172,7 +172,7 @@ def s_raps(
     note_reading(chosen.workload)
     experiment = SRaps(
         chosen,
-        machine.make(workload, trace),
+        machine.make(workload, trace, reading.timezone),
         wet_bulb=wet_bulb,
         step_s=parse_duration_s(step),
         **given(policies=policy),
@@ -234,7 +234,7 @@ def s_raps_ml(
     workload = reading.jobs(path)
     experiment = SRapsMl(
         workload,
-        machine.make(workload, path),
+        machine.make(workload, path, reading.timezone),
         training=Training(every=every, seed=seed),
         **given(methods=method),
     )

@@ -272,7 +272,7 @@ def forecast(
     coming_s = parse_duration_s(arrivals)
     workload = reading.read(trace)
     note_reading(workload)
-    cluster = machine.make(workload, trace)
+    cluster = machine.make(workload, trace, reading.timezone)
     cut = window.cut(workload)
     if predictor is not None:
         _trained_before(predictor, workload, 0.0 if cut is None else cut.begin_s)

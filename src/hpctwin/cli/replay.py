@@ -39,7 +39,7 @@ def replay_command(
 
     check_outputs(trace, folders=[out], files=[conflicts])
     workload, window = reading.part(trace, part)
-    cluster = machine.make(workload, trace)
+    cluster = machine.make(workload, trace, reading.timezone)
     found = replay(workload, cluster, until_s=None if window is None else window.end_s)
     by_kind = dict(found.conflicts["what"].value_counts().sort("what").iter_rows())
     if conflicts is not None:

@@ -190,7 +190,7 @@ def simulate_command(
     )  # fmt: skip
     if reward is not None:
         workload = rewarded_jobs(workload, reward)
-    cluster = energy.machine(machine.make(workload, trace))
+    cluster = energy.machine(machine.make(workload, trace, reading.timezone))
     series, notes = energy.series(workload, cluster)
     begins = energy.begins(workload, series)
     saved = energy.savings(workload, series, begins)

@@ -102,7 +102,7 @@ def replay(
         if cluster.has_power:
             energy = shared_energy(frame, workload, cluster, shared, left, total)
     elif cluster.has_power:
-        held = held_nodes(workload, start, left, cluster.node_count)
+        held = held_nodes(workload, start, left, cluster.node_count, recorded_outages(cluster))
         energy, node_map = energy_of(frame, workload, cluster, held, left, total)
         taken = _taken(workload, start, held)
     result = Result(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -12,15 +11,12 @@ import polars as pl
 from hpctwin.energy.accounting import Energy
 from hpctwin.energy.component_energy import ComponentEnergy
 from hpctwin.engine.layout import COMPUTING
-from hpctwin.errors import FormatError
 from hpctwin.model import MS_PER_S, Cluster, Workload
-from hpctwin.model.hostlist import MOST, expand
+from hpctwin.model.node_numbers import numbers_of
 
-__all__ = ["Held", "energy_of", "held_nodes", "numbers_of", "starts_and_ends"]
+__all__ = ["Held", "energy_of", "held_nodes", "starts_and_ends"]
 
 IntArray = npt.NDArray[np.int64]
-
-_RANGE = re.compile(r"(\d{1,9})-(\d{1,9})")
 
 
 class Held:
@@ -37,58 +33,6 @@ class Held:
         self.short: dict[int, int] = {}
 
 
-def numbers_of(recorded: Sequence[str | None] | None, count: int) -> list[IntArray | None]:
-    """The numbers of recorded nodes, by job; None where they are not known, or are none of the machine's.
-
-    Names that are numbers count from 0, or from 1 if one is as large as the machine. Other names get
-    numbers in their order, if there are no more of them than nodes.
-
-    Args:
-        recorded: texts such as ``3,4,5``, ``3-5``, ``n17+n18`` or Slurm's ``n[17-18]`` [jobs].
-        count: nodes of the machine.
-    """
-    if recorded is None:
-        return []
-    names = [_names(text or "") for text in recorded]
-    distinct = sorted({name for one in names for name in one}, key=_by_number)
-    if len(distinct) > count:
-        return [None] * len(names)
-    if all(name.isdigit() for name in distinct):
-        own = {name: int(name) for name in distinct}
-        base = int(max(own.values(), default=0) >= count)
-        number = {name: value - base for name, value in own.items()}
-    else:
-        number = {name: i for i, name in enumerate(distinct)}
-    found = [np.unique(np.array([number[name] for name in one], np.int64)) for one in names]
-    return [one if len(one) and one[0] >= 0 and one[-1] < count else None for one in found]
-
-
-def _names(text: str) -> list[str]:
-    """The names of nodes that a text lists; none if it cannot be read."""
-    text = text.strip()
-    if text[:1] + text[-1:] in ("[]", "()"):
-        text = text[1:-1]
-    found: list[str] = []
-    for part in re.findall(r"[^\s+;'\"]+", text):
-        try:
-            found += expand(part) if "[" in part else filter(None, part.split(","))
-        except FormatError:
-            return []
-    return [name for one in found for name in _range(one)]
-
-
-def _range(name: str) -> list[str]:
-    """The numbers of ``3-5``; any other name as it is."""
-    ends = _RANGE.fullmatch(name)
-    if ends is None or int(ends[2]) - int(ends[1]) > MOST:
-        return [name]
-    return [str(number) for number in range(int(ends[1]), int(ends[2]) + 1)]
-
-
-def _by_number(name: str) -> list[int | str]:
-    return [int(part) if i % 2 else part for i, part in enumerate(re.split(r"(\d+)", name))]
-
-
 def starts_and_ends(start: IntArray, end: IntArray) -> Iterator[tuple[int, int, bool]]:
     """Row, time and whether it starts, of each start and end of jobs that ran; of one instant, ends first.
 
@@ -103,7 +47,13 @@ def starts_and_ends(start: IntArray, end: IntArray) -> Iterator[tuple[int, int, 
     yield from zip(*(each[order].tolist() for each in (rows, moments, begins)), strict=True)
 
 
-def held_nodes(workload: Workload, start: IntArray, end: IntArray, count: int) -> Held:
+def held_nodes(
+    workload: Workload,
+    start: IntArray,
+    end: IntArray,
+    count: int,
+    away: tuple[IntArray, IntArray, IntArray] | None = None,
+) -> Held:
     """Which nodes each job had.
 
     Args:
@@ -111,21 +61,45 @@ def held_nodes(workload: Workload, start: IntArray, end: IntArray, count: int) -
         start: when each started, ms; -1 where it did not [jobs].
         end: when each ended, ms [jobs].
         count: nodes of the machine.
+        away: node, start and end (ms) of each outage; a job whose nodes are not recorded gets none of those
+            that are away when it starts, as far as there are others.
     """
+    out, changes = np.zeros(count, np.int64), _changes(away)
     held = Held(len(workload))
     recorded = numbers_of(workload.recorded_nodes, count) or [None] * len(workload)
     free = np.ones(count, bool)
-    for row, _, begins in starts_and_ends(start, end):
+    for row, now, begins in starts_and_ends(start, end):
         if not begins:
             free[held.nodes[row]] = True
             continue
+        while changes and changes[-1][0] <= now:
+            _, sign, node = changes.pop()
+            out[node] += sign
         own, wanted = recorded[row], int(workload.nodes[row])
-        taken = np.flatnonzero(free)[:wanted] if own is None else own[free[own]]
+        taken = _lowest(free, out, wanted) if own is None else own[free[own]]
         if len(taken) < (wanted if own is None else len(own)):
             held.short[row] = len(taken)
         held.nodes[row] = taken
         free[taken] = False
     return held
+
+
+def _changes(away: tuple[IntArray, IntArray, IntArray] | None) -> list[tuple[int, int, int]]:
+    """Time, change and node of each beginning and end of an outage, the last first."""
+    if away is None:
+        return []
+    spans = list(zip(*(each.tolist() for each in away), strict=True))
+    found = [(begins, 1, node) for node, begins, _ in spans]
+    return sorted(found + [(ends, -1, node) for node, _, ends in spans], reverse=True)
+
+
+def _lowest(free: npt.NDArray[np.bool_], out: IntArray, wanted: int) -> IntArray:
+    """The lowest of the free nodes, those that are away last."""
+    found = np.flatnonzero(free)
+    up = found[out[found] == 0][:wanted]
+    if len(up) == wanted:
+        return up
+    return np.sort(found[np.argsort(out[found] > 0, kind="stable")][:wanted])
 
 
 def energy_of(

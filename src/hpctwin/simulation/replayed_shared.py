@@ -15,8 +15,9 @@ from hpctwin.energy.shared_energy import SharedComponentEnergy, SharedEnergy
 from hpctwin.engine.layout import AMOUNTS, COMPUTING
 from hpctwin.engine.sim import records
 from hpctwin.model import MS_PER_S, Cluster, Workload
+from hpctwin.model.node_numbers import numbers_of
 from hpctwin.simulation.placed import placement_table, shares_held
-from hpctwin.simulation.replayed import numbers_of, starts_and_ends
+from hpctwin.simulation.replayed import starts_and_ends
 from hpctwin.simulation.sharing import shared_known
 
 __all__ = ["Shared", "held_parts", "shared_energy", "tasks_asked"]

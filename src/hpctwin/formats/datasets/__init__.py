@@ -13,14 +13,14 @@ from hpctwin.formats.datasets.frontier import FRONTIER, FRONTIER_SWF
 from hpctwin.formats.datasets.fugaku import FUGAKU
 from hpctwin.formats.datasets.lassen import LASSEN
 from hpctwin.formats.datasets.making import write_sample
-from hpctwin.formats.datasets.reading import columns_in, files_of, fits, read_dataset
+from hpctwin.formats.datasets.reading import columns_in, files_of, fits, nodes_away, read_dataset
 from hpctwin.formats.datasets.supercloud import SUPERCLOUD
 from hpctwin.formats.datasets.tables import EAGLE, KESTREL, LISA, LUMOS
 from hpctwin.formats.datasets.torque import BLUE_WATERS
 
 __all__ = [
-    "DATASETS", "Column", "DataSet", "File", "columns_in", "dataset", "files_of", "read_dataset", "told_by",
-    "write_sample",
+    "DATASETS", "Column", "DataSet", "File", "columns_in", "dataset", "files_of", "nodes_away",
+    "read_dataset", "told_by", "write_sample",
 ]  # fmt: skip
 
 DATASETS: dict[str, DataSet] = {

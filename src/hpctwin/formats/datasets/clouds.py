@@ -186,8 +186,54 @@ def _events(made: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(frames).sort("at", maintain_order=True)
 
 
+_ZERO_S = 1_304_290_200.0
+"""Time 0: the trace begins at 600 s, 2011-05-01 19:00 EDT (google/cluster-data, ClusterData2011_2.md)."""
+_LATEST = 1e15
+_AT = pl.when(pl.col("time") < _LATEST).then(_ZERO_S + pl.col("time") / 1e6)
+"""Seconds since the epoch; null of what happened after the trace, which is told as 2^63 - 1."""
+
+_MACHINES = (
+    Column("time", "µs, as of tasks", needed=True, made=pl.col("at")),
+    Column("machine", "", "text", needed=True, made=pl.col("machine")),
+    Column("event", "0 add, 1 remove, 2 update", needed=True, made=pl.col("what")),
+    Column("platform", "", "text", made=pl.lit("p")),
+    Column("cpu", "share of the largest machine", made=pl.lit(0.5)),
+    Column("memory", "share of the largest machine", made=pl.lit(0.25)),
+)
+_ADD, _REMOVE = 0, 1
+
+
+def _machine_events(made: pl.DataFrame) -> pl.DataFrame:
+    """Ten machines that are there from the beginning, one of which is away for an hour."""
+    there = [(0, number, _ADD) for number in range(10)]
+    away = [(int(3600e6), 3, _REMOVE), (int(7200e6), 3, _ADD)]
+    return pl.DataFrame([*there, *away], schema=["at", "machine", "what"], orient="row")
+
+
+def _machines_away(events: pl.LazyFrame) -> pl.LazyFrame:
+    """From each removal to the next addition; one that comes late was not there before."""
+    sorted_events = (
+        events.filter(_EVENT.is_in([_ADD, _REMOVE]))
+        .select("machine", _EVENT.alias("event"), _AT.alias("at"))
+        .sort("machine", "at", maintain_order=True)
+    )
+    first = pl.col("machine") != pl.col("machine").shift(1).fill_null("")
+    later = pl.when(pl.col("event").shift(-1).over("machine") == _ADD).then(
+        pl.col("at").shift(-1).over("machine")
+    )
+    removed = sorted_events.select(
+        "event", nodes="machine", start="at", end=later, drained=pl.lit(False)
+    )
+    late = sorted_events.filter(first & (pl.col("event") == _ADD) & (pl.col("at") > _ZERO_S))
+    late = late.select(
+        nodes="machine", start=pl.lit(None, pl.Float64), end="at", drained=pl.lit(False)
+    )
+    gone = removed.filter(pl.col("event") == _REMOVE).drop("event")
+    return pl.concat([gone, late]).sort("start", nulls_last=False, maintain_order=True)
+
+
 def _google(given: Given) -> pl.LazyFrame:
-    at = pl.col("time") / 1e6
+    at = _AT
     ended = ~_EVENT.is_in([_SUBMIT, _SCHEDULE, *_UPDATES])
     # A task that is evicted and begins again asks once.
     tasks = given.main.group_by("job", "index", maintain_order=True).agg(
@@ -222,10 +268,21 @@ GOOGLE = DataSet(
             form="headless",
             rows=_events,
         ),
+        File(
+            "machine_events",
+            ("machine_events*.csv*", "machine_events/part-*.csv*", "*machine-events*.csv*"),
+            _MACHINES,
+            needed=False,
+            form="headless",
+            rows=_machine_events,
+        ),
     ),
     records=_google,
     system="gcloudv2",
+    away=("machine_events", _machines_away),
     rules=(
+        "a machine is away from when it is removed until it is added again, and before it is first added; "
+        "machines are numbered in their order, tasks' machines are not read",
         "a job runs from when its first task was scheduled until its last one ended for the last "
         "time; one of which a task had not ended is left out",
         f"its machines are the sum of its tasks' requests of CPU, or of memory if that is more, "

@@ -142,6 +142,8 @@ class DataSet:
         shared: whether jobs share nodes.
         told: whether columns (name, type) that fit are of it and not of another.
         content: a regular expression that the beginning of the first file fits, where columns do not tell.
+        away: the file that tells which nodes were away, and what it says, in the columns of
+            `hpctwin.formats.outages.AWAY`.
     """
 
     name: str
@@ -157,6 +159,7 @@ class DataSet:
     shared: bool = False
     told: Callable[[Mapping[str, pl.DataType]], bool] = lambda columns: True
     content: str | None = None
+    away: tuple[str, Callable[[pl.LazyFrame], pl.LazyFrame]] | None = None
 
     @property
     def main(self) -> File:

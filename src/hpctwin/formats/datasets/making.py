@@ -135,6 +135,7 @@ def _name(file: File) -> str:
         "cpu/*.csv": "cpu/0/1-timeseries.csv",
         "gpu/*.csv": "gpu/0/1-r0.csv",
         "task_events": "task_events/part-00000-of-00500.csv",
+        "machine_events": "machine_events/part-00000-of-00001.csv",
         "data_MACHINE.csv": "data_theta.csv",
     }
     return names.get(file.name, file.name)

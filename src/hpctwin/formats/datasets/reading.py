@@ -22,7 +22,7 @@ from hpctwin.model.frame import USE_STEP, is_usage
 from hpctwin.model.racks import node_w
 from hpctwin.model.usage import NODE_W
 
-__all__ = ["columns_in", "files_of", "fits", "read_dataset"]
+__all__ = ["columns_in", "files_of", "fits", "nodes_away", "read_dataset"]
 
 _UNIX = (1e8, 1e10)
 """Seconds since the epoch lie between, from 1973 to 2286."""
@@ -138,6 +138,29 @@ def read_dataset(
     _check_lengths(path, records)
     del main
     return _workload(path, records, dataset, parts, tally)
+
+
+def nodes_away(path: str | Path, dataset: DataSet) -> tuple[pl.DataFrame, Tally] | None:
+    """Which nodes a data set says were away, as of `hpctwin.formats.outages.AWAY`; None if it does not.
+
+    Args:
+        path: its folder, or its first file.
+        dataset: which it is.
+
+    Raises:
+        TraceError: the file that tells it cannot be read.
+    """
+    if dataset.away is None:
+        return None
+    name, away = dataset.away
+    file = next(one for one in dataset.files if one.name == name)
+    there, tally = files_of(dataset, Path(path))[name], Tally()
+    if not there:
+        return None
+    try:
+        return away(_scan(there, file, dataset.zone, tally)).collect(), tally
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise TraceError(there[0], f"cannot be read as {name}: {error}") from error
 
 
 def _scan(paths: Sequence[Path], file: File, zone: str, tally: Tally) -> pl.LazyFrame:
