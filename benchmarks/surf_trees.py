@@ -2,8 +2,8 @@
 
 Trees get the columns of surf_floor.py and besides power at other times, nodes by level and by age of jobs,
 and what share of the jobs that began together has ended. They are fitted to the other days, also to those
-that come later, which nobody can who knows only the past; and to the past only. (Fitted to the moments that they
-forecast, trees come to any error one likes.)
+that come later, which nobody can who knows only the past; and to the past only. (Fitted to the moments that
+they forecast, trees come to any error one likes.)
 """
 
 from __future__ import annotations

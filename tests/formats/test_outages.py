@@ -179,4 +179,4 @@ def test_the_commands_take_outages_and_say_how_many(
     assert "sacct.txt, field nodename: the column is missing" in err.splitlines()[-1]
     code, _, err = ran("replay", jobs, "-n", "8", "--outages", "nosuch.txt")
     assert code == 1
-    assert err.startswith("hpctwin: nosuch.txt")
+    assert err.splitlines()[-1].startswith("hpctwin: nosuch.txt")

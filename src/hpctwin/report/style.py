@@ -45,6 +45,7 @@ RC: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.axisbelow": True,
+    "axes.formatter.useoffset": False,
     "axes.grid": True,
     "grid.color": "#E4E7EA",
     "grid.linewidth": 0.7,
