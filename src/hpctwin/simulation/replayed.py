@@ -95,11 +95,12 @@ def _changes(away: tuple[IntArray, IntArray, IntArray] | None) -> list[tuple[int
 
 def _lowest(free: npt.NDArray[np.bool_], out: IntArray, wanted: int) -> IntArray:
     """The lowest of the free nodes, those that are away last."""
-    found = np.flatnonzero(free)
-    up = found[out[found] == 0][:wanted]
+    found: IntArray = np.flatnonzero(free)
+    up: IntArray = found[out[found] == 0][:wanted]
     if len(up) == wanted:
         return up
-    return np.sort(found[np.argsort(out[found] > 0, kind="stable")][:wanted])
+    both: IntArray = np.union1d(up, found[out[found] > 0][: wanted - len(up)])
+    return both
 
 
 def energy_of(
