@@ -338,13 +338,14 @@ def shared_workloads(
     owners: bool = False,
     several: bool = False,
     grouped: bool = False,
+    spread: bool = False,
     **left_out: Any,
 ) -> Workload:
     """Workloads of which most jobs ask for tasks; see `workloads`. Amounts are exact in binary.
 
     Where nodes have consumables, jobs ask for them. With ``owners`` some share nodes with jobs of their
     user or account only; with ``several`` tasks of many are of several kinds, with ``grouped`` those of
-    many lie on nodes of one rack.
+    many lie on nodes of one rack, with ``spread`` many are on as many nodes as they can.
     """
     whole = draw(workloads(cluster, **left_out))
     size = len(whole)
@@ -379,6 +380,7 @@ def shared_workloads(
             "tasks_per_node": column(0, 0, 0, 1, 2),
             "exclusive": column(0, 0, 0, 0, 1),
             "shared_with": column(0, 0, 0, 1, 2) if owners else np.zeros(size),
+            "spread_job": column(0, 1) if spread else np.zeros(size),
         },
     )  # fmt: skip
 

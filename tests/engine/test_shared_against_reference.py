@@ -136,6 +136,24 @@ def test_tasks_lie_on_nodes_of_one_group_where_a_job_asks_so(
 
 
 @pytest.mark.parametrize("policy", EVERY, ids=name_of)
+@settings(max_examples=examples(60))
+@given(data=st.data())
+def test_jobs_that_are_to_be_spread_lie_on_as_many_nodes_as_they_can(
+    policy: dict[str, Any], data: st.DataObject
+) -> None:
+    cluster = data.draw(strategies.shared_clusters(cleanup=True).flatmap(strategies.racked))
+    asked = {name: data.draw(st.booleans()) for name in ("grouped", "owners")}
+    jobs = strategies.shared_workloads(cluster, max_jobs=20, spread=True, **asked)
+    placement = data.draw(st.sampled_from(("first-fit", "best-fit", "spread", "tightest-run")))
+    simulation, reference = compared(
+        data.draw(jobs), cluster, ORDERINGS["fcfs"], policy, placement=placement
+    )
+    assert where_they_ran(simulation, reference) == {
+        job.row: list(job.nodes) for job in reference if job.start_ms >= 0
+    }
+
+
+@pytest.mark.parametrize("policy", EVERY, ids=name_of)
 @settings(max_examples=examples(100))
 @given(data=st.data())
 def test_jobs_get_what_they_ask_of_the_consumables_of_nodes(

@@ -27,6 +27,8 @@ from hpctwin.model.requests import Request, parse_request
         ("-n 4 --gpus=8 -C ib", Request(tasks=4, gpus=2, features="ib")),
         ("-N 3 --exclusive", Request(3, 3, exclusive=1)),
         ("-n 4 --exclusive=user", Request(tasks=4, shared_with=1)),
+        ("--spread-job -n 8 -c 2", Request(tasks=8, cores=2, spread_job=1)),
+        ("-N 2 -n 8 --spread-job", Request(2, 8)),
         ("-N 2 -n 4 --mem=8G --exclusive=mcs", Request(2, 2, 2, 8, 0, 1, shared_with=2)),
         ("--ntasks=2 --mem-per-cpu=4000", Request(tasks=2, memory_gb=4000 / 1024)),
         ("select=3:ncpus=8:ngpus=1 place=scatter", Request(1, 3, 8, 0, 1, 1)),
@@ -86,6 +88,7 @@ def test_what_users_write_is_brought_to_tasks(text: str, asks: Request) -> None:
     ("text", "why"),
     [
         ("-n 8 --mem=16G", "needs --nodes"),
+        ("-n 8 --spread-job --ntasks-per-node=2 --mem=1G", "needs --nodes"),
         ("-N 3 -n 8 --mem=16G", "8 tasks are not as many on each of 3 nodes"),
         ("-n many", "'many', it must be a whole number"),
         ("-N 0", "'0', it must be a whole number above 0"),

@@ -41,6 +41,7 @@ class Request:
     account: int = 0
     more: tuple[Kind, ...] = ()
     group_by: str = ""
+    spread: bool = False
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -118,6 +119,7 @@ def requests(workload: Workload, cluster: Cluster, jobs: list[Job]) -> dict[Job,
             *owner,
             more,
             _label(workload, job.row),
+            bool(chunks["spread_job"][job.row]),
         )
         view = job.view
         wide = [

@@ -48,6 +48,8 @@ class Room:
         return gpus, cores, memory
 
     def place(self, placement: str) -> dict[int, int]:
+        if self.request.spread:
+            return self.widely()
         if placement == "spread":
             return self.one_by_one(lambda node, has: [-x for x in self.after(node, has)])
         if placement == "fragmentation":
@@ -69,6 +71,20 @@ class Room:
                 given[node] = min(self.f[node], tasks - max(0, least_nodes - len(given) - 1))
                 tasks -= given[node]
         assert not tasks
+        return given
+
+    def widely(self) -> dict[int, int]:
+        """Tasks in rounds by number, on as many nodes as can be."""
+        most, left = dict[int, int](), self.request.tasks
+        for node in sorted(node for node in self.f if self.f[node] > 0)[: self.request.tasks]:
+            most[node] = min(self.f[node], max(1, left))
+            left -= most[node]
+        given = dict.fromkeys(most, 0)
+        left = self.request.tasks
+        while left > 0:
+            for node in [node for node in most if given[node] < most[node]][:left]:
+                given[node] += 1
+                left -= 1
         return given
 
     def one_by_one(self, key: Callable[[int, int], Any]) -> dict[int, int]:

@@ -265,3 +265,28 @@ def test_where_whole_cores_of_two_cpus_are_given_cpus_are_rounded_up_to_them(abo
 )
 def test_gpus_are_counted_of_what_slurm_writes(said, gpus, in_parts) -> None:
     assert (gpus_of(said), gpus_in_parts(said)) == (gpus, in_parts)
+
+
+@pytest.mark.parametrize(
+    ("about", "asked", "note"),
+    [
+        ({"max_nodes": 3, "tasks": 8}, (8, 1, True), ""),
+        ({"max_nodes": 3, "tasks": 3}, (3, 1, True), ""),
+        ({"max_nodes": 3, "tasks": 3, "tasks_per_node": 1}, (3, 3, False), ""),
+        ({"max_nodes": 2, "tasks": 8}, (8, 1, True), "at most so many nodes"),
+        ({"max_nodes": 3, "tasks": 7, "tasks_per_node": 2}, (7, 1, True), "spread, with so many"),
+        ({"max_nodes": 3, "tasks": 8, "memory_per_node": 500}, (8, 1, True), "spread, with what"),
+        ({"max_nodes": 2, "tasks": 8, "tres_req_str": "cpu=8,node=2"}, (2, 2, False), ""),
+    ],
+)
+def test_jobs_that_are_to_be_spread_are_read_where_slurm_alone_limits_their_nodes(
+    about: dict[str, Any], asked: tuple[int, int, bool], note: str
+) -> None:
+    sharing = Sharing(True, True, {}, frozenset(), count=3)
+    row = {"flags": ["SPREAD_JOB"], "tres_req_str": "cpu=8,node=1", "memory_per_cpu": 10, **about}
+    if "memory_per_node" in about:
+        del row["memory_per_cpu"]
+    notes: list[str] = []
+    found = tasks_asked([row], sharing, Sizes(8, 0, 1), notes)
+    assert (found["tasks"], found["nodes"], found["spread_job"]) == asked
+    assert any(one.startswith(note) for one in notes) if note else not notes

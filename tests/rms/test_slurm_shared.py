@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hpctwin import parse_policy
+from hpctwin.rms.room import Room
 from hpctwin.rms.slurm.manager import SlurmManager
 from hpctwin.twin.config import CoreSettings
 from hpctwin.twin.core import Core
@@ -126,3 +127,31 @@ def test_no_job_fits_our_picture_that_slurm_leaves_waiting(site: str) -> None:
         present = core.present(snapshot.time_s, parse_policy("fcfs+none"))
         assert present.starts() == []
         assert {job.spec.id for job in snapshot.jobs if job.start_s is not None}
+
+
+SPREAD = (
+    ("-n4",), ("-n5", "--ntasks-per-node=1", "--mem=10"), ("-n8",), ("-n4", "-c2"), ("-n7",),
+    ("-n3",), ("-n1",), ("-n2",),
+)  # fmt: skip
+
+
+def test_jobs_that_are_to_be_spread_get_the_nodes_that_our_picture_says() -> None:
+    options = {"nodes": 6, "cpus": 8, "memory": 8000, "select": "CR_CPU_Memory"}
+    with readable_folder() as folder, running(folder, **options) as slurm:
+        slurm.submit_tasks(5, 300, "-wn2", "-n8", "--mem-per-cpu=10")
+        slurm.wait(lambda: next(iter(states(slurm).values())).startswith("RUNNING"), 30)
+        manager = SlurmManager("emul", conf=slurm.conf)
+        for asked in SPREAD:
+            memory = () if asked[-1].startswith("--mem") else ("--mem-per-cpu=10",)
+            number = slurm.submit_tasks(5, 300, "--hold", "--spread-job", *asked, *memory)
+            snapshot = manager.snapshot()
+            spec = {job.spec.id: job.spec for job in snapshot.jobs}[number]
+            names = {node.name: i for i, node in enumerate(snapshot.nodes)}
+            up = [node.state for node in snapshot.nodes]
+            taken = Room.of(snapshot.machine, up, snapshot.jobs, names).place(spec)
+            assert taken is not None
+            slurm.say("scontrol", "release", number)
+            slurm.wait(lambda n=number: slurm.job(n)["JobState"] == "RUNNING", 30)
+            job = {job.spec.id: job for job in manager.snapshot().jobs}[number]
+            found = {name: part.cores for name, part in zip(job.node_names, job.parts, strict=True)}
+            assert found == {f"n{n + 1}": k * spec.cores_per_task for n, (k,) in taken}, asked

@@ -119,6 +119,7 @@ class Shape:
     most: Int  # tasks of it on a node at most
     exclusive: Int  # 1: it shares its nodes with no other job
     shared_with: Int  # 1: its nodes are shared with jobs of its user only; 2: of its account
+    spread: Int  # 1: it lies on as many nodes as it can
     user: Int  # numbers, where any job asks so
     account: Int
     charge: Real  # for fair share it counts as so many nodes

@@ -62,6 +62,7 @@ _NUMBERS = {
     **{f"{name}_per_node": _Rule(0) for name in PER_NODE},
     **{name: _Rule(0, whole=name in WHOLE_CHUNKS) for name in CHUNKS},
     "exclusive": _Rule(0, whole=True, words=("false", "true"), most=1),
+    "spread_job": _Rule(0, whole=True, words=("false", "true"), most=1),
     "shared_with": _Rule(0, whole=True, words=SHARED_WITH, most=len(SHARED_WITH) - 1),
     "recorded_start_s": _Rule(-1),
     "cancel_s": _Rule(-1),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHUNKS", "GROUP", "PER_TASK", "WHOLE_CHUNKS", "Tasks", "check_group_by", "check_more_tasks",
-    "checked_chunks", "more_tasks_text", "read_more_tasks", "together",
+    "checked_chunks", "more_tasks_text", "read_more_tasks", "spread_over", "together",
 ]  # fmt: skip
 
 FloatArray = npt.NDArray[np.float64]
@@ -32,16 +32,21 @@ CHUNKS = {
     "tasks_per_node": 0.0,
     "exclusive": 0.0,
     "shared_with": 0.0,
+    "spread_job": 0.0,
 }
 """The columns, and what holds where a job leaves one open."""
 
-WHOLE_CHUNKS = ("tasks", "tasks_per_node", "exclusive", "shared_with")
+WHOLE_CHUNKS = ("tasks", "tasks_per_node", "exclusive", "shared_with", "spread_job")
 """Those of them that are whole numbers."""
 
 SHARED_WITH = ("anyone", "user", "account")
 """Whose jobs may be on a job's nodes besides: anyone's, its user's, its account's; by number."""
 
-_LARGEST = {"exclusive": (1, "0 or 1"), "shared_with": (2, "0 (anyone), 1 (user) or 2 (account)")}
+_LARGEST = {
+    "exclusive": (1, "0 or 1"),
+    "shared_with": (2, "0 (anyone), 1 (user) or 2 (account)"),
+    "spread_job": (1, "0 or 1"),
+}
 
 PER_TASK = {
     "cores": "cores_per_task",
@@ -170,6 +175,37 @@ def check_more_tasks(
             "several kinds that is not modelled; leave nodes out, or say tasks_per_node"
         ),
     )
+    _refuse(
+        several & (chunks["spread_job"] > 0 if chunks else False),
+        ids,
+        lambda row: (
+            "its tasks are of several kinds, and it is to be spread (spread_job): with several kinds that is "
+            "not modelled; say tasks_per_node"
+        ),
+    )
+
+
+def spread_over(room: Sequence[int], tasks: int) -> list[int]:
+    """How many tasks of a job that is to be spread lie on each of some nodes.
+
+    Args:
+        room: for how many each has room, all for one at least.
+        tasks: how many there are, not more than there is room for.
+    """
+    most, left = [], tasks
+    for has in room[:tasks]:
+        most.append(min(has, max(1, left)))
+        left -= most[-1]
+    given = np.zeros(len(most), np.int64)
+    left = tasks
+    while left > 0:
+        may = np.flatnonzero(given < most)
+        rounds = max(1, left // len(may))
+        more = np.minimum(rounds, np.array(most)[may] - given[may])
+        more = np.clip(left - (np.cumsum(more) - more), 0, more)
+        given[may] += more
+        left -= int(more.sum())
+    return given.tolist()
 
 
 def check_group_by(

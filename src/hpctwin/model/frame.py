@@ -15,6 +15,7 @@ column                  meaning
 ``request``             all of these as a user writes them: ``-N 2 -n 8 -c 4 --mem-per-cpu=2G``,
                         ``select=3:ncpus=8:ngpus=1 place=scatter`` (`hpctwin.model.requests`)
 ``exclusive``           1 (or true) if it shares its nodes with no other job, else 0
+``spread_job``          1 (or true) if it lies on as many nodes as it can, else 0
 ``shared_with``         whose jobs may be on its nodes besides: ``anyone`` (0), its ``user``'s (1) or
                         ``account``'s (2) only
 ``user`` … ``qos``      labels: ``user``, ``account``, ``partition``, ``qos``
@@ -244,7 +245,7 @@ def with_least_nodes(frame: pl.DataFrame) -> pl.DataFrame:
     """
     if "request" in frame.columns:
         frame = _with_requests(frame)
-    for name in ("exclusive", "fails", "suspendable"):
+    for name in ("exclusive", "fails", "spread_job", "suspendable"):
         if name in frame.columns and frame[name].dtype == pl.Boolean:
             frame = frame.with_columns(frame[name].cast(pl.Int64))
         elif name in frame.columns and frame[name].dtype == pl.String:
@@ -296,6 +297,7 @@ def _columns_asked(request: Request) -> dict[str, Any]:
         "tasks_per_node": request.tasks_per_node,
         "exclusive": request.exclusive,
         "shared_with": request.shared_with,
+        "spread_job": request.spread_job,
         "features": request.features,
         "more_tasks": more_tasks_text(request.more) or None,
         "group_by": request.group_by,

@@ -17,7 +17,7 @@ __all__ = ["Request", "parse_request"]
 _SHORT = {"N": "nodes", "n": "ntasks", "c": "cpus-per-task", "G": "gpus", "C": "constraint"}
 _KNOWN = (
     "nodes", "ntasks", "cpus-per-task", "ntasks-per-node", "mem", "mem-per-cpu", "mem-per-gpu", "gpus",
-    "gpus-per-node", "gpus-per-task", "gres", "constraint", "exclusive",
+    "gpus-per-node", "gpus-per-task", "gres", "constraint", "exclusive", "spread-job",
 )  # fmt: skip
 _UNITS = {"": 1 / 1024, "k": 1 / 1024**2, "m": 1 / 1024, "g": 1.0, "t": 1024.0}
 _PLACES = {"free", "pack", "scatter", "excl", "exclhost", "shared"}
@@ -35,6 +35,7 @@ class Request:
         cores, memory_gb, gpus: of each task.
         tasks_per_node: at most; 0: any number.
         exclusive: 1 if it shares its nodes with no other.
+        spread_job: 1 if it lies on as many nodes as it can.
         shared_with: 1 if it shares them with jobs of its user only, 2 with those of its account.
         more: further kinds of tasks, besides those of which the fields above tell.
         features: of its nodes; None for any.
@@ -51,6 +52,7 @@ class Request:
     exclusive: int = 0
     features: str | None = None
     shared_with: int = 0
+    spread_job: int = 0
     more: tuple[Tasks, ...] = ()
     group_by: str | None = None
     consumables: tuple[tuple[str, float], ...] = ()
@@ -90,7 +92,7 @@ def _options(words: list[str]) -> dict[str, str]:
             )
         if name not in _KNOWN:
             raise ValueError(f"--{name} is not read; known are {', '.join(_KNOWN)}")
-        if not given and name != "exclusive":
+        if not given and name not in ("exclusive", "spread-job"):
             if not left:
                 raise ValueError(f"--{name} has no value")
             value = left.pop(0)
@@ -100,6 +102,8 @@ def _options(words: list[str]) -> dict[str, str]:
 
 def _slurm(asked: Mapping[str, str]) -> Request:
     alone, shared_with = _exclusive(asked)
+    # Of a job with --nodes Slurm has just so many.
+    spread = int("spread-job" in asked and "nodes" not in asked)
     nodes = _whole(asked, "nodes", 1)
     per_node = _whole(asked, "ntasks-per-node", 0)
     tasks = _whole(asked, "ntasks", nodes * max(per_node, 1))
@@ -115,10 +119,10 @@ def _slurm(asked: Mapping[str, str]) -> Request:
     features = "&".join(filter(None, (asked.get("constraint"), model, *generic.types))) or None
     if not on_node and "mem" not in asked and not generic.others:
         return Request(
-            nodes, tasks, cores, memory, gpus_task, per_node, alone, features, shared_with
+            nodes, tasks, cores, memory, gpus_task, per_node, alone, features, shared_with, spread
         )
     # What is asked of each node makes one task of all that are on it.
-    if "nodes" not in asked and not per_node:
+    if "nodes" not in asked and (spread or not per_node):
         raise ValueError("what is asked of each node needs --nodes: say how many there are")
     if "nodes" not in asked:
         nodes = -(-tasks // per_node)

@@ -89,6 +89,7 @@ class JobSpec(Record):
         exclusive: whether a job with tasks has its nodes for itself all the same.
         shared_with: whose jobs may be on the nodes of a job with tasks besides: 1: its user's only, 2: its
             account's; 0: anyone's.
+        spread_job: whether a job with tasks lies on as many nodes as it can.
         resources: cluster-wide resources by name.
         dependencies: those not fulfilled yet.
         held: whether a user or operator holds it.
@@ -121,6 +122,7 @@ class JobSpec(Record):
     more_tasks: Annotated[str, StringConstraints(max_length=4096)] = ""
     exclusive: bool = False
     shared_with: int = Field(default=0, ge=0, le=2)
+    spread_job: bool = False
     resources: dict[Label, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
     dependencies: tuple[JobDependency, ...] = ()
     held: bool = False

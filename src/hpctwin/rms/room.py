@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.model import PER_NODE, Cluster, Partition
+from hpctwin.model.chunks import spread_over
 from hpctwin.model.features import has_features
 from hpctwin.rms.records import JobRecord, JobSpec, NodePart
 
@@ -185,6 +186,10 @@ class Room:
             given = _by_number(fits, kind.tasks, spec.nodes)
             if given is None:
                 return None
+            if spec.spread_job:
+                nodes = np.flatnonzero(fits > 0)[: kind.tasks]
+                room = fits[nodes].astype(int).tolist()
+                given = list(zip(nodes.tolist(), spread_over(room, kind.tasks), strict=True))
             if len(kinds) > 1:
                 free = free.copy()
             for node, tasks in given:

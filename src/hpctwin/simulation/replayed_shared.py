@@ -15,6 +15,7 @@ from hpctwin.energy.shared_energy import SharedComponentEnergy, SharedEnergy
 from hpctwin.engine.layout import AMOUNTS, COMPUTING
 from hpctwin.engine.sim import records
 from hpctwin.model import MS_PER_S, Cluster, Workload
+from hpctwin.model.chunks import spread_over
 from hpctwin.model.node_numbers import numbers_of
 from hpctwin.simulation.placed import placement_table, shares_held
 from hpctwin.simulation.replayed import starts_and_ends
@@ -89,7 +90,12 @@ class _Nodes:
             least = int(shape["nodes"][kind])
             if recorded is not None:
                 least = max(1, int((seated[recorded] == 0).sum()) - later)
-            nodes, tasks = _chosen(room, recorded, int(shape["tasks"][kind]), least)
+            wanted = int(shape["tasks"][kind])
+            if recorded is None and shape["spread"][kind] and room.sum() >= wanted:
+                tasks = np.array(spread_over(room[room > 0].tolist(), wanted), np.int64)
+                nodes = np.flatnonzero(room)[: len(tasks)]
+            else:
+                nodes, tasks = _chosen(room, recorded, wanted, least)
             found.append(_Part(kind, nodes, tasks))
             if len(kinds) > 1:
                 left = left.copy()

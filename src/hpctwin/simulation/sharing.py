@@ -154,6 +154,7 @@ def _requests(workload: Workload, cluster: Cluster) -> tuple[dict[str, IntArray]
         "most": np.where(shares, np.where(most > 0, most, every), 1),
         "exclusive": np.where(shares, chunks["exclusive"].astype(np.int64), 1),
         "shared_with": chunks["shared_with"].astype(np.int64),
+        "spread": chunks["spread_job"].astype(np.int64),
     }
     if asks["shared_with"].any():
         # Then it matters of all who they are.

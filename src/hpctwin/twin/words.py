@@ -45,6 +45,8 @@ def asked_text(spec: JobSpec) -> str:
     asks = ", ".join(map(_tasks_text, spec.kinds))
     if spec.nodes > 1:
         asks += f" on {spec.nodes} nodes or more"
+    if spec.spread_job:
+        asks += ", on as many nodes as it can"
     with_whom = ("", ", with its user's jobs only", ", with its account's jobs only")
     return asks + (", alone on its nodes" if spec.exclusive else with_whom[spec.shared_with])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import SOONEST, ZERO, Arrays
+from hpctwin.engine.layout import ONE, SOONEST, ZERO, Arrays
 from hpctwin.engine.plan import active_from
 from hpctwin.engine.rows import call_with_job
 from hpctwin.engine.shared.amounts import CORES, GPUS, MEMORY
@@ -29,7 +29,40 @@ def choose_for(j: int, kind: int, sim: Arrays) -> None:
     """Choose nodes for tasks of one kind of a job, after those that were chosen for others."""
     sim.sharing.before = sim.sharing.chosen
     sim.sharing.kind = kind
-    call_with_job(sim.hooks.choose, j, sim)
+    if sim.shape[kind].spread == 1:
+        _give_widely(kind, sim)
+    else:
+        call_with_job(sim.hooks.choose, j, sim)
+
+
+@jit
+def _give_widely(kind: int, sim: Arrays) -> None:
+    """Choose as many nodes as a job can have, by number, whatever the placement.
+
+    As ``--spread-job`` of Slurm (22.05: ``_eval_nodes_spread`` and ``dist_tasks_compute_c_b`` of cons_tres).
+    """
+    shape = sim.shape[kind]
+    sharing = sim.sharing
+    unshared = shape.tasks
+    node = sim.rooms.first
+    while sharing.chosen - sharing.before < shape.tasks and node < len(sim.share):
+        if sim.fits[node] > 0:
+            # What it may have at most: one task, whatever those before it may have.
+            sim.fits[node] = min(sim.fits[node], shape.most, max(ONE, unshared))
+            unshared -= sim.fits[node]
+            give(node, ONE, sim)
+        node += 1
+    left = shape.tasks - (sharing.chosen - sharing.before)
+    while left > 0:
+        open_to_more = ZERO
+        for n in range(sharing.before, sharing.chosen):
+            open_to_more += sim.given[n] < sim.fits[sim.chosen[n]]
+        # So many rounds as one, or the last one.
+        rounds = max(ONE, left // open_to_more)
+        for n in range(sharing.before, sharing.chosen):
+            more = min(rounds, sim.fits[sim.chosen[n]] - sim.given[n], left)
+            sim.given[n] += more
+            left -= more
 
 
 @jit

@@ -153,6 +153,7 @@ def fits_over(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
     end = begin + sim.job[j].expected
     mark_pools(kind, begin, end, sim)
     in_order = stops_early(sim)
+    enough = shape.tasks if shape.spread == 1 else shape.nodes
     at_once = begin == sim.clock.now
     uses_up = base.width > AMOUNTS
     total = 0
@@ -179,7 +180,7 @@ def fits_over(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
                     sim.rooms.first = node
                 total += min(fits, shape.most)
                 nodes += 1
-                if in_order and total >= shape.tasks and nodes >= shape.nodes:
+                if in_order and total >= shape.tasks and nodes >= enough:
                     return True
     return total >= shape.tasks and nodes >= shape.nodes
 

@@ -102,7 +102,8 @@ def _each(workload: Workload, ids: list[str], start_s: float) -> Iterator[Arriva
         if workload.chunks and workload.chunks["tasks"][row]:
             about |= {name: column[row].item() for name, column in workload.chunks.items()}
             about |= {name: int(about[name]) for name in WHOLE_CHUNKS}
-            about["exclusive"] = about["exclusive"] == 1
+            for name in ("exclusive", "spread_job"):
+                about[name] = about[name] == 1
         for name, (codes, known) in labels.items():
             if codes[row] >= 0:
                 about[name] = known[codes[row]]

@@ -74,6 +74,7 @@ class Sharing:
         partitions: sizes of the nodes of each partition in which jobs share nodes.
         nodes: names of these nodes.
         unused: generic resources that jobs do not use up.
+        count: how many nodes there are, shared or not.
     """
 
     by_cpu: bool
@@ -81,6 +82,7 @@ class Sharing:
     partitions: Mapping[str, Sizes]
     nodes: frozenset[str]
     unused: frozenset[str] = frozenset()
+    count: int = 0
 
 
 def how_shared(
@@ -142,7 +144,7 @@ def how_shared(
     if not found:
         return None, blind
     shared = frozenset(name for label in found for name in members[label])
-    return Sharing(not by_core, "MEMORY" in words, found, shared, unused), blind
+    return Sharing(not by_core, "MEMORY" in words, found, shared, unused, len(rows)), blind
 
 
 def _cpus(row: Mapping[str, Any]) -> float:
@@ -209,10 +211,17 @@ def _asked(
     if row.get("shared") == "mcs":
         notes.append("alone but for its mcs")
     memory = _Memory.asked(row, said, least) if sharing.memory else _Memory()
-    nodes = _on_nodes(
-        tasks, each, least, most, per_node, gpus, memory, sizes, per_core,
-        others=bool(gres["node"]),
-    )  # fmt: skip
+    spread = "SPREAD_JOB" in (row.get("flags") or ()) and most != least and per_node != 1
+    if spread:
+        notes += _not_spread(gpus, memory, per_node, per_core, others=bool(gres["node"]))
+        # Slurm itself says that it may have as many nodes as tasks, or as there are.
+        most = 0 if most >= min(tasks, sharing.count) else most
+        nodes = 0
+    else:
+        nodes = _on_nodes(
+            tasks, each, least, most, per_node, gpus, memory, sizes, per_core,
+            others=bool(gres["node"]),
+        )  # fmt: skip
     if nodes:
         # All that it has on a node is one task.
         here = math.ceil(tasks / nodes)
@@ -230,6 +239,7 @@ def _asked(
             "consumables": {**{n: a * here for n, a in gres["task"].items()}, **gres["node"]},
             "exclusive": alone,
             "shared_with": of_user,
+            "spread_job": False,
         }
     if most and most < tasks:
         notes.append("at most so many nodes")
@@ -246,7 +256,23 @@ def _asked(
         "consumables": {name: amount * together for name, amount in gres["task"].items()},
         "exclusive": alone,
         "shared_with": of_user,
+        "spread_job": spread,
     }
+
+
+def _not_spread(
+    gpus: Mapping[str, float], memory: _Memory, per_node: int, per_core: int, *, others: bool
+) -> list[str]:
+    """What cannot be told of each task of a job of which nobody knows on how many nodes it will be."""
+    found = []
+    if memory.node or gpus["node"] or gpus["job"] or others:
+        found.append("spread, with what is asked of each node or of all")
+    if per_node:
+        # Slurm takes nodes only that have room for so many each, and gives it on all.
+        found.append("spread, with so many tasks on each node")
+    if per_core > 1:
+        found.append("spread over cores of several threads")
+    return found
 
 
 @dataclass(frozen=True)
