@@ -380,7 +380,7 @@ def shared_workloads(
             "tasks_per_node": column(0, 0, 0, 1, 2),
             "exclusive": column(0, 0, 0, 0, 1),
             "shared_with": column(0, 0, 0, 1, 2) if owners else np.zeros(size),
-            "spread_job": column(0, 1) if spread else np.zeros(size),
+            "spread_job": column(0, 1) * (tasks > 0) if spread else np.zeros(size),
         },
     )  # fmt: skip
 
