@@ -173,7 +173,7 @@ def test_jobs_get_what_they_ask_of_the_consumables_of_nodes(
 
 
 PLACEMENTS = (
-    "weight", "round-robin", "contiguous", "fewest-switches", "fragmentation", "tightest-run",
+    "weight", "round-robin", "contiguous", "fewest-switches", "fragmentation", "tightest-run", "whole-blocks",
 )  # fmt: skip
 PLACED = [
     pytest.param(placement, policy, id=f"{placement}-{name_of(policy)}")

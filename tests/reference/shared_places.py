@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from hpctwin.model import MS_PER_S
+from tests.reference.blocks import by_blocks
 from tests.reference.jobs import Job, NodeView
 
 TYPICAL = 64
@@ -130,12 +131,19 @@ def scored(room: Any, nodes: list[int]) -> list[int]:
     return sorted(nodes, key=score)
 
 
+def whole_blocks(room: Any, nodes: list[int]) -> list[int]:
+    fits = {node: room.f[node] for node in nodes}
+    cluster = room.simulation.machine.cluster
+    return by_blocks(cluster, fits, room.request.tasks, room.request.nodes)
+
+
 ORDERS: dict[str, Callable[[Any, list[int]], list[int]]] = {
     "weight": weight,
     "round_robin": round_robin,
     "contiguous": contiguous,
     "tightest_run": tightest_run,
     "fewest_switches": fewest_switches,
+    "whole_blocks": whole_blocks,
     "scored": scored,
 }
 

@@ -54,7 +54,7 @@ def simulate_reference(
         reservations: the k of EASY.
         candidate_order: for EASY's candidates, if not the same.
         placement: ``first_fit``, ``best_fit`` or ``spread``. Which nodes of a pool: always the
-            lowest free numbers. With ``slurm`` also ``contiguous``.
+            lowest free numbers, but for ``whole_blocks``. With ``slurm`` also ``contiguous``.
         place: scores free nodes in place of that, smallest first.
         overrun: ``terminate`` or ``continue``.
         on_dependency_failure: ``cancel`` or ``hold``.
@@ -76,7 +76,7 @@ def simulate_reference(
     of_shared = (*ORDERS, "fragmentation") if workload.shares_nodes else ()
     if backfill == "slurm" and not workload.resources:
         of_shared = (*of_shared, "contiguous")
-    _one_of("placement", placement, ("first_fit", "best_fit", "spread", *of_shared))
+    _one_of("placement", placement, ("first_fit", "best_fit", "spread", "whole_blocks", *of_shared))
     _one_of("overrun", overrun, ("terminate", "continue"))
     _one_of("on_dependency_failure", on_dependency_failure, ("cancel", "hold"))
     if outages is None:

@@ -12,6 +12,7 @@ import pytest
 from hpctwin import simulate
 from hpctwin.errors import ConfigError
 from hpctwin.formats._accounting import workload_of
+from hpctwin.model.nodes_text import parse_nodes
 from hpctwin.policies import parse_policy
 from hpctwin.rms.importing import Imported, import_site, pseudonyms
 from hpctwin.rms.site import NOT_MODELLED
@@ -122,6 +123,54 @@ def test_settings_that_have_no_counterpart_are_named_with_the_reason(tmp_path):
     told = not_modelled(import_site("slurm", SLURM))
     assert "QOS high: MaxJobsPU" not in told
     assert "switches" in told["TopologyPlugin"]
+
+
+def test_switches_of_topology_conf_are_the_clusters(tmp_path):
+    cluster = import_site("slurm", SLURM).site.cluster
+    named = {one.name: one.nodes or one.switches for one in cluster.switches}
+    kinds = [group.name for group in cluster.nodes for _ in range(group.count)]
+    of = {name: {kinds[n] for n in parse_nodes(named[name], len(kinds))} for name in ("s1", "s2")}
+    assert all(one.startswith("cn") for one in of["s1"])
+    assert all(one.startswith("gpu") for one in of["s2"])
+    assert {n: len(parse_nodes(named[n], len(kinds))) for n in of} == {"s1": 6, "s2": 2}
+    assert named["top"] == ("s1", "s2")
+
+
+BLOCKS = "\n".join(f"BlockName=b{n} Nodes=n[{2 * n - 1}-{2 * n}]" for n in range(1, 6))
+
+
+@pytest.mark.parametrize(
+    ("topology", "switches", "why"),
+    [
+        (
+            f"{BLOCKS}\nBlockSizes=2,4,8\n",
+            {"b1": "0-1", "b5": "8-9", "b1..b2": ("b1", "b2"), "b5/4": ("b5",),
+             "b1..b2..b3..b4": ("b1..b2", "b3..b4"), "b5/4/8": ("b5/4",)},
+            "fewest-switches (of shared nodes) and whole-blocks; Slurm lets a job wait",
+        ),
+        (f"{BLOCKS}\n", {"b1": "0-1", "b5": "8-9"}, "whole-blocks"),
+        (f"{BLOCKS}\nBlockSizes=2,6\n", {}, "no tree of all nodes: BlockSizes=2,6: each must be"),
+        ("BlockName=b Nodes=n[1-3]\n", {}, "no tree of all nodes: node 3 is at no switch"),
+        ("SwitchName=s Nodes=n[1-20]\n", {"s": "0-9"}, "fewest-switches (of shared nodes)"),
+        ("SwitchName=s Nodes=m[1-4]\n", {}, "no tree of all nodes: s has none of the nodes"),
+        (
+            "SwitchName=a Nodes=n[1-10]\nSwitchName=t Switches=a\nSwitchName=u Switches=a\n",
+            {},
+            "no tree of all nodes: switch 'a' is below 't' and 'u'",
+        ),
+    ],
+)  # fmt: skip
+def test_blocks_are_switches_with_nodes_and_larger_ones_above_them(
+    tmp_path, topology, switches, why
+):
+    conf = "ClusterName=c\nNodeName=n[1-10] CPUs=8\nPartitionName=p Nodes=ALL\n"
+    made = import_site("slurm", site(tmp_path, slurm_conf=conf, topology_conf=topology))
+    found = {one.name: one.nodes or one.switches for one in made.site.cluster.switches}
+    assert {name: found[name] for name in switches} == switches
+    assert bool(found) == bool(switches)
+    told = [s.why for s in made.site.settings if s.name == "topology.conf"]
+    assert len(told) == 1
+    assert why in told[0]
 
 
 @pytest.mark.parametrize(

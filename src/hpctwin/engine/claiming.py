@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from numba import int64, types
 
+from hpctwin.engine.blocks import add_room, forget_room, next_block, take_off
 from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import (
     ASLEEP_NODES,
@@ -20,10 +21,13 @@ from hpctwin.engine.layout import (
     LEAST_DRAW,
     LOWEST,
     NEVER,
+    ONE,
     RANDOM,
     SCORED,
     SOONEST,
     SPREAD,
+    WHOLE_BLOCKS,
+    ZERO,
     Arrays,
 )
 from hpctwin.engine.nodes import first_in, is_free
@@ -205,6 +209,25 @@ def _claim_runs(j: int, p: int, wanted: int, sim: Arrays) -> None:
         wanted -= min(wanted, best_length)
 
 
+@jit
+def _claim_blocks(j: int, p: int, wanted: int, sim: Arrays) -> None:
+    first = sim.pool[p].first
+    last = sim.pool[p].last
+    forget_room(sim)
+    for i in range(first, last):
+        if is_free(sim.by_pool[i], sim):
+            add_room(sim.by_pool[i], ONE, sim)
+    top = -1
+    while wanted > 0:
+        block, top = next_block(wanted, ZERO, top, sim)
+        take_off(block, sim)
+        for i in range(first, last):
+            node = sim.by_pool[i]
+            if wanted > 0 and sim.switch_of[node] == block and is_free(node, sim):
+                claim(j, node, sim)
+                wanted -= 1
+
+
 def place_lowest(j: int, sim: Arrays) -> None:
     """The lowest free numbers."""
     for p in range(sim.rules.pools):
@@ -231,6 +254,13 @@ def place_contiguous(j: int, sim: Arrays) -> None:
     for p in range(sim.rules.pools):
         if sim.take[p] > 0:
             _claim_runs(j, p, sim.take[p], sim)
+
+
+def place_whole_blocks(j: int, sim: Arrays) -> None:
+    """On as few blocks as possible."""
+    for p in range(sim.rules.pools):
+        if sim.take[p] > 0:
+            _claim_blocks(j, p, sim.take[p], sim)
 
 
 def place_evenly(j: int, sim: Arrays) -> None:
@@ -261,6 +291,7 @@ _BY_PLACEMENT = {
     int(SPREAD): _kernel(place_evenly),
     int(RANDOM): _kernel(place_anywhere),
     int(SCORED): _kernel(place_ranked),
+    int(WHOLE_BLOCKS): _kernel(place_whole_blocks),
 }
 PLACING = [*_PREFERRED.values(), *_BY_PLACEMENT.values()]
 """All of them."""

@@ -76,7 +76,7 @@ SENT_BACK: Any = np.int64(12)
 
 AFTER, AFTERANY, AFTEROK = np.array([0, 1, 2])
 
-FIRST_FIT, BEST_FIT, CONTIGUOUS, RANDOM, SPREAD, SCORED = np.arange(6)
+FIRST_FIT, BEST_FIT, CONTIGUOUS, RANDOM, SPREAD, SCORED, WHOLE_BLOCKS = np.arange(7)
 
 # Where counting decides, what becomes of the others once one job does not fit; see `counting`.
 NOBODY_PASSES, ANYONE_PASSES, HEAD_IS_PROTECTED, ALL_RESERVE = np.arange(4)

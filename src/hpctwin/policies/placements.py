@@ -88,6 +88,8 @@ for _name, _number, _help in (
      "the shortest sufficient run of free numbers; slurm then reserves particular nodes"),
     ("random", layout.RANDOM, "free nodes drawn with the seed"),
     ("spread", layout.SPREAD, "one by one from the pool with most left, evenly over its free nodes"),
+    ("whole-blocks", layout.WHOLE_BLOCKS,
+     "the block with the least room that suffices, else block by block those with most room"),
 ):  # fmt: skip
     PLACEMENTS.register(Entry(_name, _help, partial(Placement, _name, int(_number), summary=_help)))
 

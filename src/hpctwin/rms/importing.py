@@ -200,6 +200,10 @@ def pseudonyms(made: Imported, salt: bytes) -> Imported:
         table = table.with_columns(
             asked.replace_strict(others, default=None, return_dtype=pl.String).alias("features")
         )
+    for switch in plain.get("switches", ()):
+        switch["name"] = pseudonym("switch", switch["name"])
+        if "switches" in switch:
+            switch["switches"] = [pseudonym("switch", name) for name in switch["switches"]]
     for partition in plain.get("partitions", ()):
         partition["name"] = pseudonym("partition", partition["name"])
         partition["groups"] = [new[name] for name in partition["groups"]]

@@ -16,6 +16,7 @@ from hpctwin.engine.sim import records
 from hpctwin.engine.speeds import speed_columns
 from hpctwin.model import PER_NODE, Cluster, Partition, to_ms
 from hpctwin.model.cluster import parse_nodes
+from hpctwin.model.switches import switch_tree
 
 __all__ = ["Machine", "changes_of", "machine_of", "pool_of_nodes"]
 
@@ -76,6 +77,7 @@ def _made(cluster: Cluster) -> Machine:
     windows = _windows(cluster, pool_of_node, group_of_node, pool_nodes)
     places = np.concatenate([[0], np.cumsum(pool_nodes)])
     capacity = np.array(list(cluster.resources.values()), np.int64)
+    above, height, switch_of = switch_tree(cluster.switches, cluster.node_count)
     return Machine(
         partitions,
         group_of_pool,
@@ -121,6 +123,8 @@ def _made(cluster: Cluster) -> Machine:
         by_node={
             "by_pool": np.argsort(pool_of_node, kind="stable"),
             "pool_of": pool_of_node,
+            "switch": records("switch", len(above), above=above, height=height),
+            "switch_of": switch_of,
         },
     )
 

@@ -15,7 +15,6 @@ from hpctwin.engine.passes import SharedPass
 from hpctwin.engine.sim import Sim, records
 from hpctwin.model import PER_NODE, Cluster, Workload
 from hpctwin.model.chunks import read_more_tasks
-from hpctwin.model.switches import switch_tree
 from hpctwin.model.totals import totals_asked
 from hpctwin.policies import Policy
 from hpctwin.simulation.lower import MB_PER_GB, facts_of
@@ -111,7 +110,6 @@ def shared_known(
         "needs": needs,
         "whole": whole,
         "typical": typical,
-        **_switches(cluster),
     }
 
 
@@ -126,15 +124,6 @@ def _typical(shape: npt.NDArray[Any], first: IntArray) -> IntArray:
     order = np.lexsort((first, -shape["popularity"]))
     found: IntArray = order[shape["exclusive"][order] == 0][:TYPICAL]
     return found
-
-
-def _switches(cluster: Cluster) -> dict[str, npt.NDArray[Any]]:
-    """How nodes are connected, as the engine has it."""
-    above, height, of = switch_tree(cluster.switches, cluster.node_count)
-    return {
-        "switch": records("switch", len(above), above=above, height=height),
-        "switch_of": of,
-    }
 
 
 def _requests(workload: Workload, cluster: Cluster) -> tuple[dict[str, IntArray], IntArray]:

@@ -121,7 +121,7 @@ class SlurmFiles:
     def _take_conf(self, path: Path, head: bytes) -> str:
         if b"\0" in head:
             return ""
-        if re.search(rb"^\s*SwitchName\s*=", head, re.IGNORECASE | re.MULTILINE):
+        if re.search(rb"^\s*(?:Switch|Block)Name\s*=", head, re.IGNORECASE | re.MULTILINE):
             _add(self._settings.topology, read_conf(path))
             return "topology.conf"
         if path.name == "gres.conf" or re.search(

@@ -71,8 +71,8 @@ _WHY = {
     "suspendtime": "nodes are always on: give cluster.yaml their sleep states, and simulate --power",
     "suspendprogram": "nodes are always on: give cluster.yaml their sleep states, and simulate --power",
     "schedulertimeslice": "jobs are not switched by time slices",
-    "topologyparam": "placement does not look at switches",
-    "topologyplugin": "placement does not look at switches; contiguous is the nearest",
+    "topologyparam": "the policy's placement does not look at switches",
+    "topologyplugin": "the policy's placement does not look at switches; with a topology.conf others do",
 }
 """Why a setting has no counterpart."""
 

@@ -27,6 +27,7 @@ from hpctwin.rms.slurm.limits import enforced, limits_of_associations, limits_of
 from hpctwin.rms.slurm.meaning import explained, order_and_backfill
 from hpctwin.rms.slurm.placing import is_least_loaded, shared_placement, weights_of
 from hpctwin.rms.slurm.preempted import PREEMPTION_KEYS, Found, preemption_of
+from hpctwin.rms.slurm.topology import connections
 from hpctwin.rms.slurm.values import limit_s
 
 __all__ = ["SlurmSettings", "slurm_site"]
@@ -90,7 +91,9 @@ class SlurmSettings:
     @property
     def values(self) -> dict[str, Row]:
         """The settings that are not of a node, partition or the like, by key; the last one counts."""
-        kinds = ("nodename", "partitionname", "nodeset", "downnodes", "frontendname", "switchname")
+        kinds = (
+            "nodename", "partitionname", "nodeset", "downnodes", "frontendname", "switchname", "blockname",
+        )  # fmt: skip
         return {key: row for row in self.conf.rows if row.kind not in kinds for key in row.values}
 
     @property
@@ -182,11 +185,10 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
     fields |= _preemption(preemption, fields)
     told = PREEMPTION_KEYS if preemption is not None else frozenset[str]()
     settings += explained(found.values, told, shared=found.shared)
-    if found.topology.rows:
-        settings.append(
-            Setting("topology.conf", f"{len(found.topology.rows)} switches", "topology.conf", NOT_MODELLED,
-                    "placement does not look at switches; contiguous is the nearest")
-        )  # fmt: skip
+    switches, became = connections(found.topology.rows, [n for some in grouped.names for n in some])
+    settings += became
+    if switches:
+        fields["switches"] = switches
     cluster, names = named_cluster(fields, grouped.names, "slurm")
     return Site("slurm", cluster, policy.text, settings, notes, names, shared_placement=placement)
 

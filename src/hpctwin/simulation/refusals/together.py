@@ -54,6 +54,14 @@ REFUSALS = (
         ),
     ),
     Refusal(
+        lambda c, p: p.placement.name in ("fewest-switches", "whole-blocks") and not c.switches,
+        lambda c, p: (
+            f"placement {p.placement.name!r}: of cluster {c.name!r} it is not known how nodes are connected; "
+            "give 'switches', such as [{name: s0, nodes: 0-15}, {name: s1, nodes: 16-31}, {name: top, "
+            "switches: [s0, s1]}]"
+        ),
+    ),
+    Refusal(
         lambda c, p: c.cleanup > 0 and c.has_power,
         lambda c, p: (
             f"cluster {c.name!r}: nodes are cleaned up after jobs ('cleanup'), which is not simulated "
@@ -105,14 +113,6 @@ SHARED = (
         lambda c, p: (
             f"jobs that ask for tasks share nodes, and power policy {p.power.kind!r} gives jobs whole ones; "
             "take none, psus, psas-auto or psas-ipm"
-        ),
-    ),
-    Refusal(
-        lambda c, p: p.placement.name == "fewest-switches" and not c.switches,
-        lambda c, p: (
-            f"placement 'fewest-switches': of cluster {c.name!r} it is not known how nodes are connected; "
-            "give 'switches', such as [{name: s0, nodes: 0-15}, {name: s1, nodes: 16-31}, {name: top, "
-            "switches: [s0, s1]}]"
         ),
     ),
     Refusal(

@@ -1,0 +1,33 @@
+"""Block by block: the one with the least room that suffices, else the one with the most."""
+
+from __future__ import annotations
+
+from numba import int64, types
+
+from hpctwin.engine.blocks import add_room, forget_room, next_block, take_off
+from hpctwin.engine.jit import Kernel
+from hpctwin.engine.layout import Arrays
+from hpctwin.engine.rows import SIM
+from hpctwin.engine.shared.placing import give_most
+
+
+def place_whole_blocks(j: int, sim: Arrays) -> None:
+    """On as few blocks as possible, below the lowest switch that all tasks fit."""
+    sharing = sim.sharing
+    shape = sim.shape[sharing.kind]
+    left = shape.tasks
+    forget_room(sim)
+    for node in range(len(sim.share)):
+        if sim.fits[node] > 0:
+            add_room(node, min(sim.fits[node], shape.most), sim)
+    top = -1
+    while left > 0:
+        missing = shape.nodes - (sharing.chosen - sharing.before)
+        block, top = next_block(left, missing, top, sim)
+        take_off(block, sim)
+        for node in range(len(sim.share)):
+            if left > 0 and sim.switch_of[node] == block:
+                left = give_most(node, left, sim)
+
+
+PLACE = Kernel(place_whole_blocks, types.void(int64, SIM))
