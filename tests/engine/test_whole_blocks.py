@@ -41,7 +41,7 @@ def test_whole_nodes_are_those_that_the_reference_takes(
     policy: dict[str, Any], case: dict[str, Any]
 ) -> None:
     case["placement"] = "whole-blocks"
-    simulation, reference = compared(policy=policy, track_nodes=True, **case)
+    simulation, reference = compared(policy=policy, **case)
     assert last_nodes(simulation, reference) == {
         job.row: sorted(job.nodes) for job in reference if job.start_ms >= 0
     }
