@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from hpctwin.errors import FormatError
+from hpctwin.model.hostlist import expand
 from hpctwin.model.switches import Switch, check_switches
-from hpctwin.rms.hostlist import expand
 from hpctwin.rms.site import NOT_MODELLED, TAKEN, Setting
 from hpctwin.rms.slurm.conf import Row
 
