@@ -38,7 +38,7 @@ def train(
     last: int | None = None,
     seed: int = 0,
     option: Annotated[tuple[str, ...], Parameter(name="--option")] = (),
-    learner: Literal["ppo", "evolution"] = "ppo",
+    learner: Literal["ppo", "evolution", "cma"] = "ppo",
     environments: Count | None = None,
     imitate: tuple[str, ...] = (),
     checkpoints: Path | None = None,
@@ -63,8 +63,8 @@ def train(
         last: and end before this one; the end of the trace if left out.
         seed: of episodes, first weights and choices.
         option: of the environment, as in backfilling=true or every_s=600. Once for each.
-        learner: ppo learns by gradients; evolution by trying weights of sums of what is seen, which takes
-            some times the steps and no PyTorch.
+        learner: ppo learns by gradients; evolution and cma by trying weights of sums of what is seen, which
+            takes many times the steps and no PyTorch; cma where jobs are chosen, natively.
         environments: stepped at once; 16 for ppo, 64 for evolution if left out.
         imitate: an ordering to begin with, as f1; of several, the one that does best on parts of the trace
             that training may see. Once for each.
@@ -86,7 +86,7 @@ def train(
     if not is_network(target.name):
         raise ConfigError(f"{target}: an agent is written as .safetensors")
     episodes = _episodes(trace, reading, machine, jobs, first, last)
-    layers, together = ((), 64) if learner == "evolution" else (Plan.layers, Plan.environments)
+    layers, together = ((), 64) if learner != "ppo" else (Plan.layers, Plan.environments)
     plan = Plan(
         steps,
         seed,

@@ -39,12 +39,13 @@ JOBS, SEQUENCES, DRAWN_FROM = 1024, 10, 10_000
 SEED = 1
 OBSERVATION = "delays"
 """What agents see."""
-LOADS = (0.8, 1.25)
-"""Between which the load of each episode of training is drawn."""
+MIXED = {"Lublin-1": True, "Lublin-2": True, "HPC2N": False}
+"""Whether other jobs of the part come in the places of those in a row, in an episode of training: few jobs of
+Lublin's model are left beside those tested, and they hardly depend on those before."""
 BACKFILLING: dict[bool, bool | str] = {False: False, True: "rlscheduler"}
 """Of `JobSelection`, by whether others may pass."""
 
-IMITATED = ("sjf", "smallest-area", "f1", "f2", "f3", "f4")
+IMITATED = ("sjf", "smallest-area")
 
 
 def _sjf(submit: FloatArray, walltime: FloatArray, nodes: FloatArray) -> FloatArray:
@@ -135,10 +136,10 @@ def trained_on(trace: str) -> tuple[int, int]:
     """Jobs that agents are trained on: from the first up to the second. None of them is tested.
 
     Those before the first that is tested; of a trace that is much longer than what sequences are drawn
-    from, as many after it as these are.
+    from, four times as many after it as these are.
     """
-    if len(case(trace).workload) > 3 * DRAWN_FROM:
-        return DRAWN_FROM, 2 * DRAWN_FROM
+    if len(case(trace).workload) > 6 * DRAWN_FROM:
+        return DRAWN_FROM, 5 * DRAWN_FROM
     return 0, min(sequences())
 
 
@@ -198,7 +199,9 @@ def agent(trace: str, passing: bool, plan: Plan) -> Network:
     from hpctwin.learn.training import train
 
     own, (first, last) = case(trace), trained_on(trace)
-    source = Episodes.of(own.workload, own.nodes, jobs=JOBS, first=first, last=last, load=LOADS)
+    source = Episodes.of(
+        own.workload, own.nodes, jobs=JOBS, first=first, last=last, mixed=MIXED[trace]
+    )
     options = {
         "backfilling": BACKFILLING[passing], "window": JOBS, "observation": OBSERVATION,
     }  # fmt: skip

@@ -39,7 +39,7 @@ class RLScheduler(Experiment[tuple[str, bool, tuple[Path, ...]], rlscheduler.Row
     traces: tuple[str, ...] = ()
     passing: tuple[bool, ...] = (False, True)
     seeds: int = 0
-    steps: int = 800_000
+    steps: int = 8_000_000
     out: Path = Path("out/rlscheduler")
     title = "heuristics and agents"
     serial = True
@@ -74,8 +74,8 @@ class RLScheduler(Experiment[tuple[str, bool, tuple[Path, ...]], rlscheduler.Row
         for seed, path in enumerate(agents):
             if not path.is_file():
                 plan = Plan(
-                    self.steps, seed, environments=64, layers=(), threads=1,
-                    imitate=rlscheduler.IMITATED, learner="evolution",
+                    self.steps, seed, layers=(), trials=200, imitate=rlscheduler.IMITATED,
+                    learner="cma",
                 )  # fmt: skip
                 made = rlscheduler.agent(name, passing, plan)
                 self.out.mkdir(parents=True, exist_ok=True)

@@ -7,11 +7,13 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hpctwin.engine import layout
 from hpctwin.engine.agents import record
 from hpctwin.engine.agents.record import AGENT, words
 from hpctwin.engine.agents.step import step_one
+from hpctwin.engine.agents.sums import play
 from hpctwin.engine.compiling import prepare
 from hpctwin.engine.rows import described
 from hpctwin.errors import ConfigError, PolicyError, SimulationError
@@ -32,8 +34,8 @@ FEW = 8
 
 _FIELDS = {name: place for place, name in enumerate(AGENT.names or ())}
 SIM, CODE, OVER, ACTION = (_FIELDS[name] for name in ("sim", "code", "over", "action"))
-SHARE, EARNED = _FIELDS["share"], _FIELDS["earned"]
-SEEN, MASK = _FIELDS["seen"], _FIELDS["mask"]
+SHARE, EARNED, TOTAL = (_FIELDS[name] for name in ("share", "earned", "total"))
+SEEN, MASK, STEPS = _FIELDS["seen"], _FIELDS["mask"], _FIELDS["steps"]
 
 
 class Batch:
@@ -135,10 +137,17 @@ class Batch:
             number: of the simulation.
             jobs: of the episode; one is drawn if left out.
         """
-        if jobs is None:
-            self._place(number, self.source.draw(self.rng))
-        else:
-            self._place(number, Drawn(None, lambda: jobs))
+        drawn = self.source.draw(self.rng) if jobs is None else Drawn(None, lambda: jobs)
+        self.begin_drawn(number, drawn)
+
+    def begin_drawn(self, number: int, drawn: Drawn) -> None:
+        """Begin an episode that was drawn.
+
+        Args:
+            number: of the simulation.
+            drawn: the episode.
+        """
+        self._place(number, drawn)
         agent = self.whole[number]
         seen, mask = agent[SEEN], agent[MASK]
         agent[:] = self._fresh[number]
@@ -245,6 +254,26 @@ class Batch:
         code = self._step_one(self._base)
         if code != layout.STEPPED:
             self.resolve(0, code)
+
+    def play(self, weights: npt.NDArray[np.float64]) -> float:
+        """Play the first simulation on to the end of its episode; what is earned in all.
+
+        Args:
+            weights: of the numbers of a row of what is seen, and scores of choices after the rows; the
+                choice that has the highest sum is taken.
+
+        Raises:
+            PolicyError: the ordering gave what is not a number.
+        """
+        row = described(weights[None])
+        told = self._base, row.ctypes.data, self.task.observation_space.shape[-1]
+        kernel, agent = play.compiled(), self.real[0]
+        code = kernel(*told)
+        while code != layout.STEPPED:
+            self.resolve(0, code)
+            agent[TOTAL] += agent[EARNED]
+            code = kernel(*told)
+        return float(agent[TOTAL] * self.scales[0])
 
     def resolve(self, number: int, code: int) -> None:
         """Do what a step needs of Python, and go on with it.

@@ -70,6 +70,8 @@ class Episodes:
             drawn between these two; None to leave them as they came.
         walltime_error: each walltime is the runtime times a factor drawn between these two, but not below the
             runtime; None to leave them as they were asked.
+        mixed: jobs come when those in a row came, and are otherwise any of the part, so that there are many
+            more episodes; for jobs that hardly depend on those before, as of a model.
     """
 
     workload: Workload
@@ -79,6 +81,7 @@ class Episodes:
     last: int | None = None
     load: tuple[float, float] | None = None
     walltime_error: tuple[float, float] | None = None
+    mixed: bool = False
 
     @classmethod
     def of(
@@ -91,6 +94,7 @@ class Episodes:
         last: int | None = None,
         load: tuple[float, float] | None = None,
         walltime_error: tuple[float, float] | None = None,
+        mixed: bool = False,
     ) -> Episodes:
         """Episodes of a trace on a machine; jobs that can never run there, and dependencies, are left out.
 
@@ -102,6 +106,7 @@ class Episodes:
             last: before which the last ends.
             load: between which the load of each is drawn.
             walltime_error: between which the factor of each walltime is drawn.
+            mixed: whether other jobs of the part come in the place of each.
 
         Raises:
             ConfigError: there are fewer jobs than one episode takes, or a range is none.
@@ -117,7 +122,7 @@ class Episodes:
             )
         _check_range("load", load, 0.0)
         _check_range("walltime_error", walltime_error, 1.0)
-        return cls(found, machine, jobs, first, end, load, walltime_error)
+        return cls(found, machine, jobs, first, end, load, walltime_error, mixed)
 
     def draw(self, rng: np.random.Generator) -> Drawn:
         """One of them, at random."""
@@ -129,7 +134,7 @@ class Episodes:
     @property
     def varied(self) -> bool:
         """Whether jobs are not as they are in the trace."""
-        return self.load is not None or self.walltime_error is not None
+        return self.mixed or self.load is not None or self.walltime_error is not None
 
     @property
     def latest(self) -> int:
@@ -158,6 +163,8 @@ class Episodes:
     def _varied(self, first: int, seed: int) -> Workload:
         rng = np.random.default_rng(seed)
         found = self.beginning_at(first)
+        if self.mixed:
+            found = self._others(found, rng)
         if self.walltime_error is not None:
             factor = rng.uniform(*self.walltime_error, len(found))
             walltime = np.maximum(np.ceil(found.runtime_ms * factor).astype(np.int64), 1)
@@ -165,6 +172,21 @@ class Episodes:
         if self.load is not None and found.submit_ms[-1] > 0:
             found = found.scale(float(rng.uniform(*self.load)), self.cluster.node_count)
         return found
+
+    def _others(self, row: Workload, rng: np.random.Generator) -> Workload:
+        """Any jobs of the part, in the places of some in a row."""
+        end = len(self.workload) if self.last is None else self.last
+        drawn = self.workload.in_order(self.first + rng.permutation(end - self.first)[: self.jobs])
+        cancelled = np.where(
+            drawn.cancel_ms >= 0, drawn.cancel_ms - drawn.submit_ms + row.submit_ms, -1
+        )
+        return drawn.replace(
+            job_id=row.job_id,
+            submit_ms=row.submit_ms,
+            cancel_ms=cancelled,
+            recorded_start_ms=np.full(self.jobs, -1),
+            start_epoch_s=row.start_epoch_s,
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,10 +44,7 @@ SPREAD, LEAST_SPREAD = 0.4, 0.02
 TOWARDS = 0.7
 """So much of a round's mean is taken, and the rest of the mean before; the same of the spread:"""
 SPREADS = 0.3
-LENGTH = 2.0
-"""Of the weights that an imitation gives; what they choose does not depend on it."""
 TRIES = 10
-IMITATIONS, IMITATION_RATE = 150, 0.2
 LAST = "evolution.npz"
 STANDS = ("mean", "spread", "steps", "rounds", "seed", "candidates")
 
@@ -223,7 +220,6 @@ def fit(
     by_row: bool,
     limit: int | None,
     trial: Trial | None,
-    shown: tuple[Any, Any] | None = None,
     progress: Callable[[float, float], None] | None,
 ) -> tuple[Learnt, int]:
     """Train; what chooses, and how many steps that took in all.
@@ -235,8 +231,6 @@ def fit(
         by_row: whether rows are scored each by itself.
         limit: steps of an episode at most; None for no limit.
         trial: where what was learnt is tried; None to keep the last.
-        shown: what an ordering saw that is imitated first, and which choices there were; it chose the first
-            place.
         progress: as of `training.train`.
 
     Raises:
@@ -249,9 +243,6 @@ def fit(
     try:
         if last is not None and last.is_file():
             search.restore(last, best)
-        elif shown is not None:
-            search.mean[: search.shape.sizes[0]] = imitated(*shown)
-            search.offer(best, trial)
         tried = search.steps
         while search.steps < plan.steps:
             earned = search.go_on()
@@ -267,31 +258,6 @@ def fit(
     return best.learnt or search.shape.learnt(search.mean), search.steps
 
 
-def imitated(seen: Any, masks: Any) -> npt.NDArray[np.float64]:
-    """Weights of what is seen with which the first place is chosen, as the ordering did [inputs].
-
-    Args:
-        seen: rows of what was seen [n, window, inputs].
-        masks: which choices there were [n, choices].
-    """
-    window = seen.shape[1]
-    there = masks[:, :window]
-    last = int(np.flatnonzero(there.any(axis=0))[-1]) + 1
-    rows, there = seen[:, :last].astype(np.float64), there[:, :last]
-    weights = np.zeros(seen.shape[2])
-    moved, square = np.zeros_like(weights), np.zeros_like(weights)
-    for turn in range(1, IMITATIONS + 1):
-        scores = np.where(there, rows @ weights, -np.inf)
-        share = np.exp(scores - scores.max(axis=1, keepdims=True))
-        share /= share.sum(axis=1, keepdims=True)
-        slope = (rows[:, 0] - np.einsum("nw,nwk->nk", share, rows)).mean(axis=0)
-        # Adam (Kingma and Ba 2015).
-        moved, square = 0.9 * moved + 0.1 * slope, 0.99 * square + 0.01 * slope**2
-        step = moved / (1 - 0.9**turn) / (np.sqrt(square / (1 - 0.99**turn)) + 1e-8)
-        weights += IMITATION_RATE * step
-    return weights * LENGTH / max(float(np.linalg.norm(weights)), 1e-9)
-
-
 def _merit(earned: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """How good each candidate was [candidates]; all episodes weigh alike."""
     middle, width = earned.mean(axis=0), earned.std(axis=0)
@@ -302,8 +268,10 @@ def _merit(earned: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 def _check(task: Task, plan: Plan) -> None:
     if plan.tensorboard is not None:
         raise ConfigError("tensorboard is of learner ppo; learner evolution has none")
-    if plan.imitate and plan.layers:
-        raise ConfigError("learner evolution imitates with scores that are sums alone: layers=()")
+    if plan.imitate:
+        raise ConfigError(
+            "learner evolution imitates no ordering; ppo does, and cma begins with one"
+        )
     if not isinstance(task.action_space, spaces.Discrete):
         raise ConfigError(
             "learner evolution takes choices that are counted, not "

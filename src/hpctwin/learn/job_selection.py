@@ -42,14 +42,14 @@ walltime over a day, at most 1; its nodes over all nodes; whether it fits now; f
 of nodes that are back within its walltime; jobs beyond the window, n / (n + size of the window)."""
 
 DELAYS = (
-    "there", "wait in logs", "wait", "share of wait", "walltime", "share of nodes", "nodes", "size", "fits",
-    "running", "delay",
+    "there", "wait in logs", "wait", "share of wait", "walltime", "nodes", "share of nodes", "size", "area",
+    "square of walltime", "fits", "delay", "share of delay",
 )  # fmt: skip
 """Of each job in the window, all from 0 to 1: whether a job is there; its wait w as log(1 + w) / 14 (s),
-over ten days, and as w / (w + t + 1 s); its walltime t as log(1 + t) / 14; its nodes n over all N, and as
-log(1 + n) / log(1 + N); n / N times what is seen of t; whether it fits now; the share of nodes that are back
-within its walltime; as log(1 + d) / 14, in how long d so many nodes are free, if running jobs take their
-walltimes."""
+over ten days, and as w / (w + t + 1 s); its walltime t as log(1 + t) / 14; its nodes n as log n / log N of
+all N, and over N; the last, and the one before, times what is seen of t; the square of that; whether the
+job fits now; and in how long d it does, if running jobs take their walltimes, as log(1 + d) / 14 and as
+d / (d + t + 1 s)."""
 
 
 def most_of_each(workload: Workload, cluster: Cluster) -> npt.NDArray[np.float64]:

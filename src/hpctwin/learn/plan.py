@@ -8,8 +8,9 @@ from typing import Literal
 
 __all__ = ["Learner", "Plan"]
 
-Learner = Literal["ppo", "evolution"]
-"""Maskable PPO, by gradients; or the cross-entropy method, by trying weights."""
+Learner = Literal["ppo", "evolution", "cma"]
+"""Maskable PPO, by gradients; or, by trying weights, the cross-entropy method, and CMA-ES of sums of what is
+seen."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,15 @@ class Plan:
         checkpoints: a folder that holds where training stands, so that it can go on; None for none.
         every: steps between two of them.
         trials: episodes of the same source on which what was learnt so far is tried five times, so that the
-            best of it is kept; 0 to keep the last.
-        imitate: orderings; the one that does best on trials is imitated before anything is learnt. Empty
-            for none.
+            best of it is kept; 0 to keep the last. With ``cma`` the last is tried on them once, and kept
+            if it is better than what it began with.
+        imitate: orderings; the one that does best is imitated before anything is learnt, or begun with if it
+            is a sum of what is seen. Empty for none.
         tensorboard: a folder for its logs; None for none.
         learner: how it learns. Of the numbers above, ``evolution`` has no horizon, epochs, rate, entropy
-            and discount; it takes a multiple of the steps, and neither PyTorch nor Stable-Baselines3.
+            and discount; it takes a multiple of the steps, and neither PyTorch nor Stable-Baselines3. So
+            does ``cma``, which has no environments, layers, checkpoints and tensorboard either, and one
+            thread.
     """
 
     steps: int = 200_000

@@ -1,12 +1,12 @@
-"""Training an agent with sb3-contrib's maskable PPO (Huang and Ontañón 2022)."""
+"""Training an agent: with sb3-contrib's maskable PPO (Huang and Ontañón 2022), or by trying weights."""
 
 from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from inspect import signature
-from itertools import count
 from typing import Any, get_args
 
 import numpy as np
@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from hpctwin import __version__
 from hpctwin.errors import ConfigError, UnknownNameError
-from hpctwin.learn import evolution
+from hpctwin.learn import evolution, sums
 from hpctwin.learn.backfilling import Backfilling
 from hpctwin.learn.best import Learnt
 from hpctwin.learn.environment import Environments
@@ -44,6 +44,10 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "PowerManagement": {"observation": "shares", "levels": 17, "every_s": 1800.0},
 }
 """Options of each that training sets unless others are given: agents that can be parts of a policy."""
+
+BY_TRYING = {"evolution": "slowdown", "cma": "bounded-slowdown"}
+"""Learners that take what an episode earns in all, and the reward where jobs are chosen: to have it relative
+to something would take time."""
 
 
 def train(
@@ -78,18 +82,12 @@ def train(
     _check(kind, options or {})
     plan = Plan() if plan is None else plan
     chosen = {**DEFAULTS[kind], **(options or {})}
-    if plan.learner == "evolution" and "reward" not in (options or {}) and "reward" in chosen:
-        # Episodes weigh alike in any case, and what it is relative to takes time.
-        chosen["reward"] = "slowdown"
+    if plan.learner in BY_TRYING and "reward" not in (options or {}) and "reward" in chosen:
+        chosen["reward"] = BY_TRYING[plan.learner]
     one = KINDS[kind](source, **chosen)
     by_row = one.task.chosen == "place" and len(one.observation_space.shape) == 2
-    learn = _by_gradients if plan.learner == "ppo" else _by_evolution
-    trial = Trial(one.task, source, plan.trials, one.max_steps) if plan.trials else None
-    try:
-        learnt, steps, made = learn(kind, one, plan, chosen, by_row, trial, progress)
-    finally:
-        if trial is not None:
-            trial.close()
+    learn = {"ppo": _by_gradients, "evolution": _by_evolution, "cma": _by_sums}[plan.learner]
+    learnt, steps, made = learn(kind, one, plan, chosen, by_row, progress)
     card = {
         "environment": kind,
         "options": chosen,
@@ -121,7 +119,6 @@ def _by_gradients(
     plan: Plan,
     chosen: dict[str, Any],
     by_row: bool,
-    trial: Trial | None,
     progress: Callable[[float, float], None] | None,
 ) -> tuple[Learnt, int, dict[str, Any]]:
     """What was learnt, in how many steps, and what the card says of how.
@@ -140,7 +137,7 @@ def _by_gradients(
         one.task, one.episodes, plan.environments, one.max_steps, plan.threads
     )
     many = Sb3Environments(environments, seed=plan.seed)
-    try:
+    with closing(many), _tried(one, plan) as trial:
         imitated, shown = _shown(kind, one.episodes, plan, chosen) if plan.imitate else ("", None)
         learnt, steps = ppo.fit(
             many,
@@ -151,8 +148,6 @@ def _by_gradients(
             shown=shown,
             progress=progress,
         )
-    finally:
-        many.close()
     about: dict[str, Any] = {"imitated": imitated} if imitated else {}
     return learnt, steps, {**about, "with": ppo.NAME, "versions": ppo.VERSIONS}
 
@@ -163,19 +158,45 @@ def _by_evolution(
     plan: Plan,
     chosen: dict[str, Any],
     by_row: bool,
-    trial: Trial | None,
     progress: Callable[[float, float], None] | None,
 ) -> tuple[Learnt, int, dict[str, Any]]:
     """The same, as of `evolution.fit`."""
-    imitated, shown = "", None
-    if plan.imitate:
-        imitated, shown = _shown(kind, one.episodes, plan, chosen, every=16)
-    learnt, steps = evolution.fit(
-        one.task, one.episodes, plan, by_row=by_row, limit=one.max_steps, trial=trial, shown=shown,
+    with _tried(one, plan) as trial:
+        learnt, steps = evolution.fit(
+            one.task, one.episodes, plan, by_row=by_row, limit=one.max_steps, trial=trial,
+            progress=progress,
+        )  # fmt: skip
+    return learnt, steps, {"with": evolution.NAME, "versions": evolution.VERSIONS}
+
+
+def _by_sums(
+    kind: str,
+    one: Any,
+    plan: Plan,
+    chosen: dict[str, Any],
+    by_row: bool,
+    progress: Callable[[float, float], None] | None,
+) -> tuple[Learnt, int, dict[str, Any]]:
+    """The same, as of `sums.fit`."""
+    starts = {
+        name: sums.ordering_as_sum(name, chosen["observation"], one.task.nodes)
+        for name in plan.imitate
+    }
+    learnt, steps, about = sums.fit(
+        one.task, one.episodes, plan, by_row=by_row, limit=one.max_steps, starts=starts,
         progress=progress,
     )  # fmt: skip
-    about: dict[str, Any] = {"imitated": imitated} if imitated else {}
-    return learnt, steps, {**about, "with": evolution.NAME, "versions": evolution.VERSIONS}
+    return learnt, steps, {**about, "with": sums.NAME, "versions": sums.VERSIONS}
+
+
+@contextmanager
+def _tried(one: Any, plan: Plan) -> Iterator[Trial | None]:
+    """Where what was learnt so far is tried; None for nowhere."""
+    if not plan.trials:
+        yield None
+        return
+    with closing(Trial(one.task, one.episodes, plan.trials, one.max_steps)) as trial:
+        yield trial
 
 
 def _seconds(call: Callable[[], object]) -> float:
@@ -221,7 +242,7 @@ def _check(kind: str, options: Mapping[str, Any]) -> None:
 
 
 def _shown(
-    kind: str, source: Source, plan: Plan, chosen: dict[str, Any], every: int = 1
+    kind: str, source: Source, plan: Plan, chosen: dict[str, Any]
 ) -> tuple[str, tuple[Any, Any]]:
     """The ordering that does best on trials, and what it had before it: what was seen, and masks.
 
@@ -230,7 +251,6 @@ def _shown(
         source: where episodes come from.
         plan: how it is trained.
         chosen: options of the environment.
-        every: one in so many decisions is shown.
 
     Raises:
         ConfigError: it is no environment in which an ordering chooses.
@@ -247,12 +267,9 @@ def _shown(
     seen: list[Any] = []
     masks: list[Any] = []
 
-    turn = count()
-
     def watch(now: Any, there: Any, going: Any) -> None:
-        if next(turn) % every == 0:
-            seen.append(now[going])  # an index by truth copies
-            masks.append(there[going])
+        seen.append(now[going])  # an index by truth copies
+        masks.append(there[going])
 
     trials[best].play(first_in_order, watch)
     return best, (np.concatenate(seen), np.concatenate(masks))

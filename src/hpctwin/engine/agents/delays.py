@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hpctwin.engine.agents.jobs import free_now, mask_places, nodes_back, rows_to_empty
+from hpctwin.engine.agents.jobs import free_now, mask_places, rows_to_empty
 from hpctwin.engine.agents.record import agent_at, hook, put_seen
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import NEVER, ZERO, Arrays
@@ -12,7 +12,7 @@ from hpctwin.engine.running import close_holes
 
 __all__ = ["DELAY_FEATURES", "OBSERVE_DELAYS"]
 
-DELAY_FEATURES = 11
+DELAY_FEATURES = 13
 LONG = 14.0  # about the logarithm of two weeks, s
 TEN_DAYS_S = 864_000.0
 
@@ -58,24 +58,30 @@ def observe_delays(address: int, sim: Arrays) -> None:
     free = free_now(sim)
     sum_up_nodes_back(sim)
     out = agent.seen
+    widest = math.log(machine) if machine > 1.0 else 1.0
     for i in range(there):
         job = sim.job[sim.queue[i]]
         wait = (now - job.submit) / 1000.0
         walltime = job.limit / 1000.0
         nodes = float(job.nodes)
         begin = enough_at(job.nodes, free, sim)
+        delay = (begin - now) / 1000.0
+        long = in_logs(walltime)
+        wide = math.log(nodes) / widest
         row = DELAY_FEATURES * i
         put_seen(out, row, 1.0)
         put_seen(out, row + 1, in_logs(wait))
         put_seen(out, row + 2, min(wait / TEN_DAYS_S, 1.0))
         put_seen(out, row + 3, wait / (wait + walltime + 1.0))
-        put_seen(out, row + 4, in_logs(walltime))
-        put_seen(out, row + 5, nodes / machine)
-        put_seen(out, row + 6, math.log(1.0 + nodes) / math.log(1.0 + machine))
-        put_seen(out, row + 7, nodes / machine * in_logs(walltime))
-        put_seen(out, row + 8, 1.0 if job.nodes <= free else 0.0)
-        put_seen(out, row + 9, nodes_back(now + job.limit, sim) / machine)
-        put_seen(out, row + 10, 1.0 if begin == NEVER else in_logs((begin - now) / 1000.0))
+        put_seen(out, row + 4, long)
+        put_seen(out, row + 5, wide)
+        put_seen(out, row + 6, nodes / machine)
+        put_seen(out, row + 7, nodes / machine * long)
+        put_seen(out, row + 8, wide * long)
+        put_seen(out, row + 9, long * long)
+        put_seen(out, row + 10, 1.0 if begin == now else 0.0)
+        put_seen(out, row + 11, 0.0 if begin == now else in_logs(delay))
+        put_seen(out, row + 12, delay / (delay + walltime + 1.0))
     last = DELAY_FEATURES * rows_to_empty(there, address)
     for k in range(DELAY_FEATURES * there, last):
         put_seen(out, k, 0.0)

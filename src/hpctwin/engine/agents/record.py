@@ -28,6 +28,7 @@ __all__ = [
     "hook",
     "put_mask",
     "put_seen",
+    "seen_at",
     "words",
 ]
 
@@ -69,6 +70,7 @@ class Agent:
     shown: Int  # so many places of the window were filled the last time,
     shown_before: Int  # … and the time before
     earned: Real
+    total: Real  # … since an episode is played to its end by `sums.play`
     slowdown: Real  # at the end: mean bounded slowdown of the jobs that ran,
     wait: Real  # … mean wait, s,
     energy: Real  # … of all nodes, J
@@ -93,6 +95,13 @@ def put_seen(seen: int, place: int, number: float) -> None:
 
 
 @jit
+def seen_at(seen: int, place: int) -> float:
+    """One of the numbers of what is seen."""
+    found: float = _seen_at(seen)[place]
+    return found
+
+
+@jit
 def put_mask(mask: int, choice: int, there: int) -> None:
     """Write whether there is a choice, as 1 or 0."""
     _bytes_at(mask)[choice] = there
@@ -100,7 +109,7 @@ def put_mask(mask: int, choice: int, there: int) -> None:
 
 @jit
 def choice_at(choices: int, node: int) -> int:
-    """What was chosen for a node."""
+    """What was chosen for a node, or whether there is a choice."""
     found: int = _bytes_at(choices)[node]
     return found
 

@@ -1,0 +1,187 @@
+"""Learning weights of what is seen by CMA-ES: the choice with the highest sum is taken.
+
+Episodes are played natively, some thousands a minute, all candidates of a round the same. What was learnt is
+kept only if it is better than what it began with on episodes that it was not learnt on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.engine.agents.delays import LONG
+from hpctwin.errors import ConfigError
+from hpctwin.learn.batch import STEPS, Batch
+from hpctwin.learn.best import Learnt
+from hpctwin.learn.cma import Adaptation
+from hpctwin.learn.episodes import Drawn
+from hpctwin.learn.job_selection import DELAYS
+from hpctwin.learn.task import by_name
+from hpctwin.metrics import mean_interval
+
+if TYPE_CHECKING:
+    from hpctwin.learn.episodes import Source
+    from hpctwin.learn.plan import Plan
+    from hpctwin.learn.task import Task
+    from hpctwin.model import Workload
+
+__all__ = ["NAME", "VERSIONS", "fit", "ordering_as_sum"]
+
+FloatArray = npt.NDArray[np.float64]
+
+NAME = "CMA-ES"
+VERSIONS = {"numpy": np.__version__}
+
+CANDIDATES, EPISODES = 16, 16
+"""Of a round, and what each of them plays."""
+POOL = 512
+"""Episodes that those of rounds are drawn from."""
+SPREAD = 0.3
+"""Of each weight at the beginning; the largest of what it begins with is 1."""
+COMPARED = 1 << 32
+"""Of seeds: episodes on which what was learnt is compared are drawn with other seeds."""
+
+ORDERINGS: dict[str, Callable[[int], Mapping[str, float]]] = {
+    "fcfs": lambda nodes: {"wait": 1.0},
+    "sjf": lambda nodes: {"walltime": -1.0},
+    "smallest": lambda nodes: {"nodes": -1.0},
+    "smallest-area": lambda nodes: {"walltime": -1.0, "nodes": -math.log(max(nodes, 2)) / LONG},
+}
+"""Orderings that are sums of `DELAYS`: weights, given the nodes of the machine. Of areas, walltimes are a
+second longer."""
+
+
+def ordering_as_sum(name: str, observation: Any, nodes: int) -> FloatArray:
+    """Weights of what is seen of a job, with which the highest sum comes first as it does in an ordering.
+
+    Args:
+        name: of the ordering.
+        observation: what is seen.
+        nodes: of the machine.
+
+    Raises:
+        ConfigError: of what is seen, no ordering is a sum.
+        UnknownNameError: that ordering is none.
+    """
+    if observation != "delays":
+        raise ConfigError("orderings are sums of observation 'delays' alone; take that")
+    weights = by_name("ordering that is a sum", name, ORDERINGS)(nodes)
+    return np.array([weights.get(feature, 0.0) for feature in DELAYS])
+
+
+class _Player:
+    """What rows of weights earn in episodes.
+
+    Args:
+        task: what is decided, seen and earned.
+        source: where episodes come from.
+        limit: steps of an episode at most; None for no limit.
+    """
+
+    def __init__(self, task: Task, source: Source, limit: int | None) -> None:
+        self._batch, self.steps = Batch(task, source, limit=limit), 0
+
+    def play(self, rows: FloatArray, episodes: Mapping[int, Drawn]) -> FloatArray:
+        """What each row earns in each episode [rows, episodes]."""
+        batch = self._batch
+        earned = np.empty((len(rows), len(episodes)))
+        for number, drawn in enumerate(episodes.values()):
+            for row, weights in enumerate(rows):
+                batch.begin_drawn(0, drawn)
+                earned[row, number] = batch.play(weights)
+                self.steps += int(batch.whole[0, STEPS])
+        return earned
+
+
+def _drawn(source: Source, count: int, *seed: int) -> dict[int, Drawn]:
+    """Episodes; those that will not come again are made once, and are known by a number."""
+    rng = np.random.default_rng(seed)
+    found = {}
+    for number in range(count):
+        key, make = source.draw(rng)
+        if key is None:
+            key, make = (*seed, number), partial(_same, make())
+        found[number] = Drawn(key, make)
+    return found
+
+
+def _same(jobs: Workload) -> Workload:
+    return jobs
+
+
+def fit(
+    task: Task,
+    source: Source,
+    plan: Plan,
+    *,
+    by_row: bool,
+    limit: int | None,
+    starts: Mapping[str, FloatArray],
+    progress: Callable[[float, float], None] | None,
+) -> tuple[Learnt, int, dict[str, Any]]:
+    """Train; what chooses, how many steps that took in all, and what the card says of it.
+
+    Args:
+        task: what is decided, seen and earned.
+        source: where episodes come from.
+        plan: how.
+        by_row: whether rows are scored each by itself.
+        limit: steps of an episode at most; None for no limit.
+        starts: weights to begin with; of several, those that earn most. None for all 0.
+        progress: as of `training.train`.
+
+    Raises:
+        ConfigError: the plan asks for what others have, or what is chosen is no row.
+    """
+    _check(plan, by_row)
+    seen = task.observation_space.shape
+    inputs, rowless = seen[-1], task.width - seen[0]
+    player = _Player(task, source, limit)
+    pool = _drawn(source, POOL, plan.seed)
+    compared = _drawn(source, plan.trials, plan.seed, COMPARED)
+
+    first, began = np.zeros(inputs + rowless), ""
+    if starts:
+        rows = np.array([np.concatenate([row, np.zeros(rowless)]) for row in starts.values()])
+        best = int(player.play(rows, pool).mean(axis=1).argmax())
+        first, began = rows[best] / np.abs(rows[best]).max(), list(starts)[best]
+    rng = np.random.default_rng((plan.seed, 1))
+    search = Adaptation(first, SPREAD, CANDIDATES, rng)
+    while player.steps < plan.steps:
+        chosen = rng.choice(len(pool), EPISODES, replace=False)
+        earned = player.play(search.ask(), {number: pool[number] for number in chosen.tolist()})
+        search.tell(-earned.mean(axis=1))
+        if progress is not None:
+            progress(min(player.steps / plan.steps, 1.0), float(earned.mean()))
+
+    told: dict[str, Any] = {"began_with": began} if began else {}
+    last = search.mean
+    if compared:
+        before, after = player.play(np.array([first, last]), compared)
+        more = mean_interval(after - before)
+        better = more.low is not None and more.low > 0
+        told["compared"] = {
+            "episodes": len(compared), "before": float(before.mean()), "after": float(after.mean()),
+            "more": more.mean, "low": more.low, "high": more.high, "kept": better,
+        }  # fmt: skip
+        if not better:
+            last = first
+    # Scores are compared with each other only, and none is so large that its digits are lost.
+    last = (last / max(float(np.abs(last).max()), 1e-9)).astype(np.float32)
+    weights = [(last[None, :inputs], np.zeros(1, np.float32))]
+    return Learnt(weights, last[inputs:]), player.steps, told
+
+
+def _check(plan: Plan, by_row: bool) -> None:
+    if not by_row:
+        raise ConfigError("learner cma scores rows of what is seen, as of jobs; take another here")
+    if plan.layers:
+        raise ConfigError("learner cma learns sums of what is seen alone: layers=()")
+    for name in ("tensorboard", "checkpoints"):
+        if getattr(plan, name) is not None:
+            raise ConfigError(f"learner cma has no {name}; leave it out")
