@@ -37,9 +37,9 @@ FloatArray = npt.NDArray[np.float64]
 NAME = "CMA-ES"
 VERSIONS = {"numpy": np.__version__}
 
-CANDIDATES, EPISODES = 16, 16
+CANDIDATES, EPISODES = 16, 8
 """Of a round, and what each of them plays."""
-POOL = 512
+POOL = 256
 """Episodes that those of rounds are drawn from."""
 SPREAD = 0.3
 """Of each weight at the beginning; the largest of what it begins with is 1."""
