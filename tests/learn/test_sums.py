@@ -109,7 +109,7 @@ def test_what_training_begins_with_chooses_as_the_ordering_does(name: str, first
 
 
 def test_delays_are_what_they_are_said_to_be() -> None:
-    environment = JobSelection(Episodes.of(WORKLOAD, NODES, jobs=60), **DELAYS, backfilling=True)
+    environment = JobSelection(Episodes.of(WORKLOAD, NODES, jobs=150), **DELAYS, backfilling=True)
     rng = np.random.default_rng(2)
     seen, _ = environment.reset(options={"first": 200})
     over, waited = False, 0
@@ -119,7 +119,7 @@ def test_delays_are_what_they_are_said_to_be() -> None:
         now, job = int(state.clock.now), state["job"]
         running = [
             (int(state["state"][j]["start"] + job[j]["limit"]), int(job[j]["nodes"]))
-            for j in range(60)
+            for j in range(150)
             if state["state"][j]["start"] >= 0 and state["state"][j]["end"] > now
         ]
         for place, j in enumerate(state["queue"][: there.sum()]):
@@ -144,15 +144,18 @@ def test_delays_are_what_they_are_said_to_be() -> None:
     assert waited > 100
 
 
+BUSY = generate("poisson", jobs=900, nodes=NODES, seed=4, load=1.4)
+
+
 def slowdown(weights: Any, first: int) -> float:
-    environment = JobSelection(Episodes.of(WORKLOAD, NODES, jobs=200), **DELAYS)
+    environment = JobSelection(Episodes.of(BUSY, NODES, jobs=200), **DELAYS)
     return -played(environment, np.asarray(weights, np.float64), first)[0]
 
 
 def test_a_short_training_is_better_on_jobs_held_out_than_what_it_began_with_and_any() -> None:
-    network = train(
-        "JobSelection", TRAINED, plan(150_000, imitate=("fcfs", "sjf")), options=DELAYS
-    )
+    source = Episodes.of(BUSY, NODES, jobs=150, last=500, mixed=True)
+    asked = plan(600_000, imitate=("fcfs", "sjf"), trials=100)
+    network = train("JobSelection", source, asked, options=DELAYS)
     about = network.card["trained"]
     assert about["with"] == "CMA-ES"
     assert about["began_with"] == "sjf"
@@ -164,7 +167,7 @@ def test_a_short_training_is_better_on_jobs_held_out_than_what_it_began_with_and
     for first in (500, 600, 700):
         own.append(slowdown(learnt[0], first))
         shortest.append(slowdown(ordering_as_sum("sjf", "delays", NODES), first))
-        environment = JobSelection(Episodes.of(WORKLOAD, NODES, jobs=200), **DELAYS)
+        environment = JobSelection(Episodes.of(BUSY, NODES, jobs=200), **DELAYS)
         environment.reset(options={"first": first})
         over = False
         while not over:
