@@ -110,7 +110,7 @@ def nasa_agents(
 def rlscheduler(
     *traces: str,
     seeds: Annotated[int, AT_LEAST_0] = 0,
-    steps: Count = 4_000_000,
+    steps: Count = 12_000_000,
     out: Path = Path("out/rlscheduler"),
     json: bool = False,
 ) -> int:

@@ -39,7 +39,7 @@ class RLScheduler(Experiment[tuple[str, bool, tuple[Path, ...]], rlscheduler.Row
     traces: tuple[str, ...] = ()
     passing: tuple[bool, ...] = (False, True)
     seeds: int = 0
-    steps: int = 4_000_000
+    steps: int = 12_000_000
     out: Path = Path("out/rlscheduler")
     title = "heuristics and agents"
     serial = True
