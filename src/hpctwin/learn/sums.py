@@ -1,8 +1,8 @@
 """Learning weights of what is seen by CMA-ES: the choice with the highest sum is taken.
 
-Episodes are played in compiled code, some thousands a minute, all candidates of a round the same. Of the means
-that candidates were drawn about, the best on all these episodes is kept if it is better than what it began with
-on others.
+Episodes are played in compiled code, some thousands a minute, all candidates of a round the same. Of the
+means that candidates were drawn about, the best on all these episodes is kept if it is better than what it
+began with on others.
 """
 
 from __future__ import annotations
