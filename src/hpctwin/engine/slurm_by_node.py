@@ -217,8 +217,14 @@ def list_by_end(sim: Arrays) -> int:
 
 
 @jit
-def narrow(j: int, since: int, until: int, sim: Arrays) -> int:
+def narrow(j: int, since: int, until: int, first: int, sim: Arrays) -> int:
     """Leave those nodes that a job may have from a time to another (``CLEAR``).
+
+    Args:
+        j: the job.
+        since, until: the times.
+        first: a span; none before it ends after the first of them.
+        sim: the simulation.
 
     Returns:
         The first end of a span, or of maintenance, by which a node comes back that was left out; -1 if none
@@ -233,7 +239,7 @@ def narrow(j: int, since: int, until: int, sim: Arrays) -> int:
         sim.sets[MAY, w] = word
         sim.sets[CLEAR, w] = word
     later = NEVER
-    i = ZERO
+    i = first
     while i >= 0:
         span = sim.node_span[i]
         if span.end > since:
@@ -266,14 +272,16 @@ def comes_back(i: int, following: int, sim: Arrays) -> bool:
 
 
 @jit
-def free_from(wanted: int, used: int, sim: Arrays) -> int:
-    """When so many of the nodes left are free, which are then picked; -1 for never."""
+def free_from(wanted: int, used: int, last: int, sim: Arrays) -> int:
+    """When so many of the nodes left are free, which are then picked; -1 for never, or after a time."""
     found = only_free(sim)
     if found >= wanted:
         return sim.clock.now
     i = ZERO
     while i < used:
         time = sim.by_end[i].time
+        if time > last:
+            return -1
         while i < used and sim.by_end[i].time == time:
             if has(CLEAR, sim.by_end[i].job, sim):
                 put_in(PICKED, sim.by_end[i].job, sim)
@@ -353,7 +361,7 @@ PLACE_PICKED = Kernel(place_picked, types.void(int64, SIM), unrolled=False)
 @jit
 def start_if_clear(j: int, sim: Arrays) -> bool:
     """Start a job if enough nodes are free that nobody has reserved while it would run."""
-    narrow(j, sim.clock.now, sim.clock.now + sim.job[j].expected, sim)
+    narrow(j, sim.clock.now, sim.clock.now + sim.job[j].expected, ZERO, sim)
     if only_free(sim) < sim.job[j].nodes:
         return False
     pick_runs(sim.job[j].nodes, sim)
@@ -390,9 +398,13 @@ def soonest(j: int, used: int, sim: Arrays) -> int:
     now = sim.clock.now
     job = sim.job[j]
     since = now
+    first = ZERO
     while True:
-        later = narrow(j, since, since + job.expected, sim)
-        time = free_from(job.nodes, used, sim) if size_of(CLEAR, sim) >= job.nodes else -1
+        while sim.node_span[first].end <= since:
+            first = sim.node_span[first].next
+        later = narrow(j, since, since + job.expected, first, sim)
+        last = later if later >= 0 else NEVER
+        time = free_from(job.nodes, used, last, sim) if size_of(CLEAR, sim) >= job.nodes else -1
         if time >= 0:
             time = max(time, since)
             if time == now or later < 0 or time <= later:
