@@ -107,7 +107,8 @@ COMMANDS = {
     ("good", "old", "new", "told"),
     [
         (CLUSTER, "count", "cuont", ["line 3, nodes.0.count: it is missing", "line 4, nodes.0.cuont: there "
-         "is no such field. Did you mean 'count'? Known: components, consumables, cores, count, features, "]),
+         "is no such field. Did you mean 'count'? Known: components, consumables, cores, "
+         "cores_per_socket, count, features, "]),
         (CLUSTER, "64", "many", ["line 4, nodes.0.count: it must be a whole number, not 'many'"]),
         (CLUSTER, "64", "0", ["line 4, nodes.0.count: it must be 1 or more, not 0"]),
         (CLUSTER, "24h", "a day", ["line 7, partitions.0.max_walltime: 'a day' is not a duration; write "
@@ -135,7 +136,7 @@ COMMANDS = {
          ["twin.yaml, manager: it is missing"]),
         (TWIN, RESYNC, METER.replace("csv", "csvv", 1), ["line 11, meter: kind 'csvv' is not known. Did "
          "you mean 'csv'? Known: csv, jsonl, prometheus"]),
-        (TWIN, RESYNC, METER.replace("kW", "kWh"), ["line 14, meter.unit: 'kWh' is not known."]),
+        (TWIN, RESYNC, METER.replace("kW", "kVA"), ["line 14, meter.unit: 'kVA' is not known."]),
         (TWIN, RESYNC, METER.replace("30s", "2h"), ["line 15, meter.step: it must be 3,600 or less, not "]),
         (TWIN, RESYNC, METER.replace("  path: m.csv\n", ""), ["meter.path: it is missing"]),
         (TWIN, RESYNC, METER.replace("step", "stpe"), ["line 15, meter.stpe: there is no such field. Did you "

@@ -109,7 +109,16 @@ def hooks(
 def all_kernels() -> list[Kernel]:
     """Every kernel there is, but those of what a publication has wrong."""
     from hpctwin.engine import exact_sums, level_sums, lookahead, number_lines, resizing
-    from hpctwin.engine.agents import delays, features, jobs, power_rewards, record, step, together
+    from hpctwin.engine.agents import (
+        delays,
+        features,
+        jobs,
+        power_rewards,
+        record,
+        step,
+        sums,
+        together,
+    )
     from hpctwin.engine.agents import power as agents_power
 
     found = [race, lines, PLACE_BY_SCORE, *PLACING]
@@ -132,7 +141,17 @@ def all_kernels() -> list[Kernel]:
         found += kernels_of(cutting, None, places[0])
     for one, place, power in product(shared, places, powers):
         found += kernels_of(one, power, place)
-    for module in (delays, features, jobs, agents_power, power_rewards, record, step, together):
+    for module in (
+        delays,
+        features,
+        jobs,
+        agents_power,
+        power_rewards,
+        record,
+        step,
+        sums,
+        together,
+    ):
         found += [value for value in vars(module).values() if isinstance(value, Kernel)]
     return list(dict.fromkeys(found))
 
