@@ -41,12 +41,9 @@ from hpctwin.engine.race import (
     shift_labels,
     withdraw,
 )
-from hpctwin.engine.rows import SIM
+from hpctwin.engine.rows import SIM, move_rows
 from hpctwin.engine.skipping import is_skipped, may_start
 from hpctwin.engine.transitions import start_job
-
-STARTED = ZERO  # instead of its nodes: a job is in the queue no more
-
 
 @jit
 def amounts_decide(sim: Arrays) -> bool:
@@ -193,20 +190,28 @@ def settle_walk(seen: int, head: bool, shadow: int, spare: int, sim: Arrays) -> 
 
 
 @jit
-def close_gaps(kept: int, sim: Arrays) -> None:
-    """Take who started out of the queue, of which the first ``kept`` still wait."""
+def close_gaps(gaps: int, lightest: bool, sim: Arrays) -> None:
+    """Take who started out of the queue.
+
+    Args:
+        gaps: so many started, from the places in ``sim.later``, in order.
+        lightest: whether one of them had as few nodes as any.
+        sim: the simulation.
+    """
     walk = sim.walk
-    for i in range(kept, sim.clock.queued):
-        if sim.ahead[i].nodes != STARTED:
-            sim.queue[kept] = sim.queue[i]
-            sim.ahead[kept].nodes = sim.ahead[i].nodes
-            sim.ahead[kept].expected = sim.ahead[i].expected
-            kept += 1
+    kept = sim.later[0]
+    for g in range(gaps):
+        first = sim.later[g] + 1
+        last = sim.later[g + 1] if g + 1 < gaps else sim.clock.queued
+        move_rows(sim.queue, kept, first, last)
+        move_rows(sim.ahead, kept, first, last)
+        kept += last - first
     sim.clock.queued = kept
     walk.known = kept
-    walk.fewest = NEVER
-    for i in range(kept):
-        walk.fewest = min(walk.fewest, sim.ahead[i].nodes)
+    if lightest:
+        walk.fewest = NEVER
+        for i in range(kept):
+            walk.fewest = min(walk.fewest, sim.ahead[i].nodes)
 
 
 @jit
@@ -240,8 +245,8 @@ def pass_sorted(others: int, sim: Arrays) -> None:
         shadow = walk.shadow
         spare = walk.spare
     n = sim.clock.queued
-    gap = n
-    started = sim.clock.starts
+    gaps = ZERO
+    lightest = False
     free = sim.stock[0].free
     while i < n and free >= walk.fewest and not (head and others == NOBODY_PASSES):
         if head or others == ANYONE_PASSES:
@@ -265,12 +270,13 @@ def pass_sorted(others: int, sim: Arrays) -> None:
             if sim.state[j].start + ahead.expected > shadow:
                 spare -= ahead.nodes
                 add_asked(j, TAKE, sim)
-            ahead.nodes = STARTED
-            gap = min(gap, i)
+            lightest = lightest or ahead.nodes == walk.fewest
+            sim.later[gaps] = i
+            gaps += 1
         i += 1
-    settle_walk(i - (sim.clock.starts - started), head, shadow, spare, sim)
-    if gap < n:
-        close_gaps(gap, sim)
+    settle_walk(i - gaps, head, shadow, spare, sim)
+    if gaps > 0:
+        close_gaps(gaps, lightest, sim)
 
 
 def pass_raced(sim: Arrays) -> None:

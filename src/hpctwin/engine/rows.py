@@ -411,6 +411,21 @@ def copy_row(typing: Any, target: Any, source: Any, row: Any) -> Any:
     return types.void(target, source, int64), build
 
 
+@_intrinsic
+def move_rows(typing: Any, table: Any, to: Any, first: Any, last: Any) -> Any:
+    """Move the rows ``first`` to ``last`` (not included) of a table, so that they begin at ``to``."""
+
+    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        size = _WORD(table.dtype.itemsize)
+        target, source = (
+            builder.gep(_data(builder, args[0]), [builder.mul(row, size)]) for row in args[1:3]
+        )
+        cgutils.raw_memmove(builder, target, source, builder.sub(args[3], args[2]), size)
+        return context.get_dummy_value()
+
+    return types.void(table, int64, int64, int64), build
+
+
 def _row_of_grid(builder: Any, table: Any, row: Any) -> Any:
     return builder.mul(row, _described(builder, table, 2))
 
