@@ -142,6 +142,13 @@ def widen_hole(hole: int, size: int, start: int, end: int, sim: Arrays) -> int:
 
 
 @jit
+def span_around(first: int, last: int, nodes: int, sim: Arrays) -> int:
+    """For how long so many nodes are free around rows on which they are."""
+    end = time_after(last_of_stretch(last, nodes, sim), sim)
+    return end - sim.profile[first_of_stretch(first, nodes, sim)].time
+
+
+@jit
 def wake(first: int, last: int, nodes: int, sim: Arrays) -> None:
     """Look for a hole around rows on which so many nodes just came free."""
     fewest = NEVER
@@ -159,9 +166,11 @@ def wake(first: int, last: int, nodes: int, sim: Arrays) -> None:
     hole = -ONE
     left = first
     right = last
+    # The stretch is longest for the fewest nodes.
+    longest = span_around(first, last, enough, sim)
     for size in range(largest, smallest - 1, -1):
         shortest = sim.shortest[bucket, size]
-        if shortest == NEVER:
+        if shortest == NEVER or shortest > longest:
             continue
         wanted = max(enough, fewest_of(size))
         left = first_of_stretch(left, wanted, sim)
