@@ -28,7 +28,7 @@ from hpctwin.engine.layout import (
     WAITING,
     Arrays,
 )
-from hpctwin.engine.order import before, drop_started, look_ahead, score
+from hpctwin.engine.order import before, dequeue, drop_started, look_ahead, score
 from hpctwin.engine.score_lines import MARGIN, draw_line, margin_of
 from hpctwin.engine.skipping import at_any_limit
 from hpctwin.engine.transitions import start_job
@@ -205,6 +205,10 @@ def pass_lined(sim: Arrays) -> None:
         sim.take[0] = nodes
         start_job(j, sim)
         leave_line(place, sim)
+        if sim.rules.own_candidates == 0:
+            # Sooner than to look afterwards who of all has gone.
+            dequeue(j, sim)
+            race.gone -= 1
         if delays:
             spare -= nodes
             add_asked(j, TAKE, sim)

@@ -144,9 +144,10 @@ def schedule(sim: Arrays) -> None:
         elif sim.hooks.run_lined != 0 and pays(sim.rules.lines_from, LINED, sim):
             call(sim.hooks.run_lined, sim)
     if race.done == 1:
-        # Now and then is enough: the tournament knows who has gone.
+        # Now and then is enough: the tournament knows who has gone. Of a short queue nothing may be left that
+        # depends on where a run has stopped.
         race.gone += sim.clock.starts - started
-        if 8 * race.gone > sim.clock.queued:
+        if race.gone > 0 and (race.valid == LINED or 8 * race.gone > sim.clock.queued):
             drop_started(sim)
         return
     tidy_queue(sim)
@@ -163,12 +164,11 @@ def run_pass(sim: Arrays) -> None:
     if hooks.before_pass != 0:
         call(hooks.before_pass, sim)
     sim.clock.timer = NEVER
-    # Who has gone counts for nothing: a run that was stopped in between has dropped them.
-    if sim.clock.queued > sim.race.gone:
+    if sim.clock.queued > 0:
         if len(sim.tree) > 0 and sim.rules.fairshare == 1:
             keep_ranks(sim)
         schedule(sim)
-    if sim.clock.timed > 0 and sim.clock.queued > sim.race.gone:
+    if sim.clock.timed > 0 and sim.clock.queued > 0:
         sim.clock.timer = min(sim.clock.timer, next_look(sim))
     if hooks.after_pass != 0:
         call(hooks.after_pass, sim)

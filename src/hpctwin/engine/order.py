@@ -7,7 +7,7 @@ import math
 from hpctwin.engine.abi import JobView
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import NEVER, UNRACED, WAITING, ZERO, Arrays
-from hpctwin.engine.rows import call_with_job, scored_by
+from hpctwin.engine.rows import call_with_job, move_rows, scored_by
 
 
 @jit
@@ -202,8 +202,7 @@ def dequeue(j: int, sim: Arrays) -> None:
     sim.clock.queued = n
     if sim.race.unsorted > n - i:
         sim.race.unsorted -= 1
-    for k in range(i, n):
-        sim.queue[k] = sim.queue[k + 1]
+    move_rows(sim.queue, i, i + 1, n + 1)
 
 
 @jit
