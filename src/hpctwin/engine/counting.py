@@ -45,6 +45,7 @@ from hpctwin.engine.rows import SIM, move_rows
 from hpctwin.engine.skipping import is_skipped, may_start
 from hpctwin.engine.transitions import start_job
 
+
 @jit
 def amounts_decide(sim: Arrays) -> bool:
     """Whether counting decides: one pool, and nothing away or overdue."""
