@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from itertools import pairwise
+from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, Workload, simulate
 from hpctwin.cli import main
-from hpctwin.energy import Series
+from hpctwin.energy import Series, feeding
 from hpctwin.energy.component_energy import ComponentEnergy
 from hpctwin.energy.feeding import PARTS
 from hpctwin.errors import ConfigError, TraceError, WorkloadError
@@ -202,13 +203,22 @@ def reference(
     return parts, [cdus[unit] for unit in sorted(cdus)], jobs
 
 
-@given(cases(), st.sampled_from(["fcfs+easy", "fcfs+easy~psus:4s"]))
-def test_what_a_machine_takes_is_what_a_plain_reference_says(case, policy: str) -> None:
+@given(
+    cases(),
+    st.sampled_from(["fcfs+easy", "fcfs+easy~psus:4s"]),
+    st.sampled_from([1, 6, feeding._AT_ONCE]),
+)
+def test_what_a_machine_takes_is_what_a_plain_reference_says(
+    case, policy: str, at_once: int
+) -> None:
     workload, cluster = case
     energy = simulate(workload, cluster, policy, log=True).energy
     assert isinstance(energy, ComponentEnergy)
     parts, cdus, jobs = reference(energy, dict(workload.usage))
-    assert energy.draw.energy_j == pytest.approx(parts, rel=1e-9, abs=1e-6)
+    # Units are computed one by one, some together, and all at once.
+    with mock.patch.object(feeding, "_AT_ONCE", at_once):
+        draw = energy.draw
+    assert draw.energy_j == pytest.approx(parts, rel=1e-9, abs=1e-6)
     assert energy.total_j == pytest.approx(sum(parts.values()), rel=1e-9, abs=1e-6)
     assert energy.jobs["energy_j"].to_list() == pytest.approx(jobs, rel=1e-9, abs=1e-6)
     # Jobs, idle nodes, and losses are all that is taken.

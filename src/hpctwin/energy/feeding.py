@@ -6,15 +6,15 @@ the next, and where a node changes its power state. Between is nothing to comput
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.energy.job_power import Pieces, ramp
+from hpctwin.energy.job_power import Pieces, distinct, ramp
 from hpctwin.model import MS_PER_S, NodeGroup
 from hpctwin.model.racks import node_w
 
@@ -29,6 +29,8 @@ rectifiers of the chassis; switches; pumps of the coolant distribution units."""
 
 _SPAN = 1 << 44
 """Longer than any simulation, ms: unit and time make one number that sorts by both."""
+_AT_ONCE = 1 << 15
+"""Changes that are computed at a time: what a run needs of memory besides what it tells."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,27 +114,42 @@ def feed(group: NodeGroup, work: list[tuple[Stretches, Pieces, bool]], end_ms: i
     """
     starts, cdu_of, chassis = _units(group)
     size = np.diff(np.append(starts, group.count))
-    of_unit, time, level = _levels(group, work, starts, size)
-    inner = (time < end_ms) | (time == 0)
-    if not inner.all():
-        of_unit, time, level = of_unit[inner], time[inner], level[:, inner]
     begins = np.append(True, np.diff(cdu_of) > 0)
-    total = np.zeros(len(time))
-
-    def parts() -> Iterator[FloatArray]:
-        for part in _parts(group, level, chassis.astype(np.int32)[of_unit], begins[of_unit]):
-            total[:] += part
-            yield part
-
-    summed = _summed(of_unit, time, parts(), end_ms)
-    if group.racks is None:
-        none = np.zeros(0, np.int64)
-        return Draw(*summed, none, none, np.zeros(0))
-    return Draw(*summed, cdu_of.astype(np.int32)[of_unit], time, total)
+    doing = [
+        _doing(stretches, pieces, starts, size, computes=computes)
+        for stretches, pieces, computes in work
+    ]
+    moments = [np.append(one.start_ms, one.end_ms) for _, one, _ in work]
+    time_ms = distinct(np.concatenate([np.zeros(1, np.int64), *moments]))
+    time_ms = time_ms[(time_ms < end_ms) | (time_ms == 0)]
+    del moments
+    sums = np.zeros((len(PARTS), len(time_ms)))
+    cdus = []
+    for units in _blocks(doing, len(starts)):
+        unit, time, level = _levels(group, [one.within(units) for one in doing], size, units)
+        inner = (time < end_ms) | (time == 0)
+        unit, time, level = unit[inner], time[inner], level[:, inner]
+        first = np.append(True, np.diff(unit) > 0)
+        place = np.searchsorted(time_ms, time)
+        total = np.zeros(len(time))
+        for row, part in zip(sums, _parts(group, level, chassis[unit], begins[unit]), strict=True):
+            np.add.at(row, place, _changes(part, first))
+            total += part
+        if group.racks is not None:
+            cdus.append((cdu_of.astype(np.int32)[unit], time, total))
+    np.cumsum(sums, axis=1, out=sums)
+    none = (np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0))
+    return Draw(
+        np.append(time_ms, end_ms),
+        sums,
+        *(np.concatenate(column) for column in zip(*(cdus or [none]), strict=True)),
+    )
 
 
 def together(draws: Sequence[Draw]) -> Draw:
     """What several node groups take, with their coolant distribution units numbered one after the other."""
+    if len(draws) == 1:
+        return draws[0]
     group = np.repeat(np.arange(len(draws)), [len(draw.time_ms) - 1 for draw in draws])
     time = np.concatenate([draw.time_ms[:-1] for draw in draws])
     parts = np.concatenate([draw.parts for draw in draws], axis=1)
@@ -146,19 +163,15 @@ def together(draws: Sequence[Draw]) -> Draw:
 
 
 def _summed(
-    unit: IntArray, time: IntArray, parts: Iterable[FloatArray], end_ms: int
+    unit: IntArray, time: IntArray, parts: FloatArray, end_ms: int
 ) -> tuple[IntArray, FloatArray]:
     """Times and parts of the sum of units, each given by what it takes from each change on, in order."""
     first = np.append(True, np.diff(unit) > 0)
     order = np.argsort(time)
     time = time[order]
     begins = np.flatnonzero(np.append(True, time[1:] != time[:-1]))
-    time = np.append(time[begins], end_ms)
-    sums = np.empty((len(PARTS), len(begins)))
-    # Row by row, as in `_levels`: all at once they are most of what a run of hours needs of memory.
-    for part, row in zip(sums, parts, strict=True):
-        part[:] = _added(_changes(row, first)[order], begins)
-    return time, sums
+    sums = np.array([_added(_changes(part, first)[order], begins) for part in parts])
+    return np.append(time[begins], end_ms), sums
 
 
 def _changes(level: FloatArray, first: npt.NDArray[np.bool_] | IntArray) -> FloatArray:
@@ -174,53 +187,108 @@ def _added(changes: FloatArray, begins: IntArray) -> FloatArray:
     return found
 
 
+@dataclass(frozen=True, eq=False)
+class _Doing:
+    """What nodes of units do.
+
+    Args:
+        unit: of which [n].
+        nodes: how many of them [n].
+        first: of `watts`, where what each of them draws begins [n].
+        count: how often it changes, 1 or more [n].
+        start_ms: of pieces [pieces].
+        end_ms: of pieces [pieces].
+        watts: what a node draws [pieces].
+        computes: whether it computes.
+    """
+
+    unit: IntArray
+    nodes: FloatArray
+    first: IntArray
+    count: IntArray
+    start_ms: IntArray
+    end_ms: IntArray
+    watts: FloatArray
+    computes: bool
+
+    def within(self, units: slice) -> _Doing:
+        """What nodes of these units do."""
+        own = (self.unit >= units.start) & (self.unit < units.stop)
+        return replace(
+            self, unit=self.unit[own], nodes=self.nodes[own], first=self.first[own], count=self.count[own]
+        )  # fmt: skip
+
+
+def _doing(
+    stretches: Stretches, pieces: Pieces, starts: IntArray, size: IntArray, *, computes: bool
+) -> _Doing:
+    unit, of, nodes = _by_unit(stretches, starts, size)
+    count = np.bincount(pieces.run, minlength=int(of.max(initial=-1)) + 1)
+    first = np.cumsum(count) - count
+    return _Doing(
+        unit, nodes, first[of], count[of], pieces.start_ms, pieces.end_ms, pieces.watts, computes
+    )
+
+
+def _blocks(doing: list[_Doing], units: int) -> Iterator[slice]:
+    """Units that are computed together, so many that memory is not by the length of the run."""
+    changes = np.ones(units)
+    for one in doing:
+        changes += np.bincount(one.unit, one.count + 1, minlength=units)
+    cuts = np.flatnonzero(np.diff(np.cumsum(changes) // _AT_ONCE)) + 1
+    for low, high in pairwise([0, *cuts.tolist(), units]):
+        yield slice(low, high)
+
+
 def _levels(
-    group: NodeGroup,
-    work: list[tuple[Stretches, Pieces, bool]],
-    starts: IntArray,
-    size: IntArray,
+    group: NodeGroup, doing: list[_Doing], size: IntArray, units: slice
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """Unit and time of each change, in order, and what is taken from then on [3, changes].
 
     That is by nodes that compute, by nodes that do not, and by all of them with their converters.
+
+    Args:
+        group: the nodes.
+        doing: what those of these units do.
+        size: nodes in each unit, of all.
+        units: which.
     """
     idle_w = node_w(group.components, 0.0)
-    idle_taken = float(_taken(group, np.array([idle_w]))[0])
-    keys = [np.arange(len(starts)) * _SPAN]
-    told = []
-    for stretches, pieces, computes in work:
-        unit, of, nodes = _by_unit(stretches, starts, size)
-        count = np.bincount(pieces.run, minlength=int(of.max(initial=-1)) + 1)
-        before = np.cumsum(count) - count
-        place = np.repeat(before[of], count[of]) + ramp(count[of])
-        each, units = np.repeat(nodes, count[of]), np.repeat(unit, count[of]) * _SPAN
-        last = (before + count - 1)[of]
-        keys += [units + pieces.start_ms[place], unit * _SPAN + pieces.end_ms[last]]
-        told.append((pieces.watts, computes, before[count > 0], each, place, nodes, last))
-        del units
+    rows: tuple[tuple[Callable[[FloatArray, bool], FloatArray], float], ...] = (
+        (lambda watts, computes: watts * computes, 0.0),
+        (lambda watts, computes: watts * (not computes), idle_w),
+        (lambda watts, _: _taken(group, watts), float(_taken(group, np.array([idle_w]))[0])),
+    )
+    here = np.arange(units.start, units.stop)
+    keys, told = [here * _SPAN], []
+    for one in doing:
+        place = np.repeat(one.first, one.count) + ramp(one.count)
+        last = one.first + one.count - 1
+        keys += [
+            np.repeat(one.unit, one.count) * _SPAN + one.start_ms[place],
+            one.unit * _SPAN + one.end_ms[last],
+        ]
+        begins = np.cumsum(one.count) - one.count
+        told.append(
+            (one, np.repeat(one.nodes, one.count), one.watts[place], one.watts[last], begins)
+        )
     key = np.concatenate(keys)
-    del keys
     order = np.argsort(key)
     key = key[order]
     begins = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
     key = key[begins]
-    of_unit = (key // _SPAN).astype(np.int32)
-    level = np.empty((3, len(begins)))
-    for row in range(3):
-        rises = [np.zeros(len(starts))]
-        for drawn, computes, first, each, place, nodes, last in told:
-            if row == 0:
-                own = drawn * computes
-            elif row == 1:
-                own = drawn * (not computes) - idle_w
-            else:
-                own = _taken(group, drawn) - idle_taken
+    unit = key // _SPAN
+    level = np.empty((len(rows), len(begins)))
+    for row, (counted, idle) in enumerate(rows):
+        rises = [np.zeros(len(here))]
+        for one, nodes, drawn, ends, first in told:
             # A piece adds to the one before it; the first to idle nodes, and the last is taken back.
-            rises += [each * _changes(own, first)[place], -nodes * own[last]]
-        level[row] = _added(np.concatenate(rises)[order], begins)
-    level[1] += size[of_unit] * idle_w
-    level[2] += size[of_unit] * idle_taken
-    return of_unit, key & (_SPAN - 1), level
+            rises += [
+                nodes * _changes(counted(drawn, one.computes) - idle, first),
+                -one.nodes * (counted(ends, one.computes) - idle),
+            ]
+        level[row] = _added(np.concatenate(rises)[order], begins) + size[unit] * idle
+    return unit, key & (_SPAN - 1), level
 
 
 def _by_unit(
