@@ -11,6 +11,7 @@ from hpctwin import Cluster, generate, read_cluster, simulate
 from hpctwin.cli import main
 from hpctwin.energy.rating import constants, fed_w, machine_w, machine_w_sd
 from hpctwin.errors import ConfigError
+from hpctwin.formats.datasets import DATASETS, write_sample
 from hpctwin.formats.systems import system_names
 from hpctwin.model.racks import Converter, Racks, node_w
 
@@ -159,6 +160,20 @@ def test_what_cannot_be_of_components_and_racks_is_said(fields: dict, said: str)
     with pytest.raises(ConfigError, match=r"nodes\.0") as told:
         Cluster.checked({"nodes": [{"name": "n", "count": 10, **fields}]}, "machine.yaml")
     assert said in str(told.value)
+
+
+def test_a_folder_called_as_a_system_does_not_stand_in_its_way(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_sample(DATASETS["marconi100"], tmp_path / "marconi100", jobs=5)
+    assert read_cluster("marconi100").node_count == 980
+    # The data set's machine is the package's, whatever lies here.
+    (tmp_path / "marconi100" / "marconi100").write_text("not a machine")
+    monkeypatch.chdir(tmp_path / "marconi100")
+    with pytest.raises(SystemExit) as ended:
+        main(["replay", "job_table.parquet", "--json"])
+    assert not ended.value.code
 
 
 def test_a_system_is_shown_and_its_name_stands_where_a_cluster_file_may(capsys, tmp_path) -> None:

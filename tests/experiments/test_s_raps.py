@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpctwin import read_cluster, read_workload
+from hpctwin import Workload, read_cluster, read_workload
 from hpctwin.cli import main
 from hpctwin.errors import ConfigError
 from hpctwin.experiments.s_raps import POLICIES, Run, SRaps
@@ -59,6 +59,25 @@ def test_the_command_draws_the_figure_and_writes_a_table_of_each_policy(
     assert [row["policy"] for row in rows] == ["replay", "sjf+easy"]
     assert figure.stat().st_size > 10_000
     assert sorted(one.name for one in out.iterdir()) == ["replay.parquet", "sjf+easy.parquet"]
+
+
+def test_without_backfill_jobs_start_in_the_order_in_which_they_came() -> None:
+    # The second waits for both nodes, the third fits beside the first.
+    jobs = Workload.build(
+        submit_s=[0, 1, 2], runtime_s=[100, 50, 20], nodes=[600, 900, 300], recorded_start_s=[0, 100, 2],
+        priority=[0, 0, 0],
+    )  # fmt: skip
+    part = window(jobs, 0, 400)
+    starts = {
+        one.name: dict(one.result.jobs.select("job_id", "start_s").iter_rows())
+        for one in run(part, read_cluster("marconi100"))
+    }
+    assert starts == {
+        "replay": {1: 0, 2: 100, 3: 2},
+        "fcfs-nobf": {1: 0, 2: 100, 3: 150},
+        "fcfs-easy": {1: 0, 2: 100, 3: 2},
+        "priority-ffbf": {1: 0, 2: 100, 3: 2},
+    }
 
 
 def test_a_machine_of_which_nothing_is_known_is_refused(sample: Path) -> None:

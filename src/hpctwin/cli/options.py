@@ -302,6 +302,7 @@ class ClusterOptions:
 
     def _machine(self, workload: Workload, trace: Path | None) -> Cluster:
         from hpctwin.formats.machines import read_cluster
+        from hpctwin.formats.systems import read_system
         from hpctwin.model import Cluster
 
         if self.nodes is not None and self.cluster is not None:
@@ -312,7 +313,7 @@ class ClusterOptions:
         if file is not None:
             return read_cluster(file)
         if self.nodes is None and trace is not None and (system := _system_of(trace)):
-            return read_cluster(system)
+            return read_system(system)
         nodes = self.nodes if self.nodes is not None else workload.nodes_hint
         if nodes is None:
             raise ConfigError(

@@ -36,7 +36,7 @@ FloatArray = npt.NDArray[np.float64]
 REPLAY = "replay"
 POLICIES = {
     REPLAY: REPLAY,
-    "fcfs-nobf": "fcfs",
+    "fcfs-nobf": "fcfs+none",
     "fcfs-easy": "fcfs+easy",
     "priority-ffbf": "priority+first-fit",
 }

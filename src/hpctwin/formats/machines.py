@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from hpctwin.errors import ConfigError
-from hpctwin.formats.systems import read_system
+from hpctwin.formats.systems import read_system, system_names
 from hpctwin.model import Cluster
 from hpctwin.model.files import cause
 
@@ -21,15 +21,18 @@ _FOLLOWS = dict(zip(_STATES, (*_STATES[1:], _STATES[0]), strict=True))
 def read_cluster(path: str | Path) -> Cluster:
     """Read a machine: our YAML, SPARS's ``platform.json`` or Batsim's XML, by the file's name.
 
-    A name without a suffix, of which there is no file, is a machine that comes with the package.
+    A name without a suffix, of which there is no file, is a machine that comes with the package; so is its
+    name where a folder is called the same, such as one with its data set.
 
     Raises:
         ConfigError: the file cannot be read or is not valid; the message names node and field.
         UnknownNameError: neither such a file nor such a machine is there.
     """
     name, path = str(path), Path(path)
-    if not path.suffix and name and not name.startswith(("/", ".")) and not path.exists():
-        return read_system(name)
+    if not path.suffix and name and not name.startswith(("/", ".")):
+        known = {one.lower() for one in system_names()}
+        if not path.exists() or (path.is_dir() and name.lower() in known):
+            return read_system(name)
     foreign = {".json": _spars, ".xml": _batsim}.get(path.suffix)
     if foreign is None:
         return Cluster.from_yaml(path)
