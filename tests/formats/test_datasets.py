@@ -22,6 +22,7 @@ from hpctwin.formats.datasets.making import made_jobs, node_of
 from hpctwin.formats.datasets.samples import at_steps
 from hpctwin.model import Workload
 from hpctwin.model.racks import node_w
+from hpctwin.simulation import replay
 
 JOBS = 40
 WITHOUT_SUBMISSION = {"lisa"}
@@ -92,7 +93,9 @@ def test_measured_power_is_that_of_one_node(name: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(found.values, watts[ids][rows], atol=1)
 
 
-@pytest.mark.parametrize("name", ["marconi100", "adastra", "lassen", "frontier", "fugaku", "lisa"])
+@pytest.mark.parametrize(
+    "name", ["marconi100", "adastra", "lassen", "frontier", "fugaku", "lisa", "google2011"]
+)
 def test_use_of_components_is_what_the_power_of_the_components_was_made_of(
     name: str, tmp_path: Path
 ) -> None:
@@ -103,7 +106,8 @@ def test_use_of_components_is_what_the_power_of_the_components_was_made_of(
     for part, found in workload.usage.items():
         used = made(name)[part].to_numpy()[ids][np.repeat(np.arange(JOBS), found.count)]
         np.testing.assert_allclose(found.values, used, atol=0.02)
-    parts = {"fugaku": {"cpu"}, "lisa": {"cpu"}}.get(name, {"cpu", "gpu"})
+    alone = {"fugaku", "lisa", "google2011"}
+    parts = {"cpu"} if name in alone else {"cpu", "gpu"}
     assert set(workload.usage) == parts
 
 
@@ -118,6 +122,102 @@ def test_samples_stand_at_their_times_and_hold_until_the_next() -> None:
     found = at_steps(rows, "job", pl.col("at"), 10, {"w": pl.col("w")}).collect().sort("job")
     assert found["w"].to_list() == [[2.0] * 6 + [7.0], [5.0]]
     assert found["w_step_s"].to_list() == [10.0, 10.0]
+
+
+def philly_job(number: int, node: str, gpus: str, begin: int) -> dict[str, Any]:
+    """An hour on a node, from a minute of the day on; its first attempt failed."""
+    day = "2017-10-03"
+    times = [f"{day} {minute // 60:02}:{minute % 60:02}:00" for minute in range(24 * 60)]
+    detail = [{"ip": node, "gpus": [f"gpu{gpu}" for gpu in gpus.split()]}]
+    return {
+        "status": "Pass", "vc": "v", "jobid": f"application_{number}", "user": "u",
+        "submitted_time": times[begin],
+        "attempts": [
+            {"start_time": times[begin], "end_time": times[begin + 1], "detail": detail},
+            {"start_time": times[begin + 2], "end_time": times[begin + 60], "detail": detail},
+        ],
+    }  # fmt: skip
+
+
+def test_philly_s_machines_are_of_the_group_of_their_gpus_and_use_is_that_of_a_job_s_own(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "cluster_job_log"
+    jobs = [
+        philly_job(1, "m9", "0 1", 0),  # of two GPUs, as nobody had a third
+        philly_job(2, "m10", "0 1", 0),
+        philly_job(3, "m10", "4 5", 30),  # it has more
+        philly_job(4, "m71", "0", 0),  # it has, as the list says
+        philly_job(5, "m10", "0", 60),
+    ]
+    path.write_text(json.dumps(jobs))
+    (tmp_path / "cluster_machine_list").write_text(
+        "machineId, number of GPUs, single GPU mem\nm71,8, 24GB\nm3,2, 12GB\n"
+    )
+    head = "time,machineId," + ",".join(f"gpu{gpu}_util" for gpu in range(8))
+    rows = [
+        # Before the last attempt of jobs 1 and 2; in it; a GPU of another job; one of which nothing is known.
+        "2017-10-03 00:01:00 PDT,m10,99,99,0,0,0,0,0,0,",
+        "2017-10-03 00:10:00 PDT,m10,50,70,0,0,11,0,0,0,",
+        "2017-10-03 00:40:00 PDT,m10,NA,60,0,0,20,40,0,0,",
+        "2017-10-03 01:05:00 PDT,m10,80,80,0,0,30,30,0,0,",
+        "2017-10-03 00:40:00 PDT,m3,NA,60,0,0,20,40,0,0,",
+    ]
+    (tmp_path / "cluster_gpu_util").write_text("\n".join([head, *rows]) + "\n")
+    workload = read_workload(path)
+    two, eight = (group.count for group in read_cluster("philly").nodes)
+    frame = workload.to_frame().sort("job_id")
+    assert frame["partition"].to_list() == ["2-gpu", "8-gpu", "8-gpu", "8-gpu", "8-gpu"]
+    # Of two GPUs are m3 and m9; of eight m10 and m71.
+    assert frame["recorded_nodes"].to_list() == ["1", str(two), str(two), str(two + 1), str(two)]
+    assert two + 1 < two + eight
+    used = workload.usage["gpu"]
+    found = {
+        str(job): used.values[used.first[row] : used.first[row + 1]].tolist()
+        for row, job in enumerate(workload.job_id)
+    }
+    assert found == {
+        "application_1": [], "application_4": [],
+        "application_2": [pytest.approx((50 + 70 + 60) / 300)],
+        "application_3": [pytest.approx((20 + 40 + 30 + 30) / 400)],
+        "application_5": [pytest.approx(0.8)],
+    }  # fmt: skip
+    assert workload.notes.counts["job of which use_gpu is not known"] == 2
+    assert not replay(workload, read_cluster("philly")).conflicts.height
+    (tmp_path / "cluster_gpu_util").write_text("time,machine\n")
+    with pytest.raises(TraceError, match="field machineId: the column is missing"):
+        read_workload(path)
+
+
+RECORDED_NODES = ["marconi100", "adastra", "lassen", "frontier", "bluewaters", "philly"]
+
+
+@pytest.mark.parametrize("name", RECORDED_NODES)
+def test_a_replay_of_a_sample_has_its_starts_ends_nodes_and_energy(
+    name: str, tmp_path: Path
+) -> None:
+    jobs = 300
+    path = write_sample(DATASETS[name], tmp_path, jobs=jobs, seed=3)[0]
+    workload = read_workload(path)
+    system = DATASETS[name].system
+    assert system is not None
+    found = replay(workload, read_cluster(system))
+    assert not found.conflicts.height
+    ran = found.result.jobs.sort("job_id")
+    frame = workload.to_frame().sort("job_id")
+    assert ran["start_s"].to_list() == frame["recorded_start_s"].to_list()
+    ends = (frame["recorded_start_s"] + frame["runtime_s"]).to_list()
+    assert ran["end_s"].to_list() == pytest.approx(ends, abs=1e-3)
+    assert workload.recorded_nodes is not None
+    assert all(workload.recorded_nodes)
+    if "node_w" in workload.usage:
+        source = made_jobs(node_of(DATASETS[name]), jobs, 3)
+        energy = found.result.energy
+        assert energy is not None
+        own = energy.jobs.with_columns(pl.col("job_id").cast(pl.Int64)).sort("job_id")
+        expected = source["node_w"] * source["nodes"] * source["runtime"]
+        # Power is published in whole watts of the job's nodes, or in joules of the job.
+        np.testing.assert_allclose(own["energy_j"], expected.to_numpy(), rtol=2e-3)
 
 
 @pytest.mark.parametrize("name", sorted(DATASETS))
@@ -398,6 +498,27 @@ def test_a_job_of_google_s_runs_from_its_first_task_s_start_to_its_last_task_s_e
     assert frame["recorded_start_s"].to_list() == [10, 12, 25, 10]
     assert frame["runtime_s"].to_list() == [40, 53, 45, 80]
     assert frame["nodes"].to_list() == [1, 1, 1, 2]
+
+
+@pytest.mark.traces
+def test_use_of_google_s_is_what_tasks_used_over_what_the_job_s_machines_have(
+    traces: Path, tmp_path: Path
+) -> None:
+    for kind in ("events", "usage"):
+        text = (traces / "jobs_csv" / f"google_v2_task-{kind}-sample-1.csv").read_text()
+        (tmp_path / f"task-{kind}.csv").write_text(text)
+    workload = read_workload(tmp_path / "task-events.csv")
+    # By hand: rates times seconds, over machines (half of the largest one each) times run time.
+    rates = [
+        0.1 * 40 + 0.1 * 40,
+        0.3 * 18 + 0.3 * 51 + 0.3 * 5 + 0.3 * 18,
+        0.4 * 45,
+        0.4 * 80 + 0.4 * 45 + 0.4 * 55 + 0.4 * 60,
+    ]
+    machine_s = [1 * 40, 1 * 53, 1 * 45, 2 * 80]
+    expected = [min(used / (0.5 * s), 1.0) for used, s in zip(rates, machine_s, strict=True)]
+    assert workload.usage["cpu"].values.tolist() == pytest.approx(expected)
+    assert not read_workload(tmp_path / "task-events.csv", use="none").usage
 
 
 def ran(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

@@ -7,12 +7,13 @@ from pathlib import Path
 from hpctwin.errors import UnknownNameError
 from hpctwin.formats.datasets.alcf import ALCF
 from hpctwin.formats.datasets.cineca import ADASTRA, MARCONI100
-from hpctwin.formats.datasets.clouds import ALIBABA_GPU, GOOGLE, PHILLY
+from hpctwin.formats.datasets.clouds import ALIBABA_GPU, GOOGLE
 from hpctwin.formats.datasets.declared import Column, DataSet, File
 from hpctwin.formats.datasets.frontier import FRONTIER, FRONTIER_SWF
 from hpctwin.formats.datasets.fugaku import FUGAKU
 from hpctwin.formats.datasets.lassen import LASSEN
 from hpctwin.formats.datasets.making import write_sample
+from hpctwin.formats.datasets.philly import PHILLY
 from hpctwin.formats.datasets.reading import columns_in, files_of, fits, nodes_away, read_dataset
 from hpctwin.formats.datasets.supercloud import SUPERCLOUD
 from hpctwin.formats.datasets.tables import EAGLE, KESTREL, LISA, LUMOS

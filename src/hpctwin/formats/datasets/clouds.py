@@ -1,153 +1,12 @@
-"""Traces of clouds: Microsoft's Philly, Google's cluster of 2011, Alibaba's GPU cluster of 2023."""
+"""Traces of clouds: Google's cluster of 2011, Alibaba's GPU cluster of 2023."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-
 import polars as pl
 
-from hpctwin.errors import TraceError
-from hpctwin.formats._files import read_json
 from hpctwin.formats.datasets.declared import Column, DataSet, File, Given
 
-__all__ = ["ALIBABA_GPU", "GOOGLE", "PHILLY"]
-
-_SMALL = 2
-_ATTEMPTS = (
-    Column("jobid", "", "text", needed=True, made=pl.format("application_{}", "number")),
-    Column("user", "", "text", made=pl.col("user").cast(pl.String)),
-    Column("vc", "virtual cluster", "text", made=pl.lit("vc1")),
-    Column(
-        "status",
-        "Pass, Killed or Failed",
-        "text",
-        made=pl.when("failed").then(pl.lit("Failed")).otherwise(pl.lit("Pass")),
-    ),
-    Column("submitted_time", "", "time", needed=True, made=pl.col("submit"), dtype=pl.String()),
-    Column("start", "of the first attempt", "time", made=pl.col("start"), dtype=pl.String()),
-    Column("end", "of the last attempt", "time", made=pl.col("end"), dtype=pl.String()),
-    Column("nodes", "of the last attempt", made=pl.col("nodes")),
-    Column("gpus", "of the last attempt", made=8 * pl.col("nodes")),
-    Column("highest", "number of a GPU that it had", made=pl.lit(7)),
-    Column("ips", "of its nodes", "text", made=pl.lit("")),
-)
-
-
-def _philly(path: Path) -> pl.DataFrame:
-    """A row for each job, of its attempts."""
-    document: Any = read_json(path)
-    if not isinstance(document, list) or not all(isinstance(job, dict) for job in document):
-        raise TraceError(path, "is no list of jobs; is it the cluster_job_log?")
-    rows = []
-    for number, job in enumerate(document, start=1):
-        try:
-            rows.append(_job(job))
-        except (TypeError, ValueError, AttributeError, KeyError, IndexError) as error:
-            reason = f"job {number} ({str(job.get('jobid'))[:40]}) has attempts in no known form ({error!r})"
-            raise TraceError(path, reason) from error
-    schema = dict.fromkeys([column.name for column in _ATTEMPTS], pl.String)
-    return pl.DataFrame(rows, schema=schema, orient="row")
-
-
-def _job(job: dict[str, Any]) -> list[str | None]:
-    attempts = job.get("attempts") or []
-    started = [one["start_time"] for one in attempts if _said(one.get("start_time"))]
-    ended = [one["end_time"] for one in attempts if _said(one.get("end_time"))]
-    over = ended[-1] if ended and attempts[-1].get("end_time") in ended else None
-    last = attempts[-1].get("detail") or [] if attempts else []
-    gpus = [str(gpu) for node in last for gpu in node.get("gpus", [])]
-    numbers = [int("".join(filter(str.isdigit, gpu)) or 0) for gpu in gpus]
-    values = [
-        job.get("jobid"), job.get("user"), job.get("vc"), job.get("status"), job.get("submitted_time"),
-        started[0] if started else None, over,
-        len(last), len(gpus), max(numbers, default=0), ",".join(str(node["ip"]) for node in last),
-    ]  # fmt: skip
-    return [_text(value) if _said(value) else None for value in values]
-
-
-def _text(value: Any) -> str:
-    """Dates without the label of their zone, which is always that of the data set."""
-    return str(value).removesuffix(" PST").removesuffix(" PDT")
-
-
-def _said(value: Any) -> bool:
-    return value not in (None, "", "None")
-
-
-def _write_philly(rows: pl.DataFrame) -> bytes:
-    jobs = [
-        {
-            "status": row["status"], "vc": row["vc"], "jobid": row["jobid"], "user": row["user"],
-            "submitted_time": row["submitted_time"],
-            "attempts": [
-                {
-                    "start_time": row["start"], "end_time": row["end"],
-                    "detail": [
-                        {"ip": f"m{node}", "gpus": [f"gpu{i}" for i in range(8)]}
-                        for node in range(int(row["nodes"]))
-                    ],
-                }
-            ],
-        }
-        for row in rows.iter_rows(named=True)
-    ]  # fmt: skip
-    return json.dumps(jobs, indent=1).encode()
-
-
-def _philly_records(given: Given) -> pl.LazyFrame:
-    status = {"Pass": "completed", "Killed": "cancelled", "Failed": "failed"}
-    fields = {
-        "job_id": pl.col("jobid"),
-        "submit": pl.col("submitted_time"),
-        "start": pl.col("start"),
-        "end": pl.col("end"),
-        "nodes": pl.col("nodes"),
-        "gpus": pl.col("gpus"),
-        "state": pl.col("status").replace_strict(status, default=None, return_dtype=pl.String),
-        "user": pl.col("user"),
-        "account": pl.col("vc"),
-        "partition": pl.when(
-            (pl.col("highest") >= _SMALL) | (pl.col("gpus") > _SMALL * pl.col("nodes"))
-        )
-        .then(pl.lit("8-gpu"))
-        .otherwise(pl.lit("2-gpu")),
-        "recorded_nodes": pl.col("ips"),
-    }
-    return given.main.select(**fields)
-
-
-PHILLY = DataSet(
-    name="philly",
-    title="Microsoft's Philly: some 117,000 jobs of deep learning, 2017",
-    source="https://github.com/msr-fiddle/philly-traces (cluster_job_log)",
-    licence="CC BY 4.0",
-    citation="M. Jeon et al.: Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training "
-    "Workloads, USENIX ATC 2019",
-    files=(
-        File(
-            "cluster_job_log",
-            ("cluster_job_log*",),
-            _ATTEMPTS,
-            form="other",
-            read=_philly,
-            write=_write_philly,
-        ),
-    ),
-    records=_philly_records,
-    system="philly",
-    zone="America/Los_Angeles",
-    shared=True,
-    rules=(
-        "a job runs from its first attempt's start to its last one's end, on the last one's nodes",
-        "there are no limits: the run time is taken",
-        "jobs share nodes, each asks for its GPUs; one with a GPU numbered 2 or more, or more "
-        "than two on a node, is in partition 8-gpu, another in 2-gpu",
-        "use of GPUs and processors (cluster_gpu_util, cluster_cpu_util) is not read",
-    ),
-    content=r'"attempts"\s*:',
-)
+__all__ = ["ALIBABA_GPU", "GOOGLE"]
 
 _EVENT = pl.col("event").cast(pl.Int64)
 _SUBMIT, _SCHEDULE, _UPDATES = 0, 1, (7, 8)
@@ -184,6 +43,46 @@ def _events(made: pl.DataFrame) -> pl.DataFrame:
         for what, when in ((_SUBMIT, "submit"), (_SCHEDULE, "start"), (4, "end"))
     ]
     return pl.concat(frames).sort("at", maintain_order=True)
+
+
+_PERIOD_S = 300
+_USED = (
+    Column(
+        "start", "of the period of measurement, µs, as of tasks", needed=True, made=pl.col("at")
+    ),
+    Column("end", "of it, µs", needed=True, made=pl.col("until")),
+    Column("job", "", "text", needed=True, made=pl.col("number")),
+    Column("index", "of the task in the job", made=pl.col("task")),
+    Column("machine", "", "text", made=pl.col("task")),
+    Column("cpu", "mean rate, share of the largest machine", needed=True, made=0.5 * pl.col("cpu")),
+    Column("memory", "share of the largest machine", made=pl.lit(0.1)),
+    Column("assigned_memory", made=pl.lit(0.1)),
+    Column("unmapped_cache", made=pl.lit(0.0)),
+    Column("cache", made=pl.lit(0.0)),
+    Column("max_memory", made=pl.lit(0.1)),
+    Column("disk_time", made=pl.lit(0.0)),
+    Column("disk", made=pl.lit(0.0)),
+    Column("max_cpu", made=0.5 * pl.col("cpu")),
+    Column("max_disk_time", made=pl.lit(0.0)),
+    Column("cycles_per_instruction", made=pl.lit(1.0)),
+    Column("memory_accesses_per_instruction", made=pl.lit(0.0)),
+    Column("sample_portion", made=pl.lit(0.0)),
+    Column("aggregation", made=pl.lit(1)),
+    Column("sampled_cpu", made=pl.lit(0.0)),
+)
+
+
+def _periods(made: pl.DataFrame) -> pl.DataFrame:
+    """What each task of each made-up job uses, every five minutes."""
+    first = made["submit"].min()
+    begin, end = (
+        (600 + pl.col(when) - first).cast(pl.Int64).alias(when) for when in ("start", "end")
+    )
+    periods = pl.int_ranges("start", "end", _PERIOD_S).alias("at")
+    tasks = made.with_columns(begin, end, task=pl.int_ranges(0, pl.col("nodes"))).explode("task")
+    rows = tasks.with_columns(periods).explode("at")
+    until = pl.min_horizontal(pl.col("at") + _PERIOD_S, "end")
+    return rows.with_columns(at=1_000_000 * pl.col("at"), until=1_000_000 * until)
 
 
 _ZERO_S = 1_304_290_200.0
@@ -244,13 +143,22 @@ def _google(given: Given) -> pl.LazyFrame:
         pl.col("user", "priority").drop_nulls().first(),
     )
     machines = pl.max_horizontal(pl.col("cpu").sum(), pl.col("ram").sum())
-    return tasks.group_by("job", maintain_order=True).agg(
+    jobs = tasks.group_by("job", maintain_order=True).agg(
         pl.col("submit", "start").min(),
         pl.when(pl.col("end").count() == pl.len()).then(pl.col("end").max()).alias("end"),
         (machines / _CAPACITY).ceil().alias("nodes"),
         pl.col("user").first(),
         pl.col("priority").max(),
     ).rename({"job": "job_id"})  # fmt: skip
+    used = given.more.get("task_usage")
+    if used is None or given.use == "none":
+        return jobs
+    length_s = (pl.col("end") - pl.col("start")) / 1e6
+    by_job = used.group_by("job").agg((pl.col("cpu") * length_s).sum().alias("cpu_s"))
+    machine_s = pl.col("nodes") * _CAPACITY * (pl.col("end") - pl.col("start"))
+    share = pl.when(machine_s > 0).then(pl.col("cpu_s") / machine_s).clip(0, 1)
+    joined = jobs.join(by_job, left_on="job_id", right_on="job", how="left", maintain_order="left")
+    return joined.with_columns(use_cpu=share).drop("cpu_s")
 
 
 _CAPACITY = 0.5
@@ -267,6 +175,19 @@ GOOGLE = DataSet(
             _TASKS,
             form="headless",
             rows=_events,
+        ),
+        File(
+            "task_usage",
+            (
+                "task_usage*.csv*",
+                "task_usage/part-*.csv*",
+                "*task-usage*.csv*",
+                "../task_usage/part-*.csv*",
+            ),
+            _USED,
+            needed=False,
+            form="headless",
+            rows=_periods,
         ),
         File(
             "machine_events",
@@ -287,6 +208,8 @@ GOOGLE = DataSet(
         "time; one of which a task had not ended is left out",
         f"its machines are the sum of its tasks' requests of CPU, or of memory if that is more, "
         f"over {_CAPACITY:g}, which most machines have of the largest one's",
+        "use of CPU is what all tasks used (task_usage: rate times length of each period) over what the "
+        "job's machines have of it in its run time; held to 1",
         "there are no limits: the run time is taken",
     ),
 )

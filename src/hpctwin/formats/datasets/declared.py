@@ -119,7 +119,7 @@ class File:
     needed: bool = True
     form: Literal["table", "headless", "swf", "other"] = "table"
     rows: Callable[[pl.DataFrame], pl.DataFrame] = lambda made: made
-    read: Callable[[Path], pl.DataFrame] | None = None
+    read: Callable[[Path], pl.DataFrame | pl.LazyFrame] | None = None
     write: Callable[[pl.DataFrame], bytes] | None = None
 
 

@@ -6,6 +6,7 @@ import io
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import ConfigError
@@ -16,9 +17,14 @@ from hpctwin.model import NodeGroup, write_atomically
 
 __all__ = ["made_jobs", "node_of", "write_sample"]
 
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
 _FIRST = 1_693_526_400.0
 """2023-09-01, UTC."""
 _DAY, _WIDEST = 86_400, 64
+_MOST_NODES, _LOAD = 1024, 0.5
+"""Jobs are on the first so many nodes of a machine, and use this share of them or less."""
 _DATE = "%Y-%m-%d %H:%M:%S"
 _NODE = NodeGroup.model_validate(
     {
@@ -40,7 +46,7 @@ def node_of(dataset: DataSet) -> NodeGroup:
 
 
 def made_jobs(node: NodeGroup, jobs: int, seed: int) -> pl.DataFrame:
-    """Jobs of a day or more, in the columns of `MADE`, times in whole seconds.
+    """Jobs of a day or more, in the columns of `MADE`, times in whole seconds; no two have a node at a time.
 
     Args:
         node: what they run on, for their power.
@@ -51,8 +57,13 @@ def made_jobs(node: NodeGroup, jobs: int, seed: int) -> pl.DataFrame:
     submit = np.sort(rng.integers(0, max(_DAY, 60 * jobs), jobs)).astype(np.float64)
     submit[0] = 0
     runtime = np.clip(np.rint(rng.lognormal(7, 1, jobs)), 60, _DAY / 2)
-    start = submit + np.where(rng.random(jobs) < 0.5, 0, rng.integers(0, 3600, jobs))
+    wait = np.where(rng.random(jobs) < 0.5, 0, rng.integers(0, 3600, jobs))
     nodes = np.minimum(2 ** rng.integers(0, 7, jobs), min(_WIDEST, node.count))
+    there = min(node.count, _MOST_NODES)
+    # Where it is more than they can do, jobs come more slowly.
+    submit = np.floor(submit * max(1, runtime @ nodes / (_LOAD * there * max(_DAY, 60 * jobs))))
+    ready = submit + wait
+    start, first = _placed(ready, runtime, nodes, there)
     cpu, gpu = rng.uniform(0.05, 1, jobs).round(3), rng.uniform(0.05, 1, jobs).round(3)
     each = {name: np.zeros(jobs) for name in ("cpu", "gpu", "memory")}
     for name, part in node.components.items():
@@ -67,7 +78,7 @@ def made_jobs(node: NodeGroup, jobs: int, seed: int) -> pl.DataFrame:
             "runtime": runtime,
             "walltime": np.ceil(runtime * rng.uniform(1, 3, jobs) / 3600) * 3600,
             "nodes": nodes,
-            "first_node": rng.integers(0, max(1, node.count - _WIDEST), jobs),
+            "first_node": first,
             "user": rng.integers(1, 20, jobs),
             "failed": rng.random(jobs) < 0.1,
             "cpu": cpu,
@@ -78,6 +89,27 @@ def made_jobs(node: NodeGroup, jobs: int, seed: int) -> pl.DataFrame:
     )
     assert set(MADE) <= set(made.columns)
     return made
+
+
+def _placed(
+    ready: FloatArray, runtime: FloatArray, nodes: IntArray, there: int
+) -> tuple[FloatArray, IntArray]:
+    """When each job starts and the first of its nodes, which follow each other and no other job has.
+
+    Args:
+        ready: it starts then at the earliest, s [jobs].
+        runtime: s [jobs].
+        nodes: [jobs].
+        there: nodes of the machine, as many as the widest job has or more.
+    """
+    free_at = np.zeros(there)
+    start, first = np.empty(len(ready)), np.empty(len(ready), np.int64)
+    for job, wide in enumerate(nodes.tolist()):
+        free = np.lib.stride_tricks.sliding_window_view(free_at, wide).max(axis=1)
+        start[job] = max(ready[job], free.min())
+        first[job] = np.argmax(free <= start[job])
+        free_at[first[job] : first[job] + wide] = start[job] + runtime[job]
+    return start, first
 
 
 def write_sample(
@@ -135,6 +167,7 @@ def _name(file: File) -> str:
         "cpu/*.csv": "cpu/0/1-timeseries.csv",
         "gpu/*.csv": "gpu/0/1-r0.csv",
         "task_events": "task_events/part-00000-of-00500.csv",
+        "task_usage": "task_usage/part-00000-of-00500.csv",
         "machine_events": "machine_events/part-00000-of-00001.csv",
         "data_MACHINE.csv": "data_theta.csv",
     }
