@@ -15,6 +15,7 @@ import pytest
 
 from hpctwin import Cluster, read_cluster, simulate
 from hpctwin.cli import main
+from hpctwin.energy.feeding import PARTS
 from hpctwin.errors import ConfigError, TraceError, UnknownNameError
 from hpctwin.formats import dataset_of, read_workload, write_workload
 from hpctwin.formats.datasets import DATASETS, read_dataset, told_by, write_sample
@@ -210,10 +211,14 @@ def test_a_replay_of_a_sample_has_its_starts_ends_nodes_and_energy(
     assert ran["end_s"].to_list() == pytest.approx(ends, abs=1e-3)
     assert workload.recorded_nodes is not None
     assert all(workload.recorded_nodes)
+    # What failed then fails, as it does under any policy.
+    states = simulate(workload, read_cluster(system)).jobs["state"].value_counts().sort("state")
+    assert ran["state"].value_counts().sort("state").equals(states)
+    energy = found.result.energy
+    assert energy is not None
+    assert min(energy.figures()[f"machine_{part}_energy_j"] for part in PARTS) >= 0
     if "node_w" in workload.usage:
         source = made_jobs(node_of(DATASETS[name]), jobs, 3)
-        energy = found.result.energy
-        assert energy is not None
         own = energy.jobs.with_columns(pl.col("job_id").cast(pl.Int64)).sort("job_id")
         expected = source["node_w"] * source["nodes"] * source["runtime"]
         # Power is published in whole watts of the job's nodes, or in joules of the job.
@@ -326,6 +331,69 @@ def test_an_empty_file_and_one_cut_off_are_errors_that_name_it(name: str, tmp_pa
         # Lines end anywhere: what is whole of them is read, and the last one is an error or left out.
         with suppress(TraceError):
             assert len(read_dataset(path, DATASETS[name], skip_invalid=True)) < JOBS
+
+
+BESIDE = [
+    (name, number)
+    for name, one in sorted(DATASETS.items())
+    for number, file in enumerate(one.files)
+    if number and file.form != "headless"
+]
+
+
+@pytest.mark.parametrize(("name", "number"), BESIDE)
+def test_what_is_wrong_with_a_file_beside_the_first_is_told(
+    name: str, number: int, tmp_path: Path
+) -> None:
+    one = DATASETS[name]
+    paths = write_sample(one, tmp_path, jobs=JOBS)
+    path, whole = paths[number], paths[number].read_bytes()
+    there = pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path)
+    for text in (b"", b"hello\nworld\n"):
+        path.write_bytes(text)
+        with pytest.raises(TraceError, match=re.escape(path.name)) as told:
+            read_dataset(paths[0], one)
+        assert "\n" not in str(told.value)
+    for column in one.files[number].columns:
+        if column.needed and column.name in there.columns:
+            path.write_bytes(whole)
+            rewritten(path, drop=column.name)
+            with pytest.raises(TraceError, match=f"field {column.name}: the column is missing"):
+                read_dataset(paths[0], one)
+            if column.kind != "text":
+                path.write_bytes(whole)
+                rewritten(path, pl.lit("many").alias(column.name))
+                counts = read_dataset(paths[0], one, use="components").notes.counts
+                assert any(f"column {column.name}" in what for what in counts)
+    path.write_bytes(whole)
+    rewritten(path, pl.lit(7).alias("hearsay"))
+    assert any("hearsay" in remark for remark in read_dataset(paths[0], one).notes.remarks)
+
+
+@pytest.mark.parametrize("name", ["marconi100", "adastra"])
+def test_lists_that_are_none_are_told_in_one_line(name: str, tmp_path: Path) -> None:
+    path = write_sample(DATASETS[name], tmp_path, jobs=JOBS)[0]
+    rewritten(path, pl.lit("[1, 2]").alias("node_power_consumption"))
+    with pytest.raises(TraceError, match="cells of String, expected lists of numbers") as told:
+        read_workload(path)
+    assert "\n" not in str(told.value)
+
+
+def test_a_fragment_without_a_number_moves_none_after_it(tmp_path: Path) -> None:
+    tasks, fragments = write_sample(DATASETS["lisa"], tmp_path, jobs=3)
+    whole = read_workload(tasks).usage["cpu"]
+    gap = pl.when(pl.int_range(pl.len()).over("id") == 1).then(None).otherwise("cpu_usage")
+    rewritten(fragments, gap.alias("cpu_usage"))
+    found = read_workload(tasks)
+    assert found.usage["cpu"].values.tolist() == whole.values.tolist()
+    assert sum(found.notes.counts.values()) == 3
+
+
+def test_nodes_of_a_job_whose_descriptor_tells_none_are_counted(tmp_path: Path) -> None:
+    (path,) = write_sample(DATASETS["frontier-swf"], tmp_path, jobs=JOBS)
+    path.write_text(path.read_text().replace("frontier:excl:", "frontier-excl-", 3))
+    counts = read_dataset(path, DATASETS["frontier-swf"]).notes.counts
+    assert counts["job whose descriptor tells no nodes, with those of field 5"] == 3
 
 
 def lines(change: Callable[[str], str], only: int | None = None) -> Callable[[str], str]:

@@ -350,7 +350,8 @@ def _parts(
     jobs, idle, taken = level
     yield jobs
     yield idle
-    yield taken - jobs - idle
+    # No loss is below nothing, but differences of sums are, by rounding.
+    yield np.maximum(taken - jobs - idle, 0.0)
     racks = group.racks
     if racks is None:
         yield from np.zeros((3, len(jobs)))
@@ -359,7 +360,7 @@ def _parts(
     lost *= chassis
     lost -= taken
     lost -= chassis * (racks.switches * racks.switch_w)
-    yield lost
+    yield np.maximum(lost, 0.0)
     del lost
     yield np.multiply(chassis, racks.switches * racks.switch_w, dtype=np.float64)
     yield np.where(pumps, racks.cdu_w, 0.0)

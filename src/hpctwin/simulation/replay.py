@@ -83,7 +83,9 @@ def replay(
     start = np.where(known, start, -1)
     end = np.where(known, start + workload.runtime_ms, -1)
     over = known & (end <= cut)
-    state = np.select([over, known], [State.COMPLETED, State.RUNNING], State.PENDING)
+    failed = over & (False if workload.fails is None else workload.fails)
+    states = [State.FAILED, State.COMPLETED, State.RUNNING]
+    state = np.select([failed, over, known], states, State.PENDING)
     frame = job_frame(
         workload,
         eligible=np.where(known, workload.submit_ms, -1),

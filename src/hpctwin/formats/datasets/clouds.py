@@ -191,7 +191,12 @@ GOOGLE = DataSet(
         ),
         File(
             "machine_events",
-            ("machine_events*.csv*", "machine_events/part-*.csv*", "*machine-events*.csv*"),
+            (
+                "machine_events*.csv*",
+                "machine_events/part-*.csv*",
+                "*machine-events*.csv*",
+                "../machine_events/part-*.csv*",
+            ),
             _MACHINES,
             needed=False,
             form="headless",

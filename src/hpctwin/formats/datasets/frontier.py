@@ -177,6 +177,8 @@ _FIELDS = (
 
 def _swf(given: Given) -> pl.LazyFrame:
     told = pl.col("descriptor").str.extract(r":(\d+)x\d+$", 1).cast(pl.Float64)
+    without = given.main.select(told.is_null().sum()).collect().item()
+    given.tally.add("job whose descriptor tells no nodes, with those of field 5", without)
     fields = {
         "job_id": pl.col("job_id"),
         "submit": pl.col("submit"),

@@ -60,14 +60,15 @@ def columns_in(path: Path, file: File) -> dict[str, pl.DataType]:
         with open_binary(path) as source:
             head = source.readline()
     except (OSError, EOFError, ValueError, pl.exceptions.PolarsError) as error:
-        why = cause(error) if isinstance(error, OSError) else str(error)
-        raise TraceError(path, f"cannot be read: {why}") from error
+        raise TraceError(path, f"cannot be read: {_why(error)}") from error
     if not head.strip():
         raise TraceError(path, "the file is empty")
     try:
         names = pl.read_csv(head, n_rows=0).columns
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise TraceError(path, f"its first line is no head of CSV: {error}", line=1) from error
+        raise TraceError(
+            path, f"its first line is no head of CSV: {_why(error)}", line=1
+        ) from error
     return {name: pl.String() for name in names}
 
 
@@ -120,7 +121,8 @@ def read_dataset(
     tables = {}
     for file in dataset.files:
         if there[file.name]:
-            tables[file.name] = _scan(there[file.name], file, zone, tally)
+            table = _scan(there[file.name], file, zone, tally)
+            tables[file.name] = table if file is dataset.main else _counted(table, file, tally)
         elif file.needed:
             raise TraceError(path, f"there is no {file.name} of data set {dataset.name} in it")
         else:
@@ -134,7 +136,9 @@ def read_dataset(
     try:
         records = dataset.records(given).collect(engine="streaming")
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise TraceError(path, f"cannot be read as data set {dataset.name}: {error}") from error
+        raise TraceError(
+            path, f"cannot be read as data set {dataset.name}: {_why(error)}"
+        ) from error
     _check_lengths(path, records)
     del main
     return _workload(path, records, dataset, parts, tally)
@@ -160,7 +164,7 @@ def nodes_away(path: str | Path, dataset: DataSet) -> tuple[pl.DataFrame, Tally]
     try:
         return away(_scan(there, file, dataset.zone, tally)).collect(), tally
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise TraceError(there[0], f"cannot be read as {name}: {error}") from error
+        raise TraceError(there[0], f"cannot be read as {name}: {_why(error)}") from error
 
 
 def _scan(paths: Sequence[Path], file: File, zone: str, tally: Tally) -> pl.LazyFrame:
@@ -175,6 +179,11 @@ def _scan(paths: Sequence[Path], file: File, zone: str, tally: Tally) -> pl.Lazy
                 f"the column is missing; found {', '.join(schema)[:300]}.{near(column.name, schema)}",
                 field=column.name,
             )
+        dtype = schema.get(column.name)
+        if column.kind == "list" and dtype is not None and not isinstance(dtype, pl.List):
+            raise TraceError(
+                paths[0], f"has cells of {dtype}, expected lists of numbers", field=column.name
+            )
     extra = [name for name in schema if name not in {column.name for column in file.columns}]
     if extra:
         tally.remarks.append(
@@ -185,13 +194,36 @@ def _scan(paths: Sequence[Path], file: File, zone: str, tally: Tally) -> pl.Lazy
     )
 
 
+def _counted(table: pl.LazyFrame, file: File, tally: Tally) -> pl.LazyFrame:
+    """A table beside the first, with needed numbers that are not there counted when it is read."""
+
+    def count(numbers: pl.Series) -> pl.Series:
+        what = f"cell of {file.name} that has no number in column {numbers.name}"
+        tally.add(what, numbers.null_count())
+        return numbers
+
+    numbers = [one.name for one in file.columns if one.needed and one.kind == "number"]
+    return table.with_columns(
+        pl.col(name).map_batches(count, pl.Float64, is_elementwise=True) for name in numbers
+    )
+
+
+def _why(error: Exception) -> str:
+    """In one line; what Polars adds about its plan is of no use to who has the file."""
+    said = cause(error) if isinstance(error, OSError) else str(error)
+    return said.strip().partition("\n")[0]
+
+
 def _one(path: Path, file: File) -> pl.LazyFrame:
-    if file.read is not None:
-        return file.read(path).lazy()
-    if file.form == "swf":
-        return _separated(path, file)
     if not path.stat().st_size:
         raise TraceError(path, "the file is empty")
+    if file.read is not None:
+        try:
+            return file.read(path).lazy()
+        except pl.exceptions.PolarsError as error:
+            raise TraceError(path, f"cannot be read: {_why(error)}") from error
+    if file.form == "swf":
+        return _separated(path, file)
     columns_in(path, file)  # says what is wrong with the file, if something is
     if path.suffix == ".parquet":
         return pl.scan_parquet(path)
@@ -299,7 +331,7 @@ def _rows(
         kept = frame.filter(*(which for _, which in wanted))
         counts, rows = pl.collect_all([before, kept], engine="streaming")
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise TraceError(path, f"cannot be read: {error}") from error
+        raise TraceError(path, f"cannot be read: {_why(error)}") from error
     for i, (text, _) in enumerate(wanted):
         tally.add(
             f"row left out, since --only asks for {text}", counts["len"][0] - counts[str(i)][0]

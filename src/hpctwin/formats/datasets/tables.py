@@ -152,8 +152,10 @@ def _lisa(given: Given) -> pl.LazyFrame:
         return jobs.drop("cpu_capacity")
     # The fragments of a job follow each other in the file.
     used = parts.group_by("id", maintain_order=True).agg(
-        pl.col("cpu_usage"), (pl.col("duration").first() / 1000).alias("use_cpu_step_s")
+        pl.col("cpu_usage").forward_fill().backward_fill().drop_nulls(),
+        (pl.col("duration").drop_nulls().first() / 1000).alias("use_cpu_step_s"),
     )
+    used = used.drop_nulls("use_cpu_step_s")
     joined = jobs.join(used, left_on="job_id", right_on="id", how="left", maintain_order="left")
     share = (pl.col("cpu_usage") / capacity).list.eval(pl.element().clip(0, 1))
     return joined.with_columns(use_cpu=share).drop("cpu_capacity", "cpu_usage")
@@ -203,6 +205,7 @@ LISA = DataSet(
     rules=(
         "when a job was submitted is not known, only when it began: that is taken for both",
         "each job has one host; its limit is its run time",
+        "where a fragment has no number the one before it holds",
     ),
 )  # fmt: skip
 
