@@ -185,11 +185,12 @@ class ComponentEnergy(Energy):
 
     def _used_s(self, number: int, group: NodeGroup, name: str) -> tuple[float, float]:
         """Node-seconds that a component was used, weighted with how much; and those of measured power."""
-        one = {name: Component(idle_w=0.0, max_w=1.0)}
+        part = {name: Component(idle_w=0.0, max_w=1.0)}
+        one = group.model_copy(update={"components": part})
         used = {name: self.usage[name]} if name in self.usage else {}
-        runs = replace(self, usage=used)._runs_on(
-            number, group.model_copy(update={"components": one})
-        )
+        nodes = (*self.cluster.nodes[:number], one, *self.cluster.nodes[number + 1 :])
+        alone = replace(self, usage=used, cluster=self.cluster.model_copy(update={"nodes": nodes}))
+        runs = alone._runs_on(number, one)
         node_s = runs.node_s
         sure = np.zeros(len(node_s), bool)
         if NODE_W in self.usage:

@@ -1,13 +1,15 @@
 """Energy accounts of nodes that jobs share: what they draw by how much of them is used, and whose that is.
 
 A node draws what it draws idle, and of the difference to computing as much as is used of its cores or GPUs.
-The difference is divided among its jobs by what each uses, what it draws idle by what each holds.
+Where it is known how much of components a job uses, the node's difference under such use counts for its share
+in place of that in full use. The difference is divided among its jobs by what each draws of it, what it draws
+idle by what each holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -17,7 +19,7 @@ import polars as pl
 from hpctwin.energy.accounting import Energy, sum_over_time
 from hpctwin.energy.component_energy import ComponentEnergy, Runs
 from hpctwin.energy.feeding import Stretches
-from hpctwin.energy.job_power import Pieces
+from hpctwin.energy.job_power import Pieces, job_power
 from hpctwin.energy.modes import row_of_mode
 from hpctwin.energy.series import Series
 from hpctwin.energy.states import nodes_of_group
@@ -39,15 +41,18 @@ WHOLE = 1_000_000_000
 """Shares are counted in parts of this, so that their sums are exact."""
 
 
-def drawn_w(idle_w: FloatArray, full_w: FloatArray, used: FloatArray) -> FloatArray:
+def drawn_w(
+    idle_w: FloatArray, full_w: FloatArray, used: FloatArray, draws: FloatArray
+) -> FloatArray:
     """What nodes draw on which jobs run.
 
     Args:
         idle_w: what they draw idle, W.
         full_w: what they draw when all of them is used, W.
         used: sum over the jobs of what each uses, as a share of the node.
+        draws: the same, times how much of the node's difference is drawn under such use of its components.
     """
-    found: FloatArray = idle_w + (full_w - idle_w) * np.minimum(used, 1.0)
+    found: FloatArray = idle_w + (full_w - idle_w) * draws / np.maximum(used, 1.0)
     return found
 
 
@@ -62,6 +67,7 @@ class Use:
         jobs: so many jobs run on the node [n].
         used: the sum of what they use of it, in `WHOLE` [n].
         held: … hold of it [n].
+        draws: … draw of what it draws more than idle [n].
         first: the piece at whose start each part of a job begins [parts].
         last: the piece at whose start it has ended [parts].
     """
@@ -72,6 +78,7 @@ class Use:
     jobs: IntArray
     used: IntArray
     held: IntArray
+    draws: IntArray
     first: IntArray
     last: IntArray
 
@@ -92,13 +99,17 @@ class Use:
         # After the last change on a node nothing runs there.
         end = np.where(np.roll(node, -1) == node, np.roll(start, -1), start)
         end[-1:] = start[-1:]
-        jobs, used, held = (total(one) for one in (np.ones_like(first), parts.used, parts.held))
-        return cls(node, start, end, jobs, used, held, first, last)
+        amounts = (np.ones_like(first), parts.used, parts.held, parts.draws)
+        jobs, used, held, draws = (total(one) for one in amounts)
+        return cls(node, start, end, jobs, used, held, draws, first, last)
 
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """Jobs on nodes: row of the job, node, when, and what share of it the job uses and holds [parts]."""
+    """Jobs on nodes: row of the job, node, when, and what share of it the job uses, holds and draws [parts].
+
+    A job of which it is known how much it uses of components has a part for each of its samples.
+    """
 
     job: IntArray
     node: IntArray
@@ -106,6 +117,11 @@ class _Parts:
     end_ms: IntArray
     used: IntArray
     held: IntArray
+    draws: IntArray
+
+    def rows(self, which: IntArray) -> _Parts:
+        """Some of them."""
+        return _Parts(*(getattr(self, one.name)[which] for one in fields(self)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +131,10 @@ class _Divided(Energy):
     @cached_property
     def parts(self) -> _Parts:
         """Who was where, up to now."""
+        return self._on_nodes()
+
+    def _on_nodes(self) -> _Parts:
+        """All that is in use of nodes, by the map of nodes."""
         rows = pl.DataFrame({"job_id": self.table["job_id"], "row": np.arange(len(self.table))})
         found = self.node_map.join(rows, on="job_id", how="left", maintain_order="left")
         now_ms = round(self.now_s * MS_PER_S)
@@ -125,7 +145,7 @@ class _Divided(Energy):
             found["row"].to_numpy(), found["first_node"].to_numpy(), start, end,
             *(np.rint(found[name].to_numpy() * WHOLE).astype(np.int64) for name in ("use", "share")),
         )  # fmt: skip
-        return _Parts(*(column[ran] for column in columns))
+        return _Parts(*(column[ran] for column in (*columns, columns[-2])))
 
     @cached_property
     def use(self) -> Use:
@@ -159,7 +179,10 @@ class _Divided(Energy):
     def drawn(self) -> FloatArray:
         """What the node of each piece of `use` draws while a job runs on it, W; else 0."""
         idle, full, _ = self._draws
-        found: FloatArray = drawn_w(idle, full, self.use.used / WHOLE) * (self.use.jobs > 0)
+        use = self.use
+        found: FloatArray = drawn_w(idle, full, use.used / WHOLE, use.draws / WHOLE) * (
+            use.jobs > 0
+        )
         return found
 
     def _rise(self, integral: Integral) -> FloatArray:
@@ -183,7 +206,7 @@ class _Divided(Energy):
             found: FloatArray = total[use.last] - total[use.first]
             return found
 
-        each = parts.used * between(np.where(runs, marginal, 0.0))
+        each = parts.draws * between(np.where(runs, marginal, 0.0))
         each += parts.held * between(held) + between(alike)
         used = np.bincount(parts.job, each, minlength=len(self.table))
         return pl.Series("used", used.astype(np.float64))  # of nothing, numpy makes whole numbers
@@ -256,6 +279,28 @@ class SummedEnergy(Energy):
 class SharedComponentEnergy(_Divided, ComponentEnergy):
     """As `ComponentEnergy`, of nodes that jobs share."""
 
+    @cached_property
+    def parts(self) -> _Parts:
+        """Who was where, up to now, cut where what they use of components changes."""
+        parts = self._on_nodes()
+        if not self.usage:
+            return parts
+        found = []
+        for number, group in enumerate(self.cluster.nodes):
+            nodes = nodes_of_group(self.cluster, number)
+            own = parts.rows(
+                np.flatnonzero((parts.node >= nodes.start) & (parts.node < nodes.stop))
+            )
+            power = job_power(group, self.usage, len(self.table), own.job)
+            cut = power.pieces(own.job, own.start_ms, own.end_ms)
+            idle, full = (node_w(group.components, use) for use in (0.0, 1.0))
+            share = (cut.watts - idle) / (full - idle) if full > idle else np.zeros(len(cut.run))
+            each = own.rows(cut.run)
+            draws = np.rint(each.used * share).astype(np.int64)
+            found.append(replace(each, start_ms=cut.start_ms, end_ms=cut.end_ms, draws=draws))
+        columns = [one.name for one in fields(_Parts)]
+        return _Parts(*(np.concatenate([getattr(one, c) for one in found]) for c in columns))
+
     def _runs_on(self, number: int, group: NodeGroup) -> Runs:
         nodes, use = nodes_of_group(self.cluster, number), self.use
         mine = np.flatnonzero(
@@ -263,7 +308,7 @@ class SharedComponentEnergy(_Divided, ComponentEnergy):
         )  # fmt: skip
         each = np.arange(len(mine))
         idle, full = (np.full(len(mine), node_w(group.components, part)) for part in (0.0, 1.0))
-        drawn = drawn_w(idle, full, use.used[mine] / WHOLE)
+        drawn = drawn_w(idle, full, use.used[mine] / WHOLE, use.draws[mine] / WHOLE)
         return Runs(
             each,
             np.ones(len(mine)),

@@ -104,7 +104,6 @@ def accounts(simulation: SimulationBase, jobs: pl.DataFrame, node_map: pl.DataFr
         log = None if log is None else split_log(cluster, changes, log)
     about = (jobs, node_map, cluster, spent, log, changes, workload.start_epoch_s)
     if all(group.components for group in cluster.nodes):
-        if workload.shares_nodes:
-            return SharedComponentEnergy(*about)
-        return ComponentEnergy(*about, usage=workload.usage)
+        kind = SharedComponentEnergy if workload.shares_nodes else ComponentEnergy
+        return kind(*about, usage=workload.usage)
     return SharedEnergy(*about) if workload.shares_nodes else Energy(*about)

@@ -16,6 +16,7 @@ from hpctwin.simulation.capacity import capacity_over_time
 from hpctwin.simulation.given import as_cluster, as_workload
 from hpctwin.simulation.lower import lower
 from hpctwin.simulation.outages import recorded_outages
+from hpctwin.simulation.refusals import check_usage
 from hpctwin.simulation.replayed import Held, energy_of, held_nodes
 from hpctwin.simulation.replayed_shared import Shared, held_parts, shared_energy, tasks_asked
 from hpctwin.simulation.result import Result, job_frame, no_lost
@@ -66,7 +67,8 @@ def replay(
 
     Raises:
         WorkloadError: no job has a recorded start.
-        ConfigError: the workload asks for a resource the cluster does not have.
+        ConfigError: the workload asks for a resource the cluster does not have, or says what nodes drew that
+            jobs share.
     """
     workload, cluster = as_workload(workload), as_cluster(cluster)
     start = workload.recorded_start_ms
@@ -77,6 +79,7 @@ def replay(
         )
     without_start = int((~known).sum())
     shares = workload.shares_nodes
+    check_usage(cluster, workload)
     lowered = lower(workload, cluster, tracked=shares or bool(cluster.failures.outages))
     cut = _LATEST if until_s is None else round(until_s * MS_PER_S)
     known = known & (start < cut)

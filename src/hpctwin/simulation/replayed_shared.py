@@ -243,5 +243,5 @@ def shared_energy(
     spent[0] = total - shared.busy_ms
     about = (jobs, node_map, cluster, spent, None, (), workload.start_epoch_s)
     if all(group.components for group in cluster.nodes):
-        return SharedComponentEnergy(*about)
+        return SharedComponentEnergy(*about, usage=workload.usage)
     return SharedEnergy(*about)

@@ -3,7 +3,7 @@
 from hpctwin.simulation.refusals.asked import check_explained, check_forecasts, check_present
 from hpctwin.simulation.refusals.sized import check_sized
 from hpctwin.simulation.refusals.streamed import check_streamed
-from hpctwin.simulation.refusals.together import check_together
+from hpctwin.simulation.refusals.together import check_together, check_usage
 
 __all__ = [
     "check_explained",
@@ -12,4 +12,5 @@ __all__ = [
     "check_sized",
     "check_streamed",
     "check_together",
+    "check_usage",
 ]

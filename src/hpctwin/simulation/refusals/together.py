@@ -8,12 +8,13 @@ from hpctwin.engine.preempting import PREEMPTING_PASSES
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
+from hpctwin.model.usage import NODE_W
 from hpctwin.policies import PLACEMENTS, Policy
 from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation.claims import is_interrupted
 from hpctwin.simulation.refusals.refusal import Refusal, refuse
 
-__all__ = ["check_together"]
+__all__ = ["check_together", "check_usage"]
 
 REFUSALS = (
     Refusal(
@@ -176,13 +177,21 @@ def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None
     refuse((*REFUSALS, *(SHARED if workload.shares_nodes else WHOLE)), cluster, policy)
     if is_interrupted(workload, cluster):
         refuse(INTERRUPTED, cluster, policy)
+    check_usage(cluster, workload)
+
+
+def check_usage(cluster: Cluster, workload: Workload) -> None:
+    """Whether what is known of how jobs used nodes can be reckoned with.
+
+    Raises:
+        ConfigError: it cannot.
+    """
     if (
         workload.shares_nodes
-        and workload.usage
+        and NODE_W in workload.usage
         and any(group.components for group in cluster.nodes)
     ):
         raise ConfigError(
-            f"workload {workload.name!r} says what jobs used of components ({', '.join(workload.usage)}), "
-            "which is reckoned for whole nodes only, and jobs ask for tasks: leave the usage out, or the "
-            "components"
+            f"workload {workload.name!r} says what a node of each job drew ({NODE_W}), and jobs share nodes: "
+            "whose that was is not known. Leave it out, or tell how much jobs used of components (use_cpu, …)"
         )
