@@ -3,7 +3,8 @@
 Lines from what is known an hour before to the power are fitted to the very week that they forecast, by least
 absolute percentage errors: whoever knows only the past cannot choose a better one. Knowledge: of what was
 measured, ran and was submitted up to then; besides of what of it will end within the hour, or of what will
-come within it and still run, or of both.
+come within it and still run, or of both. Beside them an honest forecast, fitted to the past only, that is
+told when each job will begin and end, as a replay is, but not how much it will use.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import sys
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.experiments.surf import AHEAD, DAY, Week, read_week
+from hpctwin.energy import calibration
+from hpctwin.experiments.surf import AHEAD, DAY, EVERY, FIRST, RESIDUAL, WINDOW, Week, read_week
 
 FloatArray = npt.NDArray[np.float64]
 ROUNDS = 30
@@ -71,12 +73,35 @@ def hindsight_pct(week: Week, columns: FloatArray) -> float:
     return float(100 * np.mean(np.abs(change - rows @ line) * each))
 
 
+def told_when_pct(week: Week) -> float:
+    """The error of a line through levels of use that knows who will run, from the past only.
+
+    Who ran an hour before is taken to use as much as then; who began since, as such jobs did in the past.
+    """
+    size, levels = week.levels.shape
+    order = np.lexsort((week.sample, week.task))
+    task, sample, level = week.task[order], week.sample[order], week.level[order]
+    then = np.arange(len(task)) - AHEAD
+    ran = then >= np.searchsorted(task, task)
+    use, young = np.zeros((size, levels)), np.zeros((size, levels))
+    np.add.at(use, (sample[ran], level[then[ran]]), 1.0)
+    np.add.at(young, (sample[~ran], level[~ran]), 1.0)
+    total = np.vstack([np.zeros(levels), np.cumsum(young, axis=0)])
+    known = np.maximum(np.arange(size) - AHEAD + 1, 0)
+    past = total[known] - total[np.maximum(known - WINDOW, 0)] + 1e-3
+    use += young.sum(axis=1, keepdims=True) * past / past.sum(axis=1, keepdims=True)
+    fit = calibration.fit_line(week.levels, week.power_w, window=WINDOW, every=EVERY)
+    found = fit.forecast(AHEAD, use) + fit.residual(AHEAD, RESIDUAL)
+    return calibration.mape_pct(found, week.power_w, FIRST)
+
+
 def main() -> None:
     week = read_week(sys.argv[1] if len(sys.argv) > 1 else None)
     known = known_then(week)
     for more in ((), ("ends",), ("arrivals",), ("ends", "arrivals")):
         columns = np.column_stack([known["own"], *(known[name] for name in more)])
         print(f"{' and '.join(more) or 'neither':>18}: {hindsight_pct(week, columns):.2f} %")
+    print(f"past only, told who will run: {told_when_pct(week):.2f} %")
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ def test_power_of_surf_an_hour_ahead_is_forecast_within_1_3_percent_of_utilisati
     traces: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["experiment", "surf", "--data", str(traces), "--json"])
+        main(["experiments", "surf", "--data", str(traces), "--json"])
     assert ended.value.code == 0
     rows = {row["method"]: row for row in json.loads(capsys.readouterr().out)}
     assert all(len(row["by_day_pct"]) == 7 for row in rows.values())
@@ -103,6 +103,14 @@ def test_power_of_surf_an_hour_ahead_is_forecast_within_1_3_percent_of_utilisati
     # What needs no model.
     assert rows["as it was"]["mape_pct"] == pytest.approx(4.16, abs=0.02)
     assert rows["as it was"]["within_hour_pct"] == pytest.approx(2.84, abs=0.02)
+    # Exactly an hour ahead, and over the next hour.
+    for row in rows.values():
+        assert row["ahead_s"] == 3600
+        assert row["by_ahead_pct"]["3600"] == row["mape_pct"]
+        assert row["within_hour_pct"] == pytest.approx(np.mean(list(row["by_ahead_pct"].values())))
+        assert row["seconds"] < 1
+    assert rows["ensemble"]["within_hour_pct"] <= 1.05
+    assert rows["ensemble, use as it was"]["within_hour_pct"] <= 2.8
 
 
 def _table(path: Path) -> pl.DataFrame:

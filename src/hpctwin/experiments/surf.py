@@ -141,8 +141,10 @@ class Row:
         method: its name.
         knowledge: ``utilisation`` (of the moment that is forecast) or ``submissions`` (what was submitted and
             ran up to when the forecast is made, not how long it will).
-        mape_pct: mean absolute percentage error of forecasts made exactly an hour before.
-        within_hour_pct: the same, mean over forecasts made 5, 10, … 60 min before.
+        mape_pct: mean absolute percentage error of forecasts made exactly ``ahead_s`` before, an hour.
+        ahead_s: see there.
+        within_hour_pct: error over the next hour: mean over forecasts made 5, 10, … 60 min before.
+        by_ahead_pct: the error of each of these, by how many seconds before.
         seconds: CPU time for the whole week, calibration and forecasts, without reading the files.
         by_day_pct: ``mape_pct`` of each day.
     """
@@ -150,7 +152,9 @@ class Row:
     method: str
     knowledge: str
     mape_pct: float
+    ahead_s: int
     within_hour_pct: float
+    by_ahead_pct: dict[int, float]
     seconds: float
     by_day_pct: list[float | None] = field(default_factory=list)
 
@@ -241,12 +245,17 @@ class Surf(Experiment[tuple[Week, str], Row]):
         began = time.process_time()
         found = forecast(week, AHEAD)
         seconds = time.process_time() - began
-        within = [fitting.mape_pct(forecast(week, ahead), week.power_w, FIRST) for ahead in WITHIN]
+        within = {
+            STEP_S * ahead: fitting.mape_pct(forecast(week, ahead), week.power_w, FIRST)
+            for ahead in WITHIN
+        }
         return Row(
             method,
             knowledge,
             fitting.mape_pct(found, week.power_w, FIRST),
-            float(np.mean(within)),
+            STEP_S * AHEAD,
+            float(np.mean(list(within.values()))),
+            within,
             seconds,
             fitting.rolling_mape_pct({"": found}, week.power_w, FIRST, DAY)[""],
         )

@@ -61,7 +61,8 @@ def made_jobs(node: NodeGroup, jobs: int, seed: int) -> pl.DataFrame:
     nodes = np.minimum(2 ** rng.integers(0, 7, jobs), min(_WIDEST, node.count))
     there = min(node.count, _MOST_NODES)
     # Where it is more than they can do, jobs come more slowly.
-    submit = np.floor(submit * max(1, runtime @ nodes / (_LOAD * there * max(_DAY, 60 * jobs))))
+    load = float(runtime @ nodes) / (there * max(_DAY, 60 * jobs))
+    submit = np.floor(submit * max(1.0, load / _LOAD))
     ready = submit + wait
     start, first = _placed(ready, runtime, nodes, there)
     cpu, gpu = rng.uniform(0.05, 1, jobs).round(3), rng.uniform(0.05, 1, jobs).round(3)

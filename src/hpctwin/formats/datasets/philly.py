@@ -292,7 +292,9 @@ PHILLY = DataSet(
             needed=False,
             form="other",
             read=_table,
-            rows=lambda made: pl.DataFrame({"machine": range(made["first_node"].max() + 65)}),  # type: ignore[operator]
+            rows=lambda made: made.select(
+                machine=pl.int_range(pl.col("first_node").max() + pl.col("nodes").max())
+            ),
             write=_written,
         ),
         File(
