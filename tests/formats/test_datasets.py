@@ -190,6 +190,24 @@ def test_philly_s_machines_are_of_the_group_of_their_gpus_and_use_is_that_of_a_j
         read_workload(path)
 
 
+@pytest.mark.parametrize("name", ["philly", "supercloud"])
+def test_use_of_components_on_shared_nodes_counts_in_a_simulation(
+    name: str, tmp_path: Path
+) -> None:
+    path = write_sample(DATASETS[name], tmp_path, jobs=JOBS)[0]
+    system = DATASETS[name].system
+    assert system is not None
+    machine = read_cluster(system)
+    energies = []
+    for use in ("measured", "none"):
+        energy = simulate(read_workload(path, use=use), machine).energy  # type: ignore[arg-type]
+        assert energy is not None
+        energies.append(energy)
+    told, full = energies
+    assert told.jobs["energy_j"].sum() < full.jobs["energy_j"].sum()
+    assert told.total_j < full.total_j
+
+
 RECORDED_NODES = ["marconi100", "adastra", "lassen", "frontier", "bluewaters", "philly"]
 
 
@@ -486,6 +504,8 @@ def test_rows_that_are_not_asked_for_are_counted(tmp_path: Path) -> None:
     assert workload.notes.counts[why] == JOBS - failed
     with pytest.raises(UnknownNameError, match=r"job_stat.*Did you mean 'job_state'"):
         read_workload(path, only=("job_stat=FAILED",))
+    with pytest.raises(TraceError, match=f"none of its {JOBS} rows has job_state=NONE, as --only"):
+        read_workload(path, only=("job_state=NONE",))
     with pytest.raises(ConfigError, match="must be column=value"):
         read_workload(path, only=("FAILED",))
     table = tmp_path / "own.csv"

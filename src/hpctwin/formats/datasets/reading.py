@@ -310,6 +310,7 @@ def _rows(
 
     Raises:
         ConfigError: what is asked for is no ``column=value`` or there is no such column.
+        TraceError: the file cannot be read, or no row is asked for.
     """
     wanted = []
     for text in only:
@@ -332,6 +333,9 @@ def _rows(
         counts, rows = pl.collect_all([before, kept], engine="streaming")
     except (pl.exceptions.PolarsError, OSError) as error:
         raise TraceError(path, f"cannot be read: {_why(error)}") from error
+    if len(rows) == 0 and counts["len"][0]:
+        texts = " and ".join(text for text, _ in wanted)
+        raise TraceError(path, f"none of its {counts['len'][0]:,} rows has {texts}, as --only asks")
     for i, (text, _) in enumerate(wanted):
         tally.add(
             f"row left out, since --only asks for {text}", counts["len"][0] - counts[str(i)][0]
