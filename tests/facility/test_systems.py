@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+from hpctwin import Workload
 from hpctwin.errors import ConfigError
-from hpctwin.facility import Facility
+from hpctwin.facility import Facility, simulate_facility
+from hpctwin.model.usage import Usage
 
 
 def test_a_facility_names_machines_that_come_with_the_package(tmp_path: Path) -> None:
@@ -20,6 +23,30 @@ def test_a_facility_names_machines_that_come_with_the_package(tmp_path: Path) ->
     assert clusters[0].node_w > 600
     in_python = Facility(clusters=[{"name": "a", "machine": "frontier"}])  # type: ignore[list-item]
     assert in_python.clusters[0].cluster.node_count == 9472
+
+
+def test_what_jobs_drew_goes_with_them_to_their_clusters() -> None:
+    watts = [400.0, 900.0, 1500.0, 700.0]
+    jobs = Workload.build(
+        submit_s=[0, 0, 10, 20],
+        runtime_s=[100, 200, 300, 400],
+        nodes=[700, 700, 600, 500],
+        usage={"node_w": Usage.traces([[one] for one in watts], 20)},
+    )
+    names = {"a": "marconi100", "b": "lassen"}
+    facility = Facility(clusters=[{"name": n, "machine": m} for n, m in names.items()])  # type: ignore[misc]
+    clusters = simulate_facility(facility, jobs).clusters
+    found = {}
+    for one in clusters.values():
+        assert one.energy is not None
+        ran = one.energy.jobs.filter(pl.col("start_s").is_not_null())
+        assert len(ran)
+        found |= dict(ran.select("job_id", "energy_j").iter_rows())
+    seconds_and_nodes = [(100, 700), (200, 700), (300, 600), (400, 500)]
+    assert found == {
+        row + 1: pytest.approx(watts[row] * seconds * nodes)
+        for row, (seconds, nodes) in enumerate(seconds_and_nodes)
+    }
 
 
 def test_a_machine_that_is_neither_a_file_nor_comes_with_the_package_is_told(
