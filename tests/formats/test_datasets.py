@@ -397,6 +397,20 @@ def test_lists_that_are_none_are_told_in_one_line(name: str, tmp_path: Path) -> 
     assert "\n" not in str(told.value)
 
 
+def test_large_columns_are_read_only_for_what_they_are_used_for(tmp_path: Path) -> None:
+    path = write_sample(DATASETS["marconi100"], tmp_path, jobs=JOBS)[0]
+    whole = read_workload(path).usage["node_w"].values.tolist()
+    rewritten(path, pl.lit("none").alias("cpu_power_consumption"))
+    assert read_workload(path).usage["node_w"].values.tolist() == whole
+    with pytest.raises(TraceError, match="field cpu_power_consumption: has cells of String"):
+        read_workload(path, use="components")
+    (path,) = write_sample(DATASETS["fugaku"], tmp_path, jobs=JOBS)
+    frame = read_workload(path).to_frame()
+    array = pl.lit([0.5] * 384).cast(pl.Array(pl.Float32, 384))
+    rewritten(path, array.alias("embedding"))
+    assert read_workload(path).to_frame().equals(frame)
+
+
 def test_a_fragment_without_a_number_moves_none_after_it(tmp_path: Path) -> None:
     tasks, fragments = write_sample(DATASETS["lisa"], tmp_path, jobs=3)
     whole = read_workload(tasks).usage["cpu"]

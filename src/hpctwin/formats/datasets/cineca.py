@@ -79,8 +79,16 @@ def _columns(zone: str | None, *, adastra: bool) -> tuple[Column, ...]:
         limit,
         Column("user_id", "", made=pl.col("user")),
         Column("node_power_consumption", power, "list", needed=True, made=value("node_w")),
-        Column("mem_power_consumption", power, "list", made=value("memory_w")),
-        Column("cpu_power_consumption", power, "list", made=value("cpu_w")),
+        *(
+            Column(
+                f"{part}_power_consumption",
+                power,
+                "list",
+                made=value(made),
+                read_for=("components",),
+            )
+            for part, made in (("mem", "memory_w"), ("cpu", "cpu_w"))
+        ),
     )
 
 

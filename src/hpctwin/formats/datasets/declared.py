@@ -44,6 +44,7 @@ class Column:
         median: what the median of those above 0 lies between, so that another unit is noticed.
         made: what a sample has in it, of the columns of `MADE`; nothing if left out.
         dtype: what Parquet has it as; by its kind if left out.
+        read_for: for which `Use` it is read, where it is large; for all if left out.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Column:
     median: tuple[float, float] | None = None
     made: pl.Expr | None = None
     dtype: pl.DataType | type[pl.DataType] | None = None
+    read_for: tuple[Use, ...] = USES
 
 
 MADE = {

@@ -60,7 +60,7 @@ _COLUMNS = (
     Column("mbwidth", made=pl.lit(0.0)),
     Column("opint", made=pl.lit(0.0)),
     Column("pclass", "", "text", made=pl.lit("memory-bound")),
-    Column("embedding", "", "list", dtype=pl.List(pl.Float64)),
+    Column("embedding", "not read", "list", dtype=pl.List(pl.Float64), read_for=()),
     Column(
         "exit state",
         "completed or failed",

@@ -121,7 +121,7 @@ def read_dataset(
     tables = {}
     for file in dataset.files:
         if there[file.name]:
-            table = _scan(there[file.name], file, zone, tally)
+            table = _scan(there[file.name], file, use, zone, tally)
             tables[file.name] = table if file is dataset.main else _counted(table, file, tally)
         elif file.needed:
             raise TraceError(path, f"there is no {file.name} of data set {dataset.name} in it")
@@ -162,13 +162,16 @@ def nodes_away(path: str | Path, dataset: DataSet) -> tuple[pl.DataFrame, Tally]
     if not there:
         return None
     try:
-        return away(_scan(there, file, dataset.zone, tally)).collect(), tally
+        return away(_scan(there, file, "none", dataset.zone, tally)).collect(), tally
     except (pl.exceptions.PolarsError, OSError) as error:
         raise TraceError(there[0], f"cannot be read as {name}: {_why(error)}") from error
 
 
-def _scan(paths: Sequence[Path], file: File, zone: str, tally: Tally) -> pl.LazyFrame:
-    """The declared columns of a file, each read as its kind says, and nulls where there are none."""
+def _scan(paths: Sequence[Path], file: File, use: Use, zone: str, tally: Tally) -> pl.LazyFrame:
+    """The declared columns of a file, each read as its kind says, and nulls where there are none.
+
+    So are columns that are not read for this use.
+    """
     frames = [_one(path, file) for path in paths]
     frame = frames[0] if len(frames) == 1 else pl.concat(frames, how="diagonal_relaxed")
     schema = frame.collect_schema()
@@ -179,8 +182,8 @@ def _scan(paths: Sequence[Path], file: File, zone: str, tally: Tally) -> pl.Lazy
                 f"the column is missing; found {', '.join(schema)[:300]}.{near(column.name, schema)}",
                 field=column.name,
             )
-        dtype = schema.get(column.name)
-        if column.kind == "list" and dtype is not None and not isinstance(dtype, pl.List):
+        dtype, read = schema.get(column.name), use in column.read_for
+        if column.kind == "list" and read and not isinstance(dtype, pl.List | pl.Array | None):
             raise TraceError(
                 paths[0], f"has cells of {dtype}, expected lists of numbers", field=column.name
             )
@@ -190,7 +193,8 @@ def _scan(paths: Sequence[Path], file: File, zone: str, tally: Tally) -> pl.Lazy
             f"{paths[0].name}: not read, since the published file has no such columns: {', '.join(extra)}"
         )
     return frame.select(
-        _read_as(column, schema.get(column.name), zone, tally) for column in file.columns
+        _read_as(column, schema.get(column.name) if use in column.read_for else None, zone, tally)
+        for column in file.columns
     )
 
 
