@@ -138,6 +138,26 @@ def test_shared_nodes_draw_what_their_jobs_use_of_components(
     assert float(table["total_w"].to_numpy() @ length) == pytest.approx(energy.total_j, rel=1e-9)
 
 
+SLEEP = {
+    "name": "off", "power_w": 4, "switch_off": {"time": "2s", "power_w": 60},
+    "switch_on": {"time": "3s", "power_w": 80},
+}  # fmt: skip
+
+
+@given(workloads(), st.sampled_from(["psus:4s", "psas-auto:4s", "psas-ipm:4s"]))
+def test_use_goes_with_nodes_that_are_switched_off(workload: Workload, power: str) -> None:
+    groups = [one | {"sleep": [SLEEP]} for one in MACHINE.model_dump(mode="json")["nodes"]]
+    machine = Cluster.checked({"nodes": groups}, "machine")
+    energy = simulate(workload, machine, f"fcfs+easy~{power}", log=True).energy
+    assert isinstance(energy, ComponentEnergy)
+    jobs, _ = reference(energy)
+    assert energy.jobs["energy_j"].to_list() == pytest.approx(jobs, rel=1e-7, abs=1e-3)
+    drawn = energy.draw.energy_j
+    assert drawn["jobs"] + drawn["idle"] == pytest.approx(energy.node_j.sum(), rel=1e-9, abs=1e-3)
+    times, watts = energy.power_over_time()
+    assert float(watts[:-1] @ np.diff(times)) == pytest.approx(energy.total_j, rel=1e-9)
+
+
 def test_full_use_that_is_told_is_as_if_nothing_were_told() -> None:
     jobs = {
         "submit_s": [0, 0, 5], "runtime_s": [20, 10, 30], "nodes": [1, 1, 1],
