@@ -144,7 +144,8 @@ def _table(path: Path) -> pl.LazyFrame:
     found = table.rename(lambda name: name.strip())
     if "time" not in found.collect_schema():
         return found
-    return found.with_columns(pl.col("time").str.replace(r" P[SD]T$", ""))
+    dates = pl.col("time").str.replace(r" P[SD]T$", "")
+    return found.with_columns(dates.str.to_datetime("%Y-%m-%d %H:%M:%S", strict=False))
 
 
 def _written(rows: pl.DataFrame) -> bytes:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import polars as pl
@@ -199,16 +201,19 @@ def _scan(paths: Sequence[Path], file: File, use: Use, zone: str, tally: Tally) 
 
 
 def _counted(table: pl.LazyFrame, file: File, tally: Tally) -> pl.LazyFrame:
-    """A table beside the first, with needed numbers that are not there counted when it is read."""
+    """A table beside the first, with needed numbers and times that are not there counted when it is read."""
+    lock = Lock()
 
-    def count(numbers: pl.Series) -> pl.Series:
-        what = f"cell of {file.name} that has no number in column {numbers.name}"
-        tally.add(what, numbers.null_count())
-        return numbers
+    def count(kind: str, cells: pl.Series) -> pl.Series:
+        with lock:  # Polars reads with several threads
+            what = f"cell of {file.name} that has no {kind} in column {cells.name}"
+            tally.add(what, cells.null_count())
+        return cells
 
-    numbers = [one.name for one in file.columns if one.needed and one.kind == "number"]
     return table.with_columns(
-        pl.col(name).map_batches(count, pl.Float64, is_elementwise=True) for name in numbers
+        pl.col(one.name).map_batches(partial(count, one.kind), pl.Float64, is_elementwise=True)
+        for one in file.columns
+        if one.needed and one.kind in ("number", "time")
     )
 
 
