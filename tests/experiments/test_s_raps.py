@@ -12,9 +12,13 @@ import pytest
 from hpctwin import Workload, read_cluster, read_workload
 from hpctwin.cli import main
 from hpctwin.errors import ConfigError
-from hpctwin.experiments.s_raps import POLICIES, Run, SRaps
+from hpctwin.experiments import s_raps_stand_ins as stand_ins
+from hpctwin.experiments.entries import make
+from hpctwin.experiments.papers import find_entry
+from hpctwin.experiments.s_raps import POLICIES, REPLAY, Run, SRaps
 from hpctwin.formats.datasets import DATASETS, write_sample
 from hpctwin.model import Cluster
+from hpctwin.policies import parse_policy
 from hpctwin.simulation import Window, window
 
 
@@ -84,3 +88,49 @@ def test_a_machine_of_which_nothing_is_known_is_refused(sample: Path) -> None:
     part = window(read_workload(sample), 0, 3600)
     with pytest.raises(ConfigError, match="nothing is known of the components"):
         run(part, Cluster.uniform(9472))
+
+
+def test_policies_pass_jobs_as_the_papers_names_say() -> None:
+    passing = {
+        name: parse_policy(text).backfill for name, text in POLICIES.items() if text != REPLAY
+    }
+    assert passing == {"fcfs-nobf": "none", "fcfs-easy": "easy", "priority-ffbf": "first-fit"}
+
+
+@pytest.mark.traces
+def test_parts_of_other_logs_show_what_the_papers_figures_show(traces: Path) -> None:
+    full = stand_ins.Busy().part()
+    replayed, nobody_passes, easy, _ = run(full.part, full.cluster)
+    # Near 80 % as it was, with a queue from the beginning on; above it where jobs pass others.
+    assert 0.75 < replayed.figures["window_utilization"] < 0.85
+    assert full.part.waiting.any()
+    assert easy.figures["window_utilization"] > replayed.figures["window_utilization"]
+    assert easy.figures["mean_wait_s"] < nobody_passes.figures["mean_wait_s"]
+
+    quiet = stand_ins.Quiet().part()
+    used = [one.figures["window_utilization"] for one in run(quiet.part, quiet.cluster)]
+    assert max(used) - min(used) < 0.01
+
+    day = stand_ins.Full().part()
+    jobs = day.part.workload
+    start_s = jobs.recorded_start_ms / 1000
+    inside = (start_s >= day.part.begin_s) & (start_s < day.part.end_s)
+    wide = 0.9 * day.cluster.node_count < jobs.nodes[inside]
+    assert jobs.nodes.max() <= day.cluster.node_count
+    assert int(wide.sum()) == 5
+
+
+@pytest.mark.traces
+def test_figures_of_the_paper_are_drawn_of_other_logs(traces: Path) -> None:
+    for number in (4, 5, 6, 8):
+        name = f"s-raps-figure-{number}"
+        outcome = make(find_entry(name))
+        assert (outcome.verdict, list(outcome.made.figures)) == ("drawn", [name])
+        assert "not here" in outcome.because or "not public" in outcome.because
+
+
+def test_the_speed_of_fifteen_days_stands_beside_fastsims() -> None:
+    outcome = make(find_entry("s-raps-figure-7"))
+    (speed,) = outcome.made.findings
+    assert round(speed.expected) == 688
+    assert speed.obtained > 10 * speed.expected

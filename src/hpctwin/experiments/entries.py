@@ -34,6 +34,7 @@ class Entry:
         shows: what.
         config: what is simulated for it, with seeds.
         because: why numbers differ, or why it cannot be made.
+        other_data: whether it is of other data than the paper's, which are not here.
         experiment: gives its numbers and drawing; None where it cannot be made.
         more: the command that shows more of it.
     """
@@ -44,6 +45,7 @@ class Entry:
     shows: str
     config: str = ""
     because: str = ""
+    other_data: bool = False
     experiment: Experiment[Any, Any] | None = None
     more: str = ""
 
@@ -91,6 +93,7 @@ class Outcome:
             "paper": self.entry.paper,
             "shows": self.entry.shows,
             "config": self.entry.config,
+            "other_data": self.entry.other_data,
             "verdict": self.verdict,
             "because": self.because,
             "findings": [
@@ -157,6 +160,7 @@ def _head(done: Sequence[Outcome]) -> list[str]:
     for one in done:
         within = f"{sum(f.agrees for f in one.made.findings)} of {len(one.made.findings)} numbers"
         verdict = one.verdict + (f" ({within})" if one.verdict == "differs" else "")
+        verdict += ", of other data" if one.entry.other_data else ""
         lines.append(
             f"| [`{one.entry.name}`](#{one.entry.name}) | {one.entry.paper} | {one.entry.shows} | {verdict} |"
         )

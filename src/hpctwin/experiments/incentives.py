@@ -31,7 +31,7 @@ from hpctwin.sweep.incentives import PLAIN, Redeemed, from_its_first_job, redeem
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["DAYS", "NAMES", "NODES", "Incentives", "machine", "made_of", "workload"]
+__all__ = ["DAYS", "NAMES", "NODES", "Incentives", "drawn_use", "machine", "made_of", "workload"]
 
 NODES = 4392
 DAYS = 28.0
@@ -60,10 +60,20 @@ def workload(seed: int = 0) -> tuple[Workload, str]:
     begin_ms = jobs.submit_ms[0] + 28 * _DAY_MS
     inside = (jobs.submit_ms >= begin_ms) & (jobs.submit_ms < begin_ms + DAYS * _DAY_MS)
     jobs = from_its_first_job(jobs.take(inside))
+    return drawn_use(jobs, rng), origin
+
+
+def drawn_use(jobs: Workload, rng: np.random.Generator) -> Workload:
+    """The same jobs, and how much they use their nodes: drawn for each account, and a little for each job.
+
+    Args:
+        jobs: with accounts.
+        rng: what it is drawn by.
+    """
     used = rng.beta(2.0, 2.0, len(jobs.account.labels) + 1)
     jitter = rng.normal(0.0, 0.05, len(jobs))
     use = Usage.averages(np.clip(used[jobs.account.codes] + jitter, 0.0, 1.0))
-    return jobs.replace(usage={"cpu": use, "gpu": use}), origin
+    return jobs.replace(usage={"cpu": use, "gpu": use})
 
 
 def machine() -> Cluster:

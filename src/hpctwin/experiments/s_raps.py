@@ -29,7 +29,7 @@ from hpctwin.simulation import Result, Simulation, Window, replay
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["POLICIES", "REPLAY", "Run", "SRaps"]
+__all__ = ["POLICIES", "REPLAY", "Run", "SRaps", "made_of"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -105,15 +105,24 @@ class SRaps(Experiment[str, Run]):
 
     def made(self, found: Sequence[Run]) -> Made:
         """See `Experiment`."""
-        return Made(
-            figures={"s-raps": partial(_drawn, found)},
-            tables=[Table.turned({run.name: run.figures for run in found}, _LINES)],
-            rows=[run.figures for run in found],
-            files={
-                f"{run.name.replace('/', '-')}.parquet": partial(_write, run.over_time)
-                for run in found
-            },
-        )
+        return made_of(found, "s-raps")
+
+
+def made_of(runs: Sequence[Run], figure: str) -> Made:
+    """What is told of a part under each policy.
+
+    Args:
+        runs: of each.
+        figure: its name.
+    """
+    return Made(
+        figures={figure: partial(_drawn, runs)},
+        tables=[Table.turned({run.name: run.figures for run in runs}, _LINES)],
+        rows=[run.figures for run in runs],
+        files={
+            f"{run.name.replace('/', '-')}.parquet": partial(_write, run.over_time) for run in runs
+        },
+    )
 
 
 _LINES = (

@@ -20,7 +20,11 @@ def find_trace(name: str) -> Path | None:
     if not folder:
         return None
     whole = Path(folder)
-    for place in (whole / "swf", whole, whole / "energy", whole / "jobs_csv"):
+    for place in (
+        whole / "swf",
+        whole,
+        *(whole / kind for kind in ("energy", "jobs_csv", "telemetry")),
+    ):
         for path in (place / f"{name}.gz", place / name):
             if path.is_file():
                 return path

@@ -24,6 +24,7 @@ def entries(entry: partial[Entry]) -> Iterator[Entry]:
         shows="jobs of Polaris by size and time",
         config="The jobs of 2023 of Polaris",
         because=f"the paper's two months of 2024 are not here, and {NO_NUMBERS}",
+        other_data=True,
         experiment=schedtwin.Polaris(),
     )
     yield four_phases(
