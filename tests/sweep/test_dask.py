@@ -22,7 +22,7 @@ pytest.importorskip("distributed")
 from distributed import Client, LocalCluster
 
 from hpctwin.cli import main
-from hpctwin.errors import ConfigError, UnreachableError
+from hpctwin.errors import ConfigError, UnknownNameError, UnreachableError
 from hpctwin.sweep import on_dask, sweep
 from hpctwin.sweep.on_dask import OnDask, connected, jobqueue
 from tests.rms.beside_slurm import running
@@ -183,7 +183,18 @@ def test_who_cannot_be_reached_is_told(tmp_path: Path, recwarn: pytest.WarningsR
         connected("tcp://127.0.0.1:9", wait_s=0.5),
     ):
         pass
-    with pytest.raises(ConfigError, match="coers"), jobqueue("slurm", 1, {"coers": 4}):
+    with (
+        pytest.raises(UnknownNameError, match=r"'coers'\. Did you mean 'cores'"),
+        jobqueue("slurm", 1, {"coers": 4}),
+    ):
+        pass
+    for name, value in (("cores", "four"), ("cores", 0), ("processes", 1.5)):
+        with (
+            pytest.raises(ConfigError, match=f"{name} is {value!r}, it must be a whole number"),
+            jobqueue("pbs", 1, {name: value}),
+        ):
+            pass
+    with pytest.raises(ConfigError, match="much"), jobqueue("slurm", 1, {"memory": "much"}):
         pass
     # Nothing half made is left that would warn when it is dropped.
     gc.collect()

@@ -9,7 +9,7 @@ import shlex
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from inspect import signature
@@ -203,7 +203,7 @@ def jobqueue(kind: str, jobs: int, options: Mapping[str, Any]) -> Iterator[Clien
 
     Raises:
         ConfigError: dask-jobqueue is not installed, or an option is not right.
-        UnknownNameError: there is no such resource manager.
+        UnknownNameError: there is no such resource manager, or no such option.
         UnreachableError: jobs cannot be submitted.
     """
     if kind not in JOBQUEUES:
@@ -216,6 +216,7 @@ def jobqueue(kind: str, jobs: int, options: Mapping[str, Any]) -> Iterator[Clien
     made = getattr(dask_jobqueue, JOBQUEUES[kind])
     given = {"cores": 1, "processes": 1, "memory": "2 GB", **options}
     of_cluster = signature(JobQueueCluster).parameters
+    _check_options(kind, given, {*of_cluster, *_options_of(made.job_cls)})
     try:
         # A cluster that was refused half made warns later, wherever Python comes to drop it.
         made.job_cls(
@@ -240,6 +241,33 @@ def jobqueue(kind: str, jobs: int, options: Mapping[str, Any]) -> Iterator[Clien
             yield client
         finally:
             client.close(timeout=5)
+
+
+def _options_of(job: type) -> set[str]:
+    """What may be said of a job, by its class and those that it is made of."""
+    return {
+        name
+        for one in job.__mro__
+        if one is not object
+        for name, parameter in signature(one).parameters.items()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    } - {"scheduler"}
+
+
+def _check_options(kind: str, given: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Whether there are such options, and workers can be counted.
+
+    Raises:
+        UnknownNameError: there is no such option.
+        ConfigError: it is no number of workers.
+    """
+    for name, value in given.items():
+        if name not in known:
+            raise UnknownNameError(f"option of a worker's job for {kind}", name, known)
+        if name in ("cores", "processes") and not (isinstance(value, int) and value >= 1):
+            raise ConfigError(
+                f"--jobqueue {kind}: {name} is {value!r}, it must be a whole number of at least 1"
+            )
 
 
 @contextmanager
