@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 from hpctwin.energy.sizing import SizedJob, SizeView, Sizing
 from hpctwin.model import MS_PER_S, Cluster, State, Workload, to_ms
 from hpctwin.model.speedup import parse_speedup
+from hpctwin.policies import PowerPolicy
 from tests.reference.jobs import Job, fcfs, jobs_of
 from tests.reference.limits import Limits
 from tests.reference.machine import Machine
+from tests.reference.nodes import COMPUTING
 from tests.reference.passes import Simulation
 from tests.reference.plan import Plan
+from tests.reference.power import PoweredSimulation
 from tests.reference.share_tree import usage_of
 
 __all__ = ["FaultError", "Stretch", "simulate_sized"]
@@ -54,7 +58,7 @@ class SizedSimulation(Simulation):
 
     def next_event(self) -> int | None:
         """Read: the release of a job that has been cancelled since is an event as well."""
-        times = [Simulation.next_instant(self), *self.left_over]
+        times = [super().next_instant(), *self.left_over]
         return min((time for time in times if time is not None), default=None)
 
     def end(self, job: Job, state: State) -> None:
@@ -77,13 +81,14 @@ class SizedSimulation(Simulation):
             if event == instant:
                 self.left_over = [time for time in self.left_over if time > instant]
                 self.batch()
+                self.after_pass()
             self.again = None
             if any(job.ended is None for job in self.jobs):
                 self.ask()
 
     # -- what the sizing sees --
 
-    def speed(self, row: int, nodes: int) -> Fraction:
+    def rate(self, row: int, nodes: int) -> Fraction:
         """Of a job on so many nodes; 1 on those it asks for."""
         curve = parse_speedup("linear")
         if self.workload.malleable is not None:
@@ -102,7 +107,7 @@ class SizedSimulation(Simulation):
         if job.state == State.RUNNING:
             stretches.append(Stretch(row, job.start, self.now, tuple(job.nodes)))
         for one in stretches:
-            done += max(0, one.end - one.start - idle) * self.speed(row, len(one.nodes))
+            done += max(0, one.end - one.start - idle) * self.rate(row, len(one.nodes))
             idle = self.column("resize_ms", row, 0)
         return done
 
@@ -164,6 +169,8 @@ class SizedSimulation(Simulation):
             self.stop(self.jobs[row])
         for row, size in changes.items():
             self.resume(self.jobs[row], size)
+        if changes:
+            self.after_pass()
         for row in ran:
             job = self.jobs[row]
             if job.state != State.RUNNING and not self.column("suspendable", row, 0):
@@ -175,6 +182,7 @@ class SizedSimulation(Simulation):
         self.vacate(job)
         if begun == self.now:
             self.past[job.row].pop()
+        self.undo_if_not_begun(job)
         job.state, job.start, job.nodes = State.WAITING, None, []
 
     def resume(self, job: Job, size: int) -> None:
@@ -195,19 +203,46 @@ class SizedSimulation(Simulation):
         cut = self.terminate and job.runtime > job.walltime
         left = Fraction(job.walltime if cut else job.runtime) - self.work(row)
         idle = self.column("resize_ms", row, 0) if self.counted(row) else 0
-        job.due = self.now + idle + math.ceil(left / self.speed(row, size))
+        job.due = job.start + idle + math.ceil(left / self.rate(row, size))
         ends_well = State.FAILED if job.fails else State.COMPLETED
         job.due_state = State.WALLTIME if cut else ends_well
 
     def lose(self, job: Job) -> None:
         """What it did in this stretch is lost."""
-        self.in_vain[job.row].add(len(self.past[job.row]))
+        if job.start <= self.now:
+            self.in_vain[job.row].add(len(self.past[job.row]))
         super().lose(job)
         job.width = self.asked_for[job.row]
 
     def vacate(self, job: Job) -> None:
-        self.past[job.row].append(Stretch(job.row, job.start, self.now, tuple(job.nodes)))
+        # Else its nodes were still being switched on.
+        if job.start <= self.now:
+            self.past[job.row].append(Stretch(job.row, job.start, self.now, tuple(job.nodes)))
         super().vacate(job)
+
+
+class SizedPoweredSimulation(SizedSimulation, PoweredSimulation):
+    """The same, on nodes that are switched off and on."""
+
+    def run(self, until: int | None = None) -> None:
+        super().run(until)
+        for node in self.nodes:
+            node.note(self.now)
+
+    def after_pass(self) -> None:
+        # Read: of two passes at one time the second sees what the first has switched, and says what is left.
+        self.once_more = False
+        super().after_pass()
+
+    def spent(self, row: int) -> float:
+        """What the nodes of a job drew in its stretches, J."""
+        return sum(
+            max(0, min(span.end, one.end) - max(span.start, one.start)) / 1000 * node.watts(span)
+            for one in self.past[row]
+            for node in (self.nodes[number] for number in one.nodes)
+            for span in node.past
+            if span.state == COMPUTING
+        )
 
 
 def simulate_sized(
@@ -219,15 +254,23 @@ def simulate_sized(
     overrun: str = "terminate",
     on_dependency_failure: str = "cancel",
     expected_ms: Sequence[int] | None = None,
+    power: PowerPolicy | None = None,
 ) -> SizedSimulation:
     """Simulate to the end; the jobs, and their stretches (`SizedSimulation.past`) by row.
+
+    With a power policy nodes are of the states that the cluster has.
 
     Raises:
         FaultError: the sizing left no room for a job that may not be suspended.
     """
     machine = Machine(cluster)
     jobs = jobs_of(workload, machine, expected_ms)
-    simulation = SizedSimulation(
+    kind: Callable[..., SizedSimulation] = SizedSimulation
+    if power is not None:
+        kind = partial(
+            SizedPoweredSimulation, platform=cluster, power=power, speeds=[1.0] * len(cluster.nodes)
+        )
+    simulation = kind(
         machine=machine,
         limits=Limits(workload, machine, jobs),
         jobs=jobs,

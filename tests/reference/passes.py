@@ -52,6 +52,9 @@ class Simulation(Events):
         if self.log is not None:
             self.log.append(Pass(self.now, tuple(self.started), tuple(self.made)))
 
+    def after_pass(self) -> None:
+        """What becomes of nodes then."""
+
     def show(self, queue: list[Job]) -> None:
         """Bring what orderings see up to date."""
         if not queue:

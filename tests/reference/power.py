@@ -111,6 +111,9 @@ class PoweredSimulation(Simulation):
 
     def one_pass(self) -> None:
         super().one_pass()
+        self.after_pass()
+
+    def after_pass(self) -> None:
         for node in self.nodes:
             if node.state in (IDLE, COMPUTING):
                 state = COMPUTING if self.in_use(node) else IDLE

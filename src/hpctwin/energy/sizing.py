@@ -26,12 +26,12 @@ class SizedJob:
         submit_s: when it was submitted, seconds.
         nodes: it asks for so many.
         min_nodes, max_nodes: it runs on so many at least, and at most.
-        size: it has so many now; 0 if it does not run.
+        size: it has so many now, on or being switched on for it; 0 if it has none.
         left_s: it is expected to run so long still, were it on its nodes, seconds; 0 or less if it has run
             longer than expected.
         expected_s: so long in all.
         resize_s: whenever it goes on, or changes its nodes, it does nothing for so long, seconds.
-        begun: whether it has run.
+        begun: whether it has run, or has nodes.
         suspendable: whether it may be suspended.
         speedup: how much faster it is on more nodes.
     """
@@ -56,7 +56,7 @@ class SizedJob:
 
     @property
     def must_run(self) -> bool:
-        """Whether it runs and may not be suspended."""
+        """Whether it has nodes and may not be suspended."""
         return self.size > 0 and not self.suspendable
 
 

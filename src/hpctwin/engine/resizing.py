@@ -27,7 +27,7 @@ IntArray = npt.NDArray[np.int64]
 
 @jit
 def stop_job(j: int, sim: Arrays) -> None:
-    """A running job gives back what it has, and waits; all that it did is kept."""
+    """A job gives back what it was given, and waits; all that it did is kept."""
     forget_end(j, sim)
     at = sim.clock.lost
     empty = sim.state[j].start == sim.clock.now
@@ -37,7 +37,8 @@ def stop_job(j: int, sim: Arrays) -> None:
     if empty:
         # It never ran: nobody need hear of it.
         sim.clock.lost = at
-    else:
+    elif sim.clock.lost > at:
+        # Else its nodes were still being switched on.
         sim.lost[at].kept = sim.lost[at].end - sim.lost[at].start
     sim.state[j].requeues -= 1
 

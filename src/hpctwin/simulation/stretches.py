@@ -20,7 +20,9 @@ __all__ = ["attempts_of", "lost_stretches", "sized_figures", "sized_series", "st
 def stretches_of(workload: Workload, sim: Sim) -> pl.DataFrame:
     """As of `Result`; rows by job, then start. The end of what still runs is not known."""
     before, state = sim["lost"][: sim.clock.lost], sim["state"]
-    last = np.flatnonzero((state["phase"] >= layout.RUNNING) & (state["start"] >= 0))
+    # Who waits for its nodes to be on has not begun.
+    begun = (state["start"] >= 0) & (state["start"] <= sim.clock.now)
+    last = np.flatnonzero((state["phase"] >= layout.RUNNING) & begun)
     ended = np.where(state["phase"][last] == layout.RUNNING, -1, state["end"][last])
     row = np.concatenate([before["job"], last])
     start = np.concatenate([before["start"], state["start"][last]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hpctwin.engine.layout import ONLY_ACTIVE
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy
@@ -20,6 +21,13 @@ def _odd_speeds(cluster: Cluster) -> list[str]:
     ]
 
 
+def _gives_any_node(policy: Policy) -> bool:
+    """Whether jobs are given nodes that sleep, too, which are woken for them, and nothing else is."""
+    power = policy.power
+    own = power.power_pass
+    return power.control is None and own.shown != ONLY_ACTIVE and own.scheduling is None
+
+
 SIZED = (
     Refusal(
         lambda c, p: p.backfill != OUTSIDE,
@@ -29,9 +37,10 @@ SIZED = (
         ),
     ),
     Refusal(
-        lambda c, p: p.power.switches,
+        lambda c, p: p.power.switches and not _gives_any_node(p),
         lambda c, p: (
-            f"power policy {p.power.kind!r}: the sizes of jobs are decided where all nodes are on; take none"
+            f"power policy {p.power.kind!r}: a sizing gives jobs nodes whether they are on or not, and that "
+            "policy plans by its own order which are on; take none, psus or psas-auto"
         ),
     ),
     Refusal(
