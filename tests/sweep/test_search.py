@@ -112,6 +112,8 @@ def test_of_several_objectives_a_front_is_found(tmp_path: Path) -> None:
         ({"prefixes": [0.3, 0.1]}, "prefixes must rise"),
         ({"held_out": WANTED["train"]}, "is in train and in held_out"),
         ({"trial": 3}, "Did you mean 'trials'?"),
+        ({"held_out": [{"begin": "900d", "end": "901d"}]}, "has no jobs from 900d to 901d"),
+        ({"train": [{"begin": "900d", "end": "901d"}]}, "has no jobs from 900d to 901d"),
     ],
 )
 def test_wrong_settings_of_a_search_are_told(tmp_path: Path, changed: Any, said: str) -> None:

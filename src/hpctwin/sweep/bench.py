@@ -162,7 +162,8 @@ def workload_of(world: World, inputs: Inputs) -> tuple[Workload, Cluster]:
     if source.resample is not None:
         jobs = _resampled(jobs, source.resample, world.seed)
     if not len(jobs):
-        raise WorkloadError(f"{source.label} has no jobs in that window")
+        where = "" if world.span is None else f" from {world.span.label}"
+        raise WorkloadError(f"{source.label} has no jobs{where}")
     nodes = jobs.nodes_hint
     cluster = inputs.clusters[world.cluster] if world.cluster else None
     if cluster is None:

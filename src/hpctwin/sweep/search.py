@@ -198,13 +198,19 @@ def search(
         progress: called with how many trials are over, and of how many.
 
     Raises:
-        ConfigError, UnknownNameError: as `look_for`.
+        ConfigError, UnknownNameError: as `look_for`; or nothing came to its end on the parts held out.
+        WorkloadError: a part has no jobs.
     """
     if not isinstance(settings, SearchSettings):
         settings = read_search(settings)
+    # That a part held out cannot be simulated is told before the work.
+    _worlds(settings, settings.held_out, given)
     trials, winners = look_for(settings, out=out, given=given, workers=workers, progress=progress)
     policies = list(dict.fromkeys([settings.baseline, *winners]))
     held_out = sweep(settings.as_sweep(policies, settings.held_out), given=given, workers=workers)
+    if len(held_out.failed) == len(held_out.table):
+        said = held_out.failed["error"][0]
+        raise ConfigError(f"nothing came to its end on the parts held out: {said}")
     return Found(trials, winners, held_out)
 
 
@@ -252,15 +258,24 @@ def look_for(
     return trials, winners
 
 
+def _worlds(
+    settings: Sought, parts: Sequence[Span], given: Mapping[str, Workload | Cluster] | None
+) -> list[tuple[Workload, Cluster, int]]:
+    """Jobs, machine and seed of each world of some parts.
+
+    Raises:
+        ConfigError, UnknownNameError, WorkloadError: one cannot be made.
+    """
+    plan = plan_of(settings.as_sweep([settings.baseline], parts), given)
+    return [(*workload_of(point.world, plan.inputs), point.world.seed) for point in plan]
+
+
 class _Trying:
     """Tries policies on the parts to choose them on."""
 
     def __init__(self, settings: Sought, given: Mapping[str, Workload | Cluster] | None) -> None:
         self.settings = settings
-        plan = plan_of(settings.as_sweep([settings.baseline], settings.train), given)
-        self._worlds = [
-            (*workload_of(point.world, plan.inputs), point.world.seed) for point in plan
-        ]
+        self._worlds = _worlds(settings, settings.train, given)
         figures = self._figures(settings.baseline, min((*settings.prefixes, 1.0)))
         for name in settings.objectives:
             if name not in figures:
