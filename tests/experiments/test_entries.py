@@ -124,6 +124,15 @@ def test_a_wrong_name_is_told_with_the_nearest(capsys: pytest.CaptureFixture[str
     assert len(json.loads(capsys.readouterr().out)) == len(ENTRIES)
 
 
+def test_the_command_is_found_by_its_plural_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("list") == 0
+    told = capsys.readouterr().out
+    with pytest.raises(SystemExit) as left:
+        main(["experiments", "list"])
+    assert left.value.code == 0
+    assert capsys.readouterr().out == told
+
+
 def test_the_page_in_the_documentation_is_of_these_entries() -> None:
     page = PAGE.read_text()
     assert re.findall(r"^## (.*)$", page, re.MULTILINE) == list(ENTRIES)
