@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from hpctwin.errors import TraceError
 from hpctwin.formats import read_workload
 from hpctwin.formats._accounting import workload_of
-from hpctwin.formats._record import Machine, Tally
-from hpctwin.formats.pbs_accounting import pbs_jobs
+from hpctwin.formats._record import LABELS, Machine, Tally
+from hpctwin.formats.pbs_accounting import pbs_jobs, pbs_table
 
 LOG = Path(__file__).parent / "recorded" / "openpbs-23.06-20261122"
 
@@ -118,3 +120,26 @@ def test_jobs_that_share_nodes_ask_for_the_chunks_that_they_got_and_come_in_the_
     assert jobs["tasks_per_node"].to_list() == [0, 1, 0, 0, 1, 0, 0]
     assert jobs["exclusive"].to_list() == [0, 1, 0, 0, 1, 0, 0]
     assert jobs["group_by"].to_list() == [None, "switch", "rack", None, None, None, None]
+
+
+def test_more_records_than_are_looked_at_together_give_the_same_jobs(tmp_path: Path) -> None:
+    lines = LOG.read_text().splitlines(keepends=True)
+    many = [
+        re.sub(r";19(\d\d)(\[\d*\])?\.vm;", rf";{more}19\1\2.vm;", line)
+        for more in ("", "3", "7", "9")
+        for line in lines
+    ]
+    # What tells of one job is in files of several days, whatever their order.
+    for day, name in enumerate("cab"):
+        (tmp_path / name).write_text("".join(many[day::3]))
+    paths = [tmp_path / name for name in "abc"]
+    whole, counted = pbs_table(paths, tally := Tally()), tally
+    assert len(whole) == 4 * len(pbs_jobs([LOG], Tally()))
+    assert whole.folder is None
+    for at_once in (20, 30):
+        parts = pbs_table(paths, told := Tally(), at_once=at_once)
+        assert parts.folder is not None
+        assert told == counted
+        labels = [pl.col(name).cast(pl.String) for name in LABELS if name in whole.columns]
+        found = parts.frame().select(sorted(parts.columns)).with_columns(labels)
+        assert found.equals(whole.frame().select(sorted(whole.columns)).with_columns(labels))

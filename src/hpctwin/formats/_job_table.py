@@ -1,9 +1,9 @@
 """Tables of any number of rows in order of submission: what does not fit in memory goes through files.
 
-`ranges` sorts records by when they were submitted: into files as they come, and out of them again one range
-of times after the other. `Collected` takes the jobs that each range gave, and looks last at what only all of
-them tell: ids that come again, and which columns there are. So no more than about a million rows are in
-memory at once, and 8 bytes of each.
+`ranges` sorts records by a key, as when they were submitted: into files as they come, and out of them again
+one range of the key after the other. `Collected` takes the jobs that each range gave, and looks last at what
+only all of them tell: ids that come again, and which columns there are. So no more than about a million rows
+are in memory at once, and 8 bytes of each.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-__all__ = ["AT_ONCE", "Collected", "JobTable", "ranges"]
+__all__ = ["AT_ONCE", "Collected", "JobTable", "Key", "ranges"]
 
 AT_ONCE = 500_000
-"""So many rows at most are looked at together, unless more were submitted within an hour."""
+"""So many rows at most are looked at together, unless more are of one step of their key."""
 
 _ROWS_OF_GROUP = 50_000
-_HOUR_S = 3600
-_LAST_HOUR = 2**40
+_LAST_STEP = 2**40
 _WITHOUT = {
     "fails": 0, "cores_per_task": 1.0, "gpus_per_task": 0.0, "memory_gb_per_task": 0.0,
     "cores_per_node": 0.0, "gpus_per_node": 0.0, "memory_gb_per_node": 0.0,
@@ -87,13 +86,32 @@ class JobTable:
         return self.scan().collect()
 
 
-def ranges(records: Iterable[pl.DataFrame], at_once: int = AT_ONCE) -> Iterator[pl.DataFrame]:
-    """Records range by range of when they were submitted; those of one moment are in one range, as they came.
+@dataclass(frozen=True)
+class Key:
+    """By what rows are ranged.
 
     Args:
-        records: frames of one schema, with ``submit``.
-        at_once: so many rows at most, unless more were submitted within an hour. If there are not more
-            altogether, all come at once and in no order of time.
+        column: a number.
+        step: rows are counted by so much of it, and those of one step stay together.
+    """
+
+    column: str
+    step: int
+
+
+SUBMISSION = Key("submit", 3600)
+
+
+def ranges(
+    records: Iterable[pl.DataFrame], at_once: int = AT_ONCE, key: Key = SUBMISSION
+) -> Iterator[pl.DataFrame]:
+    """Records range by range of a key; those that have the same are in one range, as they came.
+
+    Args:
+        records: frames of one schema, with the key's column.
+        at_once: so many rows at most, unless more are of one step. If there are not more altogether, all come
+            at once and in no order of the key.
+        key: by what they are ranged.
     """
     held: list[pl.DataFrame] = []
     rows = 0
@@ -102,7 +120,7 @@ def ranges(records: Iterable[pl.DataFrame], at_once: int = AT_ONCE) -> Iterator[
         held.append(frame)
         rows += len(frame)
         if rows > at_once:
-            sorted_out = sorted_out or _SortedOut()
+            sorted_out = sorted_out or _SortedOut(key)
             sorted_out.add(pl.concat(held))
             held, rows = [], 0
     if sorted_out is None:
@@ -116,36 +134,38 @@ def ranges(records: Iterable[pl.DataFrame], at_once: int = AT_ONCE) -> Iterator[
 
 
 class _SortedOut:
-    """Files of records, each in order of submission, and how many were submitted in each hour."""
+    """Files of records, each in order of a key, and how many there are of each of its steps."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: Key) -> None:
         self.folder = Folder()
+        self.key = key
         self.parts: list[tuple[Path, float, float]] = []
-        self.hours: dict[int, int] = {}
+        self.steps: dict[int, int] = {}
 
     def add(self, frame: pl.DataFrame) -> None:
-        frame = frame.sort("submit", maintain_order=True)
+        by = self.key.column
+        frame = frame.sort(by, maintain_order=True)
         path = self.folder.path / f"{len(self.parts)}.parquet"
         frame.write_parquet(path, compression="lz4", row_group_size=_ROWS_OF_GROUP)
-        self.parts.append((path, frame["submit"][0], frame["submit"][-1]))
-        hour = (pl.col("submit") / _HOUR_S).floor().clip(-1, _LAST_HOUR)
-        counts = frame.select(hour.cast(pl.Int64, strict=False).fill_null(_LAST_HOUR).alias("hour"))
-        for at, count in counts["hour"].value_counts().iter_rows():
-            self.hours[at] = self.hours.get(at, 0) + count
+        self.parts.append((path, frame[by][0], frame[by][-1]))
+        step = (pl.col(by) / self.key.step).floor().clip(-1, _LAST_STEP)
+        counts = frame.select(step.cast(pl.Int64, strict=False).fill_null(_LAST_STEP).alias("step"))
+        for at, count in counts["step"].value_counts().iter_rows():
+            self.steps[at] = self.steps.get(at, 0) + count
 
     def ranges(self, at_once: int) -> Iterator[pl.DataFrame]:
         begin, count = -np.inf, 0
-        for hour in sorted(self.hours):
-            if count and count + self.hours[hour] > at_once:
-                yield self._between(begin, hour * _HOUR_S)
-                begin, count = hour * _HOUR_S, 0
-            count += self.hours[hour]
+        for step in sorted(self.steps):
+            if count and count + self.steps[step] > at_once:
+                yield self._between(begin, step * self.key.step)
+                begin, count = step * self.key.step, 0
+            count += self.steps[step]
         yield self._between(begin, np.inf)
         self.folder.remove()
 
     def _between(self, begin: float, end: float) -> pl.DataFrame:
-        submit = pl.col("submit")
-        here = (submit >= begin) if end == np.inf else (submit >= begin) & (submit < end)
+        by = pl.col(self.key.column)
+        here = (by >= begin) if end == np.inf else (by >= begin) & (by < end)
         found = [
             pl.scan_parquet(path).filter(here)
             for path, first, last in self.parts

@@ -10,28 +10,33 @@ Source:
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
 
 from hpctwin.errors import TraceError, WorkloadError
-from hpctwin.formats._accounting import jobs_of, workload_of
+from hpctwin.formats._accounting import job_table, workload_of
 from hpctwin.formats._delimited import lines_in
 from hpctwin.formats._fields import duration_s, gigabytes
 from hpctwin.formats._files import stem
+from hpctwin.formats._job_table import JobTable, Key, ranges
 from hpctwin.formats._record import Machine, Tally, empty_records
 from hpctwin.model import Workload
 from hpctwin.model.chunks import GROUP, Tasks, more_tasks_text
 from hpctwin.model.requests import Request, parse_request
 
-__all__ = ["is_pbs_accounting", "pbs_jobs", "pbs_records", "read_pbs_accounting"]
+__all__ = ["is_pbs_accounting", "pbs_jobs", "pbs_records", "pbs_table", "read_pbs_accounting"]
 
 _LINE = r"^\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;([A-Za-z]);([^;]*);(.*)$"
 _OF_JOBS = ("Q", "S", "E", "R", "D", "A")
 _UNKNOWN = ("", "0")
 _DEFAULT_PROJECT = "_pbs_project_default"
+_NUMBER = Key("number", 1000)
+_AT_ONCE = 200_000
+"""Rows of logs are longer than those of `sacct`: each names all vnodes of a job."""
 
 
 def is_pbs_accounting(head: bytes) -> bool:
@@ -72,17 +77,40 @@ def pbs_jobs(
     Raises:
         TraceError: see `read_pbs_accounting`.
     """
-    frames = []
-    for path in paths:
-        number = 0
-        for block in lines_in(path):
-            lines = pl.Series("line", block.decode("utf-8", "replace").splitlines(), pl.String)
-            frames.append(_events(path, lines, number, tally, strict=not skip_invalid))
-            number += len(lines)
-        tally.add("line read", number)
-    events = pl.concat(frames) if frames else pl.DataFrame()
-    runs = _runs(events, tally) if len(events) else empty_records()
-    return jobs_of([runs], tally, machine)
+    return pbs_table(paths, tally, machine, skip_invalid=skip_invalid).frame()
+
+
+def pbs_table(
+    paths: Sequence[Path],
+    tally: Tally,
+    machine: Machine | None = None,
+    *,
+    skip_invalid: bool = True,
+    at_once: int = _AT_ONCE,
+) -> JobTable:
+    """The same as `pbs_jobs`, of more jobs than fit in memory.
+
+    What tells of one job stands in logs of several days: it is brought together by the job's number.
+
+    Args:
+        paths: see there.
+        tally: see there.
+        machine: see there.
+        skip_invalid: see there.
+        at_once: so many records of logs, and jobs, are looked at together.
+    """
+
+    def events() -> Iterator[pl.DataFrame]:
+        for path in paths:
+            number = 0
+            for block in lines_in(path):
+                lines = pl.Series("line", block.decode("utf-8", "replace").splitlines(), pl.String)
+                yield _events(path, lines, number, tally, strict=not skip_invalid)
+                number += len(lines)
+            tally.add("line read", number)
+
+    runs = (_runs(some, tally) for some in ranges(events(), at_once, _NUMBER) if len(some))
+    return job_table(runs, tally, machine, at_once=at_once)
 
 
 def pbs_records(lines: pl.Series, tally: Tally) -> pl.DataFrame:
@@ -121,7 +149,8 @@ def _events(
     )
     parent = pl.col("job_id").str.contains("[]", literal=True)
     frame = tally.drop(frame, parent, "record of an array as a whole; its subjobs are the jobs")
-    return frame.select("kind", *_values())
+    number = pl.col("job_id").str.extract(r"^(\d+)").cast(pl.Float64)
+    return frame.select("kind", *_values(), number.fill_null(math.inf).alias("number"))
 
 
 def _values() -> list[pl.Expr]:
@@ -237,14 +266,11 @@ def _runs(events: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     used = pl.col("used_memory_gb") / nodes  # of all nodes together
     measured = pl.when(used > 0).then(used).alias("used_memory_gb")
     # Of jobs that came in the same second, the lower number came first.
-    number, subjob = (
-        pl.col("job_id").str.extract(part).cast(pl.Int64, strict=False)
-        for part in (r"^(\d+)", r"\[(\d+)\]")
-    )
+    subjob = pl.col("job_id").str.extract(r"\[(\d+)\]").cast(pl.Int64, strict=False)
     return (
         runs.with_columns(measured, submit=pl.coalesce(earlier, "submit"), nodes=nodes)
-        .sort(number, subjob, nulls_last=True, maintain_order=True)
-        .drop("kind", "used", "chunks", "exit", "select", "place")
+        .sort("number", subjob, nulls_last=True, maintain_order=True)
+        .drop("number", "kind", "used", "chunks", "exit", "select", "place")
     )
 
 

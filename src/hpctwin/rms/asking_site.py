@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from hpctwin.errors import CommandError, ConfigError, UnreachableError
-from hpctwin.model.files import cause, write_atomically
+from hpctwin.model.files import cause
 from hpctwin.rms.commands import Commands, passed_on
 from hpctwin.rms.pbs import import_site as pbs_site
 from hpctwin.rms.slurm import import_site as slurm_site
@@ -15,6 +15,7 @@ from hpctwin.rms.slurm import import_site as slurm_site
 __all__ = ["asked"]
 
 _TIMEOUT_S = 600.0
+_LONGER_S = {"sacct": 6 * 3600.0}  # years of it, from a database that others use too
 _DAYS = 30
 
 
@@ -51,10 +52,12 @@ def asked(
     for name in site.LIVE:
         program, *arguments = site.live_command(name, first)
         try:
-            said = commands.run(program, arguments)
-            with write_atomically(folder / name) as file:
-                file.write(said)
+            with (folder / name).open("wb") as file:
+                commands.run_into(
+                    file, program, arguments, timeout_s=_LONGER_S.get(program, _TIMEOUT_S)
+                )
         except (CommandError, UnreachableError) as error:
+            (folder / name).unlink()  # what it wrote before it failed is not all
             notes.append(f"{program} {' '.join(arguments)[:60]}: {error}")
     if len(notes) == len(site.LIVE):
         raise UnreachableError("; ".join(notes))

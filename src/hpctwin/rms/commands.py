@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from typing import BinaryIO
 
 from hpctwin.errors import CommandError, UnreachableError
 
@@ -63,8 +64,33 @@ class Commands:
 
         Raises:
             CommandError: it ended with an error.
+            UnreachableError: it is not there, took too long, or wrote more than 256 MiB.
+        """
+        output = self._output(name, arguments, subprocess.PIPE, self.timeout_s)
+        if len(output) > MAX_OUTPUT:
+            raise UnreachableError(f"{name} wrote {len(output)} bytes, more than is read")
+        return output
+
+    def run_into(
+        self, file: BinaryIO, name: str, arguments: Sequence[str], *, timeout_s: float
+    ) -> None:
+        """Have a command write into a file, however much it is.
+
+        Args:
+            file: of the operating system.
+            name: of the command.
+            arguments: of it.
+            timeout_s: of this call.
+
+        Raises:
+            CommandError: it ended with an error.
             UnreachableError: it is not there, or took too long.
         """
+        self._output(name, arguments, file, timeout_s)
+
+    def _output(
+        self, name: str, arguments: Sequence[str], into: BinaryIO | int, timeout_s: float
+    ) -> bytes:
         now = time.monotonic()
         self._calls.append(now)
         while self._calls[0] < now - MINUTE_S:
@@ -78,8 +104,9 @@ class Commands:
         try:
             done = subprocess.run(
                 [program, *arguments],
-                capture_output=True,
-                timeout=self.timeout_s,
+                stdout=into,
+                stderr=subprocess.PIPE,
+                timeout=timeout_s,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 check=False,
@@ -90,18 +117,17 @@ class Commands:
         except OSError as error:
             raise UnreachableError(f"{program}: {error.strerror or error}") from error
         except subprocess.TimeoutExpired as error:
-            raise UnreachableError(f"{name} took longer than {self.timeout_s:g} s") from error
-        if len(done.stdout) > MAX_OUTPUT:
-            raise UnreachableError(f"{name} wrote {len(done.stdout)} bytes, more than is read")
+            raise UnreachableError(f"{name} took longer than {timeout_s:g} s") from error
+        output: bytes = done.stdout or b""
         if done.returncode != 0:
-            said = (done.stderr or done.stdout).decode(errors="replace").strip()
+            said = (done.stderr or output).decode(errors="replace").strip()
             if re.search(
                 r"unable to contact|connection refused|timed out|cannot connect", said, re.I
             ):
                 raise UnreachableError(f"{name}: {said.splitlines()[-1]}")
             last = said.splitlines()[-1] if said else f"{name} ended with {done.returncode}"
             raise CommandError(last, said)
-        return done.stdout
+        return output
 
     def run_at_times(self, name: str, arguments: Sequence[str], every_s: float) -> bytes:
         """As `run`, for what seldom changes: an answer younger than ``every_s`` is given again."""
