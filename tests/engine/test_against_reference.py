@@ -65,6 +65,7 @@ SLURM: list[dict[str, Any]] = [
             "bf_resolution": 3,
             "bf_round_up": False,
             "bf_job_part_count_reserve": 1,
+            "bf_licenses": True,
         },
     },
 ]

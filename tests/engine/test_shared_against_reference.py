@@ -54,6 +54,7 @@ ROUNDED_DOWN: dict[str, Any] = {
         "bf_resolution": 3,
         "bf_round_up": False,
         "bf_job_part_count_reserve": 2,
+        "bf_licenses": True,
     },
 }
 EVERY = [*BACKFILLS, SLURM, ROUNDED_DOWN]

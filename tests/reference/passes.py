@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
@@ -332,7 +333,11 @@ class Simulation(Events):
             looked[job.partition] += 1
             if 0 < self.settings["partition_job_depth"] < looked[job.partition]:
                 continue
-            if self.skipped(job) or self.start_if_it_fits(job, plan):
+            if self.skipped(job) or self.waits_for_licence(job):
+                continue
+            if self.lacks_licence(job):
+                return
+            if self.start_if_it_fits(job, plan):
                 continue
             if self.now - job.eligible >= self.settings["bf_min_age_reserve"]:
                 over.add(job.partition)
@@ -346,7 +351,7 @@ class Simulation(Events):
         reserved: Counter[int] = Counter()  # in each partition
         started = 0
         for job in queue:
-            if self.skipped(job):
+            if self.skipped(job) or self.waits_for_licence(job):
                 continue
             if 0 < of["bf_max_job_user"] <= tried[job.user] and job.user >= 0:
                 continue
@@ -370,7 +375,19 @@ class Simulation(Events):
         start, split = plan.earliest(job)
         if start <= self.now + self.settings["bf_window"]:
             begin, end = self.span(job, start)
-            plan.change(job, split, begin, end, -1)
+            needs = job.needs if self.settings["bf_licenses"] else {}
+            plan.change(replace(job, needs=needs), split, begin, end, -1)
+
+    def lacks_licence(self, job: Job) -> bool:
+        """Whether less is free now of what all nodes have together than a job needs."""
+        free = self.free_resources()
+        for start, end, name, more in self.machine.raises:
+            free[name] += more if start <= self.now < end else 0
+        return any(free[name] < amount for name, amount in job.needs.items())
+
+    def waits_for_licence(self, job: Job) -> bool:
+        """Whether a job that lacks a licence is passed by as if it were not there."""
+        return not self.settings["bf_licenses"] and self.lacks_licence(job)
 
     def span(self, job: Job, start: int) -> tuple[int, int]:
         """From when to when nodes are kept for a job that would start at a time."""

@@ -181,8 +181,10 @@ class PreemptingSimulation(Simulation):
             looked[job.partition] += 1
             if 0 < self.settings["partition_job_depth"] < looked[job.partition]:
                 continue
-            if self.skipped(job):
+            if self.skipped(job) or self.waits_for_licence(job):
                 continue
+            if self.lacks_licence(job):
+                return
             plan.block(list(blocked))
             attempt = self.start_if_it_fits if blocked & {*job.pools} else self.start_or_preempt
             if attempt(job, plan):

@@ -135,7 +135,8 @@ class SharedPlan:
             self.bookings += [
                 Booking(job, n, tasks, start, end, True) for n, tasks in split.items()
             ]
-            self.wide.append((job, start, end))
+            if self.simulation.settings["bf_licenses"]:
+                self.wide.append((job, start, end))
 
     def block(self, pools: list[int]) -> None:
         """Nothing of some pools is free any more, nor will be."""

@@ -198,10 +198,33 @@ def test_blocks_are_switches_with_nodes_and_larger_ones_above_them(
             "fcfs+slurm:default_queue_depth=1",
         ),
         (["SchedulerParameters=bf_interval=0,bf_max_job_test=-5,bf_continue"], "fcfs+slurm"),
+        (["SchedulerParameters=bf_licenses"], "fcfs+slurm:bf_licenses=yes"),
     ],
 )
 def test_backfilling_is_as_the_settings_say(tmp_path, lines, policy):
     assert parse_policy(slurm(tmp_path, *lines).site.policy).name == policy
+
+
+def test_jobs_ask_for_the_licences_that_they_held_and_others_are_counted(tmp_path):
+    held = ("license/matlab=2,node=1", "license/fluent@flex=1,node=1", "license/old=3", "node=1")
+    lines = [
+        f"{job}|2026-10-01T10:00:00|2026-10-01T10:10:00|60|1|COMPLETED|cpu=8,{tres}"
+        for job, tres in enumerate(held, 1)
+    ]
+    folder = site(
+        tmp_path,
+        slurm_conf="ClusterName=c\nLicenses=matlab:5,fluent@flex:3\nNodeName=n[1-4] CPUs=8\n"
+        "PartitionName=p Nodes=ALL\n",
+        sacct_txt="\n".join(["JobID|Submit|Start|ElapsedRaw|NNodes|State|AllocTRES", *lines])
+        + "\n",
+    )
+    made = import_site("slurm", folder)
+    assert made.site.cluster.resources == {"matlab": 5, "fluent": 3}
+    assert made.jobs.sort("job_id").select("res_matlab", "res_fluent").rows() == [
+        (2, 0), (0, 1), (0, 0), (0, 0),
+    ]  # fmt: skip
+    why = "job that held the licence old, which the settings do not have, taken without"
+    assert made.tally.counts[why] == 1
 
 
 QOS_TABLE = (

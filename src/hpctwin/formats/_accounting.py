@@ -177,6 +177,7 @@ def _heterogeneous(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
                 "request",
                 "group_by",
                 "consumables",
+                "licences",
                 "row",
             ).first(),
             pl.when(pl.col("recorded_nodes").count() > 0)

@@ -11,7 +11,7 @@ from hpctwin.errors import WorkloadError
 from hpctwin.model.consumables import COLUMN, amount_of
 from hpctwin.model.requests import parse_request
 
-__all__ = ["as_asked", "had_of"]
+__all__ = ["as_asked", "had_of", "held_of"]
 
 
 def had_of(frame: pl.DataFrame, names: Collection[str]) -> tuple[list[pl.Expr], dict[str, int]]:
@@ -24,21 +24,47 @@ def had_of(frame: pl.DataFrame, names: Collection[str]) -> tuple[list[pl.Expr], 
     Returns:
         The columns, and how many jobs had others, by what is to be said of them.
     """
-    texts = frame["consumables"]
+    of_jobs, others = _amounts(frame["consumables"], names)
+    found = [
+        pl.lit(amount / frame["nodes"]).alias(f"{COLUMN}{name}") for name, amount in of_jobs.items()
+    ]
+    why = "job that had {}, of which no node is said to have any, taken without"
+    return found, {why.format(name): jobs for name, jobs in others.items()}
+
+
+def held_of(frame: pl.DataFrame, names: Collection[str]) -> tuple[list[pl.Expr], dict[str, int]]:
+    """What jobs held of the cluster's licences, as columns of its resources.
+
+    Args:
+        frame: with column ``licences``, as of `RECORD`.
+        names: of those that the cluster has.
+
+    Returns:
+        The columns, and how many jobs held others, by what is to be said of them.
+    """
+    of_jobs, others = _amounts(frame["licences"], names)
+    found = [pl.lit(held.cast(pl.Int64)).alias(f"res_{name}") for name, held in of_jobs.items()]
+    why = "job that held the licence {}, which the settings do not have, taken without"
+    return found, {why.format(name): jobs for name, jobs in others.items()}
+
+
+def _amounts(
+    texts: pl.Series, names: Collection[str]
+) -> tuple[dict[str, pl.Series], dict[str, int]]:
+    """How much each job had of what is named, where any had; and how many jobs had something else."""
     had = {
         text: dict(pair.split("=", 1) for pair in text.split(",") if "=" in pair)
         for text in texts.unique().drop_nulls().to_list()
     }
-    others = {}
-    for name in sorted({name for one in had.values() for name in one} - set(names)):
-        jobs = int(texts.is_in([text for text, one in had.items() if name in one]).sum())
-        others[f"job that had {name}, of which no node is said to have any, taken without"] = jobs
-    found = []
+    others = {
+        name: int(texts.is_in([text for text, one in had.items() if name in one]).sum())
+        for name in sorted({name for one in had.values() for name in one} - set(names))
+    }
+    found = {}
     for name in names:
         of_job = {text: _amount(one[name]) for text, one in had.items() if name in one}
         if of_job:
-            each = texts.replace_strict(of_job, default=0.0, return_dtype=pl.Float64)
-            found.append(pl.lit(each / frame["nodes"]).alias(f"{COLUMN}{name}"))
+            found[name] = texts.replace_strict(of_job, default=0.0, return_dtype=pl.Float64)
     return found, others
 
 

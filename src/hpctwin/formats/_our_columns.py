@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from hpctwin.formats._asked import as_asked, had_of
+from hpctwin.formats._asked import as_asked, had_of, held_of
 from hpctwin.formats._record import LABELS, Machine, Tally, count_of
 from hpctwin.model.chunks import PER_TASK, more_tasks_text, read_more_tasks
 from hpctwin.model.consumables import COLUMN
@@ -58,6 +58,10 @@ def in_our_columns(frame: pl.DataFrame, tally: Tally, machine: Machine) -> pl.Da
             "may have any",
             frame["group_by"].count(),
         )
+    held, others = held_of(frame, machine.licences)
+    columns += held
+    for why, count in others.items():
+        tally.add(why, count)
     if frame["start"].count():
         columns.append(pl.col("start").alias("recorded_start_s"))
     if measured := frame["used_memory_gb"].count():

@@ -35,13 +35,15 @@ RECORD: dict[str, pl.DataType] = {
     "request": pl.String(),
     "group_by": pl.String(),
     "consumables": pl.String(),
+    "licences": pl.String(),
     "row": pl.Int64(),
 }
 """A record's fields: moments in seconds since the epoch, durations in seconds, amounts of the whole job, but
 ``used_memory_gb`` on one of its nodes at most; null where nothing is known. ``state`` is one of `STATES`.
 ``job_id`` may come more than once. ``kinds`` are those of its tasks, where it has several, as
 `read_more_tasks` reads them, and ``tasks_per_node`` as many as may lie on a node. ``group_by`` names what all
-of its nodes have one value of, ``consumables`` what the whole job had of them, such as ``fpga=2,tmp=400``.
+of its nodes have one value of, ``consumables`` what the whole job had of them, such as ``fpga=2,tmp=400``,
+and ``licences`` what it held of those of the cluster, such as ``matlab=2``.
 ``row`` is for who wants to find a job's record again."""
 
 STATES = ("completed", "failed", "requeued", "node failure", "cancelled", "running", "waiting")
@@ -100,6 +102,7 @@ class Machine:
             of its share of cores, GPUs and memory; or for what its tasks of several kinds ask.
         memory: whether memory is shared out too.
         consumables: names of those that its nodes have.
+        licences: names of those that the cluster has.
         features: those that nodes have together; None to take over whatever jobs ask for.
     """
 
@@ -107,6 +110,7 @@ class Machine:
     shared: bool = False
     memory: bool = True
     consumables: tuple[str, ...] = ()
+    licences: tuple[str, ...] = ()
     features: Collection[tuple[str, ...]] | None = None
 
 

@@ -110,6 +110,7 @@ def _fields(text: pl.DataFrame) -> pl.DataFrame:
         ),
         "gpus": first(("AllocTRES", _gpus), ("ReqTRES", _gpus)),
         "consumables": first(("AllocTRES", _consumables), ("ReqTRES", _consumables)),
+        "licences": first(("AllocTRES", _licences), ("ReqTRES", _licences)),
         "priority": first(("Priority", amount)),
         "user": first(("User", as_written)),
         "account": first(("Account", as_written)),
@@ -188,11 +189,26 @@ def _gpus(said: pl.Series) -> pl.Series:
 
 def _consumables(said: pl.Series) -> pl.Series:
     """Generic resources but GPUs, as ``fpga=2,tmp=400``; by type only where no sum is told."""
-    texts = said.filter(said.str.contains("gres/", literal=True).fill_null(False)).unique()
-    found = {text: had for text in texts.to_list() if (had := _consumables_of(text))}
+    return _told_by("gres/", said, _consumables_of)
+
+
+def _licences(said: pl.Series) -> pl.Series:
+    """Licences, as ``matlab=2``; those of a server under their names alone."""
+    return _told_by("license/", said, _licences_of)
+
+
+def _told_by(kind: str, said: pl.Series, read: Callable[[str], str | None]) -> pl.Series:
+    """What is read of each text in which a kind of TRES is; null of others."""
+    texts = said.filter(said.str.contains(kind, literal=True).fill_null(False)).unique()
+    found = {text: had for text in texts.to_list() if (had := read(text))}
     if not found:
         return pl.repeat(None, len(said), dtype=pl.String, eager=True)
     return said.replace_strict(found, default=None, return_dtype=pl.String)
+
+
+def _licences_of(said: str) -> str | None:
+    held = re.findall(r"license/([\w.-]+)(?:@[^=,]*)?=(\d+)", said)
+    return ",".join(f"{name}={count}" for name, count in held) or None
 
 
 def _consumables_of(said: str) -> str | None:

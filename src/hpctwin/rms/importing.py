@@ -98,7 +98,8 @@ def _machine(site: Site, shared: bool, memory: bool) -> Machine:
             f"{'memory ' if memory else ''}and GPUs; a placement of its own may put it elsewhere"
         )
     features = {group.all_features for group in site.cluster.nodes}
-    return Machine(limits, shared, memory, site.cluster.consumables if shared else (), features)
+    consumables = site.cluster.consumables if shared else ()
+    return Machine(limits, shared, memory, consumables, tuple(site.cluster.resources), features)
 
 
 def _of_unknown_size(manager: str, found: SlurmFiles | PbsFiles, jobs: JobTable) -> Site:

@@ -21,6 +21,7 @@ from hpctwin.engine.plan import (
     plan_build,
     plan_change,
     plan_earliest,
+    plan_split,
 )
 from hpctwin.engine.records import Count, Int, Limit, Millis, Step, YesNo
 from hpctwin.engine.rows import SIM, view
@@ -47,6 +48,9 @@ class Numbers:
     bf_max_job_start: Limit = 0  # so many start in a cycle
     bf_job_part_count_reserve: Limit = 0  # so many jobs of each partition have a reservation
     bf_min_age_reserve: Millis = 0  # who waits for less than this is passed by others
+    bf_licenses: YesNo = (
+        0  # who lacks a resource of the cluster has a reservation, and is not passed by
+    )
 
 
 class Own:
@@ -123,6 +127,27 @@ def takes_part(j: int, sim: Arrays) -> bool:
 
 
 @jit
+def lacks_licence(j: int, sim: Arrays) -> bool:
+    """Whether of a resource that all nodes have together less is free now than a job asks for."""
+    for c in range(sim.asks.width):
+        if sim.asks[j, c] > 0 and sim.stock[sim.rules.pools + c].free < sim.asks[j, c]:
+            return True
+    return False
+
+
+@jit
+def waits_for_licence(j: int, sim: Arrays) -> bool:
+    """Whether jobs pass by one that lacks a licence, as if it were not there."""
+    return settings(sim.numbers)[0].bf_licenses == 0 and lacks_licence(j, sim)
+
+
+@jit
+def ends_look(j: int, sim: Arrays) -> bool:
+    """Whether nobody after a job is looked at, which lacks a licence that the cycles plan with."""
+    return settings(sim.numbers)[0].bf_licenses == 1 and lacks_licence(j, sim)
+
+
+@jit
 def is_young(j: int, sim: Arrays) -> bool:
     """Whether a job waits for so short a time that others may pass it."""
     waited = sim.clock.now - sim.state[j].eligible
@@ -194,8 +219,10 @@ def look(full: bool, sim: Arrays) -> None:
     size = jobs_in_order(sim)
     for i in range(min(size, depth_of(full, sim))):
         j = nth(i, size, sim)
-        if not takes_part(j, sim) or is_skipped(j, sim):
+        if not takes_part(j, sim) or is_skipped(j, sim) or waits_for_licence(j, sim):
             continue
+        if ends_look(j, sim):
+            return
         if fits_unblocked(j, planned, sim):
             start(j, planned, sim)
         elif not is_young(j, sim):
@@ -251,6 +278,15 @@ def span_end(begin: int, end: int, sim: Arrays) -> int:
 
 
 @jit
+def keep_nodes(begin: int, end: int, sim: Arrays) -> None:
+    """Take nodes (``sim.take``) out of a span of the plan, and nothing else that a job asks for."""
+    first = plan_split(begin, sim)
+    for i in range(first, plan_split(end, sim)):
+        for p in range(sim.rules.pools):
+            sim.plan_amount[i, p] -= sim.take[p]
+
+
+@jit
 def reserve_coarsely(j: int, sim: Arrays) -> int:
     """Take a job's earliest span out of the plan, unless it lies too far ahead; where it begins then."""
     start = sim.plan_time[plan_earliest(j, sim)]
@@ -259,7 +295,10 @@ def reserve_coarsely(j: int, sim: Arrays) -> int:
     choose_pools(j, sim)
     begin = span_begin(start, sim)
     end = span_end(begin, start + sim.job[j].expected, sim)
-    plan_change(j, begin, end, TAKE, sim)
+    if settings(sim.numbers)[0].bf_licenses == 1 or sim.asks.width == 0:
+        plan_change(j, begin, end, TAKE, sim)
+    else:
+        keep_nodes(begin, end, sim)
     return begin
 
 
@@ -298,7 +337,9 @@ def backfill(sim: Arrays) -> None:
     size = jobs_in_order(sim)
     for i in range(size):
         j = nth(i, size, sim)
-        if sim.state[j].phase != WAITING or is_skipped(j, sim) or not may_be_tried(j, tried, sim):
+        if sim.state[j].phase != WAITING or is_skipped(j, sim) or waits_for_licence(j, sim):
+            continue
+        if not may_be_tried(j, tried, sim):
             continue
         if tried == numbers.bf_max_job_test:
             return

@@ -15,6 +15,7 @@ from hpctwin.engine.passes.slurm import (
     begin_look,
     block,
     depth_of,
+    ends_look,
     is_due,
     is_young,
     look_from,
@@ -26,6 +27,7 @@ from hpctwin.engine.passes.slurm import (
     set_timers,
     settings,
     takes_part,
+    waits_for_licence,
 )
 from hpctwin.engine.plan import fits_plan
 from hpctwin.engine.preempting.leaving import build_plan, start, starts_or_preempts
@@ -63,8 +65,10 @@ def look(full: bool, sim: Arrays) -> None:
     depth = depth_of(full, sim)
     for i in range(min(by_level(sim), depth)):
         j = sim.later[i]
-        if not takes_part(j, sim) or is_skipped(j, sim):
+        if not takes_part(j, sim) or is_skipped(j, sim) or waits_for_licence(j, sim):
             continue
+        if ends_look(j, sim):
+            return
         hold_blocks(sim)
         if meets_block(j, sim):
             if fits_plan(j, sim):
@@ -86,7 +90,9 @@ def backfill(sim: Arrays) -> None:
     started = ZERO
     for i in range(by_level(sim)):
         j = sim.later[i]
-        if sim.state[j].phase != WAITING or is_skipped(j, sim) or not may_be_tried(j, tried, sim):
+        if sim.state[j].phase != WAITING or is_skipped(j, sim) or waits_for_licence(j, sim):
+            continue
+        if not may_be_tried(j, tried, sim):
             continue
         if tried == numbers.bf_max_job_test:
             return

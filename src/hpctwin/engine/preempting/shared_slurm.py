@@ -14,6 +14,7 @@ from hpctwin.engine.passes.slurm import (
     begin_look,
     block,
     depth_of,
+    ends_look,
     is_due,
     is_young,
     look_from,
@@ -24,6 +25,7 @@ from hpctwin.engine.passes.slurm import (
     set_timers,
     settings,
     takes_part,
+    waits_for_licence,
 )
 from hpctwin.engine.preempting.later import FITS_LATER
 from hpctwin.engine.preempting.on_shared import (
@@ -52,8 +54,10 @@ def look(full: bool, sim: Arrays) -> None:
     depth = depth_of(full, sim)
     for i in range(min(by_level(sim), depth)):
         j = sim.later[i]
-        if not takes_part(j, sim) or is_skipped_shared(j, sim):
+        if not takes_part(j, sim) or is_skipped_shared(j, sim) or waits_for_licence(j, sim):
             continue
+        if ends_look(j, sim):
+            return
         blocked = meets_block(j, sim)
         if starts(j, sim) if blocked else starts_or_preempts(j, sim):
             continue
@@ -76,7 +80,7 @@ def backfill(sim: Arrays) -> None:
         j = sim.later[i]
         if sim.state[j].phase != WAITING or is_skipped_shared(j, sim):
             continue
-        if not may_be_tried(j, tried, sim):
+        if waits_for_licence(j, sim) or not may_be_tried(j, tried, sim):
             continue
         if tried == numbers.bf_max_job_test:
             return

@@ -14,6 +14,7 @@ from hpctwin.engine.passes.slurm import (
     begin_look,
     block,
     depth_of,
+    ends_look,
     is_due,
     is_young,
     look_from,
@@ -24,6 +25,7 @@ from hpctwin.engine.passes.slurm import (
     set_timers,
     settings,
     takes_part,
+    waits_for_licence,
 )
 from hpctwin.engine.rows import SIM
 from hpctwin.engine.shared.pass_common import (
@@ -47,8 +49,10 @@ def look(full: bool, sim: Arrays) -> None:
         return
     for i in range(min(jobs_in_order(sim), depth_of(full, sim))):
         j = nth(i, sim)
-        if not takes_part(j, sim) or is_skipped_shared(j, sim):
+        if not takes_part(j, sim) or is_skipped_shared(j, sim) or waits_for_licence(j, sim):
             continue
+        if ends_look(j, sim):
+            return
         starts = may_fit(sim.job[j].kind, sim) and start_if_it_fits(j, sim)
         if not starts and not is_young(j, sim) and not block(j, sim):
             return
@@ -69,7 +73,7 @@ def backfill(sim: Arrays) -> None:
         j = nth(i, sim)
         if sim.state[j].phase != WAITING or is_skipped_shared(j, sim):
             continue
-        if not may_be_tried(j, tried, sim):
+        if waits_for_licence(j, sim) or not may_be_tried(j, tried, sim):
             continue
         if tried == numbers.bf_max_job_test:
             return

@@ -254,7 +254,8 @@ def keep_soonest(j: int, sim: Arrays) -> None:
                 for n in range(sim.sharing.chosen):
                     sim.given[n] = WHOLE
                 promise_nodes(j, begins - JUST, ends, sim)
-                take_resources(j, begins, ends, TAKE, sim)
+                if numbers.bf_licenses == 1:
+                    take_resources(j, begins, ends, TAKE, sim)
                 return
             later = time if time > since else since + numbers.bf_resolution
         if later == NEVER:

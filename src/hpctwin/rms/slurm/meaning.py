@@ -212,6 +212,8 @@ def _backfill(values: Mapping[str, Row], settings: list[Setting]) -> str:
             for key, value in parameters.items()
             if (read := _number_of_pass(key, value)) is not None
         }
+        if "bf_licenses" in parameters:
+            given["bf_licenses"] = "yes"
         if "defer" in parameters:  # a submission then waits for the next look as an end does
             given["sched_min_interval"] = given.get("batch_sched_delay", "3s")
         version = version_of(values)
@@ -222,8 +224,6 @@ def _backfill(values: Mapping[str, Row], settings: list[Setting]) -> str:
         became, reason = NO_BEARING, ""
         if key in given or (key == "defer" and given):
             became, reason = TAKEN, text.partition(":")[0]
-        elif key == "bf_licenses" and text != "none":
-            reason = "so it is here: who waits for a licence has a reservation"
         elif key in _AS_IT_IS:
             reason = "a cycle takes no time here, and goes through to its end"
         elif key == "sched_interval" and value == "-1":

@@ -411,9 +411,10 @@ def _licences(values: Mapping[str, Row], settings: list[Setting]) -> dict[str, i
     for part in said(values, "licenses").split(","):
         name, _, count = part.replace("=", ":").partition(":")
         found[name.partition("@")[0]] = int(count) if count.isdigit() else 1
-    why = "resources of the machine; accounting does not say which jobs held them"
-    if "bf_licenses" not in said(values, "schedulerparameters").lower():
-        why += "; a job that waits for one has a reservation here, and is passed by there (no bf_licenses)"
+    why = (
+        "resources of the machine; accounting says which jobs held them where AccountingStorageTRES has "
+        "license/NAME"
+    )
     take(values, "licenses", why, settings)
     return found
 
