@@ -179,9 +179,11 @@ def record(told: pl.DataFrame, kind: str, when: str) -> pl.DataFrame:
 
 def imported(folder: Path, manager: str) -> dict[str, float]:
     """A process that imports the folder: seconds of CPU, MiB at its peak, jobs."""
+    # ru_maxrss would be that of the process which wrote the dump, if that is more: exec keeps it.
     script = (
-        "import resource, sys\nfrom hpctwin.cli import main\ntry:\n    main(sys.argv[1:])\nfinally:\n"
-        "    print('peak', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)\n"
+        "import sys\nfrom hpctwin.cli import main\ntry:\n    main(sys.argv[1:])\nfinally:\n"
+        "    status = dict(line.split(':', 1) for line in open('/proc/self/status'))\n"
+        "    print('peak', status['VmHWM'].split()[0], file=sys.stderr)\n"
     )
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     asked = ["import", manager, "--from", str(folder), "--out", str(folder / "out"), "--json"]

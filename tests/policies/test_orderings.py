@@ -116,6 +116,26 @@ def test_multifactor_is_the_weighted_sum_of_its_factors() -> None:
     )
 
 
+def test_multifactor_counts_size_and_age_as_slurm_s_flags_say_and_tres_by_the_unit() -> None:
+    """By hand, of 10 of 40 nodes with 2 of 4 cores and a GPU each, for half an hour."""
+    one = job()._replace(
+        nodes=10.0, machine_nodes=40.0, cores=2.0, cpu=20.0, gpus=1.0, memory_gb=3.0, walltime=1800.0,
+        submit=NOW - 100, eligible=NOW - 50,
+    )  # fmt: skip
+
+    def of(**options: float) -> float:
+        return -multifactor(**{"age": 0, "fairshare": 0, "max_age": 1000, **options})(NOW, one)
+
+    assert of(size=100) == pytest.approx(25)
+    assert of(size=100, machine_cores=160) == pytest.approx(100 * (10 / 40 + 20 / 160) / 2)
+    assert of(size=100, relative_to_time=True) == pytest.approx(100 * 0.25 / 30)
+    relative = of(size=100, relative_to_time=True, machine_cores=40, favor_small=True)
+    assert relative == pytest.approx(100 * (1 - (20 / 40) / 30))
+    assert of(age=100) == pytest.approx(5)
+    assert of(age=100, accrue_always=True) == pytest.approx(10)
+    assert of(per_node=1, per_core=2, per_gpu=3, per_gb=4) == pytest.approx(10 + 40 + 30 + 120)
+
+
 def test_wrong_options_of_multifactor_are_refused() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'size'"):
         find_ordering("multifactor:sise=3")

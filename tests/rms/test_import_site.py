@@ -227,6 +227,24 @@ def test_jobs_ask_for_the_licences_that_they_held_and_others_are_counted(tmp_pat
     assert made.tally.counts[why] == 1
 
 
+@pytest.mark.parametrize(
+    ("lines", "has", "left"),
+    [
+        (["PriorityWeightJobSize=10", "PriorityFlags=SMALL_RELATIVE_TO_TIME,CALCULATE_RUNNING"],
+         ("size=10", "relative_to_time=True", "machine_cores=32"), {"PriorityFlags"}),
+        (["PriorityWeightAge=10", "PriorityFlags=ACCRUE_ALWAYS"], ("accrue_always=True",), set()),
+        (["PriorityWeightTRES=CPU=1000,Mem=640,GRES/fpga=5"], ("per_core=31.25", "per_gb=10"),
+         {"PriorityWeightTRES: GRES/fpga"}),
+    ],
+)  # fmt: skip
+def test_flags_and_weights_of_priority_are_taken_over_and_others_named(tmp_path, lines, has, left):
+    made = slurm(tmp_path, "PriorityType=priority/multifactor", *lines)
+    name = parse_policy(made.site.policy).name
+    assert all(part in name.partition("+")[0] for part in has)
+    told = {one for one in not_modelled(made) if one.startswith("Priority")}
+    assert told == left
+
+
 QOS_TABLE = (
     "Name|Priority|Flags|GrpTRES|GrpTRESMins|GrpTRESRunMins|GrpJobs|GrpSubmit|GrpWall|MaxTRES|MaxTRESPerNode|"
     "MaxTRESMins|MaxWall|MaxTRESPU|MaxJobsPU|MaxSubmitPU|MaxTRESPA|MaxJobsPA|MaxSubmitPA|MinTRES|UsageFactor\n"

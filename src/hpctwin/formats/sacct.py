@@ -66,8 +66,8 @@ _FORMS = {
     "State": r"[A-Z_]+\+?(?: by \d+)?|",
     "ExitCode": r"\d+:\d+|",
     "DerivedExitCode": r"\d+:\d+|",
-    "ReqMem": r"[\d.]*[KMGTPE]?[nc]?\??|",
-    "MaxRSS": r"[\d.]*[KMGTPE]?",
+    "ReqMem": r"[\d.,]*[KMGTPE]?[nc]?\??|",
+    "MaxRSS": r"[\d.,]*[KMGTPE]?",
     **dict.fromkeys(("AllocTRES", "ReqTRES"), r"(?:[\w/:.\-]+=[\d.]+[KMGTPE]?,?)*"),
     **dict.fromkeys(("Partition", "Cluster", "QOS"), r"[^\s|]*"),
 }  # fmt: skip

@@ -38,7 +38,8 @@ _AS_IT_IS = (
 )
 _TAKEN_ELSEWHERE = {
     "accountingstorageenforce", "clustername", "licenses", "prioritycalcperiod", "prioritydecayhalflife",
-    "prioritytype", "prioritymaxage", "priorityfavorsmall", "schedulertype", "schedulerparameters", *_WEIGHTS,
+    "prioritytype", "prioritymaxage", "priorityfavorsmall", "priorityweighttres", "schedulertype",
+    "schedulerparameters", *_WEIGHTS,
 }  # fmt: skip
 _WHY = {
     "burstbuffertype": "burst buffers: accounting does not say which jobs used them",
@@ -64,7 +65,6 @@ _WHY = {
     "prioritysitefactorplugin": "the site's own factor is not known",
     "priorityusageresetperiod": "use decays, and is never reset",
     "priorityweightassoc": "associations have no priority of their own",
-    "priorityweighttres": "size is counted in nodes",
     "prolog": "the time that it takes; jobs run at once",
     "prologslurmctld": "the time that it takes; jobs run at once",
     "requeueexit": "how a job ends does not send it back",
@@ -97,6 +97,10 @@ _PLAIN = {
 }
 """Values that ask for nothing, or are as Slurm has them if nothing is said."""
 
+_FLAGS = {"SMALL_RELATIVE_TO_TIME": "relative_to_time", "ACCRUE_ALWAYS": "accrue_always"}
+"""Of PriorityFlags, what `multifactor` calls them."""
+_TRES = {"node": "per_node", "cpu": "per_core", "mem": "per_gb", "gres/gpu": "per_gpu"}
+"""Of PriorityWeightTRES, what `multifactor` calls the weight over what there is."""
 _OF_TREE = ("FAIR_TREE", "NO_FAIR_TREE", "DEPTH_OBLIVIOUS")
 _OF_PASSES = (
     "assoc_limit", "batch_sched", "bf_", "default_queue", "defer", "enable_", "ignore_prefer", "max_sched",
@@ -125,6 +129,7 @@ def order_and_backfill(
     partitions: Mapping[str, Row],
     settings: list[Setting],
     *,
+    totals: Mapping[str, float],
     preempts: bool = False,
     whole: bool = False,
 ) -> Meaning:
@@ -134,6 +139,7 @@ def order_and_backfill(
         values: settings by key.
         partitions: rows of partitions by name.
         settings: what was told so far.
+        totals: what all nodes have together, by TRES; memory in GB.
         preempts: whether jobs of a higher tier preempt those of a lower one.
         whole: whether jobs have nodes for themselves; reservations are then of particular nodes.
     """
@@ -143,6 +149,9 @@ def order_and_backfill(
     by_tier = len(set(tiers.values())) > 1
     if told("prioritytype").endswith("multifactor"):
         text, priority = _multifactor(values, tiers, factors, settings, by_tier=by_tier)
+        text += _of_tres(values, totals, settings, one=len(partitions) == 1)
+        if not whole and _is_weight(told("priorityweightjobsize")):
+            text += f",machine_cores={totals['cpu']:.12g}"
     else:
         text, priority = ("fcfs", {})
         if by_tier:
@@ -190,10 +199,44 @@ def _multifactor(
         parts.append(f"max_age={oldest:.0f}")
     if told("priorityfavorsmall").lower() in ("yes", "true", "1"):
         parts.append("favor_small=yes")
+    for flag in _flags(values):
+        if flag in _FLAGS:
+            parts.append(f"{_FLAGS[flag]}=yes")
+            where = values["priorityflags"].where
+            settings.append(Setting("PriorityFlags", flag, where, TAKEN, "multifactor"))
     for key in ("prioritytype", "prioritymaxage", "priorityfavorsmall", *_WEIGHTS):
         take(values, key, "multifactor", settings)
     take(values, "prioritydecayhalflife", "fairshare.half_life", settings)
     return f"multifactor:{','.join(parts)}", priority
+
+
+def _of_tres(
+    values: Mapping[str, Row], totals: Mapping[str, float], settings: list[Setting], *, one: bool
+) -> str:
+    """What multifactor has of PriorityWeightTRES; what became of each weight is appended to ``settings``."""
+    text = ""
+    for part in filter(None, said(values, "priorityweighttres").split(",")):
+        name, _, weight = part.partition("=")
+        known = _TRES.get(name.strip().lower())
+        became, why = NOT_MODELLED, "of TRES, cpu, mem, node and gres/gpu have weights here"
+        if not _is_weight(weight):
+            became, why = NO_BEARING, ""
+        elif known and totals[name.strip().lower()] > 0:
+            text += f",{known}={float(weight) / totals[name.strip().lower()]:.12g}"
+            became, why = TAKEN, "multifactor"
+            if not one:
+                why += ": over what the cluster has, there over what the job's partition has"
+        where = values["priorityweighttres"].where
+        settings.append(Setting(f"PriorityWeightTRES: {name}", weight[:80], where, became, why))
+    return text
+
+
+def _flags(values: Mapping[str, Row]) -> list[str]:
+    return [flag.strip().upper() for flag in said(values, "priorityflags").split(",")]
+
+
+def _is_weight(text: str) -> bool:
+    return _is_number(text) and float(text) > 0
 
 
 def _backfill(values: Mapping[str, Row], settings: list[Setting]) -> str:
@@ -282,10 +325,9 @@ def explained(
             continue
         value = row.get(key)
         if key == "priorityflags":
-            # What is said of the tree of fair shares is told with it.
-            value = ",".join(
-                flag for flag in value.split(",") if flag.strip().upper() not in _OF_TREE
-            )
+            # What is said of the tree of fair shares is told with it, what multifactor has with that.
+            taken = [*_OF_TREE, *_FLAGS]
+            value = ",".join(flag for flag in value.split(",") if flag.strip().upper() not in taken)
         if key in ("selecttype", "selecttypeparameters"):
             take(values, key, "jobs share nodes" if shared else "jobs have whole nodes", made)
             continue

@@ -149,7 +149,15 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
     settings += _enforcing(found.values, held=held)
     by_tier = preemption is not None and preempts and preemption.by == "partition"
     whole = not found.shared and not preempts
-    policy = order_and_backfill(found.values, described, settings, preempts=by_tier, whole=whole)
+    totals = {
+        "node": len(listed),
+        "cpu": sum(node.cores or 0 for node in listed),
+        "gres/gpu": sum(node.gpus or 0 for node in listed),
+        "mem": sum(node.memory_gb or 0 for node in listed),
+    }
+    policy = order_and_backfill(
+        found.values, described, settings, totals=totals, preempts=by_tier, whole=whole
+    )
     placement = ""
     if found.shared:
         weighted = any(node.weight for node in listed)
