@@ -46,8 +46,8 @@ def multifactor(
         relative_to_time: size is divided by the minutes of the walltime, as with Slurm's flag
             SMALL_RELATIVE_TO_TIME.
         accrue_always: age counts from the submission, as with Slurm's flag ACCRUE_ALWAYS.
-        machine_cores: cores of the cluster: where they are given, size is the mean of the shares of nodes and of
-            cores, with ``relative_to_time`` the larger of them.
+        machine_cores: cores of the cluster: where they are given, size is the mean of the shares of nodes and
+            of cores, with ``relative_to_time`` the larger of them.
         per_node: weight of each node asked for: Slurm's PriorityWeightTRES over what there is.
         per_core: … of each core.
         per_gpu: … of each GPU.
