@@ -245,6 +245,32 @@ def test_flags_and_weights_of_priority_are_taken_over_and_others_named(tmp_path,
     assert told == left
 
 
+def test_what_nobody_knows_is_named_and_does_not_pass_for_something_without_a_bearing(tmp_path):
+    conf = (
+        "ClusterName=c\nSchedulerParameters=bf_interval=10,foo_bar=3,max_array_tasks=9\nSomething=new\n"
+        "NodeName=n[1-4] CPUs=8\n"
+        "PartitionName=p Nodes=ALL Shape=round TRESBillingWeights=CPU=2 DefaultTime=60\n"
+    )
+    made = import_site("slurm", site(tmp_path, slurm_conf=conf))
+    named = not_modelled(made)
+    assert named["SchedulerParameters: foo_bar"] == "not a parameter that is known here"
+    assert named["p: Shape"] == "not known here"
+    assert "node-seconds" in named["p: TRESBillingWeights"]
+    assert not {"SchedulerParameters: max_array_tasks", "p: DefaultTime"} & named.keys()
+    assert [s.why for s in made.site.settings if s.name == "Something"] == [
+        "none of those that are known to say when or where jobs start"
+    ]
+
+
+def test_cores_and_memory_that_are_set_apart_of_a_node_are_not_jobs_to_have(tmp_path):
+    conf = (
+        "ClusterName=c\nNodeName=a CPUs=8 RealMemory=4096 CoreSpecCount=1 MemSpecLimit=1024\n"
+        "NodeName=b Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 CoreSpecCount=2\nPartitionName=p Nodes=ALL\n"
+    )
+    groups = import_site("slurm", site(tmp_path, slurm_conf=conf)).site.cluster.nodes
+    assert {(group.cores, group.memory_gb) for group in groups} == {(7.0, 3.0), (12.0, None)}
+
+
 QOS_TABLE = (
     "Name|Priority|Flags|GrpTRES|GrpTRESMins|GrpTRESRunMins|GrpJobs|GrpSubmit|GrpWall|MaxTRES|MaxTRESPerNode|"
     "MaxTRESMins|MaxWall|MaxTRESPU|MaxJobsPU|MaxSubmitPU|MaxTRESPA|MaxJobsPA|MaxSubmitPA|MinTRES|UsageFactor\n"
@@ -367,6 +393,14 @@ def test_fair_shares_are_a_tree_unless_the_site_says_otherwise(tmp_path, line, k
         # chem has a quarter of the machine, and organic all of what chem has.
         assert share.shares == {"chem": 0.25, "organic": 0.25, "phys": 0.75}
     assert ("PriorityFlags" in not_modelled(made)) == ("MAX_TRES" in line)
+
+
+@pytest.mark.parametrize(
+    ("told", "days"), [("7-0", 7), ("14-00:00:00", 14), ("0", 36500), ("00:00:00", 36500)]
+)
+def test_use_halves_as_the_site_says_or_never(tmp_path, told, days):
+    made = slurm(tmp_path, "PriorityType=priority/multifactor", f"PriorityDecayHalfLife={told}")
+    assert made.site.cluster.fairshare.half_life == days * 86400
 
 
 @pytest.mark.parametrize(
@@ -514,7 +548,14 @@ def test_pseudonyms_are_stable_by_their_salt_and_no_name_is_left(tmp_path):
         ({}, "none of its 0 files is known; slurm.conf"),
         ({"readme_txt": "hello\n"}, "none of its 1 files is known"),
         ({"gres_conf": "Name=gpu File=/dev/nvidia0\n"}, "no settings are there, and no job"),
-        ({"slurm_conf": "ClusterName=c\nNodeName=n[1-\n"}, "no node is described"),
+        (
+            {"slurm_conf": "ClusterName=c\nNodeName=n[1-\n"},
+            r"no node is described.*slurm.conf:2: .*not closed",
+        ),
+        (
+            {"sacct_txt": "JobID|Submit|Elapsed\n1|2026-10"},
+            r"no job with a start.*1 × line left out",
+        ),
     ],
 )
 def test_a_folder_without_what_is_needed_is_refused_in_words(tmp_path, texts, said):

@@ -82,7 +82,7 @@ def import_site(manager: str, folder: Path, *, timezone: str | None = None) -> I
         jobs = found.jobs(tally, _machine(site, *found.shared), timezone)
     else:
         jobs = found.jobs(tally, Machine(), timezone)
-        site = _of_unknown_size(manager, found, jobs)
+        site = _of_unknown_size(manager, found, jobs, tally)
         site.notes += _of_no_use(files)
     if site.shared_placement and len(jobs) and "tasks" in jobs.columns:
         site.policy = f"{site.policy}@{site.shared_placement}"
@@ -102,7 +102,9 @@ def _machine(site: Site, shared: bool, memory: bool) -> Machine:
     return Machine(limits, shared, memory, consumables, tuple(site.cluster.resources), features)
 
 
-def _of_unknown_size(manager: str, found: SlurmFiles | PbsFiles, jobs: JobTable) -> Site:
+def _of_unknown_size(
+    manager: str, found: SlurmFiles | PbsFiles, jobs: JobTable, tally: Tally
+) -> Site:
     """What settings say beside a machine that could have run these jobs, where nothing describes the nodes.
 
     Raises:
@@ -111,8 +113,10 @@ def _of_unknown_size(manager: str, found: SlurmFiles | PbsFiles, jobs: JobTable)
     count = _most_in_use(jobs)
     site = found.site(assumed=count or 1)
     if site is None and not count:
+        out = [f"{count:,} × {why}" for why, count in tally.counts.items() if "left out" in why]
         raise ConfigError(
             "no settings are there, and no job with a start: nothing tells the size of the machine"
+            + (f" ({', '.join(out)})" if out else "")
         )
     told = f"the machine has {count} equal nodes, the most that were in use at once"
     if site is None:

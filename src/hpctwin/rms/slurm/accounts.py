@@ -8,6 +8,7 @@ Source:
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,8 @@ __all__ = ["of_cluster", "shares_of"]
 
 _SHARE = ("share", "rawshares", "fairshare")
 _PARENT = ("parentname", "parname")
+_NEVER_HALVES_S = 100 * 365 * 86400.0
+"""For PriorityDecayHalfLife 0: use does not decay."""
 _PARENTS_SHARE = "2147483647"  # as older versions print it
 
 
@@ -69,7 +72,8 @@ def shares_of(
     accounts = _accounts(rows, settings, notes)
     flags, where = _flags(values)
     share: dict[str, Any] = {}
-    half = limit_s(said(values, "prioritydecayhalflife"))
+    told = said(values, "prioritydecayhalflife")
+    half = _NEVER_HALVES_S if re.fullmatch(r"[0:-]+", told) else limit_s(told)
     if half:
         share["half_life"] = half
     classic = "NO_FAIR_TREE" in flags or _is_old(values, flags)

@@ -36,6 +36,16 @@ _AS_IT_IS = (
     "bf_yield_rpc_cnt",
     "max_rpc_cnt",
 )
+_OF_NO_START = (
+    "allow_zero_lic", "bb_array_stage_cnt", "build_queue_timeout", "correspond_after_task_cnt",
+    "delay_boot", "disable_hetjob_steps", "disable_job_shrink", "disable_remote_singleton",
+    "disable_send_gids", "disable_user_top", "extra_constraints", "ignore_constraint_validation",
+    "ignore_numa", "inventory_interval", "kill_invalid_depend", "max_array_tasks", "max_depend_depth",
+    "max_script_size", "max_submit_line_size", "max_switch_wait", "no_backup_scheduling",
+    "no_env_cache", "node_reboot_weight", "sbatch_wait_nodes", "spec_cores_first", "step_retry_count",
+    "step_retry_time", "use_interactive_step", "whole_hetjob",
+)  # fmt: skip
+"""What SchedulerParameters have besides that says nothing of when jobs start that were let in."""
 _TAKEN_ELSEWHERE = {
     "accountingstorageenforce", "clustername", "licenses", "prioritycalcperiod", "prioritydecayhalflife",
     "prioritytype", "prioritymaxage", "priorityfavorsmall", "priorityweighttres", "schedulertype",
@@ -280,6 +290,8 @@ def _backfill(values: Mapping[str, Row], settings: list[Setting]) -> str:
                 reason = "of sched/backfill"
         elif key.startswith(_OF_PASSES):
             became, reason = NOT_MODELLED, "the slurm backfill has no such setting"
+        elif key not in _OF_NO_START:
+            became, reason = NOT_MODELLED, "not a parameter that is known here"
         where = values["schedulerparameters"].where
         settings.append(Setting(f"SchedulerParameters: {key}", value[:80], where, became, reason))
     return text
@@ -336,7 +348,8 @@ def explained(
         if why is None and re.match(r"priority|preempt|sched|select|topology|federation", key):
             why = "not known here"
         if why is None or plain:
-            made.append(row.setting(key, NO_BEARING, value=value))
+            why = "" if plain else "none of those that are known to say when or where jobs start"
+            made.append(row.setting(key, NO_BEARING, why, value=value))
         else:
             made.append(row.setting(key, NOT_MODELLED, why, value=value))
     return made

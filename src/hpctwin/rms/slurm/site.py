@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,41 +19,21 @@ from hpctwin.model.limits import ROOT
 from hpctwin.model.node_group import LYING
 from hpctwin.rms.machine import ListedNode, equal_nodes, group_nodes
 from hpctwin.rms.records import NodeRecord
-from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting, Site, named_cluster
+from hpctwin.rms.site import NO_BEARING, TAKEN, Setting, Site, named_cluster
 from hpctwin.rms.slurm.accounts import of_cluster, shares_of
 from hpctwin.rms.slurm.conf import Conf, Row, said, take
 from hpctwin.rms.slurm.gres import consumables_of, gpus_of
 from hpctwin.rms.slurm.limits import enforced, limits_of_associations, limits_of_qos
 from hpctwin.rms.slurm.meaning import explained, order_and_backfill
+from hpctwin.rms.slurm.partitions import described_partitions, partition_fields
 from hpctwin.rms.slurm.placing import is_least_loaded, shared_placement, weights_of
 from hpctwin.rms.slurm.preempted import PREEMPTION_KEYS, Found, preemption_of
 from hpctwin.rms.slurm.topology import connections
-from hpctwin.rms.slurm.values import limit_s
 
 __all__ = ["SlurmSettings", "slurm_site"]
 
 MOST_GROUPS = 128
 """Of more groups of nodes than this a simulation takes long."""
-
-_UP_TO = {"maxnodes": "max_nodes", "minnodes": "min_nodes"}
-_OF_PARTITION = {
-    "nodes", "default", "maxtime", "maxnodes", "minnodes", "prioritytier", "priorityjobfactor", "priority",
-    "partitionname", "qos",
-}  # fmt: skip
-_PARTITION_PLAIN = {
-    "state": "UP", "oversubscribe": "NO", "shared": "NO", "allowgroups": "ALL", "allowaccounts": "ALL",
-    "allowqos": "ALL", "denyaccounts": "", "denyqos": "", "maxcpuspernode": "UNLIMITED",
-    "overtimelimit": "NONE", "gracetime": "0", "exclusiveuser": "NO", "reqresv": "NO", "lln": "NO",
-    "maxmempernode": "UNLIMITED", "rootonly": "NO", "alternate": "", "exclusivetopo": "NO",
-}  # fmt: skip
-_PARTITION_WHY = {
-    "state": "partition not up",
-    "oversubscribe": "jobs have their nodes for themselves",
-    "shared": "jobs have their nodes for themselves",
-    "overtimelimit": "a walltime ends a job at once",
-    "gracetime": "no job is preempted",
-    "lln": "where all partitions have it, jobs go to the least loaded nodes; else to the tightest run of all",
-}
 
 
 @dataclass
@@ -133,11 +113,13 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
     preempts = preemption is not None and preemption.fields is not None
     spreads = found.shared and is_least_loaded(found.values, list(named.values()))
     told_apart = {key for key, told in (("gracetime", preempts), ("lln", spreads)) if told}
-    described = _partitions(named, settings, told_apart)
+    described = described_partitions(named, settings, told_apart)
     listed = _nodes(found, described, notes) if found else equal_nodes(assumed, described)
     if not listed:
+        unread = [note for note in notes if note.endswith("left out")]
         raise ConfigError(
             "no node is described: slurm.conf with its NodeName lines, or scontrol show node, is needed"
+            + (f" ({'; '.join(unread[:3])})" if unread else "")
         )
     grouped = group_nodes(listed)
     if len(grouped.groups) > MOST_GROUPS:
@@ -167,7 +149,9 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
     if preempts:
         settings = [_youngest_taken(one) for one in settings]
     partitions = [
-        _partition(name, row, list(grouped.members[name]), policy.partition_priority, held=held)
+        partition_fields(
+            name, row, list(grouped.members[name]), policy.partition_priority, held=held
+        )
         for name, row in described.items()
         if name in grouped.members
     ]
@@ -216,7 +200,6 @@ def _nodes(
         if row.get("state").upper().startswith(("FUTURE", "CLOUD_FUTURE")):
             notes.append(f"node {name} is FUTURE, left out")
             continue
-        memory = row.get("realmemory")
         own, has = row.get("gres"), gres.get(name, {})
         gpus = gpus_of(own)
         consumables = {**has, **consumables_of(own)}
@@ -226,7 +209,7 @@ def _nodes(
                 NodeRecord(name=name, state="up"),
                 _cores(row),
                 has.get("gpu", 0.0) if gpus is None else gpus,
-                int(memory) / 1024 if memory.isdigit() else None,
+                _memory_gb(row),
                 tuple(sorted(in_partitions.get(name, ()))),
                 consumables=tuple(sorted(consumables.items())),
                 weight=weights.get(name, 0.0),
@@ -268,18 +251,30 @@ def _with_defaults(rows: Sequence[Row], kind: str) -> list[Row]:
 
 
 def _cores(row: Row) -> float:
-    """CPUs as Slurm counts them: threads, where it says nothing else."""
-    for key in ("cputot", "cpus", "procs"):
-        if row.get(key).isdigit():
-            return float(row.get(key))
+    """CPUs that jobs can have, as Slurm counts them: threads, where it says nothing else."""
 
     def number(key: str) -> int:
         return int(row.get(key)) if row.get(key).isdigit() else 1
 
+    if row.get("cpuefctv").isdigit():
+        return float(row.get("cpuefctv"))
+    apart = number("threadspercore") * number("corespeccount") if row.get("corespeccount") else 0
+    for key in ("cputot", "cpus", "procs"):
+        if row.get(key).isdigit():
+            return float(max(int(row.get(key)) - apart, 0))
+
     sockets = (
         number("sockets") if row.get("sockets") else number("boards") * number("socketsperboard")
     )
-    return float(sockets * number("corespersocket") * number("threadspercore"))
+    return float(max(sockets * number("corespersocket") * number("threadspercore") - apart, 0))
+
+
+def _memory_gb(row: Row) -> float | None:
+    """What jobs can have of a node's memory; None if it is not told."""
+    memory, apart = row.get("realmemory"), row.get("memspeclimit")
+    if not memory.isdigit():
+        return None
+    return max(int(memory) - (int(apart) if apart.isdigit() else 0), 0) / 1024
 
 
 def _gres(conf: Conf, notes: list[str]) -> dict[str, dict[str, float]]:
@@ -304,28 +299,6 @@ def _gres(conf: Conf, notes: list[str]) -> dict[str, dict[str, float]]:
 
 
 # --- partitions ------------------------------------------------------------------------------------
-
-
-def _partitions(
-    named: Mapping[str, Row], settings: list[Setting], told_apart: Collection[str]
-) -> dict[str, Row]:
-    described = {}
-    for name, row in named.items():
-        described[name] = row
-        for key, value in row.values.items():
-            plain = _PARTITION_PLAIN.get(key)
-            if (
-                key in told_apart
-                or key in _OF_PARTITION
-                or plain is None
-                or value.upper() in (plain, "(NULL)", "")
-            ):
-                continue
-            why = _PARTITION_WHY.get(
-                key, "not looked at: jobs of the past are where they were allowed"
-            )
-            settings.append(row.setting(key, NOT_MODELLED, why, of=name))
-    return described
 
 
 def _members(
@@ -388,25 +361,6 @@ def _split(text: str) -> list[str]:
             parts.append(text[begin:i])
             begin = i + 1
     return [part for part in [*parts, text[begin:]] if part]
-
-
-def _partition(
-    name: str, row: Row, groups: list[str], priority: Mapping[str, float], *, held: bool
-) -> dict[str, Any]:
-    made: dict[str, Any] = {"name": name, "groups": groups}
-    longest = limit_s(row.get("maxtime"))
-    if longest:
-        made["max_walltime"] = longest
-    for key, ours in _UP_TO.items():
-        if row.get(key).isdigit() and int(row.get(key)) > (1 if key == "minnodes" else 0):
-            made[ours] = int(row.get(key))
-    if priority.get(name):
-        made["priority"] = priority[name]
-    if row.get("default").upper() == "YES":
-        made["default"] = True
-    if held and row.get("qos").upper() not in ("", "N/A", "(NULL)"):
-        made["qos"] = row.get("qos")
-    return made
 
 
 # --- the rest --------------------------------------------------------------------------------------

@@ -1,0 +1,94 @@
+"""A Slurm site's partitions as those of a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from hpctwin.rms.site import NOT_MODELLED, Setting
+from hpctwin.rms.slurm.conf import Row
+from hpctwin.rms.slurm.values import limit_s
+
+__all__ = ["described_partitions", "partition_fields"]
+
+_UP_TO = {"maxnodes": "max_nodes", "minnodes": "min_nodes"}
+_OF_PARTITION = {
+    "nodes", "default", "maxtime", "maxnodes", "minnodes", "prioritytier", "priorityjobfactor", "priority",
+    "partitionname", "qos",
+}  # fmt: skip
+_PARTITION_PLAIN = {
+    "state": "UP", "oversubscribe": "NO", "shared": "NO", "allowgroups": "ALL", "allowaccounts": "ALL",
+    "allowqos": "ALL", "denyaccounts": "", "denyqos": "", "maxcpuspernode": "UNLIMITED",
+    "overtimelimit": "NONE", "gracetime": "0", "exclusiveuser": "NO", "reqresv": "NO", "lln": "NO",
+    "maxmempernode": "UNLIMITED", "rootonly": "NO", "alternate": "", "exclusivetopo": "NO",
+}  # fmt: skip
+_OF_NO_BEARING = {
+    "allocnodes", "cpubind", "defaulttime", "defcpupergpu", "defmempercpu", "defmempergpu", "defmempernode",
+    "disablerootjobs", "hidden", "jobdefaults", "maxmempercpu", "nodesets", "powerdownonidle", "preemptmode",
+    "resumetimeout", "suspendtime", "suspendtimeout", "totalcpus", "totalnodes", "tres",
+}  # fmt: skip
+"""Jobs of the past are as these left them; preemption and power are told with the cluster's."""
+_PARTITION_WHY = {
+    "state": "partition not up",
+    "oversubscribe": "jobs have their nodes for themselves",
+    "shared": "jobs have their nodes for themselves",
+    "overtimelimit": "a walltime ends a job at once",
+    "gracetime": "no job is preempted",
+    "selecttypeparameters": "the cluster's own count for all partitions",
+    "tresbillingweights": "fair shares count node-seconds",
+    "lln": "where all partitions have it, jobs go to the least loaded nodes; else to the tightest run of all",
+}
+
+
+def described_partitions(
+    named: Mapping[str, Row], settings: list[Setting], told_apart: Collection[str]
+) -> dict[str, Row]:
+    """Rows by name; what is not modelled of them is appended to ``settings``.
+
+    Args:
+        named: the rows.
+        settings: what was told so far.
+        told_apart: keys that are told elsewhere.
+    """
+    described = {}
+    for name, row in named.items():
+        described[name] = row
+        for key, value in row.values.items():
+            if key in told_apart or key in _OF_PARTITION or key in _OF_NO_BEARING:
+                continue
+            if value.upper() in (_PARTITION_PLAIN.get(key, ""), "(NULL)", "NONE", ""):
+                continue
+            why = "not looked at: jobs of the past are where they were allowed"
+            if key not in _PARTITION_PLAIN:
+                why = "not known here"
+            why = _PARTITION_WHY.get(key, why)
+            settings.append(row.setting(key, NOT_MODELLED, why, of=name))
+    return described
+
+
+def partition_fields(
+    name: str, row: Row, groups: list[str], priority: Mapping[str, float], *, held: bool
+) -> dict[str, Any]:
+    """A partition of `Cluster`.
+
+    Args:
+        name: of the partition.
+        row: what is said of it.
+        groups: names of its groups of nodes.
+        priority: of partitions by name.
+        held: whether limits are held.
+    """
+    made: dict[str, Any] = {"name": name, "groups": groups}
+    longest = limit_s(row.get("maxtime"))
+    if longest:
+        made["max_walltime"] = longest
+    for key, ours in _UP_TO.items():
+        if row.get(key).isdigit() and int(row.get(key)) > (1 if key == "minnodes" else 0):
+            made[ours] = int(row.get(key))
+    if priority.get(name):
+        made["priority"] = priority[name]
+    if row.get("default").upper() == "YES":
+        made["default"] = True
+    if held and row.get("qos").upper() not in ("", "N/A", "(NULL)"):
+        made["qos"] = row.get("qos")
+    return made
