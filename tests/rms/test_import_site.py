@@ -271,6 +271,29 @@ def test_cores_and_memory_that_are_set_apart_of_a_node_are_not_jobs_to_have(tmp_
     assert {(group.cores, group.memory_gb) for group in groups} == {(7.0, 3.0), (12.0, None)}
 
 
+SPRIO = """\
+          JOBID PARTITION   PRIORITY       SITE        AGE  FAIRSHARE    JOBSIZE  PARTITION        QOS                 TRES
+        Weights                               1       1000        100    2000000        500        300        CPU=10,Mem=20
+"""  # noqa: E501
+"""Of `sprio -w` of a Slurm 22.05.8."""
+
+
+def test_weights_of_sprio_count_where_no_setting_says_them(tmp_path):
+    conf = "ClusterName=c\nNodeName=n[1-4] CPUs=5 RealMemory=10240\nPartitionName=p Nodes=ALL\n"
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    told = site(tmp_path / "a", slurm_conf=conf, sprio_txt=SPRIO)
+    made = import_site("slurm", told)
+    assert made.files["sprio.txt"] == "sprio -w"
+    assert made.site.policy.partition("+")[0] == (
+        "multifactor:age=1000,size=2000000,fairshare=100,partition=500,qos=300,per_core=0.5,per_gb=0.5,"
+        "machine_cores=20"
+    )
+    other = conf + "PriorityType=priority/multifactor\nPriorityWeightAge=7\n"
+    made = import_site("slurm", site(tmp_path / "b", slurm_conf=other, sprio_txt=SPRIO))
+    assert "age=7," in made.site.policy
+
+
 QOS_TABLE = (
     "Name|Priority|Flags|GrpTRES|GrpTRESMins|GrpTRESRunMins|GrpJobs|GrpSubmit|GrpWall|MaxTRES|MaxTRESPerNode|"
     "MaxTRESMins|MaxWall|MaxTRESPU|MaxJobsPU|MaxSubmitPU|MaxTRESPA|MaxJobsPA|MaxSubmitPA|MinTRES|UsageFactor\n"

@@ -21,11 +21,21 @@ from hpctwin.rms.slurm.values import words
 
 __all__ = [
     "Conf", "Row", "blocks", "column_of", "dumped_associations", "json_rows", "read_conf", "row_of",
-    "said", "shown_shares", "table", "take",
+    "said", "shown_shares", "shown_weights", "table", "take",
 ]  # fmt: skip
 
 _PAIR = re.compile(r'([\w/]+)\s*\+?=\s*("[^"]*"|\'[^\']*\'|\S*)')
 _DEEPEST = 10
+_WEIGHTS = {
+    "age": "PriorityWeightAge",
+    "assoc": "PriorityWeightAssoc",
+    "fairshare": "PriorityWeightFairshare",
+    "jobsize": "PriorityWeightJobSize",
+    "partition": "PriorityWeightPartition",
+    "qos": "PriorityWeightQOS",
+    "tres": "PriorityWeightTRES",
+}
+"""Columns of ``sprio``, and what slurm.conf calls their weights."""
 
 
 @dataclass(frozen=True)
@@ -213,6 +223,26 @@ def table(text: str, where: str, notes: list[str]) -> list[Row]:
 def column_of(written: str) -> str:
     """The key of a column, as it stands in a header: ``Par Name`` and ``ParName`` are one."""
     return written.strip().lower().replace(" ", "")
+
+
+def shown_weights(text: str, name: str) -> list[Row]:
+    """The weights of ``sprio -w``, as slurm.conf has them; none without that line.
+
+    Its columns are aligned at their ends, and some have nothing in them.
+    """
+    lines = text.splitlines()
+    multifactor = {"prioritytype": "priority/multifactor"}
+    heads = {match.end(): match[0].lower() for match in re.finditer(r"\S+", lines[0])}
+    found = []
+    for number, line in enumerate(lines, 1):
+        if line.split()[:1] != ["Weights"]:
+            continue
+        found.append(Row(multifactor, f"{name}:{number}", {"prioritytype": "PriorityType"}))
+        for match in re.finditer(r"\S+", line):
+            key = _WEIGHTS.get(heads.get(match.end(), ""))
+            if key:
+                found.append(Row({key.lower(): match[0]}, f"{name}:{number}", {key.lower(): key}))
+    return found
 
 
 def shown_shares(text: str, where: str, notes: list[str]) -> list[Row]:

@@ -20,6 +20,7 @@ from hpctwin.rms.slurm.conf import (
     read_conf,
     row_of,
     shown_shares,
+    shown_weights,
     table,
 )
 from hpctwin.rms.slurm.limits import LIMITS
@@ -87,6 +88,10 @@ class SlurmFiles:
         if re.search(rb"^Cluster - '", head, re.MULTILINE):
             self._settings.associations += dumped_associations(_text(path), path.name)
             return "sacctmgr dump"
+        if re.match(r"\s*JOBID .*PRIORITY", first):
+            weights = shown_weights(_text(path), path.name)
+            self._settings.weights += weights
+            return "sprio -w" if weights else ""
         if head.startswith(b"Configuration data as of"):
             rows = [row_of(line, path.name) for line in _text(path).splitlines()]
             self._settings.conf.rows += [row for row in rows if row is not None]

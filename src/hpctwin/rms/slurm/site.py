@@ -48,6 +48,7 @@ class SlurmSettings:
         partitions: of ``scontrol show partition``.
         associations: of ``sacctmgr show assoc``.
         qos: of ``sacctmgr show qos``.
+        weights: of ``sprio -w``, which count where nothing else says them.
         notes: what of these could not be read.
     """
 
@@ -58,6 +59,7 @@ class SlurmSettings:
     partitions: list[Row] = field(default_factory=list)
     associations: list[Row] = field(default_factory=list)
     qos: list[Row] = field(default_factory=list)
+    weights: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -66,7 +68,9 @@ class SlurmSettings:
     @property
     def tells(self) -> bool:
         """Whether it says anything of scheduling, partitions, accounts or QOS."""
-        return bool(self.conf.rows or self.partitions or self.associations or self.qos)
+        return bool(
+            self.conf.rows or self.partitions or self.associations or self.qos or self.weights
+        )
 
     @property
     def values(self) -> dict[str, Row]:
@@ -74,7 +78,8 @@ class SlurmSettings:
         kinds = (
             "nodename", "partitionname", "nodeset", "downnodes", "frontendname", "switchname", "blockname",
         )  # fmt: skip
-        return {key: row for row in self.conf.rows if row.kind not in kinds for key in row.values}
+        rows = [*self.weights, *(row for row in self.conf.rows if row.kind not in kinds)]
+        return {key: row for row in rows for key in row.values}
 
     @property
     def shared(self) -> bool:
