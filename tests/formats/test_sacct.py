@@ -114,6 +114,18 @@ def test_an_unknown_state_is_named_and_an_unreadable_time_too(tmp_path):
     assert "its submit time is unknown" in told
 
 
+def test_a_state_that_is_cut_is_the_one_that_begins_so(tmp_path):
+    """As with ``State%10``; of one that several begin with it is not told which it is."""
+    states = ("OUT_OF_ME+", "CANCELLED+", "RE+")
+    tally = Tally()
+    lines = [line(str(job), *JANUARY, 3600, state) for job, state in enumerate(states, 1)]
+    jobs = sacct_jobs([dump(tmp_path, *lines)], tally)
+    assert jobs.sort("job_id")["fails"].to_list() == [1, 0, 0]
+    assert [what for what in tally.counts if "not known" in what] == [
+        "record of state RE+, which is not known, taken for one that ended"
+    ]
+
+
 def test_a_job_whose_nodes_are_cleared_has_ended_and_one_that_runs_has_not(tmp_path):
     submit, start, end = JANUARY
     jobs = read_workload(

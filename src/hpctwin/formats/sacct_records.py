@@ -232,8 +232,9 @@ def _state(text: pl.DataFrame, tally: Tally) -> pl.Series:
         return text.select(
             pl.when(ended).then(pl.lit("completed")).otherwise(pl.lit("running")).alias("state")
         )["state"]
-    word = text["State"].str.extract(r"^([A-Za-z_]+)").str.to_uppercase()
-    state = word.replace_strict(STATES, default=None, return_dtype=pl.String).alias("state")
+    word = text["State"].str.extract(r"^([A-Za-z_]+\+?)").str.to_uppercase()
+    told = {one: said for one in word.unique().drop_nulls() if (said := _state_of(one))}
+    state = word.replace_strict(told, default=None, return_dtype=pl.String).alias("state")
     if "End" in text.columns:
         # Its nodes are cleared, and it has ended.
         cleared = (word == "COMPLETING") & text["End"].is_not_null()
@@ -247,6 +248,15 @@ def _state(text: pl.DataFrame, tally: Tally) -> pl.Series:
             )
         state = state.fill_null("completed")
     return state
+
+
+def _state_of(word: str) -> str | None:
+    """What a state is in the words of all managers; a plus stands for what did not fit, as in OUT_OF_ME+."""
+    if word in STATES:
+        return STATES[word]
+    begin = word.removesuffix("+")
+    found = {state for name, state in STATES.items() if name.startswith(begin)}
+    return found.pop() if begin != word and len(found) == 1 else None
 
 
 def _told_by_elapsed(frame: pl.DataFrame, zone: str | None, tally: Tally) -> pl.DataFrame:

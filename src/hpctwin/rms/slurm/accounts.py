@@ -72,8 +72,8 @@ def shares_of(
     accounts = _accounts(rows, settings, notes)
     flags, where = _flags(values)
     share: dict[str, Any] = {}
-    told = said(values, "prioritydecayhalflife")
-    half = _NEVER_HALVES_S if re.fullmatch(r"[0:-]+", told) else limit_s(told)
+    halving = said(values, "prioritydecayhalflife")
+    half = _NEVER_HALVES_S if re.fullmatch(r"[0:-]+", halving) else limit_s(halving)
     if half:
         share["half_life"] = half
     classic = "NO_FAIR_TREE" in flags or _is_old(values, flags)
