@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from hpctwin import read_workload
+from hpctwin.errors import OutputError
 from hpctwin.formats._accounting import job_table, workload_of, workloads_of
 from hpctwin.formats._job_table import JobTable
 from hpctwin.formats._record import LABELS, Machine, Tally
@@ -99,6 +100,18 @@ def test_a_workload_of_parts_is_written_as_that_of_all(tmp_path: Path) -> None:
     found = read_workload(tmp_path / "w.parquet").to_frame()
     expected = workload_of(table.frame(), "past", tally).to_frame()
     assert found.select(sorted(found.columns)).equals(expected.select(sorted(expected.columns)))
+
+
+def test_a_workload_of_parts_that_cannot_be_written_is_an_error_that_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    table, tally = made(records(2), 60, Machine())
+    with pytest.raises(OutputError, match=r"gone/w\.parquet: cannot be written"):
+        write_parquet_parts(workloads_of(table, "past", tally), tmp_path / "gone" / "w.parquet")
+    (tmp_path / "w.parquet").mkdir()
+    with pytest.raises(OutputError):
+        write_parquet_parts(workloads_of(table, "past", tally), tmp_path / "w.parquet")
+    assert [one.name for one in tmp_path.iterdir()] == ["w.parquet"]
 
 
 def test_files_are_gone_with_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

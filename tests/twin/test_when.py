@@ -60,6 +60,21 @@ def test_each_state_of_a_job_is_told_first_and_in_plain_words(
         assert "from one look at the resource manager" in said
 
 
+def test_a_chart_that_cannot_be_drawn_is_refused_in_words_and_none_is_left(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That it is drawn where a twin has seen starts, is in tests/report/test_start.py."""
+    for job_id, name, code, why in (
+        ("930", "waits.svg", 1, "too few starts were seen yet"),
+        ("926.pbsvm", "runs.svg", 1, "there is no distribution to draw"),
+        ("937", "held.svg", 1, "there is no distribution to draw"),
+        ("930", "start.txt", 2, "start.txt"),
+    ):
+        assert run("when", job_id, "-c", config, "--chart", tmp_path / name) == code
+        assert why in capsys.readouterr().err
+        assert not (tmp_path / name).exists()
+
+
 def test_a_job_to_come_starts_now_queues_or_never_starts(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

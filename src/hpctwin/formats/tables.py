@@ -31,6 +31,7 @@ from hpctwin.formats._table_columns import (
     rule_of,
 )
 from hpctwin.model import ReadNotes, Workload, write_atomically
+from hpctwin.model.files import put_file
 from hpctwin.model.frame import USE_STEP, with_least_nodes
 
 __all__ = [
@@ -182,8 +183,9 @@ def write_parquet_parts(workloads: Iterable[Workload], path: str | Path) -> None
             part = Path(folder) / f"{number}.parquet"
             workload.to_frame().write_parquet(part, compression="lz4")
             parts.append(pl.scan_parquet(part))
-        with write_atomically(Path(path)) as file:
-            pl.concat(parts, how="diagonal_relaxed").sink_parquet(file)
+        whole = Path(folder) / "whole.parquet"
+        pl.concat(parts, how="diagonal_relaxed").sink_parquet(whole)
+        put_file(whole, path)
 
 
 def _lost(format_name: str, workload: Workload) -> tuple[str, ...]:

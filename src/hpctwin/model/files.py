@@ -17,7 +17,9 @@ from typing import BinaryIO
 from hpctwin._version import __version__
 from hpctwin.errors import HpctwinError, OutputError
 
-__all__ = ["check_file", "check_folder", "other_format", "write_atomically", "write_folder"]
+__all__ = [
+    "check_file", "check_folder", "other_format", "put_file", "write_atomically", "write_folder",
+]  # fmt: skip
 
 _LONGEST_STEM = (
     180  # with what is added, a temporary name stays within the 255 bytes of file systems
@@ -57,6 +59,29 @@ def write_atomically(path: str | Path) -> Iterator[BinaryIO]:
                 temporary.unlink(missing_ok=True)
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
         raise OutputError(named, cause(error)) from error
+
+
+def put_file(source: Path, path: str | Path) -> None:
+    """Write a file with what another has, however much that is; all of it or nothing.
+
+    Args:
+        source: a file of our own.
+        path: the file to write.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    target = Path(path)
+    try:
+        temporary = _beside(target)
+        try:
+            shutil.copyfile(source, temporary)
+            temporary.replace(target)
+        finally:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+    except (OSError, ValueError) as error:
+        raise OutputError(target, cause(error)) from error
 
 
 @contextmanager
