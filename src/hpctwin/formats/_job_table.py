@@ -220,7 +220,6 @@ class Collected:
     def table(self) -> JobTable:
         """All of them with all columns, and ids that are distinct: the second run of job 12 is 12r2."""
         again = _repeated(self._hashes)
-        self._hashes = []
         runs: dict[str, int] = {}
         parts: list[pl.LazyFrame] = []
         for number, part in enumerate(self._parts):
@@ -276,10 +275,13 @@ def _are_numbers(ids: pl.Series) -> bool:
 
 
 def _repeated(hashes: list[npt.NDArray[np.uint64]]) -> npt.NDArray[np.uint64]:
-    """Those that are there more than once."""
-    if not hashes:
-        return np.zeros(0, np.uint64)
-    every = np.concatenate(hashes)
+    """Those that are there more than once; the list is empty then, so that they are in memory once."""
+    every = np.empty(sum(map(len, hashes)), np.uint64)
+    end = len(every)
+    while hashes:
+        part = hashes.pop()
+        every[end - len(part) : end] = part
+        end -= len(part)
     every.sort()
     found: npt.NDArray[np.uint64] = np.unique(every[1:][every[1:] == every[:-1]])
     return found
