@@ -99,7 +99,7 @@ def multifactor(
 
 
 def _size(cores: float, *, relative_to_time: bool) -> str:
-    """The factor of size as a formula, after ``priority_multifactor.c`` of Slurm 24.05."""
+    """The factor of size as a formula, after Slurm's ``priority_multifactor.c``."""
     nodes = "nodes / machine_nodes"
     share = f"cpu / {cores!r}"
     if relative_to_time:
