@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 from hpctwin import Cluster, simulate
 from hpctwin.errors import HpctwinError, TraceError, WorkloadError
-from hpctwin.formats import read_workload, write_workload
+from hpctwin.formats import SwfRules, read_workload, write_workload
 from hpctwin.metrics import dependency_violations
 from hpctwin.model import DependencyKind, Workload
 from tests.examples import examples
@@ -89,6 +89,18 @@ def test_a_workflow_is_read(tmp_path: Path) -> None:
     assert w.priority[row["m"]] == 3
     assert edges_of(w) == DIAMOND
     assert w.notes.counts == {"job without walltime, given its run time": 4}
+
+
+def test_tasks_share_nodes_if_the_rule_says_so(tmp_path: Path) -> None:
+    w = read(tmp_path, diamond(), rules=SwfRules(processors="cores"))
+    row = {str(name): i for i, name in enumerate(w.job_id)}
+    assert not w.per_node
+    assert w.chunks["tasks"].tolist() == [1] * 4
+    assert w.chunks["cores_per_task"][[row["s"], row["a2"]]].tolist() == [4, 1]
+    assert w.chunks["memory_gb_per_task"][row["s"]] == 2
+    one_node = Cluster.model_validate({"nodes": [{"name": "a", "count": 1, "cores": 8}]})
+    jobs = simulate(w, one_node).jobs
+    assert jobs["end_s"].to_numpy().max() == 10 + 40 + 5.5  # both in the middle at once
 
 
 def test_it_runs_in_order(tmp_path: Path) -> None:

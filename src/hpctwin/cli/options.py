@@ -137,7 +137,8 @@ class TraceOptions:
     procs_per_node: Annotated[int, Parameter(group="Trace"), AT_LEAST_1] = 1
     """Processors that make one node."""
     processors: Annotated[Literal["nodes", "cores"], Parameter(group="Trace")] = "nodes"
-    """What an SWF log's processors are: nodes (or parts of them), or cores of nodes that jobs share."""
+    """What an SWF log's processors are: nodes (or parts of them), or cores of nodes that jobs share, as tasks
+    of a WfCommons workflow then do."""
     partition_field: Annotated[Literal["queue", "partition", "none"], Parameter(group="Trace")] = (
         "none"
     )

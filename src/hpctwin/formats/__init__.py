@@ -79,7 +79,8 @@ def read_workload(
         path: the file; ``-`` for the standard input.
         format: one of `FORMATS` or a data set's name; read off the file's name (JSON, data sets and the
             standard input: off the content) if left out.
-        rules: for SWF: what to do where the log leaves something open.
+        rules: for SWF: what to do where the log leaves something open; of WfCommons too, whether nodes are
+            shared (``processors``).
         skip_invalid: leave malformed records out and list them in the notes.
         flops_per_s: for Batsim: speed of a node, where profiles give flops.
         timezone: for sacct and data sets: where times were written that name no zone, such as
@@ -157,7 +158,8 @@ def read_workload(
         kind = "batsim" if is_batsim(document) and not is_spars(document) else "spars"
         kind = "wfcommons" if is_wfcommons(document) else kind
     if kind == "wfcommons":
-        return read_wfcommons(path, document, skip_invalid=skip_invalid)
+        shared = rules is not None and rules.processors == "cores"
+        return read_wfcommons(path, document, skip_invalid=skip_invalid, shared=shared)
     if kind == "batsim":
         return read_batsim(path, document, flops_per_s=flops_per_s, skip_invalid=skip_invalid)
     return read_spars(path, document, skip_invalid=skip_invalid)

@@ -40,7 +40,9 @@ def is_wfcommons(document: Any) -> bool:
     return isinstance(workflow, dict) and bool({"specification", "tasks", "jobs"} & set(workflow))
 
 
-def read_wfcommons(path: Path, document: Any, *, skip_invalid: bool) -> Workload:
+def read_wfcommons(
+    path: Path, document: Any, *, skip_invalid: bool, shared: bool = False
+) -> Workload:
     """Read a workflow.
 
     All jobs are submitted at time 0, take a node each, ask it for their cores and memory, and depend
@@ -51,6 +53,7 @@ def read_wfcommons(path: Path, document: Any, *, skip_invalid: bool) -> Workload
         document: what is in it.
         skip_invalid: leave faulty tasks out, and what depends on them without them, and say so in the
             read notes.
+        shared: whether they share nodes, as a task of so many cores (1 where nothing is said) and memory.
 
     Raises:
         TraceError: it is not a workflow, a task is faulty, waits for one that is not there, or for itself;
@@ -88,6 +91,11 @@ def read_wfcommons(path: Path, document: Any, *, skip_invalid: bool) -> Workload
     cores = np.array([task.cores for task in read.values()])
     memory = np.array([task.memory_gb for task in read.values()])
     asked = {"cores": cores, "memory_gb": memory}
+    chunks = {
+        "tasks": np.ones(size),
+        "cores_per_task": np.where(cores > 0, cores, 1.0),
+        "memory_gb_per_task": memory,
+    }
     machines = execution.get("machines") or workflow.get("machines")
     runtime = np.array([task.runtime_s for task in read.values()])
     try:
@@ -98,7 +106,10 @@ def read_wfcommons(path: Path, document: Any, *, skip_invalid: bool) -> Workload
             walltime_s=np.maximum(runtime, _SHORTEST_S),
             nodes=np.ones(size),
             priority=[task.priority for task in read.values()],
-            per_node={name: column for name, column in asked.items() if column.any()},
+            per_node={
+                name: column for name, column in asked.items() if column.any() and not shared
+            },
+            chunks=chunks if shared else None,
             dependencies=edges,
             name=stem(path),
             start_epoch_s=_epoch_s(execution.get("executedAt") or workflow.get("executedAt")),
