@@ -4,7 +4,7 @@ Usage: ``python benchmarks/gpu_fragmentation.py [SEEDS]``. As in Weng et al. (US
 from the trace until they ask for 1.3 times the GPUs there are, come one by one and stay; what does not fit is
 left out. Prints for each placement which share of all GPUs is held, and which is fragmented, when pods that
 ask for 80, 90, 100 and 130 % of them have come: means over the seeds. Reads ``jobs_csv/alibaba_gpu_v2023_*``
-in ``HPCTWIN_TRACES``. GPUs of a node are counted together, where the paper has single devices.
+in ``HPCTWIN_TRACES``. Parts of GPUs lie on single GPUs, as in the paper.
 """
 
 from __future__ import annotations

@@ -316,6 +316,21 @@ def stocked(draw: st.DrawFn, cluster: Cluster) -> Cluster:
     return cluster.model_copy(update={"nodes": tuple(groups)})
 
 
+@st.composite
+def with_gpus(draw: st.DrawFn, cluster: Cluster) -> Cluster:
+    """A cluster of which most nodes have several GPUs."""
+    has = st.sampled_from((2, 2, 4, 3.5, 1, 0, None))
+    groups = [
+        group.model_copy(update={"gpus": draw(has), "cores": 16, "memory_gb": None})
+        for group in cluster.nodes
+    ]
+    return cluster.model_copy(update={"nodes": tuple(groups)})
+
+
+PARTS_OF_GPUS = (0.25, 0.5, 0.625, 0.75, 1, 2, 1.5, 0)
+"""What tasks ask, where most are on parts of GPUs."""
+
+
 MORE_TASKS = (
     None,
     None,
@@ -339,13 +354,15 @@ def shared_workloads(
     several: bool = False,
     grouped: bool = False,
     spread: bool = False,
+    gpus: tuple[float, ...] = (0, 0, 0, 0, 0, 0, 1, 0.25),
     **left_out: Any,
 ) -> Workload:
     """Workloads of which most jobs ask for tasks; see `workloads`. Amounts are exact in binary.
 
     Where nodes have consumables, jobs ask for them. With ``owners`` some share nodes with jobs of their
     user or account only; with ``several`` tasks of many are of several kinds, with ``grouped`` those of
-    many lie on nodes of one rack, with ``spread`` many are on as many nodes as they can.
+    many lie on nodes of one rack, with ``spread`` many are on as many nodes as they can. Each task asks for
+    one of ``gpus``.
     """
     whole = draw(workloads(cluster, **left_out))
     size = len(whole)
@@ -376,7 +393,7 @@ def shared_workloads(
             "tasks": tasks,
             "cores_per_task": column(1, 2, 1, 4, 3, 0.5, 8),
             "memory_gb_per_task": column(0, 0, 0, 4, 2.5, 16),
-            "gpus_per_task": column(0, 0, 0, 0, 0, 0, 1, 0.25),
+            "gpus_per_task": column(*gpus),
             "tasks_per_node": column(0, 0, 0, 1, 2),
             "exclusive": column(0, 0, 0, 0, 1),
             "shared_with": column(0, 0, 0, 1, 2) if owners else np.zeros(size),

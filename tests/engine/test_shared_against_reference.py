@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -171,6 +172,31 @@ def test_jobs_get_what_they_ask_of_the_consumables_of_nodes(
     assert where_they_ran(simulation, reference) == {
         job.row: list(job.nodes) for job in reference if job.start_ms >= 0
     }
+
+
+@pytest.mark.parametrize("policy", EVERY, ids=name_of)
+@settings(max_examples=examples(100))
+@given(data=st.data())
+def test_parts_of_gpus_lie_on_single_gpus_as_the_rules_say(
+    policy: dict[str, Any], data: st.DataObject
+) -> None:
+    cluster = data.draw(strategies.shared_clusters(cleanup=True).flatmap(strategies.with_gpus))
+    what = {name: data.draw(st.booleans()) for name in ("several", "owners")}
+    jobs = strategies.shared_workloads(cluster, max_jobs=15, gpus=strategies.PARTS_OF_GPUS, **what)
+    order = ORDERINGS[data.draw(st.sampled_from(("fcfs", "wfp")))]
+    placement = data.draw(
+        st.sampled_from(("first-fit", "best-fit", "spread", "round-robin", "fragmentation"))
+    )
+    simulation, reference = compared(data.draw(jobs), cluster, order, policy, placement=placement)
+    assert where_they_ran(simulation, reference) == {
+        job.row: list(job.nodes) for job in reference if job.start_ms >= 0
+    }
+    shares = simulation.result().gpu_shares
+    for job in reference if shares is not None else ():
+        here = (pl.col("job_id") == simulation.workload.job_id[job.row]) & (
+            pl.col("start_s") == job.start_ms / 1000
+        )
+        assert shares.filter(here).select("node", "gpu", "share").rows() == list(job.gpus)
 
 
 PLACEMENTS = (

@@ -111,6 +111,7 @@ class Job:
     told: int | None = None  # when others are told that it has ended: its nodes are clean
     requeues: int = 0
     nodes: list[int] = field(default_factory=list)
+    gpus: list[tuple[int, int, float]] = field(default_factory=list)  # of each node: GPU, share
     attempts: list[tuple[int, int, list[int]]] = field(default_factory=list)  # start, end, nodes
     split: dict[int, int] = field(default_factory=dict)  # nodes it holds of each pool
     over: int = 0  # when it will end, which policies do not know

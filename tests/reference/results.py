@@ -12,7 +12,8 @@ class ReferenceJob:
     """What became of one row of the workload; times are -1 where there is none.
 
     ``end_ms`` is set for every job that ended, also for those that ended without starting.
-    ``nodes`` are the numbers of the nodes of its last attempt, if that was not undone.
+    ``nodes`` are the numbers of the nodes of its last attempt, if that was not undone, ``gpus`` what it had
+    of each GPU of each of them, where these are counted one by one.
     """
 
     row: int
@@ -22,6 +23,7 @@ class ReferenceJob:
     end_ms: int
     requeues: int
     nodes: tuple[int, ...]
+    gpus: tuple[tuple[int, int, float], ...] = ()  # node, GPU, share
     preemptions: int = 0
     in_vain_ms: int = 0
     pushed: int = 0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
 from hpctwin.model import Workload
 from tests.reference.jobs import Job, features_of
 from tests.reference.passes import Simulation, exact
+from tests.reference.shared_gpus import Lying, gpus_of, single_gpus
 from tests.reference.shared_requests import (
     ENOUGH,
     NAMES,
@@ -76,6 +77,26 @@ class SharedPlan:
                 left[c] -= amount
         return tuple(left)
 
+    def single(self, node: int, time: int) -> Amounts:
+        """What is free of each GPU of a node at a time, where these are counted one by one."""
+        left = list(self.simulation.single(node))
+        for booking in self.bookings:
+            if booking.node == node and booking.start <= time < booking.end:
+                if self.simulation.asked[booking.job].exclusive or booking.whole:
+                    return (Fraction(0),) * len(left)
+                assert isinstance(booking.tasks, Lying)
+                left = [a - b for a, b in zip(left, booking.tasks.gpus, strict=True)]
+        return tuple(left)
+
+    def least_single(self, nodes: Iterable[int], times: list[int]) -> dict[int, Amounts]:
+        """The least of these at some times."""
+        if not self.simulation.gpus:
+            return {}
+        return {
+            node: tuple(map(min, zip(*(self.single(node, time) for time in times), strict=True)))
+            for node in nodes
+        }
+
     def room(self, job: Job, start: int) -> dict[int, Tasks] | None:
         end = start + job.expected
         times = [start, *(time for time in self.times() if start < time < end)]
@@ -91,7 +112,7 @@ class SharedPlan:
                 known = [left for left in lefts if left is not None]
                 if len(known) == len(lefts):
                     least[node] = tuple(min(column) for column in zip(*known, strict=True))
-        return self.simulation.placed(job, least)
+        return self.simulation.placed(job, least, self.least_single(least, times))
 
     def least(self, job: Job, start: int) -> dict[int, Tasks] | None:
         """Of whole nodes, how many may be taken of each pool; here its nodes and tasks at once."""
@@ -157,6 +178,8 @@ class SharedPlan:
                 pairs = itertools.combinations(asked, 2)
                 if not all(one.goes_with(other) for one, other in pairs):
                     return False
+                if any(amount < 0 for amount in self.single(node, time)):
+                    return False
                 group = self.machine.pools[self.simulation.pool_of[node]].group
                 for c, there in enumerate(has(self.machine.cluster, group)):
                     if sum(a.held(b.tasks)[c] for b, a in zip(here, asked, strict=True)) > there:
@@ -170,12 +193,18 @@ class SharedSimulation(Simulation):
     def prepare(self, workload: Workload) -> None:
         """What is not there where all jobs ask for whole nodes."""
         self.asked = requests(workload, self.machine.cluster, self.jobs)
+        self.gpus = single_gpus(self.machine.cluster, list(self.asked.values()))
         self.on: dict[Job, dict[int, Tasks]] = {}  # tasks of each running job by node
         self.turn = 0  # the node after the last that a job started on
         self.given: dict[tuple[Job, int], dict[int, Tasks]] = {}  # … of each that began, and when
         self.pool_of = {
             node: number for number, pool in enumerate(self.machine.pools) for node in pool.nodes
         }
+
+    def single(self, node: int) -> Amounts:
+        """What each GPU of an empty node has, where these are counted one by one."""
+        group = self.machine.pools[self.pool_of[node]].group
+        return gpus_of(self.machine.cluster, group, self.gpus)
 
     def jobs_on(self, node: int) -> Iterator[Job]:
         yield from [job for job in self.jobs if job in self.on and node in self.on[job]]
@@ -195,9 +224,10 @@ class SharedSimulation(Simulation):
         )
 
     def fits_empty_set(self, job: Job, least: dict[int, Amounts]) -> bool:
+        single = {node: self.single(node) for node in least} if self.gpus else {}
         if len(self.asked[job].kinds) > 1:
-            return place_kinds(self.asked[job], least, "first_fit") is not None
-        return Room(self.asked[job], least).fits()
+            return place_kinds(self.asked[job], least, "first_fit", gpus=single) is not None
+        return Room(self.asked[job], least, gpus=single).fits()
 
     def sets(self, job: Job) -> list[dict[int, Amounts]]:
         """Nodes that a job may have, and what each has; in sets, the smallest first, of which it has one."""
@@ -223,7 +253,9 @@ class SharedSimulation(Simulation):
     def keep_soonest(self, job: Job, plan: SharedPlan) -> None:  # type: ignore[override]
         keep_soonest(self, job, plan)
 
-    def placed(self, job: Job, least: dict[int, Amounts]) -> dict[int, Tasks] | None:
+    def placed(
+        self, job: Job, least: dict[int, Amounts], single: dict[int, Amounts]
+    ) -> dict[int, Tasks] | None:
         """The nodes and tasks that a job gets, given what is least free of each; None if it does not fit."""
 
         def tell(room: Room) -> None:
@@ -231,7 +263,9 @@ class SharedSimulation(Simulation):
 
         for some in self.sets(job):
             here = {node: left for node, left in least.items() if node in some}
-            if (found := place_kinds(self.asked[job], here, self.placement, tell)) is not None:
+            if (
+                found := place_kinds(self.asked[job], here, self.placement, tell, single)
+            ) is not None:
                 return found
         return None
 
@@ -255,7 +289,7 @@ class SharedSimulation(Simulation):
             for node in self.machine.pools[pool].nodes
         }
         least = {node: left for node, left in lefts.items() if left is not None}
-        found = self.placed(job, least)
+        found = self.placed(job, least, plan.least_single(least, [self.now]))
         return None if found is None else (found, least)
 
     def alignment(self, job: Job) -> float:
@@ -285,6 +319,12 @@ class SharedSimulation(Simulation):
     def take_nodes(self, job: Job, split: dict[int, Tasks]) -> None:  # type: ignore[override]
         self.on[job] = dict(split)
         job.nodes = sorted(split)
+        job.gpus = [
+            (node, gpu, float(share))
+            for node in job.nodes
+            for gpu, share in enumerate(getattr(split[node], "gpus", ()))
+            if share and not self.asked[job].exclusive
+        ]
 
     def begin(self, job: Job, split: dict[int, Tasks]) -> None:  # type: ignore[override]
         super().begin(job, split)  # type: ignore[arg-type]

@@ -10,6 +10,8 @@ from typing import Any
 from hpctwin.model import MS_PER_S
 from tests.reference.blocks import by_blocks
 from tests.reference.jobs import Job, NodeView
+from tests.reference.shared_gpus import GPUS, laid, room_on
+from tests.reference.shared_requests import Amounts
 
 TYPICAL = 64
 
@@ -159,27 +161,60 @@ def holds(room: Any, nodes: list[int]) -> bool:
     return sum(room.f[n] for n in nodes) >= request.tasks and len(nodes) >= request.nodes
 
 
-def fragmentation_rise(room: Any, node: int, has: int) -> Fraction:
-    """By how much what typical jobs cannot use of a node's GPUs grows with one more task."""
-    before = [x - has * ask for x, ask in zip(room.least[node], room.request.each, strict=True)]
-    after = [x - ask for x, ask in zip(before, room.request.each, strict=True)]
-    return useless(room, node, after) - useless(room, node, before)
+def fragmentation_rise(room: Any, node: int, has: int) -> tuple[Fraction, Amounts]:
+    """By how much what typical jobs cannot use of a node's GPUs grows with one more task; what it takes."""
+    each = room.request.each
+    before = [x - has * ask for x, ask in zip(room.least[node], each, strict=True)]
+    after = [x - ask for x, ask in zip(before, each, strict=True)]
+    if not room.gpus:
+        return useless(room, node, after, ()) - useless(room, node, before, ()), ()
+    taken = room.on_gpus.get(node, (Fraction(0),) * len(room.gpus[node]))
+    gpus = tuple(a - b for a, b in zip(room.gpus[node], taken, strict=True))
+    found = []
+    for takes in ways(each[GPUS], gpus):
+        left = tuple(a - b for a, b in zip(gpus, takes, strict=True))
+        found.append((useless(room, node, after, left), takes))
+    least, takes = min(found, key=lambda way: way[0])
+    return least - useless(room, node, before, gpus), takes
 
 
-def useless(room: Any, node: int, left: list[Fraction]) -> Fraction:
-    gpus = left[2]
+def ways(asked: Fraction, gpus: Amounts) -> list[Amounts]:
+    """What one more task might take of each GPU of a node."""
+    if not 0 < asked < 1:
+        takes = laid(asked, 1, gpus)
+        return [] if takes is None else [takes]
+    return [
+        tuple(asked if gpu == other else Fraction(0) for other in range(len(gpus)))
+        for gpu, left in enumerate(gpus)
+        if left >= asked
+    ]
+
+
+def choose_gpus(room: Any, node: int, has: int) -> None:
+    """One more task gets the GPUs of a node on which it strands least."""
+    if room.gpus:
+        _, takes = fragmentation_rise(room, node, has)
+        before = room.on_gpus.get(node, (Fraction(0),) * len(takes))
+        room.on_gpus[node] = tuple(a + b for a, b in zip(before, takes, strict=True))
+
+
+def useless(room: Any, node: int, left: list[Fraction], single: Amounts) -> Fraction:
+    if left[GPUS] > 10**9:
+        return Fraction(0)  # not modelled
+    gpus = sum(single, Fraction(0)) if room.gpus else left[GPUS]
     total = Fraction(0)
     for job, count in typical(room.simulation):
         request = room.simulation.asked[job]
-        asks_gpus = request.each[2]
+        asked = request.each[GPUS]
         lost = gpus
         if (
-            asks_gpus > 0
+            asked > 0
             and room.simulation.pool_of[node] in job.pools
             and all(x >= ask for x, ask in zip(left, request.each, strict=True))
+            and (not room.gpus or room_on(asked, single) > 0)
         ):
-            part = gpus % 1
-            lost = part if asks_gpus >= 1 or part < asks_gpus else Fraction(0)
+            too_little = [gpu for gpu in single if gpu < min(asked, 1)]
+            lost = sum(too_little, Fraction(0)) if room.gpus else gpus % 1
         total += count * lost
     return total
 

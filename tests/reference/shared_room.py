@@ -7,7 +7,8 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from tests.reference.shared_places import ORDERS, fragmentation_rise
+from tests.reference.shared_gpus import GPUS, Lying, laid, room_on
+from tests.reference.shared_places import ORDERS, choose_gpus, fragmentation_rise
 from tests.reference.shared_requests import Amounts, Request, Tasks
 
 
@@ -18,12 +19,19 @@ class Room:
         request: with these as the first, or only, kind.
         least: what is least free of each node.
         taken: how many tasks of the job lie there already.
+        gpus: what is least free of each GPU of each node, where these are counted one by one.
     """
 
     def __init__(
-        self, request: Request, least: dict[int, Amounts], taken: dict[int, int] | None = None
+        self,
+        request: Request,
+        least: dict[int, Amounts],
+        taken: dict[int, int] | None = None,
+        gpus: dict[int, Amounts] | None = None,
     ) -> None:
         self.request = request
+        self.gpus = gpus or {}
+        self.on_gpus: dict[int, Amounts] = {}  # of nodes whose GPUs the placement has chosen
         self.ready: Callable[[int], int] = lambda node: 0
         self.least = least
         self.job: Any = None
@@ -34,10 +42,23 @@ class Room:
             else 0
             for node, left in least.items()
         }  # fmt: skip
+        if request.each[GPUS] and gpus:
+            for node in least:
+                self.a[node] = min(self.a[node], room_on(request.each[GPUS], gpus[node]))
         for node, count in (taken or {}).items():
             if node in self.a:
                 self.a[node] = max(0, min(self.a[node], request.most - count))
         self.f = {node: min(a, request.most) for node, a in self.a.items()}
+
+    def takes(self, node: int, tasks: int) -> Amounts:
+        """What its tasks have of each GPU of a node."""
+        if not self.gpus:
+            return ()
+        if node in self.on_gpus:
+            return self.on_gpus[node]
+        taken = laid(self.request.each[GPUS], tasks, self.gpus[node])
+        assert taken is not None
+        return taken
 
     def fits(self) -> bool:
         nodes = sum(f > 0 for f in self.f.values())
@@ -53,7 +74,13 @@ class Room:
         if placement == "spread":
             return self.one_by_one(lambda node, has: [-x for x in self.after(node, has)])
         if placement == "fragmentation":
-            return self.one_by_one(lambda node, has: fragmentation_rise(self, node, has))
+            return self.one_by_one(
+                lambda node, has: (
+                    fragmentation_rise(self, node, has)[0],
+                    self.after(node, has),
+                ),
+                lambda node, has: choose_gpus(self, node, has),
+            )
         nodes = sorted(node for node in self.f if self.f[node] > 0)
         tasks, least_nodes = self.request.tasks, self.request.nodes
         if placement in ORDERS:
@@ -87,7 +114,11 @@ class Room:
                 left -= 1
         return given
 
-    def one_by_one(self, key: Callable[[int, int], Any]) -> dict[int, int]:
+    def one_by_one(
+        self,
+        key: Callable[[int, int], Any],
+        chosen: Callable[[int, int], None] = lambda node, has: None,
+    ) -> dict[int, int]:
         """One task after the other, each to the node with the smallest key, given what it has of the job."""
         given: dict[int, int] = {}
         for left in range(self.request.tasks, 0, -1):
@@ -98,6 +129,7 @@ class Room:
                 if given.get(node, 0) < self.f[node] and not (only_new and node in given)
             ]
             best = min(open_to, key=lambda node: key(node, given.get(node, 0)))
+            chosen(best, given.get(best, 0))
             given[best] = given.get(best, 0) + 1
         return given
 
@@ -113,6 +145,7 @@ def place_kinds(
     least: dict[int, Amounts],
     placement: str,
     told: Callable[[Room], None] = lambda room: None,
+    gpus: dict[int, Amounts] | None = None,
 ) -> dict[int, Tasks] | None:
     """Of each kind of a job's tasks how many lie on each node, in the order given; None if it does not fit.
 
@@ -121,14 +154,17 @@ def place_kinds(
         least: what is least free of each node.
         placement: how nodes are gone through.
         told: tells a room what placements ask of besides.
+        gpus: what is least free of each GPU of each node, where these are counted one by one.
     """
     kinds = request.kinds
     ways = (placement,) if len(kinds) == 1 else (placement, "first_fit by number")
     for way in ways:
         left, found = dict(least), dict[int, Tasks]()
+        single = dict(gpus or {})
+        taken_gpus: dict[int, Amounts] = {}
         for number, kind in enumerate(kinds):
             taken = {node: sum(tasks) for node, tasks in found.items()}
-            room = Room(replace(request, tasks=kind.tasks, each=kind.each), left, taken)
+            room = Room(replace(request, tasks=kind.tasks, each=kind.each), left, taken, single)
             told(room)
             if not room.fits():
                 break
@@ -137,9 +173,15 @@ def place_kinds(
             for node, tasks in room.place(way.partition(" ")[0]).items():
                 before = found.pop(node, (0,) * len(kinds))
                 found[node] = (*before[:number], tasks, *before[number + 1 :])
+                if single:
+                    takes = room.takes(node, tasks)
+                    nothing = (Fraction(0),) * len(takes)
+                    had = taken_gpus.get(node, nothing)
+                    taken_gpus[node] = tuple(a + b for a, b in zip(had, takes, strict=True))
+                    single[node] = tuple(a - b for a, b in zip(single[node], takes, strict=True))
                 left[node] = tuple(
                     x - tasks * ask for x, ask in zip(left[node], kind.each, strict=True)
                 )
         else:
-            return found
+            return {node: Lying(x, taken_gpus.get(node, ())) for node, x in found.items()}
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.reference.jobs import Job
+from tests.reference.shared_gpus import less
 from tests.reference.shared_requests import Amounts, Tasks, has
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def as_jobs_end(
             if any(plan.free_of(name, at) < amount for at in span):
                 return None
         left: dict[int, Amounts] = {}
+        single: dict[int, Amounts] = {}
         for node in sorted(clear):
             pool = plan.machine.pools[simulation.pool_of[node]]
             away = any(b < start + job.expected and e > start for b, e in pool.maintenance)
@@ -101,7 +103,11 @@ def as_jobs_end(
                     held = simulation.asked[one].held(simulation.on[one][node])
                     there = [x - y for x, y in zip(there, held, strict=True)]
             left[node] = tuple(there)
-        split = simulation.placed(job, left)
+            single[node] = simulation.single(node)
+            for one in on_it:
+                if ends[one] > time and simulation.gpus:
+                    single[node] = less(single[node], simulation.on[one][node])
+        split = simulation.placed(job, left, single if simulation.gpus else {})
         return None if split is None else (start, split)
 
     if (found := fits(simulation.now)) is not None:

@@ -127,6 +127,7 @@ def results_of(jobs: list[Job]) -> list[ReferenceJob]:
             end_ms=_or_none(job.ended),
             requeues=job.requeues,
             nodes=tuple(job.nodes),
+            gpus=tuple(job.gpus),
             preemptions=job.preemptions,
             in_vain_ms=job.in_vain,
             pushed=job.pushed,

@@ -128,6 +128,9 @@ class Shape:
     among: Int  # if its nodes are of one set: its kind on the first; that one's on the next, -1
     of: Int  # the kind of job that it is made for, or itself
     parts: Int  # so many parts of nodes, at most, its tasks of all kinds lie on
+    gpus: Int  # it asks for some of so many GPUs of a node, counted one by one; 0: it does not
+    part_on: Small  # the kind of the part of a GPU that a task has, on the first; others follow
+    whole_on: Small  # … and of each whole one
 
 
 class Claim:
@@ -430,6 +433,7 @@ class Sharing:
 
     parts: Int  # rows in use
     owners: Int  # 1: it matters whose jobs are on a node
+    gpus: Int  # so many of a node, at most, are counted one by one, in the last columns of amounts
     promises: Int
     spare: Int  # the first free row of promises, plus 1; 0: none
     freed: Int  # how often a node got something back
@@ -437,6 +441,7 @@ class Sharing:
     chosen: Int  # nodes that `placing` chose
     before: Int  # so many of these for kinds of the job's tasks that came before
     kind: Int  # of the tasks that nodes are chosen for
+    laid: Int  # 1: the placement chose their GPUs, too
     looks: Int  # how often it was begun to start jobs; meanwhile nothing comes free
     turn: Int  # the node after the last that a job started on
     widest: Int  # nodes that a job may have at most

@@ -120,6 +120,7 @@ def new_sim(
     sim["left"][...] = known["whole"]
     sim["sharing"]["widest"] = known["shape"]["parts"].max(initial=0)
     sim["sharing"]["owners"] = (known["shape"]["shared_with"] > 0).any()
+    sim["sharing"]["gpus"] = known["shape"]["gpus"].max(initial=0)
     sim["share"]["part"] = sim["share"]["promise"] = -1
     sim["tried"]["faults"] = -1
     choose_pass(sim, found, power)

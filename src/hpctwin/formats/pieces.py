@@ -29,6 +29,7 @@ class Pieces:
         size: how many jobs there are.
         labels: all labels, by column, and whether some jobs have none.
         shares: whether any job asks for tasks.
+        gpu_parts: whether any asks for a part of a GPU; None if that is not known before all are read.
     """
 
     batches: Iterator[Batch]
@@ -36,6 +37,7 @@ class Pieces:
     size: int
     labels: Mapping[str, tuple[tuple[str, ...], bool]]
     shares: bool
+    gpu_parts: bool | None
 
 
 def open_pieces(path: Path, size: int) -> Pieces:
@@ -59,11 +61,12 @@ def open_pieces(path: Path, size: int) -> Pieces:
         jobs = int(scan.select(pl.len()).collect(engine="streaming").item())
         labels = {name: _labels(scan, name) if name in columns else ((), True) for name in LABELS}
         shares = _any_tasks(scan, columns.names())
+        parts = _any_parts(scan, columns.names())
         texts = columns.get("job_id") == pl.String and not _whole_ids(scan)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise TraceError(path, f"it cannot be read as Parquet ({error})") from error
     batches = _pieces(path, scan, jobs, size, texts=texts)
-    return Pieces(batches, stem(path), jobs, labels, shares)
+    return Pieces(batches, stem(path), jobs, labels, shares, parts)
 
 
 def _labels(scan: pl.LazyFrame, name: str) -> tuple[tuple[str, ...], bool]:
@@ -80,6 +83,20 @@ def _any_tasks(scan: pl.LazyFrame, columns: Collection[str]) -> bool:
         asks.append((pl.col("tasks").cast(pl.Float64, strict=False) > 0).fill_null(False))
     if not asks:
         return False
+    return bool(scan.select(pl.any_horizontal(asks).any()).collect(engine="streaming").item())
+
+
+def _any_parts(scan: pl.LazyFrame, columns: Collection[str]) -> bool | None:
+    """Whether any job asks for a part of a GPU; not known of requests as users write them."""
+    if "request" in columns:
+        return None
+    asks = [pl.lit(False)]
+    if "gpus_per_task" in columns:
+        gpus = pl.col("gpus_per_task").cast(pl.Float64, strict=False)
+        asks.append((gpus != gpus.round()).fill_null(False))
+    if "more_tasks" in columns:
+        text = pl.col("more_tasks").cast(pl.String, strict=False)
+        asks.append(text.str.contains(r"gpus=\d*\.\d*[1-9]").fill_null(False))
     return bool(scan.select(pl.any_horizontal(asks).any()).collect(engine="streaming").item())
 
 

@@ -97,6 +97,7 @@ def _tables(result: Result) -> dict[str, pl.DataFrame]:
         "series": result.series,
         "node_map": result.node_map,
         "placements": result.placements,
+        "gpu_shares": result.gpu_shares,
         "lost": result.lost if len(result.lost) else None,
         "stretches": result.stretches,
         **({} if energy is None else energy_tables(energy)),

@@ -56,6 +56,9 @@ SHORT = 1 << 17
 class SimulationBase(Looks):
     """A simulation without what makes it go on; arguments as of `hpctwin.simulation.Simulation`."""
 
+    single_gpus: bool | None = None
+    """Whether GPUs of shared nodes are counted one by one; None: if any job asks for a part of one."""
+
     def __init__(
         self,
         workload: Workload | str | os.PathLike[str],
@@ -320,7 +323,7 @@ class SimulationBase(Looks):
         facts = sharing.shared_facts if workload.shares_nodes else facts_of
         self._facts = cache(partial(facts, workload, machine, self.risk))
         if workload.shares_nodes:
-            known = sharing.shared_known(known, workload, machine)
+            known = sharing.shared_known(known, workload, machine, single=self.single_gpus)
         if cluster.has_power:
             known = powered.power_known(known, machine, workload, power, known["pool_of"])
         return known

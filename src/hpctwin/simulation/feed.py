@@ -17,6 +17,7 @@ from hpctwin.model import MS_PER_S, Category, Workload
 from hpctwin.model.batches import Batch
 from hpctwin.model.columns import joined_labels
 from hpctwin.model.joining import LABELS
+from hpctwin.simulation.gpus import asks_parts
 
 __all__ = ["Feed", "Source", "feed_of"]
 
@@ -35,6 +36,7 @@ class Feed:
         size: how many jobs there are in all; None if that is not known.
         labels: all labels there are, by column, and whether some jobs have none; None if not known.
         shares: whether any job asks for tasks, so that nodes are shared; None if not known.
+        gpu_parts: whether any task asks for a part of a GPU; None if not known.
     """
 
     batches: Iterator[Batch]
@@ -43,6 +45,7 @@ class Feed:
     size: int | None = None
     labels: Mapping[str, tuple[tuple[str, ...], bool]] | None = None
     shares: bool | None = None
+    gpu_parts: bool | None = None
     given: int = field(default=0, init=False)
     _last_ms: int = field(default=0, init=False)
 
@@ -106,7 +109,13 @@ def feed_of(source: Source, *, wanted: int) -> Feed:
         labels = {name: (c.labels, bool((c.codes < 0).any())) for name, c in columns.items()}
         pieces = Batch.pieces(source, wanted)
         return Feed(
-            pieces, source.name, wanted, len(source), labels=labels, shares=source.shares_nodes
+            pieces,
+            source.name,
+            wanted,
+            len(source),
+            labels=labels,
+            shares=source.shares_nodes,
+            gpu_parts=asks_parts(source),
         )
     if isinstance(source, str | os.PathLike):
         from hpctwin.formats.pieces import open_pieces
@@ -119,6 +128,7 @@ def feed_of(source: Source, *, wanted: int) -> Feed:
             opened.size,
             labels=opened.labels,
             shares=opened.shares,
+            gpu_parts=opened.gpu_parts,
         )
     if isinstance(source, pl.DataFrame) or not isinstance(source, Iterable):
         raise WorkloadError(

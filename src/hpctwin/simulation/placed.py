@@ -13,9 +13,10 @@ from hpctwin.engine.layout import RUNNING
 from hpctwin.engine.sim import Sim
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.model.chunks import PER_TASK
+from hpctwin.simulation.gpus import ONE_GPU
 from hpctwin.simulation.sharing import columns_of
 
-__all__ = ["placement_table", "placements", "shares_held", "use_now"]
+__all__ = ["gpu_shares", "placement_table", "placements", "shares_held", "use_now"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -47,18 +48,66 @@ def placements(
     part = part[part["tasks"] > 0]  # else the job never began there
     if of is not None:
         part = part[of[part["job"]]]
+    part = part[~_on_single_gpus(sim)[part["kind"]]]
     if now:
         own = sim["state"][part["job"]]
         runs = (own["phase"] == RUNNING) & (own["start"] <= sim.clock.now)
         part = part[runs & (own["start"] == part["start"])]
-    state, job, start = sim["state"], part["job"].copy(), part["start"]
+    return placement_table(workload.job_id[part["job"]], part, _ends(part, sim), sim, cluster)
+
+
+def gpu_shares(workload: Workload, sim: Sim) -> pl.DataFrame | None:
+    """Who held what of which GPU, where these are counted one by one; else None.
+
+    Args:
+        workload: the jobs.
+        sim: their simulation, on shared nodes.
+
+    Returns:
+        ``job_id``, ``node``, ``gpu`` (its number on the node), ``start_s``, ``end_s`` (null while the job
+        runs) and ``share``, above 0 up to 1; of jobs that have nodes for themselves nothing.
+    """
+    if not (gpus := int(sim["sharing"]["gpus"][0])):
+        return None
+    part = sim["part"][: int(sim["sharing"]["parts"][0])]
+    part = part[(part["tasks"] > 0) & _on_single_gpus(sim)[part["kind"]]]
+    held = sim["needs"][part["kind"], -gpus:]
+    end = _ends(part, sim)
+    table = pl.DataFrame(
+        {
+            "job_id": workload.job_id[part["job"]],
+            "node": part["node"].astype(np.int64),
+            "gpu": held.argmax(axis=1),
+            "start_s": part["start"] / MS_PER_S,
+            "end_s": pl.Series(end / MS_PER_S).set(pl.Series(end < 0), None),
+            "share": part["tasks"] * held.max(axis=1) / ONE_GPU,
+        }
+    )
+    keys = ["job_id", "node", "gpu", "start_s", "end_s"]
+    summed = table.group_by(keys, maintain_order=True).agg(pl.col("share").sum())
+    return summed.sort("start_s", "job_id", "node", "gpu", maintain_order=True)
+
+
+def _on_single_gpus(sim: Sim) -> npt.NDArray[np.bool_]:
+    """Which kinds are of what tasks hold of single GPUs [kinds]."""
+    shape, gpus = sim["shape"], int(sim["sharing"]["gpus"][0])
+    found = np.zeros(len(shape), bool)
+    for name in ("part_on", "whole_on") if gpus else ():
+        first = shape[name][shape[name] >= 0]
+        found[(first[:, None] + np.arange(gpus)).ravel()] = True
+    return found
+
+
+def _ends(part: npt.NDArray[Any], sim: Sim) -> IntArray:
+    """When what parts of nodes tell of was over, ms; -1 while the job runs [rows]."""
+    state, job, start = sim["state"], part["job"], part["start"]
     end = np.where(phases(sim)[job] == RUNNING, -1, state["end"][job])
     # What began before its job's last start was cut off by a failure.
     lost = sim["lost"][: sim.clock.lost]
     ends = {(j, s): e for j, s, e in lost[["job", "start", "end"]].tolist()}
     for row in np.flatnonzero(state["start"][job] != start):
         end[row] = ends[int(job[row]), int(start[row])]
-    return placement_table(workload.job_id[job], part, end, sim, cluster)
+    return end
 
 
 def placement_table(

@@ -13,6 +13,7 @@ from hpctwin.engine import begin, layout
 from hpctwin.engine.begin import NodePowers, Running
 from hpctwin.engine.powered import node_powers, nodes_of_job, spent_ms
 from hpctwin.model import MS_PER_S, NEVER_MS, to_ms
+from hpctwin.simulation.gpus import lay_running
 from hpctwin.simulation.machine import pool_of_nodes
 from hpctwin.simulation.refusals import check_present
 from hpctwin.simulation.sharing import held_amounts
@@ -74,6 +75,7 @@ def begin_at(
             held_amounts(simulation.state, simulation.cluster, nodes, part)
             for nodes, part in zip(running.nodes, parts, strict=True)
         )
+        lay_running(simulation.state, running.rows, running.nodes, amounts)
         running = replace(running, amounts=amounts)
     pool = pool_of_nodes(simulation.cluster)
     cleanup_ms = to_ms(simulation.cluster.cleanup)

@@ -23,7 +23,7 @@ from hpctwin.simulation.base import SimulationBase
 from hpctwin.simulation.capacity import capacity_over_time
 from hpctwin.simulation.held import held_s
 from hpctwin.simulation.outside import accounts
-from hpctwin.simulation.placed import placements, shares_held
+from hpctwin.simulation.placed import gpu_shares, placements, shares_held
 from hpctwin.simulation.rejected import why_rejected
 from hpctwin.simulation.shared_figures import InCores, cores_held, in_cores
 from hpctwin.simulation.shared_use import fragmentation, node_use
@@ -59,6 +59,8 @@ class Result(Shown):
             ``first_node``, ``count``; one row for each run of node numbers.
         placements: who held what of which node, where jobs share nodes: ``job_id``, ``node``, ``start_s``,
             ``end_s``, ``cores``, ``memory_gb``, ``gpus``; one row for each node of a job.
+        gpu_shares: which GPUs these were, where any job asks for a part of one: ``job_id``, ``node``, ``gpu``
+            (its number on the node), ``start_s``, ``end_s``, ``share``; of exclusive jobs nothing.
         capacity_cores: thousandths of cores that are up, over time, where jobs share nodes.
         stretches: where the sizes of jobs were decided, from when to when each had how many nodes:
             ``job_id``, ``start_s``, ``end_s``, ``nodes``.
@@ -80,6 +82,7 @@ class Result(Shown):
     instants: int
     energy: Energy | None = None
     placements: pl.DataFrame | None = None
+    gpu_shares: pl.DataFrame | None = None
     capacity_cores: pl.DataFrame | None = None
     stretches: pl.DataFrame | None = None
 
@@ -256,7 +259,7 @@ class Result(Shown):
             ConfigError: jobs do not share nodes, or there is no step.
         """
         placed = self._shared_placements()
-        return fragmentation(self.workload, self.cluster, self.jobs, placed, steps)
+        return fragmentation(self.workload, self.cluster, self.jobs, placed, steps, self.gpu_shares)
 
     def _check_rigid(self, what: str) -> None:
         if self.stretches is not None:
@@ -304,6 +307,7 @@ def make_result(simulation: SimulationBase) -> Result:
         instants=int(sim.clock.instants),
         energy=energy,
         placements=placed,
+        gpu_shares=gpu_shares(workload, sim) if shared else None,
         stretches=stretches_of(workload, sim) if sized else None,
         capacity_cores=capacity_over_time(
             sim, simulation.outages_so_far(), amounts_of_pools(sim)["cores"]

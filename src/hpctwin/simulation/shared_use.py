@@ -13,6 +13,7 @@ from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.chunks import read_more_tasks
 from hpctwin.model.features import has_features
+from hpctwin.simulation.gpus import ONE_GPU, gpus_of_nodes, room_on
 
 __all__ = ["fragmentation", "node_use"]
 
@@ -85,11 +86,23 @@ class _Kinds:
     nodes: BoolArray
     jobs: npt.NDArray[np.int64]
 
-    def fit(self, which: npt.NDArray[np.int64], free: FloatArray, idle: BoolArray) -> BoolArray:
-        """Whether a task of some kinds has room on each node [kinds, nodes]."""
+    def fit(
+        self, which: npt.NDArray[np.int64], free: FloatArray, single: FloatArray, idle: BoolArray
+    ) -> BoolArray:
+        """Whether a task of some kinds has room on each node [kinds, nodes].
+
+        Args:
+            which: kinds.
+            free: what is free of each node [nodes, amounts].
+            single: … of each GPU, where these are counted one by one [nodes, GPUs].
+            idle: which nodes are empty [nodes].
+        """
         room = self.nodes[which] & (idle | ~self.empty[which][:, None])
         for column in range(self.asks.shape[1]):
             room &= free[:, column] + _SLACK >= self.asks[which, column][:, None]
+        if single.shape[1]:
+            for row, asked in enumerate(self.asks[which, 2].tolist()):
+                room[row] &= _has_single(asked, single)
         return room
 
 
@@ -99,6 +112,7 @@ def fragmentation(
     jobs: pl.DataFrame,
     placements: pl.DataFrame,
     steps: int = 200,
+    gpu_shares: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """What is free of shared nodes and cannot be used, at the middle of equal steps of time.
 
@@ -108,15 +122,16 @@ def fragmentation(
         jobs: how they went, as of a result.
         placements: who held what.
         steps: how many, 1 or more.
+        gpu_shares: who held what of which GPU, where these are counted one by one.
 
     Returns:
         ``time_s``, ``waiting`` (jobs), and of cores and of GPUs: ``free_…`` in all; ``unusable_…``, free on
         nodes on which no task of any job that waits has room (null while none waits). Of GPUs besides
         ``stranded_gpus``, free on nodes on which no task that asks for GPUs has room, of whatever job of the
         workload; and ``fragmented_gpus``, the mean over its jobs of what such a task could not use: all of a
-        node's, if it has no room there or asks for none, else what is left beyond whole ones, unless it asks
-        for no more than that (Weng et al., *Beware of Fragmentation*, ATC 2023; of the 64 most frequent kinds
-        of jobs that share nodes).
+        node's, if it has no room there or asks for none, else those of which less is left than it asks, or
+        than a whole one if it asks for more (Weng et al., *Beware of Fragmentation*, ATC 2023; of the 64 most
+        frequent kinds of jobs that share nodes).
 
     Raises:
         ConfigError: there is no step.
@@ -142,33 +157,65 @@ def fragmentation(
         free, idle = has.copy(), np.ones(len(has), bool)
         np.subtract.at(free, node[here], held[here])
         free, idle[node[here]] = np.maximum(free, 0.0), False
+        single = _single(cluster, gpu_shares, time, free)
         wait = (eligible <= time) & (time < left) & ~rejected
         others = kinds.further[wait[kinds.further[:, 0]], 1]
         some = np.unique(np.concatenate([kinds.of[wait], others]))
-        useless = ~kinds.fit(some, free, idle).any(axis=0)
-        stranded = ~kinds.fit(asks_gpus, free, idle).any(axis=0)
+        useless = ~kinds.fit(some, free, single, idle).any(axis=0)
+        stranded = ~kinds.fit(asks_gpus, free, single, idle).any(axis=0)
         row: dict[str, Any] = {"time_s": time, "waiting": int(wait.sum())}
         for name, column in (("cores", 0), ("gpus", 2)):
             row[f"free_{name}"] = float(free[:, column].sum())
             row[f"unusable_{name}"] = float(free[useless, column].sum()) if wait.any() else None
         row["stranded_gpus"] = float(free[stranded, 2].sum())
-        row["fragmented_gpus"] = _fragmented(kinds, typical, free, idle)
+        row["fragmented_gpus"] = _fragmented(kinds, typical, free, single, idle)
         rows.append(row)
     # Said outright: for as long as nobody waits, nothing tells what a column is of.
     types = {name: pl.Int64 if name == "waiting" else pl.Float64 for name in rows[0]}
     return pl.DataFrame(rows, schema=types)
 
 
+def _has_single(asked: float, single: FloatArray) -> BoolArray:
+    """Whether there is room for a task on the GPUs of each node, one by one [nodes]."""
+    milli = int(np.ceil(asked * ONE_GPU - 1e-3))
+    if not milli:
+        return np.ones(len(single), bool)
+    return room_on(milli, np.rint(single * ONE_GPU).astype(np.int64)) > 0
+
+
+def _single(
+    cluster: Cluster, gpu_shares: pl.DataFrame | None, time: float, free: FloatArray
+) -> FloatArray:
+    """What is free of each GPU at a time, where these are counted one by one [nodes, GPUs]."""
+    if gpu_shares is None:
+        return np.zeros((len(free), 0))
+    single = gpus_of_nodes(cluster) / ONE_GPU
+    here = gpu_shares.filter(
+        (pl.col("start_s") <= time) & (pl.col("end_s").fill_null(np.inf) > time)
+    )
+    place = here["node"].to_numpy(), here["gpu"].to_numpy()
+    np.subtract.at(single, place, here["share"].to_numpy())
+    single[free[:, 2] <= _SLACK] = 0.0  # an exclusive job has the node
+    return single
+
+
 def _fragmented(
-    kinds: _Kinds, typical: npt.NDArray[np.int64], free: FloatArray, idle: BoolArray
+    kinds: _Kinds,
+    typical: npt.NDArray[np.int64],
+    free: FloatArray,
+    single: FloatArray,
+    idle: BoolArray,
 ) -> float:
     if not len(typical):
         return 0.0
     gpus = free[:, 2]
-    part = gpus - np.floor(gpus + _SLACK)
     asked = kinds.asks[typical, 2][:, None]
-    beyond = np.where((asked >= 1) | (part + _SLACK < asked), part, 0.0)
-    lost = np.where(kinds.fit(typical, free, idle) & (asked > 0), beyond, gpus)
+    if single.shape[1]:
+        less = single[None] + _SLACK < np.minimum(asked, 1.0)[:, :, None]
+        beyond = np.where(less, single, 0.0).sum(axis=2)
+    else:
+        beyond = np.broadcast_to(gpus - np.floor(gpus + _SLACK), (len(typical), len(gpus)))
+    lost = np.where(kinds.fit(typical, free, single, idle) & (asked > 0), beyond, gpus)
     jobs = kinds.jobs[typical]
     return float((lost.sum(axis=1) * jobs).sum() / jobs.sum())
 

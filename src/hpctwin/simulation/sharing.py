@@ -17,6 +17,7 @@ from hpctwin.model import PER_NODE, Cluster, Workload
 from hpctwin.model.chunks import read_more_tasks
 from hpctwin.model.totals import totals_asked
 from hpctwin.policies import Policy
+from hpctwin.simulation.gpus import asks_parts, gpus_of_nodes, room_on, with_gpus
 from hpctwin.simulation.lower import MB_PER_GB, facts_of
 from hpctwin.simulation.several_kinds import Nodes, sets_of, tasks_in, with_more
 
@@ -47,6 +48,7 @@ TYPICAL = 64
 
 _UNITS = {"cores": 1000, "memory_gb": MB_PER_GB, "gpus": 1000}
 _ALONE = AMOUNTS - 1
+_GPUS = 2
 _MILLI = 1000
 
 
@@ -66,7 +68,11 @@ def columns_of(cluster: Cluster) -> Iterator[tuple[int, str, int]]:
 
 
 def shared_known(
-    known: Mapping[str, npt.NDArray[Any]], workload: Workload, cluster: Cluster
+    known: Mapping[str, npt.NDArray[Any]],
+    workload: Workload,
+    cluster: Cluster,
+    *,
+    single: bool | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
     """What the engine knows, with what tasks ask and what nodes have.
 
@@ -74,6 +80,7 @@ def shared_known(
         known: what it knows otherwise, nodes tracked.
         workload: jobs of which some ask for tasks.
         cluster: the machine.
+        single: whether GPUs are counted one by one; None: if any of these jobs asks for a part of one.
     """
     asks, needs = _requests(workload, cluster)
     whole = _whole(cluster)
@@ -89,18 +96,28 @@ def shared_known(
     eligible = known["eligible"][known["job"]["kind"][first]]
     job = known["job"].copy()
     job["kind"] = kind
-    fits = _fit(shape, needs[first], whole, known["pool_of"], eligible)
     needs = needs[first]
+    units = units_of(cluster)
+    further = [tasks_in(text, units) for text in workload.more_tasks.labels]
+    gpus = 0
+    if asks_parts(workload) if single is None else single:
+        whole = np.concatenate([whole, each := gpus_of_nodes(cluster)], axis=1)
+        gpus = each.shape[1]
+        needs = np.concatenate([needs, np.zeros((len(needs), gpus), np.int64)], axis=1)
+        further = [[(count, [*row, *[0] * gpus]) for count, row in kinds] for kinds in further]
+    machine = Nodes(whole, known["pool_of"], gpus)
+    fits = _fit(shape, needs, machine, eligible)
     typical = _typical(shape, first)
     if workload.more_tasks.labels or workload.group_by.labels:
-        units = units_of(cluster)
-        further = [tasks_in(text, units) for text in workload.more_tasks.labels]
         features = _features_of_pools(cluster, known["pool_of"])
         sets = [sets_of(name, features) for name in workload.group_by.labels]
-        about = (several[first], further, grouped[first], sets, Nodes(whole, known["pool_of"]))
+        about = (several[first], further, grouped[first], sets, machine)
         shape, needs, eligible, too_much = with_more(shape, needs, eligible, *about)
         fits[too_much] = False
     job["rejected"] |= ~fits[kind]
+    if gpus:
+        alone = asks["exclusive"][first][shape["of"]] != 0
+        shape, needs, eligible = with_gpus(shape, needs, eligible, alone, gpus)
     return {
         **known,
         "job": job,
@@ -200,9 +217,10 @@ def _numbered(column: IntArray) -> tuple[IntArray, int]:
 
 
 def _fit(
-    shape: npt.NDArray[Any], needs: IntArray, whole: IntArray, pool: IntArray, eligible: Any
+    shape: npt.NDArray[Any], needs: IntArray, machine: Nodes, eligible: Any
 ) -> npt.NDArray[np.bool_]:
     """Whether each kind of job fits the whole machine, empty [kinds]."""
+    whole, pool = machine.whole, machine.pool_of
     of_pool, nodes = np.unique(pool, return_index=True)[1], np.bincount(pool)
     total, count = np.zeros(len(shape), np.int64), np.zeros(len(shape), np.int64)
     for p, node in enumerate(of_pool):
@@ -212,6 +230,10 @@ def _fit(
             room = np.where(
                 asked > 0, np.minimum(room, whole[node, c] // np.maximum(asked, 1)), room
             )
+        if machine.gpus:
+            for asked in np.unique(needs[needs[:, _GPUS] > 0, _GPUS]).tolist():
+                on_gpus = room_on(asked, machine.single[node : node + 1])[0]
+                room = np.where(needs[:, _GPUS] == asked, np.minimum(room, on_gpus), room)
         room = np.minimum(room, shape["most"]) * (eligible[:, p] != 0)
         total += room * nodes[p]
         count += (room > 0) * nodes[p]
@@ -289,12 +311,13 @@ def held_amounts(sim: Sim, cluster: Cluster, nodes: IntArray, part: FloatArray |
         cluster: its machine.
         nodes: their numbers.
         part: cores, memory (GB), GPUs and consumables of each [nodes, 3 + consumables]; None for all that
-            they have.
+            they have. Of single GPUs it is nothing; see `gpus.lay_running`.
     """
     whole: IntArray = sim["whole"][nodes]
     if part is None:
         return whole
-    held = np.ones(whole.shape, np.int64)
+    held = np.zeros(whole.shape, np.int64)
+    held[:, _ALONE] = 1
     for place, (column, _, units) in enumerate(columns_of(cluster)):
         held[:, column] = np.ceil(part[:, place] * units - 1e-6 * units)
     return held
@@ -315,8 +338,9 @@ def taken_by(sim: Sim, row: int) -> list[tuple[int, tuple[int, ...]]]:
     part = int(sim["state"]["first_node"][row])
     while part >= 0:
         one = sim["part"][part]
-        tasks = found.setdefault(int(one["node"]), [0] * (max(place.values()) + 1))
-        tasks[place[int(one["kind"])]] = int(one["tasks"])
+        if int(one["kind"]) in place:  # else it is of a GPU
+            tasks = found.setdefault(int(one["node"]), [0] * (max(place.values()) + 1))
+            tasks[place[int(one["kind"])]] = int(one["tasks"])
         part = int(one["next"])
     return [(node, tuple(tasks)) for node, tasks in found.items()]
 

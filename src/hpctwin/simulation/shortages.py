@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine.layout import AMOUNTS
+from hpctwin.simulation.gpus import room_on, single_gpus
 from hpctwin.simulation.sharing import ALONE, columns_of, units_of
 from hpctwin.simulation.simulation import Simulation
 
@@ -129,7 +130,10 @@ class SharedShortages:
         found = []
         for column, name, _ in columns_of(self.simulation.cluster):
             if needs[column]:
-                alone = np.where(may, np.clip(left[:, column] // needs[column], 0, most), 0)
+                room = left[:, column] // needs[column]
+                if name == "gpus" and shape["gpus"]:
+                    room = np.minimum(room, room_on(int(needs[column]), single_gpus(sim)))
+                alone = np.where(may, np.clip(room, 0, most), 0)
                 rooms = np.minimum(rooms, alone)
                 if not suffice(alone):
                     found.append(name)

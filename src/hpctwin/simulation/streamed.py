@@ -34,6 +34,7 @@ from hpctwin.model.parts import Parts
 from hpctwin.policies import PolicyLike, make_policy
 from hpctwin.simulation.feed import Feed, Source, feed_of
 from hpctwin.simulation.given import as_cluster
+from hpctwin.simulation.gpus import asks_parts
 from hpctwin.simulation.options import SimulationOptions, spelled_out
 from hpctwin.simulation.refusals import check_streamed
 from hpctwin.simulation.rejected import why_rejected
@@ -145,6 +146,14 @@ def simulate_stream(
         return _Stream(feed, as_cluster(cluster), whole, parts, rest).run(progress)
 
 
+class _Fed(Simulation):
+    """A simulation of the jobs of a stream that are there; whether any of all asks for a part of a GPU."""
+
+    def __init__(self, *args: Any, parts: bool, **options: Any) -> None:
+        self.single_gpus = parts
+        super().__init__(*args, **options)
+
+
 class _Stream:
     """A stream on its way."""
 
@@ -157,12 +166,17 @@ class _Stream:
         if batch is None:
             raise WorkloadError(f"{feed.name} has no jobs, so there is nothing to simulate")
         self.shares = batch.shares if feed.shares is None else feed.shares
+        self.gpu_parts = asks_parts(batch.workload) if feed.gpu_parts is None else feed.gpu_parts
         batch = self._asking(batch)
         check_streamed(cluster, policy, batch.workload, options, labelled=feed.labels is not None)
         self.waits = Waits(remember=batch.across)
         workload = self._depending(batch.workload, Past.none(batch.workload.job_id), batch)
-        self.simulation = Simulation(
-            dataclasses.replace(workload, name=feed.name), cluster, policy, **options
+        self.simulation = _Fed(
+            dataclasses.replace(workload, name=feed.name),
+            cluster,
+            policy,
+            parts=self.gpu_parts,
+            **options,
         )
         self.promised = self._promised(cluster)
         self._tell()
@@ -248,6 +262,12 @@ class _Stream:
             raise WorkloadError(
                 f"{self.feed.name}: among rows up to {self.feed.given:,} jobs ask for tasks, and the first "
                 "ones do not say whether they do: give them a column tasks too, 0 for whole nodes"
+            )
+        if asks and not self.gpu_parts and asks_parts(batch.workload):
+            raise WorkloadError(
+                f"{self.feed.name}: among rows up to {self.feed.given:,} jobs ask for parts of GPUs, and the "
+                "first ones do not, so that GPUs are not counted one by one: give a whole workload, or a "
+                "Parquet file with a column gpus_per_task, which say so beforehand"
             )
         if asks or not self.shares:
             return batch

@@ -2,6 +2,7 @@
 
 A row holds cores, memory, GPUs and to be alone on the node, then each consumable of the machine's nodes. Most
 machines have none, so that loops over the first four are of a length that is known when they are compiled.
+Last comes each GPU of a node, where jobs ask for parts of GPUs; see `gpus`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ CORES, MEMORY, GPUS, ALONE = _COLUMNS
 
 ALL: Any = np.int64(2**40)
 """To be alone on a node is to have all of this; any other job has 1. Also enough of what is not modelled."""
+ONE_GPU: Any = np.int64(1000)
+"""Thousandths of a GPU."""
 WHOLE: Any = np.int64(-1)
 """In place of a number of tasks that are promised to a job: it is promised the node as a whole."""
 
@@ -134,11 +137,34 @@ def common_room(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
 
 @jit
 def consumables_on(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
-    """As `tasks_on`, by consumables alone."""
+    """As `tasks_on`, by consumables and single GPUs alone."""
     room = ALL
     for c in range(AMOUNTS, left.width):
         if left[node, c] < sim.needs[kind, c]:
             return ZERO
         if sim.needs[kind, c] > 0:
             room = min(room, left[node, c] // sim.needs[kind, c])
+    return room if sim.shape[kind].gpus == 0 else min(room, gpus_on(kind, node, left, sim))
+
+
+@jit
+def gpus_on(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
+    """As `tasks_on`, by the GPUs of a node one by one: a part lies on one of them, whole ones are free."""
+    part = sim.needs[kind, GPUS] % ONE_GPU
+    whole = sim.needs[kind, GPUS] // ONE_GPU
+    free = ZERO
+    parts = ZERO
+    for c in range(left.width - sim.shape[kind].gpus, left.width):
+        if left[node, c] == ONE_GPU:
+            free += 1
+        elif part > 0 and left[node, c] > 0:
+            parts += left[node, c] // part
+    if part == 0:
+        return free // whole
+    each = ONE_GPU // part
+    if whole == 0:
+        return parts + free * each
+    room = ZERO
+    for broken in range(free + 1):
+        room = max(room, min((free - broken) // whole, parts + broken * each))
     return room

@@ -12,6 +12,7 @@ from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import ZERO, Arrays
 from hpctwin.engine.records import Grid
 from hpctwin.engine.shared.amounts import copy_all
+from hpctwin.engine.shared.gpus import lay_chosen
 from hpctwin.engine.shared.placing import choose_for, give
 from hpctwin.engine.shared.room import (
     first_among,
@@ -73,7 +74,11 @@ def _place_on(j: int, first: int, begin: int, end: int, promised: bool, sim: Arr
             else:
                 choose_for(j, kind, sim)
             for n in range(sim.sharing.before, sim.sharing.chosen):
-                seat(kind, sim.chosen[n], sim.given[n], sim)
+                if sim.of_kind[n] == kind:
+                    seat(kind, sim.chosen[n], sim.given[n], sim)
+                    # What was laid on GPUs was taken of these.
+                    for c in range(sim.least.width - sim.sharing.gpus, sim.least.width):
+                        sim.remains[sim.chosen[n], c] = sim.least[sim.chosen[n], c]
             kind = sim.shape[kind].more
         if kind == first:
             return False  # nor would it by number
@@ -117,12 +122,14 @@ def _find_room(kind: int, begin: int, end: int, promised: bool, sim: Arrays) -> 
 def _choose_by_number(kind: int, sim: Arrays) -> None:
     sim.sharing.before = sim.sharing.chosen
     sim.sharing.kind = kind
+    sim.sharing.laid = 0
     left = sim.shape[kind].tasks
     for node in range(len(sim.share)):
         tasks = min(sim.fits[node], sim.shape[kind].most, left)
         if tasks > 0:
             give(node, tasks, sim)
             left -= tasks
+    lay_chosen(kind, sim)
 
 
 @jit

@@ -131,7 +131,7 @@ def alignment_on_nodes(j: int, sim: Arrays) -> float:
             for c in range(ALONE):
                 if sim.whole[node, c] < NOT_MODELLED:
                     total += _aligned(node, c, sim)
-            for c in range(AMOUNTS, sim.whole.width):
+            for c in range(AMOUNTS, sim.whole.width - sim.sharing.gpus):
                 total += _aligned(node, c, sim)
         sim.aligned[kind] = total
     return sim.aligned[kind]

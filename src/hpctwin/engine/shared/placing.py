@@ -7,6 +7,7 @@ from hpctwin.engine.layout import ONE, SOONEST, ZERO, Arrays
 from hpctwin.engine.plan import active_from
 from hpctwin.engine.rows import call_with_job
 from hpctwin.engine.shared.amounts import CORES, GPUS, MEMORY
+from hpctwin.engine.shared.gpus import hold, lay_chosen
 from hpctwin.engine.shared.room import goes_by_kind
 
 __all__ = ["choose", "choose_for", "give", "give_most", "has_less", "ready_at"]
@@ -29,10 +30,12 @@ def choose_for(j: int, kind: int, sim: Arrays) -> None:
     """Choose nodes for tasks of one kind of a job, after those that were chosen for others."""
     sim.sharing.before = sim.sharing.chosen
     sim.sharing.kind = kind
+    sim.sharing.laid = 0
     if sim.shape[kind].spread == 1:
         _give_widely(kind, sim)
     else:
         call_with_job(sim.hooks.choose, j, sim)
+    lay_chosen(kind, sim)
 
 
 @jit
@@ -68,11 +71,7 @@ def _give_widely(kind: int, sim: Arrays) -> None:
 @jit
 def give(node: int, tasks: int, sim: Arrays) -> None:
     """Choose a node for so many tasks."""
-    n = sim.sharing.chosen
-    sim.chosen[n] = node
-    sim.given[n] = tasks
-    sim.of_kind[n] = sim.sharing.kind
-    sim.sharing.chosen = n + 1
+    hold(sim.sharing.kind, node, tasks, sim)
 
 
 @jit

@@ -17,6 +17,7 @@ from hpctwin.engine.shared.amounts import (
     take_held,
     tasks_on,
 )
+from hpctwin.engine.shared.gpus import lay
 from hpctwin.engine.shared.openings import (
     close_block,
     close_node,
@@ -156,6 +157,7 @@ def fits_over(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
     enough = shape.tasks if shape.spread == 1 else shape.nodes
     at_once = begin == sim.clock.now
     uses_up = base.width > AMOUNTS
+    reckons = not in_order or shape.gpus > 0
     total = 0
     nodes = 0
     sim.rooms.first = len(sim.share)
@@ -166,7 +168,7 @@ def fits_over(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
             closed = full or (at_once and not is_open(kind, node, sim))
             if not closed and is_there(node, begin, sim):
                 free = base
-                if not in_order or sim.share[node].promise >= 0:
+                if reckons or sim.share[node].promise >= 0:
                     reckon_least(node, begin, end, base, sim)
                     free = sim.least
                 fits = common_room(kind, node, free, sim)
@@ -236,12 +238,21 @@ def _all_fit_empty(first: int, sim: Arrays) -> bool:
                 room = min(room_beside(kind, node, sim), sim.shape[kind].most)
                 if room > 0:
                     nodes += 1
-                    seat(kind, node, min(room, left), sim)
+                    _seat_empty(kind, node, min(room, left), sim)
                     left -= min(room, left)
         if left > 0 or nodes < sim.shape[kind].nodes:
             return False
         kind = sim.shape[kind].more
     return True
+
+
+@jit
+def _seat_empty(kind: int, node: int, tasks: int, sim: Arrays) -> None:
+    """As `seat`, with GPUs; what was chosen for a job stays as it was."""
+    chosen = sim.sharing.chosen
+    seat(kind, node, tasks, sim)
+    lay(kind, node, tasks, sim.remains, sim)
+    sim.sharing.chosen = chosen
 
 
 @jit

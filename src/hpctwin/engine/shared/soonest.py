@@ -32,6 +32,8 @@ def is_plain(j: int, not_before: int, sim: Arrays) -> bool:
     kind = sim.job[j].kind
     if sim.shape[kind].tasks != 1 or goes_by_kind(kind, sim) or not stops_early(sim):
         return False
+    if sim.shape[kind].gpus > 0:
+        return False
     if sim.sharing.owners > 0 or sim.sharing.promises > 0 or len(sim.cut) > 0:
         return False
     if clock.unpowered > 0 or not_before > clock.now:

@@ -1,7 +1,7 @@
 """Task by task to where the GPUs that jobs of this workload cannot use grow least.
 
-Weng et al., *Beware of Fragmentation* (USENIX ATC 2023), call it fragmentation gradient descent. GPUs of a
-node are counted together here, so that parts of GPUs lie on as few of them as can be.
+Weng et al., *Beware of Fragmentation* (USENIX ATC 2023), call it fragmentation gradient descent. Where jobs
+ask for parts of GPUs, it chooses the GPU of each part, too.
 """
 
 from __future__ import annotations
@@ -9,63 +9,118 @@ from __future__ import annotations
 from numba import int64, types
 
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import AMOUNTS, ONE, ZERO, Arrays
+from hpctwin.engine.layout import AMOUNTS, NEVER, ONE, ZERO, Arrays
 from hpctwin.engine.rows import SIM
-from hpctwin.engine.shared.amounts import ALONE, GPUS, take_asked
-from hpctwin.engine.shared.placing import give
+from hpctwin.engine.shared.amounts import ALONE, GPUS, ONE_GPU, gpus_on, take_asked
+from hpctwin.engine.shared.gpus import first_gpu, lay_part, lay_whole, tightest
+from hpctwin.engine.shared.placing import give, has_less
 
-ONE_GPU = 1000
-
-
-@jit
-def _left(node: int, kind: int, tasks: int, c: int, sim: Arrays) -> int:
-    """What is left of an amount of a node with so many more tasks of a kind of job."""
-    return sim.least[node, c] - tasks * sim.needs[kind, c]
+ENOUGH = 2**39
+"""More than what is modelled ever is."""
 
 
 @jit
-def _uses(other: int, node: int, kind: int, tasks: int, sim: Arrays) -> bool:
-    """Whether there is room for another kind of job beside these tasks."""
+def _uses(other: int, node: int, sim: Arrays) -> bool:
+    """Whether there is room for another kind of job in what is left of a node."""
     for c in range(ALONE):
-        if _left(node, kind, tasks, c, sim) < sim.needs[other, c]:
+        if sim.least[node, c] < sim.needs[other, c]:
             return False
-    for c in range(AMOUNTS, sim.needs.width):
-        if _left(node, kind, tasks, c, sim) < sim.needs[other, c]:
+    for c in range(AMOUNTS, first_gpu(sim.least, sim)):
+        if sim.least[node, c] < sim.needs[other, c]:
             return False
-    return True
+    return sim.shape[other].gpus == 0 or gpus_on(other, node, sim.least, sim) > 0
 
 
 @jit
-def _useless(node: int, kind: int, tasks: int, sim: Arrays) -> int:
+def _lost(node: int, too_little: int, sim: Arrays) -> int:
+    """Thousandths of the GPUs left of a node of which less is left than that; together, they are whole."""
+    if sim.sharing.gpus == 0:
+        return sim.least[node, GPUS] % too_little
+    lost = ZERO
+    for c in range(first_gpu(sim.least, sim), sim.least.width):
+        if sim.least[node, c] < too_little:
+            lost += max(ZERO, sim.least[node, c])
+    return lost
+
+
+@jit
+def _useless(node: int, sim: Arrays) -> int:
     """Thousandths of GPUs that typical jobs cannot use of what is left of a node, times jobs."""
+    if sim.whole[node, GPUS] > ENOUGH:
+        return ZERO
     total = ZERO
     pool = sim.pool_of[node]
-    gpus = _left(node, kind, tasks, GPUS, sim)
-    part = gpus % ONE_GPU
     for t in range(len(sim.typical)):
         other = sim.typical[t]
         asked = sim.needs[other, GPUS]
-        lost = gpus
-        if asked > 0 and sim.eligible[other, pool] != 0 and _uses(other, node, kind, tasks, sim):
-            lost = part if asked >= ONE_GPU or part < asked else ZERO
-        total += sim.shape[other].popularity * lost
+        too_little = ONE_GPU + sim.least[node, GPUS]  # all
+        if asked > 0 and sim.eligible[other, pool] != 0 and _uses(other, node, sim):
+            too_little = min(asked, ONE_GPU)
+        total += sim.shape[other].popularity * _lost(node, too_little, sim)
     return total
 
 
 @jit
-def _rise(kind: int, node: int, sim: Arrays) -> int:
-    """By how much that grows with one more task of a kind of job."""
-    return _useless(node, kind, ONE, sim) - _useless(node, kind, ZERO, sim)
+def _after(kind: int, node: int, gpu: int, sim: Arrays) -> int:
+    """That with one more task, its part on a GPU (given by its column), whole ones on the first; or NEVER."""
+    part = sim.needs[kind, GPUS] % ONE_GPU
+    missing = sim.needs[kind, GPUS] // ONE_GPU if sim.shape[kind].gpus > 0 else ZERO
+    take_asked(kind, ONE, sim.least, node, sim)
+    if gpu >= 0:
+        sim.least[node, gpu] -= part
+    for c in range(first_gpu(sim.least, sim), sim.least.width):
+        if missing > 0 and sim.least[node, c] == ONE_GPU:
+            sim.least[node, c] = -ONE_GPU
+            missing -= 1
+    found = _useless(node, sim) if missing == 0 else NEVER
+    for c in range(first_gpu(sim.least, sim), sim.least.width):
+        if sim.least[node, c] == -ONE_GPU:
+            sim.least[node, c] = ONE_GPU
+    if gpu >= 0:
+        sim.least[node, gpu] += part
+    take_asked(kind, -ONE, sim.least, node, sim)
+    return found
+
+
+@jit
+def _best_gpu(kind: int, node: int, sim: Arrays) -> tuple[int, int]:
+    """By how much it grows with one more task of a kind of job, and the GPU of its part; -1 for none."""
+    before = _useless(node, sim)
+    part = sim.needs[kind, GPUS] % ONE_GPU
+    first = first_gpu(sim.least, sim)
+    if sim.shape[kind].gpus == 0 or part == 0:
+        return _after(kind, node, -ONE, sim) - before, -ONE
+    if part < sim.needs[kind, GPUS]:
+        gpu = tightest(part, node, first, sim.least)
+        return _after(kind, node, gpu, sim) - before, gpu
+    least = NEVER
+    best = -ONE
+    for c in range(first, sim.least.width):
+        if sim.least[node, c] >= part:
+            after = _after(kind, node, c, sim)
+            if after < least:
+                least = after
+                best = c
+    return least - before, best
+
+
+@jit
+def _is_better(node: int, best: int, sim: Arrays) -> bool:
+    """Whether it grows less on one node than on another, or as much on one with less left."""
+    if sim.seats[node, 1] != sim.seats[best, 1]:
+        return sim.seats[node, 1] < sim.seats[best, 1]
+    return has_less(node, best, sim)
 
 
 def place_fragmentation(j: int, sim: Arrays) -> None:
     """Each task where it strands the fewest GPUs; ``sim.least`` counts the job's own."""
     kind = sim.sharing.kind
     shape = sim.shape[kind]
+    sim.sharing.laid = 1
     for node in range(len(sim.share)):
         sim.seats[node, 0] = 0  # tasks of the job
         if sim.fits[node] > 0:
-            sim.seats[node, 1] = _rise(kind, node, sim)
+            sim.seats[node, 1], _ = _best_gpu(kind, node, sim)
     nodes = 0
     for left in range(shape.tasks, 0, -1):
         must_be_new = left <= shape.nodes - nodes
@@ -74,13 +129,19 @@ def place_fragmentation(j: int, sim: Arrays) -> None:
             has = sim.seats[node, 0]
             if has >= min(sim.fits[node], shape.most) or (must_be_new and has > 0):
                 continue
-            if best < 0 or sim.seats[node, 1] < sim.seats[best, 1]:
+            if best < 0 or _is_better(node, best, sim):
                 best = node
         if sim.seats[best, 0] == 0:
             nodes += 1
         sim.seats[best, 0] += 1
+        if shape.gpus > 0:
+            _, gpu = _best_gpu(kind, best, sim)
+            if gpu >= 0:
+                lay_part(kind, best, gpu, ONE, sim.least, sim)
+            lay_whole(kind, best, ONE, sim.least, sim)
         take_asked(kind, ONE, sim.least, best, sim)
-        sim.seats[best, 1] = _rise(kind, best, sim)
+        if sim.seats[best, 0] < sim.fits[best]:
+            sim.seats[best, 1], _ = _best_gpu(kind, best, sim)
     for node in range(len(sim.share)):
         if sim.seats[node, 0] > 0:
             give(node, sim.seats[node, 0], sim)

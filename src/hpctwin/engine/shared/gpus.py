@@ -1,0 +1,98 @@
+"""On which GPUs of a node a job's tasks lie, where jobs ask for parts of GPUs.
+
+The part that a task asks is of one GPU, and whole ones are such as nobody has anything of. A job holds each
+as a part of the node of its own, besides those with its cores and memory: it is a task of a kind that asks
+for nothing but of this GPU (`Shape.part_on`, `Shape.whole_on`). An exclusive job has the whole node anyway.
+"""
+
+from __future__ import annotations
+
+from hpctwin.engine.jit import jit
+from hpctwin.engine.layout import ONE, Arrays
+from hpctwin.engine.records import Grid
+from hpctwin.engine.shared.amounts import GPUS, ONE_GPU
+
+__all__ = ["first_gpu", "hold", "lay", "lay_chosen", "lay_part", "lay_whole", "tightest"]
+
+
+@jit
+def first_gpu(left: Grid[int], sim: Arrays) -> int:
+    """The column of the first GPU."""
+    return left.width - sim.sharing.gpus
+
+
+@jit
+def hold(kind: int, node: int, tasks: int, sim: Arrays) -> None:
+    """Add a part of a node to those that were chosen for a job."""
+    n = sim.sharing.chosen
+    sim.chosen[n] = node
+    sim.given[n] = tasks
+    sim.of_kind[n] = kind
+    sim.sharing.chosen = n + 1
+
+
+@jit
+def tightest(part: int, node: int, first: int, left: Grid[int]) -> int:
+    """The column of the GPU with the least left of those that suffice for a part; -1 if none does."""
+    best = -1
+    for c in range(first, left.width):
+        if left[node, c] >= part and (best < 0 or left[node, c] < left[node, best]):
+            best = c
+    return best
+
+
+@jit
+def lay_part(kind: int, node: int, gpu: int, tasks: int, left: Grid[int], sim: Arrays) -> None:
+    """Lay the parts of so many tasks on a GPU, given by its column."""
+    if sim.shape[kind].exclusive == 0:
+        hold(sim.shape[kind].part_on + gpu - first_gpu(left, sim), node, tasks, sim)
+    left[node, gpu] -= tasks * (sim.needs[kind, GPUS] % ONE_GPU)
+
+
+@jit
+def lay_whole(kind: int, node: int, tasks: int, left: Grid[int], sim: Arrays) -> None:
+    """Lay the whole GPUs of so many tasks on the first that are free."""
+    first = first_gpu(left, sim)
+    missing = tasks * (sim.needs[kind, GPUS] // ONE_GPU)
+    for c in range(first, left.width):
+        if missing > 0 and left[node, c] == ONE_GPU:
+            if sim.shape[kind].exclusive == 0:
+                hold(sim.shape[kind].whole_on + c - first, node, ONE, sim)
+            left[node, c] = 0
+            missing -= 1
+    assert missing == 0
+
+
+@jit
+def lay(kind: int, node: int, tasks: int, left: Grid[int], sim: Arrays) -> None:
+    """Lay so many tasks on GPUs of a node: their parts on the tightest, then whole ones by number.
+
+    Args:
+        kind: of the tasks; if it has no GPUs that are counted one by one, nothing is done.
+        node: where they lie.
+        tasks: not more than have room there.
+        left: what is left of each node, of which they are taken.
+        sim: what was chosen is there.
+    """
+    if sim.shape[kind].gpus == 0:
+        return
+    part = sim.needs[kind, GPUS] % ONE_GPU
+    missing = tasks if part > 0 else 0
+    while missing > 0:
+        gpu = tightest(part, node, first_gpu(left, sim), left)
+        assert gpu >= 0
+        several = min(missing, left[node, gpu] // part)
+        lay_part(kind, node, gpu, several, left, sim)
+        missing -= several
+    lay_whole(kind, node, tasks, left, sim)
+
+
+@jit
+def lay_chosen(kind: int, sim: Arrays) -> None:
+    """Lay the tasks of a kind on GPUs of the nodes that were chosen, if the placement has not done so."""
+    sharing = sim.sharing
+    upto = sharing.chosen
+    if sim.shape[kind].gpus == 0 or sharing.laid == 1:
+        return
+    for n in range(sharing.before, upto):
+        lay(kind, sim.chosen[n], sim.given[n], sim.least, sim)
