@@ -181,8 +181,8 @@ class Row:
     """From a time on so many nodes are free, in a plan that stands."""
 
     time: Int
-    free: Int
-    row: Int  # whose, see `Stay`; 0: of the present
+    free: Small
+    row: Small  # whose, see `Stay`; 0: of the present
 
 
 class Hole:
@@ -197,10 +197,10 @@ class Stay:
     """A job in a plan that stands; it begins in row ``2 i + 1`` and ends in row ``2 i + 2``."""
 
     job: Int  # or, where there is none, the next such place, plus 1; 0: none
-    nodes: Int
     expected: Int
-    size: Int  # half octave of the nodes
     start: Int  # of its reservation; -1 if it runs
+    nodes: Small
+    size: Small  # half octave of the nodes
 
 
 class Standing:
