@@ -27,7 +27,7 @@ from hpctwin.learn import (
     many,
 )
 from hpctwin.metrics import with_job_metrics
-from hpctwin.model import Failures, Mode, NodeGroup, Outage, Sleep, Transition, Workload
+from hpctwin.model import Failures, Mode, NodeGroup, Outage, Sleep, Transition
 
 NODES = 16
 WORKLOAD = generate("poisson", jobs=400, nodes=NODES, seed=4, load=0.9)
@@ -398,15 +398,6 @@ def test_make_vec_makes_many() -> None:
 def test_what_makes_no_power_management_is_told(wrong: dict[str, Any], told: str) -> None:
     with pytest.raises((errors.ConfigError, errors.UnknownNameError), match=told):
         PowerManagement(WORKLOAD, **{"cluster": machine(), "jobs": 20, **wrong})
-
-
-@pytest.mark.parametrize("kind", [JobSelection, Backfilling])
-def test_who_chooses_among_jobs_that_share_nodes_is_refused(kind: Any) -> None:
-    jobs = Workload.build(
-        submit_s=[0.0, 1.0], runtime_s=[5.0, 5.0], nodes=[1, 1], chunks={"tasks": [2.0, 1.0]}
-    )
-    with pytest.raises(errors.ConfigError, match="share nodes; agents that choose jobs"):
-        kind(jobs, NODES, jobs=2)
 
 
 def test_a_changing_order_has_no_window() -> None:

@@ -299,7 +299,15 @@ class Batch:
             "mean_bounded_slowdown": float(agent["slowdown"]),
             "mean_wait_s": float(agent["wait"]),
         }
-        return found if self.task.watts is None else {**found, "energy_j": float(agent["energy"])}
+        return found if self.task.watts is None else {**found, "energy_j": self._energy_j(number)}
+
+    def _energy_j(self, number: int) -> float:
+        if len(self._simulations[number].state["share"]) > 0:
+            # What shared nodes draw goes by what is used of them, of which the engine keeps no sums.
+            energy = self.simulation(number).result().energy
+            assert energy is not None
+            return float(energy.total_j)
+        return float(self.agents[number]["energy"])
 
     def close(self) -> None:
         """End the threads."""

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from hpctwin.engine.agents import jobs as hooks
+from hpctwin.engine.agents import shared_jobs
 from hpctwin.engine.agents.delays import DELAY_FEATURES, OBSERVE_DELAYS
 from hpctwin.engine.agents.features import JOB_FEATURES
 from hpctwin.engine.agents.record import GOES_ON
@@ -66,11 +67,21 @@ def _windowed(window: int, nodes: int) -> tuple[int, ...]:
 
 
 OBSERVATIONS = {
-    "features": Observation(hooks.OBSERVE_FEATURES, _windowed),
+    "features": Observation(
+        hooks.OBSERVE_FEATURES, _windowed, shared=shared_jobs.OBSERVE_FEATURES_SHARED
+    ),
     "job": Observation(hooks.OBSERVE_JOB, lambda window, nodes: (window, JOB_FEATURES)),
-    "delays": Observation(OBSERVE_DELAYS, lambda window, nodes: (window, DELAY_FEATURES)),
+    "delays": Observation(
+        OBSERVE_DELAYS,
+        lambda window, nodes: (window, DELAY_FEATURES),
+        shared=shared_jobs.OBSERVE_DELAYS_SHARED,
+    ),
     "rlscheduler": Observation(
-        hooks.OBSERVE_RLSCHEDULER, _windowed, facts=True, amounts=most_of_each
+        hooks.OBSERVE_RLSCHEDULER,
+        _windowed,
+        facts=True,
+        amounts=most_of_each,
+        shared=shared_jobs.OBSERVE_RLSCHEDULER_SHARED,
     ),
 }
 """By name: ``features`` are `FEATURES`, ``delays`` are `DELAYS`. ``job`` is what orderings see, too, so that
@@ -79,7 +90,11 @@ there; its wait w as w / (w + an hour); its walltime t as log(1 + t) / 14 (s), a
 over all N; log(1 + n) /
 log(1 + N); w / (w + t + 1 s). ``rlscheduler`` has its eight: wait over 12 h; walltime, nodes,
 memory, user and
-account over the largest there is; 1 in the place of the executable; whether the job fits."""
+account over the largest there is; 1 in the place of the executable; whether the job fits.
+Where jobs share nodes, a job's nodes are as many as it counts for by the largest of its shares of the
+machine's cores, memory and GPUs, in thousandths where logarithms are taken, and free nodes are the share of
+cores that is free; but ``job`` has what orderings see as nodes: those that it must have at
+least."""
 
 REWARDS = {
     "bounded-slowdown": hooks.REWARD_SLOWDOWN,
@@ -159,11 +174,6 @@ def job_task(
             "not, such as fcfs or sjf"
         )
     jobs = source.all_jobs()
-    if jobs.shares_nodes:
-        raise ConfigError(
-            f"jobs of {jobs.name!r} ask for tasks and share nodes; agents that choose jobs know "
-            "whole nodes only, so give jobs without tasks"
-        )
     seen = by_name("observation", observation, OBSERVATIONS)
     earned = by_name("reward", reward, REWARDS)
     cluster, policy = source.cluster, make_policy(order, backfill)
@@ -192,7 +202,7 @@ def job_task(
     width = window + nobody
     return Task(
         make,
-        (*hooks, as_hook(seen.function, "observation"), as_hook(earned, "reward")),
+        (*hooks, as_hook(seen.function_of(jobs), "observation"), as_hook(earned, "reward")),
         seen.space(window, cluster.node_count),
         spaces.Discrete(width),
         width,

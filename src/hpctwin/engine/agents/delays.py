@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hpctwin.engine.agents.jobs import free_now, mask_places, rows_to_empty
+from hpctwin.engine.agents.jobs import empty_rows, free_now, mask_places
 from hpctwin.engine.agents.record import agent_at, hook, put_seen
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import NEVER, ZERO, Arrays
@@ -34,57 +34,91 @@ def sum_up_nodes_back(sim: Arrays) -> None:
 
 
 @jit
-def enough_at(nodes: int, free: int, sim: Arrays) -> int:
-    """When so many nodes are free as planned, ms, given sums in ``sim.later``; `NEVER` if they are not."""
-    if nodes <= free:
-        return sim.clock.now
+def enough_at(wanted: int, free: int, sim: Arrays) -> int:
+    """When running jobs have given back enough as planned, ms, given sums in ``sim.later``; `NEVER` if not.
+
+    Args:
+        wanted: nodes, more than are free.
+        free: so many are now.
+        sim: the simulation.
+    """
     low = 0
     high = sim.clock.running
     while low < high:
         middle = (low + high) // 2
-        if free + sim.later[middle] >= nodes:
+        if free + sim.later[middle] >= wanted:
             high = middle
         else:
             low = middle + 1
     return NEVER if low == sim.clock.running else max(sim.run[low].planned, sim.clock.now)
 
 
-def observe_delays(address: int, sim: Arrays) -> None:
-    """See `learn.job_selection.DELAYS`."""
-    agent = agent_at(address)
-    there = mask_places(address, sim)
+@jit
+def put_delays(
+    j: int,
+    size: float,
+    widest: float,
+    share: float,
+    begin: int,
+    row: int,
+    address: int,
+    sim: Arrays,
+) -> None:
+    """Write what is seen of a job.
+
+    Args:
+        j: the job.
+        size: its nodes, in the unit of the others.
+        widest: the logarithm of all of them.
+        share: of all nodes.
+        begin: when it could start as planned, ms.
+        row: where to write.
+        address: the agent's.
+        sim: the simulation.
+    """
+    out = agent_at(address).seen
     now = sim.clock.now
+    job = sim.job[j]
+    wait = (now - job.submit) / 1000.0
+    walltime = job.limit / 1000.0
+    delay = (begin - now) / 1000.0
+    long = in_logs(walltime)
+    wide = math.log(size) / widest
+    put_seen(out, row, 1.0)
+    put_seen(out, row + 1, in_logs(wait))
+    put_seen(out, row + 2, min(wait / TEN_DAYS_S, 1.0))
+    put_seen(out, row + 3, wait / (wait + walltime + 1.0))
+    put_seen(out, row + 4, long)
+    put_seen(out, row + 5, wide)
+    put_seen(out, row + 6, share)
+    put_seen(out, row + 7, share * long)
+    put_seen(out, row + 8, wide * long)
+    put_seen(out, row + 9, long * long)
+    put_seen(out, row + 10, 1.0 if begin == now else 0.0)
+    put_seen(out, row + 11, 0.0 if begin == now else in_logs(delay))
+    put_seen(out, row + 12, delay / (delay + walltime + 1.0))
+
+
+@jit
+def see_delays(address: int, sim: Arrays) -> None:
+    """See `learn.job_selection.DELAYS`."""
+    there = mask_places(address, sim)
     machine = float(sim.rules.machine_nodes)
     free = free_now(sim)
     sum_up_nodes_back(sim)
-    out = agent.seen
     widest = math.log(machine) if machine > 1.0 else 1.0
     for i in range(there):
-        job = sim.job[sim.queue[i]]
-        wait = (now - job.submit) / 1000.0
-        walltime = job.limit / 1000.0
-        nodes = float(job.nodes)
-        begin = enough_at(job.nodes, free, sim)
-        delay = (begin - now) / 1000.0
-        long = in_logs(walltime)
-        wide = math.log(nodes) / widest
+        j = sim.queue[i]
+        nodes = sim.job[j].nodes
+        begin = sim.clock.now if nodes <= free else enough_at(nodes, free, sim)
         row = DELAY_FEATURES * i
-        put_seen(out, row, 1.0)
-        put_seen(out, row + 1, in_logs(wait))
-        put_seen(out, row + 2, min(wait / TEN_DAYS_S, 1.0))
-        put_seen(out, row + 3, wait / (wait + walltime + 1.0))
-        put_seen(out, row + 4, long)
-        put_seen(out, row + 5, wide)
-        put_seen(out, row + 6, nodes / machine)
-        put_seen(out, row + 7, nodes / machine * long)
-        put_seen(out, row + 8, wide * long)
-        put_seen(out, row + 9, long * long)
-        put_seen(out, row + 10, 1.0 if begin == now else 0.0)
-        put_seen(out, row + 11, 0.0 if begin == now else in_logs(delay))
-        put_seen(out, row + 12, delay / (delay + walltime + 1.0))
-    last = DELAY_FEATURES * rows_to_empty(there, address)
-    for k in range(DELAY_FEATURES * there, last):
-        put_seen(out, k, 0.0)
+        put_delays(j, float(nodes), widest, nodes / machine, begin, row, address, sim)
+    empty_rows(there, DELAY_FEATURES, address)
+
+
+def observe_delays(address: int, sim: Arrays) -> None:
+    """Where jobs have whole nodes."""
+    see_delays(address, sim)
 
 
 OBSERVE_DELAYS = hook(observe_delays)

@@ -218,9 +218,34 @@ def free_now(sim: Arrays) -> int:
     return free
 
 
-def observe_features(address: int, sim: Arrays) -> None:
+@jit
+def put_features(out: int, row: int, wait: float, limit: int, size: float, fits: bool) -> None:
+    """Write what is seen of a job for itself: all but what is seen of the machine."""
+    put_seen(out, row, 1.0)
+    put_seen(out, row + 1, wait / (wait + HOUR_MS))
+    put_seen(out, row + 2, min(limit / DAY_MS, 1.0))
+    put_seen(out, row + 3, size)
+    put_seen(out, row + 4, 1.0 if fits else 0.0)
+
+
+@jit
+def crowd_behind(there: int, address: int, sim: Arrays) -> float:
+    """Jobs beyond the window, n / (n + size of the window)."""
+    behind = sim.clock.queued - there
+    return behind / float(behind + agent_at(address).window)
+
+
+@jit
+def empty_rows(there: int, columns: int, address: int) -> None:
+    """Write zeros where there were jobs in the window before."""
+    last = columns * rows_to_empty(there, address)
+    for k in range(columns * there, last):
+        put_seen(agent_at(address).seen, k, 0.0)
+
+
+@jit
+def see_features(address: int, sim: Arrays) -> None:
     """See `learn.job_selection.FEATURES`."""
-    agent = agent_at(address)
     there = mask_places(address, sim)
     now = sim.clock.now
     total = float(sim.rules.machine_nodes)
@@ -230,26 +255,18 @@ def observe_features(address: int, sim: Arrays) -> None:
     for r in range(sim.clock.running):
         back += sim.job[sim.run[r].job].nodes
         sim.later[r] = back
-    behind = sim.clock.queued - there
-    crowd = behind / float(behind + agent.window)
+    crowd = crowd_behind(there, address, sim)
     share = free / total
-    out = agent.seen
+    out = agent_at(address).seen
     for i in range(there):
-        j = sim.queue[i]
-        job = sim.job[j]
-        wait = float(now - job.submit)
+        job = sim.job[sim.queue[i]]
         row = FEATURES * i
-        put_seen(out, row, 1.0)
-        put_seen(out, row + 1, wait / (wait + HOUR_MS))
-        put_seen(out, row + 2, min(job.limit / DAY_MS, 1.0))
-        put_seen(out, row + 3, job.nodes / total)
-        put_seen(out, row + 4, 1.0 if job.nodes <= free else 0.0)
+        wait = float(now - job.submit)
+        put_features(out, row, wait, job.limit, job.nodes / total, job.nodes <= free)
         put_seen(out, row + 5, share)
         put_seen(out, row + 6, nodes_back(now + job.limit, sim) / total)
         put_seen(out, row + 7, crowd)
-    last = FEATURES * rows_to_empty(there, address)
-    for k in range(FEATURES * there, last):
-        put_seen(out, k, 0.0)
+    empty_rows(there, FEATURES, address)
 
 
 @jit
@@ -260,32 +277,28 @@ def among(value: float, most: float) -> float:
     return min(value / most, ALMOST_1)
 
 
-def observe_rlscheduler(address: int, sim: Arrays) -> None:
-    """The eight numbers of RLScheduler: wait, walltime, nodes, memory, user, group, executable, fits."""
-    agent = agent_at(address)
-    there = mask_places(address, sim)
-    now = sim.clock.now
-    total = float(sim.rules.machine_nodes)
-    free = free_now(sim)
-    longest = fact_at(agent.facts, ZERO)
-    out = agent.seen
-    most_memory = fact_at(agent.facts, ONE)
-    most_user = fact_at(agent.facts, ONE * 2)
-    most_account = fact_at(agent.facts, ONE * 3)
-    for i in range(there):
-        j = sim.queue[i]
-        job = sim.job[j]
-        fact = sim.fact[j]
-        memory = fact.memory_gb if fact.memory_gb > 0.0 else -1.0
-        row = FEATURES * i
-        put_seen(out, row, min((now - job.submit) / HALF_DAY_MS, ALMOST_1))
-        put_seen(out, row + 1, min(job.limit / longest, ALMOST_1))
-        put_seen(out, row + 2, min(job.nodes / total, ALMOST_1))
-        put_seen(out, row + 3, among(memory, most_memory))
-        put_seen(out, row + 4, among(fact.user, most_user))
-        put_seen(out, row + 5, among(fact.account, most_account))
-        put_seen(out, row + 6, 1.0)
-        put_seen(out, row + 7, ALMOST_1 if job.nodes <= free else 1e-5)
+@jit
+def put_rlscheduler(j: int, size: float, fits: bool, row: int, address: int, sim: Arrays) -> None:
+    """Write the eight numbers of a job, given its share of the nodes."""
+    out = agent_at(address).seen
+    facts = agent_at(address).facts
+    job = sim.job[j]
+    fact = sim.fact[j]
+    memory = fact.memory_gb if fact.memory_gb > 0.0 else -1.0
+    put_seen(out, row, min((sim.clock.now - job.submit) / HALF_DAY_MS, ALMOST_1))
+    put_seen(out, row + 1, min(job.limit / fact_at(facts, ZERO), ALMOST_1))
+    put_seen(out, row + 2, min(size, ALMOST_1))
+    put_seen(out, row + 3, among(memory, fact_at(facts, ONE)))
+    put_seen(out, row + 4, among(fact.user, fact_at(facts, ONE * 2)))
+    put_seen(out, row + 5, among(fact.account, fact_at(facts, ONE * 3)))
+    put_seen(out, row + 6, 1.0)
+    put_seen(out, row + 7, ALMOST_1 if fits else 1e-5)
+
+
+@jit
+def empty_rlscheduler(there: int, address: int) -> None:
+    """Write what is seen where no job is in the place of what was there before."""
+    out = agent_at(address).seen
     last = rows_to_empty(there, address)
     for i in range(there, last):
         row = FEATURES * i
@@ -293,6 +306,18 @@ def observe_rlscheduler(address: int, sim: Arrays) -> None:
         for k in range(1, FEATURES - 1):
             put_seen(out, row + k, 1.0)
         put_seen(out, row + FEATURES - 1, 0.0)
+
+
+@jit
+def see_rlscheduler(address: int, sim: Arrays) -> None:
+    """The eight numbers of RLScheduler: wait, walltime, nodes, memory, user, group, executable, fits."""
+    there = mask_places(address, sim)
+    total = float(sim.rules.machine_nodes)
+    free = free_now(sim)
+    for i in range(there):
+        nodes = sim.job[sim.queue[i]].nodes
+        put_rlscheduler(sim.queue[i], nodes / total, nodes <= free, FEATURES * i, address, sim)
+    empty_rlscheduler(there, address)
 
 
 def observe_job(address: int, sim: Arrays) -> None:
@@ -314,9 +339,17 @@ def observe_job(address: int, sim: Arrays) -> None:
         put_seen(out, row + 3, c)
         put_seen(out, row + 4, d)
         put_seen(out, row + 5, e)
-    last = JOB_FEATURES * rows_to_empty(there, address)
-    for k in range(JOB_FEATURES * there, last):
-        put_seen(out, k, 0.0)
+    empty_rows(there, JOB_FEATURES, address)
+
+
+def observe_features(address: int, sim: Arrays) -> None:
+    """Where jobs have whole nodes."""
+    see_features(address, sim)
+
+
+def observe_rlscheduler(address: int, sim: Arrays) -> None:
+    """Where jobs have whole nodes."""
+    see_rlscheduler(address, sim)
 
 
 OBSERVE_JOB = hook(observe_job)

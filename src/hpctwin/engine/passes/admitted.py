@@ -94,5 +94,10 @@ def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
 
 
 PASS = Pass(
-    Kernel(pass_admitted, types.void(SIM)), numbers=Numbers, own=Own, kept=Kept, begin=begin
+    Kernel(pass_admitted, types.void(SIM)),
+    numbers=Numbers,
+    own=Own,
+    kept=Kept,
+    begin=begin,
+    shared="hpctwin.engine.shared.pass_admitted",
 )

@@ -105,4 +105,10 @@ def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
     own["job"] = own["awaited"] = -1
 
 
-PASS = Pass(Kernel(pass_selected, types.void(SIM)), numbers=Numbers, own=Own, begin=begin)
+PASS = Pass(
+    Kernel(pass_selected, types.void(SIM)),
+    numbers=Numbers,
+    own=Own,
+    begin=begin,
+    shared="hpctwin.engine.shared.pass_selected",
+)
