@@ -15,8 +15,9 @@ from hpctwin.cli.app import app
 
 
 def commands(part: App = app, path: tuple[str, ...] = ()) -> Iterator[tuple[str, App]]:
-    """Each command that does something, by what is typed for it."""
-    names = [name for name in part if not name.startswith("-") and name != "experiments"]
+    """Each command that does something, by what is typed for it; other names of one are not shown."""
+    shown = (name for name in part if not name.startswith("-") and part[name].show)
+    names = [name for name in shown if name != "experiments"]
     if not names:
         yield " ".join(path), part
     for name in names:
@@ -71,6 +72,17 @@ def test_no_option_is_there_that_nobody_wrote(name: str) -> None:
     placed = [one for one in options(COMMANDS[name]) if one.index is not None]
     named = {text for one in placed for text in one.names if text.startswith("--")}
     assert named <= {"--config"}
+
+
+@pytest.mark.parametrize(
+    ("short", "whole"),
+    [("train", "agent train"), ("evaluate", "agent evaluate"), ("agents", "agent list")],
+)
+def test_short_names_of_agents_commands_take_the_same(short: str, whole: str) -> None:
+    assert [one.names for one in options(app[short])] == [
+        one.names for one in options(COMMANDS[whole])
+    ]
+    assert app[short].default_command is COMMANDS[whole].default_command
 
 
 WITHOUT_JSON = {

@@ -78,6 +78,10 @@ for name, target, summary in (
 ):
     app.command(f"hpctwin.cli.{target}", name=name, help=summary)
 
+# Shorter names of commands of `hpctwin agent`; helps list each command once.
+for name, target in (("train", "train"), ("evaluate", "evaluate"), ("agents", "list_agents")):
+    app.command(f"hpctwin.cli.agent:{target}", name=name, show=False)
+
 
 app.register_install_completion_command()
 

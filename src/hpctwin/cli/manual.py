@@ -97,7 +97,7 @@ def command_helps(app: App, words: tuple[str, ...] = ()) -> Iterator[CommandHelp
     seen: list[App] = []
     for name in here:
         below = here[name]
-        if name.startswith("-") or any(below is one for one in seen):
+        if name.startswith("-") or not below.show or any(below is one for one in seen):
             continue  # a flag, or another name of the same
         seen.append(below)
         yield from command_helps(app, (*words, name))
