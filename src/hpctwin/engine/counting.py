@@ -20,6 +20,7 @@ from hpctwin.engine.layout import (
     NEVER,
     NOBODY_PASSES,
     ONE,
+    ONLY_ACTIVE,
     RETURN,
     TAKE,
     WAITING,
@@ -34,6 +35,7 @@ from hpctwin.engine.order import (
     pop_order,
     reckon_fairshare,
 )
+from hpctwin.engine.plan import plan_nodes_back
 from hpctwin.engine.race import (
     first_fitting,
     note_started,
@@ -123,8 +125,15 @@ def reservation_of(head: int, sim: Arrays) -> tuple[int, int]:
         sim.low[ONE + c] = sim.stock[ONE + c].free
     r = sim.clock.run_first
     shadow = sim.clock.now
+    # Nodes that come on, if woken now: their rows of the plan, of which nothing else is in it.
+    back = 1
+    backs = plan_nodes_back(sim) if sim.clock.unpowered > 0 else 1
     while free < nodes or lacks_later(head, sim):
-        shadow = sim.run[r].planned
+        shadow = sim.run[r].planned if r < sim.clock.run_end else NEVER
+        if back < backs and sim.plan_time[back] <= shadow:
+            shadow = sim.plan_time[back]
+            free += sim.plan_amount[back, 0] - sim.plan_amount[back - 1, 0]
+            back += 1
         while r < sim.clock.run_end and sim.run[r].planned == shadow:
             j = sim.run[r].job
             if j >= 0:
@@ -143,8 +152,8 @@ def counts(sim: Arrays) -> bool:
         return plan_stands(sim)
     if others < 0 or not amounts_decide(sim):
         return False
-    # Nodes that are switched off can be had later, which is in the plan only.
-    return sim.clock.unpowered == 0 or others != HEAD_IS_PROTECTED
+    # Where jobs may have nodes that are not on yet, those that cannot be had at all are in the plan only.
+    return sim.clock.unpowered == 0 or others != HEAD_IS_PROTECTED or sim.rules.shown == ONLY_ACTIVE
 
 
 def pass_counted(sim: Arrays) -> None:
@@ -164,6 +173,8 @@ COUNTED = Kernel(pass_counted, types.void(SIM))
 def is_settled(sim: Arrays) -> bool:
     """Whether nobody of those that the last walk has seen can start, as nothing came free since."""
     walk = sim.walk
+    if sim.clock.unpowered > 0:
+        return False  # when enough nodes are on for the head, may have changed
     return (
         walk.settled == 1
         and walk.free == sim.stock[0].free

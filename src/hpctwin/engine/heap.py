@@ -52,18 +52,21 @@ def _rise(heap: Table[Event], i: int, time: int, job: int) -> int:
 
 
 @jit
+def is_before(one: Event, other: Event) -> int:
+    """1 if an entry comes before another, else 0; without a jump, which could not be foretold."""
+    sooner = one.time < other.time
+    return sooner | ((one.time == other.time) & (one.job < other.job))
+
+
+@jit
 def _sink(heap: Table[Event], n: int, i: int, time: int, job: int) -> None:
     """Write an entry at or below a place of ``n``."""
     while True:
         child = 2 * i + 1
         if child >= n:
             break
-        other = child + 1
-        if other < n and (
-            heap[other].time < heap[child].time
-            or (heap[other].time == heap[child].time and heap[other].job < heap[child].job)
-        ):
-            child = other
+        if child + 1 < n:
+            child += is_before(heap[child + 1], heap[child])
         if time < heap[child].time or (time == heap[child].time and job <= heap[child].job):
             break
         heap[i].time = heap[child].time

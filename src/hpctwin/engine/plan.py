@@ -229,6 +229,17 @@ def plan_switched_off(sim: Arrays) -> None:
 
 
 @jit
+def plan_nodes_back(sim: Arrays) -> int:
+    """A plan of nothing but nodes that are not switched on; how many rows it has."""
+    sim.plan_time[0] = sim.clock.now
+    for c in range(sim.plan_amount.width):
+        sim.plan_amount[0, c] = 0
+    sim.plan_rows[0] = 1
+    plan_switched_off(sim)
+    return sim.plan_rows[0]
+
+
+@jit
 def plan_asleep(sign: int, sim: Arrays) -> None:
     """Nodes that sleep are free from when they can be on, if not anyway; or (-1) they are not."""
     depths = sim.rules.depths

@@ -251,10 +251,13 @@ def asked(sim: Arrays) -> tuple[int, float, int, float]:
 @jit
 def in_states(sim: Arrays) -> tuple[int, int, int, int]:
     """How many nodes are idle without a job, computing, asleep, on their way to be on."""
-    idle = ZERO
-    for node in range(len(sim.node)):
-        if sim.node[node].power == IDLE and sim.node[node].job < 0:
-            idle += 1
+    idle = in_state(IDLE, sim)
+    if sim.clock.touched > 0 or sim.clock.begins > 0:
+        # Some have a job and do not compute, or are not known to.
+        idle = ZERO
+        for node in range(len(sim.node)):
+            if sim.node[node].power == IDLE and sim.node[node].job < 0:
+                idle += 1
     return idle, in_state(COMPUTING, sim), in_state(ASLEEP, sim), in_state(SWITCHING_ON, sim)
 
 

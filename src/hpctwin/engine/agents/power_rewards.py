@@ -11,11 +11,44 @@ __all__ = ["REWARD_JOBS", "REWARD_SHARES", "REWARD_SPARS"]
 
 
 @jit
+def only_queue_waited(address: int, sim: Arrays) -> bool:
+    """Whether all who waited since the decision before are in the queue: nobody has started, or is to."""
+    agent = agent_at(address)
+    clock = sim.clock
+    begun = agent.begun
+    # Who has nodes that come on may start in the next step.
+    agent.begun = clock.starts if clock.begins == 0 else -1
+    apart = clock.begins + clock.releases + clock.lost + len(sim.waits)
+    return begun == clock.starts and clock.now > agent.since and apart == 0
+
+
+@jit
 def waited(address: int, sim: Arrays) -> tuple[int, float, float]:
     """Of the jobs that waited since the decision before, or start now: how many, and how long, ms.
 
     How long since then, and how long in all.
     """
+    if only_queue_waited(address, sim):
+        return queue_waited(agent_at(address).since, sim)
+    return all_waited(address, sim)
+
+
+@jit
+def queue_waited(since: int, sim: Arrays) -> tuple[int, float, float]:
+    """As `waited`, of those in the queue."""
+    now = sim.clock.now
+    lately = ZERO
+    in_all = ZERO
+    for i in range(sim.clock.queued):
+        submit = sim.job[sim.queue[i]].submit
+        lately += now - max(submit, since)
+        in_all += now - submit
+    return sim.clock.queued, float(lately), float(in_all)
+
+
+@jit
+def all_waited(address: int, sim: Arrays) -> tuple[int, float, float]:
+    """As `waited`, by all that have come and had not started by then."""
     agent = agent_at(address)
     now = sim.clock.now
     since = agent.since

@@ -63,6 +63,7 @@ class Agent:
     until: Int  # when the next is due
     quiet: Int  # since when nothing but nodes has changed; -1
     low: Int  # jobs before this place in the order of submission had started by then
+    begun: Int  # so many had started by then
     wasted: Real  # J by then
     rate: Real  # W that are wasted as nodes are now
     most: Real  # W that could be wasted at most
