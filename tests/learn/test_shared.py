@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ from hpctwin.learn import (
     PowerManagement,
     many,
 )
+from hpctwin.learn.evaluation import evaluate
+from hpctwin.learn.plan import Plan
+from hpctwin.learn.training import train
 from hpctwin.metrics import with_job_metrics
 from hpctwin.model import Failures, Mode, NodeGroup, Outage, Sleep, Transition
 from tests.learn.test_placement import Always
@@ -257,3 +261,16 @@ def test_an_episode_without_shared_nodes_is_seen_as_such() -> None:
             # Over the largest of the trace.
             found = [one[:, :, [0, 2, 6, 7]] for one in found]
         assert np.array_equal(*found)
+
+
+def test_beside_an_agent_on_shared_nodes_stands_what_goes_with_them(tmp_path: Path) -> None:
+    training = Episodes.of(WORKLOAD, machine(), jobs=30, last=200)
+    plan = Plan(3000, 0, layers=(), trials=4, imitate=("sjf",), learner="cma")
+    file = tmp_path / "agent.safetensors"
+    train("JobSelection", training, plan, options={"observation": "delays"}).save(file)
+    rest = Episodes.of(WORKLOAD, machine(), jobs=30, first=200)
+    found = evaluate(file, rest, episodes=2, without=("tuned",))
+    kinds = set(found.table()["kind"])
+    assert {"agent", "static"} <= kinds
+    assert "twin" not in kinds
+    assert found.left_out["schedtwin"] == "jobs share nodes"
