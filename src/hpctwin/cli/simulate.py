@@ -94,7 +94,7 @@ def simulate_command(
             last four may have settings, as in pack:patience=12h or pbs:strict_ordering=yes,backfill_depth=5.
         reservations: jobs per partition that EASY protects, 1 if left out.
         candidates: EASY's ordering of candidates, for example sjf.
-        placement: first-fit if left out; best-fit, contiguous, random or spread; or a function in a file,
+        placement: first-fit if left out: a name (see hpctwin policy list), or a function in a file,
             my.py:my_placement.
         reward: jobs get the priorities that their accounts have earned in an earlier run, as in
             low-power:accounts.json or budget=5000:accounts.json (docs/accounts.md); the order is then
