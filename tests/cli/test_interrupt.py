@@ -74,7 +74,8 @@ def test_a_command_ends_soon_after_ctrl_c_within_a_pass(
 ) -> None:
     name, *options = command
     assert interrupted([name, str(slow), *options], tmp_path, engine_is_busy) < AT_MOST_S
-    assert list(tmp_path.iterdir()) == []
+    # What it said is there if it had to compile first.
+    assert {path.name for path in tmp_path.iterdir()} <= {"stderr"}
 
 
 def test_a_command_ends_soon_after_ctrl_c_while_the_engine_is_compiled(tmp_path: Path) -> None:

@@ -203,9 +203,11 @@ def search(
     """
     if not isinstance(settings, SearchSettings):
         settings = read_search(settings)
+    need("optuna", "search", "a search of policies")
+    trying = _Trying(settings, given)
     # That a part held out cannot be simulated is told before the work.
     _worlds(settings, settings.held_out, given)
-    trials, winners = look_for(settings, out=out, given=given, workers=workers, progress=progress)
+    trials, winners = _found(trying, Path(out), workers, progress)
     policies = list(dict.fromkeys([settings.baseline, *winners]))
     held_out = sweep(settings.as_sweep(policies, settings.held_out), given=given, workers=workers)
     if len(held_out.failed) == len(held_out.table):
@@ -243,9 +245,13 @@ def look_for(
         UnknownNameError: an objective is no figure.
     """
     need("optuna", "search", "a search of policies")
-    folder = Path(out)
+    return _found(_Trying(settings, given), Path(out), workers, progress)
+
+
+def _found(
+    trying: _Trying, folder: Path, workers: int, progress: Callable[[int, int], None] | None
+) -> tuple[pl.DataFrame, tuple[str, ...]]:
     folder.mkdir(parents=True, exist_ok=True)
-    trying = _Trying(settings, given)
     study = trying.run(folder, workers, progress)
     trials = trying.told(study)
     whole = [one for one in study.best_trials if one.user_attrs.get("policy")]
@@ -253,7 +259,7 @@ def look_for(
         said = next((one for one in trials["error"].drop_nulls()), "all were pruned")
         raise ConfigError(f"none of {len(trials):,} trials came to its end: {said}")
     winners = tuple(dict.fromkeys(one.user_attrs["policy"] for one in whole))
-    if len(settings.objectives) == 1:
+    if len(trying.settings.objectives) == 1:
         winners = winners[:1]
     return trials, winners
 
