@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hpctwin import Cluster
 from hpctwin.cli import main
 from hpctwin.errors import UnreachableError
 from hpctwin.rms import commands
@@ -72,3 +73,31 @@ def test_nothing_that_answers_is_an_error(bin_: Path, tmp_path: Path) -> None:
     shutil.rmtree(bin_)
     with pytest.raises(UnreachableError, match="no such command"):
         asked("slurm", tmp_path, since=None, beside=None, commands_in=str(bin_))
+
+
+def test_reservations_are_asked_for(
+    bin_: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = (
+        "ReservationName=repair StartTime=2026-10-01T10:05:00 EndTime=2026-10-01T10:15:00 Duration=00:10:00 "
+        "Nodes=cn[01-02] NodeCnt=2 CoreCnt=16 Features=(null) PartitionName=(null) Flags=MAINT TRES=cpu=16 "
+        "Users=root Groups=(null) Accounts=(null) Licenses=(null) State=ACTIVE BurstBuffer=(null) Watts=n/a "
+        "MaxStartDelay=(null)"
+    )
+    (tmp_path / "shown.txt").write_text(shown + "\n")
+    command(
+        bin_,
+        "scontrol",
+        f'case "$*" in "show config") exit 1;; "show reservation -o") cat {tmp_path}/shown.txt;; '
+        f'*) cat {SITE}/"$2"s.txt;; esac',
+    )
+    with pytest.raises(SystemExit) as ended:
+        main(
+            ["import", "slurm", "live", "--commands", str(bin_), "--out", str(tmp_path / "out"), "--json",
+             "--since", "2026-10-01"]
+        )  # fmt: skip
+    assert not ended.value.code
+    told = json.loads(capsys.readouterr().out)
+    assert told["read"]["files"]["reservations.txt"] == "scontrol show reservation"
+    made = Cluster.from_yaml(tmp_path / "out" / "cluster.yaml").reservations
+    assert [(one.name, one.end - one.start, one.nodes) for one in made] == [("repair", 600, "0-1")]

@@ -21,6 +21,7 @@ from hpctwin.rms.gone import take_gone
 from hpctwin.rms.pbs.import_site import PbsFiles
 from hpctwin.rms.site import NO_BEARING, Setting, Site
 from hpctwin.rms.slurm.import_site import SlurmFiles
+from hpctwin.rms.slurm.reserved import take_reservations
 
 __all__ = ["MANAGERS", "Imported", "import_site", "pseudonyms"]
 
@@ -87,6 +88,8 @@ def import_site(manager: str, folder: Path, *, timezone: str | None = None) -> I
     if site.shared_placement and len(jobs) and "tasks" in jobs.columns:
         site.policy = f"{site.policy}@{site.shared_placement}"
     jobs = take_gone(site, jobs)
+    if isinstance(found, SlurmFiles):
+        take_reservations(site, jobs, found.reservations, timezone)
     return Imported(site, jobs, tally, files, found.missing())
 
 
@@ -227,6 +230,11 @@ def pseudonyms(made: Imported, salt: bytes) -> Imported:
                 limit[kind] = pseudonym(kind, limit[kind])
         if isinstance(limit.get("partitions"), tuple | list):
             limit["partitions"] = [pseudonym("partition", name) for name in limit["partitions"]]
+    for setting in made.site.settings:
+        for name in re.findall(r"^reservation ([^\s:]+)", setting.name):
+            pseudonym("reservation", name)
+    for reservation in plain.get("reservations", ()):
+        reservation["name"] = pseudonym("reservation", reservation["name"])
     preemption = plain.get("preemption", {})
     for kind, classes in (("partition", "partitions"), ("qos", "qos")):
         if classes in preemption:

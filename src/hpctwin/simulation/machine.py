@@ -140,7 +140,9 @@ def _group_and_pool_of_nodes(cluster: Cluster) -> tuple[IntArray, IntArray]:
     if not cluster.reservations:
         return group, group
     marks = [group]
-    marks += [_nodes_of(reservation, cluster, group) for reservation in cluster.reservations]
+    # Of one that comes again, all have the same nodes.
+    of = {(one.groups, one.nodes): one for one in cluster.reservations}
+    marks += [_nodes_of(reservation, cluster, group) for reservation in of.values()]
     distinct, pool = np.unique(np.stack(marks), axis=1, return_inverse=True)
     first = np.full(distinct.shape[1], len(pool))
     np.minimum.at(first, pool.ravel(), np.arange(len(pool)))

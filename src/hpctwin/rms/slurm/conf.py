@@ -289,18 +289,18 @@ def dumped_associations(text: str, where: str) -> list[Row]:
 
 
 def json_rows(listed: list[Any], kind: str, where: str) -> list[Row]:
-    """Nodes or partitions of ``scontrol show … --json`` (or sinfo's), as rows of what it prints as text.
+    """Things of ``scontrol show … --json`` (or sinfo's), as rows of what it prints as text.
 
     Args:
         listed: the objects.
-        kind: ``NodeName`` or ``PartitionName``.
+        kind: one of `_OF_JSON`, what such a row begins with.
         where: of the output.
     """
     rows = []
     for one in listed:
         if not isinstance(one, dict) or not isinstance(one.get("name"), str):
             continue
-        made = _node(one) if kind == "NodeName" else _partition(one)
+        made = _OF_JSON[kind](one)
         values = {kind.lower(): one["name"], **{k: v for k, v in made.items() if v}}
         rows.append(Row(values, where, {key: key for key in values}))
     return rows
@@ -339,6 +339,34 @@ def _partition(one: Mapping[str, Any]) -> dict[str, str]:
         "default": "YES" if "DEFAULT" in flags else "",
         "state": "+".join(sorted(words(at("partition", "state")))),
     }
+
+
+def _reservation(one: Mapping[str, Any]) -> dict[str, str]:
+    """Of 23.02 on; times are seconds since the epoch."""
+    flags = one.get("flags")
+    purged = one.get("purge_completed")
+    idle_s = int(_whole(purged.get("time")) or 0) if isinstance(purged, dict) else 0
+    named = [str(flag) for flag in flags] if isinstance(flags, list) else []
+    if idle_s and "PURGE_COMP" in named:
+        clock = f"{idle_s // 3600:02}:{idle_s // 60 % 60:02}:{idle_s % 60:02}"
+        named[named.index("PURGE_COMP")] = f"PURGE_COMP={clock}"
+    end = number_of(one.get("end_time"))
+    return {
+        "starttime": _whole(one.get("start_time")) or "(null)",
+        "endtime": _whole(one.get("end_time")) or "(null)",
+        "duration": "UNLIMITED" if end == math.inf else "",
+        "flags": ",".join(named) or "(null)",
+        **{
+            text: str(one.get(key) or "(null)")
+            for text, key in (
+                ("nodes", "node_list"), ("users", "users"), ("groups", "groups"), ("accounts", "accounts"),
+                ("licenses", "licenses"), ("burstbuffer", "burst_buffer"), ("tres", "tres"),
+            )
+        },
+    }  # fmt: skip
+
+
+_OF_JSON = {"NodeName": _node, "PartitionName": _partition, "ReservationName": _reservation}
 
 
 def _whole(value: Any) -> str:

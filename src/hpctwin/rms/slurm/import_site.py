@@ -14,6 +14,7 @@ from hpctwin.formats.slurm2sql import MAGIC, is_slurm2sql
 from hpctwin.rms.site import Site
 from hpctwin.rms.slurm.conf import (
     Conf,
+    Row,
     blocks,
     column_of,
     dumped_associations,
@@ -24,6 +25,7 @@ from hpctwin.rms.slurm.conf import (
     table,
 )
 from hpctwin.rms.slurm.limits import LIMITS
+from hpctwin.rms.slurm.reservations import reservation_rows
 from hpctwin.rms.slurm.site import SlurmSettings, slurm_site
 
 __all__ = ["LIVE", "SlurmFiles", "live_command"]
@@ -35,6 +37,7 @@ LIVE: dict[str, tuple[str, ...]] = {
     "config.txt": ("scontrol", "show", "config"),
     "nodes.txt": ("scontrol", "show", "node"),
     "partitions.txt": ("scontrol", "show", "partition"),
+    "reservations.txt": ("scontrol", "show", "reservation", "-o"),
     "associations.txt": (
         "sacctmgr", "-P", "show", "associations",
         "format=Cluster,Account,ParentName,User,Share,GrpJobs,GrpTRES,GrpSubmit,GrpWall,GrpTRESMins,MaxJobs,MaxTRES,"
@@ -102,6 +105,11 @@ class SlurmFiles:
         if re.search(rb"^PartitionName=[^\n]*(?:\n\s+)?[^\n]*AllowGroups=", head, re.MULTILINE):
             self._settings.partitions += blocks(_text(path), "PartitionName", path.name)
             return "scontrol show partition"
+        if re.search(
+            rb"^(?:ReservationName=\S+ |No reservations in the system)", head, re.MULTILINE
+        ):
+            self._settings.reservations += reservation_rows(_text(path), path.name)
+            return "scontrol show reservation"
         return self._take_conf(path, head)
 
     def _take_table(self, path: Path, columns: set[str]) -> str:
@@ -154,6 +162,7 @@ class SlurmFiles:
         for key, kind, rows in (
             ("nodes", "NodeName", self._settings.nodes),
             ("partitions", "PartitionName", self._settings.partitions),
+            ("reservations", "ReservationName", self._settings.reservations),
         ):
             if isinstance(document, dict) and isinstance(document.get(key), list):
                 rows += json_rows(document[key], kind, path.name)
@@ -199,6 +208,11 @@ class SlurmFiles:
             f"jobs: what sacct -a -D -P -o {_COLUMNS} prints": self._dumps,
         }
         return [what for what, is_there in there.items() if not is_there]
+
+    @property
+    def reservations(self) -> Sequence[Row]:
+        """Of ``scontrol show reservation``."""
+        return self._settings.reservations
 
     @property
     def shared(self) -> tuple[bool, bool]:

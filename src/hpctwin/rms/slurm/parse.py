@@ -16,15 +16,16 @@ from pydantic import ValidationError
 
 from hpctwin.errors import FormatError
 from hpctwin.model import Cluster, Partition
-from hpctwin.model.hostlist import expand
 from hpctwin.model.node_group import LYING, Sleep
 from hpctwin.rms.machine import ListedNode, Sleeping, group_nodes
 from hpctwin.rms.records import JobRecord, NodePower, NodeRecord, NodeReservation, Snapshot
+from hpctwin.rms.slurm.conf import Row
 from hpctwin.rms.slurm.features import features_of, lying_of, names_asked
 from hpctwin.rms.slurm.gres import consumables_of, gpus_of, not_used_up
 from hpctwin.rms.slurm.held import unequal
 from hpctwin.rms.slurm.jobs import Mine, read_jobs
 from hpctwin.rms.slurm.preempt import Preempting, preempting_partitions, preempting_qos
+from hpctwin.rms.slurm.reservations import reservation_rows, shown
 from hpctwin.rms.slurm.sharing import (
     Sharing,
     cores_of,
@@ -164,7 +165,9 @@ def cluster_snapshot(
         ),
         nodes=grouped.nodes,
         jobs=tuple(_with_start(job, woken) for job in jobs.records.values()),
-        reservations=_reservations(_pairs(reservations), known, notes, now_s),
+        reservations=_reservations(
+            reservation_rows(reservations.decode(errors="replace"), "scontrol"), known, notes, now_s
+        ),
         own_scheduling=True,
         shared=tuple(sorted(shared)),
     )
@@ -376,20 +379,21 @@ def _partitions(
 
 
 def _reservations(
-    rows: list[dict[str, str]], known: dict[str, NodeRecord], notes: list[str], now_s: float
+    rows: Sequence[Row], known: dict[str, NodeRecord], notes: list[str], now_s: float
 ) -> tuple[NodeReservation, ...]:
     result = []
     for row in rows:
-        name = row.get("ReservationName")
-        if not name:
-            continue
+        name = row.get("reservationname")
         try:
-            start_s = moment(row.get("StartTime", ""))
-            end_s = moment(row.get("EndTime", ""))
-            nodes = tuple(n for n in expand(row.get("Nodes", "")) if n in known)
-            if end_s > now_s and nodes:
+            one = shown(row, moment)
+            nodes = tuple(n for n in one.nodes if n in known)
+            if not one.nodes:
+                notes.append(f"reservation {name} was left out: it has no nodes")
+            elif one.end_s > now_s and nodes:
                 result.append(
-                    NodeReservation(name=name, start_s=start_s, end_s=end_s, node_names=nodes)
+                    NodeReservation(
+                        name=name, start_s=one.start_s, end_s=one.end_s, node_names=nodes
+                    )
                 )
         except ValueError as error:
             notes.append(f"reservation {name} was left out: {str(error).splitlines()[0]}")

@@ -48,6 +48,7 @@ class SlurmSettings:
         partitions: of ``scontrol show partition``.
         associations: of ``sacctmgr show assoc``.
         qos: of ``sacctmgr show qos``.
+        reservations: of ``scontrol show reservation``.
         weights: of ``sprio -w``, which count where nothing else says them.
         notes: what of these could not be read.
     """
@@ -59,6 +60,7 @@ class SlurmSettings:
     partitions: list[Row] = field(default_factory=list)
     associations: list[Row] = field(default_factory=list)
     qos: list[Row] = field(default_factory=list)
+    reservations: list[Row] = field(default_factory=list)
     weights: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
