@@ -385,3 +385,25 @@ def test_pseudonyms_hide_names_of_reservations(tmp_path: Path) -> None:
     assert "reservation-" in text
     assert "secret" not in text
     assert "hidden" not in text
+
+
+def test_outputs_of_several_days_are_read_together(tmp_path: Path) -> None:
+    """A name that is used again is another reservation; one that comes again is there once."""
+    first = reservation() + reservation(name="d", flags="DAILY")
+    later = reservation(start="2027-01-12T08:00:00", end="2027-01-12T16:00:00") + reservation(
+        name="d", flags="DAILY", start="2027-01-12T08:00:00", end="2027-01-12T16:00:00"
+    )
+    found = away(imported(tmp_path, first + later + first))
+    assert [start for start, _, _ in found["r"]] == ["01-05T08:00", "01-12T08:00"]
+    assert len(found["d"]) == len(set(found["d"])) == 28
+
+
+def test_json_that_is_not_as_slurm_writes_it_is_named(tmp_path: Path) -> None:
+    imported(tmp_path, "")
+    odd = [{"name": "x"}, {"name": "y", "start_time": 1e30, "end_time": "z", "flags": 7}, 5, {}]
+    (tmp_path / "reservations.txt").write_text(json.dumps({"reservations": odd}))
+    made = import_site("slurm", tmp_path)
+    told = became(made)
+    assert set(told) == {"x", "y"}
+    assert all("is no time" in one.why for one in told.values())
+    assert any("2 of its reservations without a name" in note for note in made.site.notes)

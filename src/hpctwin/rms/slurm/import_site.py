@@ -165,7 +165,13 @@ class SlurmFiles:
             ("reservations", "ReservationName", self._settings.reservations),
         ):
             if isinstance(document, dict) and isinstance(document.get(key), list):
-                rows += json_rows(document[key], kind, path.name)
+                made = json_rows(document[key], kind, path.name)
+                unnamed = len(document[key]) - len(made)
+                if unnamed:
+                    self._settings.notes.append(
+                        f"{path.name}: {unnamed} of its {key} without a name, left out"
+                    )
+                rows += made
                 return f"{key} as JSON"
         return ""
 

@@ -109,11 +109,11 @@ def take_reservations(
     past = _past(site, jobs) if rows and site.sized else None
     made: list[dict[str, Any]] = []
     outside = 0
-    for row in {row.get("reservationname"): row for row in rows}.values():
+    for row in {tuple(row.values.items()): row for row in rows}.values():
         windows, told = _taken(row, past, zone)
         outside += told[0].became == NO_BEARING
         site.settings += told
-        made += windows
+        made += [window for window in windows if window not in made]  # printed at another time, too
     if outside:
         site.notes.append(
             f"{outside} reservation{'s are' if outside > 1 else ' is'} outside the span of the jobs, left out"
