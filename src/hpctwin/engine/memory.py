@@ -182,7 +182,8 @@ def scratch_piece(
         "spare": (pools,),
         **dict.fromkeys(("base", "least"), (shared, amounts)),
         "fits": (shared,),
-        **dict.fromkeys(("chosen", "given", "of_kind"), (max(parts, shared),)),
+        # Twice: what would lie on empty nodes is reckoned behind what was chosen.
+        **dict.fromkeys(("chosen", "given", "of_kind"), (2 * max(parts, shared),)),
         "seats": (shared, 2),
         "seated": (shared,),
         **dict.fromkeys(("remains", "stays"), (shared, amounts)),

@@ -248,7 +248,7 @@ def _all_fit_empty(first: int, sim: Arrays) -> bool:
 
 @jit
 def _seat_empty(kind: int, node: int, tasks: int, sim: Arrays) -> None:
-    """As `seat`, with GPUs; what was chosen for a job stays as it was."""
+    """As `seat`, with GPUs; what was chosen for a job stays as it was, and this lies behind it."""
     chosen = sim.sharing.chosen
     seat(kind, node, tasks, sim)
     lay(kind, node, tasks, sim.remains, sim)
