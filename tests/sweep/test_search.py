@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,19 @@ def test_the_same_settings_find_the_same_and_a_search_goes_on(tmp_path: Path) ->
     assert longer.trials.head(5).equals(once.trials.head(5))
     with pytest.raises(ConfigError, match="it has another search's trials"):
         found(tmp_path / "c", objectives=["max_wait_s"])
+
+
+def test_who_goes_on_with_a_search_or_shares_it_tries_other_policies(tmp_path: Path) -> None:
+    found(tmp_path, trials=5)
+    assert found(tmp_path).trials["policy"].is_unique().all()
+    # Two at once: each begins before the other has told of any trial.
+    both = tmp_path / "both"
+    with ThreadPoolExecutor(2) as pool:
+        ends = [pool.submit(found, both) for _ in range(2)]
+        tables = [end.result().trials for end in ends]
+    trials = max(tables, key=len)
+    assert 12 <= len(trials) <= 13
+    assert trials["policy"].is_unique().all()
 
 
 def test_what_is_hopeless_on_the_first_jobs_goes_no_further(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -276,6 +277,13 @@ def _worlds(
     return [(*workload_of(point.world, plan.inputs), point.world.seed) for point in plan]
 
 
+def _callers_before(study: optuna.Study) -> int:
+    """How many have worked on a study before; this one is written down in it."""
+    caller = f"caller {uuid.uuid4()}"
+    study.set_user_attr(caller, True)
+    return [name for name in study.user_attrs if name.startswith("caller ")].index(caller)
+
+
 class _Trying:
     """Tries policies on the parts to choose them on."""
 
@@ -318,13 +326,14 @@ class _Trying:
         study = optuna.create_study(
             storage=storage, study_name="search", load_if_exists=True,
             directions=[directions[one] for one in self.settings.objectives.values()],
-            sampler=optuna.samplers.TPESampler(
-                seed=self.settings.sample_seed, constant_liar=workers > 1
-            ),
         )  # fmt: skip
         if study.user_attrs.setdefault("settings", wanted) != wanted:
             raise ConfigError(f"{folder}: it has another search's trials; take another folder")
         study.set_user_attr("settings", wanted)
+        # Whoever goes on with a search, or shares it, draws other numbers than those before.
+        study.sampler = optuna.samplers.TPESampler(
+            seed=self.settings.sample_seed + _callers_before(study), constant_liar=True
+        )
 
         def told(_: optuna.Study, __: Any) -> None:
             if progress is not None:
