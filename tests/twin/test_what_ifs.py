@@ -164,8 +164,11 @@ def test_a_policy_that_is_still_late_is_not_begun_again_and_keeps_no_other_from_
 
 def test_a_what_if_that_is_late_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: dict[str, BaseException | None] = {}
+    decided = threading.Event()
 
     def noted(now: Any, policy: Any, *more: Any) -> WhatIf:
+        if policy.name == "fcfs+conservative":
+            assert decided.wait(60)
         try:
             found = run_ahead(now, policy, *more)
         except BaseException as error:
@@ -180,6 +183,7 @@ def test_a_what_if_that_is_late_is_stopped(monkeypatch: pytest.MonkeyPatch) -> N
     core.warm_up()
     core.take_snapshot(queue(3000, 512))
     made = core.decide(10.0)
+    decided.set()
     here.close()  # it waits for what runs
     assert made is not None
     assert made.unanswered == ((0, "fcfs+conservative"),)
