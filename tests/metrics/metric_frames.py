@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import polars as pl
 from hypothesis import strategies as st
+
+from hpctwin.metrics.sources import JobsInMs
+from hpctwin.model import MS_PER_S, Category, State
+from hpctwin.model.columns import ms_of
 
 JOB_SCHEMA: dict[str, Any] = {
     "job_id": pl.Int64,
@@ -69,6 +74,22 @@ def lost_attempts(*rows: tuple[int, float, float, int]) -> pl.DataFrame:
 def capacity(*rows: tuple[float, int]) -> pl.DataFrame:
     """Nodes that are up (time, nodes)."""
     return pl.DataFrame(list(rows), schema={"time_s": pl.Float64, "nodes": pl.Int64}, orient="row")
+
+
+def in_ms(jobs: pl.DataFrame) -> JobsInMs:
+    """A result's jobs as arrays."""
+    names = "submit_s", "eligible_s", "start_s", "end_s"
+    times = [ms_of(jobs[name].fill_null(-1.0 / MS_PER_S).to_numpy()) for name in names]
+    states = {state.label: state for state in State}
+    return JobsInMs(
+        times[0],
+        times[1],
+        times[2],
+        times[3],
+        jobs["nodes"].to_numpy(),
+        np.array([states[label] for label in jobs["state"]], np.int8),
+        Category.of(jobs["user"]),
+    )
 
 
 @st.composite

@@ -3,14 +3,25 @@ from __future__ import annotations
 import json
 import math
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hpctwin.metrics import Summary, series, summarize, widths_s
+from hpctwin.metrics.quantiles import Exact
 from hpctwin.metrics.running import RunningSummary
-from tests.metrics.metric_frames import NO_LOST, capacity, frame, job, lost_attempts, results
+from hpctwin.metrics.sources import JobSource, JobTable
+from tests.metrics.metric_frames import (
+    NO_LOST,
+    capacity,
+    frame,
+    in_ms,
+    job,
+    lost_attempts,
+    results,
+)
 
 Result = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 
@@ -164,25 +175,46 @@ def test_values_can_be_written_as_json_and_shares_are_shares(result: Result) -> 
 
 
 @given(
-    results(), st.lists(st.integers(0, 120), max_size=3), st.sampled_from([(1.0, 1), (1e8, 1000)])
+    results(),
+    st.lists(st.integers(0, 120), max_size=3),
+    st.sampled_from([(1.0, 1), (1e8, 1000), (1e6, 10**9)]),
 )
 def test_what_is_summed_at_once_is_what_is_summed_in_pieces(
     result: Result, cuts: list[int], scales: tuple[float, int]
 ) -> None:
-    """Also where a run comes in stretches, and where it is so long that no sum has room in 64 bits."""
+    """Also in stretches, as arrays, and where a run is so long or so wide that no sum has room in 64 bits."""
     scale, wider = scales
     tables = [
         table.with_columns(pl.col(pl.Float64) * scale, pl.col("nodes") * wider) for table in result
     ]
 
-    def figures() -> Summary:
+    _, lost, up = tables
+
+    def figures(jobs: JobSource) -> Summary:
         running = RunningSummary(100, exact=True)
         for until_s in sorted({*(scale * cut for cut in cuts), math.inf}):
-            running.passed(*tables, until_s)
-        running.ended(tables[0])
+            running.passed(jobs, lost, up, until_s)
+        running.ended(jobs)
         return running.figures()
 
-    at_once = figures()
+    jobs = JobTable(tables[0])
+    at_once = figures(jobs)
+    assert figures(in_ms(tables[0])) == at_once
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hpctwin.metrics.over_time._whole", lambda capacity: None)
-        assert figures() == at_once
+        assert figures(jobs) == at_once
+        assert figures(in_ms(tables[0])) == at_once
+
+
+@given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=40))
+def test_quantiles_are_those_of_all_numbers_in_order(values: list[float]) -> None:
+    exact = Exact()
+    for part in (values[:7], values[7:]):
+        exact.add(np.array(part))
+    with np.errstate(invalid="ignore", over="ignore"):
+        expected = [np.quantile(values, share) for share in (0.5, 0.95, 0.99)]
+        found = exact.at(0.5, 0.95, 0.99)
+    for one, other in zip(found, expected, strict=True):
+        assert one is not None
+        # Between an infinite neighbour and a finite one NumPy finds no number.
+        assert one == pytest.approx(other, rel=1e-12) or np.isnan(other) or np.isinf(one)

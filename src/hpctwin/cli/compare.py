@@ -326,8 +326,6 @@ def _write(compared: _Compared, out: Path, run: RunOptions, inputs: list[Path]) 
     from hpctwin.report.folder import write_run
 
     for number, (name, result) in enumerate(compared.results.items(), 1):
-        if result.energy is not None:
-            result = dataclasses.replace(result, jobs=result.energy.jobs)
         summary, tables = compared.told[name]
         folder = out / f"{number}-{_as_file(name)}"
         write_run(result, folder, run.as_dict(), summary, tables=tables, inputs=inputs)

@@ -311,16 +311,12 @@ def _show(
     inputs: Iterable[Path] = (),
 ) -> None:
     """Write and print what a run gave."""
-    import dataclasses
-
     from hpctwin.cli.output import print_json, screen
     from hpctwin.report import answer_table, summary_table
     from hpctwin.report.accessor import breakdown_table
     from hpctwin.report.folder import write_run
     from hpctwin.report.saving import save_figure
 
-    if result.energy is not None:
-        result = dataclasses.replace(result, jobs=result.energy.jobs)
     if out is not None:
         write_run(result, out, options, summary, tables=tables, inputs=inputs)
     if result.energy is not None and spars is not None:

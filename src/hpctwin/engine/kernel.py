@@ -108,7 +108,14 @@ def hooks(
 
 def all_kernels() -> list[Kernel]:
     """Every kernel there is, but those of what a publication has wrong."""
-    from hpctwin.engine import exact_sums, level_sums, lookahead, number_lines, resizing
+    from hpctwin.engine import (
+        exact_sums,
+        job_figures,
+        level_sums,
+        lookahead,
+        number_lines,
+        resizing,
+    )
     from hpctwin.engine.agents import (
         delays,
         features,
@@ -125,6 +132,7 @@ def all_kernels() -> list[Kernel]:
     found = [race, lines, PLACE_BY_SCORE, *PLACING]
     found += [reorder, power_passes.give_orders, number_lines.READ_LINES]
     found += [resizing.STOP, exact_sums.ADD_NUMBERS, level_sums.SUM_LEVELS]
+    found += job_figures.KERNELS
     found += [lookahead.arrive, lookahead.enter, lookahead.withdraw, lookahead.look_ahead]
     powers = [POWER_PASSES.find(name) for name in POWER_PASSES.own()]
     for name in PASSES.own():

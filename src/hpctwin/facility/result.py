@@ -14,9 +14,11 @@ import polars as pl
 
 from hpctwin.facility.objective import carbon_g, energy_j, price
 from hpctwin.metrics import resample, series, served, with_job_metrics
-from hpctwin.model import Workload
+from hpctwin.metrics.sources import JobTable
+from hpctwin.model import State, Workload
 from hpctwin.model.columns import known_seconds
-from hpctwin.simulation.result import Result, job_frame
+from hpctwin.simulation.course import Course
+from hpctwin.simulation.result import Result
 from hpctwin.simulation.sharing import counted_nodes
 
 if TYPE_CHECKING:
@@ -186,7 +188,9 @@ def make_facility_result(
             # Those that never arrived were cancelled on their way.
             state=pl.when(pl.col("state") == "pending").then(pl.lit("cancelled")).otherwise("state")
         )
-        clusters[name] = dataclasses.replace(result, jobs=frame, workload=jobs.on[code].take(here))
+        clusters[name] = dataclasses.replace(
+            result, course=JobTable(frame), workload=jobs.on[code].take(here)
+        )
         tables.append(frame.with_columns(index.filter(pl.Series(here)), cluster=pl.lit(name)))
     nowhere = state.where < 0
     rejected = _never_placed(state.workload.take(nowhere))
@@ -218,15 +222,8 @@ def make_facility_result(
 
 def _never_placed(workload: Workload) -> pl.DataFrame:
     none = np.full(len(workload), -1, np.int64)
-    frame = job_frame(
-        workload,
-        eligible=none,
-        start=none,
-        end=none,
-        state=np.zeros(len(workload), np.int64),
-        requeues=np.zeros(len(workload), np.int64),
-    )
-    return frame.with_columns(state=pl.lit("rejected"))
+    rejected = np.full(len(workload), State.REJECTED, np.int8)
+    return Course(workload, eligible=none, start=none, end=none, state=rejected).table
 
 
 def _weighted(values: pl.Series, weights: pl.Series) -> float | None:

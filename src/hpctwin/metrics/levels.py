@@ -15,6 +15,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from hpctwin.engine.job_figures import (
+    ELIGIBLE,
+    END,
+    EVENT_KEYS,
+    LEFT,
+    START,
+    START_UNQUEUED,
+)
 from hpctwin.model import MS_PER_S
 
 __all__ = [
@@ -25,6 +33,8 @@ __all__ = [
     "Levels",
     "Steps",
     "events_of",
+    "events_of_ms",
+    "floor_ms",
     "levels",
     "steps",
     "up_nodes",
@@ -33,10 +43,13 @@ __all__ = [
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
+_Event = tuple[int, FloatArray, IntArray]
+"""The kind, times and nodes of events [events]."""
+
 COUNTS = ("queue_length", "queued_nodes", "running_jobs", "used_nodes")
 
-# Kinds of events; the second to last gives an attempt back to the queue, the last is a mere mark.
-_ELIGIBLE, _START, _END, _LEFT, _START_UNQUEUED, _LOST, _MARK = range(7)
+# Further kinds of events; the first gives an attempt back to the queue, the last is a mere mark.
+_LOST, _MARK = START_UNQUEUED + 1, START_UNQUEUED + 2
 KIND_BITS = 3
 _QUEUED = np.array([1, -1, 0, -1, 0, 1, 0])
 _RUNNING = np.array([0, 1, -1, 0, 1, -1, 0])
@@ -44,6 +57,7 @@ CHANGES = np.stack([_QUEUED, _RUNNING], axis=1)
 """By how much each kind of event changes jobs in the queue, and jobs that run [kinds, 2]."""
 
 _EXACT = 2.0**53  # whole numbers below are, as floating-point ones
+_LAST_MS = 1 << 62
 _PIECE = 1 << 13  # so that all arrays of a piece lie in a core's cache
 
 
@@ -159,16 +173,77 @@ def events_of(
         after_s: only events after it, seconds; there is one that changes nothing at it if it is finite.
         until_s: only events up to it, seconds.
     """
-    events = list(_events(jobs, lost, np.asarray(marks_s, np.float64)))
-    if after_s > -math.inf or until_s < math.inf:
-        events = [_within(*event, after_s, until_s) for event in events]
-        if after_s > -math.inf:
-            events.append((_MARK, np.array([after_s]), np.zeros(1, np.int64)))
-    node_bits = max(int(nodes.max(initial=0)) for _, _, nodes in events).bit_length()
+    eligible, start, end = (_times(jobs, name) for name in ("eligible_s", "start_s", "end_s"))
+    nodes = jobs["nodes"].cast(pl.Int64).to_numpy()
+    rejected = (jobs["state"] == "rejected").to_numpy()
+    events = list(_events_of_jobs(eligible, start, end, nodes, rejected))
+    return _in_order([*events, *_other_events(lost, marks_s)], after_s, until_s)
+
+
+def events_of_ms(
+    jobs: tuple[IntArray, IntArray, IntArray, IntArray, npt.NDArray[np.bool_]],
+    lost: pl.DataFrame,
+    marks_s: npt.ArrayLike,
+    *,
+    after_s: float,
+    until_s: float,
+) -> Events:
+    """As `events_of`, of jobs in whole milliseconds.
+
+    Args:
+        jobs: when each was eligible, started, and ended, ms, -1 where it did not; nodes; whether it was
+            rejected [jobs].
+        lost: as there.
+        marks_s: as there.
+        after_s: as there.
+        until_s: as there.
+    """
+    eligible, start, end, nodes, rejected = jobs
+    others = _chosen([*_other_events(lost, marks_s)], after_s, until_s)
+    node_bits = _node_bits(nodes, *(of for _, _, of in others))
+    most = max(int(time.max(initial=0)) for time in (eligible, start, end))
+    key = np.empty(3 * len(nodes) + sum(len(time_s) for _, time_s, _ in others), np.int64)
+    if most < _room(node_bits):
+        within = np.array([floor_ms(after_s), floor_ms(until_s)])
+        count = EVENT_KEYS(eligible, start, end, nodes, rejected, within, node_bits, KIND_BITS, key)
+        if _in_ms(others, node_bits, key[count:]):
+            key = key[: count + sum(len(time_s) for _, time_s, _ in others)]
+            key.sort(kind="stable")
+            return Events(key, _Instants(None), node_bits, until_s)
+    told = [np.where(time < 0, np.nan, time / MS_PER_S) for time in (eligible, start, end)]
+    events = _events_of_jobs(told[0], told[1], told[2], nodes, rejected)
+    return _in_order([*events, *_other_events(lost, marks_s)], after_s, until_s)
+
+
+def floor_ms(time_s: float) -> int:
+    """The last whole millisecond that is not after a time in seconds, which may be infinite."""
+    if math.isinf(time_s):
+        return _LAST_MS if time_s > 0 else -_LAST_MS
+    ms = round(time_s * MS_PER_S)
+    return ms - 1 if ms / MS_PER_S > time_s else ms
+
+
+def _in_order(events: list[_Event], after_s: float, until_s: float) -> Events:
+    events = _chosen(events, after_s, until_s)
+    node_bits = _node_bits(*(nodes for _, _, nodes in events))
     key, instants = _keys(events, node_bits)
     del events
     key.sort(kind="stable")
     return Events(key, instants, node_bits, until_s)
+
+
+def _chosen(events: list[_Event], after_s: float, until_s: float) -> list[_Event]:
+    """Those within a span, and a mark where it begins."""
+    if after_s == -math.inf and until_s == math.inf:
+        return events
+    chosen = [_within(*event, after_s, until_s) for event in events]
+    if after_s > -math.inf:
+        chosen.append((_MARK, np.array([after_s]), np.zeros(1, np.int64)))
+    return chosen
+
+
+def _node_bits(*nodes: IntArray) -> int:
+    return max(int(of.max(initial=0)) for of in nodes).bit_length()
 
 
 def up_nodes(capacity: pl.DataFrame) -> Callable[[FloatArray], FloatArray]:
@@ -183,36 +258,42 @@ def up_nodes(capacity: pl.DataFrame) -> Callable[[FloatArray], FloatArray]:
     return lambda time_s: nodes[np.searchsorted(begins, time_s, side="right")]
 
 
-def _events(
-    jobs: pl.DataFrame, lost: pl.DataFrame, marks_s: FloatArray
-) -> Iterator[tuple[int, FloatArray, IntArray]]:
-    """Kind, times and nodes of all events."""
-    eligible, start, end = (_times(jobs, name) for name in ("eligible_s", "start_s", "end_s"))
-    nodes = jobs["nodes"].cast(pl.Int64).to_numpy()
+def _events_of_jobs(
+    eligible: FloatArray,
+    start: FloatArray,
+    end: FloatArray,
+    nodes: IntArray,
+    rejected: npt.NDArray[np.bool_],
+) -> Iterator[_Event]:
+    """What happened to jobs; times in seconds, NaN where it did not happen [jobs]."""
     started, ended = ~np.isnan(start), ~np.isnan(end)
     left = np.where(started, start, end)
     # Recorded starts may lie before the submission, cancellations before eligibility.
-    queued = (jobs["state"] != "rejected").to_numpy() & ~np.isnan(eligible) & ~(left < eligible)
+    queued = ~rejected & ~np.isnan(eligible) & ~(left < eligible)
     for kind, time_s, which in (
-        (_ELIGIBLE, eligible, queued),
-        (_START, start, queued & started),
-        (_START_UNQUEUED, start, started & ~queued),
-        (_END, end, started & ended),
-        (_LEFT, end, queued & ended & ~started),
+        (ELIGIBLE, eligible, queued),
+        (START, start, queued & started),
+        (START_UNQUEUED, start, started & ~queued),
+        (END, end, started & ended),
+        (LEFT, end, queued & ended & ~started),
     ):
         if which.all():
             yield kind, time_s, nodes
         elif which.any():
             yield kind, time_s[which], nodes[which]
+
+
+def _other_events(lost: pl.DataFrame, marks_s: npt.ArrayLike) -> Iterator[_Event]:
     nodes = lost["nodes"].cast(pl.Int64).to_numpy()
-    yield _START, _times(lost, "start_s"), nodes
+    yield START, _times(lost, "start_s"), nodes
     yield _LOST, _times(lost, "end_s"), nodes
-    yield _MARK, marks_s, np.zeros(len(marks_s), np.int64)
+    marks = np.asarray(marks_s, np.float64)
+    yield _MARK, marks, np.zeros(len(marks), np.int64)
 
 
 def _within(
     kind: int, time_s: FloatArray, nodes: IntArray, after_s: float, until_s: float
-) -> tuple[int, FloatArray, IntArray]:
+) -> _Event:
     which = (time_s > after_s) & (time_s <= until_s)
     return kind, time_s[which], nodes[which]
 
@@ -246,9 +327,7 @@ class _Instants:
         return time_s if math.isinf(time_s) or self.unit == 1 else round(time_s * MS_PER_S)
 
 
-def _keys(
-    events: list[tuple[int, FloatArray, IntArray]], node_bits: int
-) -> tuple[IntArray, _Instants]:
+def _keys(events: list[_Event], node_bits: int) -> tuple[IntArray, _Instants]:
     """Each event as one whole number, of its instant, its kind and its nodes, and how times are read off."""
     key = np.empty(sum(len(time_s) for _, time_s, _ in events), np.int64)
     if _in_ms(events, node_bits, key):
@@ -264,10 +343,14 @@ def _keys(
     return key, _Instants(distinct)
 
 
-def _in_ms(events: list[tuple[int, FloatArray, IntArray]], node_bits: int, key: IntArray) -> bool:
+def _room(node_bits: int) -> float:
+    """Below so many ms a time has room in a key, and is exact as a floating-point number."""
+    return min(_EXACT, 2.0 ** (62 - KIND_BITS - node_bits))
+
+
+def _in_ms(events: list[_Event], node_bits: int, key: IntArray) -> bool:
     """Write the keys with ms as instants; False if these are not exact or have no room."""
-    most = min(_EXACT, 2.0 ** (62 - KIND_BITS - node_bits))
-    at = 0
+    most, at = _room(node_bits), 0
     for kind, time_s, nodes in events:
         for first in range(0, len(time_s), _PIECE):
             some = time_s[first : first + _PIECE]

@@ -8,6 +8,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.engine.job_figures import COUNT_LEADING, LEADING_BITS, TAKE_LEADING
+
 __all__ = ["ERROR", "Exact", "Quantiles", "Sketch"]
 
 FloatArray = npt.NDArray[np.float64]
@@ -43,17 +45,16 @@ class Exact:
 
     def at(self, *shares: float) -> list[float | None]:
         """The quantiles."""
-        values = np.concatenate(self._parts) if self._parts else np.zeros(0)
+        values = self._parts[0] if len(self._parts) == 1 else np.concatenate([*self._parts, []])
+        values = np.ascontiguousarray(values)
         self._parts = [values]
         if not len(values):
             return [None for _ in shares]
         places = [_place(share, len(values)) for share in shares]
-        values.partition(sorted({rank for low, high, _ in places for rank in (low, high)}))
+        at = _by_rank(values, sorted({rank for low, high, _ in places for rank in (low, high)}))
         # Neighbours may both be infinite.
         return [
-            float(values[low])
-            if values[low] == values[high]
-            else float(values[low] + (values[high] - values[low]) * part)
+            at[low] if at[low] == at[high] else at[low] + (at[high] - at[low]) * part
             for low, high, part in places
         ]
 
@@ -97,6 +98,23 @@ class Sketch:
         edges = np.array([found, found + 1], np.int64) + (self._first - 1)
         low, high = (edges << _SHIFT).view(np.float64)
         return float((low + high) / 2)
+
+
+def _by_rank(values: FloatArray, ranks: list[int]) -> dict[int, float]:
+    """The numbers of some ranks; only those that begin with the same bits are put in order."""
+    counts = np.zeros(1 << LEADING_BITS, np.int64)
+    COUNT_LEADING(values.view(np.int64), counts)
+    reached = np.cumsum(counts)
+    leading = np.searchsorted(reached, ranks, side="right")
+    wanted = np.zeros(len(counts), np.bool_)
+    wanted[leading] = True
+    taken = np.empty(int(counts[wanted].sum()))
+    TAKE_LEADING(values.view(np.int64), wanted, taken.view(np.int64))
+    # So many numbers with other bits are before each.
+    left_out = np.cumsum(np.where(wanted, 0, counts))[leading]
+    places = [rank - int(before) for rank, before in zip(ranks, left_out, strict=True)]
+    taken.partition(sorted(set(places)))
+    return {rank: float(taken[place]) for rank, place in zip(ranks, places, strict=True)}
 
 
 def _place(share: float, size: int) -> tuple[int, int, float]:

@@ -11,10 +11,9 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.metrics.fairness import jain
-from hpctwin.metrics.jobs import served_metrics
-from hpctwin.metrics.levels import events_of
 from hpctwin.metrics.over_time import Held, OverTime, Span, add_up, sum_of_products
 from hpctwin.metrics.quantiles import Exact, Quantiles, Sketch
+from hpctwin.metrics.sources import JobSource
 from hpctwin.metrics.sums import ExactSum, ExactSums
 from hpctwin.model import MS_PER_S
 
@@ -82,18 +81,16 @@ class RunningSummary:
         # Up to the last end of a job, and from there on, which counts if one more ends.
         self._over, self._beyond = OverTime(), OverTime()
 
-    def ended(self, jobs: pl.DataFrame) -> None:
+    def ended(self, jobs: JobSource) -> None:
         """Some jobs that are done with, each told once; at the end all that are left."""
-        self._states.update(_count(jobs["state"]))
-        ran = served_metrics(jobs)
+        self._states.update(jobs.counts())
+        ran = jobs.served()
         self._ran += len(ran.area)
         for name, distribution in self._of.items():
             distribution.add(getattr(ran, name))
         self._response.add(ran.turnaround_s * ran.area)
         self._area.add(ran.area)
-        users = jobs["user"]
-        if users.null_count() < len(users):
-            self._users.add(users.filter(pl.Series(ran.which)), ran.bounded_slowdown)
+        jobs.add_by_user(ran, self._users)
 
     def resized(self, eligible_ms: IntArray, by: IntArray) -> None:
         """Jobs that have been in the queue count as more nodes than `passed` was told, or as fewer.
@@ -119,7 +116,7 @@ class RunningSummary:
 
     def passed(
         self,
-        jobs: pl.DataFrame,
+        jobs: JobSource,
         lost: pl.DataFrame,
         capacity: pl.DataFrame,
         until_s: float = math.inf,
@@ -132,8 +129,8 @@ class RunningSummary:
             capacity: nodes that are up, as a step function.
             until_s: the time, seconds; its events have all happened.
         """
-        if self._first is None and len(jobs):
-            self._first = float(jobs["submit_s"].cast(pl.Float64).min())  # type: ignore[arg-type]
+        if self._first is None:
+            self._first = jobs.first_submit_s()
         after, self._reached = self._reached, until_s
         begin, end = (lost[name].cast(pl.Float64).to_numpy() for name in ("start_s", "end_s"))
         new = (end > after) & (end <= until_s)
@@ -141,7 +138,7 @@ class RunningSummary:
         if "kept_s" in lost.columns:
             vain = vain - lost["kept_s"].to_numpy()
         self._lost.add(lost["nodes"].to_numpy()[new] * vain[new])
-        last = self._last_end(jobs, after, until_s)
+        last = jobs.last_end_s(after, until_s)
         if last is not None:
             self._last = last
             self._over.take(self._beyond)
@@ -149,16 +146,8 @@ class RunningSummary:
         parts = [(self._over, Span(first, settled))] if last is not None else []
         if settled < until_s < math.inf:
             parts.append((self._beyond, Span(settled, until_s)))
-        events = events_of(jobs, lost, capacity["time_s"], after_s=after, until_s=until_s)
+        events = jobs.events(lost, capacity["time_s"], after_s=after, until_s=until_s)
         self._held = add_up(events, capacity, self._held, parts)
-
-    @staticmethod
-    def _last_end(jobs: pl.DataFrame, after_s: float, until_s: float) -> float | None:
-        """The last end of a job that ran, within a span."""
-        end = jobs["end_s"].cast(pl.Float64).to_numpy()
-        start = jobs["start_s"].cast(pl.Float64).to_numpy()
-        ran = ~np.isnan(start) & (end > after_s) & (end <= until_s)
-        return float(end[ran].max()) if ran.any() else None
 
     def figures(self) -> Summary:
         """Values that JSON can hold, by metric."""
@@ -193,17 +182,6 @@ class RunningSummary:
             "max_queue_length": self._over.longest,
             "mean_queued_nodes": _ratio(sums["queued_nodes"], makespan_ms),
         }
-
-
-def _count(states: pl.Series) -> dict[str, int]:
-    """How often each is there; to compare with the few that there are is quicker than to tell all apart."""
-    found: dict[str, int] = {}
-    left = states
-    while len(left):
-        here = left == (state := left[0])
-        found[state] = int(here.sum())
-        left = left.filter(~here) if found[state] < len(left) else left.clear()
-    return found
 
 
 def _ratio(part: float, whole: float) -> float | None:

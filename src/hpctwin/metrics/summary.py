@@ -5,8 +5,9 @@ from __future__ import annotations
 import polars as pl
 
 from hpctwin.metrics.running import RunningSummary, Summary
+from hpctwin.metrics.sources import JobSource, JobTable
 
-__all__ = ["Summary", "summarize"]
+__all__ = ["Summary", "summarize", "summarize_jobs"]
 
 
 def summarize(
@@ -29,6 +30,20 @@ def summarize(
 
     Returns:
         Values that JSON can hold, by metric.
+    """
+    return summarize_jobs(JobTable(jobs), lost, capacity, nodes)
+
+
+def summarize_jobs(
+    jobs: JobSource, lost: pl.DataFrame, capacity: pl.DataFrame, nodes: int
+) -> Summary:
+    """As `summarize`, of jobs in a table or in arrays.
+
+    Args:
+        jobs: the jobs.
+        lost: as there.
+        capacity: as there.
+        nodes: as there.
     """
     running = RunningSummary(nodes, exact=True)
     running.passed(jobs, lost, capacity)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from hpctwin.engine.exact_sums import ADD_NUMBERS, INFINITE, LIMB_BITS, LIMBS, NOT_NUMBERS
+from hpctwin.engine.job_figures import ADD_LABELLED
+from hpctwin.model import Category
 
 __all__ = ["ExactSum", "ExactSums"]
 
@@ -54,13 +57,25 @@ class ExactSums:
         part = np.zeros(len(found) * LIMBS, np.int64)
         each = found["value"].explode().to_numpy()
         ADD_NUMBERS(_bits(each), np.cumsum(counts), part)
+        self._add_parts(found["label"].to_list(), part.reshape(-1, LIMBS), counts)
+
+    def add_codes(self, labels: Category, values: FloatArray) -> None:
+        """As `add`, of a column of labels."""
+        limbs = np.zeros(len(labels.labels) * LIMBS, np.int64)
+        counts = np.zeros(len(labels.labels), np.int64)
+        ADD_LABELLED(_bits(values), labels.codes, limbs, counts)
+        there = np.flatnonzero(counts)
+        part = limbs.reshape(-1, LIMBS)[there]
+        self._add_parts([labels.labels[code] for code in there], part, counts[there])
+
+    def _add_parts(self, labels: Sequence[str], part: IntArray, counts: IntArray) -> None:
         row = self._row
-        rows = [row.setdefault(label, len(row)) for label in found["label"].to_list()]
+        rows = [row.setdefault(label, len(row)) for label in labels]
         more = len(row) - len(self._counts)
         self._limbs = np.pad(self._limbs, ((0, more), (0, 0)))
         self._counts = np.pad(self._counts, (0, more))
         # What is added is carried: limbs have room for two thousand million windows.
-        self._limbs[rows] += part.reshape(-1, LIMBS)
+        self._limbs[rows] += part
         self._counts[rows] += counts
 
     def means(self) -> list[float]:

@@ -13,13 +13,14 @@ from hpctwin.errors import WorkloadError
 from hpctwin.metrics import capacity_conflicts
 from hpctwin.model import MS_PER_S, Cluster, DependencyKind, State, Workload
 from hpctwin.simulation.capacity import capacity_over_time
+from hpctwin.simulation.course import Course
 from hpctwin.simulation.given import as_cluster, as_workload
 from hpctwin.simulation.lower import lower
 from hpctwin.simulation.outages import recorded_outages
 from hpctwin.simulation.refusals import check_usage
 from hpctwin.simulation.replayed import Held, energy_of, held_nodes
 from hpctwin.simulation.replayed_shared import Shared, held_parts, shared_energy, tasks_asked
-from hpctwin.simulation.result import Result, job_frame, no_lost
+from hpctwin.simulation.result import Result, no_lost
 from hpctwin.simulation.sharing import amounts_asked, amounts_of_pools
 
 __all__ = ["Replay", "replay"]
@@ -89,14 +90,14 @@ def replay(
     failed = over & (False if workload.fails is None else workload.fails)
     states = [State.FAILED, State.COMPLETED, State.RUNNING]
     state = np.select([failed, over, known], states, State.PENDING)
-    frame = job_frame(
+    course = Course(
         workload,
         eligible=np.where(known, workload.submit_ms, -1),
         start=start,
         end=np.where(over, end, -1),
-        state=state,
-        requeues=np.zeros(len(workload), np.int64),
+        state=state.astype(np.int8),
     )
+    frame = course.table
     capacity = capacity_over_time(lowered, recorded_outages(cluster))
     energy, node_map, shared, taken = None, None, None, []
     left = np.minimum(end, cut)
@@ -111,7 +112,7 @@ def replay(
         energy, node_map = energy_of(frame, workload, cluster, held, left, total)
         taken = _taken(workload, start, held)
     result = Result(
-        jobs=frame,
+        course=course,
         lost=no_lost(frame),
         capacity=capacity,
         node_map=node_map,

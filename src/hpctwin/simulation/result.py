@@ -12,15 +12,14 @@ import polars as pl
 
 from hpctwin.attached import Attached
 from hpctwin.energy.accounting import Energy
-from hpctwin.engine import layout
-from hpctwin.engine.carry import begun_ms, phases
 from hpctwin.engine.sim import Sim
 from hpctwin.errors import ConfigError
-from hpctwin.model import MS_PER_S, Category, Cluster, State, Workload, format_duration
-from hpctwin.model.columns import known_seconds
+from hpctwin.metrics.sources import JobTable
+from hpctwin.model import MS_PER_S, Cluster, Workload, format_duration
 from hpctwin.model.shown import Shown
 from hpctwin.simulation.base import SimulationBase
 from hpctwin.simulation.capacity import capacity_over_time
+from hpctwin.simulation.course import Course, course_so_far, sized_course
 from hpctwin.simulation.held import held_s
 from hpctwin.simulation.outside import accounts
 from hpctwin.simulation.placed import gpu_shares, placements, shares_held
@@ -39,10 +38,9 @@ from hpctwin.simulation.stretches import (
 if TYPE_CHECKING:
     from hpctwin.metrics import Accounts, AccountsBy, By
 
-__all__ = ["Result", "job_frame", "jobs_so_far", "lost_so_far", "make_result", "no_lost"]
+__all__ = ["Result", "lost_so_far", "make_result", "no_lost"]
 
 IntArray = npt.NDArray[np.int64]
-_LABELS = [state.label for state in State]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,8 +48,7 @@ class Result(Shown):
     """The outcome of a simulation, or of the part of it that has been run.
 
     Args:
-        jobs: one row per job, by submit time: ``job_id``, ``submit_s``, ``eligible_s``, ``start_s``,
-            ``end_s``, ``wait_s``, ``turnaround_s``, ``nodes``, ``state``, … (docs/metrics.md).
+        course: how the jobs went; see `jobs`.
         lost: attempts cut off by node failures, or for other jobs, and run again: ``job_id``, ``start_s``,
             ``end_s``, ``nodes``; where jobs write checkpoints, ``kept_s`` of it was not lost.
         capacity: nodes that are up, over time: ``time_s``, ``nodes``.
@@ -71,7 +68,7 @@ class Result(Shown):
         energy: time and energy of nodes, jobs, users and accounts, if it is known what nodes draw.
     """
 
-    jobs: pl.DataFrame
+    course: Course | JobTable
     lost: pl.DataFrame
     capacity: pl.DataFrame
     node_map: pl.DataFrame | None
@@ -86,11 +83,20 @@ class Result(Shown):
     capacity_cores: pl.DataFrame | None = None
     stretches: pl.DataFrame | None = None
 
+    @property
+    def jobs(self) -> pl.DataFrame:
+        """One row per job, by submit time.
+
+        ``job_id``, ``submit_s``, ``eligible_s``, ``start_s``, ``end_s``, ``wait_s``, ``turnaround_s``,
+        ``nodes``, ``state``, … (docs/metrics.md). The table is made when it is asked for first.
+        """
+        return self.course.table
+
     def shown(self) -> tuple[str, dict[str, str]]:
         """See `Shown`."""
-        states = self.jobs["state"].value_counts(sort=True).rows()
+        counts = sorted(self.course.source.counts().items(), key=lambda one: -one[1])
         return f"{self.workload.name} under {self.policy}", {
-            **{f"jobs {state}": f"{count:,}" for state, count in states},
+            **{f"jobs {state}": f"{count:,}" for state, count in counts},
             "nodes": f"{self.cluster.node_count:,}",
         }
 
@@ -142,7 +148,7 @@ class Result(Shown):
     @cached_property
     def rejected_why(self) -> dict[str, int]:
         """How many jobs can never run on the cluster, by what is in their way."""
-        rejected = (self.jobs["state"] == State.REJECTED.label).to_numpy()
+        rejected = self.course.source.rejected()
         return why_rejected(self.workload, self.cluster, rejected)
 
     @cached_property
@@ -161,9 +167,9 @@ class Result(Shown):
         if self.stretches is not None:
             parts = self.jobs, self.stretches, self.lost, self.capacity
             return sized_figures(*parts, self.cluster.node_count)
-        from hpctwin.metrics import summarize
+        from hpctwin.metrics.summary import summarize_jobs
 
-        return summarize(self.jobs, self.lost, self.capacity, self.cluster.node_count)
+        return summarize_jobs(self.course.source, self.lost, self.capacity, self.cluster.node_count)
 
     @cached_property
     def series(self) -> pl.DataFrame:
@@ -286,7 +292,7 @@ def make_result(simulation: SimulationBase) -> Result:
     sim = simulation.state
     cluster = simulation.cluster
     sized = simulation.sizing is not None
-    table = sized_jobs(workload, sim) if sized else jobs_so_far(workload, sim)
+    course = sized_course(workload, sim) if sized else course_so_far(workload, sim)
     shared = workload.shares_nodes
     node_map = _node_map(workload, sim) if len(sim["node"]) and not shared else None
     placed = placements(workload, cluster, sim) if shared else None
@@ -294,9 +300,9 @@ def make_result(simulation: SimulationBase) -> Result:
     if cluster.has_power:
         where = node_map if placed is None else shares_held(workload, cluster, placed)
         assert where is not None
-        energy = accounts(simulation, table, where)
+        energy = accounts(simulation, course.table, where)
     return Result(
-        jobs=table,
+        course=course,
         lost=lost_stretches(workload, sim) if sized else lost_so_far(workload, sim),
         capacity=capacity_over_time(sim, simulation.outages_so_far()),
         node_map=node_map,
@@ -317,44 +323,6 @@ def make_result(simulation: SimulationBase) -> Result:
     )
 
 
-def jobs_so_far(workload: Workload, sim: Sim) -> pl.DataFrame:
-    """The table of jobs, as of `Result`."""
-    jobs = sim["state"]
-    state = phases(sim)
-    state[state == layout.UNSUBMITTED] = layout.PENDING
-    frame = job_frame(
-        workload,
-        eligible=jobs["eligible"],
-        start=jobs["start"],
-        end=np.where(state >= layout.COMPLETED, jobs["end"], -1),
-        state=state,
-        requeues=jobs["requeues"],
-    )
-    return frame if not len(sim["cut"]) else frame.with_columns(**_preempted(sim))
-
-
-def sized_jobs(workload: Workload, sim: Sim) -> pl.DataFrame:
-    """As `jobs_so_far`, where sizes were decided: jobs started when they began first."""
-    start = begun_ms(sim)
-    began, end_s = start >= 0, pl.col("end_s")
-    return jobs_so_far(workload, sim).with_columns(
-        start_s=known_seconds(start, began),
-        wait_s=known_seconds(start - workload.submit_ms, began),
-        turnaround_s=pl.when(pl.Series(began)).then(end_s - pl.col("submit_s")),
-    )
-
-
-def _preempted(sim: Sim) -> dict[str, pl.Series]:
-    """How often each job was preempted, and how long it had run in vain when it was."""
-    state, cut = sim["state"], sim["cut"]
-    ended = state["phase"] == layout.PREEMPTED
-    lost = cut["lost"] + np.where(ended, state["end"] - state["start"], 0)
-    return {
-        "preemptions": pl.Series(cut["times"] + ended),
-        "preempted_s": pl.Series(lost / MS_PER_S),
-    }
-
-
 def lost_so_far(workload: Workload, sim: Sim) -> pl.DataFrame:
     """The table of attempts that node failures cut off, as of `Result`."""
     lost = sim["lost"][: sim.clock.lost]
@@ -367,49 +335,6 @@ def lost_so_far(workload: Workload, sim: Sim) -> pl.DataFrame:
     if len(sim["cut"]):
         columns["kept_s"] = lost["kept"] / MS_PER_S
     return pl.DataFrame(columns)
-
-
-def job_frame(
-    workload: Workload,
-    *,
-    eligible: IntArray,
-    start: IntArray,
-    end: IntArray,
-    state: npt.NDArray[Any],
-    requeues: IntArray,
-) -> pl.DataFrame:
-    """The table of jobs; times in ms, -1 for what has not happened."""
-    submit = workload.submit_ms
-    submit_s = pl.Series(submit / MS_PER_S)
-    columns: dict[str, Any] = {
-        "job_id": workload.job_id,
-        "submit_s": submit_s,
-        "eligible_s": (
-            submit_s if (eligible == submit).all() else known_seconds(eligible, eligible >= 0)
-        ),
-        "start_s": known_seconds(start, start >= 0),
-        "end_s": known_seconds(end, end >= 0),
-        "wait_s": known_seconds(start - submit, start >= 0),
-        "turnaround_s": known_seconds(end - submit, (end >= 0) & (start >= 0)),
-        "nodes": workload.nodes,
-        # Polars copies what it is given: as series, only one column at a time is there twice.
-        "walltime_s": pl.Series(workload.walltime_ms / MS_PER_S),
-        "runtime_s": pl.Series(workload.runtime_ms / MS_PER_S),
-        "state": pl.Series(_LABELS, dtype=pl.String)[state],
-        "user": _labels(workload.user),
-        "account": _labels(workload.account),
-        "partition": _labels(workload.partition),
-        "requeues": requeues.astype(np.int64) if requeues.any() else pl.lit(0, pl.Int64),
-    }
-    # What is the same for all jobs takes no room as a literal.
-    given = {name: one for name, one in columns.items() if not isinstance(one, pl.Expr)}
-    told = (pl.col(name) if name in given else columns[name].alias(name) for name in columns)
-    # Column after column: otherwise Polars hands them to its threads, for which this one would have to wait.
-    return pl.DataFrame(given).select_seq(*told)
-
-
-def _labels(column: Category) -> pl.Series | pl.Expr:
-    return column.to_series("") if column.labels else pl.lit(None, pl.String)
 
 
 def no_lost(jobs: pl.DataFrame) -> pl.DataFrame:

@@ -310,9 +310,10 @@ class _Stream:
         """Sum up a window, and give the tables of the jobs that are done with."""
         simulation = self.simulation
         sim, result = simulation.state, simulation.result()
-        self.summary.passed(result.jobs, result.lost, result.capacity, until_s)
+        source = result.course.source
+        self.summary.passed(source, result.lost, result.capacity, until_s)
+        self.summary.ended(source.take(gone))
         jobs = result.jobs.filter(gone)
-        self.summary.ended(jobs)
         lost = sim["lost"]["job"][: sim.clock.lost]
         tables = {"jobs": jobs, "lost": result.lost.filter(gone[lost])}
         if result.node_map is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -15,8 +16,9 @@ from hpctwin.metrics.running import RunningSummary
 from hpctwin.model import MS_PER_S, Cluster
 from hpctwin.simulation.base import SimulationBase
 from hpctwin.simulation.capacity import capacity_over_time
+from hpctwin.simulation.course import course_so_far
 from hpctwin.simulation.placed import placements
-from hpctwin.simulation.result import jobs_so_far, lost_so_far
+from hpctwin.simulation.result import lost_so_far
 from hpctwin.simulation.shared_figures import (
     MILLI,
     HeldOverTime,
@@ -88,15 +90,16 @@ class SharedSums:
             summary.resized(eligible[changed], (counted - self._counted)[changed])
         self._counted = counted
         self._reached_s = until_s
-        jobs, attempts = jobs_so_far(workload, sim), lost_so_far(workload, sim)
-        in_cores = jobs.with_columns(nodes=pl.Series(counted))
+        course, attempts = course_so_far(workload, sim), lost_so_far(workload, sim)
+        jobs = course.table
+        in_cores = dataclasses.replace(course.source, nodes=counted)
         summary.passed(
             in_cores,
             attempts.with_columns(nodes=pl.Series(lost, dtype=pl.Int64)),
             capacity_over_time(sim, simulation.outages_so_far(), amounts_of_pools(sim)["cores"]),
             until_s,
         )
-        summary.ended(in_cores.filter(gone))
+        summary.ended(in_cores.take(gone))
         placed = placements(workload, self._cluster, sim, of=gone)
         self._held.add(placed)
         if self._joules is not None:

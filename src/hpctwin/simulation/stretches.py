@@ -11,6 +11,7 @@ from hpctwin.engine import layout
 from hpctwin.engine.sim import Sim
 from hpctwin.metrics.running import RunningSummary
 from hpctwin.metrics.series import series
+from hpctwin.metrics.sources import JobTable
 from hpctwin.model import MS_PER_S, Workload
 from hpctwin.model.columns import known_seconds
 
@@ -110,9 +111,11 @@ def sized_figures(
     """
     attempts = attempts_of(jobs, stretches, lost)
     running, asking = (RunningSummary(nodes, exact=True) for _ in range(2))
-    running.passed(*attempts, capacity)
-    running.ended(jobs)
-    asking.passed(*_as_asked(jobs, *attempts), capacity)
+    last, before = attempts
+    running.passed(JobTable(last), before, capacity)
+    running.ended(JobTable(jobs))
+    asked, before = _as_asked(jobs, *attempts)
+    asking.passed(JobTable(asked), before, capacity)
     begins_again = stretches["start_s"] != stretches["end_s"].shift(1)
     # Who goes on after a failure was neither suspended nor made smaller or larger.
     again = stretches["job_id"] == stretches["job_id"].shift(1)
