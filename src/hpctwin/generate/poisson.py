@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from hpctwin.errors import ConfigError
-from hpctwin.generate.draws import above_zero, count_of, generator, within
+from hpctwin.generate.draws import above_zero, choice, count_of, generator, within
 from hpctwin.model import Category, Workload
 
 __all__ = ["poisson"]
@@ -52,22 +52,32 @@ def poisson(
     mean = above_zero("mean_runtime_s", mean_runtime_s)
     log_width = rng.uniform(0, np.log2(widest + 1), size)
     rounded = rng.random(size) < within("power_of_two", power_of_two, 0, 1)
-    width = np.where(rounded, 2.0 ** np.floor(log_width), np.floor(2.0**log_width))
-    width = np.clip(width, 1, widest)
+    np.floor(log_width, out=log_width, where=rounded)
+    width = np.exp2(log_width, out=log_width)
+    np.clip(np.floor(width, out=width), 1, widest, out=width)
     if runtimes == "exponential":
         runtime = rng.exponential(mean, size)
     else:
         spread = above_zero("sigma", sigma)
         runtime = rng.lognormal(np.log(mean) - spread**2 / 2, spread, size)
-    runtime = np.maximum(np.rint(runtime), 1)
+    np.maximum(np.rint(runtime, out=runtime), 1, out=runtime)
     gap = (width * runtime).mean() / (widest * above_zero("load", load))
-    submit = np.floor(np.cumsum(rng.exponential(gap, size)))
-    factor = 1 + rng.random(size) * within("overestimate", overestimate, 0, 1e6)
-    walltime = np.ceil(runtime * factor / 60) * 60 if overestimate else runtime
+    submit = rng.exponential(gap, size)
+    np.floor(np.cumsum(submit, out=submit), out=submit)
+    submit -= submit[0]
+    walltime = rng.random(size)
+    walltime *= within("overestimate", overestimate, 0, 1e6)
+    walltime += 1
+    walltime *= runtime
+    if overestimate:
+        walltime /= 60
+        np.ceil(walltime, out=walltime)
+        walltime *= 60
     busy = 1 / np.arange(1, count_of("users", users) + 1)
-    user = rng.choice(users, size, p=busy / busy.sum()) + 1
+    user = choice(rng, busy, size)
+    user += 1
     return Workload.build(
-        submit_s=submit - submit[0],
+        submit_s=submit,
         runtime_s=runtime,
         walltime_s=walltime,
         nodes=width,

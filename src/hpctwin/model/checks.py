@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 from hpctwin.errors import WorkloadError
 
+_ABOVE_ZERO, _LARGEST = np.nextafter(0.0, 1.0), np.finfo(np.float64).max
+
 __all__ = ["check_distinct", "check_values"]
 
 
@@ -37,25 +39,31 @@ def check_values(ids: npt.NDArray[Any], columns: Mapping[str, npt.NDArray[Any]])
         WorkloadError: one has not; the first job with such a value is named.
     """
     for name, values in columns.items():
-        if values.dtype.kind != "f":
+        if values.dtype.kind != "f" or not len(values):
             continue
-        must = "must be a finite number"
-        bad = ~np.isfinite(values)
+        must, least, whole = _rule(name)
         if name.startswith("predicted ") or name == "used_memory_gb":
             bad = ~((values > 0) & (values < np.inf) | np.isnan(values))
-            must = "must be above 0, or empty"
-        elif name == "nodes":
-            bad |= (values < 1) | (values != np.floor(values))
-            must = "must be a whole number above 0"
-        elif name == "walltime_s":
-            bad |= values <= 0
-            must = "must be above 0"
-        elif name.startswith("resource "):
-            bad |= (values < 0) | (values != np.floor(values))
-            must = "must be a whole number, 0 or more"
-        elif name in ("submit_s", "runtime_s") or name.startswith("per-node "):
-            bad |= values < 0
-            must = "must be 0 or more"
+        elif least <= values.min() and values.max() < np.inf and not whole:
+            continue
+        else:
+            bad = ~((values >= least) & (values < np.inf))
+            bad |= whole and values != np.floor(values)
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
             raise WorkloadError(f"job {ids[row]}: {name} is {values[row]:g}, it {must}")
+
+
+def _rule(name: str) -> tuple[str, float, bool]:
+    """What the values of a column must be, the least that they may, and whether they are whole."""
+    if name == "nodes":
+        return "must be a whole number above 0", 1.0, True
+    if name == "walltime_s":
+        return "must be above 0", _ABOVE_ZERO, False
+    if name.startswith("resource "):
+        return "must be a whole number, 0 or more", 0.0, True
+    if name in ("submit_s", "runtime_s") or name.startswith("per-node "):
+        return "must be 0 or more", 0.0, False
+    if name.startswith("predicted ") or name == "used_memory_gb":
+        return "must be above 0, or empty", _ABOVE_ZERO, False
+    return "must be a finite number", -_LARGEST, False

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from hpctwin.errors import ConfigError, UnknownNameError, WorkloadError
 from hpctwin.model.checks import check_distinct, check_values
 from hpctwin.model.chunks import check_group_by, check_more_tasks, checked_chunks
-from hpctwin.model.columns import PER_NODE, PREDICTED, UNKNOWN, Category, ms_of
+from hpctwin.model.columns import PER_NODE, PREDICTED, UNKNOWN, Category, alike, ms_of
 from hpctwin.model.consumables import checked_consumables
 from hpctwin.model.dependencies import Dependencies, check_acyclic
 from hpctwin.model.features import check_features
@@ -170,7 +170,7 @@ class Workload(Shown):
         size = len(nodes_f)
         ids = np.arange(1, size + 1) if job_id is None else np.asarray(job_id)
         if ids.dtype.kind in "iu":
-            ids = ids.astype(np.int64)
+            ids = ids.astype(np.int64, copy=job_id is not None)
         else:
             ids = ids.astype(np.str_)
         runtime = np.asarray(runtime_s, np.float64)
@@ -179,10 +179,11 @@ class Workload(Shown):
             "submit_s": np.asarray(submit_s, np.float64),
             "runtime_s": runtime,
             "walltime_s": np.asarray(walltime, np.float64),
-            "recorded_start_s": _or_unknown(recorded_start_s, size),
-            "cancel_s": _or_unknown(cancel_s, size),
-            "checkpoint_s": _or_unknown(checkpoint_s, size),
         }
+        may_be_unknown = {
+            "recorded_start_s": recorded_start_s, "cancel_s": cancel_s, "checkpoint_s": checkpoint_s,
+        }  # fmt: skip
+        times |= {k: np.asarray(v, np.float64) for k, v in may_be_unknown.items() if v is not None}
         # What is kept as it is given is copied: a workload is not changed from outside.
         amounts = {k: np.array(v, np.float64) for k, v in (resources or {}).items()}
         per = {k: np.array(v, np.float64) for k, v in (per_node or {}).items()}
@@ -195,7 +196,7 @@ class Workload(Shown):
         foretold = {k: np.array(v, np.float64) for k, v in (predicted or {}).items()}
         if set(foretold) - set(PREDICTED):
             raise UnknownNameError("prediction", min(set(foretold) - set(PREDICTED)), PREDICTED)
-        prio = np.zeros(size) if priority is None else np.array(priority, np.float64)
+        prio = alike(0.0, size, float) if priority is None else np.array(priority, np.float64)
         categories = {
             "user": user,
             "account": account,
@@ -216,9 +217,11 @@ class Workload(Shown):
             **{f"carried {k}": v for k, v in further.items()},
             **{f"predicted {k}": v for k, v in foretold.items()},
             **{k: v.codes for k, v in labels.items()},
-            "fails": np.zeros(size, bool) if fails is None else np.array(fails, bool),
-            "used_memory_gb": _or_unknown(used_memory_gb, size, np.nan).copy(),
         }
+        if fails is not None:
+            columns["fails"] = np.array(fails, bool)
+        if used_memory_gb is not None:
+            columns["used_memory_gb"] = np.array(used_memory_gb, np.float64)
         for column, values in columns.items():
             if values.shape != (size,):
                 raise WorkloadError(f"column {column} has shape {values.shape}, expected ({size},)")
@@ -239,20 +242,20 @@ class Workload(Shown):
         check_acyclic(depends, ids)
         made = cls(
             job_id=ids,
-            submit_ms=_ms(times["submit_s"]),
-            runtime_ms=np.maximum(_ms(times["runtime_s"]), 0),
-            walltime_ms=np.maximum(_ms(times["walltime_s"]), 1),
+            submit_ms=ms_of(times["submit_s"]),
+            runtime_ms=ms_of(times["runtime_s"]),
+            walltime_ms=_at_least_one(ms_of(times["walltime_s"])),
             nodes=nodes_f.astype(np.int64),
             priority=prio,
             per_node=per,
             resources={k: v.astype(np.int64) for k, v in amounts.items()},
             dependencies=depends,
-            recorded_start_ms=_ms(times["recorded_start_s"]),
+            recorded_start_ms=_known_ms(times, "recorded_start_s", size),
             recorded_nodes=None if recorded_nodes is None else tuple(recorded_nodes),
-            cancel_ms=_ms(times["cancel_s"]),
-            fails=columns["fails"] if columns["fails"].any() else None,
-            checkpoint_ms=None if checkpoint_s is None else _ms(times["checkpoint_s"]),
-            used_memory_gb=None if used_memory_gb is None else columns["used_memory_gb"],
+            cancel_ms=_known_ms(times, "cancel_s", size),
+            fails=columns["fails"] if fails is not None and columns["fails"].any() else None,
+            checkpoint_ms=None if checkpoint_s is None else _known_ms(times, "checkpoint_s", size),
+            used_memory_gb=columns.get("used_memory_gb"),
             name=name,
             start_epoch_s=start_epoch_s,
             header=tuple(header),
@@ -432,7 +435,9 @@ def _at(column: Any, index: IntArray) -> Any:
         case tuple():
             return tuple(column[row] for row in index)
         case np.ndarray():
-            return column[index]
+            # What has one value in all rows stays so.
+            same = column.strides == (0,) and len(column) > 0
+            return np.broadcast_to(column[0], len(index)) if same else column[index]
     return column.take(index)
 
 
@@ -442,9 +447,12 @@ def _in_order(ids: npt.NDArray[Any], submit_s: FloatArray) -> bool:
     return bool((later | ((submit_s[1:] == submit_s[:-1]) & (ids[1:] > ids[:-1]))).all())
 
 
-def _or_unknown(values: npt.ArrayLike | None, size: int, unknown: float = -1.0) -> FloatArray:
-    return np.full(size, unknown) if values is None else np.asarray(values, np.float64)
+def _at_least_one(ms: IntArray) -> IntArray:
+    return np.maximum(ms, 1, out=ms)
 
 
-def _ms(seconds: FloatArray) -> IntArray:
-    return np.where(seconds < 0, UNKNOWN, ms_of(seconds))
+def _known_ms(times: Mapping[str, FloatArray], name: str, size: int) -> IntArray:
+    """A column of times of which some, or all, are not known."""
+    if name not in times:
+        return alike(UNKNOWN, size, np.int64)
+    return np.where(times[name] < 0, UNKNOWN, ms_of(times[name]))

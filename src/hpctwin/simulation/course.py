@@ -13,7 +13,7 @@ import polars as pl
 
 from hpctwin.engine import layout
 from hpctwin.engine.carry import begun_ms, phases
-from hpctwin.engine.sim import Sim
+from hpctwin.engine.sim import Sim, columns_of
 from hpctwin.metrics.sources import JobsInMs
 from hpctwin.model import MS_PER_S, Category, State, Workload
 from hpctwin.model.columns import known_seconds
@@ -89,17 +89,17 @@ class Course:
 
 def course_so_far(workload: Workload, sim: Sim) -> Course:
     """How jobs went up to now."""
-    jobs = sim["state"]
     state = phases(sim)
-    ended = state >= layout.COMPLETED
+    fields = "eligible", "start", "end", "requeues"
+    eligible, start, end, requeues = columns_of(sim["state"], *fields)
+    end[state < layout.COMPLETED] = -1
     state[state == layout.UNSUBMITTED] = layout.PENDING
-    requeues = jobs["requeues"]
     return Course(
         workload,
-        eligible=jobs["eligible"].copy(),
-        start=jobs["start"].copy(),
-        end=np.where(ended, jobs["end"], -1),
-        state=state.astype(np.int8),
+        eligible=eligible,
+        start=start,
+        end=end,
+        state=state.astype(np.int8, copy=False),
         requeues=requeues.astype(np.int64) if requeues.any() else None,
         preempted=_preempted(sim) if len(sim["cut"]) else {},
     )

@@ -138,6 +138,8 @@ def check_consumables(workload: Workload, cluster: Cluster) -> None:
 
 def _places(ids: npt.NDArray[Any]) -> IntArray:
     """The place of each id among all."""
+    if ids.dtype.kind == "i" and (ids[1:] > ids[:-1]).all():
+        return np.arange(len(ids))
     place = np.empty(len(ids), np.int64)
     place[ids.argsort(kind="stable")] = np.arange(len(ids))
     return place
@@ -297,6 +299,9 @@ def _smallest(
 def _breaks_limit(
     workload: Workload, machine: Machine, partition: IntArray
 ) -> npt.NDArray[np.bool_]:
+    if len(machine.nodes_from) == 1:
+        # One partition: whoever is within its limits is told by two numbers.
+        partition = np.zeros((), np.int64)
     broken: npt.NDArray[np.bool_] = (
         (workload.nodes < machine.nodes_from[partition])
         | (workload.nodes > machine.nodes_to[partition])
