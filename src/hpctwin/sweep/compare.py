@@ -73,11 +73,11 @@ def compare(
         policy.compile()
     running: list[Simulation] = []
     stopped = Event()
+    begin, seed = Simulation(workload, cluster, policy=pool[0], **options), options.get("seed", 0)
 
     def run(policy: Policy) -> Result:
-        # Made in the thread too: to lower the jobs is work on arrays, for which NumPy leaves the interpreter
-        # to others; and no more simulations are in memory than run.
-        simulation = Simulation(workload, cluster, policy=policy, **options)
+        # Made in the thread: no more simulations are in memory than run, and one before its begin.
+        simulation = begin.under(policy, seed=seed)
         running.append(simulation)
         if stopped.is_set():
             simulation.stop()
