@@ -14,6 +14,7 @@ __all__ = ["ERROR", "Exact", "Quantiles", "Sketch"]
 
 FloatArray = npt.NDArray[np.float64]
 
+_NO_COUNTS = np.zeros(1 << LEADING_BITS, np.int64)
 _BITS = 12  # of the mantissa
 _LEAST, _MOST = 2.0**-24, 2.0**63
 _SHIFT = 52 - _BITS
@@ -101,8 +102,11 @@ class Sketch:
 
 
 def _by_rank(values: FloatArray, ranks: list[int]) -> dict[int, float]:
-    """The numbers of some ranks; only those that begin with the same bits are put in order."""
-    counts = np.zeros(1 << LEADING_BITS, np.int64)
+    """The numbers of some ranks; of many, only those that begin with the same bits are put in order."""
+    if len(values) < len(_NO_COUNTS):
+        values.partition(ranks)
+        return {rank: float(values[rank]) for rank in ranks}
+    counts = _NO_COUNTS.copy()
     COUNT_LEADING(values.view(np.int64), counts)
     reached = np.cumsum(counts)
     leading = np.searchsorted(reached, ranks, side="right")

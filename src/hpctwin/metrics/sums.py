@@ -34,11 +34,11 @@ class ExactSum:
 
     def total(self) -> float:
         """The double next to the sum."""
-        return _rounded(self._limbs, 1)
+        return self.over(1)
 
     def over(self, count: int) -> float:
         """The double next to the sum divided by a number, 1 or more."""
-        return _rounded(self._limbs, count)
+        return _over(_sums(self._limbs[None])[0], count)
 
 
 class ExactSums:
@@ -80,21 +80,36 @@ class ExactSums:
 
     def means(self) -> list[float]:
         """Of each label, in the order in which they came."""
-        pairs = zip(self._limbs, self._counts.tolist(), strict=True)
-        return [_rounded(limbs, count) for limbs, count in pairs]
+        pairs = zip(_sums(self._limbs), self._counts.tolist(), strict=True)
+        return [_over(whole, count) for whole, count in pairs]
 
 
 def _bits(values: FloatArray) -> IntArray:
     return np.require(values, np.float64, ["C", "W"]).view(np.int64)
 
 
-def _rounded(limbs: IntArray, count: int) -> float:
+def _sums(limbs: IntArray) -> list[int | float]:
+    """Each sum in units of the least double; infinite, or no number, where it is [sums, LIMBS]."""
+    there = np.flatnonzero(limbs.any(axis=0)).tolist()
+    if there and there[-1] >= INFINITE:
+        return [_sum_of(row) for row in limbs.tolist()]
+    shifts = [LIMB_BITS * place for place in there]
+    rows = limbs[:, there].tolist()
+    return [sum(one << by for one, by in zip(row, shifts, strict=True)) for row in rows]
+
+
+def _sum_of(limbs: list[int]) -> int | float:
     if limbs[NOT_NUMBERS]:
         return math.nan
     if limbs[INFINITE]:
         return math.copysign(math.inf, limbs[INFINITE])
-    there = np.flatnonzero(limbs).tolist()
-    whole = sum(int(limbs[place]) << (LIMB_BITS * place) for place in there)
+    return sum(one << LIMB_BITS * place for place, one in enumerate(limbs))
+
+
+def _over(whole: float, count: int) -> float:
+    """A sum divided by a number, rounded once."""
+    if isinstance(whole, float):
+        return whole
     try:
         return whole / (count << _LEAST)
     except OverflowError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,8 @@ def capacity_over_time(
     worth = np.ones(pools, np.int64) if worth is None else worth
     amount = known["amount"][:pools] * worth
     total = int(amount.sum())
+    if not len(window) and not len(node):
+        return _always(total)
     away = [
         (int(p), *span)
         for p in range(pools)
@@ -63,6 +66,11 @@ def capacity_over_time(
     at, first = np.unique(np.array(times)[order], return_index=True)
     level = np.add.reduceat(np.array(changes)[order], first).cumsum()
     return pl.DataFrame({"time_s": at / MS_PER_S, "nodes": level})
+
+
+@lru_cache(maxsize=64)
+def _always(nodes: int) -> pl.DataFrame:
+    return pl.DataFrame({"time_s": [0.0], "nodes": [nodes]})
 
 
 def _union(start: IntArray, end: IntArray) -> list[tuple[int, int]]:

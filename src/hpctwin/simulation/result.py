@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -325,6 +325,8 @@ def make_result(simulation: SimulationBase) -> Result:
 
 def lost_so_far(workload: Workload, sim: Sim) -> pl.DataFrame:
     """The table of attempts that node failures cut off, as of `Result`."""
+    if not sim.clock.lost:
+        return _none_lost(workload.job_id.dtype.kind, bool(len(sim["cut"])))
     lost = sim["lost"][: sim.clock.lost]
     columns: dict[str, Any] = {
         "job_id": workload.job_id[lost["job"]],
@@ -335,6 +337,18 @@ def lost_so_far(workload: Workload, sim: Sim) -> pl.DataFrame:
     if len(sim["cut"]):
         columns["kept_s"] = lost["kept"] / MS_PER_S
     return pl.DataFrame(columns)
+
+
+@lru_cache(maxsize=8)
+def _none_lost(ids: str, kept: bool) -> pl.DataFrame:
+    """No attempts at all, of jobs with ids of a kind; the same table for all runs."""
+    columns: dict[str, Any] = {
+        "job_id": pl.Int64 if ids == "i" else pl.String,
+        "start_s": pl.Float64,
+        "end_s": pl.Float64,
+        "nodes": pl.Int64,
+    }
+    return pl.DataFrame(schema=columns | ({"kept_s": pl.Float64} if kept else {}))
 
 
 def no_lost(jobs: pl.DataFrame) -> pl.DataFrame:
