@@ -139,9 +139,14 @@ def test_a_present_that_is_carried_is_that_of_a_first_look_field_by_field(
 
 def test_jobs_that_are_seen_again_are_not_read_again() -> None:
     nodes = tuple(NodeRecord(name=name) for name in NAMES)
-    jobs = [JobRecord(spec=JobSpec(id=i, submit_s=0, nodes=1, walltime_s=1)) for i in IDS]
+    specs = [JobSpec(id=i, submit_s=0, nodes=1, walltime_s=1) for i in IDS]
+    jobs = [JobRecord(spec=spec, start_s=0.0, node_names=NAMES[:1]) for spec in specs]
     rows = JobRows()
     whole = rows.jobs(jobs, nodes)
-    assert rows.jobs(jobs[::-1], nodes) is whole
+    held = whole.told("held")
+    assert rows.jobs(tuple(jobs), nodes) is whole
+    back = rows.jobs(jobs[::-1], nodes)
+    assert back.told("id") == list(IDS[::-1])
+    assert [a is b for a, b in zip(back.told("held"), held[::-1], strict=True)] == [True] * 6
     left = rows.jobs(jobs[1:], nodes)
-    assert [a is b for a, b in zip(left.told("id"), IDS[1:], strict=True)] == [True] * 5
+    assert [a is b for a, b in zip(left.told("held"), held[1:], strict=True)] == [True] * 5

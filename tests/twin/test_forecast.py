@@ -7,22 +7,17 @@ import json
 import numpy as np
 import pytest
 
-from hpctwin.rms.records import JobRecord, JobSpec
 from hpctwin.twin.accuracy import accuracy
 from hpctwin.twin.forecast import COVERAGE, ENOUGH, LEVELS, Forecast, Forecaster
 
 
-def job(job_id: str, nodes: int = 1) -> JobRecord:
-    return JobRecord(spec=JobSpec(id=job_id, submit_s=0, nodes=nodes, walltime_s=60))
-
-
 def test_with_little_experience_the_interval_reaches_from_now_to_twice_the_wait() -> None:
-    (said,) = Forecaster().forecast([job("1")], {"1": 400.0}, 100.0)
+    (said,) = Forecaster().forecast({"1": 1}, {"1": 400.0}, 100.0)
     assert (said.low_s, said.start_s, said.high_s, said.calibrated) == (100.0, 400.0, 700.0, False)
 
 
 def test_a_job_that_would_never_start_has_no_forecast() -> None:
-    (said,) = Forecaster().forecast([job("1")], {}, 100.0)
+    (said,) = Forecaster().forecast({"1": 1}, {}, 100.0)
     assert said.start_s is said.low_s is said.high_s is None
 
 
@@ -33,7 +28,7 @@ def test_intervals_learn_to_cover_as_many_starts_as_they_promise() -> None:
     for number in range(2000):
         name = str(number)
         wait_s = float(rng.uniform(700, 3000))
-        (said,) = forecaster.forecast([job(name)], {name: wait_s}, 0.0)
+        (said,) = forecaster.forecast({name: 1}, {name: wait_s}, 0.0)
         actual = wait_s * float(rng.uniform(0.3, 1.1))
         if said.calibrated:
             inside.append(said.low_s <= actual <= said.high_s)
@@ -46,7 +41,7 @@ def test_a_forecast_is_kept_first_and_then_each_time_its_wait_has_halved() -> No
     forecaster = Forecaster()
     kept = []
     for now_s in range(0, 1000, 50):
-        (said,) = forecaster.forecast([job("1")], {"1": 1000.0}, float(now_s))
+        (said,) = forecaster.forecast({"1": 1}, {"1": 1000.0}, float(now_s))
         if said.kept:
             kept.append(now_s)
     assert kept == [0, 500, 750, 900, 950]
@@ -54,7 +49,7 @@ def test_a_forecast_is_kept_first_and_then_each_time_its_wait_has_halved() -> No
 
 def test_one_that_is_said_to_start_now_and_does_not_is_kept_once() -> None:
     forecaster = Forecaster()
-    kept = [forecaster.forecast([job("1")], {"1": now}, now)[0].kept for now in (5.0, 6.0, 7.0)]
+    kept = [forecaster.forecast({"1": 1}, {"1": now}, now)[0].kept for now in (5.0, 6.0, 7.0)]
     assert kept == [True, False, False]
 
 
@@ -64,25 +59,25 @@ def test_a_forecast_is_the_median_of_the_futures_and_its_interval_grows_with_the
     for number in range(300):
         name, spread = str(number), (10.0, 1000.0)[number % 2]
         drawn = {name: 5000.0 + spread * rng.normal(size=50)}
-        (said,) = forecaster.forecast([job(name)], {name: 5000.0}, 0.0, drawn)
+        (said,) = forecaster.forecast({name: 1}, {name: 5000.0}, 0.0, drawn)
         assert said.start_s == np.median(drawn[name])
         forecaster.came_true(name, 5000.0 + spread * float(rng.normal()))
     widths = []
     for spread in (10.0, 1000.0):
         drawn = {"x": 5000.0 + spread * np.linspace(-2, 2, 50)}
-        (said,) = forecaster.foretell([job("x")], {"x": 5000.0}, 0.0, drawn)
+        (said,) = forecaster.foretell({"x": 1}, {"x": 5000.0}, 0.0, drawn)
         widths.append((said.high_s or 0.0) - (said.low_s or 0.0))
     assert widths[1] > 1.5 * widths[0]
 
 
 def test_futures_are_due_for_whom_nothing_was_said_yet_and_once_a_second() -> None:
     forecaster = Forecaster()
-    waiting, drawn = [job("1"), job("2")], {"1": np.array([40.0, 60.0])}
+    waiting, drawn = {"1": 1, "2": 1}, {"1": np.array([40.0, 60.0])}
     assert forecaster.is_due({"1": 90.0}, 10.0)
-    (said,) = forecaster.forecast(waiting[:1], {"1": 90.0}, 10.0, drawn)
+    (said,) = forecaster.forecast({"1": 1}, {"1": 90.0}, 10.0, drawn)
     assert said.start_s == 50.0
     assert not forecaster.is_due({"1": 91.0}, 10.5)
-    (again,) = forecaster.forecast(waiting[:1], {"1": 91.0}, 10.5, None)
+    (again,) = forecaster.forecast({"1": 1}, {"1": 91.0}, 10.5, None)
     assert again == said._replace(kept=False)
     assert forecaster.is_due({"1": 90.0}, 11.0)
     assert forecaster.is_due({"1": 91.0, "2": 20.0}, 10.5)
@@ -104,7 +99,7 @@ def test_each_class_of_sizes_is_covered_though_their_errors_differ(size: int) ->
     rng = np.random.default_rng(2)
     for number in range(2400):
         name, nodes = str(number), (1, 16)[number % 2]
-        (said,) = forecaster.forecast([job(name, nodes)], {name: 1000.0}, 0.0)
+        (said,) = forecaster.forecast({name: nodes}, {name: 1000.0}, 0.0)
         actual = 1000.0 * float(rng.uniform(0.9, 1.1) if nodes == 1 else rng.exponential(3.0))
         if said.calibrated and nodes == size:
             assert said.low_s is not None and said.high_s is not None  # noqa: PT018
@@ -116,14 +111,14 @@ def test_each_class_of_sizes_is_covered_though_their_errors_differ(size: int) ->
 def test_what_was_learnt_survives_saving_as_json() -> None:
     forecaster = Forecaster()
     for number in range(50):
-        forecaster.forecast([job(str(number))], {str(number): 90.0}, 0.0)
+        forecaster.forecast({str(number): 1}, {str(number): 90.0}, 0.0)
         if number % 2:
             forecaster.came_true(str(number), 80.0 + number)
     again = Forecaster()
     again.restore(json.loads(json.dumps(forecaster.state())))
     assert again.state() == forecaster.state()
-    (said,) = forecaster.foretell([job("x")], {"x": 500.0}, 400.0)
-    assert again.foretell([job("x")], {"x": 500.0}, 400.0) == [said]
+    (said,) = forecaster.foretell({"x": 1}, {"x": 500.0}, 400.0)
+    assert again.foretell({"x": 1}, {"x": 500.0}, 400.0) == [said]
     assert said.calibrated
     assert len(again.quantiles(said)) == len(LEVELS)
     assert again.quantiles(said) == tuple(sorted(forecaster.quantiles(said)))

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpctwin.rms.records import JobRecord, JobSpec
 from hpctwin.twin.forecast import Forecast, Forecaster
 from hpctwin.twin.missed import HIGHEST, LOWEST, Missed, levels
 
@@ -20,8 +19,7 @@ WEEK_S = 7 * 86_400.0
 def said_of(forecaster: Forecaster, number: int) -> Forecast:
     """Of a job that is to start 1000 s from now, one each minute."""
     now_s = 60.0 * number
-    job = JobRecord(spec=JobSpec(id=str(number), submit_s=now_s, nodes=1, walltime_s=60))
-    (said,) = forecaster.forecast([job], {str(number): now_s + 1000.0}, now_s)
+    (said,) = forecaster.forecast({str(number): 1}, {str(number): now_s + 1000.0}, now_s)
     return said
 
 

@@ -10,13 +10,8 @@ import numpy.typing as npt
 
 from hpctwin.engine.layout import (
     ASLEEP,
-    COMPLETED,
     COMPUTING,
-    PENDING,
-    REJECTED,
-    RUNNING,
     SWITCHING_OFF,
-    WAITING,
 )
 from hpctwin.engine.limits import count_held
 from hpctwin.engine.memory import copied
@@ -27,6 +22,8 @@ from hpctwin.engine.state import index_nodes, more_room
 __all__ = ["NodePowers", "Running", "another_future", "begin_at", "fill_heap", "hold_until"]
 
 IntArray = npt.NDArray[np.int64]
+
+_NO_NODES = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -78,58 +75,62 @@ def begin_at(
     rows, clock = running.rows, sim["clock"]
     clock["now"] = now_ms
     clock["pass_due"] = 1
-    clock["submitted"] = clock["arrived"] = arrived = int(
-        sim["job"]["submit"].searchsorted(now_ms, side="right")
-    )
+    arrived = int(sim["job"]["submit"].searchsorted(now_ms, side="right"))
+    clock["submitted"] = clock["arrived"] = arrived
     _begin_maintenance(now_ms, sim)
-    if len(sim["share"]):
+    if shared := sim.size("share") > 0:
         _begin_parts(running, pool, away, leaving, sim)
-        charged = sim["shape"]["charge"][sim["job"]["kind"][rows]]
-        taken = np.zeros((len(rows), sim.pools), np.int64)
+        charged = sim["shape"]["charge"][sim["job"]["kind"][rows]].astype(np.int64)
     else:
-        taken = _begin_nodes(running, pool, away, leaving, sim)
-        charged = taken.sum(axis=1)
-    _begin_running(running, taken, cleanup_ms, sim)
-    if sim["asks"].shape[1]:
-        sim["stock"]["free"][sim.pools :] -= sim["asks"][rows].sum(axis=0)
-    job = sim["job"]
-    if sim["user_running"].shape[1]:
-        partition = sim["partition"][job["kind"][rows]]
-        np.add.at(sim["user_running"], (partition, job["user"][rows]), 1)
-    _begin_usage(now_ms, running, charged, sim)
-    _begin_waiting(arrived, sim)
+        # A job gives back only the nodes that do not leave.
+        sim.know(job=copied(sim["job"]))
+        charged = np.zeros(len(rows), np.int64)
+    _put_underway(running, pool, away, leaving, charged, cleanup_ms, sim)
+    _begin_chains(arrived, sim)
     count_held(sim)
-    if len(sim["node"]) and not len(sim["share"]):
+    tracked = sim.size("node") > 0
+    if tracked and not shared:
         _begin_holding(running, np.concatenate([away, leaving]), sim)
     if powers is not None:
         _begin_powers(now_ms, running, powers, sim)
-    if len(sim["node"]) and not len(sim["share"]):
+    if tracked and not shared:
         index_nodes(sim)
         # The first pass comes before the loop would have looked.
         more_room(sim)
 
 
-def _begin_nodes(
-    running: Running, pool: IntArray, away: IntArray, leaving: IntArray, sim: Sim
-) -> IntArray:
-    """Count the nodes of running jobs, and those that are not there; what each job gives back by pool."""
-    pools, rows = sim.pools, running.rows
-    leaves = np.zeros(len(pool), bool)
-    leaves[leaving] = True
-    sizes = np.array([len(nodes) for nodes in running.nodes], np.int64)
-    number = np.repeat(np.arange(len(rows)), sizes)
-    held = np.concatenate([np.zeros(0, np.int64), *running.nodes])
-    stays = ~leaves[held]
-    place = (number * pools + pool[held])[stays]
-    take = np.bincount(place, minlength=len(rows) * pools).reshape(len(rows), pools)
-    gone = np.bincount(np.concatenate([pool[away], pool[held[~stays]]]), minlength=pools)
-    # A job gives back only the nodes that do not leave.
-    job = copied(sim["job"])
-    job["nodes"][rows] = take.sum(axis=1)
-    sim.know(job=job)
-    sim["stock"]["free"][:pools] -= take.sum(axis=0) + gone
-    sim["stock"]["down"][:pools] += gone
-    return take
+def _put_underway(
+    running: Running,
+    pool: IntArray,
+    away: IntArray,
+    leaving: IntArray,
+    charged: IntArray,
+    cleanup_ms: int,
+    sim: Sim,
+) -> None:
+    """Have the kernel of `underway` put the jobs where they belong."""
+    # Only who puts a simulation into the middle of things waits for the compiler.
+    from hpctwin.engine.underway import PUT_UNDERWAY
+
+    if len(leaving):
+        pool = pool.copy()
+        pool[leaving] = -1 - pool[leaving]
+    first = np.zeros(len(running.rows) + 1, np.int64)
+    np.cumsum([len(nodes) for nodes in running.nodes], out=first[1:])
+    planned = running.start_ms + sim["job"]["expected"][running.rows]
+    PUT_UNDERWAY(
+        sim.bare_address,
+        cleanup_ms,
+        running.rows,
+        running.start_ms,
+        running.end_ms,
+        np.lexsort((running.rows, planned)),
+        first,
+        np.concatenate([_NO_NODES, *running.nodes]),
+        pool,
+        away,
+        charged,
+    )
 
 
 def _begin_parts(
@@ -231,26 +232,6 @@ def _begin_maintenance(now_ms: int, sim: Sim) -> None:
     np.add.at(sim["stock"]["free"], done["pool"], done["sign"] * sim["amount"][done["pool"]])
 
 
-def _begin_running(running: Running, take: IntArray, cleanup_ms: int, sim: Sim) -> None:
-    rows, job, state = running.rows, sim["job"], sim["state"]
-    state["phase"][rows] = RUNNING
-    state["outcome"][rows] = COMPLETED
-    state["started"][rows] = 1
-    state["eligible"][rows] = job["submit"][rows]
-    state["start"][rows] = running.start_ms
-    state["end"][rows] = running.end_ms
-    if len(sim["taken"]):
-        sim["taken"][rows] = take
-    size = len(rows)
-    fill_heap(sim["ends"], running.end_ms + cleanup_ms, rows)
-    planned = running.start_ms + job["expected"][rows]
-    by_plan = np.lexsort((rows, planned))
-    sim["run"]["planned"][:size] = planned[by_plan]
-    sim["run"]["job"][:size] = rows[by_plan]
-    for name in ("ends", "running", "run_end"):
-        sim["clock"][name] = size
-
-
 def _begin_holding(running: Running, down: IntArray, sim: Sim) -> None:
     """Who has which node, and which are not there."""
     node, state = sim["node"], sim["state"]
@@ -303,35 +284,6 @@ def fill_heap(heap: npt.NDArray[Any], time_ms: IntArray, who: IntArray) -> None:
     order = np.lexsort((who, time_ms))
     heap["time"][: len(who)] = time_ms[order]
     heap["job"][: len(who)] = who[order]
-
-
-def _begin_usage(now_ms: int, running: Running, nodes: IntArray, sim: Sim) -> None:
-    label, usage = sim["job"]["share"][running.rows], sim["usage"]
-    used = (nodes * np.maximum(now_ms - running.start_ms, 0)).astype(np.float64)
-    for name, values in (("used", used), ("nodes", nodes)):
-        np.add.at(usage[name], label, values)
-        usage[name][-1] = values.sum()
-    usage["at"] = now_ms
-
-
-def _begin_waiting(arrived: int, sim: Sim) -> None:
-    """Queue the jobs that were submitted and do not run; those that wait for others are pending."""
-    job, state, clock = sim["job"], sim["state"], sim["clock"]
-    there = np.arange(arrived)
-    there = there[state["phase"][there] != RUNNING]
-    rejected = there[job["rejected"][there] != 0]
-    state["phase"][rejected] = REJECTED
-    clock["alive"] -= len(rejected)
-    if len(rejected):
-        there = there[job["rejected"][there] == 0]
-    depends = state["open"][there] > 0
-    state["phase"][there[depends]] = PENDING
-    waiting = there[~depends]
-    state["phase"][waiting] = WAITING
-    state["eligible"][waiting] = job["submit"][waiting]
-    sim["queue"][: len(waiting)] = waiting
-    clock["queued"] = len(waiting)
-    _begin_chains(arrived, sim)
 
 
 def _begin_chains(arrived: int, sim: Sim) -> None:

@@ -27,8 +27,8 @@ def go_to(sim: Sim, time: int) -> None:
 
 def schedule_anew(sim: Sim) -> None:
     """Have a scheduling pass at the present time, whatever the last one asked for."""
-    sim.clock.pass_due = 1
-    sim.clock.timer = NEVER
+    clock = sim["clock"]
+    clock["pass_due"], clock["timer"] = 1, NEVER
 
 
 def schedule_later(sim: Sim, time: int) -> None:

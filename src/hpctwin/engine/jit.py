@@ -165,6 +165,8 @@ class Kernel:
 
     def load(self) -> bool:
         """Whether it is ready to be called, without having to be compiled; from disk if it is kept there."""
+        if self._dispatcher is not None:
+            return True
         with self._lock:
             if self._dispatcher is None:
                 self._dispatcher = _loaded(self._made(), self._signature)

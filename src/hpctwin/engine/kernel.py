@@ -115,6 +115,7 @@ def all_kernels() -> list[Kernel]:
         lookahead,
         number_lines,
         resizing,
+        underway,
     )
     from hpctwin.engine.agents import (
         delays,
@@ -131,7 +132,7 @@ def all_kernels() -> list[Kernel]:
 
     found = [race, lines, PLACE_BY_SCORE, *PLACING]
     found += [reorder, power_passes.give_orders, number_lines.READ_LINES]
-    found += [resizing.STOP, exact_sums.ADD_NUMBERS, level_sums.SUM_LEVELS]
+    found += [resizing.STOP, underway.PUT_UNDERWAY, exact_sums.ADD_NUMBERS, level_sums.SUM_LEVELS]
     found += job_figures.KERNELS
     found += [lookahead.arrive, lookahead.enter, lookahead.withdraw, lookahead.look_ahead]
     powers = [POWER_PASSES.find(name) for name in POWER_PASSES.own()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -53,11 +53,32 @@ class _Record:
 
 
 class Decided(dict[str, npt.NDArray[Any]]):
-    """A policy's numbers, see `layout.Numbers`, and their rows of the table by which kernels find arrays."""
+    """A policy's numbers, see `layout.Numbers`, and their rows of the table by which kernels find arrays.
+
+    Nobody may write them. ``needs`` is what of them the layout of scratch memory depends on.
+    """
 
     def __init__(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         super().__init__({name: arrays[name] for name in NUMBERS})
         self.rows = np.array([_row_of(array) for array in self.values()], np.int64)
+        rules = self["rules"][0]
+        self.needs = _Needs(
+            ranked=bool(self["hooks"]["place"][0]),
+            stands=bool(rules["others"] == ALL_RESERVE),
+            powered=bool(rules["depths"]),
+            by_node=bool(rules["by_node"]),
+            promises=int(rules["by_node"] * rules["promises"]),
+        )
+
+
+class _Needs(NamedTuple):
+    """Whether nodes are ranked, a plan is kept, nodes are switched, and jobs are promised nodes; how many."""
+
+    ranked: bool
+    stands: bool
+    powered: bool
+    by_node: bool
+    promises: int
 
 
 _KNOWN, _NUMBERED = (slice(NUMBER[names[0]], NUMBER[names[-1]] + 1) for names in (KNOWN, NUMBERS))
@@ -87,6 +108,7 @@ class Sim:
         self._memory = np.zeros(self._piece.size, np.uint8)
         self._policy = _undecided()
         self._scratch: tuple[Piece, npt.NDArray[np.uint8]] | None = None
+        self._known_widths: tuple[int, tuple[int, ...], int, int] | None = None
         self._table: IntArray = np.zeros((len(LAYOUT), 3), np.int64)
         self._found_at = address_of(self._table)
         self._views: dict[str, Any] = {}
@@ -128,14 +150,36 @@ class Sim:
         return len(self._known["pool"])
 
     @property
+    def resources(self) -> int:
+        """How many resources of the whole machine."""
+        asked: int = self._known["asks"].shape[1]
+        return asked
+
+    @property
+    def limited(self) -> bool:
+        """Whether the running jobs of users are counted."""
+        return self._piece.shapes["user_running"][1] > 0
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions, each of which may limit the running jobs of users."""
+        return len(self._known["user_limit"])
+
+    @property
     def address(self) -> int:
         """Where kernels find the arrays, until one is replaced."""
         if self._scratch is None:
             self.make_room()
         return self._found_at
 
+    @property
+    def bare_address(self) -> int:
+        """As `address`, for kernels that need no scratch memory."""
+        return self._found_at
+
     def fork(self) -> Self:
         """A copy that shares nothing with this one that anyone may write."""
+        self._widths()  # forks share them
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin._memory = self._memory.copy()
@@ -163,6 +207,7 @@ class Sim:
             self._views = {}
         sizes = [{name: len(array) for name, array in s._known.items()} for s in (self, other)]
         self._known, self._owned = other._known, other._owned
+        self._known_widths = other._known_widths
         self._policy = other._policy
         for part in (self._known, self._policy):
             rows = slice(NUMBER[next(iter(part))], NUMBER[next(iter(part))] + len(part))
@@ -235,8 +280,8 @@ class Sim:
         """Replace the numbers of the policy."""
         before = self._policy
         self._policy = policy
-        if self._scratch is not None and _needs(before) != _needs(policy):
-            self._scratch = None  # nodes are ranked, or a plan is kept, or not any more
+        if self._scratch is not None and before.needs != policy.needs:
+            self._scratch = None
         self._forget_derived()
         self._table[_NUMBERED] = policy.rows
 
@@ -246,37 +291,51 @@ class Sim:
         Args:
             rows: or so many, if these are more.
         """
-        clock, known = self["clock"], self._known
-        busy = int(clock["running"][0] + clock["queued"][0])
-        nodes = len(self["node"]) if self["rules"]["depths"][0] else 0
-        rows = max(rows, 8 * busy + 2 * len(known["window"]) + 2 * nodes + 256)
-        shared = len(known["whole"])
+        clock, needs = self["clock"][0], self._policy.needs
+        queued = int(clock["queued"])
+        nodes = self.size("node")
+        rows = max(
+            rows,
+            8 * (int(clock["running"]) + queued)
+            + 2 * len(self._known["window"])
+            + (2 * nodes if needs.powered else 0)
+            + 256,
+        )
+        # How many spans a plan of particular nodes may come to have, twice as many waiting as at present.
+        promised = min(2 * queued + 64, needs.promises)
         piece = scratch_piece(
             rows,
             self.jobs,
-            self["user_running"].shape[1],
-            int(known["whole"][:, 0].max(initial=0)) // 1000,
-            tuple([len(known[name]) for name in COUNTED]),
-            amounts=known["whole"].shape[1],
-            parts=int(known["shape"]["parts"].max(initial=0)),
-            ranked=bool(self["hooks"]["place"][0]),
-            stands=_keeps_plan(self._policy),
-            planned=len(self["node"]) if self["rules"]["by_node"][0] else 0,
-            spans=self._spans(),
+            self._piece.shapes["user_running"][1],
+            *self._widths(),
+            ranked=needs.ranked,
+            stands=needs.stands,
+            planned=nodes if needs.by_node else 0,
+            spans=2 * promised + 2 if needs.by_node else 0,
         )
-        self._scratch = piece, np.empty(piece.size, np.uint8)
-        piece.describe(self._scratch[1], self._table)
-        for name in ("moves", "soon_of", "aligned_at") if shared else ():
-            self._scratch[1][piece.bytes_of[name]] = 0  # stamps, of which 0 is none
+        memory = np.empty(piece.size, np.uint8)
+        self._scratch = piece, memory
+        piece.describe(memory, self._table)
+        for name in ("moves", "soon_of", "aligned_at") if len(self._known["whole"]) else ():
+            memory[piece.bytes_of[name]] = 0  # stamps, of which 0 is none
         self._forget_derived()
 
-    def _spans(self) -> int:
-        """How many spans a plan of particular nodes may come to have, twice as many waiting as at present."""
-        rules = self["rules"][0]
-        if not rules["by_node"]:
-            return 0
-        jobs = min(2 * int(self["clock"]["queued"][0]) + 64, int(rules["promises"]))
-        return 2 * jobs + 2
+    def size(self, name: str) -> int:
+        """How many rows an array of the state has."""
+        return self._piece.shapes[name][0]
+
+    def _widths(self) -> tuple[int, tuple[int, ...], int, int]:
+        """What the layout of scratch memory depends on of what is known; see `scratch_piece`."""
+        if self._known_widths is None:
+            known = self._known
+            whole, parts = known["whole"], known["shape"]["parts"]
+            self._known_widths = (
+                int(whole[:, 0].max(initial=0)) // 1000,
+                tuple([len(known[name]) for name in COUNTED]),
+                whole.shape[1],
+                int(parts.max(initial=0)),
+            )
+        return self._known_widths
 
     def _forget_derived(self) -> None:
         """The tournament of those that wait, and the plan that is kept, are of things as they were."""
@@ -312,6 +371,7 @@ class Sim:
 
     def _put(self, name: str, array: npt.NDArray[Any]) -> None:
         self._known[name] = array
+        self._known_widths = None
         self._describe(name, array)
 
     def _describe(self, name: str, array: npt.NDArray[Any]) -> None:
@@ -332,36 +392,25 @@ class _Given:
     """
 
     def __init__(self, known: Mapping[str, npt.NDArray[Any]], before: _Given | None) -> None:
-        kept = {} if before is None else before.arrays
-        self.rows: IntArray = np.zeros((len(KNOWN), 3), np.int64)
-        if before is not None:
-            self.rows[...] = before.rows
-        self.arrays: dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]] = {}
+        if before is None:
+            self.rows: IntArray = np.zeros((len(KNOWN), 3), np.int64)
+            self.arrays: dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]] = {}
+        else:
+            self.rows, self.arrays = before.rows.copy(), before.arrays.copy()
+        kept = self.arrays
         for number, name in enumerate(KNOWN):
             array, same = known[name], kept.get(name)
             if same is None or (same[0] is not array and same[1] is not array):
                 view = _as_laid_out(name, array)
                 view.flags.writeable = False
-                same = array, view
+                kept[name] = array, view
                 self.rows[number] = _row_of(view)
-            self.arrays[name] = same
 
 
 @cache
 def _undecided() -> Decided:
     """No policy yet."""
     return Decided({name: np.zeros(1, LAYOUT[name][0]) for name in NUMBERS})
-
-
-def _needs(policy: Decided) -> tuple[bool, bool, int]:
-    """Whether nodes are ranked, whether a plan is kept, and how many jobs are promised particular nodes."""
-    rules = policy["rules"]
-    by_node = int(rules["by_node"][0] * rules["promises"][0])
-    return bool(policy["hooks"]["place"][0]), _keeps_plan(policy), by_node
-
-
-def _keeps_plan(policy: Decided) -> bool:
-    return bool(policy["rules"]["others"][0] == ALL_RESERVE)
 
 
 def _row_of(array: npt.NDArray[Any]) -> tuple[int, int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from hpctwin.engine import layout
 from hpctwin.engine.layout import NEVER, UNSUBMITTED, record_type
-from hpctwin.engine.memory import in_bytes
+from hpctwin.engine.memory import in_bytes, in_rows
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.sim import Sim, records
@@ -100,35 +101,47 @@ def new_sim(
         "cut": (len(known["claim"]),),
     }
     sim = Sim(known, shapes, like)
-    clock = sim["clock"]
+    clock, state = sim["clock"], sim["state"]
+    in_rows(clock)[...] = _blank("clock")
     clock["alive"] = clock["arrival_end"] = size
     clock["random"] = seed
-    clock["timer"] = clock["wake_at"] = NEVER
-    for name in ("stop_job", "bad_job", "bad_node", "only_outages_since", "ranked"):
-        clock[name] = -1
-    state = sim["state"]
-    nothing_yet = np.zeros(1, state.dtype)
-    for name in ("eligible", "start", "end", "release", "first_node"):
-        nothing_yet[name] = -1
-    nothing_yet["phase"] = UNSUBMITTED
-    # As mere bytes, row by row: field by field it takes several times as long.
-    row = np.dtype((np.void, state.dtype.itemsize))
-    state.view(row)[...] = nothing_yet.view(row)
+    in_rows(state)[...] = _blank("state")
     if len(known["tells"]):
         state["open"] = np.bincount(known["tells"]["job"], minlength=size)
     sim["stock"]["free"] = known["amount"]
-    node = sim["node"]
-    node["job"] = node["next"] = -1
-    node["place"][known["by_pool"]] = np.arange(tracked)
-    index_nodes(sim)
-    sim["left"][...] = known["whole"]
-    sim["sharing"]["widest"] = known["shape"]["parts"].max(initial=0)
-    sim["sharing"]["owners"] = (known["shape"]["shared_with"] > 0).any()
-    sim["sharing"]["gpus"] = known["shape"]["gpus"].max(initial=0)
-    sim["share"]["part"] = sim["share"]["promise"] = -1
-    sim["tried"]["faults"] = -1
+    if tracked:
+        node = sim["node"]
+        node["job"] = node["next"] = -1
+        node["place"][known["by_pool"]] = np.arange(tracked)
+        index_nodes(sim)
+    if shared:
+        sim["left"][...] = known["whole"]
+        sim["sharing"]["widest"] = known["shape"]["parts"].max(initial=0)
+        sim["sharing"]["owners"] = (known["shape"]["shared_with"] > 0).any()
+        sim["sharing"]["gpus"] = known["shape"]["gpus"].max(initial=0)
+        sim["share"]["part"] = sim["share"]["promise"] = -1
+        sim["tried"]["faults"] = -1
     choose_pass(sim, found, power)
     return sim
+
+
+_BLANK: dict[str, dict[str, Any]] = {
+    "clock": {
+        **dict.fromkeys(("timer", "wake_at"), NEVER),
+        **dict.fromkeys(("stop_job", "bad_job", "bad_node", "only_outages_since", "ranked"), -1),
+    },
+    "state": {
+        **dict.fromkeys(("eligible", "start", "end", "release", "first_node"), -1),
+        "phase": UNSUBMITTED,
+    },
+}
+"""Before anything has happened; all else is 0."""
+
+
+@cache
+def _blank(name: str) -> npt.NDArray[np.void]:
+    """A record before anything has happened."""
+    return in_rows(records(name, 1, **_BLANK[name]))
 
 
 def _sets(depths: int) -> int:
@@ -190,8 +203,8 @@ def choose_pass(sim: Sim, found: Pass, power: PowerPass | None = None) -> None:
     """
     by_node = _by_node(power)
     keeps = found.own or found.kept or found.begin or by_node
-    kept_before = sim["own"].size or sim["kept"].size or sim["power_kept"].size
-    if not (keeps or kept_before or len(sim["share"])):
+    kept_before = sim.size("own") or sim.size("kept") or sim.size("power_kept")
+    if not (keeps or kept_before or sim.size("share")):
         return
     own, kept = _rows(found.own, 1), _rows(found.kept, _kept_rows(found, sim.jobs))
     forget_promises(sim)

@@ -17,6 +17,8 @@ FloatArray = npt.NDArray[np.float64]
 
 def consumables_asked(workload: Workload) -> tuple[str, ...]:
     """The consumables of which any job asks for some."""
+    if not workload.consumables and not workload.more_tasks.labels:
+        return ()
     own = [name for name, amounts in workload.consumables.items() if amounts.any()]
     more = [
         name

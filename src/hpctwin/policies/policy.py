@@ -73,11 +73,12 @@ class Policy:
         from hpctwin.engine.kernel import kernels_of, lines, race
         from hpctwin.engine.ranking import PLACE_BY_SCORE
         from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
+        from hpctwin.engine.underway import PUT_UNDERWAY
 
         self.compile()
         power = self.power.power_pass
         claims = placing(self.placement.number, power.preferred)
-        needed = [race, lines, *kernels_of(self.scheduling, power)]
+        needed = [race, lines, PUT_UNDERWAY, *kernels_of(self.scheduling, power)]
         if self.on_whole_nodes is not self.scheduling:
             needed += kernels_of(self.on_whole_nodes, None)
             claims = self.on_whole_nodes.placing or claims

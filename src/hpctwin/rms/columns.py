@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import compress
+from functools import cached_property
+from itertools import count, repeat
 from operator import is_
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,13 +26,13 @@ FloatArray = npt.NDArray[np.float64]
 
 _NEVER = np.nan
 _NO_NODES = np.zeros(0, np.int64)
-_NUMBERS = (
+_NUMBERS = {name: place for place, name in enumerate((
     "submit_s", "start_s", "not_before_s", "walltime_s", "priority", *PER_NODE, "number", "nodes", "tasks",
     "needs", "barred",
-)  # fmt: skip
-_OBJECTS = (
+))}  # fmt: skip
+_OBJECTS = {name: place for place, name in enumerate((
     "id", *LABELS, "resources", "consumables", "dependencies", "tasks", "held", "amounts", "uses_up",
-)  # fmt: skip
+))}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Jobs:
                 (``needs``); the id as a ``number``, -1 where it is not written as one; ``barred``: whether it
                 is held, or the resource manager would not start it.
         """
-        found: FloatArray = self.numbers[_NUMBERS.index(name)]
+        found: FloatArray = self.numbers[_NUMBERS[name]]
         return found
 
     def told(self, name: str, rows: npt.NDArray[np.int64] | slice = slice(None)) -> list[Any]:
@@ -71,19 +72,26 @@ class Jobs:
                 ``uses_up`` consumables besides, else None.
             rows: of whom.
         """
-        found: list[Any] = self.objects[rows, _OBJECTS.index(name)].tolist()
+        found: list[Any] = self.objects[rows, _OBJECTS[name]].tolist()
         return found
 
-    @property
+    @cached_property
     def runs(self) -> npt.NDArray[np.bool_]:
         """Whether each has started, or has the nodes that it will start on [jobs]."""
         has: npt.NDArray[np.bool_] = ~np.isnan(self.of("start_s"))
         return has
 
     @property
+    def waiting(self) -> dict[str, int]:
+        """How many nodes each asks for that does not run, by id."""
+        rows = (~self.runs).nonzero()[0]
+        nodes = self.of("nodes")[rows].astype(np.int64)
+        return dict(zip(self.told("id", rows), nodes.tolist(), strict=True))
+
+    @cached_property
     def held(self) -> npt.NDArray[np.int64]:
         """The numbers of the nodes that they hold, once for each job that does."""
-        return np.concatenate([_NO_NODES, *self.told("held", np.flatnonzero(self.runs))])
+        return np.concatenate([_NO_NODES, *self.told("held", self.runs.nonzero()[0])])
 
     def take(self, rows: npt.NDArray[np.int64]) -> Jobs:
         """Some of them, in another order."""
@@ -99,6 +107,27 @@ class Jobs:
         )
 
 
+def same_objects(some: Sequence[Any], others: tuple[Any, ...]) -> bool:
+    """Whether they are the same objects in the same order."""
+    return some is others or (len(some) == len(others) and all(map(is_, some, others)))
+
+
+class _Kept(NamedTuple):
+    """Jobs that were read.
+
+    Args:
+        number: which each node's name was.
+        jobs: themselves, so that no other object has the id of one.
+        row: of each by the id of the object.
+        rows: what was read.
+    """
+
+    number: dict[str, int]
+    jobs: tuple[JobRecord, ...]
+    row: dict[int, int]
+    rows: Jobs
+
+
 class JobRows:
     """Reads jobs; one that it has read before, and that is the same object still, is not read again.
 
@@ -107,38 +136,32 @@ class JobRows:
 
     def __init__(self) -> None:
         self.nodes = NodeRows()
-        self._kept = self.nodes.number, dict[int, JobRecord](), _read([])
-        self._last = self.nodes.number, tuple[JobRecord, ...](), self._kept[2]
+        self._kept = _Kept(self.nodes.number, (), {}, _read([]))
 
     def jobs(self, jobs: Sequence[JobRecord], nodes: Sequence[NodeRecord]) -> Jobs:
-        """These jobs, in any order.
+        """These jobs, in their order.
 
         Args:
-            jobs: not two of one id.
-            nodes: in the order of their numbers.
+            jobs: not two of one id; where they are the same tuple as before, they are not gone through.
+            nodes: in the order of their numbers; as with jobs.
         """
         self.nodes.see(nodes)
-        number, last, there = self._last
-        if number is self.nodes.number and len(jobs) == len(last) and all(map(is_, jobs, last)):
-            return there
-        number, before, there = self._kept
-        if number is not self.nodes.number:
-            number, before, there = self.nodes.number, {}, _read([])
+        number, kept = self.nodes.number, self._kept
+        if number is not kept.number:
+            kept = _Kept(number, (), {}, _read([]))
+        elif same_objects(jobs, kept.jobs):
+            return kept.rows
         # A changed job is another object: they are frozen.
-        seen = set(map(id, jobs))
-        new, gone = seen - before.keys(), before.keys() - seen
-        if gone:
-            stays = [one not in gone for one in before]
-            there = there.take(np.flatnonzero(stays))
-            before = dict(compress(before.items(), stays))
-        if new:
-            read = {id(job): job for job in jobs if id(job) in new}
-            there = there.and_also(_read([self._row(job) for job in read.values()]))
-            before = before | read
+        names = list(map(id, jobs))
+        row = np.fromiter(map(kept.row.get, names, repeat(-1)), np.int64, len(names))
+        new, rows = (row < 0).nonzero()[0], kept.rows
+        if len(new):
+            row[new] = np.arange(len(rows), len(rows) + len(new))
+            rows = rows.and_also(_read([self._row(jobs[i]) for i in new.tolist()]))
+        rows = rows.take(row)
         # At once, so that whoever looks from another thread finds what goes together.
-        self._kept = number, before, there
-        self._last = number, tuple(jobs), there
-        return there
+        self._kept = _Kept(number, tuple(jobs), dict(zip(names, count())), rows)
+        return rows
 
     def _row(self, job: JobRecord) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         held = self.nodes.numbers_of(job.node_names) if job.node_names else _NO_NODES
@@ -171,7 +194,7 @@ class NodeRows:
         ``on`` which of these are switched on [nodes].
         """
         # A changed node is another object: they are frozen.
-        if len(nodes) == len(self._nodes) and all(map(is_, nodes, self._nodes)):
+        if same_objects(nodes, self._nodes):
             return
         number = {node.name: i for i, node in enumerate(nodes)}
         if number != self.number:

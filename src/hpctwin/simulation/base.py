@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from functools import cache, partial
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -51,6 +51,20 @@ IntArray = npt.NDArray[np.int64]
 
 SHORT = 1 << 17
 """So many jobs times instants take no time worth the name, so that Python need not have its turn between."""
+
+
+class _Once:
+    """Something that is made when it is first asked for, and kept for whoever shares this."""
+
+    def __init__(self, make: Callable[[], npt.NDArray[Any]]) -> None:
+        self._make = make
+        self._made: npt.NDArray[Any] | None = None
+
+    def made(self) -> npt.NDArray[Any]:
+        """It."""
+        if self._made is None:
+            self._made = self._make()
+        return self._made
 
 
 class SimulationBase(Looks):
@@ -321,7 +335,7 @@ class SimulationBase(Looks):
         workload, machine = with_cap(self.workload, cluster, switched=power.switches)
         known = lower(workload, machine, expected_ms=expected, tracked=self.tracked)
         facts = sharing.shared_facts if workload.shares_nodes else facts_of
-        self._facts = cache(partial(facts, workload, machine, self.risk))
+        self._facts = _Once(partial(facts, workload, machine, self.risk))
         if workload.shares_nodes:
             known = sharing.shared_known(known, workload, machine, single=self.single_gpus)
         if cluster.has_power:
@@ -381,7 +395,7 @@ class SimulationBase(Looks):
     def know_facts(self) -> None:
         """Tell the engine of jobs what only some orderings ask for; forks share it."""
         if not self._facts_known:
-            self._sim.know(fact=self._facts())
+            self._sim.know(fact=self._facts.made())
             self._facts_known = True
 
     def passes(self) -> tuple[Pass, PowerPass | None]:

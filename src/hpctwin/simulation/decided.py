@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,11 +27,17 @@ __all__ = ["Deciding"]
 MOST_KEPT = 64
 """So many policies are kept in the engine's form."""
 
+_RACES_FROM = sorted(
+    (
+        layout.RACE_SHARED, layout.RACE_CHANGING, layout.RACE_SORTED, layout.RACE_LIMITED,
+        layout.LINES_FROM,
+    )
+)  # fmt: skip
 _KEEPING = threading.Lock()
 _KEPT: dict[tuple[Any, ...], tuple[Policy, Cluster, Pass, Decided]] = {}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Deciding:
     """What a policy is decided by.
 
@@ -92,10 +99,6 @@ class Deciding:
     def _circumstances(self) -> tuple[Any, ...]:
         """All that `_made` asks of besides policy and cluster, of whole nodes without power states."""
         sim = self.sim
-        races_from = (
-            layout.RACE_SHARED, layout.RACE_CHANGING, layout.RACE_SORTED, layout.RACE_LIMITED,
-            layout.LINES_FROM,
-        )  # fmt: skip
         return (
             self.ordering is self.policy.order,
             id(self.found),
@@ -108,10 +111,10 @@ class Deciding:
             self.horizon,
             sim.pools,
             self._only_nodes,
-            *(sim.jobs >= least for least in races_from),
-            len(sim["held"]) > 0,
-            sim["user_running"].shape[1] > 0,
-            len(sim["user_limit"]) == 1,
+            bisect_right(_RACES_FROM, sim.jobs),
+            sim.size("held") > 0,
+            sim.limited,
+            sim.partitions == 1,
         )
 
     def _made(self) -> dict[str, npt.NDArray[Any]]:
@@ -199,7 +202,7 @@ class Deciding:
             return layout.RACE_SHARED
         if self.ordering.changes:
             return layout.RACE_CHANGING
-        return layout.RACE_LIMITED if len(self.sim["held"]) else layout.RACE_SORTED
+        return layout.RACE_LIMITED if self.sim.size("held") else layout.RACE_SORTED
 
     @property
     def _others(self) -> int:
@@ -213,9 +216,8 @@ class Deciding:
     @property
     def _only_nodes(self) -> bool:
         sim = self.sim
-        limits = sim["user_running"].shape[1] + len(sim["held"])
-        anything_else = sim["asks"].shape[1] + limits > 0 or self.cluster.has_power
-        return sim.pools == 1 and not anything_else
+        anything_else = sim.resources > 0 or sim.limited or sim.size("held") > 0
+        return sim.pools == 1 and not anything_else and not self.cluster.has_power
 
     def _has_race(self) -> bool:
         """Whether there is a tournament: one that is needed, or ready to be taken."""
@@ -241,9 +243,9 @@ class Deciding:
         return (
             (order.power > 0 or not order.changes)
             and not order.chain
-            and not (len(sim["held"]) and sim["user_running"].shape[1])
+            and not (sim.size("held") and sim.limited)
             and 0 <= self._others < int(layout.ALL_RESERVE)
             and not self.cluster.has_power
             and sim.pools == 1
-            and (not sim["user_running"].shape[1] or len(sim["user_limit"]) == 1)
+            and (not sim.limited or sim.partitions == 1)
         )

@@ -17,7 +17,7 @@ from hpctwin.model.features import has_features
 from hpctwin.model.totals import consumables_asked
 from hpctwin.simulation.claims import claims_of
 from hpctwin.simulation.limits import Limits, limits_of, no_limits
-from hpctwin.simulation.machine import Machine, machine_of
+from hpctwin.simulation.machine import Kinds, Machine, machine_of
 from hpctwin.simulation.share_tree import labels_of, share_tree
 
 __all__ = ["facts_of", "limits_in", "lower", "needs_of_whole_nodes"]
@@ -65,19 +65,18 @@ def lower(
             )
     machine = machine_of(cluster)
     partition = _partition_of_jobs(workload, cluster)
-    kinds, kind = _kinds(workload, cluster, partition)
-    eligible = _eligible(kinds, workload.features.labels, machine, cluster)
-    limits = _limits(workload, cluster, partition, kind, eligible, machine.group_of_pool)
+    kinds, kind = _kinds(workload, machine, cluster, partition)
+    limits = _limits(workload, cluster, partition, kind, kinds.eligible, machine.group_of_pool)
     resources = _resources(workload, cluster)
     labels, promised = labels_of(workload, cluster)
     cancel: Any = NEVER
-    cancelled = np.flatnonzero(workload.cancel_ms >= 0)
+    cancelled = (workload.cancel_ms >= 0).nonzero()[0]
     if len(cancelled):
         cancel = np.maximum(workload.cancel_ms, workload.submit_ms)
         cancel[workload.cancel_ms < 0] = NEVER
     expected = workload.walltime_ms if expected_ms is None else expected_ms
     edges = workload.dependencies
-    tells_first, waits_first, by_on, by_job = _edges_by_job(edges, len(workload))
+    by_on, by_job, of_edges = _edges_by_job(edges, len(workload))
     return {
         **machine.known,
         **(machine.by_node if tracked else _NO_NODES),
@@ -95,15 +94,11 @@ def lower(
             share=labels,
             cancel=cancel,
             fails=0 if workload.fails is None else workload.fails,
-            rejected=((eligible.astype(np.int64) @ machine.pool_nodes)[kind] < workload.nodes)
+            rejected=(kinds.nodes[kind] < workload.nodes)
             | _breaks_limit(workload, machine, partition)
             | (bool(workload.resources) and (resources > machine.capacity).any(axis=1))
             | (False if limits is None else limits.rejected),
-            level=edges.levels(len(workload)),
-            tells_from=tells_first[:-1],
-            tells_to=tells_first[1:],
-            waits_from=waits_first[:-1],
-            waits_to=waits_first[1:],
+            **of_edges,
         ),
         "fact": records("fact", len(workload)),
         "asks": resources,
@@ -112,8 +107,8 @@ def lower(
         "tells": _told(edges, by_on) if len(edges) else _NO_EDGES["tells"],
         "waits": edges.on[by_job] if len(edges) else _NO_EDGES["waits"],
         "amount": machine.amount,
-        "eligible": eligible,
-        "partition": kinds[:, 0].astype(np.int64),
+        "eligible": kinds.eligible,
+        "partition": kinds.partition,
         "promised": promised,
         "tree": share_tree(workload, cluster),
         **(no_limits() if limits is None else limits.arrays),
@@ -161,16 +156,23 @@ def _told(edges: Dependencies, order: IntArray) -> npt.NDArray[Any]:
     )
 
 
-def _edges_by_job(edges: Dependencies, jobs: int) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Where each job's edges begin, by the job waited for and by the one that waits; and both orders."""
+def _edges_by_job(edges: Dependencies, jobs: int) -> tuple[IntArray, IntArray, dict[str, IntArray]]:
+    """The edges by the job waited for, and by the one that waits; what jobs know of them [jobs]."""
     if not len(edges):
-        first, none = np.zeros(jobs + 1, np.int64), np.zeros(0, np.int64)
-        return first, first, none, none
+        return _NOBODY, _NOBODY, {}
     by_on = np.lexsort((edges.job, edges.on))
     by_job = np.lexsort((edges.on, edges.job))
     rows = np.arange(jobs + 1)
     tells = np.searchsorted(edges.on[by_on], rows)
-    return tells, np.searchsorted(edges.job[by_job], rows), by_on, by_job
+    waits = np.searchsorted(edges.job[by_job], rows)
+    of_jobs = {
+        "level": edges.levels(jobs),
+        "tells_from": tells[:-1],
+        "tells_to": tells[1:],
+        "waits_from": waits[:-1],
+        "waits_to": waits[1:],
+    }
+    return by_on, by_job, of_jobs
 
 
 def _partition_of_jobs(workload: Workload, cluster: Cluster) -> IntArray:
@@ -194,6 +196,24 @@ def _partition_of_jobs(workload: Workload, cluster: Cluster) -> IntArray:
 
 
 def _kinds(
+    workload: Workload, machine: Machine, cluster: Cluster, partition: IntArray
+) -> tuple[Kinds, IntArray]:
+    """The kinds of jobs there are, and which each job is of [jobs]."""
+    table, kind = _distinct(workload, cluster, partition)
+    features = workload.features.labels
+    about = table.tobytes(), tuple(features)
+    found = machine.kinds.get(about)
+    if found is None:
+        # A twin asks of the same at each decision.
+        if len(machine.kinds) >= MOST_KEPT:
+            machine.kinds.clear()
+        eligible = _eligible(table, features, machine, cluster)
+        nodes = eligible.astype(np.int64) @ machine.pool_nodes
+        found = machine.kinds[about] = Kinds(eligible, table[:, 0].astype(np.int64), nodes)
+    return found, kind
+
+
+def _distinct(
     workload: Workload, cluster: Cluster, partition: IntArray
 ) -> tuple[npt.NDArray[np.float64], IntArray]:
     """The distinct (partition, needs of whole nodes, features), and which each job has."""
@@ -201,10 +221,10 @@ def _kinds(
     names = (*PER_NODE, *cluster.consumables)
     asked = needs_of_whole_nodes(workload)
     if not asked and not workload.features.labels:
-        used = np.flatnonzero(np.bincount(partition)) if size else np.zeros(1, np.int64)
+        used = np.bincount(partition).nonzero()[0] if size else np.zeros(1, np.int64)
         rows = np.zeros((len(used), 2 + len(names)))
         rows[:, 0], rows[:, -1] = used, UNKNOWN
-        return rows, np.searchsorted(used, partition)
+        return rows, used.searchsorted(partition)
     needs = [np.asarray(asked.get(name, np.zeros(size))) for name in names]
     table = np.stack([partition.astype(np.float64), *needs, workload.features.codes], axis=1)
     if size == 0:
@@ -226,22 +246,7 @@ def _eligible(
     machine: Machine,
     cluster: Cluster,
 ) -> npt.NDArray[np.int8]:
-    about = kinds.tobytes(), tuple(features)
-    found = machine.eligible.get(about)
-    if found is None:
-        # A twin asks of the same at each decision.
-        if len(machine.eligible) >= MOST_KEPT:
-            machine.eligible.clear()
-        found = machine.eligible[about] = _found_eligible(kinds, features, machine, cluster)
-    return found
-
-
-def _found_eligible(
-    kinds: npt.NDArray[np.float64],
-    features: Sequence[str],
-    machine: Machine,
-    cluster: Cluster,
-) -> npt.NDArray[np.int8]:
+    """1 for the pools that jobs of each kind may have [kinds, pools]."""
     group_of_pool = machine.group_of_pool
     eligible = np.zeros((len(kinds), len(group_of_pool)), np.int8)
     for row, kind in enumerate(kinds):
@@ -263,11 +268,9 @@ def _found_eligible(
 def limits_in(workload: Workload, cluster: Cluster) -> Limits | None:
     """The limits that jobs are under; None if a cluster has none."""
     machine = machine_of(cluster)
-    group_of_pool = machine.group_of_pool
     partition = _partition_of_jobs(workload, cluster)
-    kinds, kind = _kinds(workload, cluster, partition)
-    eligible = _eligible(kinds, workload.features.labels, machine, cluster)
-    return _limits(workload, cluster, partition, kind, eligible, group_of_pool)
+    kinds, kind = _kinds(workload, machine, cluster, partition)
+    return _limits(workload, cluster, partition, kind, kinds.eligible, machine.group_of_pool)
 
 
 def _limits(

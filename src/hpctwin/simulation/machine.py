@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,23 @@ from hpctwin.model import PER_NODE, Cluster, Partition, to_ms
 from hpctwin.model.cluster import parse_nodes
 from hpctwin.model.switches import switch_tree
 
-__all__ = ["Machine", "changes_of", "machine_of", "pool_of_nodes"]
+__all__ = ["Kinds", "Machine", "changes_of", "machine_of", "pool_of_nodes"]
 
 IntArray = npt.NDArray[np.int64]
+
+
+class Kinds(NamedTuple):
+    """Kinds of jobs on a machine (K of them).
+
+    Args:
+        eligible: 1 for the pools that each may have [K, pools].
+        partition: the number of each one's [K].
+        nodes: how many there are that each may have [K].
+    """
+
+    eligible: npt.NDArray[np.int8]
+    partition: IntArray
+    nodes: IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +50,7 @@ class Machine:
         amount: nodes of each pool, then ``capacity``.
         nodes_from, nodes_to, walltime_to: between these are the nodes of jobs, and up to this (ms) their
             walltimes, in each partition [partitions].
-        eligible: what was found of kinds of jobs, for whoever asks of the same again.
+        kinds: what was found of kinds of jobs, for whoever asks of the same again.
         known: arrays of `engine.layout.Known` that depend on it alone.
         by_node: those that are there where nodes have identity.
     """
@@ -50,7 +64,7 @@ class Machine:
     nodes_from: IntArray
     nodes_to: IntArray
     walltime_to: IntArray
-    eligible: dict[Any, npt.NDArray[np.int8]]
+    kinds: dict[Any, Kinds]
     known: dict[str, npt.NDArray[Any]]
     by_node: dict[str, npt.NDArray[Any]]
 
@@ -90,7 +104,7 @@ def _made(cluster: Cluster) -> Machine:
         walltime_to=np.array(
             [NEVER if p.max_walltime is None else to_ms(p.max_walltime) for p in partitions]
         ),
-        eligible={},
+        kinds={},
         known={
             "pool": records(
                 "pool",

@@ -126,9 +126,6 @@ def outlook_of(
         past: jobs that count besides.
         horizon_s: how far it was run; None for to the end.
     """
-    # Who only asks how things stand does not wait for the simulator to be loaded.
-    from hpctwin.simulation.present import energy_j
-
     workload, rows = simulation.workload, now.others
     now_s = now.now_ms / MS_PER_S
     start_ms, end_ms = simulation.column("start"), simulation.column("end")
@@ -164,5 +161,12 @@ def outlook_of(
         machine_nodes=simulation.cluster.node_count,
         busy_node_s=busy,
         begin_s=begin_s,
-        energy_j=energy_j(simulation) if simulation.cluster.has_power else math.nan,
+        energy_j=_energy_j(simulation) if simulation.cluster.has_power else math.nan,
     )
+
+
+def _energy_j(simulation: Simulation) -> float:
+    # Who only asks how things stand does not wait for the simulator to be loaded.
+    from hpctwin.simulation.present import energy_j
+
+    return energy_j(simulation)

@@ -173,7 +173,7 @@ class Core:
             return None
         self.check_told()
         jobs = self._memory.jobs_as_of(self.mirror, now_s)
-        waiting = [job for job in jobs if job.start_s is None]
+        waiting = self._seen(jobs).waiting
         if not waiting:
             return None
         memory = self._memory
@@ -232,8 +232,7 @@ class Core:
         jobs, by = self._memory.jobs_as_of(self.mirror, now_s), self._policy(policy or self.policy)
         expected = look_ahead(self.simulated(jobs, now_s), [by], past=Past.none())[0].start_s
         drawn = self.draw(jobs, now_s, by, self.settings.seed)
-        waiting = [job for job in jobs if job.start_s is None]
-        return self.forecaster.foretell(waiting, expected, now_s, drawn)
+        return self.forecaster.foretell(self._seen(jobs).waiting, expected, now_s, drawn)
 
     def draw(
         self, jobs: Sequence[JobRecord], now_s: float, policy: Policy, seed: int
@@ -386,7 +385,7 @@ class Core:
         return Scene(
             machine=mirror.machine,
             jobs=jobs,
-            nodes=tuple(mirror.nodes.values()),
+            nodes=mirror.node_records,
             reservations=[r for r in mirror.reservations.values() if r.end_s > now_s],
             now_s=now_s,
             runtime_s=runtime_s,
@@ -396,7 +395,7 @@ class Core:
 
     def _look(
         self,
-        jobs: list[JobRecord],
+        jobs: Sequence[JobRecord],
         now_s: float,
         pool: Sequence[Policy],
         seed: int,
@@ -426,7 +425,7 @@ class Core:
         return self.what_ifs.run(asked)
 
     def _seen(self, jobs: Sequence[JobRecord]) -> Jobs:
-        return self._carried.rows.jobs(jobs, tuple(self.mirror.nodes.values()))
+        return self._carried.rows.jobs(jobs, self.mirror.node_records)
 
     def _any_fits(self, jobs: Sequence[JobRecord], free_nodes: int) -> bool:
         """Whether any job that waits, and may start, finds room on what is up and free now."""

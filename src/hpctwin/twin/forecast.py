@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.rms.records import JobRecord, JobSpec
 from hpctwin.twin.missed import LOWEST, Missed, levels
 from hpctwin.twin.placed import knots, place, times
 
@@ -117,7 +116,7 @@ class Forecaster:
 
     def forecast(
         self,
-        waiting: Sequence[JobRecord],
+        waiting: Mapping[str, int],
         start_s: Mapping[str, float],
         now_s: float,
         drawn_s: Mapping[str, FloatArray] | None = _NONE_DRAWN,
@@ -125,21 +124,20 @@ class Forecaster:
         """A forecast for each waiting job; some of them are kept, to be learnt from.
 
         Args:
-            waiting: the jobs.
+            waiting: how many nodes each job asks for, by id.
             start_s: what the what-if in force says, by id.
             now_s: the present.
             drawn_s: when they start in futures that were drawn, by id [futures]; None if none are due: then
                 the same is said again of whoever does not start now.
         """
-        known = [spec for job in waiting if (spec := job.spec).id in start_s]
+        ids = list(filter(start_s.__contains__, waiting))
         if drawn_s is None:
-            again = self._said_again(known, start_s, now_s)
-            known = [spec for spec in known if spec.id not in again]
+            again = self._said_again(ids, start_s, now_s)
+            ids = [job_id for job_id in ids if job_id not in again]
         else:
             again, self._last_s = {}, now_s
-        ids = [spec.id for spec in known]
         half = np.fromiter(map(self._half.get, ids, repeat(np.inf)), np.float64, len(ids))
-        made, later = self._made(known, ids, start_s, now_s, drawn_s or {}, half)
+        made, later = self._made(waiting, ids, start_s, now_s, drawn_s or {}, half)
         found = again | dict(zip(ids, made, strict=True))
         for one in made:
             if one.kept:
@@ -156,16 +154,15 @@ class Forecaster:
 
     def foretell(
         self,
-        waiting: Sequence[JobRecord],
+        waiting: Mapping[str, int],
         start_s: Mapping[str, float],
         now_s: float,
         drawn_s: Mapping[str, FloatArray] | None = None,
     ) -> list[Forecast]:
         """As `forecast`, for whoever only asks: nothing is kept."""
-        known = [spec for job in waiting if (spec := job.spec).id in start_s]
-        ids = [spec.id for spec in known]
+        ids = list(filter(start_s.__contains__, waiting))
         none = np.full(len(ids), -np.inf)
-        made, _ = self._made(known, ids, start_s, now_s, drawn_s or {}, none)
+        made, _ = self._made(waiting, ids, start_s, now_s, drawn_s or {}, none)
         return _of_all(waiting, dict(zip(ids, made, strict=True)), now_s)
 
     def quantiles(self, said: Forecast) -> tuple[float, ...]:
@@ -237,7 +234,7 @@ class Forecaster:
 
     def _made(
         self,
-        known: Sequence[JobSpec],
+        waiting: Mapping[str, int],
         ids: Sequence[str],
         start_s: Mapping[str, float],
         now_s: float,
@@ -245,10 +242,10 @@ class Forecaster:
         half: FloatArray,
     ) -> tuple[list[Forecast], list[bool]]:
         """A forecast of each job, kept if its wait is no more than `half`; whether it was to wait at all."""
-        expected = np.array([start_s[i] for i in ids], np.float64)
+        expected = np.fromiter(map(start_s.__getitem__, ids), np.float64, len(ids))
         early, start, late = _of_futures(ids, expected, now_s, drawn_s)
         last = np.maximum(expected, late)
-        nodes = np.array([spec.nodes for spec in known], np.int64)
+        nodes = np.fromiter(map(waiting.__getitem__, ids), np.int64, len(ids))
         said = np.fromiter(map(self._half.__contains__, ids), bool, len(ids))
         size = np.ceil(np.log2(np.maximum(nodes, 1))).astype(np.int64)
         later = expected > now_s
@@ -256,14 +253,15 @@ class Forecaster:
         kept = start - now_s <= half
         calibrated, sides = self._levels(group, kept, now_s)
         low, high = np.full(len(ids), now_s), start + np.maximum(start - now_s, LEAST_S)
-        of = knots(now_s, early, start, late, last)
-        for one in np.unique(group[calibrated]).tolist():
+        for one in sorted(set(group[calibrated].tolist())):
             here = group == one
             first, upto = _ends(self._places_of(one) or (), *sides[here].T)
-            low[here], high[here] = times(of[here], first), times(of[here], upto)
+            of = knots(now_s, early[here], start[here], late[here], last[here])
+            low[here], high[here] = times(of, first), times(of, upto)
         about = (start, low, high, calibrated, kept, nodes, group, early, late, last)
         columns = (*about, *np.maximum(sides, 0.0).T)
-        rows = zip(ids, repeat(now_s), *(column.tolist() for column in columns))
+        told = {id(column): column.tolist() for column in columns}
+        rows = zip(ids, repeat(now_s), *(told[id(column)] for column in columns))
         return list(map(_FORECAST, rows)), later.tolist()
 
     def _levels(
@@ -274,11 +272,11 @@ class Forecaster:
         Each that is kept makes up for a part of what was missed, and the next for what is left.
         """
         calibrated, sides = np.zeros(len(group), bool), np.zeros((len(group), 2))
-        for one in np.unique(group).tolist():
+        for one in sorted(set(group.tolist())):
             if self._places_of(one) is not None:
                 calibrated[group == one] = True
                 sides[group == one] = self._level(one, now_s)
-        for row in np.flatnonzero(kept & calibrated).tolist():
+        for row in (kept & calibrated).nonzero()[0].tolist():
             one = int(group[row])
             below, above = sides[row] = self._level(one, now_s)
             self._promise(one, now_s, (max(below, 0.0), max(above, 0.0)))
@@ -297,15 +295,15 @@ class Forecaster:
         self._half[one.job_id] = _half_of(one)
 
     def _said_again(
-        self, known: Sequence[JobSpec], start_s: Mapping[str, float], now_s: float
+        self, ids: Sequence[str], start_s: Mapping[str, float], now_s: float
     ) -> dict[str, Forecast]:
         """What was said last of jobs, by id, unless they start now or should have started."""
         last = self._last
         return {
-            spec.id: one._replace(kept=False)
-            for spec in known
-            if (one := last.get(spec.id)) is not None
-            and start_s[spec.id] > now_s
+            job_id: one._replace(kept=False) if one.kept else one
+            for job_id in ids
+            if (one := last.get(job_id)) is not None
+            and start_s[job_id] > now_s
             and (one.start_s or 0.0) > now_s
         }
 
@@ -353,14 +351,13 @@ def _knots_of(said: Forecast) -> FloatArray:
 
 
 def _of_all(
-    waiting: Sequence[JobRecord], found: Mapping[str, Forecast], now_s: float
+    waiting: Mapping[str, int], found: Mapping[str, Forecast], now_s: float
 ) -> list[Forecast]:
     """The forecasts of all that wait; of those that are not among what was found, that they never start."""
-    ids = [job.spec.id for job in waiting]
-    if len(found) == len(ids):
-        return [found[i] for i in ids]
+    if len(found) == len(waiting):
+        return list(map(found.__getitem__, waiting))
     none = (now_s, None, None, None)
-    return [found.get(i) or Forecast(i, *none) for i in ids]
+    return [found.get(i) or Forecast(i, *none) for i in waiting]
 
 
 def _half_of(kept: Forecast) -> float:
@@ -373,10 +370,11 @@ def _of_futures(
     ids: Sequence[str], expected: FloatArray, now_s: float, drawn_s: Mapping[str, FloatArray]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """By when a tenth, half and nine tenths of the futures have a job started, seconds [jobs]."""
-    early, start, late = (expected.copy() for _ in range(3))
     # Who starts now by what is known does so in any future.
-    rows = [r for r in np.flatnonzero(expected > now_s).tolist() if ids[r] in drawn_s]
-    if rows:
-        drawn = np.array([drawn_s[ids[row]] for row in rows])
-        early[rows], start[rows], late[rows] = np.quantile(drawn, (_TAIL, 0.5, 1 - _TAIL), axis=1)
+    rows = [r for r in (expected > now_s).nonzero()[0].tolist() if ids[r] in drawn_s]
+    if not rows:
+        return expected, expected, expected
+    early, start, late = (expected.copy() for _ in range(3))
+    drawn = np.array([drawn_s[ids[row]] for row in rows])
+    early[rows], start[rows], late[rows] = np.quantile(drawn, (_TAIL, 0.5, 1 - _TAIL), axis=1)
     return early, start, late

@@ -137,7 +137,7 @@ class Memory:
         table = np.array(rows, np.float64).reshape(-1, 4).T
         return Past(*table)
 
-    def jobs_as_of(self, mirror: Mirror, now_s: float) -> list[JobRecord]:
+    def jobs_as_of(self, mirror: Mirror, now_s: float) -> tuple[JobRecord, ...]:
         """The mirror's jobs, with those asked to start as running, and those as blocked that are.
 
         A job that the manager would not start holds nothing, nor do those like it; see `Blocked`.
@@ -145,7 +145,7 @@ class Memory:
         jobs = list(mirror.jobs.values())
         blocked = self.blocked(mirror, now_s)
         if not self.asked and not self.put_off and not blocked:
-            return jobs
+            return tuple(jobs)
         room, names = room_of(mirror, jobs), tuple(mirror.nodes)
         for i, job in enumerate(jobs):
             job_id = job.spec.id
@@ -166,7 +166,7 @@ class Memory:
             elif blocked and (as_other := blocked.like(job.spec)):
                 spec = job.spec.model_copy(update={"reason": f"policy: as job {as_other}"})
                 jobs[i] = job.model_copy(update={"spec": spec})
-        return jobs
+        return tuple(jobs)
 
     def _taken(self, spec: JobSpec, mirror: Mirror, room: Room) -> Taken | None:
         """Where a job lies that was asked to start: where it was told to, if there is room."""

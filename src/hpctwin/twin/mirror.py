@@ -53,6 +53,7 @@ class Mirror:
         self.needs_snapshot: str | None = "no snapshot yet"
         self.jobs: dict[str, JobRecord] = {}
         self.nodes: dict[str, NodeRecord] = {}
+        self._node_records: tuple[NodeRecord, ...] | None = None
         self.reservations: dict[str, NodeReservation] = {}
         self.snapshots = 0
         self._holder: dict[str, str] = {}
@@ -134,6 +135,7 @@ class Mirror:
         self._holder = {}
         self._sharing = Counter()
         self._sum = 0
+        self._node_records = None
         for node in snapshot.nodes:
             self._put(self.nodes, node.name, node)
         for reservation in snapshot.reservations:
@@ -155,6 +157,13 @@ class Mirror:
         """A hash of all jobs, nodes and reservations, equal if and only if they are."""
         return f"{self._sum:032x}"
 
+    @property
+    def node_records(self) -> tuple[NodeRecord, ...]:
+        """The nodes in the order of their numbers; the same object as long as they are the same."""
+        if self._node_records is None:
+            self._node_records = tuple(self.nodes.values())
+        return self._node_records
+
     def snapshot(self) -> Snapshot:
         """The mirror in the form of a resource manager's snapshot.
 
@@ -169,7 +178,7 @@ class Mirror:
             run=self.run,
             seq=self.seq or 0,
             machine=self.machine,
-            nodes=tuple(self.nodes.values()),
+            nodes=self.node_records,
             jobs=tuple(self.jobs.values()),
             reservations=tuple(self.reservations.values()),
             own_scheduling=self.own_scheduling,
@@ -352,6 +361,7 @@ class Mirror:
         self._put(self.jobs, job_id, job.model_copy(update=changes))
 
     def _change_node(self, name: str, **changes: Any) -> None:
+        self._node_records = None
         self._put(self.nodes, name, self.nodes[name].model_copy(update=changes))
 
     def _put(self, table: dict[str, Any], key: str, record: Record) -> None:

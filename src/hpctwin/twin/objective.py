@@ -98,12 +98,12 @@ def _utilization(outlook: Outlook) -> float:
 
 
 METRICS: dict[str, Metric] = {
-    "max_wait_s": Metric(lambda o: float(o.wait_s.max(initial=0.0)), unit="s"),
+    "max_wait_s": Metric(lambda o: _max(o.wait_s), unit="s"),
     "mean_wait_s": Metric(lambda o: _mean(o.wait_s), unit="s"),
     "p95_wait_s": Metric(lambda o: _quantile(o.wait_s, 0.95), unit="s"),
-    "max_slowdown": Metric(lambda o: float(o.slowdown().max(initial=0.0))),
+    "max_slowdown": Metric(lambda o: _max(o.slowdown())),
     "mean_slowdown": Metric(lambda o: _mean(o.slowdown())),
-    "max_bounded_slowdown": Metric(lambda o: float(o.slowdown(10.0).max(initial=0.0))),
+    "max_bounded_slowdown": Metric(lambda o: _max(o.slowdown(10.0))),
     "mean_bounded_slowdown": Metric(lambda o: _mean(o.slowdown(10.0))),
     "mean_turnaround_s": Metric(lambda o: _mean(o.end_s - o.submit_s), unit="s"),
     "node_weighted_wait_s": Metric(lambda o: _weighted(o.wait_s, o.nodes), unit="s"),
@@ -197,11 +197,15 @@ def normalised(values: FloatArray, how: Normalise) -> FloatArray:
     if how == "range":
         span = values.max() - values.min()
         return (values - values.min()) / span if span > 0 else np.zeros_like(values)
-    base = values.mean() if how == "mean" else values.min()
+    base = _mean(values) if how == "mean" else float(values.min())
     if base <= 0:
         # The best is 0: then only the distance to the mean can be told.
-        base = values.mean()
+        base = _mean(values)
     return values / base if base > 0 else np.zeros_like(values)
+
+
+def _max(values: FloatArray) -> float:
+    return float(np.maximum.reduce(values, initial=0.0))
 
 
 def _mean(values: FloatArray) -> float:

@@ -23,11 +23,11 @@ def as_expected(machine: Cluster, nodes: Sequence[NodeRecord]) -> Cluster:
 
     What is expected of a job is expected on this cluster, so no speed is to be applied again.
     """
-    powered = any(node.power is not None for node in nodes)
     if machine.cap is None and all(
         group.speed == 1.0 and not group.modes for group in machine.nodes
     ):
         return machine
+    powered = any(node.power is not None for node in nodes)
     groups = []
     for group in machine.nodes:
         changes: dict[str, Any] = {"speed": 1.0}

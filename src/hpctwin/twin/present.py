@@ -152,9 +152,11 @@ def present(
     shares = bool(there.of("tasks").any()) or any(spec.tasks for spec in arrivals)
     if not shares and np.bincount(there.held).max(initial=0) > 1:
         there = carried.rows.jobs(_one_job_a_node(jobs, runtime_s or {}), nodes)
-    there = there.take(np.flatnonzero(may_run(there)))
+    may = may_run(there)
+    if not may.all():
+        there = there.take(may.nonzero()[0])
     by_row, here, submit_ms, rank = in_order(there, arrivals, now_s)
-    rows = np.flatnonzero(by_row.runs)
+    rows = by_row.runs.nonzero()[0]
     workload = workload_of(by_row, submit_ms, rank, runtime_s or {}, now_s)
     start_ms = in_ms(by_row.of("start_s")[rows])
     running = Running(
@@ -176,8 +178,8 @@ def present(
         simulation,
         now_ms,
         running,
-        np.flatnonzero(unusable & ~used),
-        np.flatnonzero(unusable & used),
+        (unusable & ~used).nonzero()[0],
+        (unusable & used).nonzero()[0],
         _amounts(by_row, rows, machine.consumables) if shares else (),
         powers_of(nodes, now_ms) if machine.has_power else None,
     )
@@ -186,7 +188,7 @@ def present(
         ids=tuple(by_row.told("id")),
         submit_s=by_row.of("submit_s"),
         running=rows,
-        waiting=np.flatnonzero(here & ~by_row.runs),
+        waiting=(here & ~by_row.runs).nonzero()[0],
         now_ms=now_ms,
     )
 

@@ -195,6 +195,8 @@ def waited_for(
         begun: what-ifs by future and policy.
         until: by the monotonic clock; None to wait for all.
     """
+    if not begun:
+        return []
     left = None if until is None else max(0.0, until - time.monotonic())
     done, late = wait(begun.values(), left)
     for future in late:
