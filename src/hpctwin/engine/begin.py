@@ -14,7 +14,6 @@ from hpctwin.engine.layout import (
     SWITCHING_OFF,
 )
 from hpctwin.engine.limits import count_held
-from hpctwin.engine.memory import copied
 from hpctwin.engine.powered import NodePowers, state_rows
 from hpctwin.engine.sim import Sim, records
 from hpctwin.engine.state import index_nodes, more_room
@@ -62,7 +61,8 @@ def begin_at(
     spend in each power state is counted from now on.
 
     Args:
-        sim: a new one; its nodes are tracked at least where they are shared or have power states.
+        sim: a new one, whose table of jobs nobody else has, as it is written: a job gives back only the nodes
+            that do not leave. Nodes are tracked at least where they are shared or have power states.
         now_ms: the present.
         running: the jobs that run.
         pool: of each node [nodes].
@@ -82,8 +82,6 @@ def begin_at(
         _begin_parts(running, pool, away, leaving, sim)
         charged = sim["shape"]["charge"][sim["job"]["kind"][rows]].astype(np.int64)
     else:
-        # A job gives back only the nodes that do not leave.
-        sim.know(job=copied(sim["job"]))
         charged = np.zeros(len(rows), np.int64)
     _put_underway(running, pool, away, leaving, charged, cleanup_ms, sim)
     _begin_chains(arrived, sim)
@@ -116,7 +114,7 @@ def _put_underway(
         pool = pool.copy()
         pool[leaving] = -1 - pool[leaving]
     first = np.zeros(len(running.rows) + 1, np.int64)
-    np.cumsum([len(nodes) for nodes in running.nodes], out=first[1:])
+    first[1:] = np.fromiter(map(len, running.nodes), np.int64, len(running.rows)).cumsum()
     planned = running.start_ms + sim["job"]["expected"][running.rows]
     PUT_UNDERWAY(
         sim.bare_address,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,6 +38,7 @@ class Past:
     nodes: FloatArray
 
     @classmethod
+    @cache
     def none(cls) -> Past:
         """Nothing counts but the queue."""
         return cls(*(np.zeros(0) for _ in range(4)))
@@ -66,7 +67,7 @@ class WhatIf:
     @cached_property
     def start_s(self) -> Mapping[str, float]:
         """When each waiting job would start, by id; those that would never are missing."""
-        ids = [self.ids[row] for row in self.rows.tolist()]
+        ids = map(self.ids.__getitem__, self.rows.tolist())
         return dict(zip(ids, (self.start_ms / MS_PER_S).tolist(), strict=True))
 
 
@@ -135,13 +136,12 @@ def outlook_of(
         late = (start_ms < 0) & (workload.submit_ms[rows] <= limit_ms)
         start_ms = np.where(late, limit_ms, start_ms)
         end_ms = np.where(late, limit_ms + workload.runtime_ms[rows], end_ms)
+    (submit, nodes), begin_s = now.of_others, now_s
     counts = start_ms >= 0
     if not counts.all():
-        rows, start_ms, end_ms = rows[counts], start_ms[counts], end_ms[counts]
+        submit, nodes, start_ms, end_ms = (x[counts] for x in (submit, nodes, start_ms, end_ms))
     start, end = start_ms / MS_PER_S, end_ms / MS_PER_S
-    nodes = workload.nodes[rows].astype(np.float64)
-    submit, begin_s = now.submit_s[rows], now_s
-    busy = float((nodes * (end - start)).sum())
+    busy = float(np.add.reduce(nodes * (end - start)))
     if len(past.nodes):
         busy += float((past.nodes * (past.end_s - past.start_s)).sum())
         begin_s = float(past.submit_s.min(initial=now_s))
@@ -151,7 +151,7 @@ def outlook_of(
         nodes = np.concatenate([past.nodes, nodes])
     else:
         running_left = np.maximum(running_end_ms / MS_PER_S - now_s, 0.0)
-        busy += float((workload.nodes[now.running] * running_left).sum())
+        busy += float(np.add.reduce(workload.nodes[now.running] * running_left))
     return Outlook(
         submit_s=submit,
         start_s=start,

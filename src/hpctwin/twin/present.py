@@ -50,8 +50,15 @@ class Present:
     @cached_property
     def others(self) -> npt.NDArray[np.int64]:
         """Rows of the jobs that do not run: those that wait, and those to come, rising."""
-        rows: npt.NDArray[np.int64] = np.delete(np.arange(len(self.ids)), self.running)
-        return rows
+        waits = np.ones(len(self.ids), bool)
+        waits[self.running] = False
+        return waits.nonzero()[0]
+
+    @cached_property
+    def of_others(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """When these were submitted, seconds, and how many nodes each asks for [others]."""
+        nodes = self.base.workload.nodes[self.others].astype(np.float64)
+        return self.submit_s[self.others], nodes
 
     def fork(self, policy: Policy | None = None) -> Simulation:
         """A simulation that goes on from now, under this or another policy."""
@@ -226,11 +233,13 @@ def remaining_end_ms(
     has not, but not after the walltime; if that has passed too (clean-up, or a limit that is not
     enforced), at the next whole minute after the walltime.
     """
-    expected = start_ms + runtime_ms
+    expected, limit = start_ms + runtime_ms, start_ms + walltime_ms
+    corrected = np.minimum(expected, limit)
+    if (corrected > now_ms).all():
+        return corrected
     late = np.maximum(now_ms - expected, 0)
     step = np.minimum(np.searchsorted(CORRECTIONS_MS, late, side="right"), len(CORRECTIONS_MS) - 1)
     corrected = np.where(expected > now_ms, expected, expected + CORRECTIONS_MS[step])
-    limit = start_ms + walltime_ms
     corrected = np.minimum(corrected, limit)
     minutes = np.maximum(now_ms - limit, 0) // 60_000 + 1
     end: npt.NDArray[np.int64] = np.where(corrected > now_ms, corrected, limit + minutes * 60_000)
