@@ -28,7 +28,7 @@ _NEVER = np.nan
 _NO_NODES = np.zeros(0, np.int64)
 _NUMBERS = {name: place for place, name in enumerate((
     "submit_s", "start_s", "not_before_s", "walltime_s", "priority", *PER_NODE, "number", "nodes", "tasks",
-    "needs", "barred",
+    "needs", "barred", "depends", "uses",
 ))}  # fmt: skip
 _OBJECTS = {name: place for place, name in enumerate((
     "id", *LABELS, "resources", "consumables", "dependencies", "tasks", "held", "amounts", "uses_up",
@@ -57,7 +57,8 @@ class Jobs:
             name: ``submit_s``, ``walltime_s``, ``priority``, ``nodes``, ``tasks``; ``start_s`` and
                 ``not_before_s``, NaN where there is none; the needs per node, and whether there are any
                 (``needs``); the id as a ``number``, -1 where it is not written as one; ``barred``: whether it
-                is held, or the resource manager would not start it.
+                is held, or the resource manager would not start it; whether it ``depends`` on others, and whether it
+                ``uses`` resources or consumables.
         """
         found: FloatArray = self.numbers[_NUMBERS[name]]
         return found
@@ -226,6 +227,7 @@ def _row(
         spec.submit_s, _NEVER if start_s is None else start_s,
         _NEVER if spec.not_before_s is None else spec.not_before_s, spec.walltime_s, spec.priority, *needs,
         number, spec.nodes, spec.tasks, any(needs), spec.held or bool(spec.reason),
+        bool(spec.dependencies), bool(spec.resources or spec.consumables),
     )  # fmt: skip
     objects = (
         spec.id, spec.user, spec.account, spec.partition, spec.qos, spec.features, spec.more_tasks,

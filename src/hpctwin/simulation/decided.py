@@ -110,7 +110,7 @@ class Deciding:
             self._has_race(),
             self.horizon,
             sim.pools,
-            self._only_nodes,
+            sim.resources > 0,
             bisect_right(_RACES_FROM, sim.jobs),
             sim.size("held") > 0,
             sim.limited,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -42,6 +42,8 @@ class Outlook:
         begin_s: where the span of utilization begins.
         energy_j: what all nodes draw from ``now_s`` until the last job has ended, or to the what-if's
             horizon, J; NaN where that is not known.
+
+    From these follow ``wait_s``, from submission to start, and ``runtime_s``, from start to end [J].
     """
 
     submit_s: FloatArray
@@ -54,15 +56,12 @@ class Outlook:
     begin_s: float
     energy_j: float = math.nan
 
-    @cached_property
-    def wait_s(self) -> FloatArray:
-        """From submission to start [J]."""
-        return self.start_s - self.submit_s
+    wait_s: FloatArray = field(init=False)
+    runtime_s: FloatArray = field(init=False)
 
-    @cached_property
-    def runtime_s(self) -> FloatArray:
-        """From start to end [J]."""
-        return self.end_s - self.start_s
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "wait_s", self.start_s - self.submit_s)
+        object.__setattr__(self, "runtime_s", self.end_s - self.start_s)
 
     def slowdown(self, least_s: float = LEAST_S) -> FloatArray:
         """Turnaround over runtime, runtimes counted as ``least_s`` at least, and 1 at least [J]."""

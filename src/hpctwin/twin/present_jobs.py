@@ -69,8 +69,8 @@ def may_run(jobs: Jobs) -> npt.NDArray[np.bool_]:
     """Those that run, and those that neither are barred nor wait at last for one that is or is gone."""
     runs = jobs.runs
     may: npt.NDArray[np.bool_] = runs | (jobs.of("barred") == 0)
-    dependencies = jobs.told("dependencies")
-    if any(dependencies):
+    if jobs.of("depends").any():
+        dependencies = jobs.told("dependencies")
         ids = jobs.told("id")
         depend = [i for i in np.flatnonzero(may & ~runs).tolist() if dependencies[i]]
         known = {ids[i] for i in np.flatnonzero(may).tolist()}
@@ -111,8 +111,9 @@ def workload_of(
         # At least 1 ms: else the nodes of a job that starts now would be free again now.
         runtime_ms = np.clip(in_ms(expected), 1, walltime_ms)
     unknown, nobody = np.full(size, -1, np.int64), Category.unknown(size)
-    amounts = _by_name(jobs.told("resources"))
-    consumables = _by_name(jobs.told("consumables"))
+    uses = bool(jobs.of("uses").any())
+    amounts = _by_name(jobs.told("resources")) if uses else {}
+    consumables = _by_name(jobs.told("consumables")) if uses else {}
     labels = {name: _labels(jobs.told(name)) or nobody for name in LABELS}
     return Workload(
         job_id=rank,
@@ -165,9 +166,9 @@ def _chunks(jobs: Jobs) -> dict[str, npt.NDArray[np.float64]]:
 
 
 def _dependencies(jobs: Jobs, now_s: float) -> Dependencies:
-    told = jobs.told("dependencies")
-    if not any(told):
+    if not jobs.of("depends").any():
         return Dependencies.none()
+    told = jobs.told("dependencies")
     row = {job_id: number for number, job_id in enumerate(jobs.told("id"))}
     # Some have nodes and begin when these are on.
     begun = (jobs.of("start_s") <= now_s).tolist()

@@ -168,15 +168,26 @@ INTERRUPTED = (
 """Where jobs preempt others, or go on from checkpoints."""
 
 
+MOST_KEPT = 64
+_TOGETHER: dict[tuple[int, int, bool, bool], tuple[Cluster, Policy]] = {}
+"""Those that go together: a twin asks of the same at each decision. Kept so that no others have their ids."""
+
+
 def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None:
     """Whether a machine, a policy and a workload go together.
 
     Raises:
         ConfigError: they do not.
     """
-    refuse((*REFUSALS, *(SHARED if workload.shares_nodes else WHOLE)), cluster, policy)
-    if is_interrupted(workload, cluster):
-        refuse(INTERRUPTED, cluster, policy)
+    shares, interrupted = workload.shares_nodes, is_interrupted(workload, cluster)
+    about = id(cluster), id(policy), shares, interrupted
+    if about not in _TOGETHER:
+        refuse((*REFUSALS, *(SHARED if shares else WHOLE)), cluster, policy)
+        if interrupted:
+            refuse(INTERRUPTED, cluster, policy)
+        if len(_TOGETHER) >= MOST_KEPT:
+            _TOGETHER.clear()
+        _TOGETHER[about] = cluster, policy
     check_usage(cluster, workload)
 
 
