@@ -22,6 +22,8 @@ from hpctwin.twin.emulated import emulated_cluster
 from tests import strategies
 from tests.energy.powered import uniform
 from tests.examples import examples
+from tests.rms.test_columns import differences
+from tests.twin.test_mirror import stories
 
 NODES = 8
 
@@ -101,6 +103,25 @@ def test_a_core_restored_from_json_goes_on_the_same(workload, when) -> None:
 
 
 @settings(max_examples=examples(20))
+@given(stories(), st.data())
+def test_what_is_carried_from_look_to_look_is_what_a_first_look_sees(story, data) -> None:
+    # Jobs and nodes change in all ways there are; events come twice and in any order.
+    source, first, _ = story
+    changing = ALL.model_copy(update={"samples": 0, "futures": 0})
+    core = Core(changing)
+    core.take_snapshot(first)
+    copies = [e for e in source.events for _ in range(data.draw(st.integers(1, 2)))]
+    for event in data.draw(st.permutations(copies)):
+        core.take_event(event)
+        if not data.draw(st.booleans()):
+            continue
+        now_s = core.mirror.time_s
+        anew = Core(changing)
+        anew.restore(json.loads(json.dumps(core.state())))
+        assert differences(anew.present(now_s), core.present(now_s)) == []
+        assert anew.decide(now_s) == core.decide(now_s)
+
+
 @given(workloads())
 def test_what_it_starts_the_cluster_never_refuses(workload) -> None:
     # `drive` raises if it does.

@@ -57,8 +57,8 @@ class Jobs:
             name: ``submit_s``, ``walltime_s``, ``priority``, ``nodes``, ``tasks``; ``start_s`` and
                 ``not_before_s``, NaN where there is none; the needs per node, and whether there are any
                 (``needs``); the id as a ``number``, -1 where it is not written as one; ``barred``: whether it
-                is held, or the resource manager would not start it; whether it ``depends`` on others, and whether it
-                ``uses`` resources or consumables.
+                is held, or the resource manager would not start it; whether it ``depends`` on others, and
+                whether it ``uses`` resources or consumables.
         """
         found: FloatArray = self.numbers[_NUMBERS[name]]
         return found
