@@ -98,6 +98,7 @@ def spec(number: int, nodes: int, walltime_s: float, submit_s: float) -> JobSpec
 
 
 def cycle() -> None:
+    gc.set_threshold(GARBAGE_AFTER)  # as `Twin.run` does
     print(
         "work | mirror and what-ifs, median ms | with choice and forecasts, median ms | p90 ms | in loops"
     )

@@ -234,7 +234,7 @@ def remaining_end_ms(
     enforced), at the next whole minute after the walltime.
     """
     expected, limit = start_ms + runtime_ms, start_ms + walltime_ms
-    corrected = np.minimum(expected, limit)
+    corrected: npt.NDArray[np.int64] = np.minimum(expected, limit)
     if (corrected > now_ms).all():
         return corrected
     late = np.maximum(now_ms - expected, 0)
