@@ -108,8 +108,10 @@ def _put_underway(
 ) -> None:
     """Have the kernel of `underway` put the jobs where they belong."""
     # Only who puts a simulation into the middle of things waits for the compiler.
+    from hpctwin.engine.compiling import prepare
     from hpctwin.engine.underway import PUT_UNDERWAY
 
+    prepare([PUT_UNDERWAY])
     if len(leaving):
         pool = pool.copy()
         pool[leaving] = -1 - pool[leaving]
