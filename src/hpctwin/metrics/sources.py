@@ -24,6 +24,10 @@ FloatArray = npt.NDArray[np.float64]
 class JobSource(Protocol):
     """How jobs went."""
 
+    def __len__(self) -> int:
+        """How many there are."""
+        ...
+
     def take(self, which: npt.NDArray[np.bool_]) -> Self:
         """Those of some rows."""
         ...
@@ -68,6 +72,9 @@ class JobTable:
     """
 
     table: pl.DataFrame
+
+    def __len__(self) -> int:
+        return len(self.table)
 
     @property
     def source(self) -> Self:
@@ -140,6 +147,9 @@ class JobsInMs:
     nodes: IntArray
     state: npt.NDArray[np.int8]
     user: Category
+
+    def __len__(self) -> int:
+        return len(self.submit)
 
     def take(self, which: npt.NDArray[np.bool_]) -> Self:
         """See `JobSource`."""
