@@ -6,10 +6,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hpctwin.model import Cluster
+from hpctwin.model import Cluster, Workload
 from tests.strategies import ACCOUNTS, QOS, USERS
 
-__all__ = ["limited", "with_tree"]
+__all__ = ["limited", "limited_in_use", "slowed", "with_tree"]
 
 PARENTS = ({}, {"chem": "science", "phys": "science"}, {"phys": "chem"})
 
@@ -35,9 +35,10 @@ def _limit(draw: st.DrawFn, accounts: list[str], partitions: list[str]) -> dict[
         limit["partitions"] = draw(
             st.one_of(st.just("all"), some) if partitions else st.just("all")
         )
-        limit["per"] = draw(st.sampled_from(("all", "user", "job")))
-        if limit["per"] != "user" and draw(st.booleans()):
-            limit["user"] = draw(st.sampled_from(USERS))
+        limit["per"] = draw(st.sampled_from(("all", "user", "account", "job")))
+        whose = draw(st.sampled_from(("", "user", "account")))
+        if limit["per"] in ("all", "job") and whose:
+            limit[whose] = draw(st.sampled_from(USERS if whose == "user" else accounts))
     elif of == "root":
         limit["account"] = "root"
         limit["per"] = draw(st.sampled_from(("all", "user", "job")))
@@ -51,9 +52,9 @@ def _limit(draw: st.DrawFn, accounts: list[str], partitions: list[str]) -> dict[
             limit["per"] = "all"
     per = limit["per"]
     if per == "job":
-        what = draw(st.sampled_from(("amounts", "walltime", "minutes", "least")))
+        what = draw(st.sampled_from(("amounts", "walltime", "minutes", "least", "per_node")))
     elif per == "all":
-        what = draw(st.sampled_from(("amounts", "amounts", "submitted", "minutes")))
+        what = draw(st.sampled_from(("amounts", "amounts", "submitted", "minutes", "used")))
     else:
         what = draw(st.sampled_from(("amounts", "amounts", "submitted")))
     if what == "amounts":
@@ -69,6 +70,12 @@ def _limit(draw: st.DrawFn, accounts: list[str], partitions: list[str]) -> dict[
         limit["walltime"] = draw(st.sampled_from((10, 20, 30)))
     elif what == "least":
         limit["least"] = {"nodes": 2}
+    elif what == "per_node":
+        limit["per_node"] = draw(st.sampled_from(({"cores": 4}, {"cores": 7.5}, {"memory_gb": 16})))
+    elif what == "used":
+        names = st.sampled_from(("wall", "nodes", "cores"))
+        limit["used"] = {draw(names): draw(st.sampled_from((0, 1, 2, 4)))}
+        limit |= {name: draw(st.booleans()) for name in ("safe", "decays")}
     else:
         limit["minutes"] = {"nodes": draw(st.sampled_from((0.2, 0.5, 1, 2)))}
     return limit
@@ -84,9 +91,53 @@ def limited(draw: st.DrawFn, clusters: st.SearchStrategy[Cluster]) -> Cluster:
     content["accounts"] = [{"name": name, "parent": parents.get(name, "root")} for name in names]
     partitions = [partition.name for partition in cluster.partitions]
     content["limits"] = draw(st.lists(_limit(names, partitions), min_size=1, max_size=5))
+    resets = draw(st.lists(st.integers(0, 200), max_size=2, unique=True))
+    content["fairshare"] = {
+        **content.get("fairshare", {}),
+        "half_life": draw(st.sampled_from((20, 60, 3600))),
+        "every": draw(st.sampled_from((7, 30, 300))),
+        "resets": sorted(resets),
+    }
     for partition in content.get("partitions", ()):
         partition["qos"] = draw(st.sampled_from((None, "partition", "high")))
     return Cluster.model_validate(content)
+
+
+@st.composite
+def limited_in_use(draw: st.DrawFn, clusters: st.SearchStrategy[Cluster]) -> Cluster:
+    """Clusters whose users, accounts and QOS have limits of what they use, in minutes."""
+    cluster = draw(limited(clusters))
+    content = cluster.model_dump(exclude_unset=True)
+    content["limits"] = []
+    for _ in range(draw(st.integers(1, 3))):
+        of = draw(
+            st.sampled_from(
+                (
+                    {"account": "root"},
+                    {"account": draw(st.sampled_from(ACCOUNTS))},
+                    {"user": draw(st.sampled_from(USERS))},
+                    {"qos": draw(st.sampled_from((*QOS, "partition")))},
+                    {"partitions": "all"},
+                )
+            )
+        )
+        what = draw(st.sampled_from(("wall", "nodes", "nodes", "cores")))
+        most = draw(st.sampled_from((1, 2, 4, 8, 30)))
+        ways = {name: draw(st.booleans()) for name in ("safe", "decays")}
+        content["limits"].append({**of, "used": {what: most}, **ways})
+    content["fairshare"]["resets"] = sorted(
+        draw(st.lists(st.integers(0, 2000), max_size=2, unique=True))
+    )
+    return Cluster.model_validate(content)
+
+
+def slowed(workload: Workload, factor: int) -> Workload:
+    """The same jobs, with all their times so many times as long."""
+    return workload.replace(
+        submit_ms=workload.submit_ms * factor,
+        runtime_ms=workload.runtime_ms * factor,
+        walltime_ms=workload.walltime_ms * factor,
+    )
 
 
 @st.composite
@@ -114,5 +165,6 @@ def with_tree(draw: st.DrawFn, clusters: st.SearchStrategy[Cluster]) -> Cluster:
         "kind": "tree",
         "half_life": 20,
         "every": draw(st.sampled_from((1, 7, 300))),
+        "resets": sorted(draw(st.lists(st.integers(0, 200), max_size=2, unique=True))),
     }
     return Cluster.model_validate(content)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload, simulate
 from hpctwin.errors import ConfigError
@@ -16,7 +17,7 @@ from hpctwin.simulation.lower import limits_in
 from tests import strategies
 from tests.engine.test_against_reference import cases, compared, name_of
 from tests.examples import examples
-from tests.limit_strategies import limited
+from tests.limit_strategies import limited, limited_in_use, slowed
 
 POLICIES: list[dict[str, Any]] = [
     {"backfill": "slurm"},
@@ -58,6 +59,46 @@ def test_limits_hold_as_the_reference_has_them(
 def test_limits_hold_where_nodes_are_shared(policy: dict[str, Any], case: dict[str, Any]) -> None:
     if case["overrun"] == "continue":
         case["overrun"] = "terminate"
+    compared(policy=policy, **case)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=name_of)
+@settings(max_examples=examples(80))
+@given(
+    case=cases(
+        limited_in_use(strategies.clusters(cleanup=True)),
+        strategies.workloads,
+        ("fcfs", "sjf", "wfp", "fairshare"),
+    ),
+    factor=st.sampled_from((3, 10, 40)),
+)
+def test_limits_of_use_hold_as_the_reference_has_them(
+    policy: dict[str, Any], case: dict[str, Any], factor: int
+) -> None:
+    case |= {
+        "overrun": "terminate",
+        "workload": slowed(case["workload"], factor),
+        "expected_ms": None,
+    }
+    compared(policy=policy, **case)
+
+
+@pytest.mark.parametrize("policy", POLICIES[:2], ids=name_of)
+@settings(max_examples=examples(40))
+@given(
+    case=cases(
+        limited_in_use(strategies.shared_clusters()), strategies.shared_workloads, ("fcfs", "sjf")
+    ),
+    factor=st.sampled_from((3, 10, 40)),
+)
+def test_limits_of_use_hold_where_nodes_are_shared(
+    policy: dict[str, Any], case: dict[str, Any], factor: int
+) -> None:
+    case |= {
+        "overrun": "terminate",
+        "workload": slowed(case["workload"], factor),
+        "expected_ms": None,
+    }
     compared(policy=policy, **case)
 
 
@@ -136,8 +177,11 @@ def test_a_limit_of_partitions_holds_besides_those_of_qos_and_of_others() -> Non
     [
         ({"partitions": ["lnog"], "jobs": 1}, "partition 'lnog', which is not there. Did you mean 'long'?"),
         ({"partitions": [], "jobs": 1}, "partitions"),
-        ({"partitions": ["long"], "qos": "high", "jobs": 1}, "leave qos and account out"),
-        ({"partitions": ["long"], "per": "account", "jobs": 1}, "per: account is for limits of a QOS"),
+        ({"partitions": ["long"], "qos": "high", "jobs": 1}, "leave qos out"),
+        ({"partitions": ["long"], "account": "a", "user": "b", "jobs": 1}, "give one of them"),
+        ({"partitions": ["long"], "account": "a", "per": "account", "jobs": 1}, "leave it out"),
+        ({"partitions": ["long"], "account": "a", "per": "user", "jobs": 1}, "leave per: user out"),
+        ({"account": "a", "per": "account", "jobs": 1}, "per: account is for limits of a QOS"),
         ({"partitions": ["long"]}, "it limits nothing"),
     ],
 )  # fmt: skip
@@ -204,6 +248,76 @@ def test_minutes_that_are_left_let_a_job_in_as_they_run_down() -> None:
     assert starts(workload, {"account": "physics", "minutes": {"nodes": 10}}) == [0, 300]
 
 
+def test_who_has_used_as_much_as_a_limit_says_waits_until_it_has_decayed() -> None:
+    workload = jobs(account=["physics"] * 2, runtime_s=[600, 60], submit_s=[0, 700], nodes=[2, 1])
+    share = {"half_life": "10m", "every": "1m"}
+    limit = {"account": "physics", "used": {"nodes": 10}}
+    # 20 node-minutes by 600 s, as they decay 14.4; below 10 some 317 s after that, looked at each minute.
+    assert starts(workload, limit, fairshare=share) == [0, 960]
+    assert starts(workload, {**limit, "decays": False}, fairshare=share) == [0, None]
+    # Whoever runs when it is reached runs on.
+    assert starts(workload, {"account": "physics", "used": {"nodes": 15}}, fairshare=share) == [
+        0,
+        700,
+    ]
+
+
+def test_what_was_used_is_forgotten_when_use_is_reset() -> None:
+    workload = jobs(account=["physics"] * 2, runtime_s=[600, 60], submit_s=[0, 700], nodes=[2, 1])
+    limit = {"account": "physics", "used": {"wall": 10}, "decays": False}
+    assert starts(workload, limit, fairshare={"resets": [800]}) == [0, 800]
+    assert starts(workload, limit, fairshare={"resets": [300]}) == [0, 700]
+
+
+def test_a_safe_limit_lets_only_those_start_that_can_run_for_their_walltime() -> None:
+    workload = jobs(
+        account=["physics"] * 3,
+        runtime_s=[60, 600, 60],
+        walltime_s=[300, 600, 300],
+        submit_s=[0, 0, 1],
+    )
+    limit = {"account": "physics", "used": {"nodes": 12}, "decays": False, "safe": True}
+    # 5 and 10 minutes are too many together; two of 5 are not, and when each has taken one, 10 are left.
+    assert starts(workload, limit) == [0, 61, 1]
+    # Of the time that jobs ran, Slurm does not look at how long those may still run that do.
+    assert starts(workload, {**limit, "used": {"wall": 12}}) == [0, 0, 1]
+
+
+def test_a_job_without_gpus_does_not_wait_for_minutes_of_gpus() -> None:
+    workload = jobs(account=["physics"] * 2)
+    made = Cluster.model_validate(
+        {
+            "nodes": [{"name": "a", "count": 4, "gpus": 2}, {"name": "b", "count": 4, "gpus": 0}],
+            "partitions": [{"name": "a", "groups": ["a"]}, {"name": "b", "groups": ["b"]}],
+            "limits": [{"account": "physics", "used": {"gpus": 0}}],
+        }
+    )
+    found = simulate(workload.replace(partition=Category.of(["a", "b"])), made)
+    assert found.jobs["start_s"].to_list() == [None, 0]
+
+
+def test_what_was_used_goes_on_in_a_fork_and_in_parts_of_a_run(tmp_path: Any) -> None:
+    workload = jobs(
+        account=["physics", "optics"] * 6,
+        runtime_s=[90] * 12,
+        submit_s=list(range(0, 1200, 100)),
+        nodes=[2] * 12,
+    )
+    limits = [
+        {"account": "physics", "used": {"nodes": 5}},
+        {"account": "root", "used": {"nodes": 8}},
+    ]
+    made = Cluster.uniform(4, limits=limits, fairshare={"half_life": "5m", "every": "1m"})
+    whole = simulate(workload, made).jobs["start_s"].to_list()
+    assert whole != simulate(workload, Cluster.uniform(4)).jobs["start_s"].to_list()
+    simulation = Simulation(workload, made)
+    simulation.advance(450)
+    simulation.save(tmp_path / "half.hpctwin")
+    for half in (simulation.fork(), Simulation.load(tmp_path / "half.hpctwin")):
+        half.advance()
+        assert half.result().jobs["start_s"].to_list() == whole
+
+
 def test_cores_of_whole_nodes_are_all_that_the_nodes_have() -> None:
     workload = jobs(account=["physics"] * 3)
     limit = {"account": "physics", "cores": 128}
@@ -257,6 +371,9 @@ def test_minutes_that_are_left_go_with_walltimes_that_end_jobs() -> None:
         ({"account": "physics", "deny": True}, "of a QOS"),
         ({"qos": "a", "jobs": -1}, "0"),
         ({"qos": "a", "minutes": {"cpus": 1}}, "cores"),
+        ({"qos": "a", "per": "user", "used": {"cores": 1}}, "leave per out"),
+        ({"qos": "a", "jobs": 1, "safe": True}, "of what is 'used'"),
+        ({"qos": "a", "used": {"cpus": 1}}, "cores"),
     ],
 )
 def test_a_limit_that_says_nothing_sensible_is_told(limit: dict[str, Any], said: str) -> None:

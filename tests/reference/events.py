@@ -60,6 +60,7 @@ class Events:
         self.maintenance = [time for span in self.machine.maintenance_ms for time in span]
         self.maintenance += [time for span in self.machine.raises for time in span[:2]]
         self.unsubmitted = list(self.jobs)
+        self.resets = list(self.limits.resets)
         self.cleanup = to_ms(self.machine.cluster.cleanup)
         self.cancellations = [job for job in self.jobs if job.cancel is not None]
 
@@ -86,13 +87,16 @@ class Events:
         times += [job.cancel for job in self.cancellations if job.cancel is not None]
         times += [time for job in self.jobs if (time := self.release_time(job)) is not None]
         times += [job.reserved for job in self.jobs if job.reserved is not None]
-        times += self.timers
+        times += self.timers + self.resets
         return min(times, default=None)
 
     # -- the batch --
 
     def batch(self) -> None:
         now = self.now
+        if now in self.resets:
+            self.share.forget(now)
+        self.resets = [time for time in self.resets if time > now]
         # 1. Job ends
         for job in self.in_state(State.RUNNING):
             if job.due <= now:
@@ -190,6 +194,7 @@ class Events:
     def vacate(self, job: Job) -> None:
         """Free what a running job holds."""
         self.share.change(job.share_label, self.now, -self.charge(job))
+        self.limits.log.append((self.now, -1, job))
         for node in job.nodes:
             self.machine.job_on[node] = None
         if self.now != job.start + job.expected:

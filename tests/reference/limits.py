@@ -12,7 +12,9 @@ from tests.reference.jobs import Job, label_of
 from tests.reference.machine import Machine
 
 LOOK_MS = 60_000
-UNITS = {"nodes": 1, "cores": 1000, "gpus": 1000, "memory_gb": 1024}
+UNITS = {"jobs": 1, "nodes": 1, "cores": 1000, "gpus": 1000, "memory_gb": 1024}
+
+WHOLE = UNITS | {"memory_gb": 1}
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,11 @@ class Limits:
     def __init__(self, workload: Workload, machine: Machine, jobs: list[Job]) -> None:
         self.cluster = cluster = machine.cluster
         self.parent = {account.name: account.parent for account in cluster.accounts}
+        self.log: list[tuple[int, int, Job]] = []  # when which job began (1) or ended (-1)
+        self.jobs = jobs
+        self.resets = [to_ms(time) for time in cluster.fairshare.resets]
+        self.decay = math.log(2) / to_ms(cluster.fairshare.half_life)
+        self.every = to_ms(cluster.fairshare.every)
         self.who = {}
         self.amounts = {}
         for job in jobs:
@@ -132,22 +139,25 @@ class Limits:
         here = [
             (limit, what)
             for limit in self.cluster.limits
-            if self.is_in(limit, who)
-            and limit.user in (None, who.user)
-            and self.is_known(limit, who)
+            if self.is_in(limit, who) and self.is_of(limit, who) and self.is_known(limit, who)
             for what in said_by(limit)
         ]
         own = [
-            (set(limit.partitions), limit.partitions == "all", what)
+            (kind, set(limit.partitions), limit.partitions == "all", what)
             for limit, what in here
-            if limit.user is not None and limit.per == "all"
+            for kind, label in (("user", limit.user), ("account", limit.account))
+            if label is not None and label == getattr(who, kind) and limit.per == "all"
         ]
         return [
             (limit, what)
             for limit, what in here
-            if limit.per != "user"
-            or (set(limit.partitions), limit.partitions == "all", what) not in own
+            if (limit.per, set(limit.partitions), limit.partitions == "all", what) not in own
         ]
+
+    def is_of(self, limit: Limit, who: Who) -> bool:
+        """Whether a limit of partitions is of a job's user and account."""
+        of_account = limit.account is None or limit.account in self.line(who.account)
+        return limit.user in (None, who.user) and of_account
 
     def is_in(self, limit: Limit, who: Who) -> bool:
         if limit.partitions is None:
@@ -178,7 +188,7 @@ class Limits:
                 if limit.qos not in (who.partition_qos, who.qos):
                     continue
             elif limit.partitions is not None:
-                if not self.is_in(limit, who) or limit.user not in (None, who.user):
+                if not self.is_in(limit, who) or not self.is_of(limit, who):
                     continue
             else:
                 account, user = self.place(limit)
@@ -215,6 +225,10 @@ class Limits:
         for limit, what in self.holding(job):
             if limit.per == "job" or what == "submitted":
                 continue
+            if what.startswith("used"):
+                if self.used_up(limit, what, job, running, now):
+                    return True
+                continue
             with_it = self.together(limit, job, running)
             if what == "jobs":
                 if len(with_it) + 1 > limit.jobs:
@@ -237,6 +251,66 @@ class Limits:
                     return True
         return False
 
+    # -- what has been used --
+
+    def used_up(self, limit: Limit, what: str, job: Job, running: list[Job], now: int) -> bool:
+        """Whether so much has been used that a job may not start."""
+        measure, most = self.of_use(limit, what)
+        amount = self.amounts[job][measure]
+        if amount == 0:
+            return False
+        if self.used(limit, what, job, now) >= most:
+            return True
+        own = amount * (math.ceil((now + job.walltime) / 1000) - now // 1000)
+        return limit.safe and self.reckoned(limit, what, job, running, now) + own > most
+
+    def of_use(self, limit: Limit, what: str) -> tuple[str, int]:
+        """What is counted, and how much of it times seconds may be used."""
+        name = what.split()[1]
+        measure = "jobs" if name == "wall" else name
+        return measure, 60 * self.most(limit.used[name], measure)
+
+    def used(self, limit: Limit, what: str, job: Job, now: int) -> int:
+        """What has been used by now, in whole minutes of whole units."""
+        measure, _ = self.of_use(limit, what)
+        since = max((time for time in self.resets if time <= now), default=None)
+        total = 0.0
+        for number, (begin, sign, one) in enumerate(self.log):
+            if sign < 0 or not self.together(limit, job, [one]):
+                continue
+            end = next((t for t, s, o in self.log[number + 1 :] if s < 0 and o is one), now)
+            begin = begin if since is None else max(begin, since)
+            if end <= begin:
+                continue
+            if limit.decays:
+                after, before = (math.exp(-self.decay * (now - t)) for t in (end, begin))
+                total += self.amounts[one][measure] * (after - before) / self.decay
+            else:
+                total += self.amounts[one][measure] * (end - begin)
+        unit = WHOLE[measure]
+        return int(total // (60_000 * unit)) * 60 * unit
+
+    def reckoned(self, limit: Limit, what: str, job: Job, running: list[Job], now: int) -> int:
+        """What has been used, and what running jobs still may."""
+        measure, _ = self.of_use(limit, what)
+        found = self.used(limit, what, job, now)
+        if limit.safe and what != "used wall":
+            for other in self.together(limit, job, running):
+                end = math.ceil((other.start + other.walltime) / 1000)
+                found += self.amounts[other][measure] * (end - now // 1000)
+        return found
+
+    def next_decay(self, running: list[Job], now: int) -> int | None:
+        """When it is next looked at whether use has decayed so far that a job may start."""
+        for limit in self.cluster.limits:
+            for what in [one for one in said_by(limit) if one.startswith("used") and limit.decays]:
+                _, most = self.of_use(limit, what)
+                least = 1 if limit.safe else most
+                for job in [one for one in self.jobs if self.counted(limit, one)]:
+                    if most > 0 and self.reckoned(limit, what, job, running, now) >= least:
+                        return (now // self.every + 1) * self.every
+        return None
+
     def most(self, value: float, measure: str) -> int:
         return math.floor(units(Fraction(value), measure))
 
@@ -248,6 +322,12 @@ class Limits:
         if what in ("jobs", "submitted"):
             return False
         kind, _, measure = what.rpartition(" ")
+        if kind == "per_node":
+            whole = own[measure] // WHOLE[measure] // own["nodes"]
+            return whole * WHOLE[measure] > self.most(limit.per_node[measure], measure)
+        if kind == "used":
+            name, most = self.of_use(limit, what)
+            return own[name] * math.ceil(job.walltime / 1000) > most
         if kind == "least":
             return own[measure] < self.most(limit.least[measure], measure)
         if kind == "minutes":
@@ -289,6 +369,11 @@ class Limits:
         """While jobs wait, and some run that count under minutes that are left: the next whole minute."""
         if not any(job.state == State.WAITING for job in jobs):
             return None
+        found = [self.next_minute(jobs, now)]
+        found += [self.next_decay([job for job in jobs if job.state == State.RUNNING], now)]
+        return min((time for time in found if time is not None), default=None)
+
+    def next_minute(self, jobs: list[Job], now: int) -> int | None:
         timed = [limit for limit in self.cluster.limits if limit.minutes and limit.per != "job"]
         running = [job for job in jobs if job.state == State.RUNNING]
         if any(self.counted(limit, job) for limit in timed for job in running):
@@ -304,4 +389,6 @@ def said_by(limit: Limit) -> list[str]:
     names = ("jobs", "submitted", "nodes", "cores", "gpus", "memory_gb", "walltime")
     found = [name for name in names if getattr(limit, name) is not None]
     found += [f"minutes {name}" for name in limit.minutes]
+    found += [f"used {name}" for name in limit.used]
+    found += [f"per_node {name}" for name in limit.per_node]
     return found + [f"least {name}" for name in limit.least]

@@ -33,6 +33,11 @@ class Usage:
         self.since[label] = now
         self.nodes[label] += nodes
 
+    def forget(self, now: int) -> None:
+        """What was used until now counts no more."""
+        self.used = dict.fromkeys(self.used, 0.0)
+        self.since = dict.fromkeys(self.since, now)
+
     def factors(self, now: int) -> dict[int, tuple[float, float]]:
         """Fair-share factor and usage of each label."""
         used = {label: self.at(label, now) for label in self.shares}

@@ -72,6 +72,12 @@ class TreeUsage(Usage):
         super().change(label, now, nodes)
         self.changes[label].append((now, nodes))
 
+    def forget(self, now: int) -> None:
+        super().forget(now)
+        # Who has as many nodes from now on uses the same.
+        self.changes = {pair: [(now, float(nodes))] for pair, nodes in self.nodes.items()}
+        self.period = None
+
     def factors(self, now: int) -> dict[Pair, tuple[float, float]]:
         if now // self.every != self.period:
             self.period = now // self.every

@@ -326,6 +326,7 @@ def test_limits_of_the_server_and_of_queues_hold(tmp_path):
     assert shown == [
         {"partitions": ("a",), "per": "user", "jobs": 2},
         {"partitions": ("a",), "cores": 3.0},
+        {"partitions": ("b",), "account": "chem", "jobs": 2},
         {"partitions": "all", "per": "user", "jobs": 5},
         {"partitions": "all", "user": "ann", "jobs": 9},
         {"partitions": "all", "jobs": 50},
@@ -334,8 +335,7 @@ def test_limits_of_the_server_and_of_queues_hold(tmp_path):
     ]
     left = became(made, NOT_MODELLED)
     assert left["max_run_res.gold: [u:PBS_GENERIC=1]"] == "the limit has no counterpart"
-    assert left["max_run_soft: [u:ann=1]"] == "the limit has no counterpart"
-    assert "g:chem" in left["queue b: max_run: [g:chem=2]"]
+    assert "preempted sooner" in left["max_run_soft: [u:ann=1]"]
     workload = jobs(
         *[(0, 10, 10, 1)] * 3, partition=labels("a", "a", "a"), user=labels("eve", "eve", "eve")
     )
@@ -376,6 +376,12 @@ def test_no_user_is_named_where_names_are_replaced(tmp_path):
          "b": "max_run_res.ncpus = [o:PBS_ALL=1]"}, [0, 10, 20, 0, 0, 10]),
         ("max_run_res.ncpus = [u:PBS_GENERIC=2],[u:ben=1]", {}, [0, 0, 10, 0, 10, 20]),
         ("max_user_run = 1", {"a": "max_running = 1"}, [0, 10, 20, 0, 10, 20]),
+        # Of groups, and of projects: x has two jobs, y two, z two; the first of z is in a.
+        ("max_run = [g:PBS_GENERIC=1]", {}, [0, 0, 0, 10, 10, 10]),
+        ("max_run = [p:PBS_GENERIC=1],[p:x=2]", {}, [0, 0, 0, 0, 10, 10]),
+        ("max_run = [g:PBS_GENERIC=2],[u:PBS_GENERIC=1]", {"a": "max_run = [g:y=0]"},
+         [0, None, 10, 0, 10, 20]),
+        ("max_group_run = 1", {"a": "max_group_res.ncpus = 0"}, [None, None, None, 0, 0, 0]),
     ],
 )  # fmt: skip
 def test_limits_of_the_server_and_of_a_queue_on_one_thing_both_hold(
@@ -403,13 +409,55 @@ def test_limits_of_the_server_and_of_a_queue_on_one_thing_both_hold(
     [
         ("5", NO_BEARING, "it is no such limit"),
         ("[u:PBS_GENERIC=x]", NOT_MODELLED, "not a number"),
-        ("[p:PBS_GENERIC=5]", NOT_MODELLED, "groups and projects"),
     ],
 )
 def test_a_limit_that_cannot_be_taken_over_is_named(tmp_path, said, became_, why):
     made = site(tmp_path, "by_queue: true", f"set server max_run = {said}")
     assert why in became(made, became_)[f"max_run: {said}"]
     assert made.site.cluster.limits == ()
+
+
+@pytest.mark.parametrize(
+    ("server", "sched", "accounts", "left"),
+    [
+        ("max_run = [g:PBS_GENERIC=5]", "", ["chem", "phys", "chem"], ""),
+        ("max_run = [p:PBS_GENERIC=5]", "", ["p1", "_pbs_project_default", "p1"], ""),
+        (
+            "max_run = [p:p1=5],[p:p2=3],[g:chem=2]",
+            "",
+            ["p1", "_pbs_project_default", "p1"],
+            "g:chem",
+        ),
+        ("max_run = [g:chem=5],[p:p1=5]", "", ["chem", "phys", "chem"], "p:p1"),
+        (
+            "max_run = [u:ann=5]",
+            "fair_share: true\nfairshare_entity: egroup",
+            ["chem", "phys", "chem"],
+            "",
+        ),
+        ("max_run = [u:ann=5]", "", ["x", None, "p1"], ""),
+    ],
+)
+def test_jobs_accounts_are_what_limits_or_fair_shares_are_of(
+    tmp_path, server, sched, accounts, left
+):
+    site(tmp_path, sched, f"set server {server}")
+    of = (
+        "account=x project=p1 group=chem", "project=_pbs_project_default group=phys", "group=chem project=p1"
+    )  # fmt: skip
+    (tmp_path / "site" / "20260901").write_text(
+        "".join(
+            f"09/01/2026 10:0{n}:00;E;{n}.s;user=ann {said} queue=workq ctime={1788256800 + n} "
+            f"qtime={1788256800 + n} start={1788256900 + n} end={1788257000 + n} exec_vnode=(n1:ncpus=1) "
+            f"Resource_List.ncpus=1 Resource_List.nodect=1 Resource_List.walltime=00:10:00 Exit_status=0\n"
+            for n, said in enumerate(of)
+        )
+    )
+    made = import_site("pbs", tmp_path / "site")
+    assert made.jobs.sort("submit_s")["account"].to_list() == accounts
+    named = [one for one in made.site.settings if one.name == "max_run"]
+    assert [one.became for one in named] == [NOT_MODELLED if left else TAKEN]
+    assert left in named[0].why
 
 
 def test_nodes_that_are_shared_are_chosen_as_node_sort_key_says(tmp_path):

@@ -324,8 +324,9 @@ def test_what_sacctmgr_says_of_limits_becomes_limits(tmp_path):
         {"qos": "part", "nodes": 3, "deny": True},
         {"qos": "part", "per": "job", "walltime": 172800, "deny": True},
         {**of_qos, "cores": 64, "gpus": 4, "minutes": {"cores": 600}, "jobs": 10, "submitted": 20},
-        {**of_qos, "per": "job", "nodes": 2, "minutes": {"cores": 480}, "walltime": 86400,
-         "least": {"cores": 2}},
+        {**of_qos, "used": {"cores": 9}},
+        {**of_qos, "per": "job", "nodes": 2, "per_node": {"cores": 4}, "minutes": {"cores": 480},
+         "walltime": 86400, "least": {"cores": 2}},
         {**of_qos, "per": "user", "memory_gb": 100, "jobs": 3, "submitted": 7},
         {**of_qos, "per": "account", "cores": 16, "jobs": 4, "submitted": 9},
         {"account": "root", "per": "user", "jobs": 1},
@@ -341,8 +342,6 @@ def test_what_sacctmgr_says_of_limits_becomes_limits(tmp_path):
         ("lattice", "physics", "parent", {"ann": 7}),
     ]
     told = not_modelled(made)
-    assert "in all" in told["QOS normal: GrpTRESMins"]
-    assert "each node" in told["QOS normal: MaxTRESPerNode"]
     assert "only cpu" in told["QOS normal: GrpTRES"]
     assert "no counterpart" in told["QOS normal: Flags"]
     assert "as it is" in told["QOS normal: UsageFactor"]
@@ -350,6 +349,52 @@ def test_what_sacctmgr_says_of_limits_becomes_limits(tmp_path):
     hidden = pseudonyms(made, b"s" * 16)
     assert not {"physics", "lattice", "ann", "part", "normal"} & set(
         re.findall(r"[a-z]+", str(hidden.site.cluster.model_dump(exclude_defaults=True)["limits"]))
+    )
+
+
+def test_what_may_be_used_in_all_becomes_limits_as_slurm_counts_it(tmp_path):
+    conf = (
+        "ClusterName=c\nPriorityType=priority/multifactor\nPriorityDecayHalfLife={half}\n"
+        "AccountingStorageEnforce={words}\nNodeName=n[1-4] CPUs=8\nPartitionName=p Nodes=ALL\n"
+    )
+    qos = (
+        "Name|Flags|GrpTRESMins|GrpWall|GrpJobs\nbank|NoDecay|cpu=6000,gres/gpu=60|1-00:00:00|3\n"
+        "free||node=10|0|\n"
+    )
+    assoc = "Cluster|Account|User|GrpTRESMins|Par Name\nc|root||cpu=900000|\nc|root|ann|cpu=5,license/x=1|\n"
+
+    def read(name, half="7-0", words="limits,qos", conf=conf):
+        (tmp_path / name).mkdir()
+        text = conf.format(half=half, words=words)
+        made = import_site(
+            "slurm", site(tmp_path / name, slurm_conf=text, qos_txt=qos, assoc_txt=assoc)
+        )
+        return made, [limit.model_dump(exclude_unset=True) for limit in made.site.cluster.limits]
+
+    made, said = read("limits")
+    assert said == [
+        {"qos": "bank", "used": {"cores": 6000, "gpus": 60, "wall": 1440}, "decays": False},
+        {"qos": "bank", "jobs": 3},
+        {"qos": "free", "used": {"nodes": 10, "wall": 0}},
+        {"account": "root", "used": {"cores": 900000}},
+        {"account": "root", "user": "ann", "used": {"cores": 5}},
+    ]
+    told = {one.name: one for one in made.site.settings}
+    assert told["QOS bank: Flags"].became == "taken over"
+    assert "runs on, where Slurm ends it" in told["QOS bank: GrpTRESMins"].why
+    assert "before the first job" in told["QOS bank: GrpWall"].why
+    assert "license/x=1" in {
+        one.value for one in made.site.settings if one.became == "not modelled"
+    }
+    made, said = read("safe", words="safe")
+    assert all(limit.get("safe", "jobs" in limit) for limit in said)
+    assert not any("runs on" in one.why for one in made.site.settings)
+    _, said = read("never", half="0")
+    assert [limit.get("decays") for limit in said if "used" in limit] == [False] * 4
+    made, said = read("basic", conf=conf.replace("multifactor", "basic"))
+    assert said == [{"qos": "bank", "jobs": 3}]
+    assert (
+        "does not count" in {one.name: one for one in made.site.settings}["QOS free: GrpWall"].why
     )
 
 

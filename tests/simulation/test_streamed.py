@@ -23,7 +23,7 @@ from hpctwin.simulation import Result, StreamedResult, simulate_stream
 from tests.energy.powered import joined, platforms, power_policies
 from tests.energy.test_against_reference import powers_of
 from tests.examples import each, examples
-from tests.limit_strategies import limited
+from tests.limit_strategies import limited, limited_in_use, slowed
 from tests.strategies import (
     ORDERS,
     clusters,
@@ -116,6 +116,16 @@ def test_a_stream_under_limits_is_job_by_job_as_in_memory(data: st.DataObject) -
     cluster = data.draw(limited(clusters(cleanup=True)))
     workload = data.draw(workloads(cluster))
     policy = data.draw(st.sampled_from(("fcfs+easy", "sjf+conservative", "wfp+none")))
+    compared(workload, cluster, policy, batch=data.draw(st.sampled_from(BATCHES)))
+
+
+@settings(max_examples=examples(25))
+@given(data=st.data())
+def test_what_was_used_counts_in_a_stream_as_in_memory(data: st.DataObject) -> None:
+    """Also what jobs of earlier batches used of whom no job is there for a while."""
+    cluster = data.draw(limited_in_use(clusters(cleanup=True)))
+    workload = slowed(data.draw(workloads(cluster)), data.draw(st.sampled_from((3, 10, 40))))
+    policy = data.draw(st.sampled_from(("fcfs+easy", "wfp+none", "fairshare+none")))
     compared(workload, cluster, policy, batch=data.draw(st.sampled_from(BATCHES)))
 
 

@@ -13,7 +13,7 @@ from hpctwin.engine.layout import (
     COMPUTING,
     SWITCHING_OFF,
 )
-from hpctwin.engine.limits import count_held
+from hpctwin.engine.limits import begin_used, count_held
 from hpctwin.engine.powered import NodePowers, state_rows
 from hpctwin.engine.sim import Sim, records
 from hpctwin.engine.state import index_nodes, more_room
@@ -76,6 +76,7 @@ def begin_at(
     clock["now"] = now_ms
     clock["pass_due"] = 1
     arrived = int(sim["job"]["submit"].searchsorted(now_ms, side="right"))
+    clock["resets_done"] = sim["reset"].searchsorted(now_ms, side="right")
     clock["submitted"] = clock["arrived"] = arrived
     _begin_maintenance(now_ms, sim)
     if shared := sim.size("share") > 0:
@@ -86,6 +87,7 @@ def begin_at(
     _put_underway(running, pool, away, leaving, charged, cleanup_ms, sim)
     _begin_chains(arrived, sim)
     count_held(sim)
+    begin_used(now_ms, sim)
     tracked = sim.size("node") > 0
     if tracked and not shared:
         _begin_holding(running, np.concatenate([away, leaving]), sim)

@@ -21,6 +21,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 _SAME = (
     "rank", "stock", "spent", "switching", "timeouts", "index", "tally", "own", "power_kept", "node",
+    "used",
 )  # fmt: skip
 
 

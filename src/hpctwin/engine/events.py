@@ -22,7 +22,7 @@ from hpctwin.engine.layout import (
     ZERO,
     Arrays,
 )
-from hpctwin.engine.limits import count_submitted, too_many_submitted
+from hpctwin.engine.limits import count_submitted, forget_used, too_many_submitted
 from hpctwin.engine.nodes import touch
 from hpctwin.engine.order import dequeue, enqueue, leave
 from hpctwin.engine.transitions import (
@@ -57,6 +57,8 @@ def next_time(sim: Arrays) -> tuple[int, int]:
     if clock.changes_done < len(sim.change):
         work_time = min(work_time, sim.change[clock.changes_done].time)
     time = min(work_time, clock.timer)
+    if clock.resets_done < len(sim.reset):
+        time = min(time, sim.reset[clock.resets_done])
     if clock.outages_done < len(sim.outage):
         time = min(time, sim.outage[clock.outages_done].time)
     return time, work_time
@@ -270,9 +272,22 @@ def apply_cancellations(sim: Arrays) -> None:
 
 
 @jit
+def forget_use(sim: Arrays) -> None:
+    """What was used until now counts no more, for fair shares and under limits."""
+    for label in range(len(sim.usage)):
+        sim.usage[label].used = 0.0
+        sim.usage[label].at = sim.clock.now
+    forget_used(sim)
+    sim.clock.ranked = -1
+    sim.clock.resets_done += 1
+
+
+@jit
 def apply_events(sim: Arrays) -> None:
     """All events of the present instant, in the order of docs/engine.md."""
     clock = sim.clock
+    if clock.resets_done < len(sim.reset) and sim.reset[clock.resets_done] == clock.now:
+        forget_use(sim)
     while clock.ends > 0 and sim.ends[0].time == clock.now:
         j = heap_pop(sim.ends, clock.ends)
         clock.ends -= 1

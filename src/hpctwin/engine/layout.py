@@ -55,6 +55,7 @@ from hpctwin.engine.records import (
     Table,
     Tried,
     Usage,
+    Used,
     Victim,
     Window,
     Yield,
@@ -368,6 +369,7 @@ class Known:
     ceiling: Table[Ceiling]
     window: Table[Window]
     change: Table[Change]  # in the order applied
+    reset: Table[Int]  # when past use is forgotten
     promised: Table[Real]  # share of each fair-share label, sums to 1
     tree: Table[Branch]  # of fair shares, the root first; empty where they are classic
     sleep: Table[Sleep]  # [P * depths]
@@ -395,6 +397,7 @@ class State:
     stock: Table[Stock]  # [P + C]
     user_running: Grid[Int]  # [Q, users]; [Q, 0] without limits
     held: Table[Held]  # [ceilings]
+    used: Table[Used]  # [ceilings of use], which come first
     rank: Table[Real]  # [labels] fair-share factors; empty where fair shares are classic
     usage: Table[Usage]  # [labels + 1], the last for all
     node: Table[Node]

@@ -6,16 +6,18 @@ it is held once for all of them. What a start or an end costs grows with the lim
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import NEVER, PENDING, RUNNING, WAITING, Arrays
+from hpctwin.engine.layout import NEVER, ONE, PENDING, RUNNING, WAITING, Arrays
 from hpctwin.engine.sim import Sim
 
 __all__ = [
-    "LOOK_MS", "count_held", "count_submitted", "hold", "is_over", "learn_least", "next_look", "reached",
-    "room_of", "too_many_submitted",
+    "LOOK_MS", "begin_used", "count_held", "count_submitted", "forget_used", "hold", "is_over",
+    "learn_least", "next_decay", "next_look", "reached", "room_of", "too_many_submitted",
 ]  # fmt: skip
 
 SECOND_MS = 1000
@@ -38,16 +40,69 @@ def is_over(j: int, sim: Arrays) -> bool:
             continue
         charge = sim.charge[j, bound.measure]
         ceiling = sim.ceiling[bound.ceiling]
-        held = sim.held[bound.ceiling]
-        if ceiling.timed == 0:
-            if held.amount + charge > ceiling.most:
+        if ceiling.timed == 1:
+            if is_over_time(j, charge, bound.ceiling, sim):
                 return True
-            continue
-        now = sim.clock.now // SECOND_MS
-        own = charge * (walltime_ends(sim.clock.now, j, sim) - now)
-        if held.until - held.amount * now + own > ceiling.most:
+        elif sim.held[bound.ceiling].amount + charge > ceiling.most:
             return True
     return False
+
+
+@jit
+def is_over_time(j: int, charge: int, c: int, sim: Arrays) -> bool:
+    """Whether a job that counts so much would break a limit of amounts times seconds."""
+    ceiling = sim.ceiling[c]
+    if ceiling.used == 1:
+        if charge == 0:
+            return False
+        if used_s(c, sim) >= ceiling.most:
+            return True
+    own = 0
+    if ceiling.own == 1:
+        own = charge * (walltime_ends(sim.clock.now, j, sim) - sim.clock.now // SECOND_MS)
+    return reckoned(c, sim) + own > ceiling.most
+
+
+@jit
+def reckoned(c: int, sim: Arrays) -> int:
+    """Amounts times seconds that count under a limit of these, without a job that is to start."""
+    found = 0
+    if sim.ceiling[c].left == 1:
+        held = sim.held[c]
+        found = held.until - held.amount * (sim.clock.now // SECOND_MS)
+    if sim.ceiling[c].used == 1:
+        found += used_s(c, sim)
+    return found
+
+
+@jit
+def used_s(c: int, sim: Arrays) -> int:
+    """What has been used under a limit, in whole minutes of whole units: amounts times seconds."""
+    minute = sim.ceiling[c].minute
+    return int(used_by_now(c, sim) // minute) * (minute // SECOND_MS)
+
+
+@jit
+def used_by_now(c: int, sim: Arrays) -> float:
+    """What has been used under a limit, decayed to now; exact while the jobs that run are the same."""
+    used = sim.used[c]
+    rate = sim.ceiling[c].decay
+    amount = sim.held[c].amount
+    elapsed = sim.clock.now - used.at
+    if elapsed == 0:
+        return used.amount
+    if rate == 0.0:
+        return used.amount + amount * elapsed
+    steady = amount / rate
+    return (used.amount - steady) * math.exp(-rate * elapsed) + steady
+
+
+@jit
+def forget_used(sim: Arrays) -> None:
+    """What was used until now counts no more under limits."""
+    for c in range(len(sim.used)):
+        sim.used[c].amount = 0.0
+        sim.used[c].at = sim.clock.now
 
 
 @jit
@@ -92,6 +147,23 @@ def next_look(sim: Arrays) -> int:
 
 
 @jit
+def next_decay(sim: Arrays) -> int:
+    """When it is next looked at whether what has been used has decayed enough; NEVER if it need not be."""
+    for c in range(len(sim.used)):
+        ceiling = sim.ceiling[c]
+        if ceiling.decay == 0.0 or ceiling.most <= 0:
+            continue
+        least = ONE if ceiling.own == 1 else ceiling.most
+        used = sim.used[c]
+        undecayed = used.amount + sim.held[c].amount * (sim.clock.now - used.at)
+        if ceiling.left == 0 and undecayed < least * SECOND_MS:
+            continue
+        if reckoned(c, sim) >= least:
+            return (sim.clock.now // sim.rules.fair_every + 1) * sim.rules.fair_every
+    return NEVER
+
+
+@jit
 def hold(j: int, sign: int, sim: Arrays) -> None:
     """A job that starts, ``state.start`` being set, counts under its limits; or no more, if negative."""
     timed = 0
@@ -99,10 +171,15 @@ def hold(j: int, sign: int, sim: Arrays) -> None:
         bound = sim.bound[b]
         charge = sign * sim.charge[j, bound.measure]
         held = sim.held[bound.ceiling]
+        ceiling = sim.ceiling[bound.ceiling]
+        if ceiling.used == 1:
+            used = sim.used[bound.ceiling]
+            used.amount = used_by_now(bound.ceiling, sim)
+            used.at = sim.clock.now
         held.amount += charge
-        if sim.ceiling[bound.ceiling].timed == 1:
+        if ceiling.left == 1:
             held.until += charge * walltime_ends(sim.state[j].start, j, sim)
-            timed = 1
+            timed = max(timed, 1 - ceiling.used)
     sim.clock.timed += sign * timed
 
 
@@ -135,10 +212,11 @@ def count_held(sim: Sim) -> None:
     job, bound = _pairs(running, bounds[running, 0], bounds[running, 1], sim)
     charge = sim["charge"][job, bound["measure"]]
     np.add.at(held["amount"], bound["ceiling"], charge)
-    timed = sim["ceiling"]["timed"][bound["ceiling"]]
+    ceiling = sim["ceiling"][bound["ceiling"]]
+    left = ceiling["left"]
     end = -(-(sim["state"]["start"][job] + sim["job"]["limit"][job]) // SECOND_MS)
-    np.add.at(held["until"], bound["ceiling"], timed * charge * end)
-    sim.clock.timed = len(np.unique(job[timed == 1]))
+    np.add.at(held["until"], bound["ceiling"], left * charge * end)
+    sim.clock.timed = len(np.unique(job[(left == 1) & (ceiling["used"] == 0)]))
     there = np.flatnonzero(np.isin(phase, (PENDING, WAITING, RUNNING)))
     job, bound = _pairs(there, bounds[there, 1], bounds[there, 2], sim)
     np.add.at(held["amount"], bound["ceiling"], 1)
@@ -148,18 +226,57 @@ def reached(sim: Sim, row: int) -> int:
     """The first limit that keeps a waiting job from starting: a row of ``ceiling``; -1 if none does."""
     if not len(sim["held"]):
         return -1
-    now = int(sim.clock.now) // SECOND_MS
     first, last, _ = sim["bounds"][row]
     for bound in sim["bound"][first:last]:
-        charge = int(sim["charge"][row, bound["measure"]])
-        ceiling, held = sim["ceiling"][bound["ceiling"]], sim["held"][bound["ceiling"]]
-        there = int(held["amount"])
+        c, charge = int(bound["ceiling"]), int(sim["charge"][row, bound["measure"]])
+        ceiling = sim["ceiling"][c]
+        there, most = int(sim["held"]["amount"][c]), int(ceiling["most"])
         if ceiling["timed"]:
+            used = _used_s(c, sim) if ceiling["used"] else 0
+            if ceiling["used"] and charge == 0:
+                continue
+            now = int(sim.clock.now) // SECOND_MS
+            there = (int(sim["held"]["until"][c]) - there * now if ceiling["left"] else 0) + used
             end = -(-(int(sim.clock.now) + int(sim["job"]["limit"][row])) // SECOND_MS)
-            there, charge = int(held["until"]) - there * now, charge * (end - now)
-        if bound["holds"] and there + charge > ceiling["most"]:
-            return int(bound["ceiling"])
+            charge *= (end - now) * int(ceiling["own"])
+            if ceiling["used"] and used >= most:
+                charge = max(charge, most + 1 - there)
+        if bound["holds"] and there + charge > most:
+            return c
     return -1
+
+
+def _used_s(c: int, sim: Sim) -> int:
+    """As `used_s`."""
+    ceiling, used = sim["ceiling"][c], sim["used"][c]
+    elapsed, rate = int(sim.clock.now) - int(used["at"]), float(ceiling["decay"])
+    amount, found = int(sim["held"]["amount"][c]), float(used["amount"])
+    if elapsed and rate == 0.0:
+        found += amount * elapsed
+    elif elapsed:
+        steady = amount / rate
+        found = (found - steady) * math.exp(-rate * elapsed) + steady
+    return int(found // ceiling["minute"]) * (int(ceiling["minute"]) // SECOND_MS)
+
+
+def begin_used(now_ms: int, sim: Sim) -> None:
+    """What jobs that run have used since they started, or use was last reset; of others it is not known."""
+    used, bounds = sim["used"], sim["bounds"]
+    if not len(used):
+        return
+    used["at"] = now_ms
+    running = np.flatnonzero(sim["state"]["phase"] == RUNNING)
+    job, bound = _pairs(running, bounds[running, 0], bounds[running, 1], sim)
+    since = np.maximum(sim["state"]["start"][job], last_reset(now_ms, sim))
+    amount = sim["charge"][job, bound["measure"]] * np.maximum(now_ms - since, 0.0)
+    of_use = bound["ceiling"] < len(used)
+    np.add.at(used["amount"], bound["ceiling"][of_use], amount[of_use])
+
+
+def last_reset(now_ms: int, sim: Sim) -> int:
+    """When past use was last forgotten; far back if never."""
+    done = sim["reset"][sim["reset"] <= now_ms]
+    return int(done[-1]) if len(done) else -NEVER
 
 
 def _pairs(

@@ -158,6 +158,7 @@ def copy_live(sim: Arrays, fork: Arrays) -> None:
     copy_table(fork.stock, sim.stock)
     copy_table(fork.user_running, sim.user_running)
     copy_table(fork.held, sim.held)
+    copy_table(fork.used, sim.used)
     copy_table(fork.rank, sim.rank)
     copy_table(fork.usage, sim.usage)
     copy_table(fork.node, sim.node)

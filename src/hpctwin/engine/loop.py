@@ -27,7 +27,7 @@ from hpctwin.engine.layout import (
     UNSUBMITTED,
     Arrays,
 )
-from hpctwin.engine.limits import next_look
+from hpctwin.engine.limits import next_decay, next_look
 from hpctwin.engine.order import drop_started, enqueue, score, tidy_queue
 from hpctwin.engine.rows import SIM, call, go_on, sim_at
 
@@ -170,6 +170,8 @@ def run_pass(sim: Arrays) -> None:
         schedule(sim)
     if sim.clock.timed > 0 and sim.clock.queued > 0:
         sim.clock.timer = min(sim.clock.timer, next_look(sim))
+    if len(sim.used) > 0 and sim.clock.queued > 0:
+        sim.clock.timer = min(sim.clock.timer, next_decay(sim))
     if hooks.after_pass != 0:
         call(hooks.after_pass, sim)
     sim.clock.pass_due = 0

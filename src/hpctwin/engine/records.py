@@ -91,7 +91,12 @@ class Ceiling:
     """How much all jobs that are counted under a limit may have."""
 
     most: Int
-    timed: Int  # 1: of amounts times what is left of walltimes, s
+    timed: Int  # 1: of amounts times seconds, as `left`, `used` and `own` say
+    left: Int  # 1: what is left of the walltimes of jobs that run counts,
+    used: Int  # … 1: what has been used,
+    own: Int  # … 1: the walltime of the job that is to start
+    minute: Int  # where use counts: of a whole unit for a minute, as `Used.amount` has it
+    decay: Real  # of use, per ms; 0: it does not
 
 
 class Held:
@@ -99,6 +104,13 @@ class Held:
 
     amount: Int
     until: Int  # where the limit is timed: sum of amounts times the time of their walltimes, s
+
+
+class Used:
+    """What jobs that are counted under a limit of use have used."""
+
+    amount: Real  # decayed, times ms
+    at: Int  # when that was reckoned
 
 
 class Branch:
@@ -296,6 +308,7 @@ class Clock:
     touched: Int  # the first node that has changed since the last pass, + 1; 0 for none
     cancels_done: Int
     changes_done: Int
+    resets_done: Int
     outages_done: Int
     lost: Int  # rows of records in use
     segments: Int

@@ -74,6 +74,7 @@ def new_sim(
             int(job["user"].max(initial=0)) + 1 if limited else 0,
         ),
         "held": (len(known["ceiling"]),),
+        "used": (int(known["ceiling"]["used"].sum()),),
         "rank": (len(known["promised"]) if len(known["tree"]) else 0,),
         "usage": (len(known["promised"]) + 1,),
         "node": (tracked,),

@@ -9,6 +9,7 @@ from hpctwin.engine.heap import heap_push
 from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import (
     COMPLETED,
+    NEVER,
     PENDING,
     REJECTED,
     RUNNING,
@@ -130,11 +131,13 @@ def put_underway(
         for i in range(len(away)):
             lose_node(pool[away[i]], sim)
     everyone = len(sim.promised)
+    # Use before the last reset is forgotten.
+    forgotten = sim.reset[clock.resets_done - 1] if clock.resets_done > 0 else -NEVER
     for r in range(len(rows)):
         j = rows[r]
         begin_job(j, start[r], end[r], end[r] + cleanup, sim)
         for label in (sim.job[j].share, everyone):
-            add_use(label, charged[r], clock.now - start[r], sim)
+            add_use(label, charged[r], clock.now - max(start[r], forgotten), sim)
         j = rows[by_plan[r]]
         put(r, start[by_plan[r]] + sim.job[j].expected, j, sim)
     clock.run_end = len(rows)

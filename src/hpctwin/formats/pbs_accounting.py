@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 import polars as pl
 
@@ -28,7 +29,12 @@ from hpctwin.model import Workload
 from hpctwin.model.chunks import GROUP, Tasks, more_tasks_text
 from hpctwin.model.requests import Request, parse_request
 
-__all__ = ["is_pbs_accounting", "pbs_jobs", "pbs_records", "pbs_table", "read_pbs_accounting"]
+__all__ = [
+    "Accounts", "is_pbs_accounting", "pbs_jobs", "pbs_records", "pbs_table", "read_pbs_accounting",
+]  # fmt: skip
+
+Accounts = Literal["account", "group", "project"]
+"""What a job's account is: the string that it was given, else its project; its group; its project, always."""
 
 _LINE = r"^\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;([A-Za-z]);([^;]*);(.*)$"
 _OF_JOBS = ("Q", "S", "E", "R", "D", "A")
@@ -86,6 +92,7 @@ def pbs_table(
     machine: Machine | None = None,
     *,
     skip_invalid: bool = True,
+    accounts: Accounts = "account",
     at_once: int = _AT_ONCE,
 ) -> JobTable:
     """The same as `pbs_jobs`, of more jobs than fit in memory.
@@ -97,6 +104,7 @@ def pbs_table(
         tally: see there.
         machine: see there.
         skip_invalid: see there.
+        accounts: what a job's account is.
         at_once: so many records of logs, and jobs, are looked at together.
     """
 
@@ -105,7 +113,7 @@ def pbs_table(
             number = 0
             for block in lines_in(path):
                 lines = pl.Series("line", block.decode("utf-8", "replace").splitlines(), pl.String)
-                yield _events(path, lines, number, tally, strict=not skip_invalid)
+                yield _events(path, lines, number, tally, accounts, strict=not skip_invalid)
                 number += len(lines)
             tally.add("line read", number)
 
@@ -120,12 +128,12 @@ def pbs_records(lines: pl.Series, tally: Tally) -> pl.DataFrame:
         lines: text.
         tally: told of all that is left out.
     """
-    events = _events(Path("log"), lines.alias("line"), 0, tally, strict=False)
+    events = _events(Path("log"), lines.alias("line"), 0, tally, "account", strict=False)
     return _runs(events, tally) if len(events) else empty_records()
 
 
 def _events(
-    path: Path, lines: pl.Series, before: int, tally: Tally, *, strict: bool
+    path: Path, lines: pl.Series, before: int, tally: Tally, accounts: Accounts, *, strict: bool
 ) -> pl.DataFrame:
     """What each line says of a job."""
     frame = lines.to_frame().with_row_index("number", offset=before + 1)
@@ -150,10 +158,10 @@ def _events(
     parent = pl.col("job_id").str.contains("[]", literal=True)
     frame = tally.drop(frame, parent, "record of an array as a whole; its subjobs are the jobs")
     number = pl.col("job_id").str.extract(r"^(\d+)").cast(pl.Float64)
-    return frame.select("kind", *_values(), number.fill_null(math.inf).alias("number"))
+    return frame.select("kind", *_values(accounts), number.fill_null(math.inf).alias("number"))
 
 
-def _values() -> list[pl.Expr]:
+def _values(accounts: Accounts) -> list[pl.Expr]:
     def value(key: str) -> pl.Expr:
         return pl.col("about").str.extract(rf'(?:^| ){re.escape(key)}="?([^ "]+)')
 
@@ -162,6 +170,8 @@ def _values() -> list[pl.Expr]:
         return pl.when(~text.is_in(_UNKNOWN)).then(text).cast(pl.Float64, strict=False)
 
     project = value("project")
+    named = pl.coalesce(value("account"), pl.when(project != _DEFAULT_PROJECT).then(project))
+    account = {"account": named, "group": value("group"), "project": project}[accounts]
     group = value("Resource_List.place").str.extract(rf"(?:^|:)group=({GROUP})(?::|$)")
     vnodes = (
         value("exec_vnode")
@@ -192,9 +202,7 @@ def _values() -> list[pl.Expr]:
         value("Resource_List.mem").map_batches(_bytes, pl.Float64).alias("memory_gb"),
         value("resources_used.mem").map_batches(_bytes, pl.Float64).alias("used_memory_gb"),
         value("user").alias("user"),
-        pl.coalesce(
-            value("account"), pl.when(project != _DEFAULT_PROJECT).then(project)
-        ).alias("account"),
+        account.alias("account"),
         value("queue").alias("partition"),
         value("Exit_status").cast(pl.Int64, strict=False).alias("exit"),
         vnodes.list.join(",").alias("recorded_nodes"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -140,7 +141,8 @@ class FairShare(Settings):
         by: whose use is added up; in a tree it is that of each user in an account.
         half_life: after this time, use counts half.
         shares: promised shares by label, in any unit; 1 for those not named. A tree's are those of accounts.
-        every: a tree is ranked once in so long.
+        every: a tree is ranked once in so long, and limits of use that decays are looked at.
+        resets: when all use is forgotten, one after the other.
     """
 
     kind: Literal["classic", "tree"] = "classic"
@@ -148,9 +150,12 @@ class FairShare(Settings):
     half_life: Duration = Field(default=7 * 86400, gt=0)
     shares: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     every: Duration = Field(default=300, ge=0.001)
+    resets: tuple[Duration, ...] = ()
 
     @model_validator(mode="after")
     def _of_its_kind(self) -> Self:
+        if any(later - sooner < 0.001 for sooner, later in pairwise(self.resets)):
+            raise ValueError("resets: each is later than the one before, by a millisecond at least")
         if self.kind == "tree" and self.shares:
             raise ValueError("a tree has its shares under 'accounts:', not here")
         if self.kind == "tree" and self.by == "account":

@@ -10,7 +10,16 @@ from pydantic import Field, model_validator
 from hpctwin.errors import near
 from hpctwin.model.settings import Duration, Settings
 
-__all__ = ["ROOT", "Account", "Limit", "check_accounts", "check_limits", "idle_limits", "line_of"]
+__all__ = [
+    "ROOT",
+    "WALL",
+    "Account",
+    "Limit",
+    "check_accounts",
+    "check_limits",
+    "idle_limits",
+    "line_of",
+]
 
 ROOT = "root"
 """The account above all others."""
@@ -18,6 +27,8 @@ ROOT = "root"
 Share = Annotated[float, Field(ge=0)] | Literal["parent"]
 Measure = Literal["nodes", "cores", "gpus", "memory_gb"]
 Amounts = dict[Measure, Annotated[float, Field(ge=0)]]
+WALL = "wall"
+Used = dict[Measure | Literal["wall"], Annotated[float, Field(ge=0)]]
 
 
 class Account(Settings):
@@ -42,18 +53,23 @@ class Limit(Settings):
 
     Args:
         qos: the jobs of a quality of service, or of a partition that has it.
-        account: … of an account, and of those below it; ``root``: of all.
+        account: … of an account, and of those below it; ``root``: of all; in these partitions, if some are.
         user: … of a user; in this account, if one is given; in these partitions, if some are.
         partitions: … in these partitions together, or in ``all``, whatever other limits say.
         per: what is counted together: ``all`` of these jobs, those of each ``user`` (with an account: in each
-            account) or ``account``, or each ``job`` alone.
+            account) or ``account`` (of a QOS or of partitions), or each ``job`` alone.
         jobs: so many run.
         submitted: so many wait and run; one more is rejected.
         nodes, cores, gpus, memory_gb: so much is in use.
         minutes: amounts times minutes that are left of the walltimes of running jobs; of a job alone, of its
             walltime.
+        used: amounts times minutes that jobs have used; ``wall``, the minutes that they ran. It decays and is
+            forgotten as `FairShare` says.
+        decays: whether what was used decays.
+        safe: of ``used``, a job starts only if it can run for its walltime, and so can all that run.
         walltime: of a job alone.
         least: what a job alone asks at least.
+        per_node: what a job alone asks at most in the mean of its nodes, rounded down.
         deny: jobs of this QOS that could never start under their limits are rejected; others wait for ever.
     """
 
@@ -69,8 +85,12 @@ class Limit(Settings):
     gpus: float | None = Field(default=None, ge=0)
     memory_gb: float | None = Field(default=None, ge=0)
     minutes: Amounts = Field(default_factory=dict)
+    used: Used = Field(default_factory=dict)
+    decays: bool = True
+    safe: bool = False
     walltime: Duration | None = Field(default=None, gt=0)
     least: Amounts = Field(default_factory=dict)
+    per_node: Amounts = Field(default_factory=dict)
     deny: bool = False
 
     @property
@@ -81,31 +101,47 @@ class Limit(Settings):
 
     @property
     def is_timed(self) -> bool:
-        """Whether it is of minutes that are left, so that time alone may lift it."""
-        return bool(self.minutes) and self.per != "job"
+        """Whether minutes that are left of the walltimes of running jobs count."""
+        return bool(self.minutes or (self.used and self.safe)) and self.per != "job"
 
     @model_validator(mode="after")
     def _one_thing(self) -> Self:
         if self.qos is not None and (self.account is not None or self.user is not None):
             raise ValueError("a limit is of a QOS, or of an account or user: give one of them")
-        if self.partitions is not None and (self.qos is not None or self.account is not None):
+        if self.partitions is not None and self.qos is not None:
             raise ValueError(
-                "a limit of partitions is of all their jobs or of a user's: leave qos and account out"
+                "a limit of partitions is of their jobs whatever their QOS: leave qos out"
             )
-        if self.qos is None and self.per == "account":
+        if self.partitions is not None and self.account is not None and self.user is not None:
             raise ValueError(
-                "per: account is for limits of a QOS; each account has limits of its own"
+                "a limit of partitions is of a user's jobs or of an account's: give one of them"
+            )
+        if self.qos is None and self.partitions is None and self.per == "account":
+            raise ValueError(
+                "per: account is for limits of a QOS or of partitions; each account has limits of its own"
+            )
+        if self.account is not None and self.per == "account":
+            raise ValueError(
+                f"per: account has no meaning for account {self.account!r} alone; leave it out"
+            )
+        if self.partitions is not None and self.account is not None and self.per == "user":
+            raise ValueError(
+                "a limit of an account in partitions is of all its jobs or of each alone: leave per: user out"
             )
         if self.user is not None and self.per == "user":
             raise ValueError(f"per: user has no meaning for user {self.user!r} alone; leave it out")
         if self.per == "job" and (self.jobs is not None or self.submitted is not None):
             raise ValueError("per: job is one job; 'jobs' and 'submitted' count several")
-        if self.per != "job" and (self.walltime is not None or self.least):
-            raise ValueError("'walltime' and 'least' are of a job alone: give per: job")
+        if self.per != "job" and (self.walltime is not None or self.least or self.per_node):
+            raise ValueError("'walltime', 'least' and 'per_node' are of a job alone: give per: job")
         if self.per in ("user", "account") and self.minutes:
             raise ValueError(
                 "'minutes' are of all jobs together or of each job, not of each user or account"
             )
+        if self.per != "all" and self.used:
+            raise ValueError("'used' is what all jobs together have used: leave per out")
+        if not self.used and (self.safe or not self.decays):
+            raise ValueError("'safe' and 'decays' are of what is 'used'")
         if self.qos is None and self.partitions is None and self.per == "user" and self.amounts:
             raise ValueError(
                 f"{', '.join(self.amounts)} of each user are limits of a QOS or of partitions; else name the "
@@ -114,10 +150,11 @@ class Limit(Settings):
         if self.deny and self.qos is None:
             raise ValueError("'deny' is of a QOS")
         numbers = (self.jobs, self.submitted, self.walltime)
-        if not (self.deny or self.amounts or self.minutes or self.least) and numbers == (None,) * 3:
+        amounts = self.amounts or self.minutes or self.used or self.least or self.per_node
+        if not (self.deny or amounts) and numbers == (None,) * 3:
             raise ValueError(
-                "it limits nothing: give jobs, submitted, nodes, cores, gpus, memory_gb, minutes, walltime "
-                "or least"
+                "it limits nothing: give jobs, submitted, nodes, cores, gpus, memory_gb, minutes, used, "
+                "walltime, least or per_node"
             )
         return self
 

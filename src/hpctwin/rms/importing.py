@@ -22,6 +22,7 @@ from hpctwin.rms.pbs.import_site import PbsFiles
 from hpctwin.rms.site import NO_BEARING, Setting, Site
 from hpctwin.rms.slurm.import_site import SlurmFiles
 from hpctwin.rms.slurm.reserved import take_reservations
+from hpctwin.rms.slurm.resets import take_resets
 
 __all__ = ["MANAGERS", "Imported", "import_site", "pseudonyms"]
 
@@ -90,6 +91,7 @@ def import_site(manager: str, folder: Path, *, timezone: str | None = None) -> I
     jobs = take_gone(site, jobs)
     if isinstance(found, SlurmFiles):
         take_reservations(site, jobs, found.reservations, timezone)
+        take_resets(site, jobs, found.values, timezone)
     return Imported(site, jobs, tally, files, found.missing())
 
 

@@ -16,7 +16,7 @@ from hpctwin.engine.limits import SECOND_MS
 from hpctwin.engine.sim import records
 from hpctwin.model import Cluster, Limit, Workload, to_ms
 from hpctwin.model.columns import Category
-from hpctwin.model.limits import ROOT, line_of
+from hpctwin.model.limits import ROOT, WALL, line_of
 from hpctwin.model.totals import totals_asked
 
 __all__ = ["Limits", "limits_of", "no_limits"]
@@ -26,9 +26,30 @@ BoolArray = npt.NDArray[np.bool_]
 
 MEASURES = ("jobs", "nodes", "cores", "gpus", "memory_gb")
 _UNITS = {"jobs": 1, "nodes": 1, "cores": 1000, "gpus": 1000, "memory_gb": 1024}
+_WHOLE = {**_UNITS, "memory_gb": 1}
+"""What Slurm counts as one: of memory a MB."""
 _JOBS = MEASURES.index("jobs")
 _NEVER = -1  # most of a ceiling that no job keeps
 _LONG = {"cores": "Cpu", "nodes": "Node", "memory_gb": "Mem", "gpus": "GRES", "jobs": "Jobs"}
+
+
+class Terms(NamedTuple):
+    """What counts of amounts times seconds.
+
+    Args:
+        left: what is left of the walltimes of jobs that run.
+        used: what has been used, which may decay.
+        own: the walltime of the job that is to start.
+        decays: whether use does.
+    """
+
+    left: bool
+    used: bool
+    own: bool
+    decays: bool = False
+
+
+_LEFT = Terms(left=True, used=False, own=True)
 
 
 class Rule(NamedTuple):
@@ -39,7 +60,7 @@ class Rule(NamedTuple):
         counted: whose jobs are counted together, besides.
         measure: a number of `MEASURES`.
         most: in the engine's units.
-        timed: of amounts times what is left of walltimes.
+        terms: what counts of amounts times seconds; none: amounts.
         name: as Slurm calls the reason for which a job waits.
     """
 
@@ -47,7 +68,7 @@ class Rule(NamedTuple):
     counted: tuple[str, ...]
     measure: int
     most: int
-    timed: bool
+    terms: Terms | None
     name: str
 
 
@@ -113,7 +134,8 @@ def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smalles
     found, of_job = np.unique(codes, axis=0, return_inverse=True)
     of_job = of_job.ravel()
     finder = _Finder(cluster)
-    ceilings: dict[Rule, int] = {}
+    # Those of use come first, and are the same whatever jobs there are: others count under them later.
+    ceilings = {rule: number for number, rule in enumerate(_rules_of_use(cluster.limits))}
     bound: list[tuple[int, int, int]] = []
     spans = np.zeros((len(found), 2, 3), np.int64)  # as it is, and of those that wait for ever
     rejected = np.zeros(len(workload), bool)
@@ -134,7 +156,7 @@ def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smalles
             bound.append((ceilings.setdefault(rule, len(ceilings)), rule.measure, holds))
             if one.deny and holds and rule.measure != _JOBS:
                 own = charge[rows, rule.measure]
-                if rule.timed:
+                if rule.terms:
                     own = own * -(-workload.walltime_ms[rows] // SECOND_MS)
                 broken = rows[own > rule.most]
                 why[broken[why[broken] == ""]] = rule.name
@@ -154,8 +176,6 @@ def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smalles
     table = np.array(bound, np.int64).reshape(-1, 3)
     table[table[:, 0] < 0, 0] = len(ceilings)
     rules = list(ceilings)
-    most = [rule.most for rule in rules] + [_NEVER]
-    timed = [rule.timed for rule in rules] + [False]
     bounds = spans[of_job, (stuck & ~rejected).astype(np.int64)]
     return Limits(
         {
@@ -164,12 +184,30 @@ def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smalles
             ),
             "bounds": bounds,
             "charge": charge,
-            "ceiling": records("ceiling", len(most), most=most, timed=timed),
+            "ceiling": _ceilings(rules, cluster),
         },
         rejected,
         why,
         (*(rule.name for rule in rules), ""),
     )
+
+
+def _ceilings(rules: Sequence[Rule], cluster: Cluster) -> npt.NDArray[Any]:
+    """The rules as the engine has them, and one more, that nobody keeps."""
+    table = records("ceiling", len(rules) + 1, most=_NEVER, minute=1)
+    decay = math.log(2) / (cluster.fairshare.half_life * 1000)
+    for row, rule in enumerate(rules):
+        at = table[row : row + 1]
+        at["most"] = rule.most
+        if rule.terms is None:
+            continue
+        for name in ("left", "used", "own"):
+            at[name] = getattr(rule.terms, name)
+        at["timed"] = 1
+        if rule.terms.used:
+            at["minute"] = 60_000 * _WHOLE[MEASURES[rule.measure]]
+            at["decay"] = decay if rule.terms.decays else 0.0
+    return table
 
 
 def _label(category: Category, code: int) -> str | None:
@@ -207,6 +245,10 @@ def _breaks(limit: Limit, measure: str, charge: IntArray, walltime_ms: IntArray)
     own = charge[:, MEASURES.index(name or kind)]
     if kind == "least":
         found = own < _most(limit.least[name], name)  # type: ignore[index]
+    elif kind == "per_node":
+        one = _WHOLE[name]
+        nodes = charge[:, MEASURES.index("nodes")]
+        found = own // one // nodes * one > _most(limit.per_node[name], name)  # type: ignore[index]
     elif kind == "minutes":
         seconds = -(-walltime_ms // SECOND_MS)
         found = own * seconds > 60 * _most(limit.minutes[name], name)  # type: ignore[index]
@@ -247,7 +289,7 @@ class _Finder:
             if name is not None:
                 self._add_qos(self.of_qos.get(name, ()), name, account, user, found, taken)
         self._add_accounts(account, user, found, taken)
-        self._add_partitions(None if at is None else at.name, user, found)
+        self._add_partitions(None if at is None else at.name, account, user, found)
         return found
 
     def _add_qos(
@@ -317,33 +359,40 @@ class _Finder:
                         (rule, holds)
                     )
 
-    def _add_partitions(self, name: str | None, user: str | None, found: _Class) -> None:
+    def _add_partitions(
+        self, name: str | None, account: str | None, user: str | None, found: _Class
+    ) -> None:
         """Those of the job's partition, which hold besides all others."""
+        line = line_of(account, self.parents)
         here = [
             (number, limit)
             for number, limit in self.of_partitions
-            if limit.partitions == "all" or name in (limit.partitions or ())
+            if (limit.partitions == "all" or name in (limit.partitions or ()))
+            and limit.user in (None, user)
+            and limit.account in (None, *line)
         ]
-        # What is said of a user by name stands in the place of what the same partitions say of each.
+        # What is said of a user or account by name stands in the place of what is said of each.
         named = {
-            (_together(limit), what)
+            (kind, _together(limit), what)
             for number, limit in here
-            if limit.user is not None and limit.user == user and limit.per == "all"
+            for kind, label in (("user", user), ("account", account))
+            if label is not None and getattr(limit, kind) == label and limit.per == "all"
             for what, _ in _rules(number, limit, (), "")
         }
         for number, limit in here:
             of = _of_partitions(limit)
-            if limit.user not in (None, user) or (limit.per == "user" and user is None):
-                continue
             if limit.per == "job":
                 for measure in _alone(limit):
                     found.alone.append((limit, measure, f"{_words(measure)} of a job{of}"))
                 continue
-            counted = ("partitions", str(user)) if limit.per == "user" else ("partitions",)
+            each = {"all": "", "user": user, "account": account}[limit.per]
+            if each is None:
+                continue
+            counted = ("partitions",) if limit.per == "all" else ("partitions", limit.per, each)
             for what, rule in _rules(number, limit, counted, ""):
-                if limit.per == "user" and (_together(limit), what) in named:
+                if (limit.per, _together(limit), what) in named:
                     continue
-                whose = " of each user" if limit.per == "user" else ""
+                whose = "" if limit.per == "all" else f" of each {limit.per}"
                 told = rule._replace(name=f"{_words(what)}{whose}{of}")
                 (found.submitted if what == "submitted" else found.running).append((told, True))
 
@@ -357,7 +406,8 @@ def _together(limit: Limit) -> frozenset[str]:
 
 def _of_partitions(limit: Limit) -> str:
     """Whose jobs, in words."""
-    whose = "" if limit.user is None else f" of {limit.user}"
+    who = limit.user if limit.account is None else f"account {limit.account}"
+    whose = "" if who is None else f" of {who}"
     where = limit.partitions
     return f"{whose} in {'all partitions' if isinstance(where, str) else ', '.join(where or ())}"
 
@@ -366,7 +416,10 @@ def _words(measure: str) -> str:
     """What a limit is of, in words."""
     kind, _, name = measure.partition(" ")
     amount = {"memory_gb": "memory", "submitted": "submitted jobs"}.get(name or kind, name or kind)
-    return {"minutes": f"minutes of {amount}", "least": f"least {amount}"}.get(kind, amount)
+    if kind == "per_node":
+        return f"{amount} of each node"
+    said = {"minutes": f"minutes of {amount}", "used": f"used {amount}", "least": f"least {amount}"}
+    return said.get(kind, amount)
 
 
 def _rules(
@@ -374,17 +427,51 @@ def _rules(
 ) -> Iterator[tuple[str, Rule]]:
     """What a limit of several jobs says: what it is of, and its rule."""
     if limit.jobs is not None:
-        yield "jobs", Rule(number, (*counted, "running"), _JOBS, limit.jobs, False,
+        yield "jobs", Rule(number, (*counted, "running"), _JOBS, limit.jobs, None,
                            _reason(of, limit.per, "jobs", own=limit.user))  # fmt: skip
     if limit.submitted is not None:
-        yield "submitted", Rule(number, (*counted, "submitted"), _JOBS, limit.submitted, False,
+        yield "submitted", Rule(number, (*counted, "submitted"), _JOBS, limit.submitted, None,
                                 _reason(of, limit.per, "submitted", own=limit.user))  # fmt: skip
     for name, value in limit.amounts.items():
-        yield name, Rule(number, counted, MEASURES.index(name), _most(value, name), False,
+        yield name, Rule(number, counted, MEASURES.index(name), _most(value, name), None,
                          _reason(of, limit.per, name))  # fmt: skip
     for name, value in limit.minutes.items():
-        yield f"minutes {name}", Rule(number, counted, MEASURES.index(name), 60 * _most(value, name), True,
+        yield f"minutes {name}", Rule(number, counted, MEASURES.index(name), 60 * _most(value, name), _LEFT,
                                       _reason(of, limit.per, f"minutes {name}"))  # fmt: skip
+    for what, value in limit.used.items():
+        # Slurm does not look at how long jobs may still run where it limits how long they ran.
+        terms = Terms(limit.safe and what != WALL, True, limit.safe, limit.decays)
+        name = "jobs" if what == WALL else what
+        reason = _reason(of, limit.per, f"used {what}")
+        yield (
+            f"used {what}",
+            Rule(
+                number,
+                (*counted, what),
+                MEASURES.index(name),
+                60 * _most(value, name),
+                terms,
+                reason,
+            ),
+        )
+
+
+def _rules_of_use(limits: Sequence[Limit]) -> Iterator[Rule]:
+    """All rules of what has been used, as jobs find them that are under them."""
+    counted: tuple[str, ...]
+    for number, limit in enumerate(limits):
+        if limit.qos is not None:
+            counted, of = ("qos", limit.qos), "QOS"
+        elif limit.partitions is not None:
+            counted, of = ("partitions",), ""
+        else:
+            own = limit.account is not None and limit.user is not None
+            kind = "user" if own else "account"
+            counted, of = (kind, str(limit.account), str(limit.user)), "Assoc"
+        for what, rule in _rules(number, limit, counted, of):
+            if rule.terms and rule.terms.used:
+                told = f"{_words(what)}{_of_partitions(limit)}"
+                yield rule if of else rule._replace(name=told)
 
 
 def _alone(limit: Limit) -> Iterator[str]:
@@ -394,6 +481,7 @@ def _alone(limit: Limit) -> Iterator[str]:
     yield from limit.amounts
     yield from (f"minutes {name}" for name in limit.minutes)
     yield from (f"least {name}" for name in limit.least)
+    yield from (f"per_node {name}" for name in limit.per_node)
 
 
 def _reason(of: str, per: str, measure: str, own: str | None = None) -> str:
@@ -415,11 +503,17 @@ def _reason(of: str, per: str, measure: str, own: str | None = None) -> str:
         return f"{of}MaxWallDurationPerJobLimit"
     if kind == "least":
         return f"QOSMin{long}NotSatisfied" if long == "Cpu" else f"QOSMin{long}"
-    if kind == "minutes":
-        return (
-            f"{of}Max{long}MinutesPerJobLimit" if per == "job" else f"{of}Grp{long}RunMinutesLimit"
-        )
     short = {"Mem": "Memory"}.get(long, long) if of == "QOS" else long
+    if kind == "per_node":
+        return f"{of}Max{short}PerNode"
+    if kind == "used" and name == WALL:
+        return f"{of}GrpWallLimit"
+    if kind in ("minutes", "used"):
+        end = "Limit" if long == "Cpu" else ""
+        if per == "job":
+            return f"{of}Max{short}MinutesPerJob{end}"
+        upper = "CPU" if long == "Cpu" else short
+        return f"{of}Grp{upper}{'Run' if kind == 'minutes' else ''}Minutes{end}"
     if per == "user":
         return f"{of}Max{short}PerUser" + ("Limit" if long in ("Cpu", "Node") else "")
     if per == "account":

@@ -126,6 +126,7 @@ def _made(cluster: Cluster) -> Machine:
             ),
             "window": windows,
             "change": changes_of(windows),
+            "reset": np.array([to_ms(time) for time in cluster.fairshare.resets], np.int64),
             "sleep": records("sleep", 0),
             "shape": records("shape", 0),
             "needs": np.zeros((0, AMOUNTS), np.int64),

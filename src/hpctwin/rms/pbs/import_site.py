@@ -14,7 +14,7 @@ from typing import Any
 from hpctwin.errors import FormatError
 from hpctwin.formats._job_table import JobTable
 from hpctwin.formats._record import Machine, Tally
-from hpctwin.formats.pbs_accounting import is_pbs_accounting, pbs_table
+from hpctwin.formats.pbs_accounting import Accounts, is_pbs_accounting, pbs_table
 from hpctwin.rms.machine import equal_nodes, group_nodes
 from hpctwin.rms.pbs.fair_share import Shares, is_resource_group, read_resource_group, told_of
 from hpctwin.rms.pbs.meaning import explained, meaning_of
@@ -184,7 +184,14 @@ class PbsFiles:
 
     def jobs(self, tally: Tally, machine: Machine, timezone: str | None) -> JobTable:
         """All jobs of all logs."""
-        return pbs_table(self._logs, tally, machine)
+        return pbs_table(self._logs, tally, machine, accounts=self.accounts)
+
+    @property
+    def accounts(self) -> Accounts:
+        """What jobs' accounts are: groups or projects where limits, or fair shares, are of these."""
+        said = site_limits(self._server, self._queues, self._where).accounts
+        entity = SchedConfig(tuple(self._sched)).value("fairshare_entity", "euser").lower()
+        return "group" if (said, entity) == ("account", "egroup") else said
 
 
 def pbsnodes_text(text: str) -> dict[str, dict[str, Any]]:

@@ -74,7 +74,7 @@ _OF_FAIR_SHARE = (
     "fairshare_decay_time", "fairshare_decay_factor", "half_life",
 )  # fmt: skip
 _LIMITS = re.compile(
-    r"max_run|max_queued|max_user_run|max_group_run|max_user_res|max_group_res|max_group|resources_max|resources_min"
+    r"max_run|max_queued|queued_jobs_threshold|max_user_run|max_group_run|max_user_res|max_group_res|max_group|resources_max|resources_min"
 )
 _OF_QUEUE = re.compile(
     r"queue_type|enabled|started|Priority|resources_(?:max|min)\.(?:walltime|nodect)"
@@ -236,8 +236,17 @@ def _of_queue(name: str, value: str) -> tuple[str, str]:
     if name == "backfill_depth":
         return NOT_MODELLED, "not a whole number: the server's counts"
     if _LIMITS.match(name):
-        return NOT_MODELLED, "the limit has no counterpart"
+        return NOT_MODELLED, _why_no_limit(name)
     return (NOT_MODELLED, _WHY[name]) if name in _WHY else (NO_BEARING, "")
+
+
+def _why_no_limit(name: str) -> str:
+    """Why a limit has no counterpart."""
+    if "_soft" in name:
+        return "who is above a soft limit is preempted sooner, and no job is preempted"
+    if name.startswith(("max_queued_res", "queued_jobs_threshold")):
+        return "what waits is limited as a number of jobs that wait and run (max_queued)"
+    return "the limit has no counterpart"
 
 
 def _became(name: str, value: str, meaning: Meaning) -> tuple[str, str]:
@@ -257,7 +266,7 @@ def _became(name: str, value: str, meaning: Meaning) -> tuple[str, str]:
     if name in _WHY and value.strip('"').lower() not in _PLAIN.get(name, ()):
         return NOT_MODELLED, _WHY[name]
     if _LIMITS.match(name):
-        return NOT_MODELLED, "the limit has no counterpart"
+        return NOT_MODELLED, _why_no_limit(name)
     if re.match(r"\w+ (?:job_sort|preempt|sched_|backfill|only_|do_not|opt_)", name):
         return NOT_MODELLED, "of a scheduler other than the default one"
     return NO_BEARING, ""

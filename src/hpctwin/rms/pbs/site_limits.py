@@ -11,13 +11,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from hpctwin.formats.pbs_accounting import Accounts
 from hpctwin.rms.pbs.request import memory_gb
 from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting
 
 __all__ = ["SiteLimits", "site_limits"]
 
 _COUNTS = {"max_run": "jobs", "max_queued": "submitted"}
-_OLD = {"max_running": "[o:PBS_ALL={}]", "max_user_run": "[u:PBS_GENERIC={}]"}
+_OLD = {
+    "max_running": "[o:PBS_ALL={}]",
+    "max_user_run": "[u:PBS_GENERIC={}]",
+    "max_group_run": "[g:PBS_GENERIC={}]",
+}
+_OLD_OF_AMOUNTS = {"max_user_res": "[u:PBS_GENERIC={}]", "max_group_res": "[g:PBS_GENERIC={}]"}
+_ACCOUNTS: dict[str, Accounts] = {"g": "group", "p": "project"}
 _MEASURES = {"ncpus": "cores", "nodect": "nodes", "ngpus": "gpus", "mem": "memory_gb"}
 _WHO = re.compile(r'\[\s*([ougp]):\s*"?([^="\]]+?)"?\s*=\s*([^\]]*?)\s*\]')
 
@@ -42,10 +49,13 @@ class SiteLimits:
 
     Args:
         limits: those of the cluster.
+        accounts: what jobs' accounts are, so that those hold which are of groups or projects: ``group`` or
+            ``project``; ``account`` where none is.
         told: what became of each setting; of a queue under ``queue: attribute``.
     """
 
     limits: list[dict[str, Any]] = field(default_factory=list)
+    accounts: Accounts = "account"
     told: dict[str, Setting] = field(default_factory=dict)
 
 
@@ -59,13 +69,26 @@ def site_limits(
         queues: the same of each.
         where: in which file they stood; of a queue under ``queue: attribute``.
     """
-    made = SiteLimits()
+    made = SiteLimits(accounts=_accounts(server, queues))
     for queue, about in queues.items():
         for name, value in _flat(about).items():
             _take(made, f"{queue}: {name}", name, str(value), where, queue)
     for name, value in server.items():
         _take(made, name, name, value, where, "")
     return made
+
+
+def _accounts(server: Mapping[str, str], queues: Mapping[str, Mapping[str, Any]]) -> Accounts:
+    """What accounts are to be: of groups and projects those of which more limits are; of two groups."""
+    counts = dict.fromkeys(_ACCOUNTS, 0)
+    for about in (server, *queues.values()):
+        for name, value in _flat(about).items():
+            measure, written = _measure(name, str(value))
+            for kind, _, _ in _WHO.findall(written) if measure else ():
+                if kind in counts:
+                    counts[kind] += 1
+    most = max(counts, key=lambda kind: counts[kind])
+    return _ACCOUNTS[most] if counts[most] else "account"
 
 
 def _flat(about: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,7 +112,7 @@ def _take(
     found = [One(kind, who, _fields(measure, said)) for kind, who, said in _WHO.findall(written)]
     left = []
     for one in found:
-        why = _why_not(one)
+        why = _why_not(one, made.accounts)
         if not why:
             made.limits.append(_limit([queue] if queue else "all", one))
         else:
@@ -109,6 +132,8 @@ def _measure(name: str, value: str) -> tuple[str | None, str]:
     if name in _COUNTS:
         return _COUNTS[name], value
     outer, _, inner = name.partition(".")
+    if outer in _OLD_OF_AMOUNTS:
+        return _MEASURES.get(inner), _OLD_OF_AMOUNTS[outer].format(value)
     return (_MEASURES.get(inner) if outer == "max_run_res" else None), value
 
 
@@ -121,12 +146,12 @@ def _fields(measure: str, said: str) -> dict[str, Any]:
     return {measure: float(said) if measure in ("cores", "gpus") else int(said)}
 
 
-def _why_not(one: One) -> str:
+def _why_not(one: One, accounts: Accounts) -> str:
     """Why a limit has no counterpart; empty if it has one."""
     if not one.fields:
         return "not a number"
-    if one.kind in ("g", "p"):
-        return "groups and projects have no limits of their own"
+    if _ACCOUNTS.get(one.kind, accounts) != accounts:
+        return f"the accounts of jobs are their {accounts}s here, of which more is said"
     return ""
 
 
@@ -137,4 +162,8 @@ def _limit(partitions: list[str] | str, one: One) -> dict[str, Any]:
         made["per"] = "user"
     elif one.kind == "u":
         made["user"] = one.name
+    elif one.kind in _ACCOUNTS and one.name == "PBS_GENERIC":
+        made["per"] = "account"
+    elif one.kind in _ACCOUNTS:
+        made["account"] = one.name
     return {**made, **one.fields}

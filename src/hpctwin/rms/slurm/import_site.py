@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hpctwin.errors import TraceError
@@ -214,6 +214,11 @@ class SlurmFiles:
             f"jobs: what sacct -a -D -P -o {_COLUMNS} prints": self._dumps,
         }
         return [what for what, is_there in there.items() if not is_there]
+
+    @property
+    def values(self) -> Mapping[str, Row]:
+        """Settings of slurm.conf, or of ``scontrol show config``, by key."""
+        return self._settings.values
 
     @property
     def reservations(self) -> Sequence[Row]:

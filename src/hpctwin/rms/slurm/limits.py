@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from hpctwin.model.limits import ROOT
+from hpctwin.model.limits import ROOT, WALL
 from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting
 from hpctwin.rms.slurm.conf import Row, said
 from hpctwin.rms.slurm.gres import MB
 from hpctwin.rms.slurm.values import limit_s
 
-__all__ = ["LIMITS", "enforced", "limits_of_associations", "limits_of_qos", "tres"]
+__all__ = ["LIMITS", "Enforced", "enforced", "limits_of_associations", "limits_of_qos", "tres"]
 
 _MEASURES = {"cpu": "cores", "node": "nodes", "mem": "memory_gb", "gres/gpu": "gpus"}
 
@@ -27,6 +27,8 @@ _SAYS = {
     "grpsubmit": ("all", "submitted"),
     "grptres": ("all", "amounts"),
     "grptresrunmins": ("all", "minutes"),
+    "grptresmins": ("all", "used"),
+    "grpwall": ("all", "wall"),
     "maxjobspu": ("user", "jobs"),
     "maxsubmitpu": ("user", "submitted"),
     "maxtrespu": ("user", "amounts"),
@@ -36,6 +38,7 @@ _SAYS = {
     "maxtres": ("job", "amounts"),
     "maxtresmins": ("job", "minutes"),
     "maxwall": ("job", "walltime"),
+    "maxtrespernode": ("job", "per_node"),
     "mintres": ("job", "least"),
     "maxjobs": ("user", "jobs"),
     "maxsubmit": ("user", "submitted"),
@@ -66,9 +69,6 @@ LIMITS = frozenset({*_SAYS, *_ALSO})
 """The columns that say limits."""
 
 _WHY = {
-    "grpwall": "what has been used in all is not limited",
-    "grptresmins": "what has been used in all is not limited",
-    "maxtrespernode": "what a job has of each node is not limited",
     "maxtresrunminspu": "minutes that are left are limited of all jobs together",
     "maxtresrunminspa": "minutes that are left are limited of all jobs together",
     "preempt": "no job is preempted",
@@ -79,12 +79,39 @@ _NOTHING = ("", "-1", "(null)", "n/a", "none")
 _NOT_HELD = "AccountingStorageEnforce does not say limits, so Slurm does not hold it"
 
 
-def enforced(values: Mapping[str, Row]) -> bool:
-    """Whether Slurm holds limits, by ``AccountingStorageEnforce``; without any settings it is taken to."""
+_NO_USE = "under priority/basic Slurm does not count what was used"
+_UNKNOWN = "what was used before the first job is taken for nothing"
+
+
+class Enforced(NamedTuple):
+    """What of limits Slurm holds.
+
+    Args:
+        held: any.
+        safe: a job starts only if it can run for its walltime under limits of use.
+        counts: it counts what has been used.
+        decays: … which decays.
+    """
+
+    held: bool
+    safe: bool
+    counts: bool
+    decays: bool
+
+
+def enforced(values: Mapping[str, Row]) -> Enforced:
+    """What Slurm holds, by ``AccountingStorageEnforce``; without any settings it is taken to hold limits."""
     if not values:
-        return True
+        return Enforced(held=True, safe=False, counts=True, decays=True)
     words = {word.strip().lower() for word in said(values, "accountingstorageenforce").split(",")}
-    return bool(words & {"limits", "safe", "all", "3", "7"})
+    half = said(values, "prioritydecayhalflife")
+    return Enforced(
+        held=bool(words & {"limits", "safe", "all", "3", "7"}),
+        safe=bool(words & {"safe", "all"}),
+        # Where nothing is said it is multifactor, since 23.11.
+        counts=not said(values, "prioritytype").endswith("basic"),
+        decays=not re.fullmatch(r"[0:-]+", half),
+    )
 
 
 def tres(text: str) -> tuple[dict[str, float], list[str]]:
@@ -105,20 +132,24 @@ def tres(text: str) -> tuple[dict[str, float], list[str]]:
 
 
 def limits_of_qos(
-    rows: Sequence[Row], settings: list[Setting], *, held: bool
+    rows: Sequence[Row], settings: list[Setting], holds: Enforced
 ) -> list[dict[str, Any]]:
     """The limits of ``sacctmgr show qos``; what became of each is appended to ``settings``."""
+    held = holds.held
     made: list[dict[str, Any]] = []
     for row in rows:
         name = row.get("name")
         if not name:
             continue
-        here = _limits({"qos": name}, f"QOS {name}", row, settings, held=held)
         flags = [flag.strip() for flag in row.get("flags").split(",") if flag.strip()]
         deny = held and "DenyOnLimit" in flags
+        own = holds._replace(decays=holds.decays and "NoDecay" not in flags)
+        here = _limits({"qos": name}, f"QOS {name}", row, settings, own)
         for flag in flags:
             became, why = (TAKEN, "jobs that could never start are rejected")
-            if flag != "DenyOnLimit":
+            if flag == "NoDecay":
+                became, why = (TAKEN, "limits of what was used: decays: false")
+            elif flag != "DenyOnLimit":
                 became, why = (NOT_MODELLED, "the flag has no counterpart")
             elif not held:
                 became, why = (NO_BEARING, _NOT_HELD)
@@ -131,7 +162,7 @@ def limits_of_qos(
 
 
 def limits_of_associations(
-    rows: Iterable[Row], settings: list[Setting], *, held: bool
+    rows: Iterable[Row], settings: list[Setting], holds: Enforced
 ) -> list[dict[str, Any]]:
     """The limits of ``sacctmgr show assoc`` or ``dump``; what became of each, to ``settings``.
 
@@ -149,7 +180,7 @@ def limits_of_associations(
             continue
         of = {"account": account, **({"user": user} if user else {})}
         told: list[Setting] = []
-        here = _limits(of, what, row, told, held=held)
+        here = _limits(of, what, row, told, holds)
         # What a table and a dump both tell is one limit.
         if here and all(limit in made for limit in here):
             told = [one for one in told if one.became != TAKEN]
@@ -159,7 +190,7 @@ def limits_of_associations(
 
 
 def _limits(
-    of: Mapping[str, str], what: str, row: Row, settings: list[Setting], *, held: bool
+    of: Mapping[str, str], what: str, row: Row, settings: list[Setting], holds: Enforced
 ) -> list[dict[str, Any]]:
     """The limits that a row says: one for each thing that is counted together."""
     limits: dict[tuple[str, str], dict[str, Any]] = {}
@@ -174,8 +205,12 @@ def _limits(
         per, says = _SAYS[key]
         if "qos" in of and key in ("maxjobs", "maxsubmit"):
             per = "user"  # as older versions called those of each user
-        if not held:
+        if not holds.held:
             settings.append(row.setting(written, NO_BEARING, _NOT_HELD, of=what))
+            continue
+        of_use = says in ("used", "wall")
+        if of_use and not holds.counts:
+            settings.append(row.setting(written, NO_BEARING, _NO_USE, of=what))
             continue
         fields, others = _fields(says, value)
         if others:
@@ -184,10 +219,20 @@ def _limits(
             settings.append(row.setting(written, NOT_MODELLED, why, of=what, value=unread))
         if not fields:
             continue
-        settings.append(row.setting(written, TAKEN, "limits", of=what))
+        settings.append(
+            row.setting(written, TAKEN, _of_use(holds) if of_use else "limits", of=what)
+        )
         if "user" in of and per == "user":
             per = "all"  # of a user in an account it is the same
         # Two numbers of one kind, as MaxJobs and GrpJobs of a user, are two limits.
+        if of_use:
+            ways = {
+                **({} if holds.decays else {"decays": False}),
+                **({"safe": True} if holds.safe else {}),
+            }
+            used = limits.setdefault(("used", ""), {**of, "used": {}, **ways})
+            used["used"] |= fields["used"]
+            continue
         number = sum(
             key[0] == per and set(fields) & set(one) != set() for key, one in limits.items()
         )
@@ -202,13 +247,23 @@ def _fields(says: str, value: str) -> tuple[dict[str, Any], list[str]]:
     """The fields of a limit that a value gives, and what of it is nothing that is counted."""
     if says in ("jobs", "submitted"):
         return ({says: int(value)}, []) if value.isdigit() else ({}, [value])
-    if says == "walltime":
+    if says in ("walltime", "wall"):
         seconds = limit_s(value)
+        if says == "wall":
+            # 0 is a limit here, as of TRES-minutes: nobody may start.
+            used = 0.0 if re.fullmatch(r"[0:-]+", value) else seconds
+            return ({}, [value]) if used is None else ({"used": {WALL: used / 60}}, [])
         return ({says: seconds}, []) if seconds else ({}, [value])
     found, others = tres(value)
     if says == "amounts":
         return {k: int(v) if k == "nodes" else v for k, v in found.items()}, others
     return ({says: found} if found else {}), others
+
+
+def _of_use(holds: Enforced) -> str:
+    """What becomes of a limit of what was used."""
+    runs_on = "" if holds.safe else "; who runs when it is reached runs on, where Slurm ends it"
+    return f"limits; {_UNKNOWN}{runs_on}"
 
 
 def _said(row: Row, key: str) -> bool:

@@ -48,8 +48,8 @@ _OF_NO_START = (
 """What SchedulerParameters have besides that says nothing of when jobs start that were let in."""
 _TAKEN_ELSEWHERE = {
     "accountingstorageenforce", "clustername", "licenses", "prioritycalcperiod", "prioritydecayhalflife",
-    "prioritytype", "prioritymaxage", "priorityfavorsmall", "priorityweighttres", "schedulertype",
-    "schedulerparameters", *_WEIGHTS,
+    "prioritytype", "prioritymaxage", "priorityfavorsmall", "priorityusageresetperiod", "priorityweighttres",
+    "schedulertype", "schedulerparameters", *_WEIGHTS,
 }  # fmt: skip
 _WHY = {
     "burstbuffertype": "burst buffers: accounting does not say which jobs used them",
@@ -73,7 +73,6 @@ _WHY = {
     "priorityflags": "factors are as in multifactor: age, nodes, fair share, partition, QOS",
     "priorityparameters": "multifactor knows none",
     "prioritysitefactorplugin": "the site's own factor is not known",
-    "priorityusageresetperiod": "use decays, and is never reset",
     "priorityweightassoc": "associations have no priority of their own",
     "prolog": "the time that it takes; jobs run at once",
     "prologslurmctld": "the time that it takes; jobs run at once",
@@ -99,7 +98,6 @@ _PLAIN = {
     "preemptexempttime": "00:00:00",
     "preemptmode": "off",
     "preempttype": "preempt/none",
-    "priorityusageresetperiod": "none",
     "priorityweightassoc": "0",
     "schedulertimeslice": "30",
     "suspendtime": "none|infinite|-1",

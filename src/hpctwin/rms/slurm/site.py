@@ -134,7 +134,8 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
         notes.append(
             f"by their features nodes would be of more than {MOST_GROUPS} groups: they are left out"
         )
-    held = enforced(found.values)
+    holds = enforced(found.values)
+    held = holds.held
     settings += _enforcing(found.values, held=held)
     by_tier = preemption is not None and preempts and preemption.by == "partition"
     whole = not found.shared and not preempts
@@ -178,8 +179,8 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
     if preemption is not None:
         settings += preemption.settings
         qos = [_without_preempt(row) for row in qos]
-    limits = limits_of_qos(qos, settings, held=held)
-    limits += limits_of_associations(associations, settings, held=held)
+    limits = limits_of_qos(qos, settings, holds)
+    limits += limits_of_associations(associations, settings, holds)
     fields |= _with_accounts(limits, fields)
     fields |= _preemption(preemption, fields)
     told = PREEMPTION_KEYS if preemption is not None else frozenset[str]()
