@@ -343,6 +343,59 @@ def test_limits_of_the_server_and_of_queues_hold(tmp_path):
     assert run.jobs["start_s"].to_list() == [0, 0, 10]
 
 
+RACKS = "".join(
+    f"v{n}\n     Mom = v{n}\n     ntype = PBS\n     state = free\n     pcpus = 8\n"
+    f"     resources_available.mem = 64gb\n     resources_available.ncpus = 8\n{rack}"
+    "     sharing = default_shared\n\n"
+    for n, rack in enumerate(
+        [f"     resources_available.rack = r{number}\n" for number in (1, 1, 2, 2)]
+    )
+)
+ON = "set server node_group_enable = True\n"
+
+
+@pytest.mark.parametrize(
+    ("server", "queue", "sets", "became_"),
+    [
+        (f"{ON}set server node_group_key = rack", "", ["rack", None, "rack"], {"node_group_key": TAKEN}),
+        (f"{ON}", "rack", ["rack", None, None], {"queue a: node_group_key": TAKEN}),
+        ("set server node_group_key = rack", "", [None] * 3, {"node_group_key": NO_BEARING}),
+        (f"{ON}set server node_group_key = host", "", [None] * 3, {"node_group_key": NOT_MODELLED}),
+        (
+            f'{ON}set server node_group_key = "rack,row"\nset sched do_not_span_psets = True',
+            "", ["rack", None, "rack"], {"node_group_key": NOT_MODELLED, "do_not_span_psets": NOT_MODELLED},
+        ),
+    ],
+)  # fmt: skip
+def test_jobs_get_nodes_of_one_placement_set(tmp_path, server, queue, sets, became_):
+    (tmp_path / "pbsnodes.txt").write_text(RACKS)
+    (tmp_path / "sched_config").write_text("by_queue: true\n")
+    of_queue = f"set queue a node_group_key = {queue}\n" if queue else ""
+    (tmp_path / "server").write_text(
+        f"create queue a\nset queue a queue_type = Execution\n{of_queue}create queue b\n"
+        f"set server scheduling = True\n{server}\n"
+    )
+    # The second says itself that it is for one host; the third is of queue b.
+    of = (("a", "free"), ("a", "group=host"), ("b", "free"))
+    (tmp_path / "20260901").write_text(
+        "".join(
+            f"09/01/2026 10:0{n}:00;E;{n}.s;user=ann queue={name} ctime={1788256800 + n} "
+            f"qtime={1788256800 + n} start={1788256900 + n} end={1788257000 + n} "
+            f"exec_vnode=(v0:ncpus=8)+(v1:ncpus=8) Resource_List.select=2:ncpus=8 "
+            f"Resource_List.place={place} "
+            f"Resource_List.ncpus=16 Resource_List.nodect=2 Resource_List.walltime=00:10:00 Exit_status=0\n"
+            for n, (name, place) in enumerate(of)
+        )
+    )
+    made = import_site("pbs", tmp_path)
+    found = made.jobs.sort("submit_s")
+    assert (found["group_by"].to_list() if "group_by" in found.columns else [None] * 3) == sets
+    told = {one.name: one.became for one in made.site.settings}
+    assert {name: told[name] for name in became_} == became_
+    racks = {feature for group in made.site.cluster.nodes for feature in group.features}
+    assert racks == ({"rack=r1", "rack=r2"} if "rack" in sets else set())
+
+
 def test_no_user_is_named_where_names_are_replaced(tmp_path):
     made = site(
         tmp_path,
@@ -465,10 +518,68 @@ def test_nodes_that_are_shared_are_chosen_as_node_sort_key_says(tmp_path):
     folder.mkdir()
     recorded = Path(__file__).parent / "recorded" / "openpbs-23.06-shared-pbsnodes.json"
     shutil.copy(recorded, folder)
-    for key, placement in (("HIGH unused", "@spread"), ("LOW unused", "@best-fit"), ("HIGH", "")):
+    for key, placement in (
+        ("HIGH unused", "@spread"),
+        ("LOW unused", "@best-fit"),
+        ("HIGH", "@weight"),
+    ):
         (folder / "sched_config").write_text(f'by_queue: true\nnode_sort_key: "ncpus {key}" ALL\n')
         made = import_site("pbs", folder)
         assert policy(made) == f"fcfs+pbs{placement}"
+
+
+@pytest.mark.parametrize(
+    ("keys", "placement", "weights", "left"),
+    [
+        (("mem HIGH",), "@weight", [1, 0, 2], {}),
+        (("sort_priority HIGH",), "@weight", [1, 1, 0], {}),
+        (("sort_priority LOW total", "mem LOW"), "@weight", [0, 1, 2], {}),
+        (("gold HIGH", "ncpus LOW"), "@weight", [1, 1, 0], {}),
+        (("ngpus HIGH", "ncpus LOW unused"), "@best-fit", [0, 0, 0], {}),
+        (
+            ("mem HIGH", "ncpus LOW unused"),
+            "@weight",
+            [1, 0, 2],
+            {"ncpus LOW unused": "at the moment"},
+        ),
+        (("mem HIGH unused",), "", [0, 0, 0], {"mem HIGH unused": "at the moment"}),
+        (
+            ("mem UP", "mem HIGH most"),
+            "",
+            [0, 0, 0],
+            {"mem UP": "passes over", "mem HIGH most": "passes over"},
+        ),
+    ],
+)
+def test_vnodes_are_tried_in_the_order_of_all_keys(tmp_path, keys, placement, weights, left):
+    """Three vnodes of 8 cores: 64, 128 and 32 GB, the last with gold and the greatest priority."""
+    rows = (
+        ("v1", "64gb", "", 0),
+        ("v2", "128gb", "", 0),
+        ("v3", "32gb", "     resources_available.gold = 4\n", 5),
+    )
+    (tmp_path / "pbsnodes.txt").write_text(
+        "\n".join(
+            f"{name}\n     Mom = {name}\n     ntype = PBS\n     state = free\n     pcpus = 8\n"
+            f"     Priority = {priority}\n     resources_available.mem = {mem}\n"
+            f"     resources_available.ncpus = 8\n{more}     sharing = default_shared\n"
+            for name, mem, more, priority in rows
+        )
+    )
+    (tmp_path / "sched_config").write_text(
+        "by_queue: true\n" + "".join(f'node_sort_key: "{key}" ALL\n' for key in keys)
+    )
+    made = import_site("pbs", tmp_path)
+    assert policy(made) == f"fcfs+pbs{placement}"
+    weight = {group.memory_gb: group.weight for group in made.site.cluster.nodes}
+    assert [weight[memory] for memory in (64, 128, 32)] == weights
+    told = [one for one in made.site.settings if one.name == "node_sort_key"]
+    assert {one.value: one.became for one in told if one.became == NOT_MODELLED} == dict.fromkeys(
+        left, NOT_MODELLED
+    )
+    assert len(told) == len(keys)
+    for one in told:
+        assert left.get(one.value, "") in one.why
 
 
 def test_the_policy_s_text_reads_back_and_a_formula_of_pbs_s_is_still_one():

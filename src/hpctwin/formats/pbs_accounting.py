@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 import polars as pl
 
@@ -30,11 +31,27 @@ from hpctwin.model.chunks import GROUP, Tasks, more_tasks_text
 from hpctwin.model.requests import Request, parse_request
 
 __all__ = [
-    "Accounts", "is_pbs_accounting", "pbs_jobs", "pbs_records", "pbs_table", "read_pbs_accounting",
+    "Accounts", "Meant", "is_pbs_accounting", "pbs_jobs", "pbs_records", "pbs_table",
+    "read_pbs_accounting",
 ]  # fmt: skip
 
 Accounts = Literal["account", "group", "project"]
 """What a job's account is: the string that it was given, else its project; its group; its project, always."""
+
+
+class Meant(NamedTuple):
+    """What a site's settings say of its jobs, and logs do not.
+
+    Args:
+        accounts: what a job's account is.
+        sets: by queue, of what its jobs get nodes of one value; of all other queues under an empty name.
+    """
+
+    accounts: Accounts = "account"
+    sets: Mapping[str, str] = MappingProxyType({})
+
+
+_NOTHING_SAID = Meant()
 
 _LINE = r"^\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;([A-Za-z]);([^;]*);(.*)$"
 _OF_JOBS = ("Q", "S", "E", "R", "D", "A")
@@ -92,7 +109,7 @@ def pbs_table(
     machine: Machine | None = None,
     *,
     skip_invalid: bool = True,
-    accounts: Accounts = "account",
+    meant: Meant = _NOTHING_SAID,
     at_once: int = _AT_ONCE,
 ) -> JobTable:
     """The same as `pbs_jobs`, of more jobs than fit in memory.
@@ -104,7 +121,7 @@ def pbs_table(
         tally: see there.
         machine: see there.
         skip_invalid: see there.
-        accounts: what a job's account is.
+        meant: what the site's settings say of its jobs.
         at_once: so many records of logs, and jobs, are looked at together.
     """
 
@@ -113,7 +130,7 @@ def pbs_table(
             number = 0
             for block in lines_in(path):
                 lines = pl.Series("line", block.decode("utf-8", "replace").splitlines(), pl.String)
-                yield _events(path, lines, number, tally, accounts, strict=not skip_invalid)
+                yield _events(path, lines, number, tally, meant, strict=not skip_invalid)
                 number += len(lines)
             tally.add("line read", number)
 
@@ -128,12 +145,12 @@ def pbs_records(lines: pl.Series, tally: Tally) -> pl.DataFrame:
         lines: text.
         tally: told of all that is left out.
     """
-    events = _events(Path("log"), lines.alias("line"), 0, tally, "account", strict=False)
+    events = _events(Path("log"), lines.alias("line"), 0, tally, _NOTHING_SAID, strict=False)
     return _runs(events, tally) if len(events) else empty_records()
 
 
 def _events(
-    path: Path, lines: pl.Series, before: int, tally: Tally, accounts: Accounts, *, strict: bool
+    path: Path, lines: pl.Series, before: int, tally: Tally, meant: Meant, *, strict: bool
 ) -> pl.DataFrame:
     """What each line says of a job."""
     frame = lines.to_frame().with_row_index("number", offset=before + 1)
@@ -158,10 +175,10 @@ def _events(
     parent = pl.col("job_id").str.contains("[]", literal=True)
     frame = tally.drop(frame, parent, "record of an array as a whole; its subjobs are the jobs")
     number = pl.col("job_id").str.extract(r"^(\d+)").cast(pl.Float64)
-    return frame.select("kind", *_values(accounts), number.fill_null(math.inf).alias("number"))
+    return frame.select("kind", *_values(meant), number.fill_null(math.inf).alias("number"))
 
 
-def _values(accounts: Accounts) -> list[pl.Expr]:
+def _values(meant: Meant) -> list[pl.Expr]:
     def value(key: str) -> pl.Expr:
         return pl.col("about").str.extract(rf'(?:^| ){re.escape(key)}="?([^ "]+)')
 
@@ -171,7 +188,7 @@ def _values(accounts: Accounts) -> list[pl.Expr]:
 
     project = value("project")
     named = pl.coalesce(value("account"), pl.when(project != _DEFAULT_PROJECT).then(project))
-    account = {"account": named, "group": value("group"), "project": project}[accounts]
+    account = {"account": named, "group": value("group"), "project": project}[meant.accounts]
     group = value("Resource_List.place").str.extract(rf"(?:^|:)group=({GROUP})(?::|$)")
     vnodes = (
         value("exec_vnode")
@@ -209,8 +226,18 @@ def _values(accounts: Accounts) -> list[pl.Expr]:
         _got(value("exec_vnode"), value("Resource_List.place")).alias("request"),
         value("Resource_List.select").alias("select"),
         value("Resource_List.place").alias("place"),
-        pl.when(~group.is_in(["host", "vnode"])).then(group).alias("group_by"),
+        pl.when(~group.is_in(["host", "vnode"])).then(group)
+        .when(group.is_null()).then(_of_queue(value("queue"), meant.sets)).alias("group_by"),
     ]  # fmt: skip
+
+
+def _of_queue(queue: pl.Expr, sets: Mapping[str, str]) -> pl.Expr:
+    """Of what jobs of a queue get nodes of one value; null where of nothing."""
+    if not sets:
+        return pl.lit(None, pl.String)
+    named = {name: key for name, key in sets.items() if name}
+    found = queue.replace_strict(named, default=sets.get(""), return_dtype=pl.String)
+    return found.fill_null(sets.get("")) if "" in sets else found
 
 
 def _got(exec_vnode: pl.Expr, place: pl.Expr) -> pl.Expr:

@@ -14,12 +14,14 @@ from typing import Any
 from hpctwin.errors import FormatError
 from hpctwin.formats._job_table import JobTable
 from hpctwin.formats._record import Machine, Tally
-from hpctwin.formats.pbs_accounting import Accounts, is_pbs_accounting, pbs_table
+from hpctwin.formats.pbs_accounting import Accounts, Meant, is_pbs_accounting, pbs_table
 from hpctwin.rms.machine import equal_nodes, group_nodes
 from hpctwin.rms.pbs.fair_share import Shares, is_resource_group, read_resource_group, told_of
 from hpctwin.rms.pbs.meaning import explained, meaning_of
+from hpctwin.rms.pbs.node_order import node_order
 from hpctwin.rms.pbs.output import read_output
 from hpctwin.rms.pbs.parse import listed_nodes, partitions_of, routed
+from hpctwin.rms.pbs.placement_sets import PlacementSets, placement_sets
 from hpctwin.rms.pbs.request import is_consumable
 from hpctwin.rms.pbs.sched_config import (
     PARAMETERS,
@@ -129,13 +131,21 @@ class PbsFiles:
             if str(about.get("queue_type", "Execution")).lower().startswith("e")
         }
         sched = SchedConfig(tuple(self._sched))
-        listed = listed_nodes(self._nodes, queues, self._notes, self._consumables(sched))
+        sets = self._sets()
+        listed = listed_nodes(
+            self._nodes, queues, self._notes, self._consumables(sched), sets.by_queue.values()
+        )
         if self._nodes and not listed:
             raise FormatError("pbsnodes: no node in it that has cores")
+        order = node_order(sched, self._nodes) if self.shared[0] else None
+        if order is not None:
+            listed = [
+                one._replace(weight=order.weights.get(one.record.name, 0.0)) for one in listed
+            ]
         grouped = group_nodes(listed or equal_nodes(assumed, queues))
         default = routed(self._server.get("default_queue", ""), self._queues)
         partitions = partitions_of(queues, grouped.members, default, [])
-        policy = meaning_of(sched, self._server, partitions, self._shares, shared=self.shared[0])
+        policy = meaning_of(sched, self._server, partitions, self._shares, order)
         limits = site_limits(self._server, self._queues, self._where)
         fields = {
             "name": "pbs",
@@ -145,7 +155,9 @@ class PbsFiles:
             "fairshare": policy.fairshare,
         }
         settings = [told_of(one, policy.fairshare) for one in self._shares]
-        settings += explained(policy, sched, self._server, self._queues, self._where, limits.told)
+        settings += explained(
+            policy, sched, self._server, self._queues, self._where, limits.told | sets.told
+        )
         cluster, names = named_cluster(fields, grouped.names, "pbs")
         return Site("pbs", cluster, policy.text, settings, list(self._notes), names)
 
@@ -184,7 +196,12 @@ class PbsFiles:
 
     def jobs(self, tally: Tally, machine: Machine, timezone: str | None) -> JobTable:
         """All jobs of all logs."""
-        return pbs_table(self._logs, tally, machine, accounts=self.accounts)
+        return pbs_table(
+            self._logs, tally, machine, meant=Meant(self.accounts, self._sets().by_queue)
+        )
+
+    def _sets(self) -> PlacementSets:
+        return placement_sets(self._server, self._queues, self._where, shared=self.shared[0])
 
     @property
     def accounts(self) -> Accounts:

@@ -8,6 +8,7 @@ from typing import Any
 
 from hpctwin.model import Partition
 from hpctwin.rms.pbs.fair_share import Shares, fair_share
+from hpctwin.rms.pbs.node_order import NodeOrder
 from hpctwin.rms.pbs.ordering import Meaning, ordering_of
 from hpctwin.rms.pbs.request import parse_duration
 from hpctwin.rms.pbs.sched_config import Line, SchedConfig
@@ -31,16 +32,12 @@ _WHY = {
     "sched_preempt_enforce_resumption": "no job is preempted",
     "preempt_targets_enable": "no job is preempted",
     "dedicated_prefix": "give cluster.yaml reservations for dedicated time",
-    "node_sort_key": "nodes are tried in the order of their numbers: @best-fit and @spread are others",
+    "node_sort_key": "jobs have whole nodes, of which those with the lowest numbers go first",
     "smp_cluster_dist": "nodes are tried in the order of their numbers: @best-fit and @spread are others",
     "sort_nodes": "nodes are tried in the order of their numbers: @best-fit and @spread are others",
     "provision_policy": "nodes are as they are",
     "load_balancing": "the load of nodes is not known",
     "strict_fifo": "a job that does not fit ends the turn of all queues (strict_ordering), or of none",
-    "node_group_key": "placement sets are not looked at",
-    "node_group_enable": "placement sets are not looked at",
-    "only_explicit_psets": "placement sets are not looked at",
-    "do_not_span_psets": "placement sets are not looked at",
     "peer_queue": "one cluster at a time; hpctwin facility has several",
     "server_dyn_res": "what a program says is free is not known",
     "mom_resources": "what a program says is free is not known",
@@ -60,9 +57,6 @@ _PLAIN = {
     "prime_exempt_anytime_queues": ("false", "0"),
     "load_balancing": ("false", "0"),
     "strict_fifo": ("false", "0"),
-    "only_explicit_psets": ("false", "0"),
-    "do_not_span_psets": ("false", "0"),
-    "node_group_enable": ("false",),
     "job_run_wait": ("runjob_hook", "none"),
     "throughput_mode": ("true",),
     "sched_cycle_length": ("00:20:00", "1200"),
@@ -86,8 +80,7 @@ def meaning_of(
     server: Mapping[str, str],
     queues: Sequence[Partition],
     shares: Sequence[Shares] = (),
-    *,
-    shared: bool,
+    nodes: NodeOrder | None = None,
 ) -> Meaning:
     """The policy that settings tell.
 
@@ -96,11 +89,13 @@ def meaning_of(
         server: attributes of the server and of its scheduler.
         shares: of a file ``resource_group``.
         queues: with their priorities.
-        shared: whether jobs share nodes.
+        nodes: in which order they are tried, where jobs share them.
     """
     made = ordering_of(sched, server, queues)
     taken, left = made.taken, made.left
-    text = f"{made.text}+{_backfill(sched, server, taken, left)}{_placement(sched, taken, shared)}"
+    text = f"{made.text}+{_backfill(sched, server, taken, left)}"
+    if nodes is not None:
+        text += _placement(sched, nodes, made)
     for name in ("strict_ordering", "by_queue", "round_robin", "fair_share"):
         said = sched.value(name, "false")
         if name in taken and said.lower() not in ("true", "false", "0", "1"):
@@ -150,25 +145,16 @@ def _backfill(
     return f"pbs:{','.join(f'{name}={value}' for name, value in given.items())}"
 
 
-def _placement(sched: SchedConfig, taken: dict[str, str], shared: bool) -> str:
-    """The placement that is nearest, where jobs share nodes."""
-    if not shared:
-        return ""
-    if sched.value("smp_cluster_dist") == "round_robin":
-        taken["smp_cluster_dist"] = "@round-robin, the nearest"
-        return "@round-robin"
-    keys = sched.all("node_sort_key")
-    words = keys[0].value.lower() if keys else ""
-    nearest = {
-        "ncpus high unused": "@spread",
-        "ncpus low assigned": "@spread",
-        "ncpus low unused": "@best-fit",
-        "ncpus high assigned": "@best-fit",
-    }.get(words)
-    if nearest is None:
-        return ""
-    taken["node_sort_key"] = f"{nearest}, the nearest"
-    return nearest
+def _placement(sched: SchedConfig, order: NodeOrder, made: Meaning) -> str:
+    """The placement, where jobs share nodes."""
+    made.keys.update(order.left)
+    if order.placement == "@round-robin":
+        made.taken["smp_cluster_dist"] = "@round-robin, the nearest"
+    elif sched.value("smp_cluster_dist") not in ("", "pack"):
+        made.left["smp_cluster_dist"] = "nodes are tried in one order, as of pack"
+    if order.taken:
+        made.taken["node_sort_key"] = order.taken
+    return order.placement
 
 
 def explained(
@@ -261,8 +247,6 @@ def _became(name: str, value: str, meaning: Meaning) -> tuple[str, str]:
         return TAKEN, "the default partition"
     if name == "fair_share":
         return NO_BEARING, ""
-    if name == "node_sort_key" and value.lower().split()[:1] == ["sort_priority"]:
-        return NOT_MODELLED, "the priority of nodes is not looked at"
     if name in _WHY and value.strip('"').lower() not in _PLAIN.get(name, ()):
         return NOT_MODELLED, _WHY[name]
     if _LIMITS.match(name):

@@ -261,6 +261,7 @@ def listed_nodes(
     queues: Mapping[str, Any],
     notes: list[str],
     consumables: Collection[str],
+    sets: Collection[str] = (),
 ) -> list[ListedNode]:
     """Nodes that have cores, of ``pbsnodes``, with the queues that use them.
 
@@ -269,6 +270,7 @@ def listed_nodes(
         queues: by name.
         notes: what was left out is appended.
         consumables: resources of the site's that jobs use up.
+        sets: resources of whose values placement sets are: features.
     """
     bound = {row.get("queue") for row in rows.values()}
     # A queue that has nodes of its own uses no others.
@@ -298,6 +300,12 @@ def listed_nodes(
                     (name, amount)
                     for name in sorted(consumables)
                     if (amount := amount_said(has.get(name))) is not None
+                ),
+                features=tuple(
+                    f"{key}={value}"
+                    for key in sorted(sets)
+                    for value in str(has.get(key, "")).replace('"', "").split(",")
+                    if re.fullmatch(r"[\w.-]+", value)
                 ),
             )
         )
