@@ -381,6 +381,15 @@ def test_a_limit_that_says_nothing_sensible_is_told(limit: dict[str, Any], said:
         Cluster.uniform(8, limits=[limit], accounts=[{"name": "physics"}])
 
 
+@pytest.mark.parametrize(
+    ("resets", "said"),
+    [((5, 5), "later than the one before"), ((-5, 5), "0 or more"), (("soon",), "soon")],
+)
+def test_resets_that_cannot_be_are_told(resets: tuple[Any, ...], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Cluster.uniform(8, fairshare={"resets": resets})
+
+
 def test_accounts_in_a_circle_are_told() -> None:
     with pytest.raises(ConfigError, match="above itself"):
         Cluster.uniform(2, accounts=[{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}])

@@ -150,7 +150,7 @@ class FairShare(Settings):
     half_life: Duration = Field(default=7 * 86400, gt=0)
     shares: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     every: Duration = Field(default=300, ge=0.001)
-    resets: tuple[Duration, ...] = ()
+    resets: tuple[Annotated[Duration, Field(ge=0)], ...] = ()
 
     @model_validator(mode="after")
     def _of_its_kind(self) -> Self:
