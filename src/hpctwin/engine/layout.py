@@ -402,10 +402,10 @@ class State:
     usage: Table[Usage]  # [labels + 1], the last for all
     node: Table[Node]
     spent: Grid[Int]  # [nodes, states] time in each power state; [nodes, 0] without
-    switching: Table[Event]  # heap of nodes
+    switching: Table[Event]  # nodes, by the end of their transition
     timeouts: Table[Event]  # heap of nodes; an entry holds if the node is still due then
     begins: Table[Event]  # heap of jobs that wait for their nodes
-    index: Grid[Flag]  # [sets, 2 * 2^k], see `nodes`
+    index: Grid[Int]  # a bit for each node [sets, words], see `nodes`
     tally: Grid[Int]  # [P, sets + 3 * states] members of each set; see `power.standing_in`
     outage: Table[Outage]
     lost: Table[Lost]

@@ -1,8 +1,8 @@
-"""Sets of nodes, kept as nodes change, so that nobody looks through all nodes.
+"""Sets of nodes, kept as nodes change, so that nobody looks at each node.
 
-Each set is a row of ``sim.index``: a binary tree over the places of nodes in ``by_pool``, in which an inner
-place is 1 if anything below it is. To enter, to leave, and to find the first or last member from a place on
-cost the logarithm of the number of nodes; ``sim.tally`` counts the members of each pool.
+Each set is a row of ``sim.index``: a bit for each place of a node in ``by_pool``, 64 in a word. To enter and to
+leave touch one word, and the first or last member from a place on is found a word at a time;
+``sim.tally`` counts the members of each pool.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from hpctwin.engine.layout import (
     FREE_NODES,
     IDLE,
     IDLE_NODES,
+    MINUS_ONE,
+    ONE,
     Arrays,
 )
+from hpctwin.engine.rows import leading_zeros
 
 __all__ = ["first_in", "is_free", "last_in", "put", "refresh", "touch"]
 
@@ -26,59 +29,48 @@ __all__ = ["first_in", "is_free", "last_in", "put", "refresh", "touch"]
 def put(chosen: int, node: int, inside: bool, sim: Arrays) -> None:
     """Have a node be in a set or not."""
     index = sim.index
-    i = index.width // 2 + sim.node[node].place
-    if (index[chosen, i] == 1) == inside:
+    place = sim.node[node].place
+    word = index[chosen, place >> 6]
+    bit = ONE << (place & 63)
+    if (word & bit != 0) == inside:
         return
-    if inside:
-        sim.tally[sim.pool_of[node], chosen] += 1
-        while i > 0 and index[chosen, i] == 0:
-            index[chosen, i] = 1
-            i //= 2
-    else:
-        sim.tally[sim.pool_of[node], chosen] -= 1
-        index[chosen, i] = 0
-        while i > 1 and index[chosen, i ^ 1] == 0:
-            i //= 2
-            index[chosen, i] = 0
+    index[chosen, place >> 6] = word ^ bit
+    sim.tally[sim.pool_of[node], chosen] += 1 if inside else -1
 
 
 @jit
 def first_in(chosen: int, place: int, last: int, sim: Arrays) -> int:
     """The first place of a set from ``place`` on and before ``last``; -1 if there is none."""
     index = sim.index
-    leaves = index.width // 2
     if place >= last:
         return -1
-    i = leaves + place
-    while index[chosen, i] == 0:
-        # Up to the first subtree further on, then down on its near side.
-        while i & 1 == 1:
-            i //= 2
-        if i == 0:
-            return -1
+    i = place >> 6
+    word = index[chosen, i] & (MINUS_ONE << (place & 63))
+    while word == 0:
         i += 1
-    while i < leaves:
-        i = 2 * i if index[chosen, 2 * i] == 1 else 2 * i + 1
-    return i - leaves if i - leaves < last else -1
+        if 64 * i >= last:
+            return -1
+        word = index[chosen, i]
+    found = 64 * i + 63 - leading_zeros(word & -word)
+    return found if found < last else -1
 
 
 @jit
 def last_in(chosen: int, first: int, place: int, sim: Arrays) -> int:
     """The last place of a set before ``place``, not before ``first``; -1 if there is none."""
     index = sim.index
-    leaves = index.width // 2
     if place <= first:
         return -1
-    i = leaves + place - 1
-    while index[chosen, i] == 0:
-        while i & 1 == 0 and i > 0:
-            i //= 2
-        if i <= 1:
-            return -1
+    i = (place - 1) >> 6
+    # Those up to the place before; twice, as a word cannot be moved by 64.
+    word = index[chosen, i] & ~((MINUS_ONE << ((place - 1) & 63)) << 1)
+    while word == 0:
         i -= 1
-    while i < leaves:
-        i = 2 * i + 1 if index[chosen, 2 * i + 1] == 1 else 2 * i
-    return i - leaves if i - leaves >= first else -1
+        if 64 * i + 63 < first:
+            return -1
+        word = index[chosen, i]
+    found = 64 * i + 63 - leading_zeros(word)
+    return found if found >= first else -1
 
 
 @jit

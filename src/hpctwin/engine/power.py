@@ -1,7 +1,7 @@
 """Nodes switch on and off; how long each was in each state.
 
-A node is idle or computing, or on its way to or from a sleep depth, or asleep. What is on its way is in
-a heap by the end of its transition. How nodes are hidden from jobs depends on the power policy: where only
+A node is idle or computing, or on its way to or from a sleep depth, or asleep. What is on its way is in a
+table by the end of its transition: many begin one at the same time, and are over at the same time. How nodes are hidden from jobs depends on the power policy: where only
 active ones are shown, the passes see a node that wakes as they see one that comes back; else jobs may have
 nodes that must be switched on first.
 
@@ -30,6 +30,7 @@ from hpctwin.engine.layout import (
 )
 from hpctwin.engine.nodes import last_in, put, refresh, touch
 from hpctwin.engine.plan import active_from
+from hpctwin.engine.rows import move_rows
 
 
 @jit
@@ -110,6 +111,24 @@ def show_or_hide(node: int, sim: Arrays) -> None:
 
 
 @jit
+def note_switching(node: int, sim: Arrays) -> None:
+    """Put a node whose transition has begun among those that switch, behind all that are ready by then."""
+    ready = sim.node[node].ready
+    low = ZERO
+    high = sim.clock.switching
+    while low < high:
+        middle = (low + high) // 2
+        if sim.switching[middle].time <= ready:
+            low = middle + 1
+        else:
+            high = middle
+    move_rows(sim.switching, low + 1, low, sim.clock.switching)
+    sim.switching[low].time = ready
+    sim.switching[low].job = node
+    sim.clock.switching += 1
+
+
+@jit
 def switch_off(node: int, depth: int, sim: Arrays) -> None:
     """Send an idle node to a sleep depth, or a sleeping one to a deeper one."""
     change_power(node, SWITCHING_OFF, depth, sim)
@@ -117,7 +136,7 @@ def switch_off(node: int, depth: int, sim: Arrays) -> None:
     sleep = sim.sleep[sim.pool_of[node] * sim.rules.depths + depth]
     own.ready = sim.clock.now + sleep.off_time
     own.boot = sleep.on_time
-    sim.clock.switching = heap_push(sim.switching, sim.clock.switching, own.ready, node)
+    note_switching(node, sim)
     show_or_hide(node, sim)
     refresh(node, sim)
 
@@ -129,7 +148,7 @@ def switch_on(node: int, sim: Arrays) -> None:
     change_power(node, SWITCHING_ON, own.depth, sim)
     own.ready = sim.clock.now + own.boot
     own.boot = 0
-    sim.clock.switching = heap_push(sim.switching, sim.clock.switching, own.ready, node)
+    note_switching(node, sim)
     show_or_hide(node, sim)
     refresh(node, sim)
 
@@ -162,9 +181,10 @@ def touch_nodes(j: int, sim: Arrays) -> None:
 @jit
 def end_transitions(sim: Arrays) -> None:
     """Nodes whose transition is over are asleep or active; who has a job is woken at once."""
-    while sim.clock.switching > 0 and sim.switching[0].time <= sim.clock.now:
-        node = heap_pop(sim.switching, sim.clock.switching)
-        sim.clock.switching -= 1
+    over = ZERO
+    while over < sim.clock.switching and sim.switching[over].time <= sim.clock.now:
+        node = sim.switching[over].job
+        over += 1
         own = sim.node[node]
         if own.power == SWITCHING_OFF:
             change_power(node, ASLEEP, own.depth, sim)
@@ -175,6 +195,9 @@ def end_transitions(sim: Arrays) -> None:
             change_power(node, COMPUTING if computes(node, sim) else IDLE, ZERO, sim)
         show_or_hide(node, sim)
         touch(node, sim)
+    if over > 0:
+        move_rows(sim.switching, ZERO, over, sim.clock.switching)
+        sim.clock.switching -= over
 
 
 @jit

@@ -82,7 +82,7 @@ def new_sim(
         "switching": (tracked if depths else 0,),
         "timeouts": (2 * tracked if depths else 0,),
         "begins": (most if depths else 0,),
-        "index": (_sets(depths) if tracked else 0, 2 << (tracked - 1).bit_length()),
+        "index": (_sets(depths) if tracked else 0, -(-tracked // 64)),
         "tally": (pools, _sets(depths) + 3 * (2 + 3 * depths if depths else 0)),
         "outage": (0,),
         "lost": (0,),
@@ -156,8 +156,8 @@ def index_nodes(sim: Sim) -> None:
         return
     had = (node["job"] < 0) & (node["down"] == 0)
     free = had & (node["hidden"] == 0)
-    sets, leaves = len(index), index.shape[1] // 2
-    index[...] = 0
+    sets = len(index)
+    bits = np.zeros((sets, 64 * index.shape[1]), np.bool_)
     members = {layout.FREE_NODES: free}
     if sets > 1:
         power = node["power"]
@@ -174,12 +174,9 @@ def index_nodes(sim: Sim) -> None:
         sim["clock"]["timeouts"] = 0
         tally[:, sets:] = _by_state(sim)
     for number, inside in members.items():
-        index[number, leaves + node["place"]] = inside
+        bits[number, node["place"]] = inside
         tally[:, number] = np.bincount(sim["pool_of"][inside], minlength=len(tally))
-    width = leaves
-    while width > 1:
-        index[:, width // 2 : width] = index[:, width : 2 * width].reshape(sets, -1, 2).max(axis=2)
-        width //= 2
+    index[...] = np.packbits(bits, axis=1, bitorder="little").view("<i8")
 
 
 def _by_state(sim: Sim) -> npt.NDArray[np.int64]:
