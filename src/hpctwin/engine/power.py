@@ -182,6 +182,7 @@ def touch_nodes(j: int, sim: Arrays) -> None:
 def end_transitions(sim: Arrays) -> None:
     """Nodes whose transition is over are asleep or active; who has a job is woken at once."""
     over = ZERO
+    # They are taken off together; who begins another transition is put behind them.
     while over < sim.clock.switching and sim.switching[over].time <= sim.clock.now:
         node = sim.switching[over].job
         over += 1
