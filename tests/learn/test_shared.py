@@ -21,6 +21,7 @@ from hpctwin.learn import (
     PowerManagement,
     many,
 )
+from hpctwin.learn.baselines import schedtwin
 from hpctwin.learn.evaluation import evaluate
 from hpctwin.learn.plan import Plan
 from hpctwin.learn.training import train
@@ -271,6 +272,15 @@ def test_beside_an_agent_on_shared_nodes_stands_what_goes_with_them(tmp_path: Pa
     rest = Episodes.of(WORKLOAD, machine(), jobs=30, first=200)
     found = evaluate(file, rest, episodes=2, without=("tuned",))
     kinds = set(found.table()["kind"])
-    assert {"agent", "static"} <= kinds
-    assert "twin" not in kinds
-    assert found.left_out["schedtwin"] == "jobs share nodes"
+    assert {"agent", "static", "twin"} <= kinds
+    assert "schedtwin" not in found.left_out
+
+
+def test_no_start_of_a_twin_is_refused_where_jobs_share_nodes() -> None:
+    """Where it gives them nodes in an order other than that of submission, it starts them so."""
+    served = {
+        backfill: schedtwin(backfill, machine())(WORKLOAD)["served"]
+        for backfill in ("easy", "none")
+    }
+    everybody = simulate(WORKLOAD, machine(), "fcfs+easy").jobs
+    assert set(served.values()) == {everybody["start_s"].is_not_null().sum()}

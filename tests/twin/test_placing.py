@@ -20,12 +20,15 @@ def waiting(job_id: str, **about: object) -> JobRecord:
     return JobRecord(spec=JobSpec(id=job_id, **spec))
 
 
-def core_of(*jobs: JobRecord) -> Core:
-    core = Core(CoreSettings(pool=("fcfs+easy@first-fit",)))
+def core_of(
+    *jobs: JobRecord, machine: Cluster = MACHINE, pool: tuple[str, ...] = ("fcfs+easy@first-fit",)
+) -> Core:
+    core = Core(CoreSettings(pool=pool))
+    nodes = tuple(NodeRecord(name=f"n{i}") for i in range(machine.node_count))
     core.take_snapshot(
         Snapshot(
-            cluster="c", time_s=50, run="r", seq=0, machine=MACHINE, jobs=jobs,
-            nodes=tuple(NodeRecord(name=f"n{i}") for i in range(3)), own_scheduling=True,
+            cluster="c", time_s=50, run="r", seq=0, machine=machine, jobs=jobs, nodes=nodes,
+            own_scheduling=True,
         )
     )  # fmt: skip
     return core
@@ -41,6 +44,21 @@ def test_each_task_that_a_policy_starts_has_its_node() -> None:
     assert decision.starts == ("1", "2")
     where = places(core, decision.starts, 50.0, decision.policy)
     assert where == {"1": [("n0", (2,)), ("n1", (1,))], "2": [("n1", (1, 0)), ("n2", (0, 1))]}
+
+
+def test_jobs_are_started_in_the_order_in_which_a_policy_gives_them_shared_nodes() -> None:
+    """In that of submission the first would take what only the second could have."""
+    machine = Cluster.model_validate(
+        {"nodes": [{"name": "a", "count": 1, "cores": 4}, {"name": "b", "count": 1, "cores": 2}]}
+    )
+    first, second = waiting("1", tasks=1, walltime_s=90), waiting("2", tasks=2)
+    core = core_of(first, second, machine=machine, pool=("sjf+easy@first-fit",))
+    decision = core.decide(50.0)
+    assert decision is not None
+    assert decision.starts == ("2", "1")
+    assert core.present(50.0).starts() == ["2", "1"]
+    where = places(core, decision.starts, 50.0, decision.policy)
+    assert where == {"1": [("n1", (1,))], "2": [("n0", (2,))]}
 
 
 def test_a_job_lies_where_it_was_told_to_until_the_cluster_says_where_it_runs() -> None:

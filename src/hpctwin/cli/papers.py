@@ -87,18 +87,18 @@ def pas(
 def nasa_agents(
     *,
     seeds: Annotated[int, AT_LEAST_0] = 5,
-    steps: Count = 600_000,
+    steps: Count = 6_000_000,
     out: Path = Path("out/nasa-agents"),
     json: bool = False,
 ) -> int:
     """Agents that switch nodes, on held-out windows of the NASA log, beside SPARS's timeouts.
 
-    Agents are trained on the jobs before, with seeds 0, 1, …; those that --out holds already are not trained
-    again, so that it can be interrupted.
+    Agents are trained and chosen on the jobs before, with seeds 0, 1, …; those that --out holds already are
+    not trained again, so that it can be interrupted.
 
     Args:
         seeds: agents; 0 for timeouts alone.
-        steps: decisions that each is trained on.
+        steps: decisions that each is trained on, with each of three weights of energy.
         out: folder for agents.
         json: print a row of the table as one of JSON.
     """

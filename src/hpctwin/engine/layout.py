@@ -402,7 +402,9 @@ class State:
     usage: Table[Usage]  # [labels + 1], the last for all
     node: Table[Node]
     spent: Grid[Int]  # [nodes, states] time in each power state; [nodes, 0] without
-    switching: Table[Event]  # nodes by the end of their transition; room for who is over and begins again
+    switching: Table[
+        Event
+    ]  # nodes by the end of their transition; room for who is over and begins again
     timeouts: Table[Event]  # heap of nodes; an entry holds if the node is still due then
     begins: Table[Event]  # heap of jobs that wait for their nodes
     index: Grid[Int]  # a bit for each node [sets, words], see `nodes`

@@ -1,7 +1,7 @@
 """Sets of nodes, kept as nodes change, so that nobody looks at each node.
 
-Each set is a row of ``sim.index``: a bit for each place of a node in ``by_pool``, 64 in a word. To enter and to
-leave touch one word, and the first or last member from a place on is found a word at a time;
+Each set is a row of ``sim.index``: a bit for each place of a node in ``by_pool``, 64 in a word. To enter and
+to leave touch one word, and the first or last member from a place on is found a word at a time;
 ``sim.tally`` counts the members of each pool.
 """
 

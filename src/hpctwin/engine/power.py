@@ -1,9 +1,9 @@
 """Nodes switch on and off; how long each was in each state.
 
 A node is idle or computing, or on its way to or from a sleep depth, or asleep. What is on its way is in a
-table by the end of its transition: many begin one at the same time, and are over at the same time. How nodes are hidden from jobs depends on the power policy: where only
-active ones are shown, the passes see a node that wakes as they see one that comes back; else jobs may have
-nodes that must be switched on first.
+table by the end of its transition: many begin one at the same time, and are over at the same time. How nodes
+are hidden from jobs depends on the power policy: where only active ones are shown, the passes see a node that
+wakes as they see one that comes back; else jobs may have nodes that must be switched on first.
 
 What follows a pass looks only at nodes that have changed: they are chained by ``touched``. Their timeouts are
 in a heap, in which an entry that holds no more is passed over when it comes up.

@@ -168,8 +168,6 @@ def evaluate(
             left_out["tuned"] = str(error)
     if setting.kind == "PowerManagement":
         left_out[SCHEDTWIN] = "a twin chooses who starts, and switches no nodes"
-    elif source.all_jobs().shares_nodes:
-        left_out.setdefault(SCHEDTWIN, "jobs share nodes")
     if SCHEDTWIN not in left_out:
         twin = baselines.schedtwin(setting.backfill, source.cluster)
         runners.append((f"{SCHEDTWIN}+{setting.backfill}", "twin", twin))

@@ -19,7 +19,8 @@ from hpctwin.policies import make_policy
 from hpctwin.simulation import Simulation
 
 __all__ = [
-    "ACTIONS", "NODE", "OBSERVATIONS", "PRESETS", "REWARDS", "SHARES", "PowerManagement", "power_management",
+    "ACTIONS", "LEVEL", "NODE", "OBSERVATIONS", "PRESETS", "REWARDS", "SHARES", "PowerManagement",
+    "power_management",
 ]  # fmt: skip
 
 MOST = 1e15
@@ -37,6 +38,10 @@ NODE = (
 """Of each node: its state; for how long s it has been in it, s / (s + an hour); how long l until it can
 be on, l / (l + an hour); whether no job has it and it is up."""
 
+LEVEL = ("height", "height²", *SHARES)
+"""Of each level: how high it is, from 0 to 1; its square; and, times how high it is, `SHARES`. So the level
+whose sum is highest is one that goes up and down in proportion to what is seen."""
+
 ACTIONS = {
     "share": hooks.SWITCH_TO_SHARE_COMING,
     "share-spars": hooks.SWITCH_TO_SHARE,
@@ -50,14 +55,14 @@ nodes that compute and those that waiting jobs ask for; ``nodes`` says of each n
 OBSERVATIONS = {
     "shares": Observation(hooks.OBSERVE_SHARES, lambda window, nodes: (len(SHARES),)),
     "spars": Observation(hooks.OBSERVE_SPARS, lambda window, nodes: (6,), high=MOST),
+    "levels": Observation(hooks.OBSERVE_LEVELS, lambda window, nodes: (window, len(LEVEL))),
     "nodes": Observation(
         hooks.OBSERVE_NODES, lambda window, nodes: (len(SHARES) + nodes * len(NODE),)
     ),
 }
-"""By name: ``shares`` are `SHARES`; ``nodes`` has besides `NODE` of each node; ``spars`` its six numbers
-as they are: jobs that
-wait, jobs that came per second, their walltimes in sum (s), their nodes in sum, idle nodes, sleeping
-nodes."""
+"""By name: ``shares`` are `SHARES`; ``levels`` is `LEVEL` of each level; ``nodes`` has besides `NODE` of each
+node; ``spars`` its six numbers as they are: jobs that wait, jobs that came per second, their walltimes in sum
+(s), their nodes in sum, idle nodes, sleeping nodes."""
 
 REWARDS = {
     "shares": rewards.REWARD_SHARES,
@@ -112,6 +117,8 @@ def power_management(
     by_node = act is hooks.SWITCH_EACH
     if (seen is OBSERVATIONS["nodes"]) != by_node and seen in OBSERVATIONS.values():
         raise ConfigError("action 'nodes' goes with observation 'nodes', and with no other")
+    if seen is OBSERVATIONS["levels"] and levels is None:
+        raise ConfigError("observation 'levels' is of levels; give so many, such as levels=17")
 
     def make(jobs: Workload) -> Simulation:
         return Simulation(jobs, cluster, ruled)
@@ -130,13 +137,14 @@ def power_management(
             as_hook(seen.function, "observation"),
             as_hook(earned, "reward"),
         ),
-        seen.space(0, nodes),
+        seen.space(levels or 0, nodes),
         space,
         2 * nodes if by_node else levels or 1,
         "nodes" if by_node else "share",
         masked=by_node,
         nodes=nodes,
         numbers={
+            "window": levels or 0,
             "every": 0 if every_s is None else to_ms(every_s),
             "most": _most_wasted(first),
             "alpha": alpha,

@@ -85,7 +85,7 @@ def train(
     if plan.learner in BY_TRYING and "reward" not in (options or {}) and "reward" in chosen:
         chosen["reward"] = BY_TRYING[plan.learner]
     one = KINDS[kind](source, **chosen)
-    by_row = one.task.chosen == "place" and len(one.observation_space.shape) == 2
+    by_row = len(one.observation_space.shape) == 2
     learn = {"ppo": _by_gradients, "evolution": _by_evolution, "cma": _by_sums}[plan.learner]
     learnt, steps, made = learn(kind, one, plan, chosen, by_row, progress)
     card = {

@@ -19,8 +19,9 @@ from hpctwin.policies.network import Network
 __all__ = ["AgentControl", "agent_control"]
 
 SEEN = {
-    "shares": (hooks.OBSERVE_SHARES, (hooks.SHARES,)),
-    "spars": (hooks.OBSERVE_SPARS, (hooks.SPARS,)),
+    "shares": (hooks.OBSERVE_SHARES, lambda levels: (hooks.SHARES,)),
+    "spars": (hooks.OBSERVE_SPARS, lambda levels: (hooks.SPARS,)),
+    "levels": (hooks.OBSERVE_LEVELS, lambda levels: (levels, hooks.LEVEL)),
 }
 
 
@@ -59,8 +60,9 @@ class AgentControl:
         self.action = options.get("action", "share")
         self.levels = int(options["levels"])
         self.hook, shape = SEEN[seen]
-        self.seen = np.zeros(shape, np.float32)
+        self.seen = np.zeros(shape(self.levels), np.float32)
         self.agent = np.zeros(1, AGENT)
+        self.agent["window"] = self.levels
         self.described = described(self.seen[None])
         self.agent["seen"] = self.described.ctypes.data
 

@@ -50,7 +50,7 @@ class WhatIf:
 
     Args:
         policy: its name.
-        starts: ids of the jobs that it starts now.
+        starts: ids of the jobs that it starts now, where they share nodes in this order.
         ids: of all jobs, by row.
         rows: of the waiting jobs that would start [started].
         start_ms: when each would [started].
@@ -99,16 +99,16 @@ def run_ahead(
     simulation = now.fork(policy)
     begun(simulation)
     given = None
-    if simulation.cluster.has_power:
-        # Who starts now may have to wait for nodes that are switched on.
+    if simulation.cluster.has_power or simulation.workload.shares_nodes:
+        # Who starts now may have to wait for nodes that are switched on, or start before another one.
         given = now.given_nodes(simulation)
     simulation.advance(None if horizon_s is None else now_s + horizon_s)
     start = simulation.column("start")
     rows = now.waiting[start[now.waiting] >= 0]
-    at_once = start[rows] == now.now_ms if given is None else np.isin(rows, given)
+    at_once = rows[start[rows] == now.now_ms] if given is None else given
     return WhatIf(
         policy=policy.name,
-        starts=tuple([now.ids[row] for row in rows[at_once].tolist()]),
+        starts=tuple([now.ids[row] for row in at_once.tolist()]),
         ids=now.ids,
         rows=rows,
         start_ms=start[rows],

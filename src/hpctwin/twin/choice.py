@@ -53,7 +53,7 @@ class Decision:
         reason: ``lowest score``, ``tie``, ``kept`` (by hysteresis or dwell), ``only one``.
         before: the policy that was in force.
         candidates: all of them, in the order of the pool.
-        starts: ids of the jobs to start now.
+        starts: ids of the jobs to start now, in this order.
         forecasts: start time and interval of each waiting job.
         forecast_by: the policy that they are made under: the one chosen, or the cluster's own.
         unanswered: future and policy of each what-if that did not answer in time. A policy of which this is

@@ -65,7 +65,7 @@ class Present:
         return self.base.fork(policy or self.base.policy)
 
     def starts(self) -> list[str]:
-        """Ids of the jobs that the policy starts now, in order of submission."""
+        """Ids of the jobs that the policy starts now; see `given_nodes`."""
         return [self.ids[row] for row in self.given_nodes(self.fork()).tolist()]
 
     def futures(
@@ -111,9 +111,17 @@ class Present:
         }
 
     def given_nodes(self, simulation: Simulation) -> npt.NDArray[np.int64]:
-        """Rows of the waiting jobs that a fork gives nodes now; some may have to be switched on first."""
+        """Rows of the waiting jobs that a fork gives nodes now; some may have to be switched on first.
+
+        In order of submission; where jobs share nodes, in the order in which they got theirs: in another one
+        they would lie elsewhere, and some find no room.
+        """
         simulation.advance(self.now_ms / MS_PER_S)
-        return self.waiting[runs(simulation)[self.waiting]]
+        given = self.waiting[runs(simulation)[self.waiting]]
+        if not simulation.workload.shares_nodes:
+            return given
+        # Parts of nodes are numbered as they are given.
+        return given[simulation.column("first_node")[given].argsort()]
 
 
 def present(

@@ -13,6 +13,7 @@ from hpctwin.engine.agents.record import (
     hook,
     put_mask,
     put_seen,
+    seen_at,
 )
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
@@ -38,6 +39,7 @@ from hpctwin.engine.power import end_transitions, standing_in, switch_off, switc
 from hpctwin.engine.rows import go_on
 
 __all__ = [
+    "OBSERVE_LEVELS",
     "OBSERVE_NODES",
     "OBSERVE_SHARES",
     "OBSERVE_SPARS",
@@ -52,6 +54,7 @@ QUIET_MS = np.int64(10 * 86_400_000)
 """So long jobs wait, with nothing left to happen, for the agent to switch a node."""
 HOUR_MS, DAY_MS = 3_600_000.0, 86_400_000.0
 SHARES, SPARS, NODES = 8, 6, 8
+LEVEL = 2 + SHARES
 
 
 # --- what is chosen ------------------------------------------------------------------------------
@@ -308,6 +311,25 @@ def observe_shares(address: int, sim: Arrays) -> None:
     shares(agent_at(address).seen, ZERO, sim)
 
 
+def observe_levels(address: int, sim: Arrays) -> None:
+    """Of each level how high it is, from 0 to 1, its square, and what `observe_shares` shows times that."""
+    mask_all(address)
+    agent = agent_at(address)
+    out = agent.seen
+    levels = agent.window
+    last = LEVEL * (levels - 1)
+    put_seen(out, last, 1.0)
+    put_seen(out, last + 1, 1.0)
+    shares(out, last + 2, sim)
+    for level in range(levels - 1):
+        height = level / (levels - 1.0)
+        row = LEVEL * level
+        put_seen(out, row, height)
+        put_seen(out, row + 1, height * height)
+        for k in range(2, LEVEL):
+            put_seen(out, row + k, height * seen_at(out, last + k))
+
+
 def observe_nodes(address: int, sim: Arrays) -> None:
     """Of each node its state and how long it has been in it, after what `observe_shares` shows of all."""
     agent = agent_at(address)
@@ -333,4 +355,4 @@ def observe_nodes(address: int, sim: Arrays) -> None:
 
 
 OBSERVE_SPARS, OBSERVE_SHARES = hook(observe_spars), hook(observe_shares)
-OBSERVE_NODES = hook(observe_nodes)
+OBSERVE_LEVELS, OBSERVE_NODES = hook(observe_levels), hook(observe_nodes)

@@ -46,6 +46,8 @@ def _play(address: int, weights: int, inputs: int) -> int:
     agent = agent_at(address)
     while agent.over == GOES_ON:
         agent.action = highest(address, weights, inputs)
+        # Where a share is chosen, choices are levels of it.
+        agent.share = agent.action / max(agent.width - 1.0, 1.0)
         code = step(address)
         if code != STEPPED:
             return code
