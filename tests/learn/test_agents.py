@@ -264,6 +264,29 @@ def test_an_agent_is_a_power_policy_that_does_as_in_its_environment_joule_for_jo
     assert len(chosen) > 1
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_an_agent_that_scores_levels_is_a_power_policy_joule_for_joule(
+    tmp_path: Path, seed: int
+) -> None:
+    path = tmp_path / "night.safetensors"
+    options = {"observation": "levels", "levels": 9, "every_s": 900.0, "action": "reserve"}
+    agent = network((10, 1), seed, True, {"environment": "PowerManagement", "options": options})
+    weights = np.random.default_rng(seed).standard_normal(10)
+    weights[:2] = 1.0, -1.0  # so that it is sometimes a level between
+    agent.layers[0][0][:] = weights
+    agent.save(path)
+    environment = PowerManagement(WORKLOAD, machine(), jobs=60, **options)
+    seen, _ = environment.reset(options={"first": 20 * seed})
+    over, chosen = False, set()
+    while not over:
+        level = int(np.argmax(agent.scores(seen)))
+        chosen.add(level)
+        seen, _, over, _, told = environment.step(level)
+    jobs = environment.episodes.beginning_at(20 * seed)
+    check_same(environment, simulate(jobs, machine(), f"fcfs+easy~{path}"), told)
+    assert len(chosen) > 2
+
+
 def test_sb3_gets_masks_for_each_and_last_observations() -> None:
     one = JobSelection(WORKLOAD, NODES, jobs=10, window=8)
     many = Sb3Environments(Environments(one.task, one.episodes, 3, threads=1), seed=1)

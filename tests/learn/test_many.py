@@ -55,6 +55,10 @@ KINDS: dict[str, tuple[type[Environment], dict[str, Any]]] = {
     "power": (PowerManagement, {"cluster": machine()}),
     "power, at instants": (PowerManagement, {"cluster": machine(), "every_s": None}),
     "power, levels": (PowerManagement, {"cluster": machine(), "levels": 5}),
+    "power, seen by levels": (
+        PowerManagement,
+        {"cluster": machine(), "levels": 5, "observation": "levels"},
+    ),
     "power, reserve": (
         PowerManagement,
         {"cluster": machine(), "action": "reserve", "reward": "jobs"},
@@ -390,6 +394,7 @@ def test_make_vec_makes_many() -> None:
         ({"policy": "fcfs+easy"}, "take power policy 'orders'"),
         ({"every_s": 0.0}, "above 0"),
         ({"levels": 1}, "2 or more"),
+        ({"observation": "levels"}, "give so many"),
         ({"action": "nodes"}, "goes with observation"),
         ({"action": "nods"}, "nodes"),
         ({"preset": "spar"}, "spars"),

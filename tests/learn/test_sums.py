@@ -13,12 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import errors, generate
-from hpctwin.learn import Backfilling, Environment, Episodes, JobSelection
+from hpctwin.learn import Backfilling, Environment, Episodes, JobSelection, PowerManagement, sums
 from hpctwin.learn.cma import Adaptation
 from hpctwin.learn.plan import Plan
+from hpctwin.learn.power_management import LEVEL
 from hpctwin.learn.sums import ORDERINGS, ordering_as_sum
 from hpctwin.learn.training import train
+from hpctwin.metrics import MeanInterval
 from hpctwin.policies.network import Network
+from tests.learn.test_evolution import machine
 
 NODES = 16
 WORKLOAD = generate("poisson", jobs=900, nodes=NODES, seed=4, load=1.1)
@@ -82,6 +85,60 @@ def test_an_episode_played_natively_is_the_one_played_step_by_step(
     environment.reset(options={"first": first})
     assert environment.batch.play(weights) == pytest.approx(expected, rel=1e-12)
     assert environment.batch.agents["steps"][0] == steps
+
+
+POWER = {
+    "action": "reserve", "observation": "levels", "levels": 9, "every_s": 300.0, "reward": "jobs",
+}  # fmt: skip
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 2**31), st.integers(0, 840))
+def test_levels_of_nodes_are_played_natively_as_step_by_step(seed: int, first: int) -> None:
+    environment = PowerManagement(Episodes.of(WORKLOAD, machine(), jobs=60), **POWER)
+    weights = np.random.default_rng(seed).standard_normal(len(LEVEL))
+    expected, steps = played(environment, weights, first)
+    environment.reset(options={"first": first})
+    assert environment.batch.play(weights) == pytest.approx(expected, rel=1e-12)
+    assert environment.batch.agents["steps"][0] == steps
+
+
+def test_what_is_seen_of_levels_are_the_shares_times_how_high_each_is() -> None:
+    by_level, plain = (
+        PowerManagement(
+            Episodes.of(WORKLOAD, machine(), jobs=60), **{**POWER, "observation": observation}
+        )
+        for observation in ("levels", "shares")
+    )
+    options = {"first": 100}
+    (seen, _), (shares, _) = (one.reset(options=options) for one in (by_level, plain))
+    rng, over = np.random.default_rng(0), False
+    while not over:
+        height = np.linspace(0, 1, 9)[:, None]
+        expected = np.concatenate([height, height**2, height * shares], axis=1)
+        assert seen == pytest.approx(expected.astype(np.float32), abs=1e-6)
+        level = int(rng.integers(9))
+        (seen, _, over, *_), (shares, *_) = (one.step(level) for one in (by_level, plain))
+
+
+def test_a_short_training_switches_nodes_better_on_jobs_held_out_than_any_level() -> None:
+    asked = plan(400_000, trials=100)
+    source = Episodes.of(WORKLOAD, machine(), jobs=100, last=500)
+    network = train("PowerManagement", source, asked, options={**POWER, "beta": 0.5})
+    assert network.card["trained"]["compared"]["kept"]
+    held_out = Episodes.of(WORKLOAD, machine(), jobs=100)
+    environment = PowerManagement(held_out, **{**POWER, "beta": 0.5})
+    rng = np.random.default_rng(0)
+    own, any_ = [], []
+    for first in (500, 600, 700, 800):
+        own.append(played(environment, network.layers[0][0][0].astype(np.float64), first)[0])
+        environment.reset(options={"first": first})
+        total, over = 0.0, False
+        while not over:
+            _, earned, over, *_ = environment.step(int(rng.integers(9)))
+            total += earned
+        any_.append(total)
+    assert np.mean(own) > np.mean(any_)
 
 
 RULES: dict[str, Any] = {
@@ -190,6 +247,37 @@ def test_what_is_not_better_on_other_episodes_is_not_kept(seed: int) -> None:
     assert same == (not about["kept"])
 
 
+def test_what_is_not_better_is_learnt_anew_and_so_is_an_agent_only_once_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[Any] = []
+
+    def second_time(more: Any) -> MeanInterval:
+        compared.append(more)
+        return MeanInterval(*((0.0, -1.0, 1.0) if len(compared) == 1 else (1.0, 0.5, 2.0)))
+
+    monkeypatch.setattr(sums, "mean_interval", second_time)
+    steps = 9_000
+    network = train("JobSelection", TRAINED, plan(steps, imitate=("sjf", "fcfs")), options=DELAYS)
+    about = network.card["trained"]
+    assert about["compared"]["attempt"] == 2
+    assert about["compared"]["kept"]
+    assert about["steps"] > 2 * steps
+    # On other episodes.
+    assert compared[0].tolist() != compared[1].tolist()
+
+
+def test_what_is_never_better_is_the_ordering_that_it_began_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sums, "mean_interval", lambda more: MeanInterval(0.0, -1.0, 1.0))
+    network = train("JobSelection", TRAINED, plan(2_000, imitate=("sjf",)), options=DELAYS)
+    about = network.card["trained"]["compared"]
+    assert (about["attempt"], about["kept"]) == (sums.ATTEMPTS, False)
+    began = ordering_as_sum("sjf", "delays", NODES)
+    assert network.layers[0][0][0].tolist() == began.astype(np.float32).tolist()
+
+
 def weights(network: Network) -> list[list[float]]:
     return [array.ravel().tolist() for layer in network.layers for array in layer]
 
@@ -243,8 +331,6 @@ def test_what_it_has_none_of_is_told(
 
 
 def test_levels_of_nodes_are_no_rows() -> None:
-    from tests.learn.test_evolution import machine
-
     source = Episodes.of(WORKLOAD, machine(), jobs=60)
     with pytest.raises(errors.ConfigError, match="rows"):
         train("PowerManagement", source, plan(100))

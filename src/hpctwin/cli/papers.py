@@ -98,7 +98,7 @@ def nasa_agents(
 
     Args:
         seeds: agents; 0 for timeouts alone.
-        steps: decisions that each is trained on, with each of three weights of energy.
+        steps: decisions that each is trained on, with each of four weights of energy.
         out: folder for agents.
         json: print a row of the table as one of JSON.
     """

@@ -48,8 +48,8 @@ OPTIONS: dict[str, Any] = {
     "action": "reserve", "levels": 33, "every_s": 300.0, "observation": "levels", "reward": "jobs",
 }  # fmt: skip
 """Of the environment: each 5 min, how many nodes more than are used and asked for."""
-WEIGHTS = (0.3, 0.4, 0.5)
-"""What a kWh that is wasted weighs; an hour waited weighs the rest. Of what is learnt with each, one is taken."""
+WEIGHTS = (0.3, 0.35, 0.4, 0.5)
+"""What a kWh that is wasted weighs; an hour waited weighs the rest. Of what each gives, one is taken."""
 
 NOTE = (
     "means of ten windows of 361 jobs. less energy, less wait: of the agents (mean of seeds) than of the "

@@ -48,6 +48,8 @@ SPREAD = 0.3
 """Of each weight at the beginning; the largest of what it begins with is 1."""
 COMPARED = 1 << 32
 """Of seeds: episodes on which what was learnt is compared are drawn with other seeds."""
+ATTEMPTS = 4
+"""Where what was learnt is not better than what it began with, it is learnt anew: so often in all at most."""
 
 ORDERINGS: dict[str, Callable[[int], Mapping[str, float]]] = {
     "fcfs": lambda nodes: {"wait": 1.0},
@@ -146,7 +148,6 @@ def fit(
     inputs, rowless = seen[-1], task.width - seen[0]
     player = _Player(task, source, limit)
     pool = _drawn(source, POOL, plan.seed)
-    compared = _drawn(source, plan.trials, plan.seed, COMPARED)
 
     rows, began = np.zeros((1, inputs + rowless)), [""]
     if starts:
@@ -154,40 +155,78 @@ def fit(
         rows /= np.abs(rows).max(axis=1, keepdims=True)
         began = list(starts)
     tried = player.play(rows, pool).mean(axis=1)
-    best = int(tried.argmax())
-    first = last = rows[best]
-    most = float(tried[best])
+    ranked = np.argsort(-tried, kind="stable").tolist()
+    first = last = rows[ranked[0]]
 
-    rng = np.random.default_rng((plan.seed, 1))
-    search = Adaptation(first, SPREAD, CANDIDATES, rng)
-    tries = 0
-    while player.steps < plan.steps:
-        chosen = rng.choice(len(pool), EPISODES, replace=False)
-        earned = player.play(search.ask(), {number: pool[number] for number in chosen.tolist()})
-        search.tell(-earned.mean(axis=1))
-        if player.steps * TRIES >= (tries + 1) * plan.steps:
-            tries += 1
-            (lately,) = player.play(search.mean[None], pool).mean(axis=1).tolist()
-            if lately > most:
-                most, last = lately, search.mean
-        if progress is not None:
-            progress(min(player.steps / plan.steps, 1.0), float(earned.mean()))
-
-    told: dict[str, Any] = {"began_with": began[best]} if began[best] else {}
-    if compared:
+    told: dict[str, Any] = {"began_with": began[ranked[0]]} if starts else {}
+    for attempt in range(ATTEMPTS):
+        # Another attempt begins with the next of the orderings.
+        begin = ranked[attempt % len(ranked)]
+        rng = np.random.default_rng((plan.seed, 1 + attempt))
+        # What the orderings have played counts as of the first.
+        until = plan.steps + (player.steps if attempt else 0)
+        last = _search(
+            rows[begin], float(tried[begin]), pool, player, plan.steps, until, rng, progress
+        )
+        if not plan.trials:
+            break
+        # Each on episodes of its own: what is better by chance on those before is not on these.
+        compared = _drawn(source, plan.trials, plan.seed, COMPARED + attempt)
         before, after = player.play(np.array([first, last]), compared)
         more = mean_interval(after - before)
         better = more.low is not None and more.low > 0
         told["compared"] = {
             "episodes": len(compared), "before": float(before.mean()), "after": float(after.mean()),
             "more": more.mean, "low": more.low, "high": more.high, "kept": better,
+            "attempt": attempt + 1,
         }  # fmt: skip
-        if not better:
-            last = first
+        if better:
+            break
+        last = first
     # Scores are compared with each other only, and none is so large that its digits are lost.
     last = (last / max(float(np.abs(last).max()), 1e-9)).astype(np.float32)
     weights = [(last[None, :inputs], np.zeros(1, np.float32))]
     return Learnt(weights, last[inputs:]), player.steps, told
+
+
+def _search(
+    first: FloatArray,
+    most: float,
+    pool: Mapping[int, Drawn],
+    player: _Player,
+    steps: int,
+    until: int,
+    rng: np.random.Generator,
+    progress: Callable[[float, float], None] | None,
+) -> FloatArray:
+    """The best weights that are found.
+
+    Args:
+        first: where it begins.
+        most: what these earn on all episodes, in the mean.
+        pool: the episodes.
+        player: plays them.
+        steps: so many are played,
+        until: … till the player has come to so many.
+        rng: what is drawn from.
+        progress: as of `training.train`.
+    """
+    last = first
+    search = Adaptation(first, SPREAD, CANDIDATES, rng)
+    tries, begun = 0, until - steps
+    while player.steps < until:
+        chosen = rng.choice(len(pool), EPISODES, replace=False)
+        earned = player.play(search.ask(), {number: pool[number] for number in chosen.tolist()})
+        search.tell(-earned.mean(axis=1))
+        done = player.steps - begun
+        if done * TRIES >= (tries + 1) * steps:
+            tries += 1
+            (lately,) = player.play(search.mean[None], pool).mean(axis=1).tolist()
+            if lately > most:
+                most, last = lately, search.mean
+        if progress is not None:
+            progress(min(done / steps, 1.0), float(earned.mean()))
+    return last
 
 
 def _check(plan: Plan, by_row: bool) -> None:
