@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from hpctwin.policies.network import Network
 
 __all__ = ["AgentControl", "agent_control"]
 
-SEEN = {
+SEEN: dict[str, tuple[Any, Callable[[int], tuple[int, ...]]]] = {
     "shares": (hooks.OBSERVE_SHARES, lambda levels: (hooks.SHARES,)),
     "spars": (hooks.OBSERVE_SPARS, lambda levels: (hooks.SPARS,)),
     "levels": (hooks.OBSERVE_LEVELS, lambda levels: (levels, hooks.LEVEL)),
