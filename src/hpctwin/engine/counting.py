@@ -46,6 +46,7 @@ from hpctwin.engine.race import (
 from hpctwin.engine.rows import SIM, move_rows
 from hpctwin.engine.skipping import is_skipped, may_start
 from hpctwin.engine.transitions import start_job
+from hpctwin.engine.windows import maintenance_is_over
 
 
 @jit
@@ -58,10 +59,7 @@ def amounts_decide(sim: Arrays) -> bool:
         return False
     if len(sim.user_limit) > 1:
         return False
-    for m in range(len(sim.window)):
-        if sim.window[m].end > now:
-            return False
-    return True
+    return maintenance_is_over(sim)
 
 
 @jit

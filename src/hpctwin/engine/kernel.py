@@ -94,6 +94,7 @@ def hooks(
             ("place_nodes", 0 if placing is None else placing.address),
             ("place_by_score", 0 if place is None else PLACE_BY_SCORE.address),
             ("build_plan", plan.BUILD_PLAN.address if _plans(power, planned) else 0),
+            ("reach_plan", plan.REACH_PLAN.address if _plans(power, planned) else 0),
             ("entered", 0 if found.entered is None else found.entered.address),
             ("left", 0 if found.left is None else found.left.address),
             ("reserved", 0 if reserved is None else reserved.address),
@@ -186,7 +187,7 @@ def kernels_of(
     """
     switching = [] if power is None else [power_passes.BEFORE, _after(power, shared)]
     choosing = [] if shared is None else [shared]
-    planning = [plan.BUILD_PLAN] if _plans(power, planned) else []
+    planning = [plan.BUILD_PLAN, plan.REACH_PLAN] if _plans(power, planned) else []
     passing = filter(
         None,
         (

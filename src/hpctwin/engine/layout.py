@@ -273,6 +273,17 @@ class Rooms:
     found: Int  # 1: it does
 
 
+class Windows:
+    """Which maintenance is under way, and how far the plan knows what comes; see `windows`, `plan`."""
+
+    valid: Int  # 1: what follows holds,
+    at: Int  # … of a time
+    begun: Int  # so many windows, the first, have begun
+    under_way: Int  # so many of these are not over
+    planned: Int  # so many changes, the first, are in the plan,
+    known: Int  # … and no other comes by then
+
+
 class Spare:
     """Idle nodes: how many of a group there are to switch off, and how many of a pool may be."""
 
@@ -334,6 +345,7 @@ class Hooks:
     place_nodes: Int  # where nodes have identity
     place_by_score: Int
     build_plan: Int
+    reach_plan: Int  # have it know of maintenance up to a time
     entered: Int
     left: Int
     reserved: Int
@@ -367,7 +379,7 @@ class Known:
     bounds: Grid[Int]  # [jobs, 3] from where, to where on running jobs, to where on submitted ones
     charge: Grid[Int]  # [jobs, measures] what a job counts
     ceiling: Table[Ceiling]
-    window: Table[Window]
+    window: Table[Window]  # as they begin
     change: Table[Change]  # in the order applied
     reset: Table[Int]  # when past use is forgotten
     promised: Table[Real]  # share of each fair-share label, sums to 1
@@ -435,6 +447,7 @@ class Scratch:
     plan_time: Table[Int]  # see `plan`
     plan_amount: Grid[Int]  # [rows, P + C]
     plan_rows: Table[Int]  # [1]
+    shift: Table[Int]  # [P + C] see `plan`
     low: Table[Int]  # [P + C] least free over a span
     take: Table[Int]  # [P] nodes from each pool
     blocked: Table[Int]  # [P + C]
@@ -463,6 +476,8 @@ class Scratch:
     remains: Grid[Int]  # [nodes, amounts] … and what these leave
     stays: Grid[Int]  # [nodes, amounts] … of this
     rooms: Rooms
+    windows: Windows
+    under_way: Table[Int]  # rows of ``window``
     open_to: Grid[Int]  # [nodes, words] a bit for each kind of job; see `shared.openings`
     open_block: Grid[Int]  # [blocks of nodes, words]
     most: Grid[Int]  # [blocks of nodes, 3] no node of a block has more left

@@ -37,7 +37,7 @@ NUMBER = {name: number for number, name in enumerate(LAYOUT)}
 _ROWS_TOGETHER = 256  # so that queues that are nearly as long have the same layout
 COUNTED = (
     "amount", "pool", "tells", "whole", "shape", "user_limit", "pool_of", "promised", "tree", "switch",
-    "claim", "bound",
+    "claim", "bound", "window",
 )  # fmt: skip
 """Known arrays on whose lengths the layout of scratch memory depends."""
 _ALIGNMENT = 64
@@ -164,6 +164,7 @@ def scratch_piece(
         switches,
         claims,
         bounds,
+        windows,
     ) = lengths
     listed = min(LISTED, largest + 8)
     words = min(-(-shape // BITS), WORDS)
@@ -173,6 +174,7 @@ def scratch_piece(
         "plan_time": (rows,),
         "plan_amount": (rows, places),
         "plan_rows": (1,),
+        "shift": (places,),
         "low": (places,),
         "take": (pools,),
         "blocked": (places,),
@@ -194,6 +196,8 @@ def scratch_piece(
         "seated": (shared,),
         **dict.fromkeys(("remains", "stays"), (shared, amounts)),
         "rooms": (1,),
+        "windows": (1,),
+        "under_way": (windows,),
         "open_to": (shared, words),
         "open_block": (-(-shared // BLOCK), words),
         "most": (-(-shared // BLOCK), 3),

@@ -2,11 +2,14 @@
 
 A step function of time over all pools and resources: row ``i`` holds from ``sim.plan_time[i]`` until
 ``sim.plan_time[i + 1]``, the last one for ever. ``sim.plan_rows[0]`` rows are in use.
+
+Of maintenance it has the changes that come by ``sim.windows.known``: as far as somebody has looked
+(`plan_reach`, `has_row`). Rows after that time may be missing, or wrong.
 """
 
 from __future__ import annotations
 
-from numba import types
+from numba import int64, types
 
 from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import (
@@ -21,7 +24,8 @@ from hpctwin.engine.layout import (
     ZERO,
     Arrays,
 )
-from hpctwin.engine.rows import SIM, call
+from hpctwin.engine.rows import SIM, call, call_with_job
+from hpctwin.engine.windows import window_left, windows_left
 
 
 @jit
@@ -163,38 +167,128 @@ def build_plan(sim: Arrays) -> None:
         plan_change(j, planned_end(j, sim), NEVER, RETURN, sim)
     if sim.clock.unpowered > 0:
         plan_switched_off(sim)
-    for m in range(len(sim.window)):
-        plan_window(m, sim)
+    know_changes(sim.clock.changes_done, sim)
 
 
 BUILD_PLAN = Kernel(build_plan, types.void(SIM), unrolled=False)
 
 
 @jit
-def plan_window(m: int, sim: Arrays) -> None:
-    """Take a maintenance window that is not over out of the plan."""
-    now = sim.clock.now
-    window = sim.window[m]
-    if window.end <= now:
-        return
-    p = window.pool
-    last = plan_split(window.end, sim)
-    if window.start <= now:
-        for i in range(last, sim.plan_rows[0]):
-            sim.plan_amount[i, p] += window.amount
-    else:
-        first = plan_split(window.start, sim)
-        for i in range(first, plan_split(window.end, sim)):
-            sim.plan_amount[i, p] -= window.amount
+def know_changes(done: int, sim: Arrays) -> None:
+    """So many changes by maintenance, the first, are in the plan or past."""
+    sim.windows.planned = done
+    sim.windows.known = sim.change[done].time - 1 if done < len(sim.change) else NEVER
+
+
+@jit
+def plan_reach(time: int, sim: Arrays) -> None:
+    """Have the plan know maintenance up to a time."""
+    if time > sim.windows.known:
+        call_with_job(sim.hooks.reach_plan, time, sim)
+
+
+def reach_plan(time: int, sim: Arrays) -> None:
+    """As `plan_reach`, where there is some; compiled once for all passes.
+
+    At least as many changes as are there, so that all together cost as one go through what was looked at.
+    """
+    first = sim.windows.planned
+    last = min(2 * first - sim.clock.changes_done, len(sim.change))
+    while last < len(sim.change) and sim.change[last].time <= time:
+        last += 1
+    split_at_changes(first, last, sim)
+    for c in range(sim.plan_amount.width):
+        sim.shift[c] = 0
+    i = first
+    for row in range(plan_split(sim.change[first].time, sim), sim.plan_rows[0]):
+        while i < last and sim.change[i].time == sim.plan_time[row]:
+            sim.shift[sim.change[i].pool] += sim.change[i].sign * sim.change[i].amount
+            i += 1
+        for c in range(sim.plan_amount.width):
+            sim.plan_amount[row, c] += sim.shift[c]
+    know_changes(last, sim)
+
+
+REACH_PLAN = Kernel(reach_plan, types.void(int64, SIM), unrolled=False)
+
+
+@jit
+def split_at_changes(first: int, last: int, sim: Arrays) -> None:
+    """Have rows begin when maintenance changes something, from the last change on: each row moves once."""
+    row = sim.plan_rows[0] - 1
+    to = row + new_times(first, last, sim)
+    sim.plan_rows[0] = to + 1
+    i = last - 1
+    while to > row:
+        origin = row
+        begins = sim.plan_time[origin]
+        time = sim.change[i].time
+        if time <= begins:
+            row -= 1
+        if time >= begins:
+            i = change_before(i, sim)
+        sim.plan_time[to] = max(time, begins)
+        for c in range(sim.plan_amount.width):
+            sim.plan_amount[to, c] = sim.plan_amount[origin, c]
+        to -= 1
+
+
+@jit
+def change_before(i: int, sim: Arrays) -> int:
+    """The last change by maintenance before the time of one; -1 if there is none."""
+    time = sim.change[i].time
+    while i >= 0 and sim.change[i].time == time:
+        i -= 1
+    return i
+
+
+@jit
+def new_times(first: int, last: int, sim: Arrays) -> int:
+    """At how many times maintenance changes something, from a change up to another, and no row begins."""
+    found = 0
+    rows = sim.plan_rows[0]
+    row = rows
+    while row > 0 and sim.plan_time[row - 1] >= sim.change[first].time:
+        row -= 1
+    before = -1
+    for i in range(first, last):
+        time = sim.change[i].time
+        while row < rows and sim.plan_time[row] < time:
+            row += 1
+        if time != before and (row == rows or sim.plan_time[row] != time):
+            found += 1
+        before = time
+    return found
+
+
+@jit
+def has_row(row: int, sim: Arrays) -> bool:
+    """Whether the plan has a row, which is the first or one after others; it knows it then."""
+    windows = sim.windows
+    while windows.known < NEVER:
+        time = windows.known + 1
+        if row < sim.plan_rows[0]:
+            if sim.plan_time[row] <= windows.known:
+                return True
+            time = sim.plan_time[row]
+        plan_reach(time, sim)
+    return row < sim.plan_rows[0]
+
+
+@jit
+def row_at(time: int, sim: Arrays) -> int:
+    """The row that begins at a time, made if there is none, to look for room from there on."""
+    plan_reach(time, sim)
+    return plan_split(time, sim)
 
 
 @jit
 def forget_maintenance(sim: Arrays) -> None:
-    """Put back into the plan what maintenance takes out of it."""
+    """Put back into the plan what maintenance takes out of it, all of which it knows."""
     now = sim.clock.now
-    for m in range(len(sim.window)):
-        window = sim.window[m]
-        if window.end > now and window.pool < sim.rules.pools:
+    for i in range(windows_left(sim)):
+        window = sim.window[window_left(i, sim)]
+        if window.pool < sim.rules.pools:
             plan_return(max(now, window.start), window.pool, window.amount, sim)
             plan_return(window.end, window.pool, -window.amount, sim)
 
@@ -276,11 +370,12 @@ def holds(j: int, sim: Arrays) -> bool:
 
 @jit
 def plan_fits(j: int, first: int, sim: Arrays) -> int:
-    """Whether a job fits from row ``first`` on; leaves the least free amounts in ``sim.low``.
+    """Whether a job fits from row ``first`` on, which is known; leaves the least free amounts in ``sim.low``.
 
     Returns -1 if it fits, else the row at which the amounts so far became too small.
     """
     end = sim.plan_time[first] + sim.job[j].expected
+    plan_reach(end, sim)
     width = sim.plan_amount.width
     for c in range(width):
         sim.low[c] = sim.plan_amount[first, c]
@@ -319,13 +414,14 @@ def first_row(row: int, nodes: int, length: int, sim: Arrays) -> int:
 
     Where a plan is of the nodes of one pool and of nothing else.
     """
-    rows = sim.plan_rows[0]
-    while row < rows:
+    while has_row(row, sim):
         if sim.plan_amount[row, 0] < nodes:
             row += 1
             continue
         first = row
         end = sim.plan_time[first] + length
+        plan_reach(end, sim)
+        rows = sim.plan_rows[0]
         row += 1
         while row < rows and sim.plan_time[row] < end and sim.plan_amount[row, 0] >= nodes:
             row += 1
@@ -340,7 +436,7 @@ def plan_earliest(j: int, sim: Arrays) -> int:
     first = ZERO
     if sim.plan_amount.width == 1:
         return first_row(first, sim.job[j].nodes, sim.job[j].expected, sim)
-    while first < sim.plan_rows[0]:
+    while has_row(first, sim):
         row = plan_fits(j, first, sim)
         if row < 0:
             return first

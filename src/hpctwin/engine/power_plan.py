@@ -20,9 +20,11 @@ from hpctwin.engine.plan import (
     active_from,
     choose_pools,
     forget_maintenance,
+    has_row,
     plan_asleep,
     plan_build,
     plan_fits,
+    plan_reach,
     plan_return,
     plan_take,
 )
@@ -49,7 +51,7 @@ def take_waiting(sim: Arrays) -> None:
         if sim.rules.in_order == 1:
             earliest = latest_ahead(j, sim)
         first = ZERO
-        while first < sim.plan_rows[0] and (
+        while has_row(first, sim) and (
             sim.plan_time[first] < earliest or plan_fits(j, first, sim) >= 0
         ):
             first += 1
@@ -168,6 +170,7 @@ def manage(sim: Arrays) -> None:
     if sim.clock.queued == 0:
         return
     plan_build(sim)
+    plan_reach(NEVER, sim)
     if sim.hooks.reserved != 0:
         call(sim.hooks.reserved, sim)
     else:

@@ -341,7 +341,7 @@ class Sim:
         """The tournament of those that wait, and the plan that is kept, are of things as they were."""
         if self._scratch is not None:
             piece, memory = self._scratch
-            for name in ("race", "walk", "standing", "rooms"):
+            for name in ("race", "walk", "standing", "rooms", "windows"):
                 memory[piece.bytes_of[name]] = 0
 
     @property

@@ -44,6 +44,7 @@ from hpctwin.engine.plan import fits_at_once
 from hpctwin.engine.rows import SIM
 from hpctwin.engine.skipping import is_skipped, may_start
 from hpctwin.engine.transitions import start_job
+from hpctwin.engine.windows import window_left, windows_before
 
 __all__ = ["PASS", "PLACE_PICKED"]
 
@@ -148,9 +149,9 @@ def is_reserved(begins: int, ends: int, sim: Arrays) -> bool:
                 if sim.sets[PICKED, w] & ~sim.span_nodes[i, w] != 0:
                     return True
         i = span.next
-    for m in range(len(sim.window)):
-        window = sim.window[m]
-        if window.pool < sim.rules.pools and window.start < ends and window.end > begins:
+    for i in range(windows_before(ends, sim)):
+        window = sim.window[window_left(i, sim)]
+        if window.pool < sim.rules.pools and window.end > begins:
             for w in range(sim.sets.width):
                 if sim.sets[PICKED, w] & sim.sets[POOLS + window.pool, w] != 0:
                     return True
@@ -252,9 +253,9 @@ def narrow(j: int, since: int, until: int, first: int, sim: Arrays) -> int:
             if later < NEVER and size_of(CLEAR, sim) < sim.job[j].nodes:
                 break  # too few already
         i = span.next
-    for m in range(len(sim.window)):
-        window = sim.window[m]
-        if window.pool < sim.rules.pools and window.start < until and window.end > since:
+    for i in range(windows_before(until, sim)):
+        window = sim.window[window_left(i, sim)]
+        if window.pool < sim.rules.pools and window.end > since:
             for w in range(sim.sets.width):
                 sim.sets[CLEAR, w] &= ~sim.sets[POOLS + window.pool, w]
             later = min(later, window.end)

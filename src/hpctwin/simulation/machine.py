@@ -181,13 +181,13 @@ def _nodes_of(reservation: Any, cluster: Cluster, group: IntArray) -> npt.NDArra
 def _windows(
     cluster: Cluster, pool: IntArray, group: IntArray, amount: IntArray
 ) -> npt.NDArray[Any]:
-    """The maintenance windows: start and end in ms, pool, and its nodes."""
+    """The maintenance windows as they begin: start and end in ms, pool, and its nodes."""
     rows = [
         (to_ms(reservation.start), to_ms(reservation.end), int(p), int(amount[p]))
         for reservation in cluster.reservations
         for p in np.unique(pool[_nodes_of(reservation, cluster, group) == 1])
     ]
-    return np.array(rows, LAYOUT["window"][0])
+    return np.array(sorted(rows), LAYOUT["window"][0])
 
 
 def changes_of(windows: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -80,6 +80,7 @@ def power_known(
         column = len(known["pool"]) + list(cluster.resources).index(RESOURCE)
         rows = [(*times, column, -more) for *times, more in raised_caps(cluster.cap, workload)]
         windows = np.concatenate([known["window"], np.array(rows, known["window"].dtype)])
+        windows = windows[np.argsort(windows["start"], kind="stable")]
         found |= {"window": windows, "change": changes_of(windows)}
     return found
 

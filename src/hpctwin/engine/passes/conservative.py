@@ -17,6 +17,7 @@ from hpctwin.engine.plan import (
     note_freed,
     plan_build,
     plan_change,
+    plan_reach,
     plan_split,
     plan_take,
     reserve,
@@ -67,6 +68,7 @@ def load_reservations(sim: Arrays) -> bool:
         start = held(sim.kept)[j].start
         if start < 0:
             continue
+        plan_reach(start + sim.job[j].expected, sim)
         first = plan_split(start, sim)
         last = plan_split(start + sim.job[j].expected, sim)
         load_take(j, sim)

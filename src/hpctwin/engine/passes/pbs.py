@@ -17,11 +17,12 @@ from hpctwin.engine.plan import (
     choose_pools,
     fits_at_once,
     fits_plan,
+    has_row,
     plan_build,
     plan_fits,
-    plan_split,
     plan_take,
     planned_end,
+    row_at,
 )
 from hpctwin.engine.records import Int, Step, YesNo
 from hpctwin.engine.rows import SIM, view
@@ -239,8 +240,8 @@ def owe(j: int, since: int, owed: int, sim: Arrays) -> int:
 @jit
 def reserve_from(j: int, since: int, sim: Arrays) -> None:
     """Take the earliest span that a job fits, not before a time, out of the plan."""
-    row = plan_split(since, sim)
-    while plan_fits(j, row, sim) >= 0:
+    row = row_at(since, sim)
+    while has_row(row, sim) and plan_fits(j, row, sim) >= 0:
         row += 1
     start = sim.plan_time[row]
     choose_pools(j, sim)

@@ -27,6 +27,7 @@ from hpctwin.engine.records import Count, Int, Limit, Millis, Step, YesNo
 from hpctwin.engine.rows import SIM, view
 from hpctwin.engine.skipping import is_skipped, may_start
 from hpctwin.engine.transitions import divide_now, start_job, take_started
+from hpctwin.engine.windows import maintenance_is_over
 
 __all__ = ["PASS", "Numbers", "Own", "begin"]
 
@@ -171,7 +172,7 @@ def block(j: int, sim: Arrays) -> bool:
 @jit
 def only_grows(sim: Arrays) -> bool:
     """Whether what is free only grows from now on, as far as is planned: then who fits now fits."""
-    return len(sim.window) == 0 and sim.clock.unpowered == 0
+    return maintenance_is_over(sim) and sim.clock.unpowered == 0
 
 
 @jit

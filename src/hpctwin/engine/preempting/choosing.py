@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import ONE, RETURN, TAKE, ZERO, Arrays
-from hpctwin.engine.plan import load_take, plan_change, plan_fits, plan_split, planned_end
+from hpctwin.engine.plan import load_take, plan_change, plan_fits, planned_end, row_at
 from hpctwin.engine.preempting.parts import (
     count_marked,
     count_nodes,
@@ -152,7 +152,7 @@ def fits_after(j: int, grace: int, sim: Arrays) -> bool:
         sim.rooms.later = sim.clock.now + grace
         call_with_job(sim.hooks.fits_later, j, sim)
         return sim.rooms.found == 1
-    return plan_fits(j, plan_split(sim.clock.now + grace, sim), sim) < 0
+    return plan_fits(j, row_at(sim.clock.now + grace, sim), sim) < 0
 
 
 @jit

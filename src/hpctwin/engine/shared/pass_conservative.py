@@ -7,9 +7,9 @@ from typing import Any
 from numba import int64, types
 
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import RETURN, TAKE, ZERO, Arrays
+from hpctwin.engine.layout import NEVER, RETURN, TAKE, ZERO, Arrays
 from hpctwin.engine.passes import SharedPass
-from hpctwin.engine.plan import active_from, plan_build
+from hpctwin.engine.plan import active_from, plan_build, plan_reach
 from hpctwin.engine.records import Int
 from hpctwin.engine.rows import SIM, view
 from hpctwin.engine.shared.moving import (
@@ -88,6 +88,8 @@ def reload_promises(sim: Arrays) -> bool:
             for c in range(sim.promise_left.width):
                 if sim.promise_left[row, c] < 0:
                     return False
+    if sim.asks.width > 0:
+        plan_reach(NEVER, sim)
     for i in range(sim.plan_rows[0] if sim.asks.width > 0 else 0):
         for c in range(sim.rules.pools, sim.plan_amount.width):
             if sim.plan_amount[i, c] < 0:

@@ -167,11 +167,6 @@ def earliest(j: int, not_before: int, sim: Arrays) -> int:
         sim.promise[row].ahead = sim.promise[row].after
         if sim.promise[row].node >= 0 and sim.promise[row].first == 1:
             n = heap_push(sim.times, n, sim.promise[row].end, PROMISED - row)
-    for m in range(len(sim.window)):
-        if sim.window[m].end > now:
-            n = heap_push(sim.times, n, sim.window[m].end, ANY_NODE)
-        if sim.window[m].amount < 0 and sim.window[m].start > now:
-            n = heap_push(sim.times, n, sim.window[m].start, ANY_NODE)
     if sim.clock.unpowered > 0:
         for node in range(len(sim.share)):
             if sim.node[node].hidden == 1 and active_from(node, sim) > now:
@@ -180,7 +175,13 @@ def earliest(j: int, not_before: int, sim: Arrays) -> int:
         n = heap_push(sim.times, n, not_before, ANY_NODE)
     time = now
     sim.sharing.counted = 0
+    changes = sim.clock.changes_done
     while not _fits_from(j, time, not_before, sim):
+        while changes < len(sim.change) and sim.change[changes].time <= _next_time(r, n, sim):
+            # More comes when a window ends, or when one begins of which there is more for a time.
+            if sim.change[changes].sign > 0 or sim.change[changes].amount < 0:
+                n = heap_push(sim.times, n, sim.change[changes].time, ANY_NODE)
+            changes += 1
         time = _next_time(r, n, sim)
         assert time < NEVER  # a job that is not skipped fits when all others have gone
         mark_pools(sim.job[j].kind, time, time + sim.job[j].expected, sim)

@@ -6,7 +6,7 @@ import numpy as np
 
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import AMOUNTS, BLOCK, FIRST_FIT, LOWEST, NEVER, Arrays
-from hpctwin.engine.plan import active_from, planned_end
+from hpctwin.engine.plan import active_from, plan_reach, planned_end
 from hpctwin.engine.records import Grid
 from hpctwin.engine.shared.amounts import (
     common_room,
@@ -26,6 +26,7 @@ from hpctwin.engine.shared.openings import (
     is_open_block,
 )
 from hpctwin.engine.skipping import at_any_limit
+from hpctwin.engine.windows import window_left, windows_before
 
 USER, ACCOUNT = np.array([1, 2])
 """With whose jobs only a job shares its nodes; as `model.chunks.SHARED_WITH`."""
@@ -45,9 +46,9 @@ def mark_pools(kind: int, begin: int, end: int, sim: Arrays) -> None:
     """Mark in ``sim.take`` the pools that a kind of job may use, not blocked and there all through a span."""
     for p in range(sim.rules.pools):
         sim.take[p] = sim.eligible[kind, p] if sim.blocked[p] == 0 else 0
-    for m in range(len(sim.window)):
-        window = sim.window[m]
-        if window.pool < sim.rules.pools and begin < window.end and end > window.start:
+    for i in range(windows_before(end, sim)):
+        window = sim.window[window_left(i, sim)]
+        if window.pool < sim.rules.pools and begin < window.end:
             sim.take[window.pool] = 0
 
 
@@ -380,6 +381,7 @@ def short_resource(j: int, begin: int, sim: Arrays) -> int:
     pools = sim.rules.pools
     for c in range(sim.asks.width):
         if sim.asks[j, c] > 0:
+            plan_reach(end, sim)
             for i in range(sim.plan_rows[0]):
                 upto = sim.plan_time[i + 1] if i + 1 < sim.plan_rows[0] else NEVER
                 if upto > begin and sim.plan_time[i] < end:

@@ -25,6 +25,7 @@ from hpctwin.engine.shared.room import (
     resources_fit,
     runs_apart,
 )
+from hpctwin.engine.windows import window_left, windows_before
 
 __all__ = ["keep_soonest"]
 
@@ -105,10 +106,10 @@ def comes_back(j: int, since: int, until: int, sim: Arrays) -> int:
             time = kept_until(node, since, sim)
             if ZERO <= time <= last:
                 later = min(later, time)
-    for m in range(len(sim.window)):
-        window = sim.window[m]
+    for i in range(windows_before(until, sim)):
+        window = sim.window[window_left(i, sim)]
         if window.pool < sim.rules.pools and sim.eligible[kind, window.pool] != 0:
-            if window.start < until and window.end > since:
+            if window.end > since:
                 later = min(later, window.end)
     return later
 
@@ -225,11 +226,10 @@ def is_taken(begins: int, ends: int, sim: Arrays) -> bool:
     for n in range(sim.sharing.chosen):
         if is_kept(sim.chosen[n], begins, ends - JUST, sim):
             return True
-        for m in range(len(sim.window)):
-            window = sim.window[m]
-            if window.pool == sim.pool_of[sim.chosen[n]]:
-                if window.start < ends and window.end > begins:
-                    return True
+        for i in range(windows_before(ends, sim)):
+            window = sim.window[window_left(i, sim)]
+            if window.pool == sim.pool_of[sim.chosen[n]] and window.end > begins:
+                return True
     return False
 
 

@@ -17,6 +17,7 @@ from hpctwin.engine.shared.room import (
     mark_pools,
     stops_early,
 )
+from hpctwin.engine.windows import maintenance_is_over
 
 KINDS = 1 << 24
 """More than there are kinds of jobs."""
@@ -40,9 +41,8 @@ def is_plain(j: int, not_before: int, sim: Arrays) -> bool:
         return False
     if clock.run_first < clock.run_end and sim.run[clock.run_first].planned <= clock.now:
         return False  # who is overdue is expected to end ever later
-    for m in range(len(sim.window)):
-        if sim.window[m].end > clock.now:
-            return False
+    if not maintenance_is_over(sim):
+        return False
     for c in range(sim.asks.width):
         if sim.asks[j, c] > 0:
             return False
