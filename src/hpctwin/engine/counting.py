@@ -303,7 +303,7 @@ def pass_raced(sim: Arrays) -> None:
         return
     if sim.rules.fairshare == 1:
         reckon_fairshare(sim)
-        shift_labels(sim)
+        shift_labels(sim.racer[1].job, sim)
     now = sim.clock.now
     others = sim.rules.others
     shadow = NEVER

@@ -41,6 +41,7 @@ def line_up(j: int, sim: Arrays) -> bool:
     place = race.seated
     racer = sim.racer[place]
     racer.job = j
+    racer.label = sim.job[j].share if sim.rules.fairshare == 1 else 0
     racer.nodes = sim.job[j].nodes
     racer.expected = sim.job[j].expected
     if not draw_line(place, sim):
@@ -58,6 +59,7 @@ def leave_line(place: int, sim: Arrays) -> None:
     racer = sim.racer[place]
     last = sim.racer[sim.race.seated]
     racer.job = last.job
+    racer.label = last.label
     racer.nodes = last.nodes
     racer.expected = last.expected
     racer.until = last.until

@@ -145,7 +145,6 @@ def copy_live(sim: Arrays, fork: Arrays) -> None:
     fork.walk.valid = 0
     fork.standing.valid = 0
     fork.rooms.valid = 0
-    fork.windows.valid = 0
     for i in range(sim.clock.queued):
         j = sim.queue[i]
         fork.queue[i] = j

@@ -28,7 +28,7 @@ from hpctwin.engine.layout import (
     Arrays,
 )
 from hpctwin.engine.limits import next_decay, next_look
-from hpctwin.engine.order import drop_started, enqueue, score, tidy_queue
+from hpctwin.engine.order import drop_started, enqueue, pays, score, tidy_queue
 from hpctwin.engine.rows import SIM, call, go_on, sim_at
 
 SIGNATURE = int64(SIM, int64, int64)
@@ -123,13 +123,6 @@ def next_batch(until: int, instants: int, sim: Arrays) -> int:
     if sim.hooks.run_race == 0 and sim.clock.queued >= sim.rules.race_from:
         return NEED_RACE
     return PASS if pass_has_room(sim) else NEED_ROOM
-
-
-@jit
-def pays(least: int, kind: int, sim: Arrays) -> bool:
-    """Whether so many wait that a tournament, or list of lines, pays; half as many, if there is one."""
-    waiting = sim.clock.queued - sim.race.gone
-    return waiting >= least or (sim.race.valid == kind and 2 * waiting >= least)
 
 
 @jit

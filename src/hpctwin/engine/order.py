@@ -170,6 +170,13 @@ def note_back(user: int, sim: Arrays) -> None:
 
 
 @jit
+def pays(least: int, kind: int, sim: Arrays) -> bool:
+    """Whether so many wait that a tournament, or list of lines, pays; half as many, if there is one."""
+    waiting = sim.clock.queued - sim.race.gone
+    return waiting >= least or (sim.race.valid == kind and 2 * waiting >= least)
+
+
+@jit
 def put_in_order(n: int, sim: Arrays) -> None:
     """Put the job at place ``n`` of the queue where it belongs among those before it."""
     j = sim.queue[n]

@@ -349,11 +349,10 @@ def admit(sim: Arrays) -> bool:
 
 
 @jit
-def shift_labels(sim: Arrays) -> None:
-    """By how much a label's fair-share factor moves the scores of its jobs."""
+def shift_labels(j: int, sim: Arrays) -> None:
+    """By how much a label's fair-share factor moves the scores of its jobs: as much as it would a job's."""
     now = sim.clock.now
     order = sim.hooks.order
-    j = sim.racer[1].job
     without = score_at(order, j, now, 1.0, 0.0, sim)
     for label in range(len(sim.promised)):
         fair = sim.fair[label]

@@ -10,7 +10,8 @@ from typing import Any
 from numba import types
 
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import NEVER, TAKE, WAITING, ZERO, Arrays
+from hpctwin.engine.kept_order import is_kept
+from hpctwin.engine.layout import LINED, NEVER, TAKE, WAITING, ZERO, Arrays
 from hpctwin.engine.order import order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.plan import (
@@ -178,13 +179,17 @@ def only_grows(sim: Arrays) -> bool:
 @jit
 def jobs_in_order(sim: Arrays) -> int:
     """Have `nth` give all that wait, in the ordering's order; how many."""
-    return order_queue(sim) if sim.rules.order_changes == 1 else sim.clock.queued
+    if sim.rules.order_changes == 0:
+        return sim.clock.queued
+    return sim.race.seated if is_kept(sim) else order_queue(sim)
 
 
 @jit
 def nth(i: int, size: int, sim: Arrays) -> int:
     """The job at a place of the order; asked one after the other."""
-    return pop_order(size - i, sim) if sim.rules.order_changes == 1 else sim.queue[i]
+    if sim.rules.order_changes == 0:
+        return sim.queue[i]
+    return sim.racer[i].job if sim.race.valid == LINED else pop_order(size - i, sim)
 
 
 @jit
