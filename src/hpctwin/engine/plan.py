@@ -24,7 +24,7 @@ from hpctwin.engine.layout import (
     ZERO,
     Arrays,
 )
-from hpctwin.engine.rows import SIM, call, call_with_job
+from hpctwin.engine.rows import SIM, call, call_with_job, move_rows
 from hpctwin.engine.windows import window_left, windows_left
 
 
@@ -59,15 +59,9 @@ def plan_split(time: int, sim: Arrays) -> int:
     if low < n and sim.plan_time[low] == time:
         return low
     width = sim.plan_amount.width
-    for i in range(n, low, -1):
-        sim.plan_time[i] = sim.plan_time[i - 1]
-    if width == 1:
-        for i in range(n, low - 1, -1):
-            sim.plan_amount[i, 0] = sim.plan_amount[i - 1, 0]
-    else:
-        for i in range(n, low - 1, -1):
-            for c in range(width):
-                sim.plan_amount[i, c] = sim.plan_amount[i - 1, c]
+    move_rows(sim.plan_time, low + 1, low, n)
+    # The row before begins anew, with the amounts it has.
+    move_rows(sim.plan_amount, low * width, (low - 1) * width, n * width)
     sim.plan_time[low] = time
     sim.plan_rows[0] = n + 1
     return low
