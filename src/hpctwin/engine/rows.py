@@ -413,7 +413,7 @@ def copy_row(typing: Any, target: Any, source: Any, row: Any) -> Any:
 
 @_intrinsic
 def move_rows(typing: Any, table: Any, to: Any, first: Any, last: Any) -> Any:
-    """Move rows ``first`` to ``last`` (not included) of a table, or numbers of a grid: they begin at ``to``."""
+    """Move rows ``first`` to ``last`` (not included) of a table, or numbers of a grid, to ``to``."""
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         size = _WORD(table.dtype.itemsize)

@@ -407,7 +407,7 @@ def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
 
 
 PASS = Pass(
-    Kernel(pass_slurm, types.void(SIM), unrolled=False),
+    Kernel(pass_slurm, types.void(SIM)),
     numbers=Numbers,
     own=Own,
     begin=begin,
