@@ -17,29 +17,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from hpctwin import Cluster, Simulation, Workload
+from hpctwin import Cluster, Simulation, Workload, read_cluster
 
 PLACEMENTS = ("spread", "round-robin", "first-fit", "best-fit", "fragmentation")
 ARRIVED = (0.8, 0.9, 1.0, 1.3)
 STEPS = 130
-KIND = ["cpu_milli", "memory_mib", "gpu", "model"]
-
-
-def machine(folder: Path) -> Cluster:
-    """The GPU nodes, those that are alike in one group."""
-    nodes = pl.read_csv(folder / "alibaba_gpu_v2023_openb_node_list_gpu_node.csv")
-    groups = [
-        {
-            "name": f"{row['model']}-{number}",
-            "count": row["len"],
-            "cores": row["cpu_milli"] / 1000,
-            "memory_gb": row["memory_mib"] / 1024,
-            "gpus": row["gpu"],
-            "features": [row["model"]],
-        }
-        for number, row in enumerate(nodes.group_by(KIND, maintain_order=True).len().to_dicts())
-    ]
-    return Cluster.model_validate({"name": "alibaba-gpu-2023", "nodes": groups})
 
 
 def arriving(folder: Path, gpus: float, seed: int) -> tuple[Workload, np.ndarray]:
@@ -79,7 +61,7 @@ def placed(workload: Workload, cluster: Cluster, placement: str, at: np.ndarray)
 def main(seeds: str = "3") -> None:
     """Place, and print a table."""
     folder = Path(os.environ["HPCTWIN_TRACES"]) / "jobs_csv"
-    cluster = machine(folder)
+    cluster = read_cluster(folder / "alibaba_gpu_v2023_openb_node_list_gpu_node.csv")
     total = sum(group.count * (group.gpus or 0) for group in cluster.nodes)
     print(f"{cluster.node_count:,} nodes, {total:,.0f} GPUs; held / fragmented, % of all GPUs")
     print("come, % of all GPUs ", *(f"{100 * share:14.0f}" for share in ARRIVED), "   CPU s")

@@ -331,6 +331,60 @@ PARTS_OF_GPUS = (0.25, 0.5, 0.625, 0.75, 1, 2, 1.5, 0)
 """What tasks ask, where most are on parts of GPUs."""
 
 
+TYPES_OF_GPUS: tuple[dict[str, int], ...] = (
+    {"a": 1, "b": 1}, {"b": 2, "a": 2}, {"a": 2, "b": 1}, {"a": 2}, {"b": 1}, {},
+)  # fmt: skip
+"""What nodes have, by type."""
+
+
+@st.composite
+def with_types_of_gpus(draw: st.DrawFn, cluster: Cluster) -> Cluster:
+    """A cluster with nodes that have GPUs of several types, and some of none."""
+    groups = []
+    for number, group in enumerate(cluster.nodes):
+        types = draw(st.sampled_from(TYPES_OF_GPUS if number else TYPES_OF_GPUS[:3]))
+        more = {
+            "gpus": sum(types.values()) + draw(st.sampled_from((0, 0, 1))),
+            "consumables": {f"gpu/{name}": count for name, count in types.items()},
+            "cores": 16,
+            "memory_gb": None,
+        }
+        groups.append(group.model_copy(update=more))
+    return cluster.model_copy(update={"nodes": tuple(groups)})
+
+
+TYPED_TASKS = (
+    None,
+    None,
+    "1:cores=1:gpus=1:gpu/a=1",
+    "2:cores=1:gpus=1",
+    "1:cores=1:gpus=2:gpu/a=1:gpu/b=1",
+    "1:cores=1:gpus=0.5:gpu/b=0.5+1:cores=1:gpus=1:gpu/a=1",
+)
+"""Further kinds of tasks that ask for GPUs of types."""
+
+
+@st.composite
+def typed_workloads(
+    draw: st.DrawFn, cluster: Cluster, *, several: bool, gpus: tuple[float, ...], **what: Any
+) -> Workload:
+    """As `shared_workloads`, of jobs that ask for GPUs of types ``a`` and ``b``, of both, or of any."""
+    plain = [group.model_copy(update={"consumables": {}}) for group in cluster.nodes]
+    other = cluster.model_copy(update={"nodes": tuple(plain)})
+    workload = draw(shared_workloads(other, gpus=gpus, **what))
+    asked = workload.chunks["gpus_per_task"]
+    types = {name: np.zeros(len(workload)) for name in cluster.gpu_types}
+    for row, count in enumerate(asked.tolist()):
+        ways = [(), *((name,) for name in types), *([tuple(types)] if count == len(types) else [])]
+        for name in (way := draw(st.sampled_from(ways))):
+            types[name][row] = count / len(way)
+    kinds = [text for text in TYPED_TASKS if text is None or {"gpu/a", "gpu/b"} <= {*types}]
+    tasks = workload.chunks["tasks"]
+    more = Category.of([draw(st.sampled_from(kinds)) if several and n else None for n in tasks])
+    nodes = np.where((more.codes >= 0) & (tasks > 0), 1, workload.nodes).astype(np.int64)
+    return workload.replace(consumables=types, more_tasks=more, nodes=nodes)
+
+
 MORE_TASKS = (
     None,
     None,

@@ -199,6 +199,34 @@ def test_parts_of_gpus_lie_on_single_gpus_as_the_rules_say(
         assert shares.filter(here).select("node", "gpu", "share").rows() == list(job.gpus)
 
 
+@pytest.mark.parametrize("policy", EVERY, ids=name_of)
+@settings(max_examples=examples(100))
+@given(data=st.data())
+def test_gpus_of_several_types_on_one_node_are_had_as_the_rules_say(
+    policy: dict[str, Any], data: st.DataObject
+) -> None:
+    clusters = strategies.shared_clusters(cleanup=True).flatmap(strategies.with_types_of_gpus)
+    cluster = data.draw(clusters)
+    what = {name: data.draw(st.booleans()) for name in ("several", "owners")}
+    gpus = data.draw(st.sampled_from(((1, 1, 2, 0), (1, 0.5, 0.25, 2, 1.5, 0))))
+    jobs = strategies.typed_workloads(cluster, gpus=gpus, max_jobs=15, **what)
+    order = ORDERINGS[data.draw(st.sampled_from(("fcfs", "wfp")))]
+    placement = data.draw(
+        st.sampled_from(("first-fit", "best-fit", "spread", "round-robin", "fragmentation"))
+    )
+    simulation, reference = compared(data.draw(jobs), cluster, order, policy, placement=placement)
+    assert where_they_ran(simulation, reference) == {
+        job.row: list(job.nodes) for job in reference if job.start_ms >= 0
+    }
+    shares = simulation.result().gpu_shares
+    assert shares is not None
+    for job in reference:
+        here = (pl.col("job_id") == simulation.workload.job_id[job.row]) & (
+            pl.col("start_s") == job.start_ms / 1000
+        )
+        assert shares.filter(here).select("node", "gpu", "share").rows() == list(job.gpus)
+
+
 PLACEMENTS = (
     "weight", "round-robin", "contiguous", "fewest-switches", "fragmentation", "tightest-run", "whole-blocks",
 )  # fmt: skip

@@ -22,7 +22,16 @@ from hpctwin.model.requests import Request, parse_request
         ("-N 2 -n 8 -c 4 --mem=64G", Request(2, 2, 16, 64, 0, 1)),
         (
             "--nodes=2 --gres=gpu:a100:4 --mem-per-gpu=16G",
-            Request(2, 2, 1, 64, 4, 1, features="a100"),
+            Request(2, 2, 1, 64, 4, 1, consumables=(("gpu/a100", 4),)),
+        ),
+        (
+            "-N 1 --gres=gpu:a100:2,gpu:t4:1",
+            Request(1, 1, 1, 0, 3, 1, consumables=(("gpu/a100", 2), ("gpu/t4", 1))),
+        ),
+        ("-n 2 --gpus=a100:4", Request(tasks=2, gpus=2, consumables=(("gpu/a100", 2),))),
+        (
+            "-N 1 -n 2 --gpus-per-task=a100:1 --gpus-per-node=t4:1",
+            Request(1, 1, 2, 0, 3, 1, consumables=(("gpu/a100", 2), ("gpu/t4", 1))),
         ),
         ("-n 4 --gpus=8 -C ib", Request(tasks=4, gpus=2, features="ib")),
         ("-N 3 --exclusive", Request(3, 3, exclusive=1)),
@@ -56,7 +65,7 @@ from hpctwin.model.requests import Request, parse_request
         ),
         (
             "-N 1 --gres=gpu:a100,nic",
-            Request(1, 1, 1, 0, 1, 1, features="a100", consumables=(("nic", 1),)),
+            Request(1, 1, 1, 0, 1, 1, consumables=(("nic", 1), ("gpu/a100", 1))),
         ),
         ("-N 1 --gres=none", Request(1, 1)),
         (

@@ -10,7 +10,7 @@ from fractions import Fraction
 from hpctwin.model import Workload
 from tests.reference.jobs import Job, features_of
 from tests.reference.passes import Simulation, exact
-from tests.reference.shared_gpus import Lying, gpus_of, single_gpus
+from tests.reference.shared_gpus import Lying, Types, gpus_of, single_gpus, types_of, untold
 from tests.reference.shared_requests import (
     ENOUGH,
     NAMES,
@@ -73,8 +73,9 @@ class SharedPlan:
                 return None
             if not self.simulation.asked[job].goes_with(self.simulation.asked[booking.job]):
                 return None
-            for c, amount in enumerate(self.simulation.asked[booking.job].held(booking.tasks)):
-                left[c] -= amount
+            held = self.simulation.asked[booking.job].held(booking.tasks)
+            more = untold(held, booking.tasks, self.simulation.types[node])
+            left = [x - a - b for x, a, b in zip(left, held, more, strict=True)]
         return tuple(left)
 
     def single(self, node: int, time: int) -> Amounts:
@@ -200,6 +201,11 @@ class SharedSimulation(Simulation):
         self.pool_of = {
             node: number for number, pool in enumerate(self.machine.pools) for node in pool.nodes
         }
+        cluster, pools = self.machine.cluster, self.machine.pools
+        self.types: dict[int, Types] = {
+            node: types_of(cluster, pools[pool].group, self.gpus)
+            for node, pool in self.pool_of.items()
+        }
 
     def single(self, node: int) -> Amounts:
         """What each GPU of an empty node has, where these are counted one by one."""
@@ -226,8 +232,11 @@ class SharedSimulation(Simulation):
     def fits_empty_set(self, job: Job, least: dict[int, Amounts]) -> bool:
         single = {node: self.single(node) for node in least} if self.gpus else {}
         if len(self.asked[job].kinds) > 1:
-            return place_kinds(self.asked[job], least, "first_fit", gpus=single) is not None
-        return Room(self.asked[job], least, gpus=single).fits()
+            return (
+                place_kinds(self.asked[job], least, "first_fit", gpus=single, types=self.types)
+                is not None
+            )
+        return Room(self.asked[job], least, gpus=single, types=self.types).fits()
 
     def sets(self, job: Job) -> list[dict[int, Amounts]]:
         """Nodes that a job may have, and what each has; in sets, the smallest first, of which it has one."""
@@ -264,7 +273,9 @@ class SharedSimulation(Simulation):
         for some in self.sets(job):
             here = {node: left for node, left in least.items() if node in some}
             if (
-                found := place_kinds(self.asked[job], here, self.placement, tell, single)
+                found := place_kinds(
+                    self.asked[job], here, self.placement, tell, single, self.types
+                )
             ) is not None:
                 return found
         return None
@@ -301,11 +312,13 @@ class SharedSimulation(Simulation):
         total = 0.0
         for node in sorted(given):
             whole = has(self.machine.cluster, self.machine.pools[self.pool_of[node]].group)
+            held = asked.held(given[node])
+            more = untold(held, given[node], self.types[node])
             for c, there in enumerate(whole):
                 if 0 < there < ENOUGH or c >= len(NAMES):
                     if not there:
                         continue
-                    takes = there if asked.exclusive else asked.held(given[node])[c]
+                    takes = there if asked.exclusive else held[c] + more[c]
                     total += float(takes / there) * float(least[node][c] / there)
         free = self.free_resources()
         for name, amount in self.machine.resources.items():

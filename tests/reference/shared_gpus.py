@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
+from typing import NamedTuple
 
 from hpctwin.model import Cluster
-from tests.reference.shared_requests import Amounts, Request, Tasks
+from tests.reference.shared_requests import NAMES, Amounts, Request, Tasks, consumables
 
 GPUS = 2
 
@@ -26,10 +28,34 @@ class Lying(Tasks):
         return made
 
 
+class Types(NamedTuple):
+    """Of which type each GPU of a node is: amounts are asked by type in columns behind the common ones.
+
+    Args:
+        columns: those of all types.
+        of_gpus: that of each GPU; 0: none.
+    """
+
+    columns: tuple[int, ...]
+    of_gpus: tuple[int, ...]
+
+    def asked(self, each: Amounts) -> Iterator[tuple[Fraction, list[int]]]:
+        """How much a task asks, and of which GPUs; once for each type, or for all together."""
+        if any(each[column] for column in self.columns):
+            for column in self.columns:
+                yield each[column], [g for g, of in enumerate(self.of_gpus) if of == column]
+        else:
+            yield each[GPUS], list(range(len(self.of_gpus)))
+
+
 def single_gpus(cluster: Cluster, asked: list[Request]) -> int:
     """How many GPUs a node has at most, if they are counted one by one; else 0."""
     parts = any(kind.each[GPUS] % 1 for request in asked for kind in request.kinds)
-    return max(-int(-(group.gpus or 0) // 1) for group in cluster.nodes) if parts else 0
+    most = max(-int(-(group.gpus or 0) // 1) for group in cluster.nodes)
+    several = any(
+        len(set(types_of(cluster, g, 99).of_gpus) - {-1}) > 1 for g in range(len(cluster.nodes))
+    )
+    return most if parts or several else 0
 
 
 def gpus_of(cluster: Cluster, group: int, most: int) -> Amounts:
@@ -38,28 +64,52 @@ def gpus_of(cluster: Cluster, group: int, most: int) -> Amounts:
     return tuple(max(Fraction(0), min(Fraction(1), there - gpu)) for gpu in range(most))
 
 
-def laid(asked: Fraction, tasks: int, left: Amounts) -> Amounts | None:
+def types_of(cluster: Cluster, group: int, most: int) -> Types:
+    """Of which type each GPU of a node is; -1 of those that are not there."""
+    names = consumables(cluster)
+    columns = {n: len(NAMES) + place for place, n in enumerate(names) if n.startswith("gpu/")}
+    of_gpus: list[int] = []
+    for name, column in columns.items():
+        of_gpus += [column] * int(cluster.nodes[group].consumables.get(name, 0))
+    rest = -int(-(cluster.nodes[group].gpus or 0) // 1) - len(of_gpus)
+    of_gpus += [0] * rest
+    return Types(tuple(columns.values()), (*of_gpus, *[-1] * (most - len(of_gpus))))
+
+
+def laid(each: Amounts, tasks: int, left: Amounts, types: Types) -> Amounts | None:
     """What tasks take of each GPU: parts of the tightest, then whole ones; None if they cannot."""
     free = list(left)
-    sizes = [asked % 1] * tasks if asked % 1 else []
-    for size in sizes:
-        fits = [gpu for gpu, amount in enumerate(free) if amount >= size]
-        if not fits:
-            return None
-        free[min(fits, key=lambda gpu: free[gpu])] -= size
-    for _ in range(tasks * int(asked)):
-        if 1 not in free:
-            return None
-        free[free.index(Fraction(1))] = Fraction(0)
+    for asked, gpus in types.asked(each):
+        sizes = [asked % 1] * tasks if asked % 1 else []
+        for size in sizes:
+            fits = [gpu for gpu in gpus if free[gpu] >= size]
+            if not fits:
+                return None
+            free[min(fits, key=lambda gpu: free[gpu])] -= size
+        for _ in range(tasks * int(asked)):
+            whole = [gpu for gpu in gpus if free[gpu] == 1]
+            if not whole:
+                return None
+            free[whole[0]] = Fraction(0)
     return tuple(a - b for a, b in zip(left, free, strict=True))
 
 
-def room_on(asked: Fraction, left: Amounts) -> int:
+def room_on(each: Amounts, left: Amounts, types: Types) -> int:
     """For how many tasks there is room."""
     tasks = 0
-    while laid(asked, tasks + 1, left) is not None:
+    while laid(each, tasks + 1, left, types) is not None:
         tasks += 1
     return tasks
+
+
+def untold(each: Amounts, tasks: Tasks, types: Types) -> Amounts:
+    """What tasks on a node hold of each type of GPUs of which they did not say the type, in their columns."""
+    found = [Fraction(0)] * len(each)
+    if isinstance(tasks, Lying) and tasks.gpus:
+        for column in types.columns:
+            held = [a for a, of in zip(tasks.gpus, types.of_gpus, strict=True) if of == column]
+            found[column] = sum(held, Fraction(0)) - each[column]
+    return tuple(found)
 
 
 def less(left: Amounts, tasks: Tasks) -> Amounts:

@@ -10,7 +10,7 @@ from typing import Any
 from hpctwin.model import MS_PER_S
 from tests.reference.blocks import by_blocks
 from tests.reference.jobs import Job, NodeView
-from tests.reference.shared_gpus import GPUS, laid, room_on
+from tests.reference.shared_gpus import GPUS, Types, laid, room_on
 from tests.reference.shared_requests import Amounts
 
 TYPICAL = 64
@@ -171,22 +171,23 @@ def fragmentation_rise(room: Any, node: int, has: int) -> tuple[Fraction, Amount
     taken = room.on_gpus.get(node, (Fraction(0),) * len(room.gpus[node]))
     gpus = tuple(a - b for a, b in zip(room.gpus[node], taken, strict=True))
     found = []
-    for takes in ways(each[GPUS], gpus):
+    for takes in ways(each, gpus, room.types[node]):
         left = tuple(a - b for a, b in zip(gpus, takes, strict=True))
         found.append((useless(room, node, after, left), takes))
     least, takes = min(found, key=lambda way: way[0])
     return least - useless(room, node, before, gpus), takes
 
 
-def ways(asked: Fraction, gpus: Amounts) -> list[Amounts]:
+def ways(each: Amounts, gpus: Amounts, types: Types) -> list[Amounts]:
     """What one more task might take of each GPU of a node."""
-    if not 0 < asked < 1:
-        takes = laid(asked, 1, gpus)
+    if not 0 < each[GPUS] < 1:
+        takes = laid(each, 1, gpus, types)
         return [] if takes is None else [takes]
     return [
         tuple(asked if gpu == other else Fraction(0) for other in range(len(gpus)))
-        for gpu, left in enumerate(gpus)
-        if left >= asked
+        for asked, some in types.asked(each)
+        for gpu in some
+        if 0 < asked <= gpus[gpu]
     ]
 
 
@@ -211,9 +212,15 @@ def useless(room: Any, node: int, left: list[Fraction], single: Amounts) -> Frac
             asked > 0
             and room.simulation.pool_of[node] in job.pools
             and all(x >= ask for x, ask in zip(left, request.each, strict=True))
-            and (not room.gpus or room_on(asked, single) > 0)
+            and (not room.gpus or room_on(request.each, single, room.types[node]) > 0)
         ):
-            too_little = [gpu for gpu in single if gpu < min(asked, 1)]
+            too_little = list[Fraction]()
+            if room.gpus:
+                asks = room.types[node].asked(request.each)
+                of_use = [gpu for some, gpus_of_it in asks if some for gpu in gpus_of_it]
+                too_little = [
+                    x for gpu, x in enumerate(single) if gpu not in of_use or x < min(asked, 1)
+                ]
             lost = sum(too_little, Fraction(0)) if room.gpus else gpus % 1
         total += count * lost
     return total

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from tests.reference.shared_gpus import GPUS, Lying, laid, room_on
+from tests.reference.shared_gpus import GPUS, Lying, Types, laid, room_on
 from tests.reference.shared_places import ORDERS, choose_gpus, fragmentation_rise
 from tests.reference.shared_requests import Amounts, Request, Tasks
 
@@ -20,6 +20,7 @@ class Room:
         least: what is least free of each node.
         taken: how many tasks of the job lie there already.
         gpus: what is least free of each GPU of each node, where these are counted one by one.
+        types: of which type each is.
     """
 
     def __init__(
@@ -28,9 +29,11 @@ class Room:
         least: dict[int, Amounts],
         taken: dict[int, int] | None = None,
         gpus: dict[int, Amounts] | None = None,
+        types: dict[int, Types] | None = None,
     ) -> None:
         self.request = request
         self.gpus = gpus or {}
+        self.types = types or {}
         self.on_gpus: dict[int, Amounts] = {}  # of nodes whose GPUs the placement has chosen
         self.ready: Callable[[int], int] = lambda node: 0
         self.least = least
@@ -44,7 +47,9 @@ class Room:
         }  # fmt: skip
         if request.each[GPUS] and gpus:
             for node in least:
-                self.a[node] = min(self.a[node], room_on(request.each[GPUS], gpus[node]))
+                self.a[node] = min(
+                    self.a[node], room_on(request.each, gpus[node], self.types[node])
+                )
         for node, count in (taken or {}).items():
             if node in self.a:
                 self.a[node] = max(0, min(self.a[node], request.most - count))
@@ -56,7 +61,7 @@ class Room:
             return ()
         if node in self.on_gpus:
             return self.on_gpus[node]
-        taken = laid(self.request.each[GPUS], tasks, self.gpus[node])
+        taken = laid(self.request.each, tasks, self.gpus[node], self.types[node])
         assert taken is not None
         return taken
 
@@ -146,6 +151,7 @@ def place_kinds(
     placement: str,
     told: Callable[[Room], None] = lambda room: None,
     gpus: dict[int, Amounts] | None = None,
+    types: dict[int, Types] | None = None,
 ) -> dict[int, Tasks] | None:
     """Of each kind of a job's tasks how many lie on each node, in the order given; None if it does not fit.
 
@@ -155,6 +161,7 @@ def place_kinds(
         placement: how nodes are gone through.
         told: tells a room what placements ask of besides.
         gpus: what is least free of each GPU of each node, where these are counted one by one.
+        types: of which type each is.
     """
     kinds = request.kinds
     ways = (placement,) if len(kinds) == 1 else (placement, "first_fit by number")
@@ -164,7 +171,8 @@ def place_kinds(
         taken_gpus: dict[int, Amounts] = {}
         for number, kind in enumerate(kinds):
             taken = {node: sum(tasks) for node, tasks in found.items()}
-            room = Room(replace(request, tasks=kind.tasks, each=kind.each), left, taken, single)
+            first = replace(request, tasks=kind.tasks, each=kind.each)
+            room = Room(first, left, taken, single, types)
             told(room)
             if not room.fits():
                 break

@@ -74,7 +74,7 @@ class SlurmCluster:
         cpus: int = 1,
         select: str = "CR_Core",
         memory: int | None = None,
-        gpus: int = 0,
+        gpus: int | dict[str, int] = 0,
         gres: tuple[str, ...] = (),
         node: str = "",
         parameters: str = QUICK,
@@ -82,8 +82,8 @@ class SlurmCluster:
         more: tuple[str, ...] = (),
     ) -> None:
         """`rule`, `events`: the site's submit rule and event script; `cpus`: with more than one, jobs
-        share nodes, by `select`; `memory`: MB of a node; `gpus`: of each node, files as devices; `gres`: what
-        each has besides, such as ``fpga:x:2``; `node`: further settings of all nodes; `parameters`: of the
+        share nodes, by `select`; `memory`: MB of a node; `gpus`: of each node, files as devices, of one type or
+        by type; `gres`: what each has besides, such as ``fpga:x:2``; `node`: further settings of all nodes; `parameters`: of the
         scheduler, empty for those of Slurm as shipped; `partition`, `more`: further settings of the partition
         and of slurm.conf.
         """
@@ -97,19 +97,22 @@ class SlurmCluster:
         more = list(more)
         lines = []
         if gpus:
-            devices = [folder / f"gpu{number}" for number in range(gpus)]
-            for device in devices:
-                # Slurm takes only what is a device: this one is another /dev/null.
-                os.mknod(device, stat.S_IFCHR | 0o600, os.makedev(1, 3))
-            files = ",".join(map(str, devices))
-            lines.append(f"NodeName=n[1-{nodes}] Name=gpu Type=a File={files}")
-            gres = (f"gpu:a:{gpus}", *gres)
+            types = gpus if isinstance(gpus, dict) else {"a": gpus}
+            for kind, count in types.items():
+                devices = [folder / f"gpu-{kind}{number}" for number in range(count)]
+                for device in devices:
+                    # Slurm takes only what is a device: this one is another /dev/null.
+                    os.mknod(device, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+                files = ",".join(map(str, devices))
+                lines.append(f"NodeName=n[1-{nodes}] Name=gpu Type={kind} File={files}")
+            gres = (*(f"gpu:{kind}:{count}" for kind, count in types.items()), *gres)
         for name, *kind, count in (one.split(":") for one in gres if not one.startswith("gpu:")):
             about = "".join(f" Type={one}" for one in kind)
             lines.append(f"NodeName=n[1-{nodes}] Name={name}{about} Count={count}")
         if gres:
             (folder / "gres.conf").write_text("\n".join(lines) + "\n")
-            more.append(f"GresTypes={','.join(one.partition(':')[0] for one in gres)}")
+            names = dict.fromkeys(one.partition(":")[0] for one in gres)
+            more.append(f"GresTypes={','.join(names)}")
             node += f" Gres={','.join(gres)}"
         if rule is not None:
             shutil.copy(rule, folder / "job_submit.lua")

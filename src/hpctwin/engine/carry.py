@@ -242,7 +242,7 @@ def _carry_shared(old: Sim, new: Sim, row: IntArray, to: IntArray) -> None:
     for name in ("share", "left", "freed"):
         in_bytes(new[name])[...] = in_bytes(old[name])
     new["share"]["part"] = row[old["share"]["part"]]
-    of_kinds = {name: new["sharing"][name].copy() for name in ("widest", "owners", "gpus")}
+    of_kinds = {name: new["sharing"][name].copy() for name in ("widest", "owners", "gpus", "types")}
     new["sharing"][...] = old["sharing"]
     parts = np.count_nonzero(row >= 0)
     for name, value in {**of_kinds, "parts": parts}.items():

@@ -389,6 +389,9 @@ class Known:
     needs: Grid[Int]  # [K, amounts] what a task asks: cores, memory, GPUs, 1, consumables
     whole: Grid[Int]  # [nodes, amounts] what a node has, and `shared.amounts.ALL`
     typical: Table[Int]  # the most frequent kinds of jobs
+    type_at: Table[
+        Int
+    ]  # where single GPUs of each type begin, and those of none; then how many there are
     switch: Table[Switch]
     switch_of: Table[Int]  # [nodes]; empty where it is not known how nodes are connected
     claim: Table[Claim]  # [jobs]; empty where no job preempts another, as all that follows

@@ -141,6 +141,7 @@ class Shape:
     of: Int  # the kind of job that it is made for, or itself
     parts: Int  # so many parts of nodes, at most, its tasks of all kinds lie on
     gpus: Int  # it asks for some of so many GPUs of a node, counted one by one; 0: it does not
+    typed: Int  # 1: it says of which types they are
     part_on: Small  # the kind of the part of a GPU that a task has, on the first; others follow
     whole_on: Small  # … and of each whole one
 
@@ -447,6 +448,7 @@ class Sharing:
     parts: Int  # rows in use
     owners: Int  # 1: it matters whose jobs are on a node
     gpus: Int  # so many of a node, at most, are counted one by one, in the last columns of amounts
+    types: Int  # of so many types, in the columns before these
     promises: Int
     spare: Int  # the first free row of promises, plus 1; 0: none
     freed: Int  # how often a node got something back

@@ -119,7 +119,9 @@ def new_sim(
         sim["left"][...] = known["whole"]
         sim["sharing"]["widest"] = known["shape"]["parts"].max(initial=0)
         sim["sharing"]["owners"] = (known["shape"]["shared_with"] > 0).any()
-        sim["sharing"]["gpus"] = known["shape"]["gpus"].max(initial=0)
+        if len(known["type_at"]):
+            sim["sharing"]["gpus"] = known["type_at"][-1]
+            sim["sharing"]["types"] = len(known["type_at"]) - 2
         sim["share"]["part"] = sim["share"]["promise"] = -1
         sim["tried"]["faults"] = -1
     choose_pass(sim, found, power)

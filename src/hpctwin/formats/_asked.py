@@ -8,7 +8,7 @@ from collections.abc import Collection
 import polars as pl
 
 from hpctwin.errors import WorkloadError
-from hpctwin.model.consumables import COLUMN, amount_of
+from hpctwin.model.consumables import COLUMN, GPU_TYPE, amount_of
 from hpctwin.model.requests import parse_request
 
 __all__ = ["as_asked", "had_of", "held_of"]
@@ -25,9 +25,14 @@ def had_of(frame: pl.DataFrame, names: Collection[str]) -> tuple[list[pl.Expr], 
         The columns, and how many jobs had others, by what is to be said of them.
     """
     of_jobs, others = _amounts(frame["consumables"], names)
-    found = [
-        pl.lit(amount / frame["nodes"]).alias(f"{COLUMN}{name}") for name, amount in of_jobs.items()
-    ]
+    found = []
+    for name, amount in of_jobs.items():
+        each = pl.lit(amount / frame["nodes"])
+        if name.startswith(GPU_TYPE):  # whole on each node, as GPUs are
+            each = pl.when(each > 1).then(each.ceil()).otherwise(each)
+        found.append(each.alias(f"{COLUMN}{name}"))
+    # Which of its GPUs a machine of one type only has needs not be said.
+    others = {name: jobs for name, jobs in others.items() if not name.startswith(GPU_TYPE)}
     why = "job that had {}, of which no node is said to have any, taken without"
     return found, {why.format(name): jobs for name, jobs in others.items()}
 

@@ -1,4 +1,4 @@
-"""Machines in files: our YAML, and the platforms of SPARS and Batsim, which are read into a `Cluster`."""
+"""Machines in files: our YAML, platforms of SPARS and Batsim, Alibaba's nodes, read into a `Cluster`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from hpctwin.errors import ConfigError
+from hpctwin.formats.node_lists import alibaba_nodes
 from hpctwin.formats.systems import read_system, system_names
 from hpctwin.model import Cluster
 from hpctwin.model.files import cause
@@ -19,7 +20,7 @@ _FOLLOWS = dict(zip(_STATES, (*_STATES[1:], _STATES[0]), strict=True))
 
 
 def read_cluster(path: str | Path) -> Cluster:
-    """Read a machine: our YAML, SPARS's ``platform.json`` or Batsim's XML, by the file's name.
+    """Read a machine: our YAML, SPARS's ``platform.json``, Batsim's XML or Alibaba's CSV, by the file's name.
 
     A name without a suffix, of which there is no file, is a machine that comes with the package; so is its
     name where a folder is called the same, such as one with its data set.
@@ -33,7 +34,7 @@ def read_cluster(path: str | Path) -> Cluster:
         known = {one.lower() for one in system_names()}
         if not path.exists() or (path.is_dir() and name.lower() in known):
             return read_system(name)
-    foreign = {".json": _spars, ".xml": _batsim}.get(path.suffix)
+    foreign = {".json": _spars, ".xml": _batsim, ".csv": alibaba_nodes}.get(path.suffix)
     if foreign is None:
         return Cluster.from_yaml(path)
     try:

@@ -10,7 +10,7 @@ import polars as pl
 from hpctwin.formats._fields import NOTHING, amount, duration_s, gigabytes, moments
 from hpctwin.formats._record import RECORD, Tally, empty_records
 from hpctwin.formats.slurm_values import constraint
-from hpctwin.model.consumables import NOT_CONSUMED
+from hpctwin.model.consumables import GPU_TYPE, NOT_CONSUMED
 
 __all__ = ["STATES", "records_of"]
 
@@ -188,7 +188,10 @@ def _gpus(said: pl.Series) -> pl.Series:
 
 
 def _consumables(said: pl.Series) -> pl.Series:
-    """Generic resources but GPUs, as ``fpga=2,tmp=400``; by type only where no sum is told."""
+    """Generic resources but GPUs, as ``fpga=2,tmp=400``; by type only where no sum is told.
+
+    Of GPUs the type, ``gpu/a100=2``, where all that a job had were of one.
+    """
     return _told_by("gres/", said, _consumables_of)
 
 
@@ -214,7 +217,10 @@ def _licences_of(said: str) -> str | None:
 def _consumables_of(said: str) -> str | None:
     found: dict[str, str] = {}
     typed: dict[str, int] = {}
+    gpus: dict[str, int] = {}
     for name, kind, had in re.findall(r"gres/([\w.-]+)(?::([\w.-]+))?=(\w+)", said):
+        if name == "gpu" and had.isdigit():
+            gpus[kind] = gpus.get(kind, 0) + int(had)
         if name in NOT_CONSUMED:
             continue
         if not kind:
@@ -222,6 +228,9 @@ def _consumables_of(said: str) -> str | None:
         elif had.isdigit():
             typed[name] = typed.get(name, 0) + int(had)
     every = {**typed, **found}
+    of_all = gpus.pop("", sum(gpus.values()))
+    if len(gpus) == 1 and sum(gpus.values()) == of_all:
+        every |= {f"{GPU_TYPE}{kind}": str(count) for kind, count in gpus.items()}
     return ",".join(f"{name}={had}" for name, had in every.items()) or None
 
 

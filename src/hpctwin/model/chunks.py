@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.errors import WorkloadError
-from hpctwin.model.consumables import NAME, check_names
+from hpctwin.model.consumables import GPU_TYPE, NAME, check_names
 
 if TYPE_CHECKING:
     from hpctwin.model.columns import Category
 
 __all__ = [
     "CHUNKS", "GROUP", "PER_TASK", "WHOLE_CHUNKS", "Tasks", "check_group_by", "check_more_tasks",
-    "checked_chunks", "more_tasks_text", "read_more_tasks", "spread_over", "together",
+    "checked_chunks", "gpus_of_types", "more_tasks_text", "read_more_tasks", "spread_over", "together",
 ]  # fmt: skip
 
 FloatArray = npt.NDArray[np.float64]
@@ -128,7 +128,11 @@ def read_more_tasks(text: str) -> tuple[Tasks, ...]:
                 f"more_tasks {text!r}: {part!r} is no kind of tasks; write how many and what each asks, in "
                 "this order, such as 1:cores=32:memory_gb=64:gpus=4:fpga=1, and a plus sign between kinds"
             )
-        found.append(kind)
+        types = {n: amount for n, amount in kind.consumables if n.startswith(GPU_TYPE)}
+        try:
+            found.append(replace(kind, gpus=gpus_of_types(kind.gpus, types)))
+        except WorkloadError as error:
+            raise WorkloadError(f"more_tasks {text!r}: {error}") from error
     return tuple(found)
 
 
@@ -183,6 +187,41 @@ def check_more_tasks(
             "not modelled; say tasks_per_node"
         ),
     )
+
+
+def gpus_of_types(gpus: float, types: Mapping[str, float]) -> float:
+    """How many GPUs a task asks for in all, of which it may say the types.
+
+    Args:
+        gpus: so many, it says; 0: it leaves that to the types.
+        types: how many of each type.
+
+    Raises:
+        WorkloadError: it asks for more or fewer than these, or for parts of several.
+    """
+    asked = [amount for amount in types.values() if amount]
+    if not asked:
+        return gpus
+    if gpus not in (0.0, sum(asked)):
+        raise WorkloadError(
+            f"a task asks for {gpus:g} GPUs, and by type for {sum(asked):g}: write how many of each type, or "
+            "how many of any"
+        )
+    if len(asked) > 1 and any(amount % 1 for amount in asked):
+        raise WorkloadError("a task asks for parts of GPUs of several types: of one type it may")
+    return sum(asked)
+
+
+def _gpus_of_types(gpus: FloatArray, types: Mapping[str, FloatArray], ids: Any) -> FloatArray:
+    """As `gpus_of_types`, of the tasks of each job [jobs]."""
+    found = gpus.copy()
+    for row in np.flatnonzero(np.any(list(types.values()), axis=0)) if types else ():
+        try:
+            each = {name: float(column[row]) for name, column in types.items()}
+            found[row] = gpus_of_types(float(gpus[row]), each)
+        except WorkloadError as error:
+            raise WorkloadError(f"job {ids[row]}: {error}") from error
+    return found
 
 
 def spread_over(room: Sequence[int], tasks: int) -> list[int]:
@@ -279,6 +318,10 @@ def checked_chunks(
         _check_column(name, column, ids)
         # A job of whole nodes has no tasks, whatever else its row says.
         column[~asks] = 0.0
+    types = {
+        name: np.where(asks, c, 0.0) for name, c in consumables.items() if name.startswith(GPU_TYPE)
+    }
+    columns["gpus_per_task"] = _gpus_of_types(columns["gpus_per_task"], types, ids)
     amounts = [*(columns[name] for name in PER_TASK.values()), *consumables.values()]
     nothing = asks & np.all([amount == 0 for amount in amounts], axis=0)
     _refuse(nothing, ids, lambda row: "its tasks ask for no cores, memory or GPUs")

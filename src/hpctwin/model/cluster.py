@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from hpctwin.model.cap import PowerCap
+from hpctwin.model.consumables import GPU_TYPE
 from hpctwin.model.cooling import Cooling
 from hpctwin.model.limits import Account, Limit, check_accounts, check_limits
 from hpctwin.model.node_group import MOST_NODES, NodeGroup
@@ -301,8 +302,14 @@ class Cluster(Shown, Settings):
 
     @property
     def consumables(self) -> tuple[str, ...]:
-        """What nodes of any group have that jobs use up, besides cores, memory and GPUs."""
-        return tuple(dict.fromkeys(name for group in self.nodes for name in group.consumables))
+        """What nodes have that jobs use up, besides cores, memory and GPUs; types of GPUs last."""
+        names = dict.fromkeys(name for group in self.nodes for name in group.consumables)
+        return tuple(sorted(names, key=lambda name: name.startswith(GPU_TYPE)))
+
+    @property
+    def gpu_types(self) -> tuple[str, ...]:
+        """Those of them that are GPUs of a type, in the order in which node groups name them."""
+        return tuple(name for name in self.consumables if name.startswith(GPU_TYPE))
 
     @property
     def has_power(self) -> bool:

@@ -14,6 +14,7 @@ from hpctwin.errors import WorkloadError
 
 __all__ = [
     "COLUMN",
+    "GPU_TYPE",
     "MOST",
     "NAME",
     "NOT_CONSUMED",
@@ -30,6 +31,9 @@ COLUMN = "consumable_"
 
 NAME = r"[A-Za-z][\w./-]{0,62}"
 """Names of consumables, as a pattern."""
+
+GPU_TYPE = "gpu/"
+"""How the names of those begin that are GPUs of one type, such as ``gpu/a100``; they are some of ``gpus``."""
 
 MOST = 1e15
 """So much of one a node has at most: a petabyte, in bytes."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from hpctwin.model.consumables import Amount, check_names
+from hpctwin.model.consumables import GPU_TYPE, Amount, check_names
 from hpctwin.model.racks import Component, Racks, Watts, node_w
 from hpctwin.model.settings import Duration, Settings
 
@@ -33,6 +34,19 @@ class Transition(Settings):
     time: Duration = Field(ge=0)
     power_w: Watts
 
+
+Gpus = Annotated[
+    float,
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "minimum": 0},
+                {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}},
+            ]
+        }
+    ),
+]
+"""How many, or how many of each type."""
 
 _BOTH_WAYS = "a sleep state needs a way in and a way out, with time and power_w"
 
@@ -78,7 +92,8 @@ class NodeGroup(Settings):
     Args:
         name: the group's name.
         count: how many nodes, at most 10,000,000.
-        cores, gpus, memory_gb: what each has; left out, it is not modelled and any job fits.
+        cores, gpus, memory_gb: what each has; left out, it is not modelled and any job fits. GPUs by type,
+            ``{a100: 2, t4: 4}``, are kept as how many there are, and consumables ``gpu/a100`` and ``gpu/t4``.
         consumables: what else each has that jobs use up, by name: ``{scratch_gb: 800, fpga: 2}``.
         features: what else its nodes have that jobs may ask for, by name: models of GPUs, networks, …
         sockets, cores_per_socket, threads_per_core: how its cores lie, where that is known; jobs may ask for
@@ -97,7 +112,7 @@ class NodeGroup(Settings):
     name: str
     count: int = Field(ge=1, le=MOST_NODES)
     cores: float | None = Field(default=None, ge=0)
-    gpus: float | None = Field(default=None, ge=0)
+    gpus: Gpus | None = Field(default=None, ge=0)
     memory_gb: float | None = Field(default=None, ge=0)
     consumables: dict[str, Amount] = Field(default_factory=dict)
     features: tuple[str, ...] = ()
@@ -112,9 +127,34 @@ class NodeGroup(Settings):
     components: dict[str, Component] = Field(default_factory=dict)
     racks: Racks | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _by_type(cls, content: Any) -> Any:
+        """GPUs that are given by type as how many there are, and consumables."""
+        by_type = content.get("gpus") if isinstance(content, Mapping) else None
+        if not isinstance(by_type, Mapping):
+            return content
+        for name, count in by_type.items():
+            if isinstance(count, bool) or not isinstance(count, int | float):
+                raise ValueError(f"gpus of type {name!r} must be a number of them, such as 2")
+        types = {f"{GPU_TYPE}{name}": count for name, count in by_type.items()}
+        others = content.get("consumables") or {}
+        return {**content, "gpus": sum(by_type.values()), "consumables": {**others, **types}}
+
     @model_validator(mode="after")
     def _named(self) -> Self:
         check_names(self.consumables)
+        types = {n: count for n, count in self.consumables.items() if n.startswith(GPU_TYPE)}
+        for name, count in types.items():
+            if count != int(count):
+                raise ValueError(
+                    f"node group {self.name!r} has {count:g} of {name}; of a type there are whole GPUs only"
+                )
+        if types and sum(types.values()) > (self.gpus or 0):
+            raise ValueError(
+                f"node group {self.name!r} has {sum(types.values()):g} GPUs by type, and gpus is "
+                f"{self.gpus or 0:g}: say how many of each type alone, such as gpus: {{a100: 2, t4: 4}}"
+            )
         return self
 
     @model_validator(mode="after")
@@ -181,6 +221,12 @@ class NodeGroup(Settings):
             found: float | None = getattr(self, name)
             return found
         return self.consumables.get(name)
+
+    @property
+    def gpu_kinds(self) -> int:
+        """How many kinds of GPUs its nodes have, each type one, and those of none."""
+        types = [count for n, count in self.consumables.items() if n.startswith(GPU_TYPE) and count]
+        return len(types) + ((self.gpus or 0) > sum(types))
 
     @property
     def all_features(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from hpctwin.errors import WorkloadError
 from hpctwin.model.chunks import GROUP, Tasks, together
-from hpctwin.model.consumables import amount_of, check_names
+from hpctwin.model.consumables import GPU_TYPE, amount_of, check_names
 from hpctwin.model.pods import is_pods, parse_pods
 
 __all__ = ["Request", "parse_request"]
@@ -108,19 +108,21 @@ def _slurm(asked: Mapping[str, str]) -> Request:
     per_node = _whole(asked, "ntasks-per-node", 0)
     tasks = _whole(asked, "ntasks", nodes * max(per_node, 1))
     cores = float(_whole(asked, "cpus-per-task", 1))
-    gpus_task = _gpus(asked.get("gpus-per-task", "0"))[0]
+    of_task = _gpus(asked["gpus-per-task"]) if "gpus-per-task" in asked else {}
     if "gpus" in asked:
-        gpus_task = _gpus(asked["gpus"])[0] / tasks
+        of_task = {model: count / tasks for model, count in _gpus(asked["gpus"]).items()}
+    gpus_task = sum(of_task.values())
     generic = _generic(asked.get("gres", ""))
-    on_node, model = _gpus(asked.get("gpus-per-node", f"{generic.gpus:.0f}"))
-    model = model or _gpus(asked.get("gpus", asked.get("gpus-per-task", "0")))[1]
+    of_node = _gpus(asked["gpus-per-node"]) if "gpus-per-node" in asked else generic.gpus
+    on_node = sum(of_node.values())
     memory = cores * _memory(asked.get("mem-per-cpu", "0"), _UNITS)
     memory += gpus_task * _memory(asked.get("mem-per-gpu", "0"), _UNITS)
-    features = "&".join(filter(None, (asked.get("constraint"), model, *generic.types))) or None
+    features = "&".join(filter(None, (asked.get("constraint"), *generic.types))) or None
     if not on_node and "mem" not in asked and not generic.others:
         return Request(
-            nodes, tasks, cores, memory, gpus_task, per_node, alone, features, shared_with, spread
-        )
+            nodes, tasks, cores, memory, gpus_task, per_node, alone, features, shared_with, spread,
+            consumables=_of_types(of_task),
+        )  # fmt: skip
     # What is asked of each node makes one task of all that are on it.
     if "nodes" not in asked and (spread or not per_node):
         raise ValueError("what is asked of each node needs --nodes: say how many there are")
@@ -131,34 +133,37 @@ def _slurm(asked: Mapping[str, str]) -> Request:
     here = tasks // nodes
     memory = _memory(asked["mem"], _UNITS) if "mem" in asked else here * memory
     memory += on_node * _memory(asked.get("mem-per-gpu", "0"), _UNITS)
-    gpus = on_node + here * gpus_task
+    gpus = {model: count * here for model, count in of_task.items()}
+    for model, count in of_node.items():
+        gpus[model] = gpus.get(model, 0.0) + count
     return Request(
-        nodes, nodes, here * cores, memory, gpus, 1, alone, features, shared_with,
-        consumables=tuple(generic.others.items()),
+        nodes, nodes, here * cores, memory, sum(gpus.values()), 1, alone, features, shared_with,
+        consumables=(*generic.others.items(), *_of_types(gpus)),
     )  # fmt: skip
 
 
 @dataclass
 class _Generic:
-    """What ``--gres`` asks of each node: GPUs, and other things by name; and of which types."""
+    """What ``--gres`` asks of each node: GPUs by type, and other things by name; and types of these."""
 
-    gpus: float
+    gpus: dict[str, float]
     types: list[str]
     others: dict[str, float]
 
 
 def _generic(text: str) -> _Generic:
-    found = _Generic(0.0, [], {})
+    found = _Generic({}, [], {})
     for part in filter(None, text.removeprefix("none").split(",")):
         name, *said = part.removeprefix("gres:").removeprefix("gres/").split(":")
         counted = bool(said) and said[-1][:1].isdigit()
         amount = amount_of(said.pop()) if counted else 1.0
         if len(said) > 1 or not all(re.fullmatch(r"[A-Za-z][\w.-]*", one) for one in said):
             raise ValueError(f"--gres={part} is no name and number, such as fpga:1 or gpu:a100:2")
-        found.types += said
         if name == "gpu":
-            found.gpus += amount
+            model = said[0] if said else ""
+            found.gpus[model] = found.gpus.get(model, 0.0) + amount
         else:
+            found.types += said
             check_names([name])
             found.others[name] = found.others.get(name, 0.0) + amount
     return found
@@ -249,12 +254,29 @@ def _whole(asked: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-def _gpus(text: str) -> tuple[float, str | None]:
-    """How many, and their model."""
-    match = re.fullmatch(r"(?:gpu:)?(?:([A-Za-z][\w.-]*):)?(\d+)", text)
-    if not match:
-        raise ValueError(f"{text!r} is no number of GPUs; write 2, a100:2 or gpu:a100:2")
-    return float(match[2]), match[1]
+def _gpus(text: str) -> dict[str, float]:
+    """How many of each type; of any under no name."""
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        match = re.fullmatch(r"(?:gpu:)?(?:([A-Za-z][\w.-]*):)?(\d{1,9})", part)
+        if not match:
+            raise ValueError(f"{part!r} is no number of GPUs; write 2, a100:2 or gpu:a100:2")
+        found[match[1] or ""] = found.get(match[1] or "", 0.0) + float(match[2])
+    return found
+
+
+def _of_types(gpus: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
+    """GPUs by type as consumables.
+
+    Raises:
+        ValueError: some are of a type, and others of any.
+    """
+    types = {model: count for model, count in gpus.items() if count}
+    if "" in types and len(types) > 1:
+        raise ValueError(
+            "some of its GPUs are of a type, and others of any: give all of them a type"
+        )
+    return tuple((f"{GPU_TYPE}{model}", count) for model, count in types.items() if model)
 
 
 def _memory(text: str, units: Mapping[str, float]) -> float:

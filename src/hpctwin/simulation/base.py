@@ -25,6 +25,7 @@ from hpctwin.engine.speeds import speed_columns
 from hpctwin.engine.state import choose_pass, more_log, more_outages, more_room, new_sim
 from hpctwin.errors import ConfigError, SimulationError
 from hpctwin.model import NEVER_MS, Cluster, Workload
+from hpctwin.model.gpu_types import as_features
 from hpctwin.policies import (
     Ordering,
     OrderingLike,
@@ -71,7 +72,7 @@ class SimulationBase(Looks):
     """A simulation without what makes it go on; arguments as of `hpctwin.simulation.Simulation`."""
 
     single_gpus: bool | None = None
-    """Whether GPUs of shared nodes are counted one by one; None: if any job asks for a part of one."""
+    """Whether any job asks for a part of a GPU; None: as its jobs say."""
 
     def __init__(
         self,
@@ -96,8 +97,8 @@ class SimulationBase(Looks):
         log: bool = False,
         seed: int = 0,
     ) -> None:
-        self.workload = workload = as_workload(workload)
         self.cluster = cluster = as_cluster(cluster)
+        self.workload = workload = as_features(as_workload(workload), cluster)
         self.policy = make_policy(
             policy,
             OUTSIDE if sizing is not None and (policy, backfill) == (None, None) else backfill,
@@ -216,6 +217,7 @@ class SimulationBase(Looks):
         Raises:
             ConfigError: the jobs do not go with the machine.
         """
+        workload = as_features(workload, self.cluster)
         check_together(self.cluster, self.policy, workload)
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
@@ -295,6 +297,7 @@ class SimulationBase(Looks):
             to: their rows in the new workload.
             waits: whether jobs may have to wait for others that are not there any more.
         """
+        workload = as_features(workload, self.cluster)
         check_together(self.cluster, self.policy, workload)
         before, self.workload = self._sim, workload
         self.__dict__.pop("_rows", None)

@@ -13,6 +13,7 @@ from hpctwin.engine.sim import records
 from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.model import PER_NODE, Cluster, Dependencies, NodeGroup, Workload, to_ms
 from hpctwin.model.columns import UNKNOWN
+from hpctwin.model.consumables import GPU_TYPE
 from hpctwin.model.features import has_features
 from hpctwin.model.totals import consumables_asked
 from hpctwin.simulation.claims import claims_of
@@ -123,6 +124,14 @@ def check_consumables(workload: Workload, cluster: Cluster) -> None:
         ConfigError: no node group states one of them.
     """
     for name in consumables_asked(workload):
+        if name not in cluster.consumables and name.startswith(GPU_TYPE):
+            model = name.removeprefix(GPU_TYPE)
+            raise ConfigError(
+                f"jobs ask for GPUs of type {model!r}, which no node of cluster {cluster.name!r} has; say of a "
+                f"node group how many of each type its nodes have, such as gpus: {{{model}: 2}}, or, where all "
+                f"of them are of one, that {model} is a feature (known types: "
+                f"{', '.join(t.removeprefix(GPU_TYPE) for t in cluster.gpu_types) or 'none'})"
+            )
         if name not in cluster.consumables:
             raise ConfigError(
                 f"jobs ask for consumable {name!r}, which no node of cluster {cluster.name!r} has; add it to "

@@ -132,6 +132,7 @@ def _made(cluster: Cluster) -> Machine:
             "needs": np.zeros((0, AMOUNTS), np.int64),
             "whole": np.zeros((0, AMOUNTS), np.int64),
             "typical": np.zeros(0, np.int64),
+            "type_at": np.zeros(0, np.int64),
             "switch": records("switch", 0),
             "switch_of": np.zeros(0, np.int64),
         },

@@ -13,7 +13,8 @@ from hpctwin.engine.layout import RUNNING
 from hpctwin.engine.sim import Sim
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.model.chunks import PER_TASK
-from hpctwin.simulation.gpus import ONE_GPU
+from hpctwin.model.consumables import GPU_TYPE
+from hpctwin.simulation.gpus import ONE_GPU, SingleGpus
 from hpctwin.simulation.sharing import columns_of
 
 __all__ = ["gpu_shares", "placement_table", "placements", "shares_held", "use_now"]
@@ -48,42 +49,87 @@ def placements(
     part = part[part["tasks"] > 0]  # else the job never began there
     if of is not None:
         part = part[of[part["job"]]]
-    part = part[~_on_single_gpus(sim)[part["kind"]]]
+    single = _on_single_gpus(sim)[part["kind"]]
+    of_gpus, part = part[single], part[~single]
     if now:
         own = sim["state"][part["job"]]
         runs = (own["phase"] == RUNNING) & (own["start"] <= sim.clock.now)
         part = part[runs & (own["start"] == part["start"])]
-    return placement_table(workload.job_id[part["job"]], part, _ends(part, sim), sim, cluster)
+    table = placement_table(workload.job_id[part["job"]], part, _ends(part, sim), sim, cluster)
+    if (gpus := SingleGpus.of_sim(sim)) is None or not gpus.types:
+        return table
+    return _with_types(table, workload, cluster, of_gpus, gpus.of_types(sim["needs"]))
 
 
-def gpu_shares(workload: Workload, sim: Sim) -> pl.DataFrame | None:
+def _with_types(
+    table: pl.DataFrame,
+    workload: Workload,
+    cluster: Cluster,
+    part: npt.NDArray[Any],
+    types: IntArray,
+) -> pl.DataFrame:
+    """A table of placements; of which types those GPUs are, too, of which jobs did not say it.
+
+    Args:
+        table: as of `placement_table`.
+        workload: the jobs.
+        cluster: the machine.
+        part: records of single GPUs that were held.
+        types: how much of each type a task of each kind holds [kinds, types].
+    """
+    keys = ["job_id", "node", "start_s"]
+    held = part["tasks"][:, None] * types[part["kind"]] / ONE_GPU
+    columns = dict(zip(cluster.gpu_types, held.T, strict=True))
+    more = pl.DataFrame(
+        {
+            "job_id": workload.job_id[part["job"]],
+            "node": part["node"].astype(np.int64),
+            "start_s": part["start"] / MS_PER_S,
+            **columns,
+        }
+    )
+    summed = more.group_by(keys).agg(pl.col(name).sum() for name in columns)
+    both = table.join(summed, on=keys, how="left", suffix=" more", maintain_order="left")
+    added = [pl.col(name) + pl.col(f"{name} more").fill_null(0.0) for name in columns]
+    return both.with_columns(added).select(table.columns)
+
+
+def gpu_shares(workload: Workload, cluster: Cluster, sim: Sim) -> pl.DataFrame | None:
     """Who held what of which GPU, where these are counted one by one; else None.
 
     Args:
         workload: the jobs.
+        cluster: the machine.
         sim: their simulation, on shared nodes.
 
     Returns:
         ``job_id``, ``node``, ``gpu`` (its number on the node), ``start_s``, ``end_s`` (null while the job
-        runs) and ``share``, above 0 up to 1; of jobs that have nodes for themselves nothing.
+        runs) and ``share``, above 0 up to 1; of jobs that have nodes for themselves nothing. Where nodes say
+        of which type their GPUs are, ``type`` too, null of those of none.
     """
-    if not (gpus := int(sim["sharing"]["gpus"][0])):
+    if (gpus := SingleGpus.of_sim(sim)) is None:
         return None
     part = sim["part"][: int(sim["sharing"]["parts"][0])]
     part = part[(part["tasks"] > 0) & _on_single_gpus(sim)[part["kind"]]]
-    held = sim["needs"][part["kind"], -gpus:]
-    end = _ends(part, sim)
+    held, end = gpus.single(sim["needs"])[part["kind"]], _ends(part, sim)
+    column = held.argmax(axis=1)
+    number = gpus.numbers(gpus.single(sim["whole"]))[part["node"], column]
     table = pl.DataFrame(
         {
             "job_id": workload.job_id[part["job"]],
             "node": part["node"].astype(np.int64),
-            "gpu": held.argmax(axis=1),
+            "gpu": number,
             "start_s": part["start"] / MS_PER_S,
             "end_s": pl.Series(end / MS_PER_S).set(pl.Series(end < 0), None),
             "share": part["tasks"] * held.max(axis=1) / ONE_GPU,
         }
     )
     keys = ["job_id", "node", "gpu", "start_s", "end_s"]
+    if gpus.types:
+        names = [*(name.removeprefix(GPU_TYPE) for name in cluster.gpu_types), None]
+        of_column = np.repeat(np.arange(len(names)), np.diff(gpus.at))[column]
+        types = pl.Series("type", names, dtype=pl.String)[of_column]
+        table, keys = table.with_columns(types), [*keys, "type"]
     summed = table.group_by(keys, maintain_order=True).agg(pl.col("share").sum())
     return summed.sort("start_s", "job_id", "node", "gpu", maintain_order=True)
 

@@ -313,7 +313,7 @@ def make_result(simulation: SimulationBase) -> Result:
         instants=int(sim.clock.instants),
         energy=energy,
         placements=placed,
-        gpu_shares=gpu_shares(workload, sim) if shared else None,
+        gpu_shares=gpu_shares(workload, cluster, sim) if shared else None,
         stretches=stretches_of(workload, sim) if sized else None,
         capacity_cores=capacity_over_time(
             sim, simulation.outages_so_far(), amounts_of_pools(sim)["cores"]

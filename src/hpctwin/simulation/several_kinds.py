@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from hpctwin.engine.layout import AMOUNTS
 from hpctwin.model.chunks import read_more_tasks
-from hpctwin.simulation.gpus import lay, room_on
+from hpctwin.simulation.gpus import SingleGpus
 
 __all__ = ["Further", "Nodes", "sets_of", "tasks_in", "with_more"]
 
@@ -53,17 +53,12 @@ class Nodes:
     Args:
         whole: what each node has [nodes, amounts].
         pool_of: the pool of each node [nodes].
-        gpus: so many GPUs are counted one by one, in the last columns; 0: together.
+        gpus: how they stand in the last columns if they are counted one by one; None: they are together.
     """
 
     whole: IntArray
     pool_of: IntArray
-    gpus: int = 0
-
-    @property
-    def single(self) -> IntArray:
-        """What each GPU has that is counted one by one [nodes, GPUs]."""
-        return self.whole[:, self.whole.shape[1] - self.gpus :]
+    gpus: SingleGpus | None = None
 
 
 class _Kinds:
@@ -111,7 +106,8 @@ class _Kinds:
         """
         least, most = self.nodes[self.of[kind]], self.most[self.of[kind]]
         here = self.pools[kind][machine.pool_of] != 0
-        left, gpus = machine.whole[here], machine.single[here].copy()
+        left, gpus = machine.whole[here], machine.gpus
+        single = left if gpus is None else gpus.single(left).copy()
         seated = np.zeros(len(left), np.int64)
         while kind >= 0:
             needs = self.needs[kind]
@@ -119,16 +115,16 @@ class _Kinds:
             for c in np.flatnonzero(needs > 0).tolist():
                 if c != ALONE:
                     room = np.minimum(room, left[:, c] // needs[c])
-            asked = int(needs[_GPUS])
-            if machine.gpus and asked > 0:
-                room = np.minimum(room, room_on(asked, gpus))
+            if gpus is not None and needs[_GPUS] > 0:
+                room = np.minimum(room, gpus.room(needs, single))
             room = np.maximum(room, 0)
             given = np.clip(self.tasks[kind] - (np.cumsum(room) - room), 0, room)
             if given.sum() < self.tasks[kind] or np.count_nonzero(room) < least:
                 return False
             left = left - given[:, None] * needs
-            for node in np.flatnonzero(given).tolist() if machine.gpus else ():
-                gpus[node] -= lay(asked, int(given[node]), gpus[node])
+            if gpus is not None:
+                for node in np.flatnonzero(given).tolist():
+                    single[node] -= gpus.lay(needs, int(given[node]), single[node])
             seated += given
             kind = self.more[kind]
         return True

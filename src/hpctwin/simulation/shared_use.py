@@ -13,7 +13,7 @@ from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.chunks import read_more_tasks
 from hpctwin.model.features import has_features
-from hpctwin.simulation.gpus import ONE_GPU, gpus_of_nodes, room_on
+from hpctwin.simulation.gpus import ONE_GPU, SingleGpus
 
 __all__ = ["fragmentation", "node_use"]
 
@@ -87,22 +87,26 @@ class _Kinds:
     jobs: npt.NDArray[np.int64]
 
     def fit(
-        self, which: npt.NDArray[np.int64], free: FloatArray, single: FloatArray, idle: BoolArray
+        self,
+        which: npt.NDArray[np.int64],
+        free: FloatArray,
+        single: _Single | None,
+        idle: BoolArray,
     ) -> BoolArray:
         """Whether a task of some kinds has room on each node [kinds, nodes].
 
         Args:
             which: kinds.
             free: what is free of each node [nodes, amounts].
-            single: … of each GPU, where these are counted one by one [nodes, GPUs].
+            single: … of each GPU, where these are counted one by one.
             idle: which nodes are empty [nodes].
         """
         room = self.nodes[which] & (idle | ~self.empty[which][:, None])
         for column in range(self.asks.shape[1]):
             room &= free[:, column] + _SLACK >= self.asks[which, column][:, None]
-        if single.shape[1]:
-            for row, asked in enumerate(self.asks[which, 2].tolist()):
-                room[row] &= _has_single(asked, single)
+        if single is not None:
+            for row, asked in enumerate(self.asks[which]):
+                room[row] &= single.has(asked)
         return room
 
 
@@ -175,44 +179,67 @@ def fragmentation(
     return pl.DataFrame(rows, schema=types)
 
 
-def _has_single(asked: float, single: FloatArray) -> BoolArray:
-    """Whether there is room for a task on the GPUs of each node, one by one [nodes]."""
-    milli = int(np.ceil(asked * ONE_GPU - 1e-3))
-    if not milli:
-        return np.ones(len(single), bool)
-    return room_on(milli, np.rint(single * ONE_GPU).astype(np.int64)) > 0
+@dataclass(frozen=True)
+class _Single:
+    """GPUs one by one.
+
+    Args:
+        gpus: how they stand in columns.
+        free: what is free of each [nodes, columns].
+    """
+
+    gpus: SingleGpus
+    free: FloatArray
+
+    def _needs(self, asked: FloatArray) -> npt.NDArray[np.int64]:
+        milli = np.ceil(asked * ONE_GPU - 1e-3).astype(np.int64)
+        return np.concatenate([milli, np.zeros(self.gpus.count, np.int64)])
+
+    def has(self, asked: FloatArray) -> BoolArray:
+        """Whether there is room for a task, given what it asks of amounts, on each node [nodes]."""
+        needs = self._needs(asked)
+        if not needs[2]:
+            return np.ones(len(self.free), bool)
+        return self.gpus.room(needs, np.rint(self.free * ONE_GPU).astype(np.int64)) > 0
+
+    def lost(self, asked: FloatArray) -> FloatArray:
+        """What is free of GPUs of no use to a task: of another type, or with too little left [nodes]."""
+        of_use = (self.free + _SLACK >= min(asked[2], 1.0)) & self.gpus.suits(self._needs(asked))
+        found: FloatArray = np.where(of_use, 0.0, self.free).sum(axis=1)
+        return found
 
 
 def _single(
     cluster: Cluster, gpu_shares: pl.DataFrame | None, time: float, free: FloatArray
-) -> FloatArray:
-    """What is free of each GPU at a time, where these are counted one by one [nodes, GPUs]."""
+) -> _Single | None:
+    """What is free of each GPU at a time, where these are counted one by one."""
     if gpu_shares is None:
-        return np.zeros((len(free), 0))
-    single = gpus_of_nodes(cluster) / ONE_GPU
+        return None
+    gpus = SingleGpus.of(cluster)
+    single = gpus.of_nodes(cluster) / ONE_GPU
+    column = np.argsort(single == 0, axis=1, kind="stable")  # of each number
     here = gpu_shares.filter(
         (pl.col("start_s") <= time) & (pl.col("end_s").fill_null(np.inf) > time)
     )
-    place = here["node"].to_numpy(), here["gpu"].to_numpy()
-    np.subtract.at(single, place, here["share"].to_numpy())
+    node, number = here["node"].to_numpy(), here["gpu"].to_numpy()
+    np.subtract.at(single, (node, column[node, number]), here["share"].to_numpy())
     single[free[:, 2] <= _SLACK] = 0.0  # an exclusive job has the node
-    return single
+    return _Single(gpus, single)
 
 
 def _fragmented(
     kinds: _Kinds,
     typical: npt.NDArray[np.int64],
     free: FloatArray,
-    single: FloatArray,
+    single: _Single | None,
     idle: BoolArray,
 ) -> float:
     if not len(typical):
         return 0.0
     gpus = free[:, 2]
     asked = kinds.asks[typical, 2][:, None]
-    if single.shape[1]:
-        less = single[None] + _SLACK < np.minimum(asked, 1.0)[:, :, None]
-        beyond = np.where(less, single, 0.0).sum(axis=2)
+    if single is not None:
+        beyond = np.array([single.lost(one) for one in kinds.asks[typical]])
     else:
         beyond = np.broadcast_to(gpus - np.floor(gpus + _SLACK), (len(typical), len(gpus)))
     lost = np.where(kinds.fit(typical, free, single, idle) & (asked > 0), beyond, gpus)

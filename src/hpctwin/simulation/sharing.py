@@ -17,7 +17,7 @@ from hpctwin.model import PER_NODE, Cluster, Workload
 from hpctwin.model.chunks import read_more_tasks
 from hpctwin.model.totals import totals_asked
 from hpctwin.policies import Policy
-from hpctwin.simulation.gpus import asks_parts, gpus_of_nodes, room_on, with_gpus
+from hpctwin.simulation.gpus import SingleGpus, asks_parts, has_several_types, with_gpus
 from hpctwin.simulation.lower import MB_PER_GB, facts_of
 from hpctwin.simulation.several_kinds import Nodes, sets_of, tasks_in, with_more
 
@@ -80,7 +80,7 @@ def shared_known(
         known: what it knows otherwise, nodes tracked.
         workload: jobs of which some ask for tasks.
         cluster: the machine.
-        single: whether GPUs are counted one by one; None: if any of these jobs asks for a part of one.
+        single: whether any job asks for a part of a GPU; None: as these do.
     """
     asks, needs = _requests(workload, cluster)
     whole = _whole(cluster)
@@ -99,12 +99,13 @@ def shared_known(
     needs = needs[first]
     units = units_of(cluster)
     further = [tasks_in(text, units) for text in workload.more_tasks.labels]
-    gpus = 0
-    if asks_parts(workload) if single is None else single:
-        whole = np.concatenate([whole, each := gpus_of_nodes(cluster)], axis=1)
-        gpus = each.shape[1]
-        needs = np.concatenate([needs, np.zeros((len(needs), gpus), np.int64)], axis=1)
-        further = [[(count, [*row, *[0] * gpus]) for count, row in kinds] for kinds in further]
+    gpus = None
+    one_by_one = has_several_types(cluster) or (asks_parts(workload) if single is None else single)
+    if one_by_one and any(group.gpus for group in cluster.nodes):
+        gpus = SingleGpus.of(cluster)
+        whole = np.concatenate([whole, gpus.of_nodes(cluster)], axis=1)
+        needs = np.concatenate([needs, np.zeros((len(needs), gpus.count), np.int64)], axis=1)
+        further = [[(n, [*row, *[0] * gpus.count]) for n, row in kinds] for kinds in further]
     machine = Nodes(whole, known["pool_of"], gpus)
     fits = _fit(shape, needs, machine, eligible)
     typical = _typical(shape, first)
@@ -115,7 +116,7 @@ def shared_known(
         shape, needs, eligible, too_much = with_more(shape, needs, eligible, *about)
         fits[too_much] = False
     job["rejected"] |= ~fits[kind]
-    if gpus:
+    if gpus is not None:
         alone = asks["exclusive"][first][shape["of"]] != 0
         shape, needs, eligible = with_gpus(shape, needs, eligible, alone, gpus)
     return {
@@ -127,6 +128,7 @@ def shared_known(
         "needs": needs,
         "whole": whole,
         "typical": typical,
+        "type_at": np.array(() if gpus is None else gpus.at, np.int64),
     }
 
 
@@ -230,10 +232,15 @@ def _fit(
             room = np.where(
                 asked > 0, np.minimum(room, whole[node, c] // np.maximum(asked, 1)), room
             )
-        if machine.gpus:
-            for asked in np.unique(needs[needs[:, _GPUS] > 0, _GPUS]).tolist():
-                on_gpus = room_on(asked, machine.single[node : node + 1])[0]
-                room = np.where(needs[:, _GPUS] == asked, np.minimum(room, on_gpus), room)
+        if (gpus := machine.gpus) is not None:
+            asking = np.flatnonzero(needs[:, _GPUS] > 0)
+            types = gpus.of_types(needs[asking])
+            for asked in np.unique(np.column_stack([needs[asking, _GPUS], types]), axis=0):
+                alike = asking[
+                    (needs[asking, _GPUS] == asked[0]) & (types == asked[1:]).all(axis=1)
+                ]
+                left = gpus.single(whole[node : node + 1])
+                room[alike] = np.minimum(room[alike], gpus.room(needs[alike[0]], left)[0])
         room = np.minimum(room, shape["most"]) * (eligible[:, p] != 0)
         total += room * nodes[p]
         count += (room > 0) * nodes[p]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine.layout import AMOUNTS
-from hpctwin.simulation.gpus import room_on, single_gpus
+from hpctwin.simulation.gpus import SingleGpus
 from hpctwin.simulation.sharing import ALONE, columns_of, units_of
 from hpctwin.simulation.simulation import Simulation
 
@@ -119,7 +119,7 @@ class SharedShortages:
         node, shape, needs = sim["node"], sim["shape"][kind], sim["needs"][kind]
         may = (sim["eligible"][kind][sim["pool_of"]] != 0) & (node["down"] == 0)
         may &= node["hidden"] == 0
-        left = sim["left"]
+        left, gpus = sim["left"], SingleGpus.of_sim(sim)
         most = int(shape["most"])
 
         def suffice(rooms: Rooms) -> bool:
@@ -131,8 +131,8 @@ class SharedShortages:
         for column, name, _ in columns_of(self.simulation.cluster):
             if needs[column]:
                 room = left[:, column] // needs[column]
-                if name == "gpus" and shape["gpus"]:
-                    room = np.minimum(room, room_on(int(needs[column]), single_gpus(sim)))
+                if name == "gpus" and gpus is not None:
+                    room = np.minimum(room, gpus.room(needs, gpus.single(left)))
                 alone = np.where(may, np.clip(room, 0, most), 0)
                 rooms = np.minimum(rooms, alone)
                 if not suffice(alone):

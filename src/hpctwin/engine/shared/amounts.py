@@ -2,7 +2,7 @@
 
 A row holds cores, memory, GPUs and to be alone on the node, then each consumable of the machine's nodes. Most
 machines have none, so that loops over the first four are of a length that is known when they are compiled.
-Last comes each GPU of a node, where jobs ask for parts of GPUs; see `gpus`.
+Last comes each GPU of a node, where they are counted one by one; see `gpus`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import AMOUNTS, RETURN, TAKE, ZERO, Arrays
+from hpctwin.engine.layout import AMOUNTS, ONE, RETURN, TAKE, ZERO, Arrays
 from hpctwin.engine.records import Grid
 
 _COLUMNS: Any = np.arange(AMOUNTS)
@@ -150,11 +150,52 @@ def consumables_on(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
 @jit
 def gpus_on(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
     """As `tasks_on`, by the GPUs of a node one by one: a part lies on one of them, whole ones are free."""
-    part = sim.needs[kind, GPUS] % ONE_GPU
-    whole = sim.needs[kind, GPUS] // ONE_GPU
+    room = ALL
+    for r in range(ranges(kind, sim)):
+        asked = asked_in(kind, r, sim)
+        if asked > 0:
+            begin = range_from(kind, r, left, sim)
+            room = min(room, _room_among(asked, node, begin, range_upto(kind, r, left, sim), left))
+    return room
+
+
+@jit
+def ranges(kind: int, sim: Arrays) -> int:
+    """Into so many ranges of columns do GPUs fall: by type for who says of which type, else all are one."""
+    return sim.sharing.types if sim.shape[kind].typed == 1 else ONE
+
+
+@jit
+def asked_in(kind: int, r: int, sim: Arrays) -> int:
+    """How much a task asks of the GPUs in a range, in thousandths."""
+    if sim.shape[kind].typed == 0:
+        return sim.needs[kind, GPUS]
+    return sim.needs[kind, sim.needs.width - sim.sharing.gpus - sim.sharing.types + r]
+
+
+@jit
+def range_from(kind: int, r: int, left: Grid[int], sim: Arrays) -> int:
+    """The first column of a range."""
+    first = left.width - sim.sharing.gpus
+    return first + sim.type_at[r] if sim.shape[kind].typed == 1 else first
+
+
+@jit
+def range_upto(kind: int, r: int, left: Grid[int], sim: Arrays) -> int:
+    """The column after its last."""
+    if sim.shape[kind].typed == 0:
+        return left.width
+    return left.width - sim.sharing.gpus + sim.type_at[r + 1]
+
+
+@jit
+def _room_among(asked: int, node: int, begin: int, upto: int, left: Grid[int]) -> int:
+    """For how many tasks there is room on the GPUs in some columns."""
+    part = asked % ONE_GPU
+    whole = asked // ONE_GPU
     free = ZERO
     parts = ZERO
-    for c in range(left.width - sim.shape[kind].gpus, left.width):
+    for c in range(begin, upto):
         if left[node, c] == ONE_GPU:
             free += 1
         elif part > 0 and left[node, c] > 0:

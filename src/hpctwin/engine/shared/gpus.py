@@ -1,8 +1,8 @@
-"""On which GPUs of a node a job's tasks lie, where jobs ask for parts of GPUs.
+"""On which GPUs of a node a job's tasks lie, where these are counted one by one.
 
-The part that a task asks is of one GPU, and whole ones are such as nobody has anything of. A job holds each
-as a part of the node of its own, besides those with its cores and memory: it is a task of a kind that asks
-for nothing but of this GPU (`Shape.part_on`, `Shape.whole_on`). An exclusive job has the whole node anyway.
+So they are where jobs ask for parts of GPUs, or nodes have several types of them. The part that a task asks
+is of one GPU, and whole ones are such as nobody has anything of. A job holds each as a part of the node of its
+own, besides those with its cores and memory: it is a task of a kind that asks for nothing but of this GPU (`Shape.part_on`, `Shape.whole_on`). An exclusive job has the whole node anyway.
 """
 
 from __future__ import annotations
@@ -10,7 +10,14 @@ from __future__ import annotations
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import ONE, Arrays
 from hpctwin.engine.records import Grid
-from hpctwin.engine.shared.amounts import GPUS, ONE_GPU
+from hpctwin.engine.shared.amounts import (
+    GPUS,
+    ONE_GPU,
+    asked_in,
+    range_from,
+    range_upto,
+    ranges,
+)
 
 __all__ = ["first_gpu", "hold", "lay", "lay_chosen", "lay_part", "lay_whole", "tightest"]
 
@@ -32,12 +39,15 @@ def hold(kind: int, node: int, tasks: int, sim: Arrays) -> None:
 
 
 @jit
-def tightest(part: int, node: int, first: int, left: Grid[int]) -> int:
-    """The column of the GPU with the least left of those that suffice for a part; -1 if none does."""
+def tightest(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
+    """The column of the GPU with the least left of those that suffice for a task's part; -1 if none does."""
     best = -1
-    for c in range(first, left.width):
-        if left[node, c] >= part and (best < 0 or left[node, c] < left[node, best]):
-            best = c
+    for r in range(ranges(kind, sim)):
+        part = asked_in(kind, r, sim) % ONE_GPU
+        if part > 0:
+            for c in range(range_from(kind, r, left, sim), range_upto(kind, r, left, sim)):
+                if left[node, c] >= part and (best < 0 or left[node, c] < left[node, best]):
+                    best = c
     return best
 
 
@@ -51,16 +61,17 @@ def lay_part(kind: int, node: int, gpu: int, tasks: int, left: Grid[int], sim: A
 
 @jit
 def lay_whole(kind: int, node: int, tasks: int, left: Grid[int], sim: Arrays) -> None:
-    """Lay the whole GPUs of so many tasks on the first that are free."""
+    """Lay the whole GPUs of so many tasks on the first that are free, of each type."""
     first = first_gpu(left, sim)
-    missing = tasks * (sim.needs[kind, GPUS] // ONE_GPU)
-    for c in range(first, left.width):
-        if missing > 0 and left[node, c] == ONE_GPU:
-            if sim.shape[kind].exclusive == 0:
-                hold(sim.shape[kind].whole_on + c - first, node, ONE, sim)
-            left[node, c] = 0
-            missing -= 1
-    assert missing == 0
+    for r in range(ranges(kind, sim)):
+        missing = tasks * (asked_in(kind, r, sim) // ONE_GPU)
+        for c in range(range_from(kind, r, left, sim), range_upto(kind, r, left, sim)):
+            if missing > 0 and left[node, c] == ONE_GPU:
+                if sim.shape[kind].exclusive == 0:
+                    hold(sim.shape[kind].whole_on + c - first, node, ONE, sim)
+                left[node, c] = 0
+                missing -= 1
+        assert missing == 0
 
 
 @jit
@@ -79,7 +90,7 @@ def lay(kind: int, node: int, tasks: int, left: Grid[int], sim: Arrays) -> None:
     part = sim.needs[kind, GPUS] % ONE_GPU
     missing = tasks if part > 0 else 0
     while missing > 0:
-        gpu = tightest(part, node, first_gpu(left, sim), left)
+        gpu = tightest(kind, node, left, sim)
         assert gpu >= 0
         several = min(missing, left[node, gpu] // part)
         lay_part(kind, node, gpu, several, left, sim)

@@ -274,6 +274,7 @@ ALIBABA_GPU = DataSet(
         "thousandths; it may use nodes with one of the models of GPUs it asks for as a feature",
         "it runs from when it was scheduled until it was deleted; one that never was scheduled is left out",
         "there are no limits: the run time is taken",
-        "the machine is not read: give --cluster, with the models of GPUs as features of node groups",
+        "its nodes are read as a machine: --cluster openb_node_list_all_node.csv, with the models of GPUs as "
+        "features of node groups",
     ),
 )

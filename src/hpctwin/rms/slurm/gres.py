@@ -10,18 +10,20 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hpctwin.model.consumables import NOT_CONSUMED, amount_of, check_names
+from hpctwin.model.consumables import GPU_TYPE, NOT_CONSUMED, amount_of, check_names
 
 __all__ = [
     "MB",
     "consumables_of",
     "gpu_types",
+    "gpus_by_type",
     "gpus_in_parts",
     "gpus_of",
     "gres_asked",
     "kinds_of_consumables",
     "not_used_up",
     "tres_of",
+    "types_by_index",
 ]
 
 
@@ -94,6 +96,28 @@ def gpu_types(gres: Any) -> frozenset[str]:
     return frozenset(found)
 
 
+def gpus_by_type(gres: Any) -> dict[str, float]:
+    """How many GPUs of each type a text counts, by the names of consumables; those of none are left out.
+
+    Such as ``gpu:a100:4(S:0-1),gpu:t4:2`` of a node, or ``gpu:a100:1(IDX:2)`` of what a job holds.
+    """
+    found: dict[str, float] = {}
+    for name, said, _ in _parts(gres):
+        if name == "gpu" and len(said) > 1 and said[-1].isdigit():
+            found[GPU_TYPE + said[0]] = found.get(GPU_TYPE + said[0], 0.0) + float(said[-1])
+    return found
+
+
+def types_by_index(gres: Any) -> tuple[str, ...]:
+    """The type of each GPU of a node by its index, as `gpus_by_type` names them; empty of one of none."""
+    found: list[str] = []
+    for name, said, _ in _parts(gres):
+        if name == "gpu":
+            count = int(said[-1]) if said and said[-1].isdigit() else 1
+            found += [GPU_TYPE + said[0] if len(said) > 1 else ""] * count
+    return tuple(found)
+
+
 def kinds_of_consumables(rows: Iterable[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
     """The kinds of each consumable that rows of nodes name."""
     found: dict[str, frozenset[str]] = {}
@@ -139,7 +163,7 @@ def gres_asked(
 ) -> dict[str, float]:
     """Of ``gres:gpu:a100:2,gres/fpga=1`` how much of each by name.
 
-    What nodes have not is noted, and one of several kinds.
+    What nodes have not is noted, and one of several kinds; GPUs of a type that is counted are told by it too.
 
     Args:
         text: as Slurm writes it.
@@ -155,7 +179,10 @@ def gres_asked(
         if match is None or match[1] not in kinds:
             notes.append(part[:40])
             continue
-        if match[2] and kinds[match[1]] != {match[2]}:
+        of_type = f"{GPU_TYPE}{match[2]}"
+        if match[1] == "gpu" and of_type in kinds:
+            found[of_type] = found.get(of_type, 0.0) + amount_of(match[3] or "1")
+        elif match[2] and kinds[match[1]] != {match[2]}:
             notes.append(part[:40])
         found[match[1]] = found.get(match[1], 0.0) + amount_of(match[3] or "1")
     return found

@@ -7,20 +7,22 @@ Source:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from hpctwin.rms.records import JobRecord, NodePart
-from hpctwin.rms.slurm.gres import consumables_of, gpus_in_parts, gpus_of, tres_of
-from hpctwin.rms.slurm.sharing import MB_PER_GB, Sharing
+from hpctwin.rms.slurm.gres import gpus_in_parts, gpus_of, tres_of
+from hpctwin.rms.slurm.sharing import MB_PER_GB, Sharing, used_of
 from hpctwin.rms.slurm.values import number, whole
 
 __all__ = ["held_in_parts", "parts_held", "unequal"]
 
 
 def parts_held(
-    row: Mapping[str, Any], sharing: Sharing, in_parts: Mapping[str, int] = MappingProxyType({})
+    row: Mapping[str, Any],
+    sharing: Sharing,
+    in_parts: Mapping[str, Collection[int]] = MappingProxyType({}),
 ) -> dict[str, NodePart]:
     """What a running job holds of each node, of its ``job_resources``; empty where that is not told.
 
@@ -38,25 +40,42 @@ def parts_held(
     detail = row.get("gres_detail")
     told = detail if isinstance(detail, list) else []
     gpus = [gpus_of(text) or 0.0 for text in told]
-    others = [consumables_of(text) for text in told]
+    others = [used_of(text, name, sharing) for text, (name, _, _) in zip(told, nodes, strict=False)]
     if len(gpus) != len(nodes):
         gpus = [sum(gpus) / max(1, len(nodes))] * len(nodes)
-        others = [{}] * len(nodes)
+        others = [{} for _ in nodes]
+    for (name, _, _), more in zip(nodes, others, strict=True):
+        add_types(more, name, in_parts.get(name, ()), sharing)
     return {
         name: NodePart(
             cores=count,
             memory_gb=mb / MB_PER_GB if sharing.memory else 0.0,
-            gpus=some + in_parts.get(name, 0),
+            gpus=some + len(in_parts.get(name, ())),
             consumables=more,
         )
         for (name, _, mb), count, some, more in zip(nodes, cores, gpus, others, strict=True)
     }
 
 
-def held_in_parts(rows: Iterable[Mapping[str, Any]]) -> dict[int, dict[str, int]]:
+def add_types(amounts: dict[str, float], name: str, gpus: Iterable[int], sharing: Sharing) -> None:
+    """Count GPUs by the types that they are of.
+
+    Args:
+        amounts: by names of consumables; they are added here.
+        name: of their node.
+        gpus: their indices there.
+        sharing: how parts are given.
+    """
+    types = sharing.gpu_types.get(name, ())
+    for gpu in gpus:
+        if gpu < len(types) and types[gpu]:
+            amounts[types[gpu]] = amounts.get(types[gpu], 0.0) + 1.0
+
+
+def held_in_parts(rows: Iterable[Mapping[str, Any]]) -> dict[int, dict[str, list[int]]]:
     """GPUs of each node that nobody is given whole, since jobs use parts of them, by number of the job.
 
-    Each counts for the one of these jobs that may run longest.
+    They are told by index. Each counts for the one of these jobs that may run longest.
 
     Args:
         rows: of ``squeue --json``.
@@ -70,10 +89,9 @@ def held_in_parts(rows: Iterable[Mapping[str, Any]]) -> dict[int, dict[str, int]
         for name, text in zip(names, told, strict=False):
             for gpu in gpus_in_parts(text):
                 last[name, gpu] = max(last.get((name, gpu), until), until)
-    found: dict[int, dict[str, int]] = {}
-    for (name, _), (_, job) in last.items():
-        mine = found.setdefault(job, {})
-        mine[name] = mine.get(name, 0) + 1
+    found: dict[int, dict[str, list[int]]] = {}
+    for (name, gpu), (_, job) in last.items():
+        found.setdefault(job, {}).setdefault(name, []).append(gpu)
     return found
 
 
@@ -146,8 +164,10 @@ def unequal(
         if sharing.memory:
             pairs.append(("MB", memory * MB_PER_GB, number(row.get("alloc_memory")) or 0.0))
         said = row.get("gres_used")
-        pairs.append(("GPUs", gpus, (gpus_of(said) or 0.0) + len(gpus_in_parts(said))))
-        used = consumables_of(said)
+        in_parts = gpus_in_parts(said)
+        pairs.append(("GPUs", gpus, (gpus_of(said) or 0.0) + len(in_parts)))
+        used = used_of(said, name, sharing)
+        add_types(used, name, in_parts, sharing)
         pairs += [(n, ours, used.get(n, 0.0)) for n, ours in zip(names, others, strict=True)]
         for unit, ours, theirs in pairs:
             if abs(ours - theirs) > 0.5:

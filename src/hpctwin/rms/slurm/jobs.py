@@ -112,7 +112,7 @@ class Jobs:
     notes: list[str] = field(default_factory=list)
     preempting: Preempting = field(default_factory=Preempting)
     sharing: Sharing | None = None
-    in_parts: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    in_parts: Mapping[int, Mapping[str, Collection[int]]] = field(default_factory=dict)
     lying: Mapping[str, Collection[int]] = field(default_factory=dict)
 
 

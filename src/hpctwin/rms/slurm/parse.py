@@ -21,7 +21,7 @@ from hpctwin.rms.machine import ListedNode, Sleeping, group_nodes
 from hpctwin.rms.records import JobRecord, NodePower, NodeRecord, NodeReservation, Snapshot
 from hpctwin.rms.slurm.conf import Row
 from hpctwin.rms.slurm.features import features_of, lying_of, names_asked
-from hpctwin.rms.slurm.gres import consumables_of, gpus_of, not_used_up
+from hpctwin.rms.slurm.gres import gpus_of, not_used_up
 from hpctwin.rms.slurm.held import unequal
 from hpctwin.rms.slurm.jobs import Mine, read_jobs
 from hpctwin.rms.slurm.preempt import Preempting, preempting_partitions, preempting_qos
@@ -30,6 +30,7 @@ from hpctwin.rms.slurm.sharing import (
     Sharing,
     cores_of,
     how_shared,
+    used_of,
 )
 from hpctwin.rms.slurm.values import limit_s, moment, number, words
 
@@ -296,7 +297,7 @@ def _nodes(
             notes.append(f"a node without a usable name was left out: {str(name)[:50]!r}")
             continue
         memory = number(row.get("real_memory"))
-        uses_up = consumables_of(row.get("gres"))
+        uses_up = used_of(row.get("gres"), str(name), sharing)
         labels = row.get("partitions")
         partitions = (
             tuple(sorted(p for p in labels if isinstance(p, str)))

@@ -12,13 +12,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hpctwin.model.consumables import GPU_TYPE
 from hpctwin.rms.slurm.gres import (
     consumables_of,
     gpu_types,
+    gpus_by_type,
     gpus_of,
     gres_asked,
     kinds_of_consumables,
     tres_of,
+    types_by_index,
 )
 from hpctwin.rms.slurm.values import number, whole
 
@@ -28,6 +31,7 @@ __all__ = [
     "cores_of",
     "how_shared",
     "tasks_asked",
+    "used_of",
 ]
 
 MB_PER_GB = 1024
@@ -75,6 +79,8 @@ class Sharing:
         nodes: names of these nodes.
         unused: generic resources that jobs do not use up.
         count: how many nodes there are, shared or not.
+        gpu_types: where there are several types of GPUs, that of each GPU of each node by its index, as a
+            consumable of nodes; empty of one of none.
     """
 
     by_cpu: bool
@@ -83,6 +89,7 @@ class Sharing:
     nodes: frozenset[str]
     unused: frozenset[str] = frozenset()
     count: int = 0
+    gpu_types: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def how_shared(
@@ -109,6 +116,9 @@ def how_shared(
     about = {str(row.get("name")): row for row in rows}
     words = set(re.split(r"[_,]", parameters.upper()))
     by_core = "CORE" in words
+    gpus = {name: types_by_index(row.get("gres")) for name, row in about.items()}
+    if len({kind for types in gpus.values() for kind in types}) < 2:
+        gpus = {}
     found: dict[str, Sizes] = {}
     blind: dict[str, str] = {}
     for label, names in members.items():
@@ -130,7 +140,8 @@ def how_shared(
             blind[label] = "its nodes differ in threads of a core"
         else:
             each = threads.pop() if by_core else 1
-            kinds = kinds_of_consumables(nodes)
+            types = {k for row in nodes for k in gpus.get(str(row.get("name")), ()) if k}
+            kinds = {**kinds_of_consumables(nodes), **dict.fromkeys(types, frozenset[str]())}
             found[label] = Sizes(
                 max(_cpus(row) for row in nodes) / each,
                 max(gpus_of(row.get("gres")) or 0.0 for row in nodes),
@@ -144,7 +155,20 @@ def how_shared(
     if not found:
         return None, blind
     shared = frozenset(name for label in found for name in members[label])
-    return Sharing(not by_core, "MEMORY" in words, found, shared, unused, len(rows)), blind
+    memory = "MEMORY" in words
+    return Sharing(not by_core, memory, found, shared, unused, len(rows), gpus), blind
+
+
+def used_of(gres: Any, name: str, sharing: Sharing | None) -> dict[str, float]:
+    """How much of consumables a text tells, and of each type of GPUs where these are counted.
+
+    Args:
+        gres: of a node, what it has or what is used of it; or what a job holds of it.
+        name: the node's.
+        sharing: how parts of nodes are given.
+    """
+    typed = sharing is not None and sharing.gpu_types.get(name)
+    return {**consumables_of(gres), **(gpus_by_type(gres) if typed else {})}
 
 
 def _cpus(row: Mapping[str, Any]) -> float:
@@ -203,6 +227,11 @@ def _asked(
     gres = {k: gres_asked(row.get(f"tres_per_{k}"), kinds, notes) for k in ("node", "job", "task")}
     gres = {k: {n: a for n, a in one.items() if n not in sizes.unused} for k, one in gres.items()}
     gpus = {k: one.pop("gpu", 0.0) for k, one in gres.items()}
+    types = {
+        k: {n: one.pop(n) for n in list(one) if n.startswith(GPU_TYPE)} for k, one in gres.items()
+    }
+    if any(types[k] and sum(types[k].values()) != gpus[k] for k in gpus):
+        notes.append("GPUs of a type, and others of any")
     notes += list(gres["job"])
     notes += [what for key, what in _NOT_MODELLED if number(row.get(key)) or row.get(key) is True]
     # Slurm says ``user`` too of a job in a partition with ``ExclusiveUser``.
@@ -227,7 +256,9 @@ def _asked(
         here = math.ceil(tasks / nodes)
         cores = math.ceil(here * each / per_core - _SMALL)
         on_node = gpus["node"] or math.ceil(gpus["job"] / nodes - _SMALL) or gpus["task"] * here
-        if tasks % nodes or gpus["job"] % nodes:
+        of_job = {n: math.ceil(a / nodes - _SMALL) for n, a in types["job"].items()}
+        of_type = types["node"] or of_job or {n: a * here for n, a in types["task"].items()}
+        if tasks % nodes or any(a % nodes for a in (gpus["job"], *types["job"].values())):
             notes.append("unequal parts of several nodes")
         return {
             "tasks": nodes,
@@ -236,7 +267,11 @@ def _asked(
             "cores_per_task": float(cores),
             "gpus_per_task": float(on_node),
             "memory_gb_per_task": memory.of(cores * sizes.threads, on_node),
-            "consumables": {**{n: a * here for n, a in gres["task"].items()}, **gres["node"]},
+            "consumables": {
+                **{n: a * here for n, a in gres["task"].items()},
+                **gres["node"],
+                **{n: float(a) for n, a in of_type.items()},
+            },
             "exclusive": alone,
             "shared_with": of_user,
             "spread_job": False,
@@ -253,7 +288,10 @@ def _asked(
         "cores_per_task": float(cores),
         "gpus_per_task": float(gpus["task"]),
         "memory_gb_per_task": memory.of(cores * sizes.threads, gpus["task"]),
-        "consumables": {name: amount * together for name, amount in gres["task"].items()},
+        "consumables": {
+            **{name: amount * together for name, amount in gres["task"].items()},
+            **types["task"],
+        },
         "exclusive": alone,
         "shared_with": of_user,
         "spread_job": spread,

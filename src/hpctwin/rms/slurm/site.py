@@ -22,7 +22,7 @@ from hpctwin.rms.records import NodeRecord
 from hpctwin.rms.site import NO_BEARING, TAKEN, Setting, Site, named_cluster
 from hpctwin.rms.slurm.accounts import of_cluster, shares_of
 from hpctwin.rms.slurm.conf import Conf, Row, said, take
-from hpctwin.rms.slurm.gres import consumables_of, gpus_of
+from hpctwin.rms.slurm.gres import consumables_of, gpus_by_type, gpus_of, types_by_index
 from hpctwin.rms.slurm.limits import enforced, limits_of_associations, limits_of_qos
 from hpctwin.rms.slurm.meaning import explained, order_and_backfill
 from hpctwin.rms.slurm.partitions import described_partitions, partition_fields
@@ -203,6 +203,7 @@ def _nodes(
     in_partitions = _members(found, described, rows, notes)
     gres = _gres(found.gres, notes)
     weights = weights_of(rows) if found.shared else {}
+    typed = len({kind for row in rows.values() for kind in types_by_index(row.get("gres"))}) > 1
     listed = []
     for name, row in rows.items():
         if row.get("state").upper().startswith(("FUTURE", "CLOUD_FUTURE")):
@@ -212,6 +213,8 @@ def _nodes(
         gpus = gpus_of(own)
         consumables = {**has, **consumables_of(own)}
         consumables.pop("gpu", None)
+        if typed and found.shared:
+            consumables |= gpus_by_type(own)
         listed.append(
             ListedNode(
                 NodeRecord(name=name, state="up"),

@@ -11,7 +11,17 @@ from numba import int64, types
 from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import AMOUNTS, NEVER, ONE, ZERO, Arrays
 from hpctwin.engine.rows import SIM
-from hpctwin.engine.shared.amounts import ALONE, GPUS, ONE_GPU, gpus_on, take_asked
+from hpctwin.engine.shared.amounts import (
+    ALONE,
+    GPUS,
+    ONE_GPU,
+    asked_in,
+    gpus_on,
+    range_from,
+    range_upto,
+    ranges,
+    take_asked,
+)
 from hpctwin.engine.shared.gpus import first_gpu, lay_part, lay_whole, tightest
 from hpctwin.engine.shared.placing import give, has_less
 
@@ -44,6 +54,19 @@ def _lost(node: int, too_little: int, sim: Arrays) -> int:
 
 
 @jit
+def _of_other_types(kind: int, node: int, too_little: int, sim: Arrays) -> int:
+    """Thousandths of the GPUs left, of so much or more, that are of no type that a kind of job asks for."""
+    lost = ZERO
+    for r in range(sim.sharing.types + 1):
+        if r == sim.sharing.types or asked_in(kind, r, sim) == 0:
+            first = first_gpu(sim.least, sim)
+            for c in range(first + sim.type_at[r], first + sim.type_at[r + 1]):
+                if sim.least[node, c] >= too_little:
+                    lost += sim.least[node, c]
+    return lost
+
+
+@jit
 def _useless(node: int, sim: Arrays) -> int:
     """Thousandths of GPUs that typical jobs cannot use of what is left of a node, times jobs."""
     if sim.whole[node, GPUS] > ENOUGH:
@@ -56,6 +79,9 @@ def _useless(node: int, sim: Arrays) -> int:
         too_little = ONE_GPU + sim.least[node, GPUS]  # all
         if asked > 0 and sim.eligible[other, pool] != 0 and _uses(other, node, sim):
             too_little = min(asked, ONE_GPU)
+            if sim.shape[other].typed == 1:
+                lost = _of_other_types(other, node, too_little, sim)
+                total += sim.shape[other].popularity * lost
         total += sim.shape[other].popularity * _lost(node, too_little, sim)
     return total
 
@@ -64,15 +90,20 @@ def _useless(node: int, sim: Arrays) -> int:
 def _after(kind: int, node: int, gpu: int, sim: Arrays) -> int:
     """That with one more task, its part on a GPU (given by its column), whole ones on the first; or NEVER."""
     part = sim.needs[kind, GPUS] % ONE_GPU
-    missing = sim.needs[kind, GPUS] // ONE_GPU if sim.shape[kind].gpus > 0 else ZERO
+    short = ZERO
     take_asked(kind, ONE, sim.least, node, sim)
     if gpu >= 0:
         sim.least[node, gpu] -= part
-    for c in range(first_gpu(sim.least, sim), sim.least.width):
-        if missing > 0 and sim.least[node, c] == ONE_GPU:
-            sim.least[node, c] = -ONE_GPU
-            missing -= 1
-    found = _useless(node, sim) if missing == 0 else NEVER
+    if sim.shape[kind].gpus > 0:
+        for r in range(ranges(kind, sim)):
+            missing = asked_in(kind, r, sim) // ONE_GPU
+            upto = range_upto(kind, r, sim.least, sim)
+            for c in range(range_from(kind, r, sim.least, sim), upto):
+                if missing > 0 and sim.least[node, c] == ONE_GPU:
+                    sim.least[node, c] = -ONE_GPU
+                    missing -= 1
+            short += missing
+    found = _useless(node, sim) if short == 0 else NEVER
     for c in range(first_gpu(sim.least, sim), sim.least.width):
         if sim.least[node, c] == -ONE_GPU:
             sim.least[node, c] = ONE_GPU
@@ -87,20 +118,22 @@ def _best_gpu(kind: int, node: int, sim: Arrays) -> tuple[int, int]:
     """By how much it grows with one more task of a kind of job, and the GPU of its part; -1 for none."""
     before = _useless(node, sim)
     part = sim.needs[kind, GPUS] % ONE_GPU
-    first = first_gpu(sim.least, sim)
     if sim.shape[kind].gpus == 0 or part == 0:
         return _after(kind, node, -ONE, sim) - before, -ONE
     if part < sim.needs[kind, GPUS]:
-        gpu = tightest(part, node, first, sim.least)
+        gpu = tightest(kind, node, sim.least, sim)
         return _after(kind, node, gpu, sim) - before, gpu
     least = NEVER
     best = -ONE
-    for c in range(first, sim.least.width):
-        if sim.least[node, c] >= part:
-            after = _after(kind, node, c, sim)
-            if after < least:
-                least = after
-                best = c
+    for r in range(ranges(kind, sim)):
+        if asked_in(kind, r, sim) > 0:
+            upto = range_upto(kind, r, sim.least, sim)
+            for c in range(range_from(kind, r, sim.least, sim), upto):
+                if sim.least[node, c] >= part:
+                    after = _after(kind, node, c, sim)
+                    if after < least:
+                        least = after
+                        best = c
     return least - before, best
 
 
