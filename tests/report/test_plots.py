@@ -11,8 +11,9 @@ import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
+from hpctwin import simulate
 from hpctwin.metrics import series
-from hpctwin.model import Workload
+from hpctwin.model import Cluster, Workload
 from hpctwin.report import (
     plot_compare_bars,
     plot_gantt,
@@ -171,6 +172,30 @@ def test_the_gantt_chart_takes_true_nodes() -> None:
     figure = plot_gantt(run, where, nodes=NODES)
     assert boxes(figure) == 2
     assert figure.axes[0].get_ylabel() == "node number"
+
+
+def test_nodes_are_called_by_their_group_and_number() -> None:
+    cluster = Cluster.model_validate(
+        {
+            "nodes": [
+                {"name": "cpu", "count": 2, "cores": 8, "memory_gb": 4},
+                {"name": "gpu", "count": 1, "cores": 4, "memory_gb": 4},
+            ]
+        }
+    )
+    several = Workload.build(
+        submit_s=[0, 1], runtime_s=[9, 9], nodes=[1, 1], chunks={"tasks": [3, 1]}
+    )
+    plots = simulate(several, cluster, "fcfs").plot
+    gantt, heat = plots.gantt().axes[0], plots.heatmap().axes[0]
+    assert [text.get_text() for text in gantt.get_yticklabels()] == ["cpu 0", "cpu 1", "gpu 2"]
+    assert gantt.get_yticks().tolist() == [4, 12, 18]
+    assert [text.get_text() for text in heat.get_yticklabels()] == ["cpu 0", "gpu 2"]
+    assert heat.get_yticks().tolist() == [0.5, 2.5]
+    whole = simulate(workload(), Cluster.uniform(nodes=NODES), "fcfs", track_nodes=True)
+    names = [text.get_text() for text in whole.plot.gantt().axes[0].get_yticklabels()]
+    assert len(names) <= 16
+    assert names[0].endswith(" 0")
 
 
 def test_the_gantt_window_leaves_out_other_jobs() -> None:

@@ -147,8 +147,8 @@ def test_kinds_of_consumables_with_and_without_devices_add_up_to_what_slurm_says
     has = {group.name: group.consumables for group in found.snapshot.machine.nodes}
     assert list(has.values()) == [
         {"board": 1, "fpga": 3, "nic": 3, "tmp": 800 * 1024**3},
-        {"fpga": 3, "nic": 3, "tmp": 800 * 1024**3},
-        {"nic": 3, "tmp": 800 * 1024**3},
+        {"fpga": 3, "gpu/a": 2, "nic": 3, "tmp": 800 * 1024**3},
+        {"gpu/a": 2, "gpu/b": 1, "nic": 3, "tmp": 800 * 1024**3},
         {"nic": 3, "tmp": 800 * 1024**3},
         {},
     ]
@@ -201,10 +201,36 @@ def test_a_gpu_of_which_several_jobs_use_parts_is_held_by_the_one_that_may_run_l
     rows = json.loads((RECORDED / "slurm-22.05-gres-mps-squeue.json").read_text())["jobs"]
     first = next(row for row in rows if row["job_id"] == 8)
     longer = {**first, "job_id": 99, "end_time": first["end_time"] + 60}
-    assert held_in_parts([longer, first]) == {99: {"n1": 1}}
+    assert held_in_parts([longer, first]) == {99: {"n1": [0]}}
     assert held_in_parts([first, {**longer, "gres_detail": ["mps:20(IDX:1)"]}]) == {
-        8: {"n1": 1}, 99: {"n1": 1},
+        8: {"n1": [0]}, 99: {"n1": [1]},
     }  # fmt: skip
+
+
+def test_gpus_of_several_types_on_one_node_are_told_by_type() -> None:
+    found = shared(
+        recorded="gres-gpus",
+        job23={"tres_per_node": "gres:gpu:b:1"},
+        job24={"tres_per_node": "", "tres_per_job": "gres:gpu:a:1,gres:gpu:b:1"},
+    )
+    assert found.unequal == {}
+    jobs = {job.spec.id: job for job in found.snapshot.jobs}
+    held = {i: (jobs[i].parts[0].gpus, jobs[i].parts[0].consumables) for i in ("15", "16", "17")}
+    # 15 has a part of GPU 0, which nobody else is given meanwhile.
+    assert held == {"15": (1, {"gpu/a": 1}), "16": (1, {"gpu/b": 1}), "17": (2, {"gpu/a": 2})}
+    asked = {i: (jobs[i].spec.gpus_per_task, jobs[i].spec.consumables) for i in ("23", "24")}
+    assert asked == {"23": (1, {"gpu/b": 1}), "24": (2, {"gpu/a": 1, "gpu/b": 1})}
+    assert {"23", "24"} <= set(found.mine)
+    assert {name for group in found.snapshot.machine.nodes for name in group.consumables} >= {
+        "gpu/a", "gpu/b",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", ["gres:gpu:c:1", "gres:gpu:a:1,gres:gpu:1"])
+def test_gpus_of_types_that_cannot_be_told_are_left_to_slurm(asked: str) -> None:
+    found = shared(recorded="gres-gpus", job23={"tres_per_node": asked})
+    assert "23" not in found.mine
+    assert any("not modelled where nodes are shared" in note for note in found.notes)
 
 
 def test_memory_that_slurm_does_not_count_is_not_counted() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hpctwin import parse_policy
@@ -11,7 +14,7 @@ from hpctwin.rms.room import Room
 from hpctwin.rms.slurm.manager import SlurmManager
 from hpctwin.twin.config import CoreSettings
 from hpctwin.twin.core import Core
-from tests.rms.beside_slurm import readable_folder, running, states
+from tests.rms.beside_slurm import Beside, readable_folder, running, states
 
 SITES: dict[str, dict[str, Any]] = {
     "cores, memory and GPUs": {
@@ -19,6 +22,10 @@ SITES: dict[str, dict[str, Any]] = {
     },
     "consumables": {
         "select": "CR_Core_Memory", "gpus": 2, "gres": ("fpga:x:2", "tmp:800G", "nic:3"),
+        "node": "Sockets=2 CoresPerSocket=4 ThreadsPerCore=1",
+    },
+    "GPUs of two types": {
+        "select": "CR_Core_Memory", "gpus": {"a": 2, "b": 2},
         "node": "Sockets=2 CoresPerSocket=4 ThreadsPerCore=1",
     },
     "cores of two threads": {
@@ -47,6 +54,14 @@ OF_CONSUMABLES = (
     ("-N1", "--gres=fpga:1", "--mem=100"), ("-N2", "-n4", "--gres=fpga:x:2,tmp:100G", "--mem=100"),
     ("-n2", "--gres=nic:2,gpu:1", "--mem=100"), ("-n4", "--gres=tmp:700G", "--mem-per-cpu=10"),
     ("-n2", "--gres=fpga", "--mem=10"), ("-N2", "--gres=nic,tmp:500G", "--mem=10"),
+)  # fmt: skip
+
+
+OF_TYPES = (
+    ("-n1", "--gres=gpu:a:1", "--mem=100"), ("-n1", "--gpus=b:2", "--mem=100"), ("-n2", "--gpus=2", "--mem=100"),
+    ("-N1", "-n1", "--gres=gpu:a:1,gpu:b:1", "--mem=100"), ("-n2", "--gpus-per-task=b:1", "--mem-per-cpu=100"),
+    ("-N2", "-n2", "--gpus=a:2", "--mem=100"), ("-N1", "-n1", "--gpus-per-node=2", "--mem=100"),
+    ("-n1", "--gres=gpu:3", "--mem=100"), ("-n1", "--gpus=a:2", "--mem=100"), ("-n4", "--mem-per-cpu=10"),
 )  # fmt: skip
 
 
@@ -102,6 +117,8 @@ def test_no_job_fits_our_picture_that_slurm_leaves_waiting(site: str) -> None:
             asked = [*OF_CONSUMABLES, *asked]
         if site == "users apart":
             asked = [*OF_USERS]
+        if site == "GPUs of two types":
+            asked = [*OF_TYPES, *ASKED]
         for way in asked:
             slurm.submit_tasks(5, 300, *way)
         # In order of submission: it has looked at all before the first for which there is no room.
@@ -119,6 +136,8 @@ def test_no_job_fits_our_picture_that_slurm_leaves_waiting(site: str) -> None:
                 for name in ("cores", "gpus"):
                     held = sum(getattr(part, name) for part in job.parts)
                     assert held == spec.tasks * getattr(spec, f"{name}_per_task"), spec
+                types = [a for p in job.parts for n, a in p.consumables.items() if "gpu/" in n]
+                assert not types or sum(types) == sum(part.gpus for part in job.parts), spec
                 for name, amount in spec.consumables.items():
                     held = sum(part.consumables[name] for part in job.parts)
                     assert held == spec.tasks * amount, spec
@@ -127,6 +146,32 @@ def test_no_job_fits_our_picture_that_slurm_leaves_waiting(site: str) -> None:
         present = core.present(snapshot.time_s, parse_policy("fcfs+none"))
         assert present.starts() == []
         assert {job.spec.id for job in snapshot.jobs if job.start_s is not None}
+
+
+def test_no_job_that_asks_for_gpus_of_types_is_refused_for_want_of_room() -> None:
+    """A twin acts: for whom it tells to start there are GPUs, so that none waits for resources then."""
+    options = {"nodes": 3, "cpus": 8, "memory": 8000, **SITES["GPUs of two types"]}
+    with readable_folder() as folder, running(folder, rule=True, **options) as slurm:
+        twin = Beside(slurm, manager={"poll_every": 1})
+        twin.begin()
+        seen = set[str]()
+        try:
+            rng = np.random.default_rng(1)
+            ways = [way for way in OF_TYPES for _ in range(6)]
+            ids = [
+                slurm.submit_tasks(2, round(float(rng.uniform(0.5, 3)), 1), *way)
+                for way in rng.permutation(np.array(ways, object))
+            ]
+            while waiting := states(slurm):
+                seen |= set(waiting.values())
+        finally:
+            twin.end()
+        with closing(sqlite3.connect(folder / "journal.sqlite")) as journal:
+            said = journal.execute("SELECT job, result FROM actions").fetchall()
+        # Those that it holds back wait for the time that it has set.
+        assert "PENDING BeginTime" in seen
+        assert "PENDING Resources" not in seen
+        assert sorted(said) == sorted((job, "done") for job in ids)
 
 
 SPREAD = (

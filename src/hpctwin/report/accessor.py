@@ -54,6 +54,7 @@ class Plots:
             lost=entry.lost,
             nodes=entry.lane_count,
             of=entry.of,
+            ticks=entry.ticks,
             title=title,
             color_by=color_by,
             start_s=start_s,
@@ -111,9 +112,15 @@ class Plots:
 
     def heatmap(self, *, title: str = "Held of each node") -> Figure:
         """How much of each node jobs held over time, where they share nodes."""
+        from hpctwin.report.node_names import node_ticks
         from hpctwin.report.shared_nodes import plot_heatmap
 
-        return plot_heatmap(self._result.node_use(), title=title, start_epoch_s=self._epoch_s)
+        return plot_heatmap(
+            self._result.node_use(),
+            ticks=node_ticks(self._result.cluster),
+            title=title,
+            start_epoch_s=self._epoch_s,
+        )
 
     def fragmentation(self, *, title: str = "Free, and of no use to the jobs that wait") -> Figure:
         """What was free and of no use over time, where jobs share nodes."""

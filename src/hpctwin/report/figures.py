@@ -166,6 +166,7 @@ def _gantts(entries: Sequence[ReportedRun], start_epoch_s: float | None) -> list
             lost=entry.lost,
             nodes=entry.lane_count,
             of=entry.of,
+            ticks=entry.ticks,
             title=entry.label,
             color_by="wait",
             start_s=start,

@@ -13,6 +13,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from hpctwin.report.axes import TimeScale, empty_note, log_durations, new_figure
+from hpctwin.report.node_names import NodeTicks
 from hpctwin.report.packing import pack
 from hpctwin.report.style import PALETTE, styled
 
@@ -38,6 +39,7 @@ def plot_gantt(
     lost: pl.DataFrame | None = None,
     nodes: int | None = None,
     of: str = "node",
+    ticks: NodeTicks | None = None,
     title: str | None = None,
     color_by: Literal["job", "wait"] = "job",
     start_s: float | None = None,
@@ -54,6 +56,7 @@ def plot_gantt(
         lost: attempts that node failures cut off; drawn hatched.
         nodes: size of the machine, for the height of the chart.
         of: what ``node_map`` numbers, for the axis: nodes, or cores through all nodes.
+        ticks: names of nodes along it; numbers if left out.
         title: above the figure.
         color_by: ``job`` tells neighbours apart; ``wait`` shows how long jobs waited.
         start_s: where the window begins, seconds; the first start if left out.
@@ -91,6 +94,9 @@ def plot_gantt(
     else:
         empty_note(ax, "no job ran in this window")
     ax.set_ylim(0, max(top, 1))
+    if node_map is not None and ticks is not None:
+        ax.set_yticks(ticks.at, ticks.names)
+        ax.set_ylabel("node, of its cores" if of == "core" else "node")
     scale.apply(ax, start, end)
     return figure
 

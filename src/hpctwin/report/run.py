@@ -11,6 +11,7 @@ import polars as pl
 from hpctwin.energy.outputs import node_log, power_changes
 from hpctwin.metrics import Summary
 from hpctwin.model import Cluster
+from hpctwin.report.node_names import NodeTicks, node_ticks
 from hpctwin.simulation.shared_figures import core_map, cores_held
 
 if TYPE_CHECKING:
@@ -84,6 +85,11 @@ class ReportedRun:
         if self.placements is None or self.cluster is None:
             return self.node_map
         return core_map(self.cluster, self.placements)
+
+    @property
+    def ticks(self) -> NodeTicks | None:
+        """Names of nodes along what `lanes` numbers; None if it is not known which there are."""
+        return None if self.cluster is None else node_ticks(self.cluster, by_core=self.of == "core")
 
     @property
     def lane_count(self) -> int | None:

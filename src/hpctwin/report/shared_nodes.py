@@ -7,6 +7,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from hpctwin.report.axes import TimeScale, new_figure
+from hpctwin.report.node_names import NodeTicks
 from hpctwin.report.style import FADED, INK, PALETTE, styled
 
 __all__ = ["plot_fragmentation", "plot_heatmap"]
@@ -18,12 +19,17 @@ MOST_ROWS = 400
 
 @styled
 def plot_heatmap(
-    use: pl.DataFrame, *, title: str = "Held of each node", start_epoch_s: float | None = None
+    use: pl.DataFrame,
+    *,
+    ticks: NodeTicks | None = None,
+    title: str = "Held of each node",
+    start_epoch_s: float | None = None,
 ) -> Figure:
     """Draw each node over time, the darker the more of it is held, a panel for cores, memory and GPUs.
 
     Args:
         use: as of `Result.node_use`.
+        ticks: names of nodes along the axis; numbers if left out.
         title: above the figure.
         start_epoch_s: Unix time of time zero, to show dates.
     """
@@ -50,7 +56,10 @@ def plot_heatmap(
         ax.set_facecolor(FADED)
         ax.grid(visible=False)
         ax.set_ylabel("node")
-        ax.locator_params(axis="y", nbins=5, integer=True)
+        if ticks is None:
+            ax.locator_params(axis="y", nbins=5, integer=True)
+        else:
+            ax.set_yticks(ticks.at[::2], ticks.names[::2])
         ax.set_title(f"{_NAMES[name]}: {np.nanmean(held):.1%} held", fontsize=9.5, pad=3)
         figure.colorbar(image, ax=ax, format="{x:.0%}", pad=0.01)
     scale.apply(panels[-1], 0.0, end)
