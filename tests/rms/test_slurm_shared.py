@@ -58,10 +58,11 @@ OF_CONSUMABLES = (
 
 
 OF_TYPES = (
-    ("-n1", "--gres=gpu:a:1", "--mem=100"), ("-n1", "--gpus=b:2", "--mem=100"), ("-n2", "--gpus=2", "--mem=100"),
-    ("-N1", "-n1", "--gres=gpu:a:1,gpu:b:1", "--mem=100"), ("-n2", "--gpus-per-task=b:1", "--mem-per-cpu=100"),
-    ("-N2", "-n2", "--gpus=a:2", "--mem=100"), ("-N1", "-n1", "--gpus-per-node=2", "--mem=100"),
-    ("-n1", "--gres=gpu:3", "--mem=100"), ("-n1", "--gpus=a:2", "--mem=100"), ("-n4", "--mem-per-cpu=10"),
+    ("-n1", "--gres=gpu:a:1", "--mem=100"), ("-n1", "--gpus=b:2", "--mem=100"),
+    ("-n2", "--gpus=2", "--mem=100"), ("-N1", "-n1", "--gres=gpu:a:1,gpu:b:1", "--mem=100"),
+    ("-n2", "--gpus-per-task=b:1", "--mem-per-cpu=100"), ("-N2", "-n2", "--gpus=a:2", "--mem=100"),
+    ("-N1", "-n1", "--gpus-per-node=2", "--mem=100"), ("-n1", "--gres=gpu:3", "--mem=100"),
+    ("-n1", "--gpus=a:2", "--mem=100"), ("-n4", "--mem-per-cpu=10"),
 )  # fmt: skip
 
 

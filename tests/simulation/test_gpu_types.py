@@ -57,7 +57,9 @@ def test_a_reservation_is_of_gpus_of_the_type_that_is_asked_for() -> None:
 
 
 def test_who_had_what_is_told_by_type() -> None:
-    workload = asking("-n1 --gpus=3", "-n1 --gpus=t4:1", "-N1 --exclusive", "-N1 --gres=gpu:a100:1,gpu:t4:1")
+    workload = asking(
+        "-n1 --gpus=3", "-n1 --gpus=t4:1", "-N1 --exclusive", "-N1 --gres=gpu:a100:1,gpu:t4:1"
+    )
     result = simulate(workload, machine(), "fcfs", "first-fit")
     assert result.placements is not None
     assert result.gpu_shares is not None
@@ -105,7 +107,9 @@ def test_numbers_of_gpus_are_those_of_the_node() -> None:
 
 def test_what_no_nodes_gpus_could_hold_is_rejected() -> None:
     cluster = machine(a100=2, t4=1)
-    workload = asking("-N1 --gres=gpu:t4:2", "-N1 --gres=gpu:a100:2,gpu:t4:1", "-N2 --gres=gpu:t4:1")
+    workload = asking(
+        "-N1 --gres=gpu:t4:2", "-N1 --gres=gpu:a100:2,gpu:t4:1", "-N2 --gres=gpu:t4:1"
+    )
     states = simulate(workload, cluster).jobs["state"].to_list()
     assert states == ["rejected", "completed", "rejected"]
 
@@ -120,7 +124,9 @@ def test_nodes_of_one_type_that_a_feature_tells_give_what_they_gave() -> None:
             ]
         }
     )
-    typed = asking("-N1 --gres=gpu:t4:3", "-n1 --gpus=a100:1 -Cib", "-n1 --gpus=2", "-N1 --gres=gpu:t4:2")
+    typed = asking(
+        "-N1 --gres=gpu:t4:3", "-n1 --gpus=a100:1 -Cib", "-n1 --gpus=2", "-N1 --gres=gpu:t4:2"
+    )
     simulation = Simulation(typed, cluster, "fcfs", "first-fit")
     assert simulation.workload.features.to_series("").to_list() == ["t4", "ib&a100", None, "t4"]
     result = simulation.run()
@@ -159,7 +165,12 @@ def test_what_runs_already_is_laid_on_gpus_of_its_type() -> None:
 
 
 def test_a_fork_and_a_saved_state_go_on_alike(tmp_path: Path) -> None:
-    ways = ("-n1 --gpus=1", "-n2 --gpus-per-task=t4:1", "-N1 --gres=gpu:a100:1,gpu:t4:1", "-n1 --gpus=a100:2")
+    ways = (
+        "-n1 --gpus=1",
+        "-n2 --gpus-per-task=t4:1",
+        "-N1 --gres=gpu:a100:1,gpu:t4:1",
+        "-n1 --gpus=a100:2",
+    )
     workload = asking(*ways * 8, runs_s=7)
     expected = simulate(workload, machine(2), "fcfs", "easy")
     simulation = Simulation(workload, machine(2), "fcfs", "easy")
@@ -207,7 +218,9 @@ def test_gpus_that_cannot_be_are_refused(group: dict[str, Any], why: str) -> Non
 
 
 def test_a_machine_is_written_as_it_is_read(tmp_path: Path) -> None:
-    (tmp_path / "m.yaml").write_text("nodes: [{name: a, count: 2, cores: 8, gpus: {a100: 2, t4: 4}}]\n")
+    (tmp_path / "m.yaml").write_text(
+        "nodes: [{name: a, count: 2, cores: 8, gpus: {a100: 2, t4: 4}}]\n"
+    )
     cluster = read_cluster(tmp_path / "m.yaml")
     assert cluster.nodes[0].gpus == 6
     assert Cluster.model_validate(cluster.model_dump()) == cluster

@@ -18,7 +18,8 @@ _COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 def alibaba_nodes(path: Path, text: str) -> dict[str, Any]:
     """The nodes of Alibaba's GPU cluster of 2023 (``openb_node_list_*.csv``).
 
-    Those that are alike are a group. Groups are in the order of their first nodes. The model of a node's GPUs is a feature, as pods ask for it.
+    Those that are alike are a group. Groups are in the order of their first nodes. The model of a node's GPUs
+    is a feature, as pods ask for it.
 
     Args:
         path: the file, for messages and the machine's name.

@@ -127,9 +127,9 @@ def check_consumables(workload: Workload, cluster: Cluster) -> None:
         if name not in cluster.consumables and name.startswith(GPU_TYPE):
             model = name.removeprefix(GPU_TYPE)
             raise ConfigError(
-                f"jobs ask for GPUs of type {model!r}, which no node of cluster {cluster.name!r} has; say of a "
-                f"node group how many of each type its nodes have, such as gpus: {{{model}: 2}}, or, where all "
-                f"of them are of one, that {model} is a feature (known types: "
+                f"jobs ask for GPUs of type {model!r}, which no node of cluster {cluster.name!r} has; say of "
+                f"a node group how many of each type its nodes have, such as gpus: {{{model}: 2}}, or, where "
+                f"all of them are of one, that {model} is a feature (known types: "
                 f"{', '.join(t.removeprefix(GPU_TYPE) for t in cluster.gpu_types) or 'none'})"
             )
         if name not in cluster.consumables:

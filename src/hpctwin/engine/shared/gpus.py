@@ -1,8 +1,9 @@
 """On which GPUs of a node a job's tasks lie, where these are counted one by one.
 
 So they are where jobs ask for parts of GPUs, or nodes have several types of them. The part that a task asks
-is of one GPU, and whole ones are such as nobody has anything of. A job holds each as a part of the node of its
-own, besides those with its cores and memory: it is a task of a kind that asks for nothing but of this GPU (`Shape.part_on`, `Shape.whole_on`). An exclusive job has the whole node anyway.
+is of one GPU, and whole ones are such as nobody has anything of. A job holds each as a part of the node of
+its own, besides those with its cores and memory: it is a task of a kind that asks for nothing but of this
+GPU (`Shape.part_on`, `Shape.whole_on`). An exclusive job has the whole node anyway.
 """
 
 from __future__ import annotations
