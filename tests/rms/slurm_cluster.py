@@ -83,9 +83,9 @@ class SlurmCluster:
     ) -> None:
         """`rule`, `events`: the site's submit rule and event script; `cpus`: with more than one, jobs
         share nodes, by `select`; `memory`: MB of a node; `gpus`: of each node, files as devices, of one type
-        or by type; `gres`: what each has besides, such as ``fpga:x:2``; `node`: further settings of all nodes;
-        `parameters`: of the scheduler, empty for those of Slurm as shipped; `partition`, `more`: further
-        settings of the partition and of slurm.conf.
+        or by type; `gres`: what each has besides, such as ``fpga:x:2``; `node`: further settings of all
+        nodes; `parameters`: of the scheduler, empty for those of Slurm as shipped; `partition`, `more`:
+        further settings of the partition and of slurm.conf.
         """
         self.folder = folder
         self.nodes = nodes
