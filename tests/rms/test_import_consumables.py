@@ -98,6 +98,36 @@ def test_generic_resources_of_slurm_become_consumables_and_jobs_ask_for_what_the
     )
 
 
+def test_where_nodes_have_gpus_of_several_types_jobs_ask_for_that_of_those_that_they_had(
+    tmp_path: Path,
+) -> None:
+    conf = SLURM_CONF.replace("gpu:a100:2,fpga", "gpu:a100:2,gpu:t4:4,fpga")
+    head, _, *jobs = SACCT.splitlines()
+    had = (
+        "gres/gpu=3,gres/gpu:a100=3,mem=2G,node=2", "gres/gpu=2,gres/gpu:a100=1,gres/gpu:t4=1,mem=2G",
+        "gres/gpu=1,mem=2G", "gres/gpu:t4=2,mem=2G",
+    )  # fmt: skip
+    rows = [
+        jobs[0]
+        .replace("2|", f"{n}|", 1)
+        .replace("gres/fpga:xilinx=1,gres/nic=1,mem=2G,node=1", text)
+        for n, text in enumerate(had, 1)
+    ]
+    rows[0] = rows[0].replace("|540|01:00:00|1|", "|540|01:00:00|2|").replace("|a1", "|a[1-2]")
+    files = {"slurm.conf": conf, "gres.conf": GRES_CONF, "sacct": "\n".join([head, *rows]) + "\n"}
+    made = import_site("slurm", written(tmp_path, **files))
+    group = made.site.cluster.nodes[0]
+    assert (group.gpus, group.consumables["gpu/a100"], group.consumables["gpu/t4"]) == (6, 2, 4)
+    asked = made.jobs.sort("job_id").select(
+        "gpus_per_task", "consumable_gpu/a100", "consumable_gpu/t4"
+    )
+    # The second had some of each: it asks for any.
+    assert asked.rows() == [(2, 2, 0), (2, 0, 0), (1, 0, 0), (2, 0, 2)]
+    made.jobs.write_parquet(tmp_path / "jobs.parquet")
+    found = simulate(read_workload(tmp_path / "jobs.parquet"), made.site.cluster, "fcfs+easy")
+    assert found.jobs["state"].to_list() == ["completed"] * 4
+
+
 @pytest.mark.parametrize(
     ("sched", "consumables"),
     [
