@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from hpctwin import Cluster, Simulation, Workload, read_cluster, simulate, simulate_stream
+from hpctwin import Cluster, Simulation, Workload, read_cluster, replay, simulate, simulate_stream
 from hpctwin.engine.begin import Running
 from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.simulation.present import begin_at
@@ -182,6 +182,20 @@ def test_a_fork_and_a_saved_state_go_on_alike(tmp_path: Path) -> None:
         assert one.result().gpu_shares.equals(expected.gpu_shares)
     found = simulate_stream(workload, machine(2), "fcfs", "easy", out=tmp_path / "out", batch=5)
     assert found.jobs.collect().sort("job_id")["start_s"].equals(expected.jobs["start_s"])
+
+
+def test_a_replay_has_what_was_recorded() -> None:
+    ways = ("-n1 --gpus=1", "-N1 --gres=gpu:a100:1,gpu:t4:1", "-n1 --gpus=t4:1")
+    by_feature = {"name": "a", "count": 1, "cores": 64, "gpus": 4, "features": ["a100", "t4"]}
+    for cluster in (machine(), Cluster.model_validate({"nodes": [by_feature]})):
+        found = simulate(asking(*ways), cluster, "fcfs", "easy")
+        past = asking(*ways).replace(
+            recorded_start_ms=np.rint(found.jobs["start_s"].to_numpy() * 1000).astype(np.int64)
+        )
+        again = replay(past, cluster).result
+        assert again.placements is not None
+        assert again.placements["gpus"].to_list() == [1, 2, 1]
+        assert again.jobs["start_s"].equals(found.jobs["start_s"])
 
 
 def test_gpus_of_other_types_are_of_no_use() -> None:

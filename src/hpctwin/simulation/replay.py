@@ -12,6 +12,7 @@ import polars as pl
 from hpctwin.errors import WorkloadError
 from hpctwin.metrics import capacity_conflicts
 from hpctwin.model import MS_PER_S, Cluster, DependencyKind, State, Workload
+from hpctwin.model.gpu_types import as_features
 from hpctwin.simulation.capacity import capacity_over_time
 from hpctwin.simulation.course import Course
 from hpctwin.simulation.given import as_cluster, as_workload
@@ -71,7 +72,8 @@ def replay(
         ConfigError: the workload asks for a resource the cluster does not have, or says what nodes drew that
             jobs share.
     """
-    workload, cluster = as_workload(workload), as_cluster(cluster)
+    cluster = as_cluster(cluster)
+    workload = as_features(as_workload(workload), cluster)
     start = workload.recorded_start_ms
     known = start >= 0
     if not known.any():
