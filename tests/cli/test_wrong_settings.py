@@ -171,8 +171,8 @@ COMMANDS = {
         (LIMITS, "jobs: 10", "jobs: ten", ["line 8, limits.0.jobs: it must be a whole number, not 'ten'"]),
         (LIMITS, "nodes: 64", "minutes: {core: 9}", ["line 9, limits.1.minutes.core: 'core' is not known. "
          "Did you mean 'cores'? Known: nodes, cores, gpus, memory_gb"]),
-        (LIMITS, "nodes: 64", "walltime: 1h", ["line 9, limits.1: 'walltime', 'least' and 'per_node' are of a job alone: "
-         "give per: job"]),
+        (LIMITS, "nodes: 64", "walltime: 1h", ["line 9, limits.1: 'walltime', 'least' and "
+         "'per_node' are of a job alone: give per: job"]),
         (LIMITS, "{account: physics, nodes: 64}", "physics", ["line 9, limits.1: it must be fields with"]),
         (LIMITS, "share: 3", "share: -3", ["line 5, accounts.0.share: it must be 0 or more"]),
         (LIMITS, "users: {ann: 2}", "users: [ann]", ["line 5, accounts.0.users: it must be fields with"]),
