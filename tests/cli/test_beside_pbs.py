@@ -12,7 +12,7 @@ import pytest
 from hpctwin.cli.app import app
 
 RECORDED = Path(__file__).parents[1] / "rms" / "recorded"
-SITE, AGAIN = RECORDED / "openpbs-23.06-beside", RECORDED / "openpbs-23.06-beside-again.gz"
+SITE, AGAIN = RECORDED / "pbs-beside", RECORDED / "pbs-beside-again.gz"
 JOBS = 200
 
 
