@@ -175,8 +175,22 @@ def test_jobs_get_what_they_ask_of_the_consumables_of_nodes(
 
 
 def began(reference: list[Any]) -> list[Any]:
-    """The jobs that have begun, and did not lose their nodes since."""
+    """The jobs that have begun, and did not lose their nodes since: of others it has what they held last."""
     return [job for job in reference if job.start_ms >= 0]
+
+
+def gpus_had(simulation: Simulation, reference: list[Any]) -> dict[int, list[tuple[Any, ...]]]:
+    """Of which GPU each job has had what since it began last, by its row."""
+    shares = simulation.result().gpu_shares
+    if shares is None:
+        return {}
+    columns = pl.col("node", "gpu", "share")
+    had = {}
+    for job in began(reference):
+        of_job = pl.col("job_id") == simulation.workload.job_id[job.row]
+        since = pl.col("start_s") == job.start_ms / 1000
+        had[job.row] = shares.filter(of_job & since).select(columns).rows()
+    return {row: gpus for row, gpus in had.items() if gpus}
 
 
 @pytest.mark.parametrize("policy", EVERY, ids=name_of)
@@ -196,13 +210,9 @@ def test_parts_of_gpus_lie_on_single_gpus_as_the_rules_say(
     assert where_they_ran(simulation, reference) == {
         job.row: list(job.nodes) for job in reference if job.start_ms >= 0
     }
-    shares = simulation.result().gpu_shares
-    # Of who does not run any more the reference has what it held last.
-    for job in began(reference) if shares is not None else ():
-        here = (pl.col("job_id") == simulation.workload.job_id[job.row]) & (
-            pl.col("start_s") == job.start_ms / 1000
-        )
-        assert shares.filter(here).select("node", "gpu", "share").rows() == list(job.gpus)
+    assert gpus_had(simulation, reference) == {
+        job.row: list(job.gpus) for job in began(reference) if job.gpus
+    }
 
 
 @pytest.mark.parametrize("policy", EVERY, ids=name_of)
@@ -224,13 +234,9 @@ def test_gpus_of_several_types_on_one_node_are_had_as_the_rules_say(
     assert where_they_ran(simulation, reference) == {
         job.row: list(job.nodes) for job in reference if job.start_ms >= 0
     }
-    shares = simulation.result().gpu_shares
-    assert shares is not None
-    for job in began(reference):
-        here = (pl.col("job_id") == simulation.workload.job_id[job.row]) & (
-            pl.col("start_s") == job.start_ms / 1000
-        )
-        assert shares.filter(here).select("node", "gpu", "share").rows() == list(job.gpus)
+    assert gpus_had(simulation, reference) == {
+        job.row: list(job.gpus) for job in began(reference) if job.gpus
+    }
 
 
 PLACEMENTS = (

@@ -8,7 +8,9 @@ from numba import int64, types
 
 from hpctwin.engine.jit import Kernel, jit
 
-__all__ = ["ADD_NUMBERS", "INFINITE", "LIMBS", "LIMB_BITS", "NOT_NUMBERS"]
+__all__ = [
+    "ADD_NUMBERS", "INFINITE", "LIMBS", "LIMB_BITS", "NOT_NUMBERS", "UNTIL_CARRIED", "add_one", "carry_limbs",
+]  # fmt: skip
 
 LIMB_BITS = 32
 LOW = (1 << LIMB_BITS) - 1
@@ -18,7 +20,7 @@ LIMBS = 69
 """A sum is 67 whole numbers, each worth 2^32 times the one before it, the first in units of the least double
 (2^-1074), with how many were infinite (+1 or -1 for each) and no numbers behind them."""
 
-_UNTIL_CARRIED = 1 << 9
+UNTIL_CARRIED = 1 << 9
 """A number adds less than 2^53 to each of its limbs: so many have room in 62 bits."""
 
 
@@ -51,6 +53,14 @@ def add_one(one: int, limbs: npt.NDArray[np.int64], base: int) -> None:
     limbs[limb + 1] += sign * (mantissa >> (32 - shift))
 
 
+@jit
+def carry_limbs(limbs: npt.NDArray[np.int64], base: int) -> None:
+    """Leave less than 2^32 in each limb of a sum."""
+    for limb in range(base, base + INFINITE - 1):
+        limbs[limb + 1] += limbs[limb] >> LIMB_BITS
+        limbs[limb] &= LOW
+
+
 def add_numbers(
     bits: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], limbs: npt.NDArray[np.int64]
 ) -> None:
@@ -68,7 +78,7 @@ def add_numbers(
     for row in range(len(ends)):
         base = row * LIMBS
         while begin < ends[row]:
-            until = min(ends[row], begin + _UNTIL_CARRIED)
+            until = min(ends[row], begin + UNTIL_CARRIED)
             block = bits[begin:until]
             least, most = 0x7FF, 1
             for at in range(len(block)):
@@ -98,9 +108,7 @@ def add_numbers(
             else:
                 for at in range(len(block)):
                     add_one(block[at], limbs, base)
-            for limb in range(base, base + INFINITE - 1):
-                limbs[limb + 1] += limbs[limb] >> LIMB_BITS
-                limbs[limb] &= LOW
+            carry_limbs(limbs, base)
             begin = until
 
 

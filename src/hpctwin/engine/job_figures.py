@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import float64, int64, types
 
-from hpctwin.engine.exact_sums import INFINITE, LIMB_BITS, LIMBS, LOW, add_one
+from hpctwin.engine.exact_sums import LIMBS, UNTIL_CARRIED, add_one, carry_limbs
 from hpctwin.engine.jit import Kernel, jit
 
 __all__ = [
@@ -20,7 +20,6 @@ ELIGIBLE, START, END, LEFT, START_UNQUEUED = range(5)
 LEADING_BITS = 14
 """Numbers are counted by so many of their bits: sign, exponent, and the first two of the mantissa."""
 
-_UNTIL_CARRIED = 1 << 9  # as in `exact_sums`
 _SHIFT = 64 - LEADING_BITS
 _BINS = 1 << LEADING_BITS
 
@@ -118,14 +117,6 @@ def event_keys(
     return at
 
 
-@jit
-def carry_limbs(limbs: _Ints, base: int) -> None:
-    """Leave less than 2^32 in each limb of a sum."""
-    for limb in range(base, base + INFINITE - 1):
-        limbs[limb + 1] += limbs[limb] >> LIMB_BITS
-        limbs[limb] &= LOW
-
-
 def add_labelled(
     bits: _Ints,
     code: npt.NDArray[np.int32],
@@ -146,10 +137,18 @@ def add_labelled(
             continue
         add_one(bits[i], limbs, label * LIMBS)
         counts[label] += 1
-        if counts[label] & (_UNTIL_CARRIED - 1) == 0:
+        if counts[label] & (UNTIL_CARRIED - 1) == 0:
             carry_limbs(limbs, label * LIMBS)
     for label in range(len(counts)):
         carry_limbs(limbs, label * LIMBS)
+
+
+@jit
+def leading(bits: int) -> int:
+    """The leading bits of a number, as a place that rises as numbers do."""
+    # The larger a negative number's bits, the smaller it is.
+    one = bits ^ ((bits >> 63) & 0x7FFFFFFFFFFFFFFF)
+    return (one >> _SHIFT) + (_BINS >> 1)
 
 
 def count_leading(bits: _Ints, counts: _Ints) -> None:
@@ -160,9 +159,7 @@ def count_leading(bits: _Ints, counts: _Ints) -> None:
         counts: gets how many there are of each, negative ones first [2^LEADING_BITS].
     """
     for i in range(len(bits)):
-        # The larger a negative number's bits, the smaller it is.
-        one = bits[i] ^ ((bits[i] >> 63) & 0x7FFFFFFFFFFFFFFF)
-        counts[(one >> _SHIFT) + (_BINS >> 1)] += 1
+        counts[leading(bits[i])] += 1
 
 
 def take_leading(bits: _Ints, wanted: npt.NDArray[np.bool_], taken: _Ints) -> None:
@@ -175,8 +172,7 @@ def take_leading(bits: _Ints, wanted: npt.NDArray[np.bool_], taken: _Ints) -> No
     """
     at = 0
     for i in range(len(bits)):
-        one = bits[i] ^ ((bits[i] >> 63) & 0x7FFFFFFFFFFFFFFF)
-        if wanted[(one >> _SHIFT) + (_BINS >> 1)]:
+        if wanted[leading(bits[i])]:
             taken[at] = bits[i]
             at += 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import numpy.typing as npt
 from numba import int64, types
 
@@ -22,7 +23,7 @@ from hpctwin.engine.running import put
 
 __all__ = ["PUT_UNDERWAY"]
 
-_Numbers = npt.NDArray[int]  # type: ignore[type-var]
+_Numbers = npt.NDArray[np.int64]
 
 
 @jit

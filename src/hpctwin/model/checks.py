@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,29 +41,38 @@ def check_values(ids: npt.NDArray[Any], columns: Mapping[str, npt.NDArray[Any]])
     for name, values in columns.items():
         if values.dtype.kind != "f" or not len(values):
             continue
-        must, least, whole = _rule(name)
-        if name.startswith("predicted ") or name == "used_memory_gb":
-            bad = ~((values > 0) & (values < np.inf) | np.isnan(values))
-        elif least <= values.min() and values.max() < np.inf and not whole:
+        rule = _rule(name)
+        # Of most columns the least and the largest tell; no number is neither.
+        if rule.least <= values.min() and values.max() < np.inf and not rule.whole:
             continue
-        else:
-            bad = ~((values >= least) & (values < np.inf))
-            bad |= whole and values != np.floor(values)
+        bad = ~((values >= rule.least) & (values < np.inf))
+        if rule.whole:
+            bad |= values != np.floor(values)
+        if rule.empty:
+            bad &= ~np.isnan(values)
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
-            raise WorkloadError(f"job {ids[row]}: {name} is {values[row]:g}, it {must}")
+            raise WorkloadError(f"job {ids[row]}: {name} is {values[row]:g}, it {rule.must}")
 
 
-def _rule(name: str) -> tuple[str, float, bool]:
-    """What the values of a column must be, the least that they may, and whether they are whole."""
+class _Rule(NamedTuple):
+    """What the values of a column must be: no less than the least, whole numbers, known."""
+
+    must: str
+    least: float
+    whole: bool = False
+    empty: bool = False
+
+
+def _rule(name: str) -> _Rule:
     if name == "nodes":
-        return "must be a whole number above 0", 1.0, True
+        return _Rule("must be a whole number above 0", 1.0, whole=True)
     if name == "walltime_s":
-        return "must be above 0", _ABOVE_ZERO, False
+        return _Rule("must be above 0", _ABOVE_ZERO)
     if name.startswith("resource "):
-        return "must be a whole number, 0 or more", 0.0, True
+        return _Rule("must be a whole number, 0 or more", 0.0, whole=True)
     if name in ("submit_s", "runtime_s") or name.startswith("per-node "):
-        return "must be 0 or more", 0.0, False
+        return _Rule("must be 0 or more", 0.0)
     if name.startswith("predicted ") or name == "used_memory_gb":
-        return "must be above 0, or empty", _ABOVE_ZERO, False
-    return "must be a finite number", -_LARGEST, False
+        return _Rule("must be above 0, or empty", _ABOVE_ZERO, empty=True)
+    return _Rule("must be a finite number", -_LARGEST)

@@ -214,14 +214,18 @@ def gpus_of_types(gpus: float, types: Mapping[str, float]) -> float:
 
 def _gpus_of_types(gpus: FloatArray, types: Mapping[str, FloatArray], ids: Any) -> FloatArray:
     """As `gpus_of_types`, of the tasks of each job [jobs]."""
-    found = gpus.copy()
-    for row in np.flatnonzero(np.any(list(types.values()), axis=0)) if types else ():
+    if not types:
+        return gpus
+    asked = np.stack(list(types.values()))
+    in_all = asked.sum(axis=0)
+    # What is of one type, and said once or twice alike, is right; the others are few.
+    unclear = (np.count_nonzero(asked, axis=0) > 1) | ((gpus != 0) & (gpus != in_all))
+    for row in np.flatnonzero(unclear & (in_all != 0)):
         try:
-            each = {name: float(column[row]) for name, column in types.items()}
-            found[row] = gpus_of_types(float(gpus[row]), each)
+            gpus_of_types(float(gpus[row]), dict(zip(types, asked[:, row].tolist(), strict=True)))
         except WorkloadError as error:
             raise WorkloadError(f"job {ids[row]}: {error}") from error
-    return found
+    return np.where(in_all != 0, in_all, gpus)
 
 
 def spread_over(room: Sequence[int], tasks: int) -> list[int]:

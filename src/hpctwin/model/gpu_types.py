@@ -35,17 +35,21 @@ def as_features(workload: Workload, cluster: Cluster) -> Workload:
     ]
     if not types:
         return workload
-    wanted: list[list[str]] = [[] for _ in range(len(workload))]
+    had = workload.features
+    # Which of the types each job asks for, a bit for each, and its own features above them.
+    wants = (had.codes.astype(np.int64) + 1) << len(types)
     further = [read_more_tasks(text) for text in workload.more_tasks.labels]
-    for name in types:
+    for bit, name in enumerate(types):
         asked = workload.consumables.get(name, np.zeros(len(workload))) > 0
         of_further = [any(kind.asks(name) > 0 for kind in kinds) for kinds in further]
         asked |= np.array([*of_further, False])[workload.more_tasks.codes]
-        for row in np.flatnonzero(asked).tolist():
-            wanted[row].append(name.removeprefix(GPU_TYPE))
-    labels = [*workload.features.labels, None]
-    had = [labels[code] for code in workload.features.codes.tolist()]
-    features = ["&".join(filter(None, (own, *more))) for own, more in zip(had, wanted, strict=True)]
+        wants |= asked.astype(np.int64) << bit
+    distinct, row = np.unique(wants, return_inverse=True)
+    features = []
+    for want in distinct.tolist():
+        own = [had.labels[(want >> len(types)) - 1]] if want >> len(types) else []
+        more = [name.removeprefix(GPU_TYPE) for bit, name in enumerate(types) if want >> bit & 1]
+        features.append("&".join((*own, *more)))
     left = [
         more_tasks_text(
             replace(kind, consumables=tuple(p for p in kind.consumables if p[0] not in types))
@@ -54,7 +58,7 @@ def as_features(workload: Workload, cluster: Cluster) -> Workload:
         for kinds in further
     ]
     return workload.replace(
-        features=Category.of([text or None for text in features]),
+        features=Category.of([text or None for text in features]).take(row),
         consumables={n: c for n, c in workload.consumables.items() if n not in types},
         more_tasks=Category(workload.more_tasks.codes, tuple(left)),
     )
