@@ -25,6 +25,7 @@ from hpctwin.report import (
     plot_wait_cdf,
     plot_workload,
 )
+from hpctwin.report.node_names import MOST, node_ticks
 from tests.report.report_runs import CAPACITY, LOST, NODES, entries, jobs, no_entry
 
 SERIES = {e.label: e.series for e in entries()}
@@ -142,6 +143,18 @@ def test_a_short_series_is_drawn_exactly() -> None:
 def test_a_window_outside_the_series_shows_nothing() -> None:
     figure = plot_utilization(SERIES, start_s=1e7, end_s=2e7)
     assert "no data" in [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_names_of_nodes_lie_apart_on_an_axis_however_many_cores_each_has() -> None:
+    groups = [{"name": "thin", "count": 100, "cores": 1}, {"name": "fat", "count": 30, "cores": 64}]
+    cluster = Cluster.model_validate({"nodes": groups})
+    ticks = node_ticks(cluster, by_core=True)
+    assert ticks.names[0] == "thin 0"
+    assert 10 <= len(ticks.at) <= MOST
+    # They are at the middles of nodes, and so nearer by a node at most than what they are chosen by.
+    assert min(np.diff(ticks.at)) >= (100 + 30 * 64) / MOST - 64
+    few = Cluster.model_validate({"nodes": [{"name": "a", "count": 3, "cores": 8}]})
+    assert node_ticks(few, by_core=True) == ([4, 12, 20], ["a 0", "a 1", "a 2"])
 
 
 def test_the_gantt_chart_has_a_box_for_each_job() -> None:

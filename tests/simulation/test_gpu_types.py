@@ -218,7 +218,7 @@ def test_gpus_of_other_types_are_of_no_use() -> None:
         ({"gpus": {"a100": 1.5}}, "has 1.5 of gpu/a100; of a type there are whole GPUs only"),
         ({"gpus": {"a100": "two"}}, "gpus of type 'a100' must be a number of them, such as 2"),
         ({"gpus": {"a100": -1}}, "gpus: it must be 0 or more, not -1"),
-        ({"gpus": {"a100": -1, "t4": 2}}, "it must be 0 or more, not -1"),
+        ({"gpus": {"a100": -1, "t4": 2}}, "gpus: it must be 0 or more, not -1 of type 'a100'"),
         ({"gpus": {"a 100": 1}}, "consumable 'gpu/a 100': that is no name"),
         (
             {"gpus": 1, "consumables": {"gpu/t4": 2}},

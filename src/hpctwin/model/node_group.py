@@ -137,6 +137,8 @@ class NodeGroup(Settings):
         for name, count in by_type.items():
             if isinstance(count, bool) or not isinstance(count, int | float):
                 raise ValueError(f"gpus of type {name!r} must be a number of them, such as 2")
+            if count < 0:
+                raise ValueError(f"gpus: it must be 0 or more, not {count:g} of type {name!r}")
         types = {f"{GPU_TYPE}{name}": count for name, count in by_type.items()}
         others = content.get("consumables") or {}
         return {**content, "gpus": sum(by_type.values()), "consumables": {**others, **types}}

@@ -11,7 +11,7 @@ from hpctwin.model import Cluster
 __all__ = ["NodeTicks", "node_ticks"]
 
 MOST = 16
-"""So many nodes are named at most; of more, some that lie evenly apart."""
+"""So many nodes are named at most; of more, some that lie evenly apart on the axis."""
 
 
 class NodeTicks(NamedTuple):
@@ -32,6 +32,7 @@ def node_ticks(cluster: Cluster, *, by_core: bool = False) -> NodeTicks:
     heights = [max(1, round(group.cores or 0)) if by_core else 1 for group in cluster.nodes]
     edges = np.concatenate([[0], np.cumsum(np.repeat(heights, counts))])
     group = np.repeat(np.arange(len(counts)), counts)
-    chosen = np.arange(0, len(group), -(-len(group) // MOST))
+    along = np.arange(0, edges[-1], -(-edges[-1] // MOST))
+    chosen = np.unique(np.searchsorted(edges, along, side="right") - 1)
     names = [f"{cluster.nodes[group[number]].name} {number}" for number in chosen.tolist()]
     return NodeTicks(((edges[chosen] + edges[chosen + 1]) / 2).tolist(), names)
