@@ -389,9 +389,7 @@ class Known:
     needs: Grid[Int]  # [K, amounts] what a task asks: cores, memory, GPUs, 1, consumables
     whole: Grid[Int]  # [nodes, amounts] what a node has, and `shared.amounts.ALL`
     typical: Table[Int]  # the most frequent kinds of jobs
-    type_at: Table[
-        Int
-    ]  # where single GPUs of each type begin, and those of none; then how many there are
+    type_at: Table[Int]  # where single GPUs of each type begin, those of none; and where all end
     switch: Table[Switch]
     switch_of: Table[Int]  # [nodes]; empty where it is not known how nodes are connected
     claim: Table[Claim]  # [jobs]; empty where no job preempts another, as all that follows
@@ -417,9 +415,7 @@ class State:
     usage: Table[Usage]  # [labels + 1], the last for all
     node: Table[Node]
     spent: Grid[Int]  # [nodes, states] time in each power state; [nodes, 0] without
-    switching: Table[
-        Event
-    ]  # nodes by the end of their transition; room for who is over and begins again
+    switching: Table[Event]  # nodes by the end of their transition; room for who begins again
     timeouts: Table[Event]  # heap of nodes; an entry holds if the node is still due then
     begins: Table[Event]  # heap of jobs that wait for their nodes
     index: Grid[Int]  # a bit for each node [sets, words], see `nodes`
