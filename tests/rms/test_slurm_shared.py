@@ -66,6 +66,8 @@ OF_TYPES = (
 )  # fmt: skip
 
 
+ONE_OF_A_TYPE = (("-n1", "--gres=gpu:a:1", "--mem=100"), ("-n1", "--gpus=b:1", "--mem=100"))
+
 ONE, OTHER = "--uid=daemon", "--uid=games"
 OF_USERS = (
     (ONE, "-n2", "--exclusive=user", "--mem=100"), (OTHER, "-n1", "--mem=100"),
@@ -149,8 +151,10 @@ def test_no_job_fits_our_picture_that_slurm_leaves_waiting(site: str) -> None:
         assert {job.spec.id for job in snapshot.jobs if job.start_s is not None}
 
 
-def test_no_job_that_asks_for_gpus_of_types_is_refused_for_want_of_room() -> None:
-    """A twin acts: for whom it tells to start there are GPUs, so that none waits for resources then."""
+def acted_on(
+    asked: tuple[tuple[str, ...], ...],
+) -> tuple[list[str], list[tuple[str, str]], set[str]]:
+    """Jobs on GPUs of two types with a twin that acts: their ids, what it told of which, and states seen."""
     options = {"nodes": 3, "cpus": 8, "memory": 8000, **SITES["GPUs of two types"]}
     with readable_folder() as folder, running(folder, rule=True, **options) as slurm:
         twin = Beside(slurm, manager={"poll_every": 1})
@@ -158,21 +162,31 @@ def test_no_job_that_asks_for_gpus_of_types_is_refused_for_want_of_room() -> Non
         seen = set[str]()
         try:
             rng = np.random.default_rng(1)
-            ways = [way for way in OF_TYPES for _ in range(6)]
             ids = [
                 slurm.submit_tasks(2, round(float(rng.uniform(0.5, 3)), 1), *way)
-                for way in rng.permutation(np.array(ways, object))
+                for way in rng.permutation(np.array(asked, object))
             ]
             while waiting := states(slurm):
                 seen |= set(waiting.values())
         finally:
             twin.end()
         with closing(sqlite3.connect(folder / "journal.sqlite")) as journal:
-            said = journal.execute("SELECT job, result FROM actions").fetchall()
-        # Those that it holds back wait for the time that it has set.
-        assert "PENDING BeginTime" in seen
-        assert "PENDING Resources" not in seen
-        assert sorted(said) == sorted((job, "done") for job in ids)
+            return ids, journal.execute("SELECT job, result FROM actions").fetchall(), seen
+
+
+def test_of_jobs_for_one_gpu_of_a_type_none_is_told_to_start_without_room() -> None:
+    """Wherever Slurm lays them, there is a GPU for each for which the picture has one."""
+    ids, told, seen = acted_on(ONE_OF_A_TYPE * 15)
+    # Those that it holds back wait for the time that it has set.
+    assert "PENDING BeginTime" in seen
+    assert "PENDING Resources" not in seen
+    assert sorted(told) == sorted((job, "done") for job in ids)
+
+
+def test_jobs_for_gpus_of_types_are_told_once_and_run() -> None:
+    ids, told, seen = acted_on(OF_TYPES * 6)
+    assert "PENDING BeginTime" in seen
+    assert sorted(told) == sorted((job, "done") for job in ids)
 
 
 SPREAD = (

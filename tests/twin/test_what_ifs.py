@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterator
 from concurrent.futures import Future, wait
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ from tests.twin.test_core import ALL, decisions, workloads
 from tests.twin.test_explain import Watched
 
 LONG_S = 3600.0
+LATE = 30_000
+"""With so many jobs conservative backfilling takes seconds, a few times as long as to start them in order."""
 
 
 class Slow:
@@ -181,7 +184,7 @@ def test_a_what_if_that_is_late_is_stopped(monkeypatch: pytest.MonkeyPatch) -> N
     here = Here(2, 0.001)
     core = Core(CoreSettings(pool=("fcfs+none", "fcfs+conservative"), futures=0), here)
     core.warm_up()
-    core.take_snapshot(queue(3000, 512))
+    core.take_snapshot(queue(LATE, 512))
     made = core.decide(10.0)
     decided.set()
     here.close()  # it waits for what runs
@@ -263,49 +266,51 @@ def cluster() -> Iterator[LocalCluster]:
         yield made
 
 
-def connected(address: str, deadline_s: float) -> OnDask:
-    found = OnDask(address, None, deadline_s)
-    assert found._connecting is not None
-    found._connecting.result()
-    return found
+@contextmanager
+def connected(address: str, deadline_s: float) -> Iterator[OnDask]:
+    """Closed in any case: a client that is left tries to connect again, during other tests."""
+    with closing(OnDask(address, None, deadline_s)) as found:
+        assert found._connecting is not None
+        found._connecting.result()
+        yield found
 
 
 def test_on_dask_decisions_are_those_of_here(cluster: LocalCluster) -> None:
     workload = generate("poisson", jobs=20, nodes=32, seed=1)
-    dask = connected(cluster.scheduler_address, LONG_S)
-    made: list[Decision] = []
-    core = Core(ALL, dask)
-    drive(
-        emulated_cluster(Cluster.uniform(32), workload, publish=core.take_event), core, watch=made.append
-    )  # fmt: skip
-    dask.close()
+    with connected(cluster.scheduler_address, LONG_S) as dask:
+        made: list[Decision] = []
+        core = Core(ALL, dask)
+        drive(
+            emulated_cluster(Cluster.uniform(32), workload, publish=core.take_event), core, watch=made.append
+        )  # fmt: skip
     assert made == decisions(workload, Core(ALL), 32)
     assert not any(one.unanswered for one in made)
 
 
 def test_without_its_scheduler_the_twin_goes_on_by_the_policy_in_force() -> None:
-    dask = OnDask("tcp://127.0.0.1:1", None, LONG_S)
-    core = Core(ALL, dask)
-    core.take_snapshot(queue(20))
-    made = core.decide(10.0)
-    assert made is not None
-    assert [c.policy for c in made.candidates] == ["wfp+easy"]
-    assert len(made.unanswered) == 14
-    assert dask._connecting is not None
-    dask._connecting.result()
-    assert "does not answer" in str(dask.fault)
-    dask.close()
+    with closing(OnDask("tcp://127.0.0.1:1", None, LONG_S)) as dask:
+        core = Core(ALL, dask)
+        core.take_snapshot(queue(20))
+        made = core.decide(10.0)
+        assert made is not None
+        assert [c.policy for c in made.candidates] == ["wfp+easy"]
+        assert len(made.unanswered) == 14
+        assert dask._connecting is not None
+        dask._connecting.result()
+        assert "does not answer" in str(dask.fault)
 
 
 def test_a_worker_that_is_lost_has_not_answered_and_the_next_one_does(tmp_path: Path) -> None:
-    with LocalCluster(
-        n_workers=1,
-        threads_per_worker=1,
-        processes=True,
-        dashboard_address="127.0.0.1:0",
-        host="127.0.0.1",
-    ) as one:
-        dask = connected(one.scheduler_address, LONG_S)
+    with (
+        LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address="127.0.0.1:0",
+            host="127.0.0.1",
+        ) as one,
+        connected(one.scheduler_address, LONG_S) as dask,
+    ):
         core = Core(ALL.model_copy(update={"samples": 0}), dask)
         core.take_snapshot(queue(20))
         whole = core.decide(10.0)
@@ -323,7 +328,6 @@ def test_a_worker_that_is_lost_has_not_answered_and_the_next_one_does(tmp_path: 
         again = core.decide(12.0)
         assert again is not None
         assert len(again.candidates) == 5
-        dask.close()
 
 
 def test_what_fails_on_a_worker_has_not_answered_is_told_once_and_the_decision_stands(
@@ -333,35 +337,33 @@ def test_what_fails_on_a_worker_has_not_answered_is_told_once_and_the_decision_s
     def broken(*_: object) -> None:
         raise AttributeError("Can't get attribute 'Scene'")
 
-    dask = connected(cluster.scheduler_address, LONG_S)
-    monkeypatch.setattr(what_ifs_on_dask, "_run", broken)
-    core = Core(ALL, dask)
-    core.take_snapshot(queue(20))
-    for now_s in (10.0, 11.0):
-        made = core.decide(now_s)
-        assert made is not None
-        assert len(made.unanswered) == 14
-    assert "Can't get attribute" in str(dask.fault)
-    assert [r.message for r in caplog.records if r.name == what_ifs_on_dask.__name__] == [
-        f"what-ifs: {dask.fault}"
-    ]
-    dask.close()
+    with connected(cluster.scheduler_address, LONG_S) as dask:
+        monkeypatch.setattr(what_ifs_on_dask, "_run", broken)
+        core = Core(ALL, dask)
+        core.take_snapshot(queue(20))
+        for now_s in (10.0, 11.0):
+            made = core.decide(now_s)
+            assert made is not None
+            assert len(made.unanswered) == 14
+        assert "Can't get attribute" in str(dask.fault)
+        assert [r.message for r in caplog.records if r.name == what_ifs_on_dask.__name__] == [
+            f"what-ifs: {dask.fault}"
+        ]
 
 
 def test_a_what_if_that_nobody_waits_for_does_not_keep_a_worker(cluster: LocalCluster) -> None:
-    dask = connected(cluster.scheduler_address, 0.05)
-    core = Core(CoreSettings(pool=("fcfs+none", "fcfs+conservative"), futures=0), dask)
-    core.warm_up()
-    core.take_snapshot(queue(3000, 512))
-    made = core.decide(10.0)
-    assert made is not None
-    assert made.unanswered == ((0, "fcfs+conservative"),)
-    dask.deadline_s = LONG_S
-    core.take_snapshot(queue(20))
-    after = core.decide(11.0)
-    assert after is not None
-    assert after.unanswered == ()
-    dask.close()
+    with connected(cluster.scheduler_address, 0.05) as dask:
+        core = Core(CoreSettings(pool=("fcfs+none", "fcfs+conservative"), futures=0), dask)
+        core.warm_up()
+        core.take_snapshot(queue(LATE, 512))
+        made = core.decide(10.0)
+        assert made is not None
+        assert made.unanswered == ((0, "fcfs+conservative"),)
+        dask.deadline_s = LONG_S
+        core.take_snapshot(queue(20))
+        after = core.decide(11.0)
+        assert after is not None
+        assert after.unanswered == ()
 
 
 def test_check_tells_of_dasks_workers(
