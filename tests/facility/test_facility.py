@@ -28,7 +28,8 @@ from tests.examples import examples
 from tests.simulation.test_open import exact
 
 ANY_STRATEGY = (
-    "random", "user(0.6)", "round-robin", "least-loaded", "earliest-start", "peer", "sgs-t",
+    "random", "user(0.6)", "round-robin", "always(c0)", "shortest-queue", "most-free", "least-loaded",
+    "earliest-start", "peer", "sgs-t",
     "sgs(wait)", "sgs(total)", "sgs(turnaround+0.5*energy)",
 )  # fmt: skip
 

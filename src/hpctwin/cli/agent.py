@@ -15,14 +15,16 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.table import Table
 
+    from hpctwin.facility import Facility
     from hpctwin.learn import Episodes
 
 __all__ = ["agent_app"]
 
 agent_app = App(name="agent", help="Train agents, compare them with policies, list them.")
 
+Metric = Literal["mean_bounded_slowdown", "mean_wait_s", "mean_turnaround_s", "energy_j"]
 Count = Annotated[int, AT_LEAST_1]
-Kind = Literal["JobSelection", "Backfilling", "PowerManagement"]
+Kind = Literal["JobSelection", "Backfilling", "PowerManagement", "PolicySelection", "Placement"]
 
 
 @agent_app.command
@@ -43,6 +45,7 @@ def train(
     imitate: tuple[str, ...] = (),
     checkpoints: Path | None = None,
     tensorboard: Path | None = None,
+    facility: Path | None = None,
     reading: TraceOptions = TraceOptions(),  # noqa: B008
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     overwrite: bool = False,
@@ -53,16 +56,18 @@ def train(
     evaluate puts beside it.
 
     Args:
-        kind: the environment: JobSelection, Backfilling or PowerManagement; see docs/learn.md.
+        kind: the environment: JobSelection, Backfilling, PowerManagement, PolicySelection or Placement; see
+            docs/learn.md.
         trace: the trace.
-        target: the file to write, .safetensors; it is an ordering or a power policy, as in FILE+easy or
-            fcfs+easy~FILE.
+        target: the file to write, .safetensors; where it chooses jobs or switches nodes it is an ordering or
+            a power policy, as in FILE+easy or fcfs+easy~FILE.
         steps: decisions to train on.
         jobs: of an episode.
         first: episodes begin at this job or later.
         last: and end before this one; the end of the trace if left out.
         seed: of episodes, first weights and choices.
-        option: of the environment, as in backfilling=true or every_s=600. Once for each.
+        option: of the environment, as in backfilling=true, every_s=600 or policies=[fcfs+easy,sjf+easy]. Once
+            for each.
         learner: ppo learns by gradients; evolution and cma by trying weights of sums of what is seen, which
             takes many times the steps and no PyTorch; cma where jobs are chosen, natively.
         environments: stepped at once; 16 for ppo, 64 for evolution if left out.
@@ -70,6 +75,7 @@ def train(
             that training may see. Once for each.
         checkpoints: a folder for where training stands; it goes on from what is there.
         tensorboard: a folder for TensorBoard's logs.
+        facility: the facility's YAML file, for Placement: its clusters take the machine's place.
         overwrite: write over a file that is there.
     """
     from hpctwin.cli.output import check_outputs
@@ -77,6 +83,7 @@ def train(
     from hpctwin.errors import ConfigError
     from hpctwin.learn.evaluation import held_out
     from hpctwin.learn.plan import Plan
+    from hpctwin.learn.training import check_facility
     from hpctwin.learn.training import train as train_agent
     from hpctwin.model.progress import progress_bar
     from hpctwin.policies.network import is_network
@@ -85,7 +92,9 @@ def train(
     check_outputs(folders=[checkpoints, tensorboard])
     if not is_network(target.name):
         raise ConfigError(f"{target}: an agent is written as .safetensors")
-    episodes = _episodes(trace, reading, machine, jobs, first, last)
+    place = _facility(facility)
+    check_facility(kind, place)
+    episodes = _episodes(trace, reading, machine, place, jobs, first, last)
     layers, together = ((), 64) if learner != "ppo" else (Plan.layers, Plan.environments)
     plan = Plan(
         steps,
@@ -106,13 +115,13 @@ def train(
             show(share)
 
         network = train_agent(
-            kind, episodes, plan, options=_options(option), progress=progress, about=about
-        )
+            kind, episodes, plan, options=_options(option), progress=progress, about=about, facility=place
+        )  # fmt: skip
     network.save(target)
     told = ""
     if len(episodes.workload) - (episodes.last or 0) >= jobs:
         rest = replace(episodes, first=episodes.last or 0, last=None)
-        found = held_out(target, rest)
+        found = held_out(target, rest, facility=place)
         network.card["held_out"] = found
         network.save(target)
         told = (
@@ -131,13 +140,14 @@ def evaluate(
     /,
     *,
     policy: Annotated[tuple[str, ...], Parameter(name=["--policy", "-p"])] = (),
-    metric: Literal["mean_bounded_slowdown", "mean_wait_s", "energy_j"] | None = None,
+    metric: Metric | None = None,
     without: tuple[Literal["tuned", "schedtwin", "oracle"], ...] = (),
     episodes: Count = 10,
     jobs: Count = 1024,
     first: int = 0,
     last: int | None = None,
     seed: int = 0,
+    facility: Path | None = None,
     reading: TraceOptions = TraceOptions(),  # noqa: B008
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     json: bool = False,
@@ -146,31 +156,34 @@ def evaluate(
 
     Orderings and F1 to F4 beside an agent that chooses jobs, backfills too beside one of Backfilling;
     timeouts, PSAS and PSAS+IPM beside one that switches nodes; formulas, or timeouts, tuned on the jobs that
-    it was trained on; SchedTwin; and what is possible at all. What is left out, and why, is told.
+    it was trained on; SchedTwin; and what is possible at all. Beside one that chooses policies each of
+    these, and SchedTwin at the same instants; beside one that chooses clusters strategies of facilities,
+    CQSim+'s among them. What is left out, and why, is told.
 
     Args:
         agent: what hpctwin agent train wrote.
         trace: the trace.
-        policy: beside it, too. Once for each.
-        metric: what is compared; energy_j of agents that switch nodes, else mean_bounded_slowdown, if
-            left out.
+        policy: beside it, too; of agents that choose clusters a strategy, as in 'user(0.6)'. Once for each.
+        metric: what is compared; what the agent was trained for, if left out.
         without: what takes time: tuned, schedtwin or oracle. Once for each.
         episodes: how many.
         jobs: of each.
         first: they begin at this job or later.
         last: and end before this one; the end of the trace if left out.
         seed: of which are drawn.
+        facility: the facility's YAML file, of an agent of Placement.
         json: print it as JSON.
     """
     from hpctwin.cli.output import print_json, screen
     from hpctwin.learn.evaluation import evaluate as evaluate_agent
     from hpctwin.model.progress import progress_bar
 
-    source = _episodes(trace, reading, machine, jobs, first, last)
+    place = _facility(facility)
+    source = _episodes(trace, reading, machine, place, jobs, first, last)
     with progress_bar(f"{agent} on {source.workload.name}") as progress:
         found = evaluate_agent(
             agent, source, episodes=episodes, seed=seed, policies=policy, metric=metric,
-            without=without, progress=progress,
+            without=without, progress=progress, facility=place,
         )  # fmt: skip
     if json:
         print_json(found.plain())
@@ -240,15 +253,29 @@ def _episodes(
     trace: Path,
     reading: TraceOptions,
     machine: ClusterOptions,
+    facility: Facility | None,
     jobs: int,
     first: int,
     last: int | None,
 ) -> Episodes:
+    from hpctwin.errors import ConfigError
     from hpctwin.learn import Episodes
+    from hpctwin.learn.placement import largest_of
 
     workload = reading.jobs(trace)
-    cluster = machine.make(workload, trace, reading.timezone)
+    if facility is None:
+        cluster = machine.make(workload, trace, reading.timezone)
+    elif machine != ClusterOptions():
+        raise ConfigError("give --facility or a machine, not both: a facility has its clusters'")
+    else:
+        cluster = largest_of(facility)
     return Episodes.of(workload, cluster, jobs=jobs, first=first, last=last)
+
+
+def _facility(path: Path | None) -> Facility | None:
+    from hpctwin.facility import Facility
+
+    return None if path is None else Facility.from_yaml(path)
 
 
 def _options(given: tuple[str, ...]) -> dict[str, Any]:

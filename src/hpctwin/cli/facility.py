@@ -128,8 +128,9 @@ def simulate(
     Args:
         facility: the facility's YAML file.
         trace: the trace: SWF, SPARS or Batsim JSON, CSV or Parquet; .gz too.
-        strategy: siloed, random, user(0.6), round-robin, least-loaded, peer, earliest-start, sgs-t or
-            sgs(OBJECTIVE), for example sgs(wait) or "sgs(turnaround + 0.5*carbon)".
+        strategy: siloed, random, user(0.6), round-robin, always(CLUSTER), shortest-queue, most-free,
+            least-loaded, peer, earliest-start, sgs-t or sgs(OBJECTIVE), for example sgs(wait) or
+            "sgs(turnaround + 0.5*carbon)".
         knowledge: what forecasts know of runtimes: walltime; like-jobs: what like jobs ran of theirs;
             oracle: all.
         overrun: whether a walltime ends a job.

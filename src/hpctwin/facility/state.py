@@ -218,6 +218,14 @@ class FacilityState:
         own = float(self.jobs.counted[cluster, row]) * walltime_ms / 1000
         return (self.clusters[cluster].load_s(self.now_ms) + own) / float(self.nodes[cluster])
 
+    def queued(self, cluster: int) -> int:
+        """How many jobs wait at a cluster, those on their way included."""
+        return self.clusters[cluster].queued
+
+    def free_share(self, cluster: int) -> float:
+        """The share of a cluster's nodes that is free, 0 to 1."""
+        return self.clusters[cluster].simulation.free_nodes() / float(self.nodes[cluster])
+
     def likely_end_ms(self, row: int, cluster: int) -> int:
         """When a job may end at a cluster if it waits as long as was forecast last there."""
         least_ms = self._least(row)[cluster]

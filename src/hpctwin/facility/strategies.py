@@ -10,10 +10,13 @@ from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.facility.guided import Guided
 from hpctwin.facility.objective import parse_objective
 from hpctwin.facility.strategy import (
+    Always,
     LeastLoaded,
+    MostFree,
     Peer,
     Random,
     RoundRobin,
+    ShortestQueue,
     Siloed,
     Strategy,
     User,
@@ -29,6 +32,12 @@ def _user(share: str, **options: Any) -> Strategy:
         return User(float(share or 0.6), **options)
     except ValueError as error:
         raise ConfigError(f"user({share}): {share!r} is not a number from 0 to 1") from error
+
+
+def _always(cluster: str, **options: Any) -> Strategy:
+    if not cluster:
+        raise ConfigError("strategy 'always' needs a cluster, such as always(theta)")
+    return Always(cluster, **options)
 
 
 def _plain(cls: Callable[..., Strategy]) -> Callable[..., Strategy]:
@@ -61,6 +70,9 @@ STRATEGIES: dict[str, Callable[..., Strategy]] = {
     "random": _plain(Random),
     "user": _user,
     "round-robin": _plain(RoundRobin),
+    "always": _always,
+    "shortest-queue": _plain(ShortestQueue),
+    "most-free": _plain(MostFree),
     "least-loaded": _plain(LeastLoaded),
     "earliest-start": _earliest_start,
     "peer": _plain(Peer),

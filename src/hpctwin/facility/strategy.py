@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hpctwin.errors import ConfigError, PolicyError
+from hpctwin.errors import ConfigError, PolicyError, UnknownNameError
 
 if TYPE_CHECKING:
     from hpctwin.facility.state import FacilityState, Knowledge
@@ -167,6 +167,54 @@ class LeastLoaded(Strategy):
     def pick(self, row: int, options: list[int], state: View) -> int:
         state.advance_all()
         return min(options, key=lambda c: state.load(c, row))
+
+
+@dataclass(frozen=True)
+class ShortestQueue(Strategy):
+    """The cluster where the fewest jobs wait; of equal ones, the least loaded."""
+
+    @property
+    def name(self) -> str:
+        return "shortest-queue"
+
+    def pick(self, row: int, options: list[int], state: View) -> int:
+        state.advance_all()
+        return min(options, key=lambda c: (state.queued(c), state.load(c, row)))
+
+
+@dataclass(frozen=True)
+class MostFree(Strategy):
+    """The cluster with the largest share of its nodes free; of equal ones, the least loaded."""
+
+    @property
+    def name(self) -> str:
+        return "most-free"
+
+    def pick(self, row: int, options: list[int], state: View) -> int:
+        state.advance_all()
+        return min(options, key=lambda c: (-state.free_share(c), state.load(c, row)))
+
+
+@dataclass(frozen=True)
+class Always(Strategy):
+    """One cluster for all jobs that may go there; the others go to the first in the file that takes them.
+
+    Args:
+        cluster: its name.
+    """
+
+    cluster: str
+
+    @property
+    def name(self) -> str:
+        return f"always({self.cluster})"
+
+    def pick(self, row: int, options: list[int], state: View) -> int:
+        names = state.facility.names
+        if self.cluster not in names:
+            raise UnknownNameError("cluster", self.cluster, names)
+        wanted = names.index(self.cluster)
+        return wanted if wanted in options else options[0]
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,12 @@ class View(Protocol):
     def load(self, cluster: int, row: int) -> float:
         """Seconds that a cluster would have work for on all its nodes, with a job added."""
 
+    def queued(self, cluster: int) -> int:
+        """How many jobs wait at a cluster, those on their way included."""
+
+    def free_share(self, cluster: int) -> float:
+        """The share of a cluster's nodes that is free, 0 to 1."""
+
     def likely_end_ms(self, row: int, cluster: int) -> int:
         """When a job may end at a cluster, roughly: where it is early is looked first."""
 

@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import polars as pl
 
 from hpctwin.errors import PolicyError
+from hpctwin.facility import Facility, parse_strategy, simulate_facility
 from hpctwin.learn.episodes import Source
 from hpctwin.learn.job_selection import PASSING
-from hpctwin.learn.training import KINDS
-from hpctwin.metrics import with_job_metrics
+from hpctwin.learn.placement import REWARDS
+from hpctwin.learn.served import served
+from hpctwin.learn.task import by_name
+from hpctwin.learn.training import DEFAULTS, KINDS, check_facility, environment_of
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.policies.network import Network
 from hpctwin.rms import events as ev
+from hpctwin.rms.emulated import EmulatedCluster
 from hpctwin.simulation import Simulation
 from hpctwin.twin.config import CoreSettings
 from hpctwin.twin.core import Core
-from hpctwin.twin.drive import drive
+from hpctwin.twin.drive import Driven, drive, drive_each
 from hpctwin.twin.emulated import emulated_cluster
 
 __all__ = [
-    "ORDERINGS", "SCHEDTWIN", "Runner", "Setting", "of_policy", "policy_of", "run_policy", "schedtwin",
+    "BY_CHANCE", "ORDERINGS", "SCHEDTWIN", "Machine", "Runner", "Setting", "agent", "by_chance", "of_policy",
+    "of_rule", "policy_of", "run_policy", "schedtwin", "twins",
 ]  # fmt: skip
 
 ORDERINGS = (
@@ -44,14 +50,27 @@ POWERS = (
 )  # fmt: skip
 """Beside agents that switch nodes."""
 
+STRATEGIES = (
+    "round-robin", "shortest-queue", "most-free", "least-loaded", "earliest-start", "sgs-t",
+)  # fmt: skip
+"""Beside agents that choose clusters, and each cluster for all; sgs-t is CQSim+'s (SGS-T), by walltimes."""
+
 POOL = ("wfp", "fcfs", "sjf")
 """What SchedTwin chooses among (arXiv 2512.18894), with the agent's backfilling."""
 SCHEDTWIN = "schedtwin"
+BY_CHANCE = "random"
 
+Metric = Literal["mean_bounded_slowdown", "mean_wait_s", "mean_turnaround_s", "energy_j"]
+METRICS: tuple[Metric, ...] = get_args(Metric)
+EARNED = {metric.removeprefix("mean_"): metric for metric in METRICS}
+
+Machine = Cluster | Facility
 Figures = dict[str, Any]
 Runner = Callable[[Workload], Figures]
-"""Runs an episode: mean bounded slowdown, mean wait (s), energy (J; None without power), time for each job
-(µs), and how many jobs were served."""
+"""Runs an episode: mean bounded slowdown, mean wait and turnaround (s), energy (J; None without power), time
+for each job (µs), and how many jobs were served."""
+Choose = Callable[[Any, Any], int]
+"""A choice in an environment, given what is seen."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +81,20 @@ class Setting:
         kind: the environment that it was trained in.
         order: what jobs are ordered by where the agent does not choose them.
         backfill: who may pass where it does not choose that; with settings, as a policy's text has it.
+        pool: policies that it chooses among; its first has the order and the backfill.
+        every_s: how long a choice of these holds, seconds.
+        earns: the metric that it was trained for.
 
     Raises:
         PolicyError: such agents are not evaluated.
     """
 
     kind: str
-    order: str
-    backfill: str
+    order: str = ""
+    backfill: str = ""
+    pool: tuple[str, ...] = ()
+    every_s: float = 0.0
+    earns: Metric = "mean_bounded_slowdown"
 
     @classmethod
     def of(cls, network: Network) -> Setting:
@@ -83,11 +108,23 @@ class Setting:
         if kind == "PowerManagement":
             name = parse_policy(str(options.get("policy", "fcfs+easy~orders"))).name
             order, _, backfill = name.rpartition("~")[0].rpartition("+")
-            return cls(kind, order, backfill)
+            return cls(kind, order, backfill, earns="energy_j")
+        if kind == "PolicySelection":
+            own = {**DEFAULTS[kind], **options}
+            pool = tuple(parse_policy(str(policy)).name for policy in own["policies"])
+            order, _, backfill = pool[0].rpartition("+")
+            return cls(kind, order, backfill, pool, float(own["every_s"]), "mean_wait_s")
+        if kind == "Placement":
+            reward = str(options.get("reward", DEFAULTS[kind]["reward"]))
+            return cls(kind, earns=EARNED[by_name("reward", reward, REWARDS)[0]])
         raise PolicyError(f"an agent of {kind} has no baselines: {', '.join(KINDS)} have")
 
-    def static(self) -> list[str]:
-        """Policies that need no training."""
+    def static(self, machine: Machine) -> list[str]:
+        """Policies that need no training; of a facility, strategies."""
+        if isinstance(machine, Facility):
+            return [*(f"always({name})" for name in machine.names), *STRATEGIES]
+        if self.pool:
+            return list(dict.fromkeys(self.pool))
         if self.kind == "PowerManagement":
             return [self.powered(power) for power in POWERS]
         ordered = [f"{name}+{self.backfill}" for name in ORDERINGS]
@@ -114,41 +151,101 @@ def policy_of(path: str | Path) -> Policy:
     raise PolicyError(f"{path} is an agent of {own.kind}, which is no part of a policy")
 
 
-def agent(path: str | Path, source: Source) -> tuple[str, Runner]:
+def agent(path: str | Path, source: Source, facility: Facility | None = None) -> tuple[str, Runner]:
     """An agent's name in tables, and what runs it: as the policy that it is, else in its environment.
 
     Args:
         path: its file.
         source: of episodes.
+        facility: the clusters, of an agent of Placement.
 
     Raises:
-        PolicyError: it is no such file, or has no baselines.
+        PolicyError: it is no such file, or has no baselines, or scores other choices than there are.
+        ConfigError: a facility is missing or not wanted.
     """
     network = Network.load(path)
-    Setting.of(network)
+    kind = Setting.of(network).kind
+    check_facility(kind, facility)
     try:
         policy = policy_of(path)
     except PolicyError:
-        return str(path), played(network, source)
+        environment = environment_of(kind, source, network.card.get("options", {}), facility)
+        _check_fits(path, network, environment)
+        return str(path), played(environment, scored_highest(network))
     return policy.name, of_policy(policy, source.cluster)
 
 
-def played(network: Network, source: Source) -> Runner:
-    """What has an agent choose in its environment: always what it scores highest."""
-    environment = KINDS[network.card["environment"]](source, **network.card.get("options", {}))
+def _check_fits(path: str | Path, network: Network, environment: Any) -> None:
+    """Find out whether an agent sees and scores what there is."""
+    shape, choices = environment.observation_space.shape, int(environment.action_space.n)
+    inputs = shape[-1] if network.by_row else int(np.prod(shape))
+    scored = len(network.layers[-1][1])
+    if network.by_row:
+        scored = shape[0] + len(network.rowless)
+    own = network.layers[0][0].shape[1]
+    if (own, scored) != (inputs, choices):
+        raise PolicyError(
+            f"{path} scores {scored} choices by {own} numbers; here {inputs} numbers are seen, and there "
+            f"are {choices} choices"
+        )
+
+
+def scored_highest(network: Network) -> Choose:
+    """What an agent chooses."""
+
+    def choose(environment: Any, seen: Any) -> int:
+        scores = np.where(environment.action_masks(), network.scores(seen), -np.inf)
+        return int(scores.argmax())
+
+    return choose
+
+
+def by_chance(environment: Any) -> Runner:
+    """What chooses anything that there is, with a seed of its own."""
+    rng = np.random.default_rng(0)
+    return played(
+        environment, lambda one, seen: int(rng.choice(np.flatnonzero(one.action_masks())))
+    )
+
+
+def played(environment: Any, choose: Choose) -> Runner:
+    """What has somebody choose in an environment."""
 
     def run(jobs: Workload) -> Figures:
         begin = time.perf_counter()
         seen, _ = environment.reset(options={"jobs": jobs})
         over, told = False, {}
         while not over:
-            scores = np.where(environment.action_masks(), network.scores(seen), -np.inf)
-            seen, _, ended, cut, told = environment.step(int(scores.argmax()))
+            seen, _, ended, cut, told = environment.step(choose(environment, seen))
             over = ended or cut
         if cut:
             raise PolicyError(f"the agent leaves jobs of {jobs.name!r} waiting for good")
         us = (time.perf_counter() - begin) * 1e6 / len(jobs)
-        return {"energy_j": None, **told, "us_per_job": us, "served": len(jobs)}
+        return {"energy_j": None, "served": len(jobs), **told, "us_per_job": us}
+
+    return run
+
+
+def of_rule(text: str, machine: Machine) -> tuple[str, Runner]:
+    """The name of a policy, or of a facility's strategy, and what runs episodes under it.
+
+    Raises:
+        UnknownNameError, PolicyError, ConfigError: there is no such.
+    """
+    if isinstance(machine, Facility):
+        return parse_strategy(text).name, of_strategy(text, machine)
+    policy = parse_policy(text)
+    return policy.name, of_policy(policy, machine)
+
+
+def of_strategy(text: str, facility: Facility, **options: Any) -> Runner:
+    """What runs episodes in a facility under a strategy; options as of `parse_strategy`."""
+
+    def run(jobs: Workload) -> Figures:
+        begin = time.perf_counter()
+        result = simulate_facility(facility, jobs, parse_strategy(text, **options))
+        us = (time.perf_counter() - begin) * 1e6 / len(jobs)
+        return {**served(result.jobs), "energy_j": None, "us_per_job": us}
 
     return run
 
@@ -170,30 +267,36 @@ def _figures(simulation: Simulation) -> Figures:
     result = simulation.result()
     energy_j = None if result.energy is None else result.energy.total_j
     us = simulation.engine_s * 1e6 / len(simulation.workload)
-    return {**_means(result.jobs), "energy_j": energy_j, "us_per_job": us}
+    return {**served(result.jobs), "energy_j": energy_j, "us_per_job": us}
 
 
-def _means(jobs: pl.DataFrame) -> Figures:
-    served = with_job_metrics(jobs)
-    slowdown, wait = served.select("bounded_slowdown", "wait_s").mean().row(0)
+def twins(setting: Setting, cluster: Cluster) -> dict[str, Runner]:
+    """SchedTwin by its name in tables: at each event; beside agents that choose policies, as these do too."""
+    if not setting.pool:
+        pool = [f"{order}+{setting.backfill}" for order in POOL]
+        return {f"{SCHEDTWIN}+{setting.backfill}": schedtwin(pool, cluster)}
+    at_times = partial(drive_each, every_s=setting.every_s)
     return {
-        "mean_bounded_slowdown": slowdown,
-        "mean_wait_s": wait,
-        "served": len(served["bounded_slowdown"].drop_nulls()),
+        SCHEDTWIN: schedtwin(setting.pool, cluster),
+        f"{SCHEDTWIN}, each {setting.every_s:g} s": schedtwin(setting.pool, cluster, at_times),
     }
 
 
-def schedtwin(backfill: str, cluster: Cluster) -> Runner:
-    """What has the twin start jobs on an emulated cluster: at each event, under the best what-if of `POOL`.
+def schedtwin(
+    pool: Sequence[str],
+    cluster: Cluster,
+    drive: Callable[[EmulatedCluster, Core], Driven] = drive,
+) -> Runner:
+    """What has the twin start jobs on an emulated cluster, under the best what-if of a pool.
 
     Its objective is that of the paper; it knows walltimes, not run times.
 
     Args:
-        backfill: of its policies.
+        pool: the policies.
         cluster: the machine.
+        drive: when it looks: at each event, or as of `drive_each`.
     """
-    pool = [f"{order}+{backfill}" for order in POOL]
-    settings = CoreSettings.checked({"pool": pool, "futures": 0}, SCHEDTWIN)
+    settings = CoreSettings.checked({"pool": list(pool), "futures": 0}, SCHEDTWIN)
 
     def run(jobs: Workload) -> Figures:
         core = Core(settings)
@@ -214,6 +317,6 @@ def schedtwin(backfill: str, cluster: Cluster) -> Runner:
             list(times.values()), ["submit_s", "start_s", "end_s", "nodes"], orient="row"
         )
         us = driven.cycle_s * 1e6 / len(jobs)
-        return {**_means(table), "energy_j": None, "us_per_job": us}
+        return {**served(table), "energy_j": None, "us_per_job": us}
 
     return run

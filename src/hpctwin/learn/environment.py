@@ -15,6 +15,7 @@ from hpctwin.errors import ConfigError
 from hpctwin.learn.batch import ACTION, EARNED, OVER, SHARE, Batch
 from hpctwin.learn.episodes import Source
 from hpctwin.learn.task import Task
+from hpctwin.model import Workload
 from hpctwin.simulation import Simulation
 
 __all__ = ["Environment", "Environments"]
@@ -93,6 +94,10 @@ class Environment(gymnasium.Env[FloatArray, Any]):
     def action_masks(self) -> BoolArray:
         """Which choices there are, as maskable agents of sb3-contrib ask."""
         return self._mask.copy()
+
+    def many(self, count: int, threads: int | None = None) -> Environments:
+        """So many like this one; see `Environments`."""
+        return Environments(self.task, self.episodes, count, self.max_steps, threads)
 
     def close(self) -> None:
         """Nothing is left open."""
@@ -187,6 +192,10 @@ class Environments(VectorEnv[FloatArray, Any, Any]):
             infos = self._begin_again(done)
         infos.update(self._infos())
         return self.seen, earned, ended, cut, infos
+
+    def begin(self, number: int, jobs: Workload) -> None:
+        """Begin an episode of given jobs in one of them."""
+        self.batch.begin(number, jobs)
 
     def _begin_again(self, done: BoolArray) -> dict[str, Any]:
         batch = self.batch

@@ -11,10 +11,28 @@ import numpy as np
 import polars as pl
 
 from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.facility import Facility
 from hpctwin.learn import baselines
-from hpctwin.learn.baselines import SCHEDTWIN, Runner, Setting, of_policy, policy_of
+from hpctwin.learn.baselines import (
+    BY_CHANCE,
+    METRICS,
+    SCHEDTWIN,
+    Machine,
+    Metric,
+    Runner,
+    Setting,
+    by_chance,
+    of_policy,
+    of_rule,
+    policy_of,
+    twins,
+)
 from hpctwin.learn.episodes import Source
+from hpctwin.learn.knowing import PlacementOracle, PolicyOracle
 from hpctwin.learn.oracle import Oracle
+from hpctwin.learn.placement import Placement
+from hpctwin.learn.policy_selection import PolicySelection
+from hpctwin.learn.training import environment_of
 from hpctwin.learn.tuned import FORMULAS, TIMEOUTS, Training, training_of
 from hpctwin.metrics import mean_interval
 from hpctwin.policies import parse_policy
@@ -24,16 +42,14 @@ __all__ = ["HINDSIGHT", "METRICS", "WITHOUT", "Evaluation", "evaluate", "held_ou
 
 HINDSIGHT = "best in hindsight"
 
-Metric = Literal["mean_bounded_slowdown", "mean_wait_s", "energy_j"]
-METRICS: tuple[Metric, ...] = ("mean_bounded_slowdown", "mean_wait_s", "energy_j")
-
 Without = Literal["tuned", "schedtwin", "oracle"]
 WITHOUT: tuple[Without, ...] = ("tuned", "schedtwin", "oracle")
 """What can be left out because it takes time."""
 
 _RUNS = {
     "policy": pl.String, "kind": pl.String, "episode": pl.Int64, "mean_bounded_slowdown": pl.Float64,
-    "mean_wait_s": pl.Float64, "energy_j": pl.Float64, "us_per_job": pl.Float64, "served": pl.Int64,
+    "mean_wait_s": pl.Float64, "mean_turnaround_s": pl.Float64, "energy_j": pl.Float64,
+    "us_per_job": pl.Float64, "served": pl.Int64,
 }  # fmt: skip
 
 
@@ -44,9 +60,10 @@ class Evaluation:
     Args:
         agent: its name among policies.
         metric: what was compared, and what was tuned for.
-        runs: a row for each policy and episode: ``policy``; ``kind`` (agent, static, tuned or twin);
-            ``episode``; ``mean_bounded_slowdown``, ``mean_wait_s``, ``energy_j`` (null without power);
-            ``us_per_job``, the time for deciding; ``served``, jobs that ended.
+        runs: a row for each policy and episode: ``policy``; ``kind`` (agent, static, random, tuned or twin);
+            ``episode``; ``mean_bounded_slowdown``, ``mean_wait_s``, ``mean_turnaround_s`` (null where an
+            environment does not tell it), ``energy_j`` (null without power); ``us_per_job``, the time for
+            deciding; ``served``, jobs that ended.
         oracle: the same of those that know what is to come, of the metric alone where they have no other.
         best_before: the static policy that was best on the jobs of training; empty if that is not known.
         left_out: what is not there, and why.
@@ -64,8 +81,8 @@ class Evaluation:
 
         ``policy``; ``kind``; the mean of the metric over episodes; ``more``, by how much that is above the
         agent's, with the ends ``low`` and ``high`` of its 95 % bootstrap interval, paired by episode;
-        ``us_per_job``. `HINDSIGHT` is on each episode the best of all but the agent and who knows what is to
-        come: what choosing among them could reach at most.
+        ``us_per_job``. `HINDSIGHT` is on each episode the best of all but the agent, chance, and who knows
+        what is to come: what choosing among them could reach at most.
 
         Args:
             metric: a column of `runs`; the one that was compared if left out.
@@ -118,6 +135,7 @@ def evaluate(
     metric: Metric | None = None,
     without: Collection[Without] = (),
     progress: Callable[[float], None] | None = None,
+    facility: Facility | None = None,
 ) -> Evaluation:
     """Run an agent and what is beside it on the same episodes; see docs/learn.md for what that is.
 
@@ -126,14 +144,15 @@ def evaluate(
         source: where episodes come from.
         episodes: how many.
         seed: of which are drawn.
-        policies: further ones.
-        metric: what is compared; energy_j of agents that switch nodes, else mean_bounded_slowdown.
+        policies: further ones; of a facility, strategies.
+        metric: what is compared; if left out, what the agent was trained for.
         without: what is left out of `WITHOUT`.
         progress: called with the share done.
+        facility: the clusters, of an agent of Placement.
 
     Raises:
         PolicyError: the agent is none that has baselines, or a policy is none.
-        ConfigError: there is no energy to compare.
+        ConfigError: there is no such metric to compare, or a facility is missing or not wanted.
         UnknownNameError: something else is to be left out.
     """
     for unwanted in without:
@@ -141,22 +160,25 @@ def evaluate(
             raise UnknownNameError("baseline", unwanted, WITHOUT)
     network = Network.load(path)
     setting = Setting.of(network)
-    metric = metric or ("energy_j" if setting.kind == "PowerManagement" else METRICS[0])
-    if metric == "energy_j" and not source.cluster.has_power:
-        raise ConfigError("what the nodes draw is not known, so there is no energy_j")
-    own, run_own = baselines.agent(path, source)
-    wanted = [*setting.static(), *(parse_policy(text).name for text in policies)]
+    metric = metric or setting.earns
+    own, run_own = baselines.agent(path, source, facility)
+    machine = source.cluster if facility is None else facility
+    _check_metric(metric, machine)
+    static = dict(of_rule(text, machine) for text in setting.static(machine))
+    more = dict(of_rule(text, machine) for text in policies)
     left_out: dict[str, str] = dict.fromkeys(without, "as asked")
     runners: list[tuple[str, str, Runner]] = [(own, "agent", run_own)]
-    runners += [
-        (name, "static", of_policy(parse_policy(name), source.cluster))
-        for name in dict.fromkeys(wanted)
-        if name != own
-    ]
+    runners += [(name, "static", run) for name, run in {**static, **more}.items() if name != own]
+    environment = None
+    if setting.pool or facility is not None:
+        environment = environment_of(
+            setting.kind, source, network.card.get("options", {}), facility
+        )
+        runners.append((BY_CHANCE, "random", by_chance(environment)))
     best_before = ""
     try:
         training = training_of(network.card, source)
-        best_before = training.best(setting.static(), metric)
+        best_before = training.best(static, metric)
     except ConfigError as error:
         left_out.setdefault("tuned", str(error))
         left_out["best before"] = str(error)
@@ -166,12 +188,11 @@ def evaluate(
             runners.append((found, "tuned", of_policy(parse_policy(found), source.cluster)))
         except ConfigError as error:
             left_out["tuned"] = str(error)
-    if setting.kind == "PowerManagement":
-        left_out[SCHEDTWIN] = "a twin chooses who starts, and switches no nodes"
+    if why := _why_no_twin(setting, metric):
+        left_out[SCHEDTWIN] = why
     if SCHEDTWIN not in left_out:
-        twin = baselines.schedtwin(setting.backfill, source.cluster)
-        runners.append((f"{SCHEDTWIN}+{setting.backfill}", "twin", twin))
-    oracle = None if "oracle" in left_out else Oracle(metric, setting, source)
+        runners += [(name, "twin", run) for name, run in twins(setting, source.cluster).items()]
+    oracles = [] if "oracle" in left_out else _oracles(metric, setting, source, environment)
     rows: list[dict[str, Any]] = []
     ahead: list[dict[str, Any]] = []
     rng = np.random.default_rng(seed)
@@ -181,12 +202,12 @@ def evaluate(
             rows.append({"policy": name, "kind": kind, "episode": number, **run(jobs)})
             if progress is not None:
                 progress((number + (place + 1) / (len(runners) + 1)) / episodes)
-        if oracle is not None:
-            served = all(row["served"] == len(jobs) for row in rows[-len(runners) :])
+        served = all(row["served"] == len(jobs) for row in rows[-len(runners) :])
+        for oracle in oracles:
             ahead += [{**row, "episode": number} for row in oracle.rows(jobs, served=served)]
-    if oracle is not None:
+    for oracle in oracles:
         left_out |= oracle.left_out
-        ahead = [row for row in ahead if row["policy"] not in oracle.left_out]
+    ahead = [row for row in ahead if row["policy"] not in left_out]
     if progress is not None:
         progress(1.0)
     return Evaluation(
@@ -194,28 +215,78 @@ def evaluate(
     )
 
 
+def _check_metric(metric: str, machine: Machine) -> None:
+    """Find out whether there is a metric.
+
+    Raises:
+        ConfigError: there is not.
+    """
+    if isinstance(machine, Facility):
+        if metric == "energy_j":
+            raise ConfigError(
+                "agents that choose clusters are compared by waits, slowdowns and turnarounds"
+            )
+    elif metric == "energy_j" and not machine.has_power:
+        raise ConfigError("what the nodes draw is not known, so there is no energy_j")
+    elif metric == "mean_turnaround_s":
+        raise ConfigError(
+            "mean_turnaround_s is of agents that choose clusters; on one machine it is the wait and the "
+            "run time: take mean_wait_s"
+        )
+
+
+def _why_no_twin(setting: Setting, metric: str) -> str:
+    """Why SchedTwin does not stand beside an agent; empty if it does."""
+    if setting.kind == "PowerManagement":
+        return "a twin chooses who starts, and switches no nodes"
+    if setting.kind == "Placement":
+        return "a twin is of one cluster; earliest-start and sgs-t look ahead here"
+    if metric == "energy_j" or any(parse_policy(one).power.name != "none" for one in setting.pool):
+        return "the emulated cluster that it serves tells no energy and switches no nodes"
+    return ""
+
+
+def _oracles(metric: str, setting: Setting, source: Source, environment: Any) -> list[Any]:
+    """Who knows what is to come; ``environment`` is that of agents that choose policies or clusters."""
+    if isinstance(environment, Placement):
+        return [PlacementOracle(environment.facility)]
+    known: list[Any] = [Oracle(metric, setting, source)]
+    if isinstance(environment, PolicySelection):
+        known.append(PolicyOracle(metric, environment))
+    return known
+
+
 def tuned(training: Training, setting: Setting, metric: Metric) -> str:
-    """The policy of the setting that Optuna finds on the jobs of training."""
+    """The policy of the setting that Optuna finds on the jobs of training.
+
+    Raises:
+        ConfigError: there is nothing to be tuned, or Optuna is not installed.
+    """
+    if setting.kind == "Placement":
+        raise ConfigError("there are no formulas of clusters to be tuned")
     if setting.kind == "PowerManagement":
         texts = {setting.powered(power): places for power, places in TIMEOUTS.items()}
     else:
         texts = {f"{order}+{setting.backfill}": places for order, places in FORMULAS.items()}
-    return training.tuned(texts, metric, setting.static()[0])
+    return training.tuned(texts, metric, setting.static(training.cluster)[0])
 
 
-def held_out(path: str | Path, source: Source, *, episodes: int = 8) -> dict[str, Any]:
+def held_out(
+    path: str | Path, source: Source, *, episodes: int = 8, facility: Facility | None = None
+) -> dict[str, Any]:
     """What an agent does beside all that is not trained, on jobs it was not trained on, for its card.
 
     Args:
         path: its file.
         source: of such jobs.
         episodes: how many.
+        facility: the clusters, of an agent of Placement.
 
     Returns:
         The metric; the agent's mean; the best policy that knows nothing of what is to come, its mean, by how
         much the agent is above it and the ends of the 95 % interval; the table, and what is not in it.
     """
-    found = evaluate(path, source, episodes=episodes)
+    found = evaluate(path, source, episodes=episodes, facility=facility)
     rows = found.table().to_dicts()
     own = next(row for row in rows if row["kind"] == "agent")
     best = next(row for row in rows if row["kind"] in ("static", "tuned", "twin"))

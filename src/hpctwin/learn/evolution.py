@@ -18,13 +18,10 @@ from gymnasium import spaces
 
 from hpctwin.errors import ConfigError
 from hpctwin.learn.best import Best, Learnt
-from hpctwin.learn.environment import Environments
 from hpctwin.model.files import write_atomically
 
 if TYPE_CHECKING:
-    from hpctwin.learn.episodes import Source
     from hpctwin.learn.plan import Plan
-    from hpctwin.learn.task import Task
     from hpctwin.learn.trial import Trial
     from hpctwin.model import Workload
 
@@ -118,21 +115,17 @@ class _Search:
     """A mean and a spread of weights, and where candidates play.
 
     Args:
-        task: what is decided, seen and earned.
-        source: where episodes come from.
+        one: the environment; what is chosen is counted.
         plan: how it learns.
         by_row: whether rows are scored each by itself.
-        limit: steps of an episode at most; None for no limit.
     """
 
-    def __init__(
-        self, task: Task, source: Source, plan: Plan, *, by_row: bool, limit: int | None
-    ) -> None:
-        seen = task.observation_space.shape
+    def __init__(self, one: Any, plan: Plan, *, by_row: bool) -> None:
+        seen, choices = one.observation_space.shape, int(one.action_space.n)
         inputs = seen[-1] if by_row else int(np.prod(seen))
-        outputs, rowless = (1, task.width - seen[0]) if by_row else (task.width, 0)
+        outputs, rowless = (1, choices - seen[0]) if by_row else (choices, 0)
         self.shape = Shape(inputs, plan.layers, outputs, rowless)
-        self.source, self.seed, self.by_row = source, plan.seed, by_row
+        self.source, self.seed, self.by_row = one.episodes, plan.seed, by_row
         self.candidates = plan.environments // EPISODES // 2 * 2
         kept = np.arange(1, self.candidates // KEPT + 1)
         self.weights = np.log(kept[-1] + 0.5) - np.log(kept)
@@ -140,8 +133,7 @@ class _Search:
         self.mean = self.shape.first(np.random.default_rng(plan.seed))
         self.spread = np.full(self.shape.count, SPREAD)
         self.steps = self.rounds = 0
-        together = self.candidates * EPISODES
-        self.many = Environments(task, source, together, limit, plan.threads)
+        self.many = one.many(self.candidates * EPISODES, plan.threads)
 
     def go_on(self) -> float:
         """A round; what was earned in its episodes, in the mean."""
@@ -163,7 +155,7 @@ class _Search:
         """What each candidate earns in each episode [candidates, episodes]."""
         many = self.many
         for number in range(many.num_envs):
-            many.batch.begin(number, episodes[number % EPISODES])
+            many.begin(number, episodes[number % EPISODES])
         earned = np.zeros(many.num_envs)
         going = np.ones(many.num_envs, np.bool_)
         while going.any():
@@ -213,23 +205,19 @@ class _Search:
 
 
 def fit(
-    task: Task,
-    source: Source,
+    one: Any,
     plan: Plan,
     *,
     by_row: bool,
-    limit: int | None,
     trial: Trial | None,
     progress: Callable[[float, float], None] | None,
 ) -> tuple[Learnt, int]:
     """Train; what chooses, and how many steps that took in all.
 
     Args:
-        task: what is decided, seen and earned.
-        source: where episodes come from.
+        one: the environment.
         plan: how.
         by_row: whether rows are scored each by itself.
-        limit: steps of an episode at most; None for no limit.
         trial: where what was learnt is tried; None to keep the last.
         progress: as of `training.train`.
 
@@ -237,8 +225,8 @@ def fit(
         ConfigError: the plan asks for what gradients alone have, choices are not counted, there are too few
             environments, or what was kept of an earlier training is of others.
     """
-    _check(task, plan)
-    search, best = _Search(task, source, plan, by_row=by_row, limit=limit), Best()
+    _check(one.action_space, plan)
+    search, best = _Search(one, plan, by_row=by_row), Best()
     last = None if plan.checkpoints is None else plan.checkpoints / LAST
     try:
         if last is not None and last.is_file():
@@ -265,17 +253,17 @@ def _merit(earned: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return merit
 
 
-def _check(task: Task, plan: Plan) -> None:
+def _check(chosen: spaces.Space[Any], plan: Plan) -> None:
     if plan.tensorboard is not None:
         raise ConfigError("tensorboard is of learner ppo; learner evolution has none")
     if plan.imitate:
         raise ConfigError(
             "learner evolution imitates no ordering; ppo does, and cma begins with one"
         )
-    if not isinstance(task.action_space, spaces.Discrete):
+    if not isinstance(chosen, spaces.Discrete):
         raise ConfigError(
             "learner evolution takes choices that are counted, not "
-            f"{type(task.action_space).__name__}; for PowerManagement give levels, such as 17"
+            f"{type(chosen).__name__}; for PowerManagement give levels, such as 17"
         )
     least = 2 * KEPT * EPISODES
     if plan.environments < least:

@@ -34,6 +34,8 @@ class Oracle:
         why = why_no_bound(source.all_jobs(), source.cluster)
         if why:
             self.left_out = {AHEAD: why, BOUND: why}
+        elif metric == "energy_j" and setting.pool:
+            self.left_out[AHEAD] = "when jobs start is what the agent decides"
         elif metric != "energy_j" and setting.kind == "PowerManagement":
             self.left_out[AHEAD] = "of nodes that are switched it tells energy alone"
         elif metric != "energy_j" and (why := why_not_ahead(source.cluster)):

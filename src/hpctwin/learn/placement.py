@@ -14,11 +14,12 @@ from gymnasium import spaces
 from hpctwin.errors import SimulationError
 from hpctwin.facility import Facility, FacilityResult, FacilitySimulation
 from hpctwin.learn.episodes import Source, episodes_of
+from hpctwin.learn.in_turn import InTurn
+from hpctwin.learn.served import served
 from hpctwin.learn.task import by_name
-from hpctwin.metrics import with_job_metrics
-from hpctwin.model import MS_PER_S, Workload
+from hpctwin.model import MS_PER_S, Cluster, Workload
 
-__all__ = ["FEATURES", "REWARDS", "Placement"]
+__all__ = ["FEATURES", "REWARDS", "Placement", "largest_of"]
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -38,6 +39,11 @@ REWARDS = {
     "turnaround": ("turnaround_s", _HOUR_S),
 }
 """By name: at the end, minus the mean of it over jobs that ran; hours."""
+
+
+def largest_of(facility: Facility) -> Cluster:
+    """The cluster with the most nodes: jobs that do not fit there are in no episode."""
+    return max((one.cluster for one in facility.clusters), key=lambda one: one.node_count)
 
 
 class Placement(gymnasium.Env[FloatArray, np.int64]):
@@ -71,8 +77,7 @@ class Placement(gymnasium.Env[FloatArray, np.int64]):
         self.facility = (
             facility if isinstance(facility, Facility) else Facility.from_yaml(os.fspath(facility))
         )
-        largest = max((one.cluster for one in self.facility.clusters), key=lambda c: c.node_count)
-        self.episodes = episodes_of("Placement", workload, largest, jobs)
+        self.episodes = episodes_of("Placement", workload, largest_of(self.facility), jobs)
         self.column, self.unit = by_name("reward", reward, REWARDS)
         self.seed = seed
         clusters = len(self.facility.clusters)
@@ -123,15 +128,16 @@ class Placement(gymnasium.Env[FloatArray, np.int64]):
         if not over:
             return self._seen(), 0.0, False, False, {}
         self.result = self.simulation.result()
-        means = with_job_metrics(self.result.jobs).select(
-            "bounded_slowdown", "wait_s", "turnaround_s"
-        )
-        told = {f"mean_{name}": value for name, value in means.mean().row(0, named=True).items()}
+        told = served(self.result.jobs)
         return self._seen(), -float(told[f"mean_{self.column}"]) / self.unit, True, False, told
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """To which clusters the job may go [clusters]."""
         return np.isin(np.arange(len(self.facility.clusters)), self._options)
+
+    def many(self, count: int, threads: int | None = None) -> InTurn:
+        """So many like this one, stepped one after the other; ``threads`` makes no difference."""
+        return InTurn(self, count)
 
     def _questions(self) -> Generator[tuple[int, list[int]], int, None]:
         """Each job that may go to several clusters; sent where it goes."""
@@ -170,15 +176,16 @@ class Placement(gymnasium.Env[FloatArray, np.int64]):
         if row < 0:
             return seen
         state.advance_all()
-        for number, site in enumerate(state.clusters):
+        for number in range(len(state.clusters)):
+            queued = state.queued(number)
             work_s = state.load(number, row)
             staging_s = (state.arrival_ms(row, number) - state.now_ms) / MS_PER_S
             walltime_s = int(state.jobs.on[number].walltime_ms[row]) / MS_PER_S
             seen[number] = (
                 number in self._options,
                 work_s / (work_s + _HOUR_S),
-                site.queued / (site.queued + 100),
-                site.simulation.free_nodes() / float(state.nodes[number]),
+                queued / (queued + 100),
+                state.free_share(number),
                 min(float(state.jobs.counted[number, row]) / float(state.nodes[number]), 1.0),
                 min(walltime_s / _DAY_S, 1.0),
                 staging_s / (staging_s + _HOUR_S),

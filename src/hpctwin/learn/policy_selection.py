@@ -13,6 +13,8 @@ from gymnasium import spaces
 
 from hpctwin.errors import ConfigError
 from hpctwin.learn.episodes import Source, episodes_of
+from hpctwin.learn.in_turn import InTurn
+from hpctwin.learn.served import served
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.policies import make_policy
 from hpctwin.simulation import Simulation
@@ -78,15 +80,18 @@ class PolicySelection(gymnasium.Env[FloatArray, np.int64]):
 
         Args:
             seed: of which one is drawn.
-            options: ``first`` for the one that begins with that job of the trace.
+            options: ``first`` for the one that begins with that job of the trace; ``jobs`` for one of
+                given jobs.
         """
         super().reset(seed=seed)
-        first = (options or {}).get("first")
-        jobs = (
-            self.episodes.draw(self.np_random).make()
-            if first is None
-            else self.episodes.beginning_at(int(first))
-        )
+        if seed is not None:
+            self.episodes.restart()
+        options = options or {}
+        jobs = options.get("jobs")
+        if "first" in options:
+            jobs = self.episodes.beginning_at(int(options["first"]))
+        if jobs is None:
+            jobs = self.episodes.draw(self.np_random).make()
         self.rules = 0
         self.simulation = Simulation(jobs, self.episodes.cluster, self.policies[0])
         self._until_s, self._waited_s = 0.0, 0.0
@@ -105,7 +110,20 @@ class PolicySelection(gymnasium.Env[FloatArray, np.int64]):
         over = self.simulation.advance(self._until_s) == "done"
         before, self._waited_s = self._waited_s, self._waited()
         earned = -(self._waited_s - before) / _HOUR_S / self.episodes.jobs
-        return self._seen(), earned, over, False, {}
+        return self._seen(), earned, over, False, self._told() if over else {}
+
+    def action_masks(self) -> npt.NDArray[np.bool_]:
+        """Which policies there are to choose: all [policies]."""
+        return np.ones(len(self.policies), np.bool_)
+
+    def many(self, count: int, threads: int | None = None) -> InTurn:
+        """So many like this one, stepped one after the other; ``threads`` makes no difference."""
+        return InTurn(self, count)
+
+    def _told(self) -> dict[str, Any]:
+        result = self.simulation.result()
+        energy = {} if result.energy is None else {"energy_j": result.energy.total_j}
+        return {**served(result.jobs), **energy}
 
     def _waited(self) -> float:
         """Job-seconds waited so far."""

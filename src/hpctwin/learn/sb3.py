@@ -9,6 +9,7 @@ import numpy as np
 from stable_baselines3.common.vec_env import VecEnv
 
 from hpctwin.learn.environment import Environments
+from hpctwin.learn.in_turn import InTurn
 
 __all__ = ["Sb3Environments"]
 
@@ -21,7 +22,7 @@ class Sb3Environments(VecEnv):
         seed: of all that is drawn.
     """
 
-    def __init__(self, environments: Environments, seed: int | None = None) -> None:
+    def __init__(self, environments: Environments | InTurn, seed: int | None = None) -> None:
         self.environments = environments
         self._first_seed = seed
         self._chosen: Any = None
@@ -58,7 +59,7 @@ class Sb3Environments(VecEnv):
 
     def close(self) -> None:
         """End the threads."""
-        self.environments.batch.close()
+        self.environments.close()
 
     def action_masks(self) -> Any:
         """Which choices each has [num_envs, choices]."""

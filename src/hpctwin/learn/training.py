@@ -14,36 +14,44 @@ from pydantic import TypeAdapter, ValidationError
 
 from hpctwin import __version__
 from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.facility import Facility
 from hpctwin.learn import evolution, sums
 from hpctwin.learn.backfilling import Backfilling
 from hpctwin.learn.best import Learnt
-from hpctwin.learn.environment import Environments
+from hpctwin.learn.environment import Environment
 from hpctwin.learn.episodes import Source
 from hpctwin.learn.job_selection import JobSelection
+from hpctwin.learn.placement import Placement
 from hpctwin.learn.plan import Plan
+from hpctwin.learn.policy_selection import PolicySelection
 from hpctwin.learn.power_management import PowerManagement, power_management
 from hpctwin.learn.trial import Trial, first_in_order
 from hpctwin.model.settings import first_fault
 from hpctwin.policies.network import Network
 
-__all__ = ["DEFAULTS", "KINDS", "train"]
+__all__ = ["DEFAULTS", "KINDS", "check_facility", "environment_of", "train"]
 
 KINDS: dict[str, Any] = {
-    made.__name__: made for made in (JobSelection, Backfilling, PowerManagement)
+    made.__name__: made
+    for made in (JobSelection, Backfilling, PowerManagement, PolicySelection, Placement)
 }
 """What agents are trained in, by name."""
 
+RELATIVE = "relative"
 DEFAULTS: dict[str, dict[str, Any]] = {
     "JobSelection": {
         "observation": "job",
         "window": 128,
         "backfilling": False,
-        "reward": "relative",
+        "reward": RELATIVE,
     },
-    "Backfilling": {"observation": "job", "window": 64, "order": "fcfs", "reward": "relative"},
+    "Backfilling": {"observation": "job", "window": 64, "order": "fcfs", "reward": RELATIVE},
     "PowerManagement": {"observation": "shares", "levels": 17, "every_s": 1800.0},
+    "PolicySelection": {"policies": ["fcfs+easy", "sjf+easy", "wfp+easy"], "every_s": 600.0},
+    "Placement": {"reward": "bounded-slowdown"},
 }
-"""Options of each that training sets unless others are given: agents that can be parts of a policy."""
+"""Options of each that training sets unless others are given: agents that can be parts of a policy where
+such are there."""
 
 BY_TRYING = {"evolution": "slowdown", "cma": "bounded-slowdown"}
 """Learners that take what an episode earns in all, and the reward where jobs are chosen: to have it relative
@@ -58,6 +66,7 @@ def train(
     options: dict[str, Any] | None = None,
     progress: Callable[[float, float], None] | None = None,
     about: dict[str, Any] | None = None,
+    facility: Facility | None = None,
 ) -> Network:
     """Train an agent.
 
@@ -68,6 +77,7 @@ def train(
         options: of the environment; see `DEFAULTS`.
         progress: called with the share of steps done and the mean of what was earned lately.
         about: what the model card is to say besides, such as the trace.
+        facility: the clusters of Placement; the others take none.
 
     Returns:
         The network, with its card.
@@ -82,17 +92,16 @@ def train(
     _check(kind, options or {})
     plan = Plan() if plan is None else plan
     chosen = {**DEFAULTS[kind], **(options or {})}
-    if plan.learner in BY_TRYING and "reward" not in (options or {}) and "reward" in chosen:
-        chosen["reward"] = BY_TRYING[plan.learner]
-    one = KINDS[kind](source, **chosen)
+    if chosen.get("reward") == RELATIVE and "reward" not in (options or {}):
+        chosen["reward"] = BY_TRYING.get(plan.learner, RELATIVE)
+    one = environment_of(kind, source, chosen, facility)
     by_row = len(one.observation_space.shape) == 2
     learn = {"ppo": _by_gradients, "evolution": _by_evolution, "cma": _by_sums}[plan.learner]
     learnt, steps, made = learn(kind, one, plan, chosen, by_row, progress)
     card = {
         "environment": kind,
         "options": chosen,
-        "machine": source.cluster.name,
-        "nodes": source.cluster.node_count,
+        **_machine(source, facility),
         "jobs": source.jobs,
         "trained": {
             "steps": steps,
@@ -111,6 +120,44 @@ def train(
     seen = np.zeros(one.observation_space.shape, np.float32)
     network.card["us_per_decision"] = round(_seconds(lambda: network.scores(seen)) * 1e6, 1)
     return network
+
+
+def environment_of(
+    kind: str, source: Source, options: Mapping[str, Any], facility: Facility | None = None
+) -> Any:
+    """An environment.
+
+    Args:
+        kind: a name of `KINDS`.
+        source: where episodes come from.
+        options: of it.
+        facility: the clusters of Placement.
+
+    Raises:
+        ConfigError: a facility is missing or not wanted, or as the environment tells.
+    """
+    check_facility(kind, facility)
+    return KINDS[kind](source, *(() if facility is None else (facility,)), **options)
+
+
+def check_facility(kind: str, facility: Facility | None) -> None:
+    """Find out whether a kind of environment has what it chooses on.
+
+    Raises:
+        ConfigError: Placement has no facility, or another kind has one.
+    """
+    if kind == "Placement" and facility is None:
+        raise ConfigError("Placement chooses among the clusters of a facility: give one")
+    if kind != "Placement" and facility is not None:
+        raise ConfigError(f"a facility is for Placement; {kind} has one machine: leave it out")
+
+
+def _machine(source: Source, facility: Facility | None) -> dict[str, Any]:
+    """What the card says of it."""
+    if facility is None:
+        return {"machine": source.cluster.name, "nodes": source.cluster.node_count}
+    nodes = sum(one.cluster.node_count for one in facility.clusters)
+    return {"machine": facility.name, "nodes": nodes, "clusters": facility.names}
 
 
 def _by_gradients(
@@ -133,17 +180,15 @@ def _by_gradients(
         raise ConfigError(
             f"training needs {error.name}, which is not installed: pip install 'hpctwin[train]'"
         ) from error
-    environments = Environments(
-        one.task, one.episodes, plan.environments, one.max_steps, plan.threads
-    )
-    many = Sb3Environments(environments, seed=plan.seed)
+    many = Sb3Environments(one.many(plan.environments, plan.threads), seed=plan.seed)
     with closing(many), _tried(one, plan) as trial:
         imitated, shown = _shown(kind, one.episodes, plan, chosen) if plan.imitate else ("", None)
         learnt, steps = ppo.fit(
             many,
             plan,
             by_row=by_row,
-            whole="reward" in chosen,  # of jobs, which all count alike
+            # Of jobs, which all count alike.
+            whole=kind != "PowerManagement" or "reward" in chosen,
             trial=trial,
             shown=shown,
             progress=progress,
@@ -162,10 +207,7 @@ def _by_evolution(
 ) -> tuple[Learnt, int, dict[str, Any]]:
     """The same, as of `evolution.fit`."""
     with _tried(one, plan) as trial:
-        learnt, steps = evolution.fit(
-            one.task, one.episodes, plan, by_row=by_row, limit=one.max_steps, trial=trial,
-            progress=progress,
-        )  # fmt: skip
+        learnt, steps = evolution.fit(one, plan, by_row=by_row, trial=trial, progress=progress)
     return learnt, steps, {"with": evolution.NAME, "versions": evolution.VERSIONS}
 
 
@@ -178,6 +220,10 @@ def _by_sums(
     progress: Callable[[float, float], None] | None,
 ) -> tuple[Learnt, int, dict[str, Any]]:
     """The same, as of `sums.fit`."""
+    if not isinstance(one, Environment):
+        raise ConfigError(
+            f"learner cma plays compiled episodes, and {kind} has none; take ppo or evolution"
+        )
     starts = {
         name: sums.ordering_as_sum(name, chosen["observation"], one.task.nodes)
         for name in plan.imitate
@@ -195,7 +241,7 @@ def _tried(one: Any, plan: Plan) -> Iterator[Trial | None]:
     if not plan.trials:
         yield None
         return
-    with closing(Trial(one.task, one.episodes, plan.trials, one.max_steps)) as trial:
+    with closing(Trial(one, plan.trials)) as trial:
         yield trial
 
 
@@ -260,8 +306,8 @@ def _shown(
     earned: dict[str, float] = {}
     trials = {}
     for name in plan.imitate:
-        task = JobSelection(source, **{**chosen, "order": name}).task
-        trials[name] = Trial(task, source, max(plan.trials, 1))
+        ordered = JobSelection(source, **{**chosen, "order": name})
+        trials[name] = Trial(ordered, max(plan.trials, 1))
         earned[name] = trials[name].play(first_in_order)
     best = max(earned, key=lambda name: earned[name])
     seen: list[Any] = []

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.learn.environment import Environments
-from hpctwin.learn.episodes import Curriculum, Source
-from hpctwin.learn.task import Task
+from hpctwin.learn.episodes import Curriculum
 
 __all__ = ["Trial"]
 
@@ -24,16 +23,15 @@ class Trial:
     """Some episodes of a source, always the same.
 
     Args:
-        task: what is decided, seen and earned.
-        source: where they come from; the last stage of a curriculum.
+        one: the environment; of a curriculum its last stage counts.
         count: how many.
-        limit: steps of each at most; None for no limit.
     """
 
-    def __init__(self, task: Task, source: Source, count: int, limit: int | None = None) -> None:
-        if isinstance(source, Curriculum):
-            source = source.stages[-1][1]
-        self.environments = Environments(task, source, count, limit, threads=1)
+    def __init__(self, one: Any, count: int) -> None:
+        if isinstance(one.episodes, Curriculum):
+            one = copy.copy(one)
+            one.episodes = one.episodes.stages[-1][1]
+        self.environments = one.many(count, threads=1)
 
     def play(self, choose: Choose, watch: Callable[[Any, Any, Any], None] | None = None) -> float:
         """What is earned in an episode, in the mean.

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from hpctwin.errors import HpctwinError
 from hpctwin.rms.emulated import EmulatedCluster
-from hpctwin.twin.choice import Decision
+from hpctwin.twin.ahead import Past, look_ahead
+from hpctwin.twin.choice import Decision, choose, judge, tie_order
 from hpctwin.twin.core import Core
 
-__all__ = ["Driven", "drive"]
+__all__ = ["Driven", "drive", "drive_each"]
 
 
 @dataclass
@@ -54,10 +55,7 @@ def drive(
     core.take_snapshot(cluster.snapshot())
     cluster.take_scheduling()
     while (due_s := cluster.next_time()) is not None:
-        cluster.advance(due_s)
-        cluster.heartbeat(core.mirror.seq or 0)
-        if core.mirror.needs_snapshot is not None:
-            raise HpctwinError(f"the mirror lost track: {core.mirror.needs_snapshot}")
+        _go_on(cluster, core, due_s)
         if not core.opportunity:
             continue
         begin = time.perf_counter()
@@ -66,12 +64,90 @@ def drive(
         driven.cycles += decision is not None
         if decision is None:
             continue
-        for job_id in decision.starts:
-            core.asked_to_start(job_id, cluster.now_s)
-            outcome = cluster.start(job_id)
-            if outcome.result != "done":
-                raise HpctwinError(f"the start of job {job_id} was refused: {outcome.reason}")
+        _start(cluster, core, decision.starts)
         driven.started_by[decision.policy] += len(decision.starts)
         if watch is not None:
             watch(decision)
     return driven
+
+
+def drive_each(
+    cluster: EmulatedCluster,
+    core: Core,
+    every_s: float,
+    *,
+    watch: Callable[[float, str], None] | None = None,
+) -> Driven:
+    """As `drive`, but the policy is chosen at whole multiples of a time only, and rules until the next.
+
+    At such an instant what happens then happens first, under the policy before, and the best what-if is
+    taken whether or not anyone fits; one that was not in force has its say at once. At first the first of
+    the pool rules. These are the instants and the rules of `hpctwin.learn.PolicySelection`.
+
+    Args:
+        cluster: with its workload, before its first event.
+        core: the twin's core.
+        every_s: the time, seconds.
+        watch: called with each instant at which there was a choice, seconds, and what was chosen.
+
+    Raises:
+        HpctwinError: as of `drive`.
+    """
+    driven = Driven()
+    core.take_snapshot(cluster.snapshot())
+    cluster.take_scheduling()
+    ties = tie_order(core.settings.objective.ties, core.pool)
+    force, number = core.pool[0], 1
+    while (next_s := cluster.next_time()) is not None:
+        choice_s = number * every_s
+        _go_on(cluster, core, min(next_s, choice_s))
+        begin = time.perf_counter()
+        starts: Sequence[str] = ()
+        if core.opportunity:
+            core.opportunity = False
+            starts = core.present(cluster.now_s, force).starts()
+        driven.cycle_s += time.perf_counter() - begin
+        _start(cluster, core, starts)
+        driven.started_by[force.name] += len(starts)
+        if next_s < choice_s:
+            continue
+        number += 1
+        begin = time.perf_counter()
+        now = core.present(cluster.now_s, force)
+        if not len(now.waiting):
+            continue
+        answers = look_ahead(now, core.pool, past=Past.none())
+        candidates = judge(core.objective, [policy.name for policy in core.pool], [answers])
+        chosen, _ = choose(
+            candidates,
+            current=force.name,
+            hysteresis=core.settings.objective.hysteresis,
+            ties=ties,
+            free=True,
+        )
+        driven.cycle_s += time.perf_counter() - begin
+        driven.cycles += 1
+        if watch is not None:
+            watch(choice_s, core.pool[chosen].name)
+        if core.pool[chosen] is force:
+            continue
+        force = core.pool[chosen]
+        _start(cluster, core, candidates[chosen].starts)
+        driven.started_by[force.name] += len(candidates[chosen].starts)
+    return driven
+
+
+def _go_on(cluster: EmulatedCluster, core: Core, until_s: float) -> None:
+    """Let the cluster go on, and see that the twin has followed."""
+    cluster.advance(until_s)
+    cluster.heartbeat(core.mirror.seq or 0)
+    if core.mirror.needs_snapshot is not None:
+        raise HpctwinError(f"the mirror lost track: {core.mirror.needs_snapshot}")
+
+
+def _start(cluster: EmulatedCluster, core: Core, job_ids: Sequence[str]) -> None:
+    for job_id in job_ids:
+        core.asked_to_start(job_id, cluster.now_s)
+        outcome = cluster.start(job_id)
+        if outcome.result != "done":
+            raise HpctwinError(f"the start of job {job_id} was refused: {outcome.reason}")

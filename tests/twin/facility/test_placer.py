@@ -229,7 +229,16 @@ def test_what_cannot_be_done_live_is_refused_at_the_beginning(
 
 
 @pytest.mark.parametrize(
-    "text", ["random", "user(0.7)", "least-loaded", "earliest-start", "sgs(wait + 0.5*energy)"]
+    "text",
+    [
+        "random",
+        "user(0.7)",
+        "shortest-queue",
+        "most-free",
+        "least-loaded",
+        "earliest-start",
+        "sgs(wait + 0.5*energy)",
+    ],
 )
 def test_each_strategy_places_live(tmp_path: Path, text: str) -> None:
     hall = Hall(tmp_path, text)

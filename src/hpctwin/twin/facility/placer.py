@@ -17,7 +17,14 @@ import numpy as np
 from hpctwin.errors import ConfigError, UnreachableError
 from hpctwin.facility import Facility, Strategy
 from hpctwin.facility.guided import Guided
-from hpctwin.facility.strategy import LeastLoaded, Random, RoundRobin, User
+from hpctwin.facility.strategy import (
+    LeastLoaded,
+    MostFree,
+    Random,
+    RoundRobin,
+    ShortestQueue,
+    User,
+)
 from hpctwin.model import format_duration
 from hpctwin.rms.gate import SubmittedJob
 from hpctwin.twin.facility.queue import Queue, QueuedJob
@@ -33,6 +40,9 @@ RETRY_S = 5.0
 TIDY_EVERY_S = 60.0
 
 Known = dict[str, list[SubmittedJob]]
+
+
+LOOKING_AT_NO_FUTURE = Random | User | RoundRobin | ShortestQueue | MostFree | LeastLoaded
 
 
 def check_strategy(strategy: Strategy) -> None:
@@ -51,11 +61,12 @@ def check_strategy(strategy: Strategy) -> None:
         )
         if simple and "total" not in strategy.objective.names:
             return
-    elif isinstance(strategy, Random | User | RoundRobin | LeastLoaded):
+    elif isinstance(strategy, LOOKING_AT_NO_FUTURE):
         return
     raise ConfigError(
         f"strategy {strategy.name!r} places no live jobs; those that do: random, user, round-robin, "
-        "least-loaded, earliest-start, sgs-t, sgs(…) without total, samples, batch, window and moving"
+        "shortest-queue, most-free, least-loaded, earliest-start, sgs-t, sgs(…) without total, samples, "
+        "batch, window and moving"
     )
 
 

@@ -152,6 +152,10 @@ class Site:
             for job in self.jobs()
         )
 
+    def free_nodes(self) -> int:
+        """Nodes that are up and held by no job."""
+        return self.follower.core.free_nodes(self.jobs())
+
     def runtime_s(self, spec: JobSpec) -> float:
         """How long a job is expected to run here."""
         expected = self.follower.core.expectations.runtime_s([JobRecord(spec=spec)])

@@ -102,6 +102,15 @@ class LiveView:
         site, asked = self.sites[cluster], self.asked(cluster)
         return (site.load_s() + asked.nodes * asked.walltime_s) / len(site.mirror.nodes)
 
+    def queued(self, cluster: int) -> int:
+        """How many jobs wait at a cluster, those on their way included."""
+        return len(self.sites[cluster].waiting())
+
+    def free_share(self, cluster: int) -> float:
+        """The share of a cluster's nodes that is free, 0 to 1."""
+        site = self.sites[cluster]
+        return site.free_nodes() / len(site.mirror.nodes)
+
     def likely_end_ms(self, row: int, cluster: int) -> int:
         """When the job would end at a cluster if it started there now."""
         return self.now_ms + round(self.sites[cluster].runtime_s(self.spec(cluster)) * MS_PER_S)
