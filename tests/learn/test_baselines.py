@@ -14,6 +14,7 @@ from hpctwin import errors, simulate
 from hpctwin.cli import main
 from hpctwin.formats import write_workload
 from hpctwin.learn import Episodes, tuned
+from hpctwin.learn.baselines import of_rule
 from hpctwin.learn.evaluation import Evaluation, evaluate, held_out
 from hpctwin.learn.tuned import FORMULAS, Training, training_of
 from hpctwin.policies.network import Network
@@ -130,7 +131,9 @@ def test_what_is_chosen_on_the_jobs_of_training_is_the_best_there() -> None:
     assert [len(jobs) for jobs in training.parts.values()] == [60] * 3
     assert all(jobs.submit_ms[0] == 0 for jobs in training.parts.values())
     policies = ["fcfs+easy", "sjf+easy", "ljf+easy"]
-    chosen = training.best(policies, "mean_bounded_slowdown")
+    chosen = training.best(
+        dict(of_rule(policy, AFTER.cluster) for policy in policies), "mean_bounded_slowdown"
+    )
     assert mean_of(training, chosen) == min(mean_of(training, one) for one in policies)
     texts = {f"{one}+easy": places for one, places in FORMULAS.items()}
     winner = training.tuned(texts, "mean_bounded_slowdown", "fcfs+easy")

@@ -21,7 +21,7 @@ from hpctwin.learn import (
     PowerManagement,
     many,
 )
-from hpctwin.learn.baselines import schedtwin
+from hpctwin.learn.baselines import POOL, schedtwin
 from hpctwin.learn.evaluation import evaluate
 from hpctwin.learn.plan import Plan
 from hpctwin.learn.training import train
@@ -279,7 +279,7 @@ def test_beside_an_agent_on_shared_nodes_stands_what_goes_with_them(tmp_path: Pa
 def test_no_start_of_a_twin_is_refused_where_jobs_share_nodes() -> None:
     """Where it gives them nodes in an order other than that of submission, it starts them so."""
     served = {
-        backfill: schedtwin(backfill, machine())(WORKLOAD)["served"]
+        backfill: schedtwin([f"{one}+{backfill}" for one in POOL], machine())(WORKLOAD)["served"]
         for backfill in ("easy", "none")
     }
     everybody = simulate(WORKLOAD, machine(), "fcfs+easy").jobs
