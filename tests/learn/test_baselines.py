@@ -132,7 +132,7 @@ def test_what_is_chosen_on_the_jobs_of_training_is_the_best_there() -> None:
     assert all(jobs.submit_ms[0] == 0 for jobs in training.parts.values())
     policies = ["fcfs+easy", "sjf+easy", "ljf+easy"]
     chosen = training.best(
-        dict(of_rule(policy, AFTER.cluster) for policy in policies), "mean_bounded_slowdown"
+        {policy: of_rule(policy, AFTER.cluster) for policy in policies}, "mean_bounded_slowdown"
     )
     assert mean_of(training, chosen) == min(mean_of(training, one) for one in policies)
     texts = {f"{one}+easy": places for one, places in FORMULAS.items()}

@@ -32,8 +32,8 @@ from hpctwin.twin.drive import Driven, drive, drive_each
 from hpctwin.twin.emulated import emulated_cluster
 
 __all__ = [
-    "BY_CHANCE", "ORDERINGS", "SCHEDTWIN", "Machine", "Runner", "Setting", "agent", "by_chance", "of_policy",
-    "of_rule", "policy_of", "run_policy", "schedtwin", "twins",
+    "BY_CHANCE", "ORDERINGS", "SCHEDTWIN", "Machine", "Runner", "Setting", "agent", "by_chance", "name_of",
+    "of_policy", "of_rule", "policy_of", "run_policy", "schedtwin", "twins",
 ]  # fmt: skip
 
 ORDERINGS = (
@@ -226,16 +226,20 @@ def played(environment: Any, choose: Choose) -> Runner:
     return run
 
 
-def of_rule(text: str, machine: Machine) -> tuple[str, Runner]:
-    """The name of a policy, or of a facility's strategy, and what runs episodes under it.
+def name_of(text: str, machine: Machine) -> str:
+    """How a policy, or a facility's strategy, is called in tables.
 
     Raises:
         UnknownNameError, PolicyError, ConfigError: there is no such.
     """
+    return (parse_strategy if isinstance(machine, Facility) else parse_policy)(text).name
+
+
+def of_rule(text: str, machine: Machine) -> Runner:
+    """What runs episodes under a policy, or in a facility under a strategy."""
     if isinstance(machine, Facility):
-        return parse_strategy(text).name, of_strategy(text, machine)
-    policy = parse_policy(text)
-    return policy.name, of_policy(policy, machine)
+        return of_strategy(text, machine)
+    return of_policy(parse_policy(text), machine)
 
 
 def of_strategy(text: str, facility: Facility, **options: Any) -> Runner:

@@ -22,6 +22,7 @@ from hpctwin.learn.baselines import (
     Runner,
     Setting,
     by_chance,
+    name_of,
     of_policy,
     of_rule,
     policy_of,
@@ -164,8 +165,8 @@ def evaluate(
     own, run_own = baselines.agent(path, source, facility)
     machine = source.cluster if facility is None else facility
     _check_metric(metric, machine)
-    static = dict(of_rule(text, machine) for text in setting.static(machine))
-    more = dict(of_rule(text, machine) for text in policies)
+    static = {text: of_rule(text, machine) for text in setting.static(machine)}
+    more = {name_of(text, machine): of_rule(text, machine) for text in policies}
     left_out: dict[str, str] = dict.fromkeys(without, "as asked")
     runners: list[tuple[str, str, Runner]] = [(own, "agent", run_own)]
     runners += [(name, "static", run) for name, run in {**static, **more}.items() if name != own]
