@@ -208,6 +208,38 @@ def test_identical_clusters_share_a_stream_of_twins_equally(workload: Workload, 
         assert result.utilization_spread in (None, pytest.approx(0))
 
 
+@pytest.mark.parametrize(
+    ("strategy", "busy", "empty"),
+    [
+        ("shortest-queue", "c0", "c1"),
+        ("most-free", "c1", "c1"),
+        ("least-loaded", "c0", "c1"),
+        ("always(c0)", "c0", "c0"),
+        ("always(c1)", "c1", "c1"),
+    ],
+)
+def test_where_a_job_goes_by_queues_free_nodes_and_work_ahead(
+    strategy: str, busy: str, empty: str
+) -> None:
+    """c0 is full, and nobody waits there; c1 is half free, and one waits for all of it."""
+    workload = jobs(
+        submit_s=[0, 0, 0, 10],
+        runtime_s=[1000, 4000, 4000, 50],
+        walltime_s=[1000, 4000, 4000, 50],
+        nodes=[4, 4, 8, 1],
+        user=Category.of(["a", "b", "b", "x"]),
+    )
+    kinds = [{"name": name, "user": name} for name in "abx"]
+    two = facility(
+        {"nodes": 4, "kinds": ["a", "x"]}, {"nodes": 8, "kinds": ["b", "x"]}, kinds=kinds
+    )
+    table = simulate_facility(two, workload, strategy).jobs
+    assert table["cluster"].to_list() == ["c0", "c1", "c1", busy]
+    # Where all is equal, the one with less work for each node.
+    alone = simulate_facility(two, workload.take(np.array([3])), strategy).jobs
+    assert alone["cluster"].to_list() == [empty]
+
+
 def test_siloed_is_each_cluster_alone() -> None:
     rng = np.random.default_rng(3)
     size = 200
