@@ -365,6 +365,8 @@ clusters:
         ("evaluate a.safetensors t.swf -n 16 --metric mean_turnaround_s", "take mean_wait_s"),
         ("evaluate a.safetensors t.swf -n 16 --metric energy_j", "is not known"),
         ("evaluate two.safetensors t.swf -n 16", "there are 2 choices"),
+        ("evaluate none.safetensors t.swf -n 16", "names no policies"),
+        ("evaluate one.safetensors t.swf -n 16", "option policies of PolicySelection"),
         ("evaluate r.safetensors t.swf --facility f.yaml --metric energy_j", "by waits, slowdowns"),
         ("evaluate r.safetensors t.swf --facility f.yaml -p always(faster)", "mean 'fast'?"),
         ("evaluate r.safetensors t.swf --facility f.yaml -p sjf+easy", "strategy"),
@@ -383,6 +385,8 @@ def test_what_is_wrong_is_told_in_a_line(
     agent(Path("p.safetensors"), "Placement", 0)
     choosing(Path("a.safetensors"), 0)
     choosing(Path("two.safetensors"), 0, policies=list(POOL[:2]))
+    choosing(Path("none.safetensors"), 0, policies=[])
+    choosing(Path("one.safetensors"), 0, policies="sjf+easy")
     layer = np.zeros((1, 7), np.float32), np.zeros(1, np.float32)
     Network((layer,), True, {"environment": "Placement"}).save("r.safetensors")
     with pytest.raises(SystemExit) as ended:

@@ -19,7 +19,7 @@ from hpctwin.learn.job_selection import PASSING
 from hpctwin.learn.placement import REWARDS
 from hpctwin.learn.served import served
 from hpctwin.learn.task import by_name
-from hpctwin.learn.training import DEFAULTS, KINDS, check_facility, environment_of
+from hpctwin.learn.training import DEFAULTS, KINDS, check_facility, check_options, environment_of
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.policies.network import Network
@@ -86,7 +86,8 @@ class Setting:
         earns: the metric that it was trained for.
 
     Raises:
-        PolicyError: such agents are not evaluated.
+        PolicyError: such agents are not evaluated, or its card names no policies.
+        UnknownNameError, ConfigError: its card has other options than such an environment.
     """
 
     kind: str
@@ -110,12 +111,16 @@ class Setting:
             order, _, backfill = name.rpartition("~")[0].rpartition("+")
             return cls(kind, order, backfill, earns="energy_j")
         if kind == "PolicySelection":
+            check_options(kind, options)
             own = {**DEFAULTS[kind], **options}
-            pool = tuple(parse_policy(str(policy)).name for policy in own["policies"])
+            pool = tuple(dict.fromkeys(parse_policy(policy).name for policy in own["policies"]))
+            if not pool:
+                raise PolicyError("the agent's card names no policies to choose among")
             order, _, backfill = pool[0].rpartition("+")
             return cls(kind, order, backfill, pool, float(own["every_s"]), "mean_wait_s")
         if kind == "Placement":
-            reward = str(options.get("reward", DEFAULTS[kind]["reward"]))
+            check_options(kind, options)
+            reward = options.get("reward", DEFAULTS[kind]["reward"])
             return cls(kind, earns=EARNED[by_name("reward", reward, REWARDS)[0]])
         raise PolicyError(f"an agent of {kind} has no baselines: {', '.join(KINDS)} have")
 
@@ -124,7 +129,7 @@ class Setting:
         if isinstance(machine, Facility):
             return [*(f"always({name})" for name in machine.names), *STRATEGIES]
         if self.pool:
-            return list(dict.fromkeys(self.pool))
+            return list(self.pool)
         if self.kind == "PowerManagement":
             return [self.powered(power) for power in POWERS]
         ordered = [f"{name}+{self.backfill}" for name in ORDERINGS]

@@ -29,7 +29,7 @@ from hpctwin.learn.trial import Trial, first_in_order
 from hpctwin.model.settings import first_fault
 from hpctwin.policies.network import Network
 
-__all__ = ["DEFAULTS", "KINDS", "check_facility", "environment_of", "train"]
+__all__ = ["DEFAULTS", "KINDS", "check_facility", "check_options", "environment_of", "train"]
 
 KINDS: dict[str, Any] = {
     made.__name__: made
@@ -89,7 +89,7 @@ def train(
     """
     if kind not in KINDS:
         raise UnknownNameError("environment", kind, list(KINDS))
-    _check(kind, options or {})
+    check_options(kind, options or {})
     plan = Plan() if plan is None else plan
     chosen = {**DEFAULTS[kind], **(options or {})}
     if chosen.get("reward") == RELATIVE and "reward" not in (options or {}):
@@ -257,7 +257,7 @@ def _seconds(call: Callable[[], object]) -> float:
     return min(of_a_round() for _ in range(5))
 
 
-def _check(kind: str, options: Mapping[str, Any]) -> None:
+def check_options(kind: str, options: Mapping[str, Any]) -> None:
     """Find out whether options are the environment's, by its signature.
 
     Raises:
