@@ -19,14 +19,14 @@ moves there.
 from __future__ import annotations
 
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import BUCKETS, NEVER, ONE, SIZES, ZERO, Arrays
+from hpctwin.engine.layout import BUCKETS, NEVER, ONE, ZERO, Arrays
 from hpctwin.engine.profile import (
     first_of_stretch,
     first_span,
     last_of_stretch,
     longest_span,
+    most_free,
     place_at,
-    time_after,
 )
 from hpctwin.engine.rows import leading_zeros
 
@@ -36,18 +36,15 @@ JOBS_OF_BUCKET = 16
 @jit
 def size_of(nodes: int) -> int:
     """The half octave of a number of nodes."""
-    octave = 63 - leading_zeros(nodes)
-    if octave == 0:
-        return ZERO
-    return 2 * octave + ((nodes >> (octave - 1)) & 1)
+    shift = max(62 - leading_zeros(nodes), 0)
+    return 2 * shift + (nodes >> shift) - 1
 
 
 @jit
 def fewest_of(size: int) -> int:
     """The fewest nodes of a half octave."""
-    if size < 2:
-        return ONE
-    return (2 + (size & 1)) << (size // 2 - 1)
+    shift = max((size - 1) // 2, 0)
+    return (size + 1 - 2 * shift) << shift
 
 
 @jit
@@ -74,7 +71,7 @@ def note_lengths(sim: Arrays) -> None:
     standing.shift = shift
     standing.buckets = buckets
     for bucket in range(buckets):
-        for size in range(SIZES):
+        for size in range(standing.sizes):
             sim.shortest[bucket, size] = NEVER
     for slot in range(standing.slots):
         stay = sim.stay[slot]
@@ -82,10 +79,15 @@ def note_lengths(sim: Arrays) -> None:
             bucket = bucket_of(stay.start, sim)
             shortest = sim.shortest[bucket, stay.size]
             sim.shortest[bucket, stay.size] = min(shortest, stay.expected)
-    for bucket in range(buckets - 2, -1, -1):
-        for size in range(SIZES):
-            later = sim.shortest[bucket + 1, size]
-            sim.shortest[bucket, size] = min(sim.shortest[bucket, size], later)
+    for bucket in range(buckets - 1, -1, -1):
+        least = NEVER
+        for size in range(standing.sizes - 1, -1, -1):
+            shortest = sim.shortest[bucket, size]
+            if bucket < buckets - 1:
+                shortest = min(shortest, sim.shortest[bucket + 1, size])
+                sim.shortest[bucket, size] = shortest
+            least = min(least, shortest)
+            sim.least_of[bucket, size] = least
     note_holes(ZERO, standing.sizes, sim)
 
 
@@ -97,6 +99,8 @@ def note_new(slot: int, sim: Arrays) -> None:
         for bucket in range(bucket_of(stay.start, sim) + 1):
             shortest = sim.shortest[bucket, stay.size]
             sim.shortest[bucket, stay.size] = min(shortest, stay.expected)
+            for size in range(stay.size + 1):
+                sim.least_of[bucket, size] = min(sim.least_of[bucket, size], stay.expected)
 
 
 @jit
@@ -106,16 +110,13 @@ def note_holes(first: int, last: int, sim: Arrays) -> None:
         for bucket in range(sim.standing.buckets):
             sim.reach[size, bucket] = 0
         for hole in range(sim.standing.holes):
-            note_hole(hole, size, sim)
+            if sim.room[size, hole] > 0:
+                note_room(size, bucket_of(sim.hole[hole].start, sim), sim.room[size, hole], sim)
 
 
 @jit
-def note_hole(hole: int, size: int, sim: Arrays) -> None:
-    """The same when there is one more hole."""
-    room = sim.room[size, hole]
-    if room == 0:
-        return
-    bucket = bucket_of(sim.hole[hole].start, sim)
+def note_room(size: int, bucket: int, room: int, sim: Arrays) -> None:
+    """The same when there is one more hole, so long for a size."""
     while bucket < sim.standing.buckets and sim.reach[size, bucket] < room:
         sim.reach[size, bucket] = room
         bucket += 1
@@ -144,30 +145,27 @@ def widen_hole(hole: int, size: int, start: int, end: int, sim: Arrays) -> int:
 @jit
 def span_around(first: int, last: int, nodes: int, sim: Arrays) -> int:
     """For how long so many nodes are free around rows on which they are."""
-    end = time_after(last_of_stretch(last, nodes, sim), sim)
+    end = sim.profile[last_of_stretch(last, nodes, sim) + 1].time
     return end - sim.profile[first_of_stretch(first, nodes, sim)].time
 
 
 @jit
-def wake(first: int, last: int, nodes: int, sim: Arrays) -> None:
-    """Look for a hole around rows on which so many nodes just came free."""
-    fewest = NEVER
-    most = ZERO
-    for place in range(first, last + 1):
-        if time_after(place, sim) > sim.profile[place].time:
-            fewest = min(fewest, sim.profile[place].free)
-            most = max(most, sim.profile[place].free)
-    if most == 0:
-        return
+def wake(first: int, last: int, fewest: int, nodes: int, sim: Arrays) -> None:
+    """Look for a hole around rows on which so many nodes just came free, such that now so many are."""
     bucket = bucket_of(sim.profile[first].time, sim)
     enough = max(fewest - nodes, ZERO) + 1
     smallest = size_of(enough)
+    # The stretch is longest for the fewest nodes; nearly always nobody would fit there.
+    longest = span_around(first, last, enough, sim)
+    if sim.least_of[bucket, smallest] > longest:
+        return
+    most = most_free(first, last, sim)
+    if most == 0:
+        return
     largest = size_of(most)
     hole = -ONE
     left = first
     right = last
-    # The stretch is longest for the fewest nodes.
-    longest = span_around(first, last, enough, sim)
     for size in range(largest, smallest - 1, -1):
         shortest = sim.shortest[bucket, size]
         if shortest == NEVER or shortest > longest:
@@ -176,12 +174,13 @@ def wake(first: int, last: int, nodes: int, sim: Arrays) -> None:
         left = first_of_stretch(left, wanted, sim)
         right = last_of_stretch(right, wanted, sim)
         start = sim.profile[left].time
-        end = time_after(right, sim)
+        end = sim.profile[right + 1].time
         if end - start >= shortest:
             hole = widen_hole(hole, size, start, end, sim)
     if hole >= 0:
+        bucket = bucket_of(sim.hole[hole].start, sim)
         for size in range(smallest, largest + 1):
-            note_hole(hole, size, sim)
+            note_room(size, bucket, sim.room[size, hole], sim)
 
 
 @jit
@@ -196,11 +195,20 @@ def find_holes(sim: Arrays) -> None:
                 start = sim.profile[place].time
                 place = last_of_stretch(place, wanted, sim)
                 # Nobody begins later than the last one ends.
-                end = min(time_after(place, sim), sim.profile[last].time)
+                end = min(sim.profile[place + 1].time, sim.profile[last].time)
                 if end - start >= sim.shortest[bucket_of(start, sim), size]:
                     widen_hole(-ONE, size, start, end, sim)
             place += 1
     note_holes(ZERO, sim.standing.sizes, sim)
+
+
+@jit
+def long_hole(hole: int, size: int, length: int, sim: Arrays) -> int:
+    """The next hole, from one on, that is so long for a size; as many as there are if there is none."""
+    holes = sim.standing.holes
+    while hole < holes and sim.room[size, hole] < length:
+        hole += ONE
+    return hole
 
 
 @jit
@@ -209,22 +217,21 @@ def leap(slot: int, to: int, sim: Arrays) -> int:
     stay = sim.stay[slot]
     size = stay.size
     missed = False
-    for hole in range(sim.standing.holes):
-        if sim.room[size, hole] < stay.expected:
-            continue
+    hole = long_hole(ZERO, size, stay.expected, sim)
+    while hole < sim.standing.holes:
         start = sim.hole[hole].start
-        if start >= to or start + stay.expected > stay.start:
-            continue
-        place = place_at(start, sim)
-        end = sim.hole[hole].end
-        found = first_span(place, stay.nodes, stay.expected, min(end, stay.start), sim)
-        if found >= 0:
-            to = min(to, sim.profile[found].time)
-        else:
-            room = longest_span(place, fewest_of(size), start, end, sim)
-            for larger in range(size, sim.standing.sizes):
-                sim.room[larger, hole] = min(sim.room[larger, hole], room)
-            missed = True
+        if start < to and start + stay.expected <= stay.start:
+            place = place_at(start, sim)
+            end = sim.hole[hole].end
+            found = first_span(place, stay.nodes, stay.expected, min(end, stay.start), sim)
+            if found >= 0:
+                to = min(to, sim.profile[found].time)
+            else:
+                room = longest_span(place, fewest_of(size), start, end, sim)
+                for larger in range(size, sim.standing.sizes):
+                    sim.room[larger, hole] = min(sim.room[larger, hole], room)
+                missed = True
+        hole = long_hole(hole + 1, size, stay.expected, sim)
     if missed:
         note_holes(size, size + 1, sim)
     return to

@@ -508,6 +508,7 @@ class Scratch:
     hole: Table[Hole]
     room: Grid[Int]  # [sizes, holes] how long a hole is for jobs of a size; 0: none fits
     shortest: Grid[Int]  # [buckets, sizes] see `holes`
+    least_of: Grid[Int]  # [buckets, sizes] … of a size and those above it
     reach: Grid[Int]  # [sizes, buckets]
     returned: Table[Returned]
     victim: Table[

@@ -224,7 +224,7 @@ def scratch_piece(
         "slot": (jobs if stands else 0,),
         "hole": (holes,),
         "room": (SIZES, holes),
-        "shortest": (BUCKETS if stands else 0, SIZES),
+        **dict.fromkeys(("shortest", "least_of"), (BUCKETS if stands else 0, SIZES)),
         "reach": (SIZES if stands else 0, BUCKETS),
         "returned": (64 if stands else 0,),
         "victim": (claims,),

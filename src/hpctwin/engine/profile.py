@@ -34,9 +34,14 @@ def shift_row(place: int, to: int, nodes: int, sim: Arrays) -> None:
 
 
 @jit
-def time_after(place: int, sim: Arrays) -> int:
-    """Until when a row of the profile holds."""
-    return NEVER if place == sim.standing.last else sim.profile[place + 1].time
+def bound(sim: Arrays) -> None:
+    """Put a row before the first and one after the last, on which nobody finds a node."""
+    before = sim.profile[sim.standing.first - 1]
+    before.time = ZERO
+    before.free = -1
+    after = sim.profile[sim.standing.last + 1]
+    after.time = NEVER
+    after.free = -1
 
 
 @jit
@@ -57,15 +62,12 @@ def place_at(time: int, sim: Arrays) -> int:
 def first_span(place: int, nodes: int, length: int, end: int, sim: Arrays) -> int:
     """The first row from which so many nodes are free for so long, before an end; -1 if there is none."""
     first = place
-    last = sim.standing.last
     while sim.profile[first].time + length <= end:
         free = sim.profile[place].free
         place += 1
         if free < nodes:
-            if place > last:
-                return -1
             first = place
-        elif place > last or sim.profile[place].time >= sim.profile[first].time + length:
+        elif sim.profile[place].time >= sim.profile[first].time + length:
             return first
     return -1
 
@@ -73,7 +75,7 @@ def first_span(place: int, nodes: int, length: int, end: int, sim: Arrays) -> in
 @jit
 def first_of_stretch(place: int, nodes: int, sim: Arrays) -> int:
     """The first of the rows before one on all of which so many nodes are free; itself if there is none."""
-    while place > sim.standing.first and sim.profile[place - 1].free >= nodes:
+    while sim.profile[place - 1].free >= nodes:
         place -= 1
     return place
 
@@ -81,7 +83,7 @@ def first_of_stretch(place: int, nodes: int, sim: Arrays) -> int:
 @jit
 def last_of_stretch(place: int, nodes: int, sim: Arrays) -> int:
     """The last of the rows after one on all of which so many nodes are free; itself if there is none."""
-    while place < sim.standing.last and sim.profile[place + 1].free >= nodes:
+    while sim.profile[place + 1].free >= nodes:
         place += 1
     return place
 
@@ -90,12 +92,31 @@ def last_of_stretch(place: int, nodes: int, sim: Arrays) -> int:
 def longest_span(place: int, nodes: int, start: int, end: int, sim: Arrays) -> int:
     """For how long at most so many nodes are free, between a time on a row and an end."""
     longest = ZERO
-    while place <= sim.standing.last and sim.profile[place].time < end:
+    while sim.profile[place].time < end:
         if sim.profile[place].free < nodes:
             longest = max(longest, sim.profile[place].time - start)
-            start = min(time_after(place, sim), end)
+            start = min(sim.profile[place + 1].time, end)
         place += ONE
     return max(longest, end - start)
+
+
+@jit
+def fewest_free(first: int, last: int, sim: Arrays) -> int:
+    """How many nodes are free on all of some rows."""
+    fewest = sim.profile[first].free
+    for place in range(first + 1, last + 1):
+        fewest = min(fewest, sim.profile[place].free)
+    return fewest
+
+
+@jit
+def most_free(first: int, last: int, sim: Arrays) -> int:
+    """How many nodes at most are free on some rows, for any time."""
+    most = ZERO
+    for place in range(first, last + 1):
+        if sim.profile[place + 1].time > sim.profile[place].time:
+            most = max(most, sim.profile[place].free)
+    return most
 
 
 @jit

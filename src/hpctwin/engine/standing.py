@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from hpctwin.engine.holes import bucket_of, leap, note_lengths, note_new, size_of, wake
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import NEVER, ZERO, Arrays
+from hpctwin.engine.layout import NEVER, ONE, ZERO, Arrays
 from hpctwin.engine.profile import (
+    bound,
+    fewest_free,
     first_of_stretch,
     first_span,
     place_at,
@@ -65,6 +67,7 @@ def drop_past(sim: Arrays) -> None:
             free_slot(row // 2 - 1, sim)
     sim.standing.first = first
     put_row(first, ZERO, now, sim.profile[first].free, sim)
+    bound(sim)
 
 
 @jit
@@ -83,6 +86,7 @@ def take_span(slot: int, start: int, sim: Arrays) -> None:
         shift_row(place, place + 1, -stay.nodes, sim)
         place -= 1
     put_row(place + 1, 2 * slot + 1, start, sim.profile[place].free - stay.nodes, sim)
+    bound(sim)
 
 
 @jit
@@ -111,14 +115,17 @@ def move(slot: int, to: int, sim: Arrays) -> None:
     end = to + stay.expected
     last = sim.where[2 * slot + 2]
     place = last
+    fewest = NEVER
     while sim.profile[place - 1].time >= end:
         shift_row(place - 1, place, nodes, sim)
+        fewest = min(fewest, sim.profile[place].free)
         place -= 1
     put_row(place, 2 * slot + 2, end, sim.profile[place - 1].free + nodes, sim)
+    fewest = min(fewest, sim.profile[place].free)
     # Until its reservation its nodes were free, so that they came free only after.
     while place < last and sim.profile[place + 1].time <= before:
         place += 1
-    wake(place, last, nodes, sim)
+    wake(place, last, fewest, nodes, sim)
 
 
 @jit
@@ -177,16 +184,19 @@ def go_on(sim: Arrays) -> None:
         start = min(start, span.start)
         end = max(end, span.end)
     drop_past(sim)
-    if standing.last + 2 * sim.clock.queued + 2 >= len(sim.profile):
+    if standing.last + 2 * sim.clock.queued + 3 >= len(sim.profile):
         for place in range(standing.first, standing.last + 1):
-            shift_row(place, place - standing.first, ZERO, sim)
-        standing.last -= standing.first
-        standing.first = 0
+            shift_row(place, place - standing.first + 1, ZERO, sim)
+        standing.last -= standing.first - 1
+        standing.first = 1
+        bound(sim)
     if sim.clock.came_back == 1:
         note_lengths(sim)
     if standing.returned > 0:
         standing.returned = 0
-        wake(place_at(start, sim), place_at(end - 1, sim), nodes, sim)
+        first = place_at(start, sim)
+        last = place_at(end - 1, sim)
+        wake(first, last, fewest_free(first, last, sim), nodes, sim)
 
 
 @jit
@@ -199,9 +209,9 @@ def begin_anew(sim: Arrays) -> None:
     standing.spare = 0
     standing.holes = 0
     standing.sizes = size_of(sim.amount[0]) + 1
-    standing.first = 0
-    standing.last = 0
-    put_row(ZERO, ZERO, sim.clock.now, sim.stock[0].free, sim)
+    standing.first = 1
+    standing.last = 1
+    put_row(ONE, ZERO, sim.clock.now, sim.stock[0].free, sim)
     for r in range(sim.clock.run_first, sim.clock.run_end):
         if sim.run[r].job < 0:
             continue
@@ -209,3 +219,4 @@ def begin_anew(sim: Arrays) -> None:
         free = sim.profile[standing.last].free + sim.stay[slot].nodes
         standing.last += 1
         put_row(standing.last, 2 * slot + 2, sim.run[r].planned, free, sim)
+    bound(sim)
