@@ -165,6 +165,26 @@ def test_a_policy_that_is_still_late_is_not_begun_again_and_keeps_no_other_from_
     assert [len(one.candidates) for one in (first, second, third)] == [4, 4, 5]
 
 
+def test_two_threads_run_two_what_ifs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Besides that of the policy in force, which runs in the caller's: it may be done long before."""
+    both, caller = threading.Barrier(2), threading.current_thread()
+
+    def meeting(now: Any, policy: Any, *more: Any) -> WhatIf:
+        if threading.current_thread() is not caller:
+            both.wait(60)
+        return run_ahead(now, policy, *more)
+
+    monkeypatch.setattr(what_ifs, "WORTH_THREADS", 0)
+    monkeypatch.setattr(what_ifs, "run_ahead", meeting)
+    with closing(Here(2)) as here:
+        pool = ("fcfs+easy", "sjf+easy", "wfp+easy")
+        core = Core(CoreSettings(pool=pool, futures=0), here)
+        core.take_snapshot(queue(20))
+        made = core.decide(10.0)
+    assert made is not None
+    assert {one.policy for one in made.candidates} == set(pool)
+
+
 def test_a_what_if_that_is_late_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: dict[str, BaseException | None] = {}
     decided = threading.Event()

@@ -117,14 +117,14 @@ class Here:
     then on its policy is begun after the others.
 
     Args:
-        threads: so many at once.
+        threads: so many at once, besides the one that is waited for in any case.
         deadline_s: what has not answered so long after it was asked is left out; None to wait for all.
     """
 
     def __init__(self, threads: int = 1, deadline_s: float | None = None) -> None:
         self.deadline_s = deadline_s
         self.fault: str | None = None
-        self._size = max(1, threads - 1)
+        self._size = threads
         alone = threads == 1 and deadline_s is None
         self._threads = None if alone else self._new_threads()
         self._late: list[tuple[str, Future[WhatIf]]] = []
