@@ -14,7 +14,7 @@ from hpctwin.errors import PolicyError, SimulationError
 from hpctwin.model import NEVER_MS, to_ms
 from hpctwin.policies import Policy
 from hpctwin.simulation.base import SimulationBase
-from hpctwin.simulation.interruptible import run_interruptible
+from hpctwin.simulation.interruptible import hears_interrupts, run_interruptible
 
 __all__ = ["Outcome", "advance_engine", "not_a_number"]
 
@@ -59,7 +59,7 @@ def advance_engine(
         call = partial(advance, sim.address, until, left)
         interrupted = False
         try:
-            if _may_take_long(simulation, until, left):
+            if hears_interrupts() and _may_take_long(simulation, until, left):
                 code, interrupted = run_interruptible(call)
             else:
                 code = call()

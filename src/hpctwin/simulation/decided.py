@@ -85,10 +85,12 @@ class Deciding:
         """
         if self.cluster.has_power or isinstance(self.found, SharedPass):
             return Decided(self._made())
-        key = (id(self.policy), id(self.cluster), *self._circumstances())
+        # Functions that are equal may have been made when what they read was something else.
+        compiled = [id(score.compiled) for score in self.scores]
+        key = (self.policy, *compiled, id(self.cluster), *self._circumstances())
         kept = _KEPT.get(key)
         if kept is None:
-            # With policy, cluster and pass themselves, so that no others have their ids.
+            # With functions, cluster and pass themselves, so that no others have their ids.
             kept = self.policy, self.cluster, self.found, Decided(self._made())
             with _KEEPING:
                 _KEPT[key] = kept

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
-__all__ = ["THREAD_NAME", "run_all", "run_interruptible"]
+__all__ = ["THREAD_NAME", "hears_interrupts", "run_all", "run_interruptible"]
 
 THREAD_NAME = "hpctwin-engine"
 """Begins the names of threads that run compiled code and cannot be stopped in it."""
@@ -18,6 +18,14 @@ R = TypeVar("R")
 
 _GRACE_S = 0.3
 _LOOK_EVERY_S = 0.1
+
+
+def hears_interrupts() -> bool:
+    """Whether Ctrl-C comes to this thread; not to any but the main thread, nor where it is ignored."""
+    return (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    )
 
 
 def run_interruptible(run: Callable[[], int]) -> tuple[int, bool]:
@@ -36,10 +44,7 @@ def run_interruptible(run: Callable[[], int]) -> tuple[int, bool]:
     Raises:
         KeyboardInterrupt: Ctrl-C came, and a moment later there was no end yet; what was run runs on.
     """
-    if (
-        threading.current_thread() is not threading.main_thread()
-        or signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    ):
+    if not hears_interrupts():
         return run(), False
     given: list[int] = []
     raised: list[BaseException] = []
@@ -76,7 +81,7 @@ def run_all(
 
     Args:
         function: what to run.
-        items: what for.
+        items: what for; they are begun in this order.
         threads: at most so many at once.
         stop: called at a fault or Ctrl-C, to have what runs come to an end; it is not waited for.
 
