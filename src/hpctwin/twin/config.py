@@ -248,7 +248,7 @@ class TwinConfig(Settings):
         resync_every: a snapshot is compared with the mirror so often, and adopted.
         cycle_every: decisions are made at least so often while jobs wait, for what changes by time.
         heartbeat_every: how often the resource manager is told that the twin lives.
-        threads: for what-ifs at once, where they are run here.
+        threads: for what-ifs at once, besides that of the policy in force, where they are run here.
         what_ifs: where they are run, and how long they are waited for.
         meter: measured power, on which the twin calibrates what it expects to be drawn.
         lock: a file that twins on several hosts share, so that one of them acts; on one host, twins of
