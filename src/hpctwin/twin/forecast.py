@@ -11,14 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.twin.missed import LOWEST, Missed, levels
+from hpctwin.twin.missed import LOWEST, Missed, Sides, levels
 from hpctwin.twin.placed import knots, place, times
 
 __all__ = ["COVERAGE", "LEVELS", "WAITS_S", "Forecast", "Forecaster"]
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 COVERAGE = 0.8
 """Share of starts that should fall into their interval."""
@@ -111,7 +109,7 @@ class Forecaster:
         later = [job_id for job_id, time_s in start_s.items() if time_s > now_s]
         if not later:
             return False
-        known = all(job_id in self._last for job_id in later)
+        known = all(map(self._last.__contains__, later))
         return not known or not 0.0 <= now_s - self._last_s < AGAIN_S
 
     def forecast(
@@ -130,27 +128,28 @@ class Forecaster:
             drawn_s: when they start in futures that were drawn, by id [futures]; None if none are due: then
                 the same is said again of whoever does not start now.
         """
-        ids = list(filter(start_s.__contains__, waiting))
         if drawn_s is None:
-            again = self._said_again(ids, start_s, now_s)
-            ids = [job_id for job_id in ids if job_id not in again]
+            again, ids = self._said_again(waiting, start_s, now_s)
         else:
-            again, self._last_s = {}, now_s
-        half = np.fromiter(map(self._half.get, ids, repeat(np.inf)), np.float64, len(ids))
-        made, later = self._made(waiting, ids, start_s, now_s, drawn_s or {}, half)
-        found = again | dict(zip(ids, made, strict=True))
+            again, ids, self._last_s = {}, list(filter(start_s.__contains__, waiting)), now_s
+        half = [self._half.get(job_id, np.inf) for job_id in ids]
+        made = self._made(waiting, ids, start_s, now_s, drawn_s or {}, half)
         for one in made:
             if one.kept:
                 self._keep(one)
+        last = again.copy()
+        for one in made:
+            if start_s[one.job_id] > now_s:
+                last[one.job_id] = one._replace(kept=False) if one.kept else one
+        self._last = last
         # What is said again was compared with what had been kept when it was said first.
-        for job_id, one in again.items():
-            if job_id not in self._half:
-                found[job_id] = kept = one._replace(kept=True)
+        if not again.keys() <= self._half.keys():
+            for job_id in [job_id for job_id in again if job_id not in self._half]:
+                again[job_id] = kept = again[job_id]._replace(kept=True)
                 self._keep(kept)
                 if kept.calibrated:
                     self._promise(kept.group, kept.made_s, (kept.below, kept.above))
-        self._last = again | dict(compress(zip(ids, made, strict=True), later))
-        return tuple(_of_all(waiting, found, now_s))
+        return tuple(_of_all(waiting, again | dict(zip(ids, made, strict=True)), now_s))
 
     def foretell(
         self,
@@ -161,8 +160,8 @@ class Forecaster:
     ) -> list[Forecast]:
         """As `forecast`, for whoever only asks: nothing is kept."""
         ids = list(filter(start_s.__contains__, waiting))
-        none = np.full(len(ids), -np.inf)
-        made, _ = self._made(waiting, ids, start_s, now_s, drawn_s or {}, none)
+        none = [-np.inf] * len(ids)
+        made = self._made(waiting, ids, start_s, now_s, drawn_s or {}, none)
         return _of_all(waiting, dict(zip(ids, made, strict=True)), now_s)
 
     def quantiles(self, said: Forecast) -> tuple[float, ...]:
@@ -239,48 +238,53 @@ class Forecaster:
         start_s: Mapping[str, float],
         now_s: float,
         drawn_s: Mapping[str, FloatArray],
-        half: FloatArray,
-    ) -> tuple[list[Forecast], list[bool]]:
-        """A forecast of each job, kept if its wait is no more than `half`; whether it was to wait at all."""
-        expected = np.fromiter(map(start_s.__getitem__, ids), np.float64, len(ids))
+        half: Sequence[float],
+    ) -> list[Forecast]:
+        """A forecast of each job, kept if its wait is no more than `half`."""
+        # Mostly they are few, for which lists are faster than arrays.
+        expected = list(map(start_s.__getitem__, ids))
         early, start, late = _of_futures(ids, expected, now_s, drawn_s)
-        last = np.maximum(expected, late)
-        nodes = np.fromiter(map(waiting.__getitem__, ids), np.int64, len(ids))
-        said = np.fromiter(map(self._half.__contains__, ids), bool, len(ids))
-        size = np.ceil(np.log2(np.maximum(nodes, 1))).astype(np.int64)
-        later = expected > now_s
-        group = np.where(later, 1 + 2 * size + said, _NOW)
-        kept = start - now_s <= half
-        calibrated, sides = self._levels(group, kept, now_s)
-        low, high = np.full(len(ids), now_s), start + np.maximum(start - now_s, LEAST_S)
-        for one in sorted(set(group[calibrated].tolist())):
-            here = group == one
-            first, upto = _ends(self._places_of(one) or (), *sides[here].T)
-            of = knots(now_s, early[here], start[here], late[here], last[here])
-            low[here], high[here] = times(of, first), times(of, upto)
-        about = (start, low, high, calibrated, kept, nodes, group, early, late, last)
-        columns = (*about, *np.maximum(sides, 0.0).T)
-        told = {id(column): column.tolist() for column in columns}
-        rows = zip(ids, repeat(now_s), *(told[id(column)] for column in columns))
-        return list(map(_FORECAST, rows)), later.tolist()
+        last = expected if late is expected else list(map(max, expected, late))
+        nodes = list(map(waiting.__getitem__, ids))
+        group = [
+            1 + 2 * ((asked or 1) - 1).bit_length() + (job_id in self._half) if at > now_s else _NOW
+            for job_id, asked, at in zip(ids, nodes, expected, strict=True)
+        ]
+        kept = [at - now_s <= most for at, most in zip(start, half, strict=True)]
+        low = [now_s] * len(ids)
+        high = [at + (at - now_s if at - now_s > LEAST_S else LEAST_S) for at in start]
+        calibrated, below, above = ([no] * len(ids) for no in (False, 0.0, 0.0))
+        for one, sides in self._sides(group, kept, now_s).items():
+            rows, levels_of = list(sides), np.array(list(sides.values()))
+            of = (np.array([column[row] for row in rows]) for column in (early, start, late, last))
+            read = knots(now_s, *of)
+            ends = [times(read, end) for end in _ends(self._places_of(one) or (), *levels_of.T)]
+            told = np.column_stack([*ends, np.maximum(levels_of, 0.0)]).tolist()
+            for row, (low[row], high[row], below[row], above[row]) in zip(rows, told, strict=True):
+                calibrated[row] = True
+        about = (start, low, high, calibrated, kept, nodes, group, early, late, last, below, above)
+        return list(map(_FORECAST, zip(ids, repeat(now_s), *about, strict=False)))
 
-    def _levels(
-        self, group: IntArray, kept: BoolArray, now_s: float
-    ) -> tuple[BoolArray, FloatArray]:
-        """Whether intervals are calibrated [jobs], and at which levels they are read off [jobs, 2].
+    def _sides(
+        self, group: Sequence[int], kept: Sequence[bool], now_s: float
+    ) -> dict[int, dict[int, Sides]]:
+        """At which levels intervals are read off, by group and row; only of those that are calibrated.
 
         Each that is kept makes up for a part of what was missed, and the next for what is left.
         """
-        calibrated, sides = np.zeros(len(group), bool), np.zeros((len(group), 2))
-        for one in sorted(set(group.tolist())):
-            if self._places_of(one) is not None:
-                calibrated[group == one] = True
-                sides[group == one] = self._level(one, now_s)
-        for row in (kept & calibrated).nonzero()[0].tolist():
-            one = int(group[row])
-            below, above = sides[row] = self._level(one, now_s)
-            self._promise(one, now_s, (max(below, 0.0), max(above, 0.0)))
-        return calibrated, sides
+        known = [one for one in sorted(set(group)) if self._places_of(one) is not None]
+        if not known:
+            return {}
+        level = {one: self._level(one, now_s) for one in known}
+        sides: dict[int, dict[int, Sides]] = {one: {} for one in known}
+        for row, one in enumerate(group):
+            if one in level:
+                sides[one][row] = level[one]
+        for row in compress(range(len(group)), kept):
+            if (one := group[row]) in level:
+                sides[one][row] = side = self._level(one, now_s)
+                self._promise(one, now_s, _shares(side))
+        return sides
 
     def _level(self, group: int, now_s: float) -> tuple[float, float]:
         return levels(_TAIL, [one.excess(now_s, _TAIL) for one in self._missed_of(group)])
@@ -295,17 +299,21 @@ class Forecaster:
         self._half[one.job_id] = _half_of(one)
 
     def _said_again(
-        self, ids: Sequence[str], start_s: Mapping[str, float], now_s: float
-    ) -> dict[str, Forecast]:
-        """What was said last of jobs, by id, unless they start now or should have started."""
+        self, waiting: Mapping[str, int], start_s: Mapping[str, float], now_s: float
+    ) -> tuple[dict[str, Forecast], list[str]]:
+        """What was said last of jobs, by id; and those that start now or should have started, or are new."""
+        again, others = {}, []
         last = self._last
-        return {
-            job_id: one._replace(kept=False) if one.kept else one
-            for job_id in ids
-            if (one := last.get(job_id)) is not None
-            and start_s[job_id] > now_s
-            and (one.start_s or 0.0) > now_s
-        }
+        for job_id in waiting:
+            at = start_s.get(job_id)
+            if at is None:
+                continue
+            one = last.get(job_id)
+            if at > now_s and one is not None and (one.start_s or 0.0) > now_s:
+                again[job_id] = one
+            else:
+                others.append(job_id)
+        return again, others
 
     def _places_of(self, group: int) -> deque[float] | None:
         """Where starts of a group came to lie; those of all sizes, where these are too few."""
@@ -367,14 +375,23 @@ def _half_of(kept: Forecast) -> float:
 
 
 def _of_futures(
-    ids: Sequence[str], expected: FloatArray, now_s: float, drawn_s: Mapping[str, FloatArray]
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+    ids: Sequence[str], expected: list[float], now_s: float, drawn_s: Mapping[str, FloatArray]
+) -> tuple[list[float], list[float], list[float]]:
     """By when a tenth, half and nine tenths of the futures have a job started, seconds [jobs]."""
     # Who starts now by what is known does so in any future.
-    rows = [r for r in (expected > now_s).nonzero()[0].tolist() if ids[r] in drawn_s]
+    rows = [row for row, at in enumerate(expected) if at > now_s and ids[row] in drawn_s]
     if not rows:
         return expected, expected, expected
-    early, start, late = (expected.copy() for _ in range(3))
     drawn = np.array([drawn_s[ids[row]] for row in rows])
-    early[rows], start[rows], late[rows] = np.quantile(drawn, (_TAIL, 0.5, 1 - _TAIL), axis=1)
+    quantiles = np.quantile(drawn, (_TAIL, 0.5, 1 - _TAIL), axis=1).tolist()
+    early, start, late = columns = [expected.copy() for _ in quantiles]
+    for column, of_drawn in zip(columns, quantiles, strict=True):
+        for row, at in zip(rows, of_drawn, strict=True):
+            column[row] = at
     return early, start, late
+
+
+def _shares(side: Sides) -> Sides:
+    """The shares that are to lie below and above, of the levels."""
+    below, above = side
+    return max(below, 0.0), max(above, 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["HIGHEST", "LOWEST", "Missed", "levels"]
+__all__ = ["HIGHEST", "LOWEST", "Missed", "Sides", "levels"]
 
 GAIN = 10.0
 """An end is read off at a level that is lower by so many times the share that was missed too often."""
