@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,9 @@ from hpctwin.engine.limits import begin_used, count_held
 from hpctwin.engine.powered import NodePowers, state_rows
 from hpctwin.engine.sim import Sim, records
 from hpctwin.engine.state import index_nodes, more_room
+
+if TYPE_CHECKING:
+    from hpctwin.engine.jit import Kernel
 
 __all__ = ["NodePowers", "Running", "another_future", "begin_at", "fill_heap", "hold_until"]
 
@@ -99,6 +103,16 @@ def begin_at(
         more_room(sim)
 
 
+@cache
+def _underway() -> Kernel:
+    """The kernel; only who puts a simulation into the middle of things waits for the compiler."""
+    from hpctwin.engine.compiling import prepare
+    from hpctwin.engine.underway import PUT_UNDERWAY
+
+    prepare([PUT_UNDERWAY])
+    return PUT_UNDERWAY
+
+
 def _put_underway(
     running: Running,
     pool: IntArray,
@@ -109,18 +123,13 @@ def _put_underway(
     sim: Sim,
 ) -> None:
     """Have the kernel of `underway` put the jobs where they belong."""
-    # Only who puts a simulation into the middle of things waits for the compiler.
-    from hpctwin.engine.compiling import prepare
-    from hpctwin.engine.underway import PUT_UNDERWAY
-
-    prepare([PUT_UNDERWAY])
     if len(leaving):
         pool = pool.copy()
         pool[leaving] = -1 - pool[leaving]
     first = np.zeros(len(running.rows) + 1, np.int64)
     first[1:] = np.fromiter(map(len, running.nodes), np.int64, len(running.rows)).cumsum()
     planned = running.start_ms + sim["job"]["expected"][running.rows]
-    PUT_UNDERWAY(
+    _underway()(
         sim.bare_address,
         cleanup_ms,
         running.rows,

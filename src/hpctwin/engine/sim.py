@@ -55,7 +55,8 @@ class _Record:
 class Decided(dict[str, npt.NDArray[Any]]):
     """A policy's numbers, see `layout.Numbers`, and their rows of the table by which kernels find arrays.
 
-    Nobody may write them. ``needs`` is what of them the layout of scratch memory depends on.
+    Nobody may write them. ``needs`` is what of them the layout of scratch memory depends on; ``facts`` is
+    whether they ask of jobs what only some orderings do.
     """
 
     def __init__(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -69,6 +70,7 @@ class Decided(dict[str, npt.NDArray[Any]]):
             by_node=bool(rules["by_node"]),
             promises=int(rules["by_node"] * rules["promises"]),
         )
+        self.facts = bool(rules["facts"])
 
 
 class _Needs(NamedTuple):
@@ -81,6 +83,7 @@ class _Needs(NamedTuple):
     promises: int
 
 
+_FIRST_KNOWN = NUMBER[KNOWN[0]]
 _KNOWN, _NUMBERED = (slice(NUMBER[names[0]], NUMBER[names[-1]] + 1) for names in (KNOWN, NUMBERS))
 
 
@@ -102,7 +105,7 @@ class Sim:
         like: Sim | None = None,
     ) -> None:
         self._given: _Given = _Given(known, None if like is None else like._given)
-        self._known = {name: view for name, (_, view) in self._given.arrays.items()}
+        self._known = self._given.views
         self._owned: frozenset[str] = frozenset()
         self._piece = piece_of(tuple(shapes.items()))
         self._memory = np.zeros(self._piece.size, np.uint8)
@@ -291,12 +294,12 @@ class Sim:
         Args:
             rows: or so many, if these are more.
         """
-        clock, needs = self["clock"][0], self._policy.needs
-        queued = int(clock["queued"])
+        clock, needs = self["clock"], self._policy.needs
+        queued = int(clock["queued"][0])
         nodes = self.size("node")
         rows = max(
             rows,
-            8 * (int(clock["running"]) + queued)
+            8 * (int(clock["running"][0]) + queued)
             + 2 * len(self._known["window"])
             + (2 * nodes if needs.powered else 0)
             + 256,
@@ -394,17 +397,18 @@ class _Given:
     def __init__(self, known: Mapping[str, npt.NDArray[Any]], before: _Given | None) -> None:
         if before is None:
             self.rows: IntArray = np.zeros((len(KNOWN), 3), np.int64)
-            self.arrays: dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]] = {}
+            self.arrays: dict[str, npt.NDArray[Any]] = {}
+            self.views: dict[str, npt.NDArray[Any]] = {}
+            changed = list(KNOWN)
         else:
-            self.rows, self.arrays = before.rows.copy(), before.arrays.copy()
-        kept = self.arrays
-        for number, name in enumerate(KNOWN):
-            array, same = known[name], kept.get(name)
-            if same is None or (same[0] is not array and same[1] is not array):
-                view = _as_laid_out(name, array)
-                view.flags.writeable = False
-                kept[name] = array, view
-                self.rows[number] = _row_of(view)
+            self.rows = before.rows.copy()
+            self.arrays, self.views = arrays, views = before.arrays.copy(), before.views.copy()
+            changed = [n for n in KNOWN if known[n] is not arrays[n] and known[n] is not views[n]]
+        for name in changed:
+            self.arrays[name] = array = known[name]
+            self.views[name] = view = _as_laid_out(name, array)
+            self.rows[NUMBER[name] - _FIRST_KNOWN] = _row_of(view)
+            view.flags.writeable = False
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
+from functools import cache
 from typing import Any, Self
 
 import numpy as np
@@ -51,6 +52,7 @@ class Dependencies:
     delay_ms: npt.NDArray[np.int64]
 
     @classmethod
+    @cache
     def none(cls) -> Dependencies:
         """No dependencies."""
         return cls.of([])

@@ -25,10 +25,13 @@ def as_features(workload: Workload, cluster: Cluster) -> Workload:
         workload: the jobs.
         cluster: the machine; a type that it counts, or knows nothing of, stays what it is.
     """
+    consumables = consumables_asked(workload)
+    if not consumables:
+        return workload
     known = {name for group in cluster.nodes for name in group.all_features}
     types = [
         name
-        for name in consumables_asked(workload)
+        for name in consumables
         if name.startswith(GPU_TYPE)
         and name not in cluster.consumables
         and name.removeprefix(GPU_TYPE) in known

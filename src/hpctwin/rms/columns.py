@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count, repeat
+from itertools import compress, count, repeat
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -26,9 +26,10 @@ FloatArray = npt.NDArray[np.float64]
 
 _NEVER = np.nan
 _NO_NODES = np.zeros(0, np.int64)
+_SELDOM = ("tasks", "needs", "depends", "uses", "later", *LABELS)
 _NUMBERS = {name: place for place, name in enumerate((
-    "submit_s", "start_s", "not_before_s", "walltime_s", "priority", *PER_NODE, "number", "nodes", "tasks",
-    "needs", "barred", "depends", "uses",
+    "submit_s", "start_s", "not_before_s", "walltime_s", "priority", *PER_NODE, "number", "nodes", "barred",
+    *_SELDOM,
 ))}  # fmt: skip
 _OBJECTS = {name: place for place, name in enumerate((
     "id", *LABELS, "resources", "consumables", "dependencies", "tasks", "held", "amounts", "uses_up",
@@ -57,11 +58,18 @@ class Jobs:
             name: ``submit_s``, ``walltime_s``, ``priority``, ``nodes``, ``tasks``; ``start_s`` and
                 ``not_before_s``, NaN where there is none; the needs per node, and whether there are any
                 (``needs``); the id as a ``number``, -1 where it is not written as one; ``barred``: whether it
-                is held, or the resource manager would not start it; whether it ``depends`` on others, and
-                whether it ``uses`` resources or consumables.
+                is held, or the resource manager would not start it; whether it ``depends`` on others,
+                whether it ``uses`` resources or consumables, whether it may begin ``later`` only, and whether
+                it has each of `LABELS`.
         """
         found: FloatArray = self.numbers[_NUMBERS[name]]
         return found
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """What any has of that of which most have nothing: ``tasks``, ``needs`` … see `of`."""
+        has: list[bool] = np.logical_or.reduce(self.numbers[-len(_SELDOM) :], axis=1).tolist()
+        return frozenset(compress(_SELDOM, has))
 
     def told(self, name: str, rows: npt.NDArray[np.int64] | slice = slice(None)) -> list[Any]:
         """Something that is not a number, of some [rows] or all [jobs].
@@ -157,7 +165,7 @@ class JobRows:
         row = np.fromiter(map(kept.row.get, names, repeat(-1)), np.int64, len(names))
         new, rows = (row < 0).nonzero()[0].tolist(), kept.rows
         if new:
-            row[new] = range(len(rows), len(rows) + len(new))
+            row[new] = np.arange(len(rows), len(rows) + len(new))
             rows = rows.and_also(_read([self._row(jobs[i]) for i in new]))
         rows = rows.take(row)
         # At once, so that whoever looks from another thread finds what goes together.
@@ -220,18 +228,18 @@ def _row(
     uses_up: JobRecord | None = None,
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     needs = (spec.cores, spec.gpus, spec.memory_gb)
+    labels = tuple([getattr(spec, name) for name in LABELS])
     number = -1
     if spec.id.isascii() and spec.id.isdigit() and len(spec.id) < LONGEST:
         number = int(spec.id) if spec.id == str(int(spec.id)) else -1
     numbers = (
         spec.submit_s, _NEVER if start_s is None else start_s,
         _NEVER if spec.not_before_s is None else spec.not_before_s, spec.walltime_s, spec.priority, *needs,
-        number, spec.nodes, spec.tasks, any(needs), spec.held or bool(spec.reason),
-        bool(spec.dependencies), bool(spec.resources or spec.consumables),
+        number, spec.nodes, spec.held or bool(spec.reason), spec.tasks, any(needs), bool(spec.dependencies),
+        bool(spec.resources or spec.consumables), spec.not_before_s is not None, *map(bool, labels),
     )  # fmt: skip
     objects = (
-        spec.id, spec.user, spec.account, spec.partition, spec.qos, spec.features, spec.more_tasks,
-        spec.resources or None, spec.consumables or None, spec.dependencies or None,
+        spec.id, *labels, spec.resources or None, spec.consumables or None, spec.dependencies or None,
         _tasks(spec) if spec.tasks else None, held, amounts, uses_up,
     )  # fmt: skip
     return numbers, objects

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from functools import partial
-from typing import Literal
+from functools import cache, partial
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from hpctwin.model import NEVER_MS, to_ms
 from hpctwin.policies import Policy
 from hpctwin.simulation.base import SimulationBase
 from hpctwin.simulation.interruptible import hears_interrupts, run_interruptible
+
+if TYPE_CHECKING:
+    from hpctwin.engine.jit import Kernel
 
 __all__ = ["Outcome", "advance_engine", "not_a_number"]
 
@@ -43,12 +46,10 @@ def advance_engine(
     if simulation.broken:
         raise SimulationError(f"this simulation cannot go on: {simulation.broken}")
     until = NEVER_MS if until_s is None else to_ms(until_s)
-    from hpctwin.engine.kernel import advance
-
-    sim = simulation.state
+    advance, sim = _advance(), simulation.state
     simulation.decided()
     begin = time.perf_counter()
-    first = int(sim.clock.instants)
+    first = 0 if instants is None else int(sim.clock.instants)
     while True:
         if simulation.stopped:
             raise SimulationError("this simulation was stopped from another thread")
@@ -101,6 +102,14 @@ def not_a_number(policy: Policy, sim: Sim) -> str:
     if node < 0 or placed is None:
         return f"ordering {policy.order.name!r}"
     return f"{placed.label}, asked about node {node},"
+
+
+@cache
+def _advance() -> Kernel:
+    """What goes on with a simulation; only who runs one waits for the compiler."""
+    from hpctwin.engine.kernel import advance
+
+    return advance
 
 
 def _may_take_long(simulation: SimulationBase, until: int, instants: int) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, Literal, Self
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -46,12 +46,23 @@ from hpctwin.simulation.outages import BLOCK_MS, Outages, drawn_outages, recorde
 from hpctwin.simulation.refusals import check_sized, check_together
 from hpctwin.simulation.sized import Sized
 
+if TYPE_CHECKING:
+    from hpctwin.engine.jit import Kernel
+
 __all__ = ["SimulationBase"]
 
 IntArray = npt.NDArray[np.int64]
 
 SHORT = 1 << 17
 """So many jobs times instants take no time worth the name, so that Python need not have its turn between."""
+
+
+@cache
+def _reorder() -> Kernel:
+    """What puts a queue into order; only who forks a simulation waits for the compiler."""
+    from hpctwin.engine.kernel import reorder
+
+    return reorder
 
 
 class _Once:
@@ -364,7 +375,7 @@ class SimulationBase(Looks):
             )
             self._decided = deciding.made()
             self._sim.decide(self._decided)
-            if any(score.facts for score in deciding.scores):
+            if self._decided.facts:
                 self.know_facts()
         return self._decided
 
@@ -429,8 +440,6 @@ class SimulationBase(Looks):
         return order.alone if order.alone and len(self._sim["promised"]) == 1 else order
 
     def _change_policy(self, policy: Policy) -> None:
-        from hpctwin.engine.kernel import reorder
-
         if policy.placement.needs_nodes and not len(self._sim["node"]):
             raise SimulationError(
                 f"placement {policy.placement.name!r} needs the nodes' identity from the beginning; "
@@ -446,7 +455,7 @@ class SimulationBase(Looks):
         if policy.order.changes:
             return  # such a queue is scored at each pass, and kept in no order
         self.decided()
-        reorder(self._sim.address)
+        _reorder()(self._sim.address)
 
     def draw_outages(self) -> None:
         """Draw the node failures of the next stretch of time."""

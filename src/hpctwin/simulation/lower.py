@@ -87,7 +87,8 @@ def lower(
             submit=workload.submit_ms,
             runtime=workload.runtime_ms,
             limit=workload.walltime_ms,
-            expected=np.clip(expected, 1, workload.walltime_ms) + to_ms(cluster.cleanup),
+            expected=np.minimum(np.maximum(expected, 1), workload.walltime_ms)
+            + to_ms(cluster.cleanup),
             nodes=workload.nodes,
             rank=_places(workload.job_id),
             kind=kind,
@@ -233,7 +234,8 @@ def _distinct(
         used = np.bincount(partition).nonzero()[0] if size else np.zeros(1, np.int64)
         rows = np.zeros((len(used), 2 + len(names)))
         rows[:, 0], rows[:, -1] = used, UNKNOWN
-        return rows, used.searchsorted(partition)
+        alike = len(cluster.partitions) <= 1
+        return rows, partition if alike else used.searchsorted(partition)
     needs = [np.asarray(asked.get(name, np.zeros(size))) for name in names]
     table = np.stack([partition.astype(np.float64), *needs, workload.features.codes], axis=1)
     if size == 0:

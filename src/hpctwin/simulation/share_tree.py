@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -27,18 +28,33 @@ def labels_of(
         pairs, label = _pairs(workload, cluster)
         return label, np.full(len(pairs), 1.0 / len(pairs))
     labels = workload.user if cluster.fairshare.by == "user" else workload.account
-    code = np.where(labels.codes < 0, len(labels.labels), labels.codes).astype(np.int64)
+    code = labels.codes.astype(np.int64)
+    unnamed = code < 0
+    if unnamed.any():
+        code[unnamed] = len(labels.labels)
     return code, shares(labels, cluster)
 
 
 def shares(labels: Category, cluster: Cluster) -> npt.NDArray[np.float64]:
     """Promised shares of all labels and of the jobs without one, as parts of the whole."""
-    shares = np.ones(len(labels.labels) + 1)
-    for row, label in enumerate(labels.labels if cluster.fairshare.shares else ()):
-        shares[row] = cluster.fairshare.shares.get(label, 1.0)
-    if labels.labels and not (labels.codes < 0).any():
-        shares[-1] = 0.0
-    return np.maximum(shares / sum(shares.tolist()), 1e-12)
+    told = cluster.fairshare.shares
+    unnamed = not labels.labels or bool((labels.codes < 0).any())
+    if not told:
+        return _parts_alike(len(labels.labels), unnamed=unnamed)
+    return _parts([told.get(label, 1.0) for label in labels.labels], unnamed=unnamed)
+
+
+@lru_cache(maxsize=64)
+def _parts_alike(labels: int, *, unnamed: bool) -> npt.NDArray[np.float64]:
+    """As `_parts` where all have the same share: the same array each time, which an engine knows then."""
+    return _parts([1.0] * labels, unnamed=unnamed)
+
+
+def _parts(of_labels: list[float], *, unnamed: bool) -> npt.NDArray[np.float64]:
+    """Shares as parts of the whole; behind them that of jobs without a label, if there are any."""
+    shares = np.array([*of_labels, float(unnamed)])
+    parts: npt.NDArray[np.float64] = np.maximum(shares / sum(shares.tolist()), 1e-12)
+    return parts
 
 
 def _pairs(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hpctwin.simulation import Simulation
     from hpctwin.twin.present import Present
 
-__all__ = ["Past", "WhatIf", "look_ahead", "outlook_of", "run_ahead"]
+__all__ = ["Course", "Past", "WhatIf", "course_of", "look_ahead", "outlooks_of", "run_ahead"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -44,6 +44,34 @@ class Past:
         return cls(*(np.zeros(0) for _ in range(4)))
 
 
+class Course(NamedTuple):
+    """How jobs fare in a what-if.
+
+    Those that wait and those sampled to come count, and those of the past; the rest only use nodes.
+
+    Args:
+        submit_s, nodes: of those that wait or come [others].
+        running_nodes: of those that run [running].
+        now_s: when it began.
+        machine_nodes: nodes of the cluster.
+        past: jobs that count besides.
+        start_ms, end_ms: of those that wait or come, -1 for never, or the horizon at last [others].
+        running_end_ms: of those that run [running].
+        energy_j: see `Outlook`.
+    """
+
+    submit_s: FloatArray
+    nodes: FloatArray
+    running_nodes: FloatArray
+    now_s: float
+    machine_nodes: int
+    past: Past
+    start_ms: npt.NDArray[np.int64]
+    end_ms: npt.NDArray[np.int64]
+    running_end_ms: npt.NDArray[np.int64]
+    energy_j: float
+
+
 @dataclass(frozen=True)
 class WhatIf:
     """One policy, run ahead.
@@ -54,7 +82,7 @@ class WhatIf:
         ids: of all jobs, by row.
         rows: of the waiting jobs that would start [started].
         start_ms: when each would [started].
-        outlook: what the objective judges.
+        course: what the objective judges.
     """
 
     policy: str
@@ -62,7 +90,7 @@ class WhatIf:
     ids: tuple[str, ...]
     rows: npt.NDArray[np.int64]
     start_ms: npt.NDArray[np.int64]
-    outlook: Outlook
+    course: Course
 
     @cached_property
     def start_s(self) -> Mapping[str, float]:
@@ -103,66 +131,93 @@ def run_ahead(
         # Who starts now may have to wait for nodes that are switched on, or start before another one.
         given = now.given_nodes(simulation)
     simulation.advance(None if horizon_s is None else now_s + horizon_s)
-    start = simulation.column("start")
-    rows = now.waiting[start[now.waiting] >= 0]
-    at_once = rows[start[rows] == now.now_ms] if given is None else given
+    rows, start_ms = now.waiting, simulation.column("start")[now.waiting]
+    starts = start_ms >= 0
+    if not starts.all():
+        rows, start_ms = rows[starts], start_ms[starts]
+    at_once = rows[start_ms == now.now_ms] if given is None else given
     return WhatIf(
         policy=policy.name,
         starts=tuple([now.ids[row] for row in at_once.tolist()]),
         ids=now.ids,
         rows=rows,
-        start_ms=start[rows],
-        outlook=outlook_of(now, simulation, past, horizon_s),
+        start_ms=start_ms,
+        course=course_of(now, simulation, past, horizon_s),
     )
 
 
-def outlook_of(
-    now: Present, simulation: Simulation, past: Past, horizon_s: float | None
-) -> Outlook:
-    """Jobs that wait and jobs sampled to come count, and those of the past; the rest only use nodes.
-
-    Args:
-        now: the present.
-        simulation: a fork of it that has been run ahead.
-        past: jobs that count besides.
-        horizon_s: how far it was run; None for to the end.
-    """
-    workload, rows = simulation.workload, now.others
-    now_s = now.now_ms / MS_PER_S
+def course_of(now: Present, simulation: Simulation, past: Past, horizon_s: float | None) -> Course:
+    """How jobs fare in a fork of the present that has been run ahead so far; see `run_ahead`."""
+    rows = now.others
     start_ms, end_ms = simulation.column("start"), simulation.column("end")
     running_end_ms, start_ms, end_ms = end_ms[now.running], start_ms[rows], end_ms[rows]
     if horizon_s is not None:
-        limit_ms = now.now_ms + round(horizon_s * MS_PER_S)
+        workload, limit_ms = simulation.workload, now.now_ms + round(horizon_s * MS_PER_S)
         late = (start_ms < 0) & (workload.submit_ms[rows] <= limit_ms)
         start_ms = np.where(late, limit_ms, start_ms)
         end_ms = np.where(late, limit_ms + workload.runtime_ms[rows], end_ms)
-    (submit, nodes), begin_s = now.of_others, now_s
+    cluster = simulation.cluster
+    return Course(
+        *now.of_others,
+        now.running_nodes,
+        now.now_ms / MS_PER_S,
+        cluster.node_count,
+        past,
+        start_ms,
+        end_ms,
+        running_end_ms,
+        _energy_j(simulation) if cluster.has_power else math.nan,
+    )
+
+
+def outlooks_of(courses: Sequence[Course]) -> list[Outlook]:
+    """What the objective judges of what-ifs of one present, in their order.
+
+    Returns:
+        One of all together, if all jobs start in all of them; else one of each.
+    """
+    start_ms = np.array([course.start_ms for course in courses])
     counts = start_ms >= 0
-    if not counts.all():
-        submit, nodes, start_ms, end_ms = (x[counts] for x in (submit, nodes, start_ms, end_ms))
+    all_count = bool(counts.all())
+    if not all_count and len(courses) > 1:
+        return [outlook for course in courses for outlook in outlooks_of([course])]
+    one = courses[0]
+    (submit, nodes, past, now_s), begin_s = (
+        (one.submit_s, one.nodes, one.past, one.now_s),
+        one.now_s,
+    )
+    end_ms = np.array([course.end_ms for course in courses])
+    if not all_count:
+        submit, nodes = submit[counts[0]], nodes[counts[0]]
+        start_ms, end_ms = start_ms[counts][None], end_ms[counts][None]
     start, end = start_ms / MS_PER_S, end_ms / MS_PER_S
-    busy = float(np.add.reduce(nodes * (end - start)))
+    busy = np.add.reduce(nodes * (end - start), axis=1)
     if len(past.nodes):
-        busy += float((past.nodes * (past.end_s - past.start_s)).sum())
+        busy += (past.nodes * (past.end_s - past.start_s)).sum()
         begin_s = float(past.submit_s.min(initial=now_s))
         submit = np.concatenate([past.submit_s, submit])
-        start = np.concatenate([past.start_s, start])
-        end = np.concatenate([past.end_s, end])
         nodes = np.concatenate([past.nodes, nodes])
+        start, end = (
+            np.concatenate([np.broadcast_to(known, (len(courses), len(known))), coming], axis=1)
+            for known, coming in ((past.start_s, start), (past.end_s, end))
+        )
     else:
+        running_end_ms = np.array([course.running_end_ms for course in courses])
         running_left = np.maximum(running_end_ms / MS_PER_S - now_s, 0.0)
-        busy += float(np.add.reduce(workload.nodes[now.running] * running_left))
-    return Outlook(
-        submit_s=submit,
-        start_s=start,
-        end_s=end,
-        nodes=nodes,
-        now_s=now_s,
-        machine_nodes=simulation.cluster.node_count,
-        busy_node_s=busy,
-        begin_s=begin_s,
-        energy_j=_energy_j(simulation) if simulation.cluster.has_power else math.nan,
-    )
+        busy += np.add.reduce(one.running_nodes * running_left, axis=1)
+    return [
+        Outlook(
+            submit_s=submit,
+            start_s=start,
+            end_s=end,
+            nodes=nodes,
+            now_s=now_s,
+            machine_nodes=one.machine_nodes,
+            busy_node_s=busy,
+            begin_s=begin_s,
+            energy_j=np.array([course.energy_j for course in courses]),
+        )
+    ]
 
 
 def _energy_j(simulation: Simulation) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpctwin.policies import Policy, parse_policy
-from hpctwin.twin.ahead import WhatIf
+from hpctwin.twin.ahead import WhatIf, outlooks_of
 from hpctwin.twin.forecast import Forecast
 from hpctwin.twin.objective import Objective
 
@@ -89,7 +89,11 @@ def judge(
         futures: what-ifs by future and policy; the first future is what is expected.
     """
     judged = futures[1:] or futures
-    measured = [[objective.measure(w.outlook) for w in future] for future in judged]
+    outlooks = [outlooks_of([what_if.course for what_if in future]) for future in judged]
+    measured = [
+        [found for outlook in future for found in objective.measure_all(outlook)]
+        for future in outlooks
+    ]
     metrics, spread = _mean_and_spread(measured)
     scores = objective.scores(metrics)
     first = futures[0]

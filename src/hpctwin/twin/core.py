@@ -279,7 +279,7 @@ class Core:
         """
         if jobs is None:
             jobs = list(self.mirror.jobs.values())
-        if self._seen(jobs).of("tasks").any():
+        if "tasks" in self._seen(jobs).known:
             return room_of(self.mirror, jobs).fits
         free = self.free_nodes(jobs)
         return lambda spec: spec.nodes <= free
@@ -430,7 +430,7 @@ class Core:
     def _any_fits(self, jobs: Sequence[JobRecord], free_nodes: int) -> bool:
         """Whether any job that waits, and may start, finds room on what is up and free now."""
         there = self._seen(jobs)
-        if there.of("tasks").any():
+        if "tasks" in there.known:
             fits, waiting = self.fits_now(jobs), [job.spec for job in jobs if job.start_s is None]
             return any(fits(spec) for spec in waiting if not spec.held and not spec.reason)
         may = ~there.runs & (there.of("barred") == 0)

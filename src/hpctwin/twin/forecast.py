@@ -137,11 +137,7 @@ class Forecaster:
         for one in made:
             if one.kept:
                 self._keep(one)
-        last = again.copy()
-        for one in made:
-            if start_s[one.job_id] > now_s:
-                last[one.job_id] = one._replace(kept=False) if one.kept else one
-        self._last = last
+        self._last = again | {one.job_id: one for one in made if one.group != _NOW}
         # What is said again was compared with what had been kept when it was said first.
         if not again.keys() <= self._half.keys():
             for job_id in [job_id for job_id in again if job_id not in self._half]:
@@ -310,7 +306,7 @@ class Forecaster:
                 continue
             one = last.get(job_id)
             if at > now_s and one is not None and (one.start_s or 0.0) > now_s:
-                again[job_id] = one
+                again[job_id] = one._replace(kept=False) if one.kept else one
             else:
                 others.append(job_id)
         return again, others

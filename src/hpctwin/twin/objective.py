@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -31,19 +31,18 @@ LEAST_S = 0.001
 
 @dataclass(frozen=True)
 class Outlook:
-    """What one what-if says of the jobs that count (J of them), and of the machine.
+    """What one what-if says of the jobs that count (J of them), and of the machine; or what several say (P).
 
     Args:
-        submit_s, start_s, end_s: of each job, seconds since the epoch [J].
+        submit_s: of each job, seconds since the epoch [J].
+        start_s, end_s: the same; [J] of one what-if, [P, J] of several.
         nodes: of each job [J].
         now_s: when the what-if began.
         machine_nodes: nodes of the cluster.
-        busy_node_s: node-seconds in use from ``begin_s`` on, of all jobs.
+        busy_node_s: node-seconds in use from ``begin_s`` on, of all jobs; [P] of several.
         begin_s: where the span of utilization begins.
         energy_j: what all nodes draw from ``now_s`` until the last job has ended, or to the what-if's
-            horizon, J; NaN where that is not known.
-
-    From these follow ``wait_s``, from submission to start, and ``runtime_s``, from start to end [J].
+            horizon, J; NaN where that is not known; [P] of several.
     """
 
     submit_s: FloatArray
@@ -52,19 +51,32 @@ class Outlook:
     nodes: FloatArray
     now_s: float
     machine_nodes: int
-    busy_node_s: float
+    busy_node_s: float | FloatArray
     begin_s: float
-    energy_j: float = math.nan
+    energy_j: float | FloatArray = math.nan
 
-    wait_s: FloatArray = field(init=False)
-    runtime_s: FloatArray = field(init=False)
+    @cached_property
+    def wait_s(self) -> FloatArray:
+        """From submission to start, of each job; as `start_s`."""
+        return self.start_s - self.submit_s
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "wait_s", self.start_s - self.submit_s)
-        object.__setattr__(self, "runtime_s", self.end_s - self.start_s)
+    @cached_property
+    def runtime_s(self) -> FloatArray:
+        """From start to end, of each job; as `start_s`."""
+        return self.end_s - self.start_s
+
+    def each(self) -> list[Outlook]:
+        """What each of several says."""
+        assert isinstance(self.busy_node_s, np.ndarray)
+        assert isinstance(self.energy_j, np.ndarray)
+        own = (self.start_s, self.end_s, self.busy_node_s.tolist(), self.energy_j.tolist())
+        return [
+            replace(self, start_s=start_s, end_s=end_s, busy_node_s=busy, energy_j=energy_j)
+            for start_s, end_s, busy, energy_j in zip(*own, strict=True)
+        ]
 
     def slowdown(self, least_s: float = LEAST_S) -> FloatArray:
-        """Turnaround over runtime, runtimes counted as ``least_s`` at least, and 1 at least [J]."""
+        """Turnaround over runtime, runtimes counted as ``least_s`` at least, and 1 at least; as `start_s`."""
         return self._plain_slowdown if least_s == LEAST_S else self._slowdown(least_s)
 
     @cached_property
@@ -81,19 +93,26 @@ class Metric:
     """A figure of an outlook.
 
     Args:
-        of: computes it.
+        of: computes it; of several what-ifs, one of each.
         larger_is_better: its direction.
         unit: for showing it; ``s``, ``J`` or nothing.
     """
 
-    of: Callable[[Outlook], float]
+    of: Callable[[Outlook], float | FloatArray]
     larger_is_better: bool = False
     unit: str = ""
 
 
-def _utilization(outlook: Outlook) -> float:
-    span = float(outlook.end_s.max(initial=outlook.now_s)) - outlook.begin_s
-    return outlook.busy_node_s / (span * outlook.machine_nodes) if span > 0 else 0.0
+def _span_s(outlook: Outlook) -> FloatArray:
+    last: FloatArray = outlook.end_s.max(axis=-1, initial=outlook.now_s)
+    return last - outlook.begin_s
+
+
+def _utilization(outlook: Outlook) -> FloatArray:
+    span = _span_s(outlook)
+    node_s = np.where(span > 0, span, np.inf) * outlook.machine_nodes
+    found: FloatArray = outlook.busy_node_s / node_s
+    return found
 
 
 METRICS: dict[str, Metric] = {
@@ -106,7 +125,7 @@ METRICS: dict[str, Metric] = {
     "mean_bounded_slowdown": Metric(lambda o: _mean(o.slowdown(10.0))),
     "mean_turnaround_s": Metric(lambda o: _mean(o.end_s - o.submit_s), unit="s"),
     "node_weighted_wait_s": Metric(lambda o: _weighted(o.wait_s, o.nodes), unit="s"),
-    "makespan_s": Metric(lambda o: float(o.end_s.max(initial=o.now_s)) - o.begin_s, unit="s"),
+    "makespan_s": Metric(_span_s, unit="s"),
     "utilization": Metric(_utilization, larger_is_better=True),
     "energy_j": Metric(lambda o: o.energy_j, unit="J"),
 }
@@ -161,7 +180,7 @@ class Objective:
             HpctwinError: the user's function failed or gave something that is not a number.
         """
         if self.function is None:
-            return {name: METRICS[name].of(outlook) for name in self.weights}
+            return {name: float(METRICS[name].of(outlook)) for name in self.weights}
         try:
             given = self.function(outlook)
             if inspect.iscoroutine(given):
@@ -173,6 +192,13 @@ class Objective:
         if not np.isfinite(cost):
             raise HpctwinError(f"the objective's function gave {cost}, it must be finite")
         return {"cost": cost}
+
+    def measure_all(self, outlook: Outlook) -> list[dict[str, float]]:
+        """As `measure`, of each of several what-ifs."""
+        if self.function is not None:
+            return [self.measure(one) for one in outlook.each()]
+        columns = [np.asarray(METRICS[name].of(outlook)).tolist() for name in self.weights]
+        return [dict(zip(self.weights, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def scores(self, measured: Sequence[Mapping[str, float]]) -> list[float]:
         """The score of each candidate from what `measure` gave; lower is better."""
@@ -196,29 +222,32 @@ def normalised(values: FloatArray, how: Normalise) -> FloatArray:
     if how == "range":
         span = values.max() - values.min()
         return (values - values.min()) / span if span > 0 else np.zeros_like(values)
-    base = _mean(values) if how == "mean" else float(values.min())
+    base = float(_mean(values)) if how == "mean" else float(values.min())
     if base <= 0:
         # The best is 0: then only the distance to the mean can be told.
-        base = _mean(values)
+        base = float(_mean(values))
     return values / base if base > 0 else np.zeros_like(values)
 
 
-def _max(values: FloatArray) -> float:
-    return float(np.maximum.reduce(values, initial=0.0))
+def _max(values: FloatArray) -> FloatArray:
+    largest: FloatArray = np.maximum.reduce(values, axis=-1, initial=0.0)
+    return largest
 
 
-def _mean(values: FloatArray) -> float:
+def _mean(values: FloatArray) -> FloatArray:
     # As `values.mean()`, in a third of the time where they are few.
-    return float(np.add.reduce(values) / len(values)) if len(values) else 0.0
+    mean: FloatArray = np.add.reduce(values, axis=-1) / max(values.shape[-1], 1)
+    return mean
 
 
-def _quantile(values: FloatArray, q: float) -> float:
-    return float(np.quantile(values, q)) if len(values) else 0.0
+def _quantile(values: FloatArray, q: float) -> FloatArray:
+    found: FloatArray = np.quantile(values, q, axis=-1) if values.shape[-1] else _mean(values)
+    return found
 
 
-def _weighted(values: FloatArray, weights: FloatArray) -> float:
-    total = float(weights.sum())
-    return float((values * weights).sum()) / total if total else 0.0
+def _weighted(values: FloatArray, weights: FloatArray) -> FloatArray:
+    found: FloatArray = (values * weights).sum(axis=-1) / (weights.sum() or 1.0)
+    return found
 
 
 def _load(path: str) -> Callable[[Outlook], float]:

@@ -60,6 +60,11 @@ class Present:
         nodes = self.base.workload.nodes[self.others].astype(np.float64)
         return self.submit_s[self.others], nodes
 
+    @cached_property
+    def running_nodes(self) -> npt.NDArray[np.float64]:
+        """How many nodes each running job asks for [running]."""
+        return self.base.workload.nodes[self.running].astype(np.float64)
+
     def fork(self, policy: Policy | None = None) -> Simulation:
         """A simulation that goes on from now, under this or another policy."""
         return self.base.fork(policy or self.base.policy)
@@ -164,7 +169,7 @@ def present(
     now_ms = round(now_s * MS_PER_S)
     carried = carried or Carried()
     there = carried.rows.jobs(jobs, nodes)
-    shares = bool(there.of("tasks").any()) or any(spec.tasks for spec in arrivals)
+    shares = "tasks" in there.known or any(spec.tasks for spec in arrivals)
     if not shares and np.bincount(there.held).max(initial=0) > 1:
         there = carried.rows.jobs(_one_job_a_node(jobs, runtime_s or {}), nodes)
     may = may_run(there)

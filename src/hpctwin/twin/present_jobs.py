@@ -18,6 +18,7 @@ from hpctwin.model import (
     Workload,
 )
 from hpctwin.model.chunks import CHUNKS
+from hpctwin.model.columns import alike
 from hpctwin.rms.columns import LABELS, Jobs, jobs_to_come
 from hpctwin.rms.records import JobSpec
 
@@ -42,11 +43,12 @@ def in_order(
     submit_ms = in_ms(jobs.of("submit_s"))
     here, coming = submit_ms[: len(there)], submit_ms[len(there) :]
     np.minimum(here, now_ms, out=here)
-    np.maximum(coming, now_ms + 1, out=coming)
-    # A job that asks for a later start joins the queue then.
-    later = (jobs.of("not_before_s") > now_s) & ~jobs.runs
-    later[len(there) :] = False
-    submit_ms[later] = in_ms(jobs.of("not_before_s")[later])
+    if len(coming):
+        np.maximum(coming, now_ms + 1, out=coming)
+    if "later" in there.known:
+        # A job that asks for a later start joins the queue then.
+        later = ((there.of("not_before_s") > now_s) & ~there.runs).nonzero()[0]
+        here[later] = in_ms(there.of("not_before_s")[later])
     rank = _ranks(jobs)
     order = np.lexsort((rank, submit_ms))
     return jobs.take(order), order < len(there), submit_ms[order], rank[order]
@@ -55,6 +57,8 @@ def in_order(
 def _ranks(jobs: Jobs) -> npt.NDArray[np.int64]:
     """The place of each id among all: ids that are equally written are compared as numbers."""
     numbers = jobs.of("number")
+    if (numbers[:1] >= 0).all() and (numbers[1:] > numbers[:-1]).all():
+        return np.arange(len(numbers))
     if (numbers >= 0).all():
         order = numbers.argsort(kind="stable")
     else:
@@ -69,7 +73,7 @@ def may_run(jobs: Jobs) -> npt.NDArray[np.bool_]:
     """Those that run, and those that neither are barred nor wait at last for one that is or is gone."""
     runs = jobs.runs
     may: npt.NDArray[np.bool_] = runs | (jobs.of("barred") == 0)
-    if jobs.of("depends").any():
+    if "depends" in jobs.known:
         dependencies = jobs.told("dependencies")
         ids = jobs.told("id")
         depend = [i for i in np.flatnonzero(may & ~runs).tolist() if dependencies[i]]
@@ -110,11 +114,11 @@ def workload_of(
         expected = np.array([runtime_s.get(i, walltime_s) for i, walltime_s in pairs])
         # At least 1 ms: else the nodes of a job that starts now would be free again now.
         runtime_ms = np.clip(in_ms(expected), 1, walltime_ms)
-    unknown, nobody = np.full(size, -1, np.int64), Category.unknown(size)
-    uses = bool(jobs.of("uses").any())
-    amounts = _by_name(jobs.told("resources")) if uses else {}
-    consumables = _by_name(jobs.told("consumables")) if uses else {}
-    labels = {name: _labels(jobs.told(name)) or nobody for name in LABELS}
+    unknown, nobody = alike(-1, size, np.int64), Category.unknown(size)
+    known = jobs.known
+    amounts = _by_name(jobs.told("resources")) if "uses" in known else {}
+    consumables = _by_name(jobs.told("consumables")) if "uses" in known else {}
+    labels = {name: _labels(jobs.told(name)) if name in known else nobody for name in LABELS}
     return Workload(
         job_id=rank,
         submit_ms=submit_ms,
@@ -129,7 +133,7 @@ def workload_of(
         more_tasks=labels["more_tasks"],
         group_by=nobody,
         priority=jobs.of("priority"),
-        per_node={n: jobs.of(n) for n in PER_NODE} if jobs.of("needs").any() else {},
+        per_node={n: jobs.of(n) for n in PER_NODE} if "needs" in known else {},
         resources={name: np.array(column, np.int64) for name, column in amounts.items()},
         dependencies=_dependencies(jobs, now_s),
         recorded_start_ms=unknown,
@@ -147,9 +151,7 @@ def _by_name(asked: Sequence[Mapping[str, float] | None]) -> dict[str, list[floa
     return {name: [(has or {}).get(name, 0) for has in asked] for name in names}
 
 
-def _labels(values: Sequence[str]) -> Category | None:
-    if not any(values):
-        return None
+def _labels(values: Sequence[str]) -> Category:
     labels = sorted(set(values) - {""})
     code = {label: i for i, label in enumerate(labels)}
     code[""] = -1
@@ -158,7 +160,7 @@ def _labels(values: Sequence[str]) -> Category | None:
 
 
 def _chunks(jobs: Jobs) -> dict[str, npt.NDArray[np.float64]]:
-    if not jobs.of("tasks").any():
+    if "tasks" not in jobs.known:
         return {}
     nothing = (0.0,) * len(CHUNKS)
     table = np.array([row or nothing for row in jobs.told("tasks")], np.float64)
@@ -166,7 +168,7 @@ def _chunks(jobs: Jobs) -> dict[str, npt.NDArray[np.float64]]:
 
 
 def _dependencies(jobs: Jobs, now_s: float) -> Dependencies:
-    if not jobs.of("depends").any():
+    if "depends" not in jobs.known:
         return Dependencies.none()
     told = jobs.told("dependencies")
     row = {job_id: number for number, job_id in enumerate(jobs.told("id"))}

@@ -17,7 +17,7 @@ from hpctwin.policies import Policy, parse_policy
 from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, NodeReservation, Snapshot
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.shared_figures import core_map
-from hpctwin.twin.ahead import Past, outlook_of
+from hpctwin.twin.ahead import Past, course_of, outlooks_of
 from hpctwin.twin.asking import usual_priority
 from hpctwin.twin.core import Core
 from hpctwin.twin.objective import METRICS
@@ -202,8 +202,8 @@ def _future(now: Present, snapshot: Snapshot, now_s: float) -> Future:
     simulation = now.fork()
     simulation.advance()
     start, end = simulation.column("start"), simulation.column("end")
-    outlook = outlook_of(now, simulation, Past.none(), None)
-    metrics = {name: metric.of(outlook) for name, metric in METRICS.items()}
+    (outlook,) = outlooks_of([course_of(now, simulation, Past.none(), None)])[0].each()
+    metrics = {name: float(metric.of(outlook)) for name, metric in METRICS.items()}
     rows = now.waiting[np.argsort(start[now.waiting], kind="stable")]
     started = rows[start[rows] >= 0]
     spans = {
