@@ -55,9 +55,9 @@ def new_sim(
     """
     job, pools = known["job"], len(known["pool"])
     size = len(job)
-    nodes = int(known["amount"][:pools].sum())
+    nodes = sum(known["amount"][:pools].tolist())
     shared, amounts = known["whole"].shape
-    limited = bool((known["user_limit"] > 0).any())
+    limited = max(known["user_limit"].tolist(), default=0) > 0
     tracked = len(known["by_pool"])
     most = size if shared else min(size, nodes)
     shapes = {
@@ -74,7 +74,7 @@ def new_sim(
             int(job["user"].max(initial=0)) + 1 if limited else 0,
         ),
         "held": (len(known["ceiling"]),),
-        "used": (int(known["ceiling"]["used"].sum()),),
+        "used": (sum(known["ceiling"]["used"].tolist()),),
         "rank": (len(known["promised"]) if len(known["tree"]) else 0,),
         "usage": (len(known["promised"]) + 1,),
         "node": (tracked,),

@@ -143,8 +143,14 @@ def check_consumables(workload: Workload, cluster: Cluster) -> None:
 
 def _places(ids: npt.NDArray[Any]) -> IntArray:
     """The place of each id among all."""
-    if ids.dtype.kind == "i" and (ids[1:] > ids[:-1]).all():
-        return np.arange(len(ids))
+    if ids.dtype.kind == "i" and len(ids):
+        least = ids.min()
+        if ids.max() - least == len(ids) - 1:
+            # They are different, and so are all from the least to the last.
+            place: IntArray = (ids - least).astype(np.int64, copy=False)
+            return place
+        if (ids[1:] > ids[:-1]).all():
+            return np.arange(len(ids))
     place = np.empty(len(ids), np.int64)
     place[ids.argsort(kind="stable")] = np.arange(len(ids))
     return place
@@ -231,10 +237,10 @@ def _distinct(
     names = (*PER_NODE, *cluster.consumables)
     asked = needs_of_whole_nodes(workload)
     if not asked and not workload.features.labels:
-        used = np.bincount(partition).nonzero()[0] if size else np.zeros(1, np.int64)
+        alike = size == 0 or len(cluster.partitions) <= 1
+        used = np.zeros(1, np.int64) if alike else np.bincount(partition).nonzero()[0]
         rows = np.zeros((len(used), 2 + len(names)))
         rows[:, 0], rows[:, -1] = used, UNKNOWN
-        alike = len(cluster.partitions) <= 1
         return rows, partition if alike else used.searchsorted(partition)
     needs = [np.asarray(asked.get(name, np.zeros(size))) for name in names]
     table = np.stack([partition.astype(np.float64), *needs, workload.features.codes], axis=1)

@@ -204,29 +204,36 @@ class Objective:
         """The score of each candidate from what `measure` gave; lower is better."""
         if self.function is not None:
             return [m["cost"] for m in measured]
-        total = np.zeros(len(measured))
-        for name, weight in self.weights.items():
-            values = np.array([m[name] for m in measured])
+        table = np.array([[m[name] for m in measured] for name in self.weights])
+        for values, name in zip(table, self.weights, strict=True):
             if METRICS[name].larger_is_better:
                 # Turned about its best possible value, so that a cost of 0 stays the ideal.
-                values = 1.0 - values if name == "utilization" else -values
-            total += weight * normalised(values, self.normalise)
+                values[:] = 1.0 - values if name == "utilization" else -values
+        total = np.zeros(len(measured))
+        for weight, costs in zip(
+            self.weights.values(), normalised(table, self.normalise), strict=True
+        ):
+            total += weight * costs
         scores: list[float] = total.tolist()
         return scores
 
 
 def normalised(values: FloatArray, how: Normalise) -> FloatArray:
-    """Costs of the candidates, made comparable with other metrics; see `Objective`."""
+    """Costs of the candidates, made comparable with other metrics; see `Objective` […, candidates]."""
     if how == "none":
         return values
+    least = values.min(axis=-1, keepdims=True)
     if how == "range":
-        span = values.max() - values.min()
-        return (values - values.min()) / span if span > 0 else np.zeros_like(values)
-    base = float(_mean(values)) if how == "mean" else float(values.min())
-    if base <= 0:
-        # The best is 0: then only the distance to the mean can be told.
-        base = float(_mean(values))
-    return values / base if base > 0 else np.zeros_like(values)
+        return _parts(values - least, values.max(axis=-1, keepdims=True) - least)
+    mean = _mean(values)[..., None]
+    # The best is 0: then only the distance to the mean can be told.
+    return _parts(values, mean if how == "mean" else np.where(least > 0, least, mean))
+
+
+def _parts(values: FloatArray, base: FloatArray) -> FloatArray:
+    """Shares of a base; 0 where that is none."""
+    shares: FloatArray = np.divide(values, base, out=np.zeros_like(values), where=base > 0)
+    return shares
 
 
 def _max(values: FloatArray) -> FloatArray:
