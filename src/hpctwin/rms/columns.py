@@ -163,11 +163,13 @@ class JobRows:
         # A changed job is another object: they are frozen.
         names = list(map(id, jobs))
         row = np.fromiter(map(kept.row.get, names, repeat(-1)), np.int64, len(names))
-        new, rows = (row < 0).nonzero()[0].tolist(), kept.rows
-        if new:
-            row[new] = np.arange(len(rows), len(rows) + len(new))
-            rows = rows.and_also(_read([self._row(jobs[i]) for i in new]))
-        rows = rows.take(row)
+        new = (row < 0).nonzero()[0]
+        fresh = _read([self._row(jobs[i]) for i in new.tolist()])
+        if len(new) == len(names):
+            rows = fresh
+        else:
+            rows = kept.rows.take(row)
+            rows.numbers[:, new], rows.objects[new] = fresh.numbers, fresh.objects
         # At once, so that whoever looks from another thread finds what goes together.
         self._kept = _Kept(number, tuple(jobs), dict(zip(names, count())), rows)
         return rows
