@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin.errors import ConfigError, HpctwinError, UnknownNameError
+from hpctwin.twin.ahead import Course, Past, outlooks_of
 from hpctwin.twin.objective import METRICS, Objective, Outlook, normalised
 
 POSITIVE = st.lists(st.floats(0.01, 1e6), min_size=2, max_size=6)
@@ -131,3 +132,65 @@ async def later(view: Outlook) -> float:
 def test_an_async_function_is_told() -> None:
     with pytest.raises(HpctwinError, match="write def"):
         Objective(function=f"{__name__}:later").measure(outlook([], [], [], []))
+
+
+NOWHERE = Past.none()
+EARLIER = Past(*(np.array(column, float) for column in ([1, 2], [3, 5], [9, 8], [2, 1])))
+
+
+def courses(rng: np.random.Generator, several: int, jobs: int, past: Past) -> list[Course]:
+    """What-ifs of one present, in which all jobs start."""
+    submit_s, nodes = (
+        rng.integers(0, 10, jobs).astype(float),
+        rng.integers(1, 9, jobs).astype(float),
+    )
+    start_ms = 10_000 + rng.integers(0, 10**8, (several, jobs))
+    end_ms = start_ms + rng.integers(1, 10**8, (several, jobs))
+    running_end_ms = 10_000 + rng.integers(0, 10**6, (several, 3))
+    own = zip(start_ms, end_ms, running_end_ms, rng.random(several).tolist(), strict=True)
+    return [Course(submit_s, nodes, np.array([1.0, 4.0, 2.0]), 10.0, 40, past, *one) for one in own]
+
+
+@given(
+    seed=st.integers(0, 1000), several=st.integers(1, 13), jobs=st.integers(0, 300),
+    past=st.sampled_from([NOWHERE, EARLIER]),
+)  # fmt: skip
+def test_what_ifs_measured_together_are_so_to_the_last_bit_as_each_alone(
+    seed, several, jobs, past
+) -> None:
+    found = courses(np.random.default_rng(seed), several, jobs, past)
+    judged = Objective(dict.fromkeys(METRICS, 1.0))
+    (together,) = outlooks_of(found)
+    alone = [judged.measure(outlooks_of([one])[0].each()[0]) for one in found]
+    assert judged.measure_all(together) == alone == [judged.measure(o) for o in together.each()]
+
+
+def test_where_a_job_never_starts_each_what_if_is_judged_by_those_that_do() -> None:
+    first, second = courses(np.random.default_rng(1), 2, 4, NOWHERE)
+    second.start_ms[2] = -1
+    whole, part = outlooks_of([first, second])
+    assert whole.start_s.tolist() == [(first.start_ms / 1000).tolist()]
+    rows = [0, 1, 3]
+    assert part.start_s.tolist() == [(second.start_ms[rows] / 1000).tolist()]
+    assert part.nodes.tolist() == second.nodes[rows].tolist()
+    assert part.submit_s.tolist() == second.submit_s[rows].tolist()
+
+
+def test_a_function_of_ones_own_is_asked_of_each_what_if() -> None:
+    (together,) = outlooks_of(courses(np.random.default_rng(2), 3, 5, NOWHERE))
+    judged = Objective(function=f"{__name__}:cost")
+    waits_s = (together.start_s - together.submit_s).sum(axis=1).tolist()
+    assert judged.measure_all(together) == [{"cost": wait_s} for wait_s in waits_s]
+
+
+@given(
+    table=st.integers(1, 12).flatmap(
+        lambda n: st.lists(
+            st.lists(st.floats(-5, 1e6), min_size=n, max_size=n), min_size=1, max_size=12
+        )
+    ),
+    how=st.sampled_from(["mean", "best", "range", "none"]),
+)
+def test_metrics_are_normalised_each_by_itself(table, how) -> None:
+    found = normalised(np.array(table), how)
+    assert found.tolist() == [normalised(np.array(row), how).tolist() for row in table]

@@ -68,8 +68,8 @@ class Jobs:
     @cached_property
     def known(self) -> frozenset[str]:
         """What any has of that of which most have nothing: ``tasks``, ``needs`` … see `of`."""
-        has: list[bool] = np.logical_or.reduce(self.numbers[-len(_SELDOM) :], axis=1).tolist()
-        return frozenset(compress(_SELDOM, has))
+        most = np.maximum.reduce(self.numbers[-len(_SELDOM) :], axis=1, initial=0.0)
+        return frozenset(compress(_SELDOM, most.tolist()))
 
     def told(self, name: str, rows: npt.NDArray[np.int64] | slice = slice(None)) -> list[Any]:
         """Something that is not a number, of some [rows] or all [jobs].
