@@ -249,7 +249,7 @@ def outcome(simulation: Simulation) -> list[tuple[int, ...]]:
         phase = int(state["phase"][row])
         ended = layout.COMPLETED <= phase < layout.UNSUBMITTED
         preempted = phase == layout.PREEMPTED
-        start, end = int(state["start"][row]), int(state["end"][row])
+        start, end = int(state["start"][row] - cut["paused"][row]), int(state["end"][row])
         found.append(
             (
                 0 if phase == layout.UNSUBMITTED else phase,

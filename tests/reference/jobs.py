@@ -134,6 +134,10 @@ class Job:
     again_from: int = 0  # does not start again before then
     preemptions: int = 0
     in_vain: int = 0  # ms
+    suspended: bool = False
+    ran: int = 0  # ms until it was suspended, …
+    remains: int = 0  # … and after that
+    paused: int = 0  # ms of the time since its start
 
     def released(self) -> int | None:
         """When it becomes eligible; None as long as a dependency is open."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from hpctwin.model import Cluster
 from hpctwin.rms.importing import Imported, import_site, pseudonyms
-from hpctwin.rms.site import NOT_MODELLED, TAKEN
+from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN
 
 WHOLE = ("SelectType=select/linear", "NodeName=n[1-4] CPUs=8")
 TIERS = (
@@ -69,14 +69,46 @@ def test_by_qos_who_preempts_whom_is_taken_over(tmp_path):
     assert left["PreemptParameters: strict_order"] == "who is preempted is chosen as by default"
 
 
-def test_suspending_is_named_and_such_jobs_are_not_preempted(tmp_path):
+SUSPEND = (BY_TIER[0], "PreemptMode=SUSPEND,GANG")
+
+
+def test_suspending_is_taken_over_where_jobs_have_whole_nodes(tmp_path):
     made = imported(
-        tmp_path, *WHOLE, BY_TIER[0], "PreemptMode=SUSPEND,GANG", TIERS[0] + " PreemptMode=CANCEL",
-        TIERS[1],
+        tmp_path, *WHOLE, *SUSPEND, *TIERS, "PartitionName=mid Nodes=ALL PriorityTier=5 PreemptMode=CANCEL",
     )  # fmt: skip
+    assert said(made.site.cluster) == {
+        "mode": "suspend",
+        "partitions": {
+            "low": {"tier": 1},
+            "high": {"tier": 10, "mode": "off"},
+            "mid": {"tier": 5, "mode": "cancel"},
+        },
+    }
+    assert became(made, TAKEN)["PreemptMode"] == "preemption: mode suspend"
+    assert became(made, NO_BEARING)["low: GraceTime"] == "who is suspended has no grace"
+    assert "SelectTypeParameters" not in became(made, NOT_MODELLED)
+
+
+def test_memory_that_suspended_jobs_keep_is_named(tmp_path):
+    made = imported(tmp_path, *WHOLE, *SUSPEND, *TIERS, "SelectTypeParameters=CR_Memory")
+    assert "whatever memory" in became(made, NOT_MODELLED)["SelectTypeParameters"]
+
+
+def test_suspending_by_qos_says_what_time_slices_there_are(tmp_path):
+    made = imported(
+        tmp_path, *WHOLE, "PreemptType=preempt/qos", "PreemptMode=SUSPEND,GANG", TIERS[0],
+        qos="normal|10||||\nhigh|100||normal||requeue\n",
+    )  # fmt: skip
+    assert said(made.site.cluster)["mode"] == "suspend"
+    assert said(made.site.cluster)["qos"]["high"] == {"preempts": ("normal",), "mode": "requeue"}
+    assert "no time slices" in became(made, TAKEN)["PreemptMode"]
+
+
+def test_suspending_is_named_where_jobs_share_nodes_and_such_jobs_are_not_preempted(tmp_path):
+    made = imported(tmp_path, WHOLE[1], *SUSPEND, TIERS[0] + " PreemptMode=CANCEL", TIERS[1])
     assert said(made.site.cluster)["mode"] == "off"
     assert said(made.site.cluster)["partitions"]["low"]["mode"] == "cancel"
-    assert "keeps its memory" in became(made, NOT_MODELLED)["PreemptMode"]
+    assert "jobs share nodes" in became(made, NOT_MODELLED)["PreemptMode"]
 
 
 def test_where_jobs_are_not_requeued_they_are_cancelled(tmp_path):

@@ -5,13 +5,15 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator
+from datetime import datetime
 
+import polars as pl
 import pytest
 
 from hpctwin import Workload, simulate
 from hpctwin.model import Category
 from hpctwin.rms.importing import import_site
-from tests.rms.beside_slurm import running
+from tests.rms.beside_slurm import job_ends, running
 from tests.rms.slurm_cluster import SlurmCluster
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
@@ -192,3 +194,76 @@ def test_who_is_preempted_is_cancelled_requeued_after_its_grace_or_spared(preemp
     assert gone == [False, False, True, False]
     assert waited[0] >= GRACE_S
     assert result.jobs["wait_s"].to_list()[len(full)] == GRACE_S
+
+
+SUSPENDED = [  # after so many seconds, partition, nodes, seconds of work
+    (0, "main", 4, 30), (0, "main", 2, 30), (5, "high", 3, 20), (9, "main", 1, 5), (12, "high", 1, 8),
+    (15, "mid", 2, 25),
+]  # fmt: skip
+WORK = """i=0
+while [ $i -lt {} ]; do
+    sleep 0.5
+    i=$((i + 1))
+done
+"""
+"""A job whose time stands still while it is stopped; that of one long sleep does not."""
+APART_S = 4
+
+
+@pytest.fixture
+def suspending(tmp_path_factory) -> Iterator[SlurmCluster]:
+    more = (
+        "PreemptType=preempt/partition_prio", "PreemptMode=SUSPEND,GANG",
+        *(f"PartitionName={name} Nodes=n[1-6] MaxTime=INFINITE State=UP PriorityTier={tier}"
+          for name, tier in TIERS.items() if name != "main"),
+    )  # fmt: skip
+    folder = tmp_path_factory.mktemp("suspending")
+    with running(
+        folder, nodes=6, scheduler="backfill", partition="PriorityTier=1", more=more
+    ) as made:
+        yield made
+
+
+def test_the_same_jobs_are_suspended_for_as_long(suspending, tmp_path):
+    slurm = suspending
+    began = time.monotonic()
+    jobs = []
+    for after, name, nodes, work_s in SUSPENDED:
+        slurm.wait(lambda after=after: time.monotonic() - began >= after, 60)
+        head = f"#SBATCH -N{nodes}\n#SBATCH -t5\n#SBATCH -p {name}\n"
+        jobs.append(slurm.submit_script(head + WORK.format(2 * work_s)))
+    slurm.wait(lambda: job_ends(slurm, jobs), 200)
+    rows = [slurm.job(job) for job in jobs]
+    assert {row["JobState"] for row in rows} == {"COMPLETED"}
+    submit, start, end = (
+        [datetime.fromisoformat(row[key]).timestamp() for row in rows]
+        for key in ("SubmitTime", "StartTime", "EndTime")
+    )
+    ran = [span_s(row["RunTime"]) for row in rows]
+
+    shutil.copy(slurm.conf, tmp_path)
+    site = import_site("slurm", tmp_path).site
+    _, names, nodes, _ = zip(*SUSPENDED, strict=True)
+    workload = Workload.build(
+        submit_s=[time_s - submit[0] for time_s in submit],
+        runtime_s=ran,
+        walltime_s=[300] * len(rows),
+        nodes=nodes,
+        partition=Category.of(names),
+    )
+    found = simulate(workload, site.cluster, site.policy).jobs
+    paused = [e - s - r for s, e, r in zip(start, end, ran, strict=True)]
+    assert (found["suspended_s"] > 0).to_list() == [one > 1 for one in paused]
+    assert (found["suspended_s"] > 0).to_list() == [True, True, False, False, False, False]
+    for ours, theirs in (
+        ("suspended_s", paused),
+        ("start_s", [time_s - submit[0] for time_s in start]),
+        ("end_s", [time_s - submit[0] for time_s in end]),
+    ):
+        apart = (found[ours] - pl.Series(theirs)).abs()
+        assert apart.max() <= APART_S, (ours, found[ours].to_list(), theirs)
+
+
+def span_s(text: str) -> float:
+    hours, minutes, seconds = text.split(":")
+    return 3600 * float(hours) + 60 * float(minutes) + float(seconds)

@@ -9,12 +9,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.layout import COMPLETED, LAYOUT, RUNNING, UNSUBMITTED
+from hpctwin.engine.layout import COMPLETED, LAYOUT, RUNNING, SUSPENDED, UNSUBMITTED
 from hpctwin.engine.limits import count_held
 from hpctwin.engine.memory import copied, in_bytes
 from hpctwin.engine.sim import Sim, records
 
-__all__ = ["begun_ms", "carry", "ended_jobs", "lengthen_chains", "owe", "phases", "settled_jobs"]
+__all__ = [
+    "are_suspended", "begun_ms", "carry", "ended_jobs", "lengthen_chains", "owe", "paused_ms", "phases",
+    "settled_jobs", "started_ms",
+]  # fmt: skip
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -50,6 +53,31 @@ def settled_jobs(sim: Sim) -> BoolArray:
     waiting = sim["releases"]["job"][: clock.releases]
     settled[np.where(waiting < 0, -1 - waiting, waiting)] = False
     return settled
+
+
+def are_suspended(sim: Sim) -> BoolArray:
+    """Which jobs were suspended for others, and are perhaps still [jobs]."""
+    if not len(sim["beneath"]):
+        return np.zeros(sim.jobs, np.bool_)
+    mode = sim["yields"]["mode"][sim["claim"]["standing"]]
+    found: BoolArray = (mode == SUSPENDED) & (sim["cut"]["times"] > 0)
+    return found
+
+
+def started_ms(sim: Sim) -> IntArray:
+    """When jobs started, ms; the last time if they were thrown back; -1 where they have not [jobs]."""
+    start: IntArray = sim["state"]["start"].copy()
+    if len(sim["beneath"]):
+        start -= sim["cut"]["paused"]
+    return start
+
+
+def paused_ms(sim: Sim) -> IntArray:
+    """For how long jobs were suspended for others up to now, ms [jobs]."""
+    cut = sim["cut"]
+    now = sim.clock.now - started_ms(sim) - cut["ran"]
+    paused: IntArray = np.where(cut["suspended"] == 1, now, cut["paused"])
+    return paused
 
 
 def begun_ms(sim: Sim) -> IntArray:
@@ -103,6 +131,7 @@ def carry(old: Sim, new: Sim, rows: IntArray, to: IntArray, *, waits: bool) -> N
     for name in _SAME:
         in_bytes(new[name])[...] = in_bytes(old[name])
     new["node"]["job"] = place[old["node"]["job"]]
+    new["beneath"][...] = place[old["beneath"]]
     if len(old["share"]):
         _carry_shared(old, new, _part_rows(old, place), to)
     _carry_labels(old, new)

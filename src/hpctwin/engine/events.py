@@ -25,6 +25,7 @@ from hpctwin.engine.layout import (
 from hpctwin.engine.limits import count_submitted, forget_used, too_many_submitted
 from hpctwin.engine.nodes import touch
 from hpctwin.engine.order import dequeue, enqueue, leave
+from hpctwin.engine.suspended import go_on, wake_uncovered
 from hpctwin.engine.transitions import (
     close,
     finish,
@@ -181,6 +182,8 @@ def cancel_job(j: int, sim: Arrays) -> None:
     """A user cancels a job that has not come to its end."""
     phase = sim.state[j].phase
     if phase == RUNNING:
+        if len(sim.beneath) > 0 and sim.cut[j].suspended == 1:
+            go_on(j, sim)
         if sim.rules.cleanup > 0:
             clean_up_from_now(j, CANCELLED, sim)
             return
@@ -311,3 +314,5 @@ def apply_events(sim: Arrays) -> None:
             if sim.state[j].eligible < 0:
                 sim.state[j].eligible = clock.now
             enqueue(j, sim)
+    if len(sim.beneath) > 0:
+        wake_uncovered(sim)

@@ -74,6 +74,8 @@ NODE_FAILURE, CANCELLED, REJECTED, DEPENDENCY, FAILED, PREEMPTED = np.array([5, 
 UNSUBMITTED: Any = np.int64(11)
 SENT_BACK: Any = np.int64(12)
 """Of a job that runs, how it will end: it is preempted, and waits again."""
+SUSPENDED: Any = np.int64(13)
+"""What becomes of a job that is preempted: it keeps its nodes, and goes on when others have left them."""
 
 AFTER, AFTERANY, AFTEROK = np.array([0, 1, 2])
 
@@ -403,7 +405,7 @@ class State:
     clock: Clock
     state: Table[JobState]
     queue: Table[Int]
-    taken: Grid[Int]  # [jobs, P] nodes from each pool; [0, P] with one pool
+    taken: Grid[Int]  # [jobs, P] nodes from each pool; [0, P] with one pool, if nobody is suspended
     ends: Table[Event]  # heap
     run: Table[Run]
     releases: Table[Event]  # heap; job -1 - j: j begins. Empty without dependencies
@@ -438,6 +440,7 @@ class State:
     kept: Grid[Int]  # … and rows
     power_kept: Grid[Int]  # what the power policy keeps of each node
     cut: Table[Cut]  # [jobs]; empty where no job preempts another
+    beneath: Grid[Int]  # [nodes, levels] see `beneath`; empty where nobody is suspended
 
 
 class Scratch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hpctwin.engine.beneath import come_up
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import Arrays
 from hpctwin.engine.nodes import touch
@@ -55,6 +56,10 @@ def release_nodes(j: int, sim: Arrays) -> None:
         sim.node[node].job = -1
         sim.node[node].next = -1
         touch(node, sim)
+        if len(sim.beneath) > 0:
+            lower = come_up(node, sim)
+            if lower >= 0:
+                claim(lower, node, sim)
         node = following
     sim.state[j].first_node = -1
 

@@ -110,11 +110,10 @@ def note_freed(j: int, start: int, end: int, sim: Arrays) -> None:
 @jit
 def load_take(j: int, sim: Arrays) -> None:
     """Put the nodes a job holds, or holds a reservation for, into ``sim.take``."""
-    pools = sim.rules.pools
-    if pools == 1:
+    if len(sim.taken) == 0:
         sim.take[0] = sim.job[j].nodes
     else:
-        for p in range(pools):
+        for p in range(sim.rules.pools):
             sim.take[p] = sim.taken[j, p]
 
 

@@ -59,12 +59,13 @@ def new_sim(
     shared, amounts = known["whole"].shape
     limited = max(known["user_limit"].tolist(), default=0) > 0
     tracked = len(known["by_pool"])
-    most = size if shared else min(size, nodes)
+    suspends = bool((known["yields"]["mode"] == layout.SUSPENDED).any())
+    most = size if shared or suspends else min(size, nodes)
     shapes = {
         "clock": (1,),
         "state": (size,),
         "queue": (size,),
-        "taken": (size if pools > 1 else 0, pools),
+        "taken": (size if pools > 1 or suspends else 0, pools),
         "ends": (most,),
         "run": (most + most // 4 + 8,),
         "releases": (size if waits or len(known["tells"]) else 0,),
@@ -100,6 +101,7 @@ def new_sim(
         "kept": (_kept_rows(found, size), _words(found.kept)),
         "power_kept": (tracked if _by_node(power) else 0, _words(_by_node(power))),
         "cut": (len(known["claim"]),),
+        "beneath": (tracked, int(known["yields"]["level"].max())) if suspends else (0, 0),
     }
     sim = Sim(known, shapes, like)
     clock, state = sim["clock"], sim["state"]
@@ -115,6 +117,7 @@ def new_sim(
         node["job"] = node["next"] = -1
         node["place"][known["by_pool"]] = np.arange(tracked)
         index_nodes(sim)
+    sim["beneath"][...] = -1
     if shared:
         sim["left"][...] = known["whole"]
         sim["sharing"]["widest"] = known["shape"]["parts"].max(initial=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from numba import int64, types
 
+from hpctwin.engine.beneath import withdraw
 from hpctwin.engine.heap import heap_push, heap_remove
 from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import (
@@ -110,7 +111,7 @@ def start_taken(j: int, sim: Arrays) -> None:
     sim.clock.starts += 1
     for p in range(pools):
         sim.stock[p].free -= sim.take[p]
-        if pools > 1:
+        if len(sim.taken) > 0:
             sim.taken[j, p] = sim.take[p]
     for c in range(sim.asks.width):
         sim.stock[pools + c].free -= sim.asks[j, c]
@@ -202,6 +203,8 @@ def give_back(j: int, sim: Arrays) -> None:
     """Return the nodes and resources of a running job."""
     pools = sim.rules.pools
     job = sim.job[j]
+    if len(sim.beneath) > 0:
+        withdraw(j, sim)
     if sim.hooks.gave_back != 0:
         call_with_job(sim.hooks.gave_back, j, sim)
     else:
@@ -256,8 +259,23 @@ def forget_end(j: int, sim: Arrays) -> None:
 
 
 @jit
+def slowest_listed(j: int, sim: Arrays) -> int:
+    """The pool of the slowest whole nodes that a job has; what `taken` says leaves out those of others."""
+    node = sim.state[j].first_node
+    slowest = sim.pool_of[node]
+    while node >= 0:
+        p = sim.pool_of[node]
+        if sim.pool[p].speed < sim.pool[slowest].speed:
+            slowest = p
+        node = sim.node[node].next
+    return slowest
+
+
+@jit
 def slowest_held(j: int, sim: Arrays) -> int:
     """The pool of the slowest nodes that a running job has."""
+    if len(sim.beneath) > 0:
+        return slowest_listed(j, sim)
     if len(sim.share) == 0:
         load_take(j, sim)
         return slowest_taken(sim)

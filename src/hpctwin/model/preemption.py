@@ -16,15 +16,12 @@ __all__ = ["PreemptedPartition", "PreemptedQos", "Preemption", "check_preemption
 def _known_mode(value: object) -> object:
     if value is False:
         return "off"  # YAML reads it so
-    if value in ("suspend", "gang"):
-        raise ValueError(
-            f"mode {value!r} is not simulated: a suspended job keeps the memory of its nodes; take requeue "
-            "or cancel"
-        )
+    if value == "gang":
+        raise ValueError("mode 'gang' is not simulated: jobs have no time slices; take suspend")
     return value
 
 
-Mode = Annotated[Literal["requeue", "cancel", "off"], BeforeValidator(_known_mode)]
+Mode = Annotated[Literal["requeue", "cancel", "suspend", "off"], BeforeValidator(_known_mode)]
 Least = Annotated[Duration, Field(ge=0)]
 
 
@@ -64,9 +61,10 @@ class Preemption(Settings):
     Args:
         partitions: by name; one that is not named has tier 1.
         qos: by name, in place of partitions. Jobs without a QOS neither preempt nor are preempted.
-        mode: what becomes of a job that is preempted: it waits again (``requeue``), or ends (``cancel``);
-            ``off``: its like is not preempted.
-        grace: it goes on for so long after it was chosen.
+        mode: what becomes of a job that is preempted: it waits again (``requeue``), ends (``cancel``), or
+            keeps its nodes and goes on there when they are no longer others' (``suspend``); ``off``: its like
+            is not preempted.
+        grace: it goes on for so long after it was chosen; who is suspended has none.
         exempt: who has run for less is not chosen.
         requeue_after: who is requeued does not start again for so long.
         youngest_first: choose those that started last, not those of the lowest tier (or QOS) with the fewest
@@ -96,6 +94,12 @@ class Preemption(Settings):
         for name in self.qos:
             self._line(name, ())
         return self
+
+    @property
+    def suspends(self) -> bool:
+        """Whether jobs of any class are suspended."""
+        classes = (*self.partitions.values(), *self.qos.values())
+        return "suspend" in (self.mode, *(one.mode for one in classes))
 
     def _line(self, name: str, above: tuple[str, ...]) -> None:
         """Go through all that a QOS preempts, and those that these do."""

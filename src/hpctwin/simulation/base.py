@@ -37,7 +37,7 @@ from hpctwin.policies import (
 )
 from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation import powered, sharing
-from hpctwin.simulation.claims import is_interrupted
+from hpctwin.simulation.claims import is_interrupted, suspends
 from hpctwin.simulation.decided import Deciding
 from hpctwin.simulation.given import as_cluster, as_workload, begins_ms, expected_ms, risks
 from hpctwin.simulation.looks import Looks
@@ -184,6 +184,7 @@ class SimulationBase(Looks):
             or cluster.has_power
             or bool(cluster.failures.outages)
             or cluster.failures.mtbf is not None
+            or suspends(cluster)
             or is_interrupted(workload, cluster)
             or self.sizing is not None
             or self.policy.placement.needs_nodes

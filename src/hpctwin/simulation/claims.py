@@ -9,16 +9,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.layout import PREEMPTED, SENT_BACK
+from hpctwin.engine.layout import PREEMPTED, SENT_BACK, SUSPENDED
 from hpctwin.engine.sim import records
 from hpctwin.model import Cluster, Workload, to_ms
 from hpctwin.model.preemption import PreemptedPartition, PreemptedQos, Preemption
 
-__all__ = ["claims_of", "is_interrupted"]
+__all__ = ["claims_of", "is_interrupted", "suspends"]
 
 IntArray = npt.NDArray[np.int64]
 
-_MODES = {"off": 0, "requeue": int(SENT_BACK), "cancel": int(PREEMPTED)}
+_MODES = {
+    "off": 0,
+    "requeue": int(SENT_BACK),
+    "cancel": int(PREEMPTED),
+    "suspend": int(SUSPENDED),
+}
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,11 @@ def is_interrupted(workload: Workload, cluster: Cluster) -> bool:
     return cluster.preemption is not None or (workload.checkpoint_ms is not None and again)
 
 
+def suspends(cluster: Cluster) -> bool:
+    """Whether jobs are suspended for others."""
+    return cluster.preemption is not None and cluster.preemption.suspends
+
+
 def claims_of(
     workload: Workload, cluster: Cluster, partition: IntArray
 ) -> dict[str, npt.NDArray[Any]]:
@@ -64,6 +74,8 @@ def claims_of(
     order = np.unique(classes.rank, return_inverse=True)[1]
     default = 0 if of_all.checkpoint is None else to_ms(of_all.checkpoint)
     told = workload.checkpoint_ms
+    modes = [one.mode or of_all.mode for one in classes.said]
+    grace = [_ms(one.grace, of_all.grace) for one in classes.said]
     return {
         "claim": records(
             "claim",
@@ -76,8 +88,8 @@ def claims_of(
             len(classes.said),
             level=levels,
             rank=order,
-            mode=[_MODES[one.mode or of_all.mode] for one in classes.said],
-            grace=[_ms(one.grace, of_all.grace) for one in classes.said],
+            mode=[_MODES[mode] for mode in modes],
+            grace=[0 if mode == "suspend" else ms for mode, ms in zip(modes, grace, strict=True)],
             exempt=[_ms(one.exempt, of_all.exempt) for one in classes.said],
         ),
         "preempts": classes.preempts.astype(np.int8),

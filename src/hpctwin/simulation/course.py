@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.engine import layout
-from hpctwin.engine.carry import begun_ms, phases
+from hpctwin.engine.carry import begun_ms, paused_ms, phases, started_ms
 from hpctwin.engine.sim import Sim, columns_of
 from hpctwin.metrics.sources import JobsInMs
 from hpctwin.model import MS_PER_S, Category, State, Workload
@@ -33,7 +33,8 @@ class Course:
         eligible, start, end: times [jobs].
         state: what became of each, of `hpctwin.model.State` [jobs].
         requeues: how often a failure of its nodes put it back into the queue [jobs].
-        preempted: ``preemptions``, and ``preempted_s`` that each ran in vain, where any may be [jobs].
+        preempted: ``preemptions``, and ``preempted_s`` that each ran in vain, where any may be;
+            ``suspended_s`` that each was suspended, where any may be [jobs].
     """
 
     workload: Workload
@@ -90,14 +91,13 @@ class Course:
 def course_so_far(workload: Workload, sim: Sim) -> Course:
     """How jobs went up to now."""
     state = phases(sim)
-    fields = "eligible", "start", "end", "requeues"
-    eligible, start, end, requeues = columns_of(sim["state"], *fields)
+    eligible, end, requeues = columns_of(sim["state"], "eligible", "end", "requeues")
     end[state < layout.COMPLETED] = -1
     state[state == layout.UNSUBMITTED] = layout.PENDING
     return Course(
         workload,
         eligible=eligible,
-        start=start,
+        start=started_ms(sim),
         end=end,
         state=state.astype(np.int8, copy=False),
         requeues=requeues.astype(np.int64) if requeues.any() else None,
@@ -115,7 +115,10 @@ def _preempted(sim: Sim) -> dict[str, npt.NDArray[Any]]:
     state, cut = sim["state"], sim["cut"]
     ended = state["phase"] == layout.PREEMPTED
     lost = cut["lost"] + np.where(ended, state["end"] - state["start"], 0)
-    return {"preemptions": cut["times"] + ended, "preempted_s": lost / MS_PER_S}
+    told = {"preemptions": cut["times"] + ended, "preempted_s": lost / MS_PER_S}
+    if len(sim["beneath"]):
+        told["suspended_s"] = paused_ms(sim) / MS_PER_S
+    return told
 
 
 def _labels(column: Category) -> pl.Series | pl.Expr:

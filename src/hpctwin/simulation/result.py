@@ -12,6 +12,7 @@ import polars as pl
 
 from hpctwin.attached import Attached
 from hpctwin.energy.accounting import Energy
+from hpctwin.engine.carry import are_suspended, started_ms
 from hpctwin.engine.sim import Sim
 from hpctwin.errors import ConfigError
 from hpctwin.metrics.sources import JobTable
@@ -59,8 +60,8 @@ class Result(Shown):
         gpu_shares: which GPUs these were, where any job asks for a part of one: ``job_id``, ``node``, ``gpu``
             (its number on the node), ``start_s``, ``end_s``, ``share``; of exclusive jobs nothing.
         capacity_cores: thousandths of cores that are up, over time, where jobs share nodes.
-        stretches: where the sizes of jobs were decided, from when to when each had how many nodes:
-            ``job_id``, ``start_s``, ``end_s``, ``nodes``.
+        stretches: where the sizes of jobs were decided, or jobs are suspended for others, from when to when
+            each had how many nodes: ``job_id``, ``start_s``, ``end_s``, ``nodes``.
         workload, cluster: what was simulated.
         policy: the policy's name.
         engine_s: seconds spent in the engine.
@@ -270,8 +271,9 @@ class Result(Shown):
     def _check_rigid(self, what: str) -> None:
         if self.stretches is not None:
             raise ConfigError(
-                f"{what} would be reckoned with the nodes that jobs ask for, and their sizes were decided "
-                "while they ran: take the result's 'stretches', and 'energy'"
+                f"{what} would be reckoned as if jobs had the nodes that they ask for all the time, and their "
+                "sizes were decided while they ran, or they were suspended: take the result's 'stretches', and "
+                "'energy'"
             )
 
     def _shared_placements(self) -> pl.DataFrame:
@@ -292,6 +294,7 @@ def make_result(simulation: SimulationBase) -> Result:
     sim = simulation.state
     cluster = simulation.cluster
     sized = simulation.sizing is not None
+    suspends = len(sim["beneath"]) > 0
     course = sized_course(workload, sim) if sized else course_so_far(workload, sim)
     shared = workload.shares_nodes
     node_map = _node_map(workload, sim) if len(sim["node"]) and not shared else None
@@ -314,7 +317,7 @@ def make_result(simulation: SimulationBase) -> Result:
         energy=energy,
         placements=placed,
         gpu_shares=gpu_shares(workload, cluster, sim) if shared else None,
-        stretches=stretches_of(workload, sim) if sized else None,
+        stretches=stretches_of(workload, sim) if sized or suspends else None,
         capacity_cores=capacity_over_time(
             sim, simulation.outages_so_far(), amounts_of_pools(sim)["cores"]
         )
@@ -325,9 +328,11 @@ def make_result(simulation: SimulationBase) -> Result:
 
 def lost_so_far(workload: Workload, sim: Sim) -> pl.DataFrame:
     """The table of attempts that node failures cut off, as of `Result`."""
-    if not sim.clock.lost:
-        return _none_lost(workload.job_id.dtype.kind, bool(len(sim["cut"])))
     lost = sim["lost"][: sim.clock.lost]
+    # Who is suspended loses nothing.
+    lost = lost[~are_suspended(sim)[lost["job"]]]
+    if not len(lost):
+        return _none_lost(workload.job_id.dtype.kind, bool(len(sim["cut"])))
     columns: dict[str, Any] = {
         "job_id": workload.job_id[lost["job"]],
         "start_s": lost["start"] / MS_PER_S,
@@ -359,20 +364,21 @@ def no_lost(jobs: pl.DataFrame) -> pl.DataFrame:
 def _node_map(workload: Workload, sim: Sim) -> pl.DataFrame:
     segment = sim["segment"][: sim.clock.segments]
     segment = segment[segment["nodes"] > 0]
-    state = sim["state"]
+    starts, suspended = started_ms(sim), are_suspended(sim)
     job, start = segment["job"], segment["start"]
-    end = state["end"][job]
+    end = sim["state"]["end"][job]
     # What began before its job's last start was cut off by a failure, and is among the lost attempts.
     lost = sim["lost"][: sim.clock.lost]
+    lost = lost[~suspended[lost["job"]]]
     ends = {(j, s): e for j, s, e in lost[["job", "start", "end"]].tolist()}
-    for row in np.flatnonzero(state["start"][job] != start):
+    for row in np.flatnonzero(starts[job] != start):
         end[row] = ends[int(job[row]), int(start[row])]
     # So was what began with it, before it: a job may be cut off and start again in one instant.
-    for j, s in {one for one in ends if state["start"][one[0]] == one[1]}:
+    for j, s in {one for one in ends if starts[one[0]] == one[1]}:
         rows = np.flatnonzero((job == j) & (start == s))
         given = np.cumsum(segment["nodes"][rows])
         end[rows[given <= given[-1] - int(workload.nodes[j])]] = s
-    return pl.DataFrame(
+    found = pl.DataFrame(
         {
             "job_id": workload.job_id[job],
             "start_s": start / MS_PER_S,
@@ -381,3 +387,14 @@ def _node_map(workload: Workload, sim: Sim) -> pl.DataFrame:
             "count": segment["nodes"].copy(),
         }
     )
+    return _in_stretches(found, suspended[job], workload, sim) if suspended.any() else found
+
+
+def _in_stretches(
+    node_map: pl.DataFrame, suspended: npt.NDArray[np.bool_], workload: Workload, sim: Sim
+) -> pl.DataFrame:
+    """The map of nodes, where some jobs had theirs for themselves only while they were not suspended."""
+    ran = stretches_of(workload, sim).select("job_id", "start_s", "end_s")
+    of_job = node_map.filter(suspended).drop("start_s", "end_s")
+    apart = of_job.join(ran, on="job_id", maintain_order="left_right").select(node_map.columns)
+    return pl.concat([node_map.filter(~suspended), apart])

@@ -17,6 +17,7 @@ from hpctwin.simulation import outside
 from hpctwin.simulation.advance import Outcome, advance_engine
 from hpctwin.simulation.base import SimulationBase
 from hpctwin.simulation.begin import begin
+from hpctwin.simulation.claims import suspends
 from hpctwin.simulation.control import advance_controlled
 from hpctwin.simulation.doomed import why_doomed
 from hpctwin.simulation.fitting import ModeFitting
@@ -72,9 +73,9 @@ class Simulation(SimulationBase):
             progress: as of `run`.
         """
         self._run(progress)
-        # Where sizes were decided, what jobs have is known there alone.
-        kept = self.cluster.has_power or self.workload.shares_nodes or self.sizing is not None
-        if not kept:
+        # Where sizes were decided, what jobs have is known there alone; stretches are told of it.
+        stretches = self.sizing is not None or suspends(self.cluster)
+        if not (self.cluster.has_power or self.workload.shares_nodes or stretches):
             self._sim.forget("job")
         return self.result()
 

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from hpctwin.engine import layout
+from hpctwin.engine.carry import are_suspended
 from hpctwin.engine.sim import Sim
 from hpctwin.metrics.running import RunningSummary
 from hpctwin.metrics.series import series
@@ -21,12 +22,16 @@ __all__ = ["attempts_of", "lost_stretches", "sized_figures", "sized_series", "st
 def stretches_of(workload: Workload, sim: Sim) -> pl.DataFrame:
     """As of `Result`; rows by job, then start. The end of what still runs is not known."""
     before, state = sim["lost"][: sim.clock.lost], sim["state"]
+    starts = state["start"].copy()
     # Who waits for its nodes to be on has not begun.
-    begun = (state["start"] >= 0) & (state["start"] <= sim.clock.now)
+    begun = (starts >= 0) & (starts <= sim.clock.now)
+    if len(sim["beneath"]):
+        begun &= sim["cut"]["suspended"] == 0
+        starts = np.where(are_suspended(sim), sim["cut"]["since"], starts)
     last = np.flatnonzero((state["phase"] >= layout.RUNNING) & begun)
     ended = np.where(state["phase"][last] == layout.RUNNING, -1, state["end"][last])
     row = np.concatenate([before["job"], last])
-    start = np.concatenate([before["start"], state["start"][last]])
+    start = np.concatenate([before["start"], starts[last]])
     end = np.concatenate([before["end"], ended])
     nodes = np.concatenate([before["nodes"], sim["job"]["nodes"][last]])
     order = np.lexsort((start, row))

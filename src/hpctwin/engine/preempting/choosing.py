@@ -10,6 +10,7 @@ from __future__ import annotations
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import ONE, RETURN, TAKE, ZERO, Arrays
 from hpctwin.engine.plan import load_take, plan_change, plan_fits, planned_end, row_at
+from hpctwin.engine.preempting.lending import has_nodes_for, leave_nodes
 from hpctwin.engine.preempting.parts import (
     count_marked,
     count_nodes,
@@ -19,6 +20,7 @@ from hpctwin.engine.preempting.parts import (
 )
 from hpctwin.engine.rows import call_with_job
 from hpctwin.engine.shared.room import goes_by_kind
+from hpctwin.engine.suspended import began
 
 AGAIN = ONE + ONE  # so often they are taken in another order
 
@@ -79,6 +81,8 @@ def has_what_helps(r: int, j: int, sim: Arrays) -> bool:
     kind = sim.job[j].kind
     if len(sim.share) > 0:
         return has_parts_for(r, kind, sim)
+    if len(sim.beneath) > 0:
+        return has_nodes_for(r, kind, sim)
     load_take(r, sim)
     for p in range(sim.rules.pools):
         if sim.eligible[kind, p] != 0 and sim.take[p] > 0:
@@ -108,7 +112,7 @@ def gather(j: int, sim: Arrays) -> int:
             continue
         if not has_what_helps(r, j, sim):
             continue
-        since = sim.state[r].start
+        since = began(r, sim)
         if since + of.exempt > now:
             sim.clock.timer = min(sim.clock.timer, since + of.exempt)
             continue
@@ -134,6 +138,9 @@ def grace_of(r: int, sim: Arrays) -> int:
 @jit
 def plan_without(r: int, sign: int, sim: Arrays) -> None:
     """Put what a running job holds after its grace back into the plan; or (-1) take it out again."""
+    if len(sim.beneath) > 0:
+        leave_nodes(r, sign, sim)
+        return
     leaves = sim.clock.now + grace_of(r, sim)
     planned = planned_end(r, sim)
     if leaves >= planned:

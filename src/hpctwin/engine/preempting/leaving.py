@@ -9,13 +9,16 @@ from hpctwin.engine.layout import (
     FAILED,
     RETURN,
     SENT_BACK,
+    TAKE,
     WALLTIME,
     Arrays,
 )
 from hpctwin.engine.order import dequeue
 from hpctwin.engine.plan import fits_plan, load_take, plan_build, plan_change, planned_end
-from hpctwin.engine.preempting.choosing import choose, grace_of, may_preempt
+from hpctwin.engine.preempting.choosing import choose, grace_of, may_preempt, plan_without
+from hpctwin.engine.preempting.lending import cover, is_suspended_for, lend, settle
 from hpctwin.engine.preempting.parts import settle_parts
+from hpctwin.engine.suspended import expect_to_go_on, list_suspended
 from hpctwin.engine.transitions import (
     end_job,
     forget_end,
@@ -29,6 +32,8 @@ from hpctwin.engine.transitions import (
 @jit
 def build_plan(sim: Arrays) -> None:
     """The plan, in which those that were preempted go when their graces end."""
+    if len(sim.beneath) > 0:
+        expect_to_go_on(list_suspended(sim), sim)
     plan_build(sim)
     for place in range(sim.clock.run_first, sim.clock.run_end):
         r = sim.run[place].job
@@ -62,6 +67,7 @@ def let_go(r: int, sim: Arrays) -> None:
     """A running job is preempted: it goes at once, or when its grace ends."""
     if len(sim.share) > 0:
         settle_parts(r, sim)
+    sim.cut[r].tried = 0
     mode = sim.yields[sim.claim[r].standing].mode
     leaves = sim.clock.now + grace_of(r, sim)
     if leaves > sim.clock.now:
@@ -106,6 +112,14 @@ def start(j: int, sim: Arrays) -> None:
 
 
 @jit
+def spare_suspended(first: int, last: int, sim: Arrays) -> None:
+    """Put those back into the plan who would be suspended, as the job does not start now."""
+    for i in range(first, last + 1):
+        if is_suspended_for(sim.victim[i].job, sim):
+            plan_without(sim.victim[i].job, TAKE, sim)
+
+
+@jit
 def make_room(j: int, sim: Arrays) -> bool:
     """Have others go for a job that does not fit; whether it fits now, as they have gone at once."""
     if not may_preempt(j, sim):
@@ -119,12 +133,19 @@ def make_room(j: int, sim: Arrays) -> bool:
     grace = 0
     for i in range(first, last + 1):
         grace = max(grace, grace_of(sim.victim[i].job, sim))
+    if len(sim.beneath) > 0 and grace > 0:
+        spare_suspended(first, last, sim)
     for i in range(first, last + 1):
-        let_go(sim.victim[i].job, sim)
+        if not is_suspended_for(sim.victim[i].job, sim):
+            let_go(sim.victim[i].job, sim)
     if grace > 0:
         sim.cut[j].waits = sim.clock.now + grace
         sim.clock.timer = min(sim.clock.timer, sim.cut[j].waits)
+        if len(sim.beneath) > 0:
+            settle(sim)
         return False
+    if len(sim.beneath) > 0:
+        lend(sim)
     return True
 
 
@@ -138,4 +159,7 @@ def starts_or_preempts(j: int, sim: Arrays) -> bool:
         return False
     fits_plan(j, sim)
     start(j, sim)
+    if len(sim.beneath) > 0:
+        cover(j, sim)
+        settle(sim)
     return True

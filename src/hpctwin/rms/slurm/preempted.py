@@ -22,7 +22,14 @@ PREEMPTION_KEYS = frozenset(
 )
 """What of slurm.conf is told here."""
 
-_SUSPENDED = "a suspended job keeps its memory, which is not simulated; these are not preempted"
+_SUSPENDED = (
+    "jobs share nodes, of which a suspended one keeps memory and GPUs: that is simulated where jobs have whole "
+    "nodes; these are not preempted"
+)
+_KEEPS_MEMORY = (
+    "a suspended job keeps its memory, but here others have its nodes whatever memory both ask for"
+)
+_SLICES = "; jobs of one partition have no time slices, as they would have where the QOS preempt each other there"
 _NOTHING = ("", "(null)", "none", "n/a", "cluster", "-1", "00:00:00", "0")
 CREDENTIAL_S = 120.0
 """So long a job's credential counts (``AuthInfo=cred_expire=``); a requeued job waits for its end."""
@@ -33,18 +40,22 @@ class Found:
     """What became of the settings.
 
     Args:
+        shared: whether jobs share nodes.
+        by: ``partition`` or ``qos``.
+        mode: of all who say none of their own.
         fields: the cluster's ``preemption``; None if no job preempts another.
         settings: each, and what became of it.
-        by: ``partition`` or ``qos``; empty if no job preempts another.
     """
 
+    shared: bool
+    by: str
+    mode: str = "off"
     fields: dict[str, Any] | None = None
     settings: list[Setting] = field(default_factory=list)
-    by: str = ""
 
 
 def preemption_of(
-    values: Mapping[str, Row], partitions: Mapping[str, Row], qos: Sequence[Row]
+    values: Mapping[str, Row], partitions: Mapping[str, Row], qos: Sequence[Row], *, shared: bool
 ) -> Found | None:
     """What of a site's preemption is simulated; None if there is none to be told of.
 
@@ -52,17 +63,16 @@ def preemption_of(
         values: settings of slurm.conf by key.
         partitions: rows of partitions by name.
         qos: rows of ``sacctmgr show qos``.
+        shared: whether jobs share nodes.
     """
     kind = said(values, "preempttype").lower().removeprefix("preempt/")
     if kind not in ("partition_prio", "qos"):
         return None
-    found = Found()
+    found = Found(shared=shared, by="qos" if kind == "qos" else "partition")
     _told(found, values, "preempttype", TAKEN, "preemption")
-    mode = _mode(said(values, "preemptmode"))
-    if mode is None:
-        _told(found, values, "preemptmode", NOT_MODELLED, _SUSPENDED)
-    else:
-        _told(found, values, "preemptmode", TAKEN, f"preemption: mode {mode}")
+    mode, became, why = _mode(found, said(values, "preemptmode"))
+    found.mode = mode
+    _told(found, values, "preemptmode", became, why)
     if said(values, "jobrequeue") == "0":
         _told(found, values, "jobrequeue", TAKEN, "who would be requeued is cancelled")
     if kind == "partition_prio":
@@ -73,15 +83,17 @@ def preemption_of(
         why = "no partition has a higher tier than another" if kind != "qos" else "no QOS preempts"
         _told(found, values, "preempttype", NO_BEARING, why)
         return found
-    fields: dict[str, Any] = {"mode": _requeued(mode, values) or "off"}
+    fields: dict[str, Any] = {"mode": _requeued(mode, values)}
     exempt = limit_s(said(values, "preemptexempttime"))
     if exempt:
         fields["exempt"] = exempt
         _told(found, values, "preemptexempttime", TAKEN, "preemption: exempt")
-    if "requeue" in (fields["mode"], *(one.get("mode") for one in classes.values())):
+    modes = fields["mode"], *(one.get("mode") for one in classes.values())
+    if "requeue" in modes:
         fields["requeue_after"] = _credential_s(values)
+    if "suspend" in modes and "memory" in said(values, "selecttypeparameters").lower():
+        _told(found, values, "selecttypeparameters", NOT_MODELLED, _KEEPS_MEMORY)
     _parameters(found, fields, values)
-    found.by = "qos" if kind == "qos" else "partition"
     found.fields = fields | {"qos" if kind == "qos" else "partitions": classes}
     return found
 
@@ -151,32 +163,36 @@ def _own(found: Found, one: dict[str, Any], what: str, row: Row, values: Mapping
     """Mode and grace that a partition or QOS has of its own."""
     own = row.get("preemptmode")
     if own.lower() not in _NOTHING:
-        mode = _mode(own)
-        one["mode"] = _requeued(mode, values) or "off"
-        became, why = (TAKEN, f"preemption: mode {one['mode']}")
-        if mode is None:
-            became, why = (NOT_MODELLED, _SUSPENDED)
+        mode, became, why = _mode(found, own)
+        one["mode"] = _requeued(mode, values)
+        if one["mode"] != mode:
+            why = f"preemption: mode {one['mode']}"
         if "WITHIN" in own.upper():
             became, why = (NOT_MODELLED, "jobs of one QOS do not preempt each other")
         found.settings.append(Setting(f"{what}: PreemptMode", own[:80], row.where, became, why))
     grace = row.get("gracetime")
     seconds = float(grace) if grace.isdigit() else limit_s(grace)
-    if seconds:
+    if seconds and one.get("mode", found.mode) == "suspend":
+        why = "who is suspended has no grace"
+        found.settings.append(Setting(f"{what}: GraceTime", grace, row.where, NO_BEARING, why))
+    elif seconds:
         one["grace"] = seconds
         found.settings.append(
             Setting(f"{what}: GraceTime", grace, row.where, TAKEN, "preemption: grace")
         )
 
 
-def _mode(text: str) -> str | None:
-    """Our mode; None for one that is not simulated."""
+def _mode(found: Found, text: str) -> tuple[str, str, str]:
+    """Our mode, what became of the setting, and why."""
     words = {word.strip().lower() for word in text.split(",")} - {"gang", "within"}
-    if "suspend" in words:
-        return None
-    return next((word for word in ("requeue", "cancel") if word in words), "off")
+    mode = next((word for word in ("suspend", "requeue", "cancel") if word in words), "off")
+    if mode == "suspend" and found.shared:
+        return "off", NOT_MODELLED, _SUSPENDED
+    slices = _SLICES if mode == "suspend" and found.by == "qos" else ""
+    return mode, TAKEN, f"preemption: mode {mode}{slices}"
 
 
-def _requeued(mode: str | None, values: Mapping[str, Row]) -> str | None:
+def _requeued(mode: str, values: Mapping[str, Row]) -> str:
     """A mode, where jobs may not be requeued unless they ask for it."""
     return "cancel" if mode == "requeue" and said(values, "jobrequeue") == "0" else mode
 

@@ -116,7 +116,7 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
     settings: list[Setting] = []
     kept = found.partitions or _with_defaults(found.conf.of("partitionname"), "partitionname")
     named = {row.get("partitionname"): row for row in kept}
-    preemption = preemption_of(found.values, named, found.qos)
+    preemption = preemption_of(found.values, named, found.qos, shared=found.shared)
     preempts = preemption is not None and preemption.fields is not None
     spreads = found.shared and is_least_loaded(found.values, list(named.values()))
     told_apart = {key for key, told in (("gracetime", preempts), ("lln", spreads)) if told}

@@ -11,7 +11,7 @@ from hpctwin.model import Cluster, Workload
 from hpctwin.model.usage import NODE_W
 from hpctwin.policies import PLACEMENTS, Policy
 from hpctwin.policies.backfills import OUTSIDE
-from hpctwin.simulation.claims import is_interrupted
+from hpctwin.simulation.claims import is_interrupted, suspends
 from hpctwin.simulation.refusals.refusal import Refusal, refuse
 
 __all__ = ["check_together", "check_usage"]
@@ -168,6 +168,35 @@ INTERRUPTED = (
 """Where jobs preempt others, or go on from checkpoints."""
 
 
+SUSPENDED = (
+    Refusal(
+        lambda c, p: bool(c.failures.outages) or c.failures.mtbf is not None,
+        lambda c, p: (
+            f"cluster {c.name!r}: jobs are suspended for others (preemption: mode suspend), which is not "
+            "simulated together with nodes that fail; leave 'failures' out, or take requeue or cancel"
+        ),
+    ),
+    Refusal(
+        lambda c, p: any(limit.is_timed for limit in c.limits),
+        lambda c, p: (
+            f"cluster {c.name!r} limits minutes that are left of walltimes, which is not simulated together "
+            "with jobs that are suspended for others (preemption: mode suspend); leave 'minutes' and 'safe' of "
+            "the limits out, or take requeue or cancel"
+        ),
+    ),
+)
+"""Where jobs are suspended for others."""
+
+
+SUSPENDED_SHARED = Refusal(
+    lambda c, p: True,
+    lambda c, p: (
+        f"cluster {c.name!r}: jobs are suspended for others (preemption: mode suspend), which is simulated "
+        "where jobs have whole nodes, and these ask for tasks; take requeue or cancel"
+    ),
+)
+
+
 MOST_KEPT = 64
 _TOGETHER: dict[tuple[int, int, bool, bool], tuple[Cluster, Policy]] = {}
 """Those that go together: a twin asks of the same at each decision. Kept so that no others have their ids."""
@@ -185,6 +214,8 @@ def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None
         refuse((*REFUSALS, *(SHARED if shares else WHOLE)), cluster, policy)
         if interrupted:
             refuse(INTERRUPTED, cluster, policy)
+        if suspends(cluster):
+            refuse((*SUSPENDED, *([SUSPENDED_SHARED] if shares else [])), cluster, policy)
         if len(_TOGETHER) >= MOST_KEPT:
             _TOGETHER.clear()
         _TOGETHER[about] = cluster, policy

@@ -1,0 +1,251 @@
+"""Jobs that are suspended for others: cases worked out by hand, and the engine against the plain reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpctwin import Cluster, Simulation, Workload
+from hpctwin.model import State
+from tests import strategies
+from tests.by_hand import cluster_of, ends, labels, starts, states
+from tests.engine.test_against_reference import ORDERINGS, name_of
+from tests.engine.test_preemption import (
+    BACKFILLS,
+    ORDERS,
+    POLICIES,
+    of_tiers,
+    outcome,
+    said,
+    simulations,
+    tiers,
+)
+from tests.examples import examples
+
+
+def suspending(nodes: int = 4, **preemption: Any) -> Cluster:
+    """As `tiers`; who is preempted is suspended."""
+    return tiers(nodes, mode="suspend", **preemption)
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
+def test_a_suspended_job_goes_on_when_the_other_ends(run, backfill):
+    workload = of_tiers((0, 20, 20, 4, "low"), (5, 10, 10, 3, "high"))
+    result = run(workload, suspending(), backfill=backfill)
+    assert starts(result) == [0, 5]
+    assert ends(result) == [30, 15]
+    assert states(result) == [State.COMPLETED] * 2
+    assert [(job.requeues, job.preemptions, job.in_vain_ms) for job in result] == [
+        (0, 1, 0),
+        (0, 0, 0),
+    ]
+
+
+def test_its_walltime_stands_still_too(run):
+    workload = of_tiers((0, 30, 20, 4, "low"), (5, 10, 10, 1, "high"))
+    result = run(workload, suspending())
+    assert states(result) == [State.WALLTIME, State.COMPLETED]
+    assert ends(result) == [30, 15]
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
+def test_what_it_keeps_is_nobody_elses_of_its_tier(run, backfill):
+    # Three of its nodes are idle, until it has ended at 30.
+    workload = of_tiers((0, 20, 20, 4, "low"), (5, 10, 10, 1, "high"), (6, 1, 1, 1, "low"))
+    assert starts(run(workload, suspending(), backfill=backfill)) == [0, 5, 30]
+
+
+def test_another_of_a_higher_tier_takes_what_a_suspended_job_keeps(run):
+    workload = of_tiers(
+        (0, 20, 20, 4, "low"), (5, 10, 10, 1, "high"), (6, 20, 20, 2, "mid"), (7, 3, 3, 1, "high")
+    )
+    result = run(workload, suspending())
+    assert starts(result) == [0, 5, 6, 7]
+    # It goes on when the last of them has ended.
+    assert ends(result) == [41, 15, 26, 10]
+    assert [job.preemptions for job in result] == [1, 0, 0, 0]
+
+
+def test_who_is_above_another_is_suspended_in_its_turn(run):
+    workload = of_tiers((0, 20, 20, 4, "low"), (5, 20, 20, 4, "mid"), (10, 5, 5, 2, "high"))
+    result = run(workload, suspending())
+    assert starts(result) == [0, 5, 10]
+    assert ends(result) == [45, 30, 15]
+
+
+def test_only_those_are_suspended_of_whose_nodes_some_are_taken(run):
+    workload = of_tiers((0, 20, 20, 1, "low"), (0, 20, 20, 3, "low"), (5, 5, 5, 1, "high"))
+    result = run(workload, suspending())
+    assert [job.preemptions for job in result] == [1, 0, 0]
+    assert ends(result) == [25, 20, 10]
+
+
+def test_a_suspended_job_that_is_cancelled_leaves_its_nodes(run):
+    workload = of_tiers(
+        (0, 50, 50, 4, "low"), (5, 20, 20, 1, "high"), (6, 5, 5, 3, "low"), (6, 5, 5, 1, "low"),
+        cancel_s=[8, -1, -1, -1],
+    )  # fmt: skip
+    result = run(workload, suspending())
+    assert states(result)[0] == State.CANCELLED
+    assert starts(result) == [0, 5, 8, 13]
+    assert ends(result)[0] == 8
+
+
+def test_one_tier_is_suspended_and_another_waits_again(run):
+    workload = of_tiers((0, 20, 20, 2, "low"), (0, 20, 20, 2, "mid"), (5, 5, 5, 4, "high"))
+    result = run(workload, suspending(mid={"mode": "requeue"}))
+    assert [job.requeues for job in result] == [0, 1, 0]
+    assert starts(result) == [0, 10, 5]
+    assert ends(result) == [25, 30, 10]
+
+
+def test_who_waits_again_leaves_the_nodes_to_those_beneath(run):
+    workload = of_tiers((0, 20, 20, 4, "low"), (5, 20, 20, 3, "mid"), (7, 5, 5, 2, "high"))
+    result = run(workload, suspending(mid={"mode": "requeue"}))
+    # High takes the node that mid left and one of mid's; when it has ended, mid suspends low anew.
+    assert starts(result) == [0, 12, 7]
+    assert ends(result) == [47, 32, 12]
+    assert [job.requeues for job in result] == [0, 1, 0]
+    assert [job.preemptions for job in result] == [2, 1, 0]
+
+
+def test_nobody_is_suspended_while_another_has_its_grace(run):
+    workload = of_tiers((0, 50, 50, 2, "low"), (0, 50, 50, 2, "mid"), (5, 5, 5, 4, "high"))
+    result = run(workload, suspending(mid={"mode": "requeue", "grace": 10}))
+    assert starts(result)[2] == 15
+    assert ends(result)[0] == 55
+
+
+def test_by_qos_too(run):
+    cluster = cluster_of(
+        nodes=[{"name": "n", "count": 3}],
+        qos={"high": 9, "low": 1},
+        preemption={"qos": {"high": {"preempts": ["low"]}, "low": {"mode": "suspend"}}},
+    )
+    workload = of_tiers((0, 20, 20, 3, ""), (5, 5, 5, 1, "")).replace(qos=labels("low", "high"))
+    result = run(workload, cluster)
+    assert starts(result) == [0, 5]
+    assert ends(result) == [25, 10]
+
+
+# --- against the reference -----------------------------------------------------------------------
+
+
+@st.composite
+def suspensions(draw: st.DrawFn, cluster: Cluster) -> dict[str, Any]:
+    """What is said of preemption; jobs of some class are suspended."""
+    mode = st.sampled_from(("suspend", "suspend", "requeue", "cancel", "off"))
+    time = st.sampled_from((0, 0, 0, 1, 5, 10))
+    own = {
+        "mode": st.one_of(st.none(), mode),
+        "grace": st.one_of(st.none(), time),
+        "exempt": st.one_of(st.none(), time),
+    }
+    content: dict[str, Any] = {
+        "mode": "suspend",
+        "grace": draw(time),
+        "exempt": draw(time),
+        "requeue_after": draw(time),
+        "youngest_first": draw(st.booleans()),
+        "checkpoint": draw(st.sampled_from((None, None, 3))),
+    }
+    names = [partition.name for partition in cluster.partitions]
+    if len(names) > 1 and draw(st.booleans()):
+        levels = draw(st.permutations(range(len(names))))
+        content["partitions"] = {
+            name: {"tier": level, **{k: draw(v) for k, v in own.items()}}
+            for name, level in zip(names, levels, strict=True)
+        }
+        return content
+    preempts = draw(st.sampled_from(({"high": ["low"]}, {"low": ["high"]})))
+    content["qos"] = {
+        name: {"preempts": preempts.get(name, []), **{k: draw(v) for k, v in own.items()}}
+        for name in strategies.QOS
+    }
+    return content
+
+
+def with_suspension(draw: st.DrawFn, cluster: Cluster) -> Cluster:
+    return Cluster.model_validate(
+        {**cluster.model_dump(exclude_unset=True), "preemption": draw(suspensions(cluster))}
+    )
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> dict[str, Any]:
+    cluster = draw(strategies.clusters(max_nodes=9, outages=False))
+    workload = draw(strategies.workloads(cluster))
+    rules = draw(strategies.rules(cluster))
+    return {
+        "workload": workload,
+        "cluster": with_suspension(draw, cluster),
+        "placement": rules["placement"],
+        "expected_ms": draw(strategies.expectations(workload)),
+        **{name: rules[name] for name in ("overrun", "on_dependency_failure")},
+    }
+
+
+@st.composite
+def busy_cases(draw: st.DrawFn) -> dict[str, Any]:
+    """Few nodes, three tiers, and long jobs of the lowest: many are suspended, some several times."""
+    size = draw(st.integers(8, 24))
+    kind = strategies.numbers(draw, size, 0, 5)
+    names = np.array(["low", "low", "low", "mid", "mid", "high"])[kind]
+    runtime = strategies.numbers(draw, size, 1, 30) // np.where(names == "high", 5, 1)
+    content = draw(suspensions(tiers()))
+    content.pop("qos", None)
+    modes = {"low": ("suspend", "suspend", "requeue"), "mid": ("suspend", "requeue", "cancel")}
+    for name, of in tiers().preemption.partitions.items():
+        said = content.setdefault("partitions", {}).setdefault(name, {})
+        said["tier"] = of.tier
+        said["mode"] = draw(st.sampled_from(modes.get(name, (None,))))
+    groups = [{"name": "a", "count": 3}]
+    if draw(st.booleans()):
+        groups.append({"name": "b", "count": 2, "speed": 1.5})
+    mids = (None, ["a"], ["b"]) if len(groups) > 1 else (None,)
+    cancel = strategies.numbers(draw, size, -9, 40)
+    return {
+        "workload": Workload.build(
+            submit_s=np.sort(strategies.numbers(draw, size, 0, 25)),
+            runtime_s=runtime,
+            walltime_s=runtime + strategies.numbers(draw, size, 1, 8),
+            nodes=strategies.numbers(draw, size, 1, 3 if len(groups) == 1 else 4),
+            partition=labels(*names.tolist()),
+            cancel_s=np.where(cancel > 20, cancel, -1),
+        ),
+        "cluster": cluster_of(
+            nodes=groups,
+            partitions=[
+                {"name": "low", "default": True},
+                {"name": "mid", "groups": draw(st.sampled_from(mids))},
+                {"name": "high"},
+            ],
+            preemption=content,
+        ),
+        "placement": draw(st.sampled_from(("first_fit", "best_fit", "spread"))),
+        "expected_ms": None,
+        "overrun": draw(st.sampled_from(("terminate", "continue"))),
+        "on_dependency_failure": "cancel",
+    }
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=name_of)
+@settings(max_examples=examples(60))
+@given(case=cases(), order=st.sampled_from(ORDERS))
+def test_everything_at_once(policy: dict[str, Any], case: dict[str, Any], order: str) -> None:
+    simulation, reference = simulations(case, policy, order)
+    simulation.advance()
+    assert outcome(simulation) == said(reference)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=name_of)
+@settings(max_examples=examples(60))
+@given(case=busy_cases(), order=st.sampled_from(ORDERS))
+def test_on_a_busy_machine(policy: dict[str, Any], case: dict[str, Any], order: str) -> None:
+    simulation, reference = simulations(case, policy, order)
+    simulation.advance()
+    assert outcome(simulation) == said(reference)
