@@ -1,4 +1,4 @@
-"""Jobs that are suspended for others: cases worked out by hand, and the engine against the plain reference."""
+"""Suspended jobs: cases worked out by hand, and the engine against the plain reference."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpctwin import Cluster, Simulation, Workload
+from hpctwin import Cluster, Workload
 from hpctwin.model import State
 from tests import strategies
 from tests.by_hand import cluster_of, ends, labels, starts, states
-from tests.engine.test_against_reference import ORDERINGS, name_of
+from tests.engine.test_against_reference import name_of
 from tests.engine.test_preemption import (
     BACKFILLS,
     ORDERS,

@@ -64,7 +64,7 @@ def test_without_preemption_nothing_is_said_of_it():
         ({"partitions": {"hihg": {"tier": 2}}}, "Did you mean 'high'?"),
         ({"partitions": {"urgent": {"tier": 2}}}, "not there; known: low, high."),
         ({"partitions": {"low": {"tier": 1}}}, "all partitions have tier 1"),
-        ({**OF_TIERS, "mode": "suspend"}, "keeps the memory of its nodes; take requeue or cancel"),
+        ({**OF_TIERS, "mode": "gang"}, "jobs have no time slices; take suspend"),
         ({"qos": {"a": {"preempts": ["b"]}, "b": {"preempts": ["a"]}}}, "a preempts b preempts a"),
         ({"qos": {"a": {"preempts": ["b"]}}}, "QOS 'a' preempts 'b', which is named neither"),
         ({"qos": {"a": {}}}, "no QOS preempts another"),
@@ -121,3 +121,52 @@ def test_checkpoints_go_through_tables_and_parts_of_a_workload():
     part = made[1:]
     assert part.checkpoint_ms is not None
     assert part.checkpoint_ms.tolist() == [-1, 0]
+
+
+SUSPEND = {**OF_TIERS, "mode": "suspend"}
+
+
+def test_the_result_says_who_was_suspended_for_how_long_and_where_each_ran():
+    result = simulate(workload(), cluster(SUSPEND), track_nodes=True)
+    assert result.jobs.select("start_s", "end_s", "suspended_s", "preempted_s").rows() == [
+        (0.0, 30.0, 10.0, 0.0),
+        (0.0, 30.0, 0.0, 0.0),
+        (5.0, 15.0, 0.0, 0.0),
+    ]
+    assert result.lost.is_empty()
+    assert result.stretches.rows() == [
+        (1, 0.0, 5.0, 2),
+        (1, 15.0, 30.0, 2),
+        (2, 0.0, 30.0, 2),
+        (3, 5.0, 15.0, 2),
+    ]
+    assert result.node_map.sort("job_id", "start_s").rows() == [
+        (1, 0.0, 5.0, 0, 2),
+        (1, 15.0, 30.0, 0, 2),
+        (2, 0.0, 30.0, 2, 2),
+        (3, 5.0, 15.0, 0, 2),
+    ]
+    figures = result.summary()
+    assert (figures["suspensions"], figures["suspended_s"]) == (1, 10)
+    # Four nodes are used all the time, and none twice.
+    assert figures["held_node_s"] == 120
+    assert figures["utilization"] == 1
+    assert figures["lost_node_s"] == figures["preempted_node_s"] == 0
+
+
+def test_a_job_that_is_suspended_still_says_when_it_started():
+    simulation = Simulation(workload(), cluster(SUSPEND))
+    simulation.advance(10)
+    assert simulation.result().jobs.select("start_s", "suspended_s").rows()[0] == (0.0, 5.0)
+
+
+def test_what_does_not_go_with_suspended_jobs_is_refused():
+    failing = {"outages": [{"node": 0, "start": 1, "duration": 1}]}
+    with pytest.raises(ConfigError, match="together with nodes that fail; leave 'failures' out"):
+        Simulation(workload(), cluster(SUSPEND, failures=failing))
+    limits = [{"user": "ann", "minutes": {"nodes": 9}}]
+    with pytest.raises(ConfigError, match="limits minutes that are left of walltimes"):
+        Simulation(workload(), cluster(SUSPEND, limits=limits))
+    shared = workload(chunks={"tasks": [2, 2, 2], "cores_per_task": [1, 1, 1]})
+    with pytest.raises(ConfigError, match="where jobs have whole nodes, and these ask for tasks"):
+        Simulation(shared, cluster(SUSPEND))

@@ -58,7 +58,7 @@ def settled_jobs(sim: Sim) -> BoolArray:
 def are_suspended(sim: Sim) -> BoolArray:
     """Which jobs were suspended for others, and are perhaps still [jobs]."""
     if not len(sim["beneath"]):
-        return np.zeros(sim.jobs, np.bool_)
+        return np.zeros(len(sim["state"]), np.bool_)
     mode = sim["yields"]["mode"][sim["claim"]["standing"]]
     found: BoolArray = (mode == SUSPENDED) & (sim["cut"]["times"] > 0)
     return found

@@ -172,11 +172,15 @@ class Cut:
     leaves: Int  # when its grace ends; 0: it has none
     tried: Int  # 1: it is tried whether it suffices that it leaves then, or is suspended
     waits: Int  # until then it preempts nobody, as those it preempted are leaving
-    suspended: Int  # 1: it is; its start is then as if it went on when all above it are expected to end
+    suspended: (
+        Int  # 1: it is; its start is then as if it went on when all above it are expected to end
+    )
     covered: Int  # so many of its nodes others have
     ran: Int  # so long it had run when it was suspended, …
     left: Int  # … and so long it goes on after that
-    paused: Int  # it started so much sooner than its state says, and was suspended for so long since
+    paused: (
+        Int  # it started so much sooner than its state says, and was suspended for so long since
+    )
     since: Int  # when it went on last
     until: Int  # when all who have its nodes are expected to end
 

@@ -271,9 +271,9 @@ class Result(Shown):
     def _check_rigid(self, what: str) -> None:
         if self.stretches is not None:
             raise ConfigError(
-                f"{what} would be reckoned as if jobs had the nodes that they ask for all the time, and their "
-                "sizes were decided while they ran, or they were suspended: take the result's 'stretches', and "
-                "'energy'"
+                f"{what} would be reckoned as if jobs had the nodes that they ask for all the time, and "
+                "their sizes were decided while they ran, or they were suspended: take the result's "
+                "'stretches', and 'energy'"
             )
 
     def _shared_placements(self) -> pl.DataFrame:

@@ -23,13 +23,15 @@ PREEMPTION_KEYS = frozenset(
 """What of slurm.conf is told here."""
 
 _SUSPENDED = (
-    "jobs share nodes, of which a suspended one keeps memory and GPUs: that is simulated where jobs have whole "
-    "nodes; these are not preempted"
+    "jobs share nodes, of which a suspended one keeps memory and GPUs: that is simulated where jobs have "
+    "whole nodes; these are not preempted"
 )
 _KEEPS_MEMORY = (
     "a suspended job keeps its memory, but here others have its nodes whatever memory both ask for"
 )
-_SLICES = "; jobs of one partition have no time slices, as they would have where the QOS preempt each other there"
+_SLICES = (
+    "; jobs of one partition have no time slices, which Slurm gives them if they preempt each other"
+)
 _NOTHING = ("", "(null)", "none", "n/a", "cluster", "-1", "00:00:00", "0")
 CREDENTIAL_S = 120.0
 """So long a job's credential counts (``AuthInfo=cred_expire=``); a requeued job waits for its end."""

@@ -180,8 +180,8 @@ SUSPENDED = (
         lambda c, p: any(limit.is_timed for limit in c.limits),
         lambda c, p: (
             f"cluster {c.name!r} limits minutes that are left of walltimes, which is not simulated together "
-            "with jobs that are suspended for others (preemption: mode suspend); leave 'minutes' and 'safe' of "
-            "the limits out, or take requeue or cancel"
+            "with jobs that are suspended for others (preemption: mode suspend); leave 'minutes' and 'safe' "
+            "of the limits out, or take requeue or cancel"
         ),
     ),
 )
