@@ -335,7 +335,7 @@ def test_limits_of_the_server_and_of_queues_hold(tmp_path):
     ]
     left = became(made, NOT_MODELLED)
     assert left["max_run_res.gold: [u:PBS_GENERIC=1]"] == "the limit has no counterpart"
-    assert "preempted sooner" in left["max_run_soft: [u:ann=1]"]
+    assert "max_run_soft: [u:ann=1]" not in left
     workload = jobs(
         *[(0, 10, 10, 1)] * 3, partition=labels("a", "a", "a"), user=labels("eve", "eve", "eve")
     )
@@ -394,6 +394,33 @@ def test_jobs_get_nodes_of_one_placement_set(tmp_path, server, queue, sets, beca
     assert {name: told[name] for name in became_} == became_
     racks = {feature for group in made.site.cluster.nodes for feature in group.features}
     assert racks == ({"rack=r1", "rack=r2"} if "rack" in sets else set())
+
+
+@pytest.mark.parametrize(
+    ("sched", "more", "became_of", "why"),
+    [
+        ("preemptive_sched: false ALL", "", NO_BEARING, "where preemptive_sched is on"),
+        ("preemptive_sched: true ALL", "", NO_BEARING, "is as any other"),
+        (
+            "preemptive_sched: true ALL",
+            'set sched preempt_prio = "express_queue, normal_jobs, server_softlimits"\n',
+            NOT_MODELLED,
+            "goes later and is preempted sooner",
+        ),
+        (
+            'preemptive_sched: true ALL\npreempt_prio: "normal_jobs, queue_softlimits"',
+            "",
+            NOT_MODELLED,
+            "goes later and is preempted sooner",
+        ),
+    ],
+)
+def test_soft_limits_count_where_preemption_names_them(tmp_path, sched, more, became_of, why):
+    server = f"{more}set server max_run_soft = [u:PBS_GENERIC=1]"
+    queues = "create queue a\nset queue a max_run_res_soft.ncpus = [u:PBS_GENERIC=8]\n"
+    told = became(site(tmp_path, sched, server, queues), became_of)
+    assert why in told["max_run_soft: [u:PBS_GENERIC=1]"]
+    assert why in told["queue a: max_run_res_soft.ncpus: [u:PBS_GENERIC=8]"]
 
 
 def test_no_user_is_named_where_names_are_replaced(tmp_path):

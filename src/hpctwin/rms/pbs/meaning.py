@@ -70,6 +70,7 @@ _OF_FAIR_SHARE = (
 _LIMITS = re.compile(
     r"max_run|max_queued|queued_jobs_threshold|max_user_run|max_group_run|max_user_res|max_group_res|max_group|resources_max|resources_min"
 )
+_SOFT = re.compile(r"max_(?:run|user_run|group_run|run_res|user_res|group_res)_soft")
 _OF_QUEUE = re.compile(
     r"queue_type|enabled|started|Priority|resources_(?:max|min)\.(?:walltime|nodect)"
 )
@@ -176,9 +177,15 @@ def explained(
         told: what is known already, by the same.
     """
     made = [_of_line(line, meaning, sched) for line in sched.lines]
+    soft = _of_soft_limits(sched, server)
     made += [
         told.get(name)
-        or Setting(name, value[:80], where.get(name, ""), *_became(name, value, meaning))
+        or Setting(
+            name,
+            value[:80],
+            where.get(name, ""),
+            *(soft if _SOFT.match(name) else _became(name, value, meaning)),
+        )
         for name, value in server.items()
     ]
     for queue, about in queues.items():
@@ -189,7 +196,8 @@ def explained(
             elif not _OF_QUEUE.match(name):
                 text = str(value)
                 at = where.get(key, "")
-                made.append(Setting(f"queue {key}", text[:80], at, *_of_queue(name, text)))
+                became = soft if _SOFT.match(name) else _of_queue(name, text)
+                made.append(Setting(f"queue {key}", text[:80], at, *became))
             elif name in ("enabled", "started") and str(value).lower() != "true":
                 why = "jobs of the past ran from it"
                 made.append(Setting(f"queue {key}", str(value), "", NOT_MODELLED, why))
@@ -226,10 +234,26 @@ def _of_queue(name: str, value: str) -> tuple[str, str]:
     return (NOT_MODELLED, _WHY[name]) if name in _WHY else (NO_BEARING, "")
 
 
+def _of_soft_limits(sched: SchedConfig, server: Mapping[str, str]) -> tuple[str, str]:
+    """What became of soft limits, and why.
+
+    To PBS's scheduler (``set_preempt_prio``) who is above one is as any other, unless ``preempt_prio`` names it.
+    """
+    if not sched.is_on("preemptive_sched", default=not sched.lines):
+        return NO_BEARING, "soft limits count where preemptive_sched is on"
+    order = (
+        server.get("preempt_prio") or sched.value("preempt_prio") or "express_queue, normal_jobs"
+    )
+    if "softlimits" not in order:
+        return NO_BEARING, "preempt_prio names no soft limits: who is above one is as any other"
+    return (
+        NOT_MODELLED,
+        "who is above a soft limit goes later and is preempted sooner, and no job is preempted",
+    )
+
+
 def _why_no_limit(name: str) -> str:
     """Why a limit has no counterpart."""
-    if "_soft" in name:
-        return "who is above a soft limit is preempted sooner, and no job is preempted"
     if name.startswith(("max_queued_res", "queued_jobs_threshold")):
         return "what waits is limited as a number of jobs that wait and run (max_queued)"
     return "the limit has no counterpart"
