@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -249,3 +250,44 @@ def test_on_a_busy_machine(policy: dict[str, Any], case: dict[str, Any], order: 
     simulation, reference = simulations(case, policy, order)
     simulation.advance()
     assert outcome(simulation) == said(reference)
+
+
+@settings(max_examples=examples(60))
+@given(case=busy_cases(), stops=st.lists(st.integers(0, 60), max_size=4))
+def test_a_run_that_stops_and_is_forked_goes_on_the_same(
+    case: dict[str, Any], stops: list[int]
+) -> None:
+    whole, _ = simulations(case, {"backfill": "easy"}, "fcfs")
+    parts, _ = simulations(case, {"backfill": "easy"}, "fcfs")
+    whole.advance()
+    for stop in sorted(stops):
+        parts.advance(stop)
+        parts = parts.fork()
+    parts.advance()
+    assert outcome(parts) == outcome(whole)
+    assert parts.result().stretches.equals(whole.result().stretches)
+
+
+@settings(max_examples=examples(60))
+@given(case=busy_cases(), backfill=st.sampled_from(("easy", "slurm")))
+def test_nothing_is_left_over_and_stretches_add_up_to_what_jobs_ran(
+    case: dict[str, Any], backfill: str
+) -> None:
+    simulation, _ = simulations(case, {"backfill": backfill}, "fcfs")
+    simulation.advance()
+    sim = simulation.state
+    assert (sim["beneath"] == -1).all()
+    assert not sim["cut"]["tried"].any()
+    assert not sim["cut"]["covered"].any()
+    assert sim["stock"]["free"][: sim.pools].tolist() == sim["amount"][: sim.pools].tolist()
+    result = simulation.result()
+    assert result.stretches is not None
+    figures = result.summary()
+    capacity = result.cluster.node_count * figures["makespan_s"]
+    assert figures["held_node_s"] <= capacity + 1e-6
+    suspended = result.jobs.filter(pl.col("suspended_s") > 0)
+    ran = result.stretches.group_by("job_id").agg(ran_s=(pl.col("end_s") - pl.col("start_s")).sum())
+    told = suspended.join(ran, on="job_id").select(
+        apart=pl.col("end_s") - pl.col("start_s") - pl.col("suspended_s") - pl.col("ran_s")
+    )
+    assert (told["apart"].abs() < 1e-9).all()

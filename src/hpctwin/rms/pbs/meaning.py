@@ -237,8 +237,8 @@ def _of_queue(name: str, value: str) -> tuple[str, str]:
 def _of_soft_limits(sched: SchedConfig, server: Mapping[str, str]) -> tuple[str, str]:
     """What became of soft limits, and why.
 
-    To PBS's scheduler who is above one is as any other, unless ``preempt_prio`` names it (``set_preempt_prio``
-    of its sources).
+    To PBS's scheduler who is above one is as any other, unless ``preempt_prio`` names it (see
+    ``set_preempt_prio`` of its sources).
     """
     if not sched.is_on("preemptive_sched", default=not sched.lines):
         return NO_BEARING, "soft limits count where preemptive_sched is on"
