@@ -72,7 +72,7 @@ _WHY = {
     "maxtresrunminspu": "minutes that are left are limited of all jobs together",
     "maxtresrunminspa": "minutes that are left are limited of all jobs together",
     "preempt": "no job is preempted",
-    "usagefactor": "use counts as it is",
+    "usagefactor": "use counts as it is, for fair shares and under limits, whatever the QOS",
     "usagethres": "use does not keep jobs out",
 }
 _NOTHING = ("", "-1", "(null)", "n/a", "none")

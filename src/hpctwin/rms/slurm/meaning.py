@@ -72,7 +72,7 @@ _WHY = {
     "preempttype": "no job is preempted",
     "priorityflags": "factors are as in multifactor: age, nodes, fair share, partition, QOS",
     "priorityparameters": "multifactor knows none",
-    "prioritysitefactorplugin": "the site's own factor is not known",
+    "prioritysitefactorplugin": "accounting does not tell a job's site factor; sprio does of those that wait",
     "priorityweightassoc": "associations have no priority of their own",
     "prolog": "the time that it takes; jobs run at once",
     "prologslurmctld": "the time that it takes; jobs run at once",
