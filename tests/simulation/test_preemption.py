@@ -160,6 +160,14 @@ def test_a_job_that_is_suspended_still_says_when_it_started():
     assert simulation.result().jobs.select("start_s", "suspended_s").rows()[0] == (0.0, 5.0)
 
 
+def test_a_simulation_with_suspended_jobs_is_saved_and_goes_on(tmp_path):
+    simulation = Simulation(workload(), cluster(SUSPEND))
+    simulation.advance(10)
+    simulation.save(tmp_path / "half")
+    again = Simulation.load(tmp_path / "half").run()
+    assert again.jobs.equals(simulate(workload(), cluster(SUSPEND)).jobs)
+
+
 def test_what_does_not_go_with_suspended_jobs_is_refused():
     failing = {"outages": [{"node": 0, "start": 1, "duration": 1}]}
     with pytest.raises(ConfigError, match="together with nodes that fail; leave 'failures' out"):
