@@ -57,6 +57,7 @@ OF_CONSUMABLES = (
 )  # fmt: skip
 
 
+WITH_ROOM = tuple(way for way in ASKED if "-N4" not in way)
 OF_TYPES = (
     ("-n1", "--gres=gpu:a:1", "--mem=100"), ("-n1", "--gpus=b:2", "--mem=100"),
     ("-n2", "--gpus=2", "--mem=100"), ("-N1", "-n1", "--gres=gpu:a:1,gpu:b:1", "--mem=100"),
@@ -65,8 +66,6 @@ OF_TYPES = (
     ("-n1", "--gpus=a:2", "--mem=100"), ("-n4", "--mem-per-cpu=10"),
 )  # fmt: skip
 
-
-ONE_OF_A_TYPE = (("-n1", "--gres=gpu:a:1", "--mem=100"), ("-n1", "--gpus=b:1", "--mem=100"))
 
 ONE, OTHER = "--uid=daemon", "--uid=games"
 OF_USERS = (
@@ -151,13 +150,23 @@ def test_no_job_fits_our_picture_that_slurm_leaves_waiting(site: str) -> None:
         assert {job.spec.id for job in snapshot.jobs if job.start_s is not None}
 
 
-def acted_on(
-    asked: tuple[tuple[str, ...], ...],
-) -> tuple[list[str], list[tuple[str, str]], set[str]]:
-    """Jobs on GPUs of two types with a twin that acts: their ids, what it told of which, and states seen."""
-    options = {"nodes": 3, "cpus": 8, "memory": 8000, **SITES["GPUs of two types"]}
-    with readable_folder() as folder, running(folder, rule=True, **options) as slurm:
-        twin = Beside(slurm, manager={"poll_every": 1})
+@pytest.mark.parametrize(
+    ("site", "asked"),
+    [("GPUs of two types", OF_TYPES * 3), ("consumables", (*OF_CONSUMABLES, *WITH_ROOM))],
+)
+def test_no_job_that_the_twin_starts_lacks_room_wherever_slurm_lays_the_others(
+    site: str, asked: tuple[tuple[str, ...], ...]
+) -> None:
+    options = {"nodes": 3, "cpus": 8, "memory": 8000, **SITES[site]}
+    # However busy the machine is, no lease runs out, and no start is given up.
+    rule, act = {"lease": "300s"}, {"lease": 300}
+    with readable_folder() as folder, running(folder, rule=rule, **options) as slurm:
+        twin = Beside(
+            slurm,
+            manager={"poll_every": 1, "first_lease": 300},
+            act=act,
+            core={"start_patience": 300},
+        )
         twin.begin()
         seen = set[str]()
         try:
@@ -171,21 +180,10 @@ def acted_on(
         finally:
             twin.end()
         with closing(sqlite3.connect(folder / "journal.sqlite")) as journal:
-            return ids, journal.execute("SELECT job, result FROM actions").fetchall(), seen
-
-
-def test_of_jobs_for_one_gpu_of_a_type_none_is_told_to_start_without_room() -> None:
-    """Wherever Slurm lays them, there is a GPU for each for which the picture has one."""
-    ids, told, seen = acted_on(ONE_OF_A_TYPE * 15)
+            told = journal.execute("SELECT job, result FROM actions").fetchall()
     # Those that it holds back wait for the time that it has set.
     assert "PENDING BeginTime" in seen
     assert "PENDING Resources" not in seen
-    assert sorted(told) == sorted((job, "done") for job in ids)
-
-
-def test_jobs_for_gpus_of_types_are_told_once_and_run() -> None:
-    ids, told, seen = acted_on(OF_TYPES * 6)
-    assert "PENDING BeginTime" in seen
     assert sorted(told) == sorted((job, "done") for job in ids)
 
 

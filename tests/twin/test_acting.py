@@ -26,7 +26,11 @@ def test_outcomes_that_could_not_be_written_are_written_with_the_next(
     told: Any = SimpleNamespace(
         journal=journal,
         manager=SimpleNamespace(start=lambda job_id: Outcome("done")),
-        core=SimpleNamespace(asked_to_start=lambda **asked: None),
+        core=SimpleNamespace(
+            asked_to_start=lambda **asked: None,
+            told_together=lambda starts, where: starts,
+            under_way=frozenset(),
+        ),
         now_s=lambda: 3.0,
     )
     settings = ActSettings(mode="act")

@@ -128,6 +128,35 @@ def test_what_it_starts_the_cluster_never_refuses(workload) -> None:
     decisions(workload, Core(CoreSettings()))
 
 
+POOLS = Cluster.model_validate(
+    {
+        "nodes": [{"name": "x", "count": 3}, {"name": "y", "count": 2}],
+        "partitions": [
+            {"name": "all", "default": True},
+            {"name": "x", "groups": ["x"]},
+            {"name": "y", "groups": ["y"]},
+        ],
+    }
+)
+
+
+@given(strategies.workloads(POOLS, cancellations=False))
+def test_where_jobs_may_be_on_some_nodes_only_it_refuses_nothing_either(workload) -> None:
+    core = Core(CoreSettings())
+    drive(emulated_cluster(POOLS, workload, publish=core.take_event), core)
+
+
+def test_who_may_be_on_other_nodes_too_takes_none_from_who_may_not() -> None:
+    # A policy may put the second before the first: told in order of submission, the first took the lowest
+    # numbers, and the second found no room.
+    core = core_with(job(1, 3, 50), job(2, 2, 20, partition="x"), machine=POOLS)
+    assert core.told_together(("1", "2"), {}) == ("1",)
+    assert core.told_together(("2", "1"), {}) == ("2",)
+    core.asked_to_start("1", 0.0)
+    assert core.told_together(("2",), {}) == ()
+    assert core.told_together((), {}) == ()
+
+
 @settings(max_examples=examples(20))
 @given(data=st.data())
 def test_on_shared_nodes_too_the_cluster_refuses_nothing_that_it_starts(

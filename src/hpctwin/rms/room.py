@@ -162,16 +162,13 @@ class Room:
         Returns:
             None if it does not fit.
         """
-        there = self.eligible(spec) if among is None else self.eligible(spec) & among
-        if not empty:
-            there = there & self.up & ~self.alone
-            if not spec.shares:
-                there &= self.jobs == 0
-            there = there & ~self._apart(spec)
+        there = self.eligible(spec) if empty else self.open(spec)
+        if among is not None:
+            there = there & among
         if not spec.tasks:
             nodes = np.flatnonzero(there)[: spec.nodes].tolist()
             return [(node, (1,)) for node in nodes] if len(nodes) == spec.nodes else None
-        free = self.whole if empty or not spec.shares else self.free
+        free = self.whole if empty else self.free_for(spec)
         kinds = spec.kinds
         found: dict[int, list[int]] = {}
         for number, kind in enumerate(kinds):
@@ -198,15 +195,50 @@ class Room:
                     free[node] -= np.multiply(tasks, each)
         return [(node, tuple(tasks)) for node, tasks in sorted(found.items())]
 
-    def fits(self, spec: JobSpec) -> bool:
-        """Whether a job finds room now."""
-        key = (
+    def open(self, spec: JobSpec) -> npt.NDArray[np.bool_]:
+        """Which nodes a job may be on now, if there is enough left of them [nodes]."""
+        there = self.eligible(spec) & self.up & ~self.alone
+        if not spec.shares:
+            there &= self.jobs == 0
+        return there & ~self._apart(spec)
+
+    def free_for(self, spec: JobSpec) -> FloatArray:
+        """What there is of each node for a job that may be on it [nodes, amounts]."""
+        return self.free if spec.shares else self.whole
+
+    def tasks_that_fit(
+        self, spec: JobSpec, there: npt.NDArray[np.bool_], free: FloatArray
+    ) -> FloatArray:
+        """For how many tasks of a job each node has room; of one with whole nodes for 1 or 0 [nodes].
+
+        Args:
+            spec: the job; of several kinds of tasks the first counts.
+            there: on which nodes it may be [nodes].
+            free: what there is of each [nodes, amounts].
+        """
+        if not spec.tasks:
+            return there.astype(np.float64)
+        kind = spec.kinds[0]
+        fits = _room_for(kind.tasks, [kind.asks(name) for name in self.names], free, there)
+        return np.minimum(fits, spec.tasks_per_node) if spec.tasks_per_node else fits
+
+    def beside(self, one: JobSpec, other: JobSpec) -> bool:
+        """Whether jobs that share nodes may be on one at the same time."""
+        return _go_together(_owner(one), _owner(other))
+
+    def asked(self, spec: JobSpec) -> tuple[str | float, ...]:
+        """What decides where a job finds room; the same of jobs that ask for the same."""
+        return (
             spec.partition, spec.features, spec.nodes, spec.tasks, spec.tasks_per_node, spec.exclusive,
             spec.more_tasks, str(spec.consumables) if spec.consumables else "",
             *(getattr(spec, name) for name in PER_NODE),
             *(getattr(spec, f"{name}_per_task") for name in AMOUNTS),
             *(_owner(spec) if self._choosy or spec.shared_with else ()),
         )  # fmt: skip
+
+    def fits(self, spec: JobSpec) -> bool:
+        """Whether a job finds room now."""
+        key = self.asked(spec)
         found = self._fits.get(key)
         if found is None:
             found = self._fits[key] = self.place(spec) is not None

@@ -38,6 +38,7 @@ class Actor:
         self.follower = follower
         self.done = 0
         self._where: dict[str, Where] = {}
+        self._kept_for: frozenset[str] = frozenset()
         self.refused = 0
         self._set: dict[str, tuple[float, float]] = {}
         # What became of actions while the journal could not be written.
@@ -64,7 +65,8 @@ class Actor:
     ) -> list[tuple[int, str]]:
         """Note the starts that may be sent, before they are; inside `Journal.writing`.
 
-        By lease, jobs that are not the twin's are the manager's to start.
+        By lease, jobs that are not the twin's are the manager's to start. Those that may find no room, as
+        the manager lays the others, are kept until it is seen where these are.
 
         Args:
             decision: its row.
@@ -76,6 +78,8 @@ class Actor:
         if self.settings.by == "lease":
             leases = self.follower.manager.leases()
             starts = tuple(job_id for job_id in starts if job_id in leases)
+        told = self.follower.core.told_together(starts, where)
+        kept, starts = len(told) < len(starts), told
         at_s = time.time()
         for job_id in starts:
             why_not = self.guard.refuses("start", at_s)
@@ -92,7 +96,15 @@ class Actor:
             self.follower.journal.input("asked", json.dumps(asked), at_s)
             self.follower.core.asked_to_start(**asked)
             planned.append((action, job_id))
+        self._kept_for = self.follower.core.under_way if kept else frozenset()
         return planned
+
+    def can_go_on(self) -> bool:
+        """Whether starts were kept, and more is known since of where those are that were told; said once."""
+        more = not self._kept_for <= self.follower.core.under_way
+        if more:
+            self._kept_for = frozenset()
+        return more
 
     def send(self, planned: list[tuple[int, str]]) -> None:
         """Send what `plan` gave, and note what became of it."""
@@ -223,8 +235,10 @@ class Actor:
             for row in late:
                 self.follower.journal.approve(row, "lapsed")
             for row, _ in approved:
-                self.follower.journal.approve(row, "done")
-                planned += self.plan(row, self._still_wait(row))
+                still = self._still_wait(row)
+                if len(self.follower.core.told_together(still, {})) == len(still):
+                    self.follower.journal.approve(row, "done")
+                planned += self.plan(row, still)
         self.send(planned)
 
     def _still_wait(self, decision: int) -> tuple[str, ...]:

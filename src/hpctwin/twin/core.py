@@ -127,6 +127,15 @@ class Core:
         self._memory.put_off[job_id] = time_s + self.settings.retry
         self.opportunity = True
 
+    @property
+    def under_way(self) -> frozenset[str]:
+        """The jobs that were asked to start, and of which that has not been seen."""
+        return frozenset(self._memory.asked)
+
+    def told_together(self, starts: Sequence[str], where: Mapping[str, Where]) -> tuple[str, ...]:
+        """Which of some starts may be told now; see `Memory.told_together`."""
+        return self._memory.told_together(self.mirror, starts, where)
+
     def waits(self, job_id: str) -> bool:
         """Whether a job waits, and was not asked to start."""
         return waits(self.mirror.jobs.get(job_id)) and job_id not in self._memory.asked

@@ -47,7 +47,7 @@ class Decider:
         follower, command = self.follower, self.command
         core, config = follower.core, follower.config
         now = time.monotonic()
-        if not (core.opportunity or now >= self.due):
+        if not (core.opportunity or command.actor.can_go_on() or now >= self.due):
             return False
         self.due = now + config.cycle_every
         if core.mirror.needs_snapshot is not None:

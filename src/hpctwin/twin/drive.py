@@ -56,18 +56,19 @@ def drive(
     cluster.take_scheduling()
     while (due_s := cluster.next_time()) is not None:
         _go_on(cluster, core, due_s)
-        if not core.opportunity:
-            continue
-        begin = time.perf_counter()
-        decision = core.decide(cluster.now_s)
-        driven.cycle_s += time.perf_counter() - begin
-        driven.cycles += decision is not None
-        if decision is None:
-            continue
-        _start(cluster, core, decision.starts)
-        driven.started_by[decision.policy] += len(decision.starts)
-        if watch is not None:
-            watch(decision)
+        kept = True
+        while core.opportunity and kept:
+            begin = time.perf_counter()
+            decision = core.decide(cluster.now_s)
+            driven.cycle_s += time.perf_counter() - begin
+            driven.cycles += decision is not None
+            if decision is None:
+                break
+            told = _start(cluster, core, decision.starts)
+            kept = 0 < told < len(decision.starts)
+            driven.started_by[decision.policy] += told
+            if watch is not None:
+                watch(decision)
     return driven
 
 
@@ -107,8 +108,7 @@ def drive_each(
             core.opportunity = False
             starts = core.present(cluster.now_s, force).starts()
         driven.cycle_s += time.perf_counter() - begin
-        _start(cluster, core, starts)
-        driven.started_by[force.name] += len(starts)
+        driven.started_by[force.name] += _start(cluster, core, starts)
         if next_s < choice_s:
             continue
         number += 1
@@ -132,8 +132,7 @@ def drive_each(
         if core.pool[chosen] is force:
             continue
         force = core.pool[chosen]
-        _start(cluster, core, candidates[chosen].starts)
-        driven.started_by[force.name] += len(candidates[chosen].starts)
+        driven.started_by[force.name] += _start(cluster, core, candidates[chosen].starts)
     return driven
 
 
@@ -145,9 +144,14 @@ def _go_on(cluster: EmulatedCluster, core: Core, until_s: float) -> None:
         raise HpctwinError(f"the mirror lost track: {core.mirror.needs_snapshot}")
 
 
-def _start(cluster: EmulatedCluster, core: Core, job_ids: Sequence[str]) -> None:
-    for job_id in job_ids:
+def _start(cluster: EmulatedCluster, core: Core, job_ids: Sequence[str]) -> int:
+    """Start those that find room wherever the cluster puts the others; how many these are."""
+    told = core.told_together(job_ids, {})
+    for job_id in told:
         core.asked_to_start(job_id, cluster.now_s)
         outcome = cluster.start(job_id)
         if outcome.result != "done":
             raise HpctwinError(f"the start of job {job_id} was refused: {outcome.reason}")
+    # It is known by now where these are.
+    core.opportunity |= len(told) < len(job_ids)
+    return len(told)

@@ -11,7 +11,8 @@ import numpy as np
 
 from hpctwin.rms.manager import Where
 from hpctwin.rms.records import JobRecord, JobSpec
-from hpctwin.rms.room import Room, Taken, parts_of
+from hpctwin.rms.room import Room, Taken, amounts_held, parts_of
+from hpctwin.rms.room_for_all import fit_together
 from hpctwin.twin.ahead import Past
 from hpctwin.twin.blocked import Blocked
 from hpctwin.twin.config import CoreSettings
@@ -170,11 +171,46 @@ class Memory:
 
     def _taken(self, spec: JobSpec, mirror: Mirror, room: Room) -> Taken | None:
         """Where a job lies that was asked to start: where it was told to, if there is room."""
-        number = {name: i for i, name in enumerate(mirror.nodes)}
-        where = self.told.get(spec.id, ())
-        taken = [(number[name], tuple(tasks)) for name, tasks in where if name in number]
-        told = bool(taken) and len(taken) == len(where) and room.has(spec, taken)
-        return taken if told else room.place(spec)
+        return _as_told(spec, self.told.get(spec.id, ()), mirror, room) or room.place(spec)
+
+    def told_together(
+        self, mirror: Mirror, starts: Sequence[str], where: Mapping[str, Where]
+    ) -> tuple[str, ...]:
+        """Of jobs to start those that find room wherever the manager lays what it is told to start.
+
+        Args:
+            mirror: knows the jobs.
+            starts: ids of waiting jobs, the most important first.
+            where: on which nodes, of those of which that is told.
+
+        Returns:
+            Those of which it is told where, then the others, each in the order given.
+        """
+        room = room_of(mirror, list(mirror.jobs.values()))
+        placed = [i for i in starts if where.get(i)]
+        known = {**{i: self.told.get(i, ()) for i in self.asked}, **{i: where[i] for i in placed}}
+        under_way = []
+        for job_id, nodes in known.items():
+            job = mirror.jobs.get(job_id)
+            if job is None or job.start_s is not None or job.spec.reason:
+                continue
+            if taken := _as_told(job.spec, nodes, mirror, room):
+                held = amounts_held(job.spec, taken, room.names) if job.spec.shares else None
+                room.hold([node for node, _ in taken], held, of=job.spec)
+            else:
+                under_way.append(job.spec)
+        # Who waits for another one to start comes after it, and is kept with it.
+        waits_for = {
+            i: {edge.on for edge in mirror.jobs[i].spec.dependencies}.intersection(starts)
+            for i in starts
+        }
+        others = sorted((i for i in starts if i not in known), key=lambda i: bool(waits_for[i]))
+        fit = fit_together(room, under_way, [mirror.jobs[i].spec for i in others])
+        told: dict[str, None] = {}
+        for job_id in (*placed, *(spec.id for spec in fit)):
+            if waits_for[job_id] <= told.keys():
+                told[job_id] = None
+        return tuple(told)
 
     def blocked(self, mirror: Mirror, now_s: float) -> Blocked:
         """The jobs that the manager would not start, and those that it did not start when asked."""
@@ -216,6 +252,14 @@ def room_of(mirror: Mirror, jobs: Sequence[JobRecord]) -> Room:
     nodes = mirror.nodes
     states = [node.state for node in nodes.values()]
     return Room.of(mirror.machine, states, jobs, {name: i for i, name in enumerate(nodes)})
+
+
+def _as_told(spec: JobSpec, where: Where, mirror: Mirror, room: Room) -> Taken | None:
+    """The nodes that were told for a job, if there is room for it."""
+    number = {name: i for i, name in enumerate(mirror.nodes)}
+    taken = [(number[name], tuple(tasks)) for name, tasks in where if name in number]
+    told = bool(taken) and len(taken) == len(where) and room.has(spec, taken)
+    return taken if told else None
 
 
 def waits(job: JobRecord | None) -> bool:
