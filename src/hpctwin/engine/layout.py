@@ -421,7 +421,7 @@ class State:
     timeouts: Table[Event]  # heap of nodes; an entry holds if the node is still due then
     begins: Table[Event]  # heap of jobs that wait for their nodes
     index: Grid[Int]  # a bit for each node [sets, words], see `nodes`
-    tally: Grid[Int]  # [P, sets + 3 * states] members of each set; see `power.standing_in`
+    tally: Grid[Int]  # [P, sets + 2 * states] members of each set; see `power.standing_in`
     outage: Table[Outage]
     lost: Table[Lost]
     segment: Table[Segment]

@@ -131,6 +131,7 @@ def enqueue(j: int, sim: Arrays) -> None:
         call_with_job(sim.hooks.entered, j, sim)
     n = sim.clock.queued
     sim.clock.queued = n + 1
+    sim.clock.moves += 1
     sim.queue[n] = j
     if sim.race.valid != UNRACED:
         note_fresh(j, sim)
@@ -216,6 +217,7 @@ def dequeue(j: int, sim: Arrays) -> None:
 def leave(j: int, sim: Arrays) -> None:
     """A job goes from the queue without having started."""
     dequeue(j, sim)
+    sim.clock.moves += 1
     if len(sim.tried) > 0:
         sim.tried[sim.job[j].kind].waiting -= 1
     if sim.hooks.left != 0:

@@ -43,18 +43,17 @@ def row_of_state(state: int, depth: int) -> int:
 def standing_in(p: int, row: int, sim: Arrays) -> tuple[int, int]:
     """How many nodes of a pool are in a power state, and for how long its nodes have been, ms in all.
 
-    After the members of its sets, ``sim.tally`` has of each pool, for each state: how many nodes are in it,
-    since when they are, added up, and what is booked of nodes that were.
+    After the members of its sets, ``sim.tally`` has of each pool, for each state: how many nodes are in it; and
+    when nodes have left it, added up, less when they have come into it.
 
     Args:
         p: the pool.
         row: of the state, as `row_of_state` gives it.
     """
     states = sim.spent.width
-    first = sim.tally.width - 3 * states + row
+    first = sim.tally.width - 2 * states + row
     there = sim.tally[p, first]
-    booked = sim.tally[p, first + 2 * states]
-    return there, booked + there * sim.clock.now - sim.tally[p, first + states]
+    return there, there * sim.clock.now + sim.tally[p, first + states]
 
 
 @jit
@@ -66,12 +65,11 @@ def change_power(node: int, state: int, depth: int, sim: Arrays) -> None:
     new = row_of_state(state, depth)
     sim.spent[node, old] += now - own.since
     tally, p, states = sim.tally, sim.pool_of[node], sim.spent.width
-    first = tally.width - 3 * states
+    first = tally.width - 2 * states
     tally[p, first + old] -= 1
     tally[p, first + new] += 1
-    tally[p, first + states + old] -= own.since
-    tally[p, first + states + new] += now
-    tally[p, first + 2 * states + old] += now - own.since
+    tally[p, first + states + old] += now
+    tally[p, first + states + new] -= now
     if sim.rules.log == 1 and now > own.since:
         span = sim.log[sim.clock.logged]
         span.node = node

@@ -308,6 +308,7 @@ class Clock:
     arrival_end: Int  # … and so many will be
     submitted: Int  # jobs so far, those that are not there any more included
     queued: Int
+    moves: Int  # so often has a job come into the queue, or left it without having started
     running: Int
     run_first: Int  # places of `run` in use, holes among them,
     run_end: Int  # … up to here

@@ -84,7 +84,7 @@ def new_sim(
         "timeouts": (2 * tracked if depths else 0,),
         "begins": (most if depths else 0,),
         "index": (_sets(depths) if tracked else 0, -(-tracked // 64)),
-        "tally": (pools, _sets(depths) + 3 * (2 + 3 * depths if depths else 0)),
+        "tally": (pools, _sets(depths) + 2 * (2 + 3 * depths if depths else 0)),
         "outage": (0,),
         "lost": (0,),
         "segment": (0,),
@@ -189,10 +189,10 @@ def _by_state(sim: Sim) -> npt.NDArray[np.int64]:
     node, pool, spent = sim["node"], sim["pool_of"], sim["spent"]
     row = node["power"].astype(np.int64)
     row += np.where(row > layout.COMPUTING, layout.DEPTH_STATES * node["depth"], 0)
-    found = np.zeros((sim.pools, 3, spent.shape[1]), np.int64)
+    found = np.zeros((sim.pools, 2, spent.shape[1]), np.int64)
     np.add.at(found, (pool, 0, row), 1)
-    np.add.at(found, (pool, 1, row), node["since"])
-    np.add.at(found[:, 2], pool, spent)
+    np.subtract.at(found, (pool, 1, row), node["since"])
+    np.add.at(found[:, 1], pool, spent)
     return found.reshape(sim.pools, -1)
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from hpctwin.engine import layout
 from hpctwin.engine.agents import record
-from hpctwin.engine.agents.record import AGENT, words
+from hpctwin.engine.agents.record import AGENT, CHOSEN, OUTCOME, words
 from hpctwin.engine.agents.step import step_one
 from hpctwin.engine.agents.sums import play
 from hpctwin.engine.compiling import prepare
@@ -33,15 +33,18 @@ FEW = 8
 """After so many episodes it is looked whether they can be begun as rows of their trace."""
 
 _FIELDS = {name: place for place, name in enumerate(AGENT.names or ())}
-SIM, CODE, OVER, ACTION = (_FIELDS[name] for name in ("sim", "code", "over", "action"))
+SIM, OVER, ACTION = (_FIELDS[name] for name in ("sim", "over", "action"))
 SHARE, EARNED, TOTAL = (_FIELDS[name] for name in ("share", "earned", "total"))
-SEEN, MASK, STEPS = _FIELDS["seen"], _FIELDS["mask"], _FIELDS["steps"]
+STEPS = _FIELDS["steps"]
+PLACES = slice(_FIELDS["seen"], _FIELDS["mask_next"] + 1)
 
 
 class Batch:
     """Simulations, and an agent's record of each.
 
     What is seen is written into two places in turn, so that it stays as it is until the step after the next.
+    Where many are stepped, what is chosen and what comes of it lie in ``choices`` and ``outcomes``; where one
+    is, in its record.
 
     Args:
         task: what is decided, seen and earned.
@@ -76,7 +79,9 @@ class Batch:
         shape = task.observation_space.shape
         self.seen = np.zeros((2, count, *shape), np.float32)
         self.masks = np.ones((2, count, task.width), np.bool_)
-        self.choices = np.zeros((count, task.nodes if task.chosen == "nodes" else 0), np.int8)
+        self.nodes = np.zeros((count, task.nodes if task.chosen == "nodes" else 0), np.int8)
+        self.choices, self.outcomes = np.zeros(count, CHOSEN), np.zeros(count, OUTCOME)
+        self._codes = self.outcomes["code"]
         self.side = 0
         self._simulations: list[Simulation] = []
         self._kept: dict[Hashable, tuple[Simulation, float]] = {}
@@ -105,12 +110,11 @@ class Batch:
             if array is not None:
                 agents[name] = self._described(array[None])[0]
         if task.chosen == "nodes":
-            agents["choices"] = self._described(self.choices)
-        self._seen_at = [self._described(side) for side in self.seen]
-        self._masks_at = [self._described(side) for side in self.masks]
-        self._turn()
+            agents["choices"] = self._described(self.nodes)
+        agents["seen"], agents["seen_next"] = map(self._described, self.seen)
+        agents["mask"], agents["mask_next"] = map(self._described, self.masks)
         fresh = agents.copy()
-        for name in ("chosen", "until", "quiet", "steps", "instants"):
+        for name in ("chosen", "until", "quiet", "changes", "steps", "instants"):
             fresh[name] = -1
         fresh["shown"] = fresh["shown_before"] = fresh["window"]
         fresh["stage"] = record.ON_THE_WAY
@@ -121,12 +125,6 @@ class Batch:
         found = described(rows)
         self._descriptors.append(found)
         return found.ctypes.data + np.arange(len(found)) * found.strides[0]
-
-    def _turn(self) -> None:
-        """What is seen next is written into the other place."""
-        self.side ^= 1
-        self.agents["seen"] = self._seen_at[self.side]
-        self.agents["mask"] = self._masks_at[self.side]
 
     # --- episodes --------------------------------------------------------------------------------
 
@@ -149,9 +147,9 @@ class Batch:
         """
         self._place(number, drawn)
         agent = self.whole[number]
-        seen, mask = agent[SEEN], agent[MASK]
+        places = agent[PLACES].copy()
         agent[:] = self._fresh[number]
-        agent[SEEN], agent[MASK] = seen, mask
+        agent[PLACES] = places
         agent[SIM] = self._simulations[number].state.address
         code = self._step_one(self._address(number))
         if code != layout.STEPPED:
@@ -234,23 +232,25 @@ class Batch:
     # --- steps -----------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Step all simulations: what was chosen is in the records.
+        """Step all simulations: what was chosen is in ``choices``, what comes of it in ``outcomes``.
 
         Raises:
             SimulationError: something was chosen that is not there.
             PolicyError: the ordering gave what is not a number.
         """
-        self._turn()
         if self._threads is None:
-            self._threads = Threads(self._base, self._size, self.count, self._workers)
+            self._threads = Threads(self.agents, self.choices, self.outcomes, self._workers)
+        self.side ^= 1
         self._threads.step()
-        codes = self.whole[:, CODE]
-        if (codes != layout.STEPPED).any():
-            for number in np.flatnonzero(codes != layout.STEPPED).tolist():
-                self.resolve(number, int(codes[number]))
+        halted = self._codes != layout.STEPPED
+        if halted.any():
+            for number in np.flatnonzero(halted).tolist():
+                self.resolve(number, int(self._codes[number]))
+                agent = self.agents[number]
+                self.outcomes[number] = agent["code"], agent["over"], agent["earned"]
 
     def step_alone(self) -> None:
-        """Step the first simulation; what is seen is written over what was."""
+        """Step the first simulation, by its record; what is seen is written over what was."""
         code = self._step_one(self._base)
         if code != layout.STEPPED:
             self.resolve(0, code)

@@ -42,6 +42,8 @@ class Environment(gymnasium.Env[FloatArray, Any]):
         self.batch = Batch(task, source, limit=max_steps)
         self._seen: FloatArray = self.batch.seen[self.batch.side, 0]
         self._mask: BoolArray = self.batch.masks[self.batch.side, 0]
+        batch = self.batch
+        self._chosen = batch.whole[:, ACTION], batch.real[:, SHARE], batch.nodes
 
     @property
     def simulation(self) -> Simulation:
@@ -79,7 +81,7 @@ class Environment(gymnasium.Env[FloatArray, Any]):
             SimulationError: what was chosen is not there.
         """
         batch = self.batch
-        choose(batch, self.task, 0, action)
+        choose(self.task, *self._chosen, action)
         batch.step_alone()
         over = batch.whole[0, OVER]
         told = {} if over == GOES_ON else batch.told(0)
@@ -104,16 +106,24 @@ class Environment(gymnasium.Env[FloatArray, Any]):
         self.batch.close()
 
 
-def choose(batch: Batch, task: Task, rows: Any, actions: Any) -> None:
-    """Tell the engine what was chosen."""
+def choose(task: Task, places: Any, shares: Any, nodes: Any, actions: Any) -> None:
+    """Tell the engine what was chosen, for one or for many.
+
+    Args:
+        task: what is decided.
+        places: where it is told by a number [agents].
+        shares: … by a share [agents].
+        nodes: … by a byte for each node [agents, nodes].
+        actions: what was chosen.
+    """
     if task.chosen == "place":
-        batch.whole[rows, ACTION] = actions
+        places[:] = actions
     elif task.chosen == "nodes":
-        batch.choices[rows] = actions
+        nodes[:] = actions
     elif isinstance(task.action_space, gymnasium.spaces.Discrete):
-        batch.real[rows, SHARE] = actions / (task.action_space.n - 1)
+        shares[:] = actions / (task.action_space.n - 1)
     else:
-        batch.real[rows, SHARE] = np.asarray(actions)[..., 0]
+        shares[:] = np.asarray(actions)[..., 0]
 
 
 class Environments(VectorEnv[FloatArray, Any, Any]):
@@ -143,7 +153,9 @@ class Environments(VectorEnv[FloatArray, Any, Any]):
         threads: int | None = None,
     ) -> None:
         self.num_envs, self.task, self.episodes = num_envs, task, source
-        self.batch = Batch(task, source, num_envs, threads=threads, limit=max_steps)
+        self.batch = batch = Batch(task, source, num_envs, threads=threads, limit=max_steps)
+        self._chosen = batch.choices["action"], batch.choices["share"], batch.nodes
+        self._over, self._earned = batch.outcomes["over"], batch.outcomes["earned"]
         self.single_observation_space, self.single_action_space = (
             task.observation_space,
             task.action_space,
@@ -181,15 +193,13 @@ class Environments(VectorEnv[FloatArray, Any, Any]):
             SimulationError: what was chosen is not there.
         """
         batch = self.batch
-        choose(batch, self.task, slice(None), actions)
+        choose(self.task, *self._chosen, actions)
         batch.step()
-        over = batch.whole[:, OVER]
-        earned = batch.real[:, EARNED] * batch.scales
-        ended, cut = over == ENDED, over == CUT
+        earned = self._earned * batch.scales
+        ended, cut = self._over == ENDED, self._over == CUT
         infos: dict[str, Any] = {}
-        done = ended | cut
-        if done.any():
-            infos = self._begin_again(done)
+        if self._over.any():
+            infos = self._begin_again(ended | cut)
         infos.update(self._infos())
         return self.seen, earned, ended, cut, infos
 

@@ -21,14 +21,14 @@ class Threads:
     """The calling thread and others, which sleep while there is nothing to do.
 
     Args:
-        base: address of the first agent.
-        size: of an agent's record, bytes.
-        count: of agents.
+        agents: records of `hpctwin.engine.agents.record.Agent`.
+        choices: of `Chosen` beside it, of each.
+        outcomes: of `Outcome`, of each.
         threads: how many, the calling one among them.
     """
 
-    def __init__(self, base: int, size: int, count: int, threads: int) -> None:
-        self._what = base, size, count, threads
+    def __init__(self, agents: Any, choices: Any, outcomes: Any, threads: int) -> None:
+        self._what = agents, choices, outcomes, threads
         self._others: list[_Other] = []
         self._begin, self._join = begin_round.compiled(), join_round.compiled()
         self._start()

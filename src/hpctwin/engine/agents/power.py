@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hpctwin.engine.agents.queue import note_queue
 from hpctwin.engine.agents.record import (
     CUT,
     ENDED,
@@ -164,9 +165,8 @@ def switch_to_share_coming(address: int, sim: Arrays) -> None:
 
 def switch_to_reserve(address: int, sim: Arrays) -> None:
     """A share of all nodes beside those that compute and those that waiting jobs ask for."""
-    wanted = in_state(COMPUTING, sim) + share_of(len(sim.node), address)
-    for i in range(sim.clock.queued):
-        wanted += sim.job[sim.queue[i]].nodes
+    note_queue(address, sim)
+    wanted = in_state(COMPUTING, sim) + share_of(len(sim.node), address) + agent_at(address).asked
     switch_to(min(wanted, len(sim.node)), True, address, sim)
     next_time_due(address, sim)
 
@@ -235,23 +235,6 @@ TO_TIME = hook(to_time)
 
 
 @jit
-def asked(sim: Arrays) -> tuple[int, float, int, float]:
-    """Of the jobs that wait: nodes, walltimes, the longest wait and the sum of waits, ms."""
-    nodes = ZERO
-    walltime = 0.0
-    longest = ZERO
-    waits = 0.0
-    for i in range(sim.clock.queued):
-        job = sim.job[sim.queue[i]]
-        nodes += job.nodes
-        walltime += job.limit
-        wait = sim.clock.now - job.submit
-        longest = max(longest, wait)
-        waits += wait
-    return nodes, walltime, longest, waits
-
-
-@jit
 def in_states(sim: Arrays) -> tuple[int, int, int, int]:
     """How many nodes are idle without a job, computing, asleep, on their way to be on."""
     idle = in_state(IDLE, sim)
@@ -264,35 +247,29 @@ def in_states(sim: Arrays) -> tuple[int, int, int, int]:
     return idle, in_state(COMPUTING, sim), in_state(ASLEEP, sim), in_state(SWITCHING_ON, sim)
 
 
-@jit
-def mask_all(address: int) -> None:
-    """All choices are there."""
-    agent = agent_at(address)
-    if agent.mask != 0:
-        for i in range(agent.width):
-            put_mask(agent.mask, i, ONE)
-
-
 def observe_spars(address: int, sim: Arrays) -> None:
     """SPARS's six numbers, as they are: s, jobs, nodes."""
     agent = agent_at(address)
-    mask_all(address)
-    nodes, walltime, _, _ = asked(sim)
+    note_queue(address, sim)
     idle, _, asleep, _ = in_states(sim)
     now = sim.clock.now
     out = agent.seen
     put_seen(out, ZERO, float(sim.clock.queued))
     put_seen(out, ONE, sim.clock.arrived / (now / 1000.0) if now > 0 else 0.0)
-    put_seen(out, ONE * 2, walltime / 1000.0)
-    put_seen(out, ONE * 3, float(nodes))
+    put_seen(out, ONE * 2, agent.walltimes / 1000.0)
+    put_seen(out, ONE * 3, float(agent.asked))
     put_seen(out, ONE * 4, float(idle))
     put_seen(out, ONE * 5, float(asleep))
 
 
 @jit
-def shares(out: int, first: int, sim: Arrays) -> None:
+def shares(first: int, address: int, sim: Arrays) -> None:
     """See `learn.power_management.SHARES`."""
-    nodes, _, longest, _ = asked(sim)
+    agent = agent_at(address)
+    out = agent.seen
+    note_queue(address, sim)
+    nodes = agent.asked
+    longest = max(ZERO, sim.clock.now - agent.first)
     idle, computing, asleep, coming = in_states(sim)
     total = float(len(sim.node))
     put_seen(out, first, sim.clock.queued / (sim.clock.queued + 100.0))
@@ -307,20 +284,18 @@ def shares(out: int, first: int, sim: Arrays) -> None:
 
 def observe_shares(address: int, sim: Arrays) -> None:
     """The queue and the nodes, all from 0 to 1."""
-    mask_all(address)
-    shares(agent_at(address).seen, ZERO, sim)
+    shares(ZERO, address, sim)
 
 
 def observe_levels(address: int, sim: Arrays) -> None:
     """Of each level how high it is, from 0 to 1, its square, and what `observe_shares` shows times that."""
-    mask_all(address)
     agent = agent_at(address)
     out = agent.seen
     levels = agent.window
     last = LEVEL * (levels - 1)
     put_seen(out, last, 1.0)
     put_seen(out, last + 1, 1.0)
-    shares(out, last + 2, sim)
+    shares(last + 2, address, sim)
     for level in range(levels - 1):
         height = level / (levels - 1.0)
         row = LEVEL * level
@@ -335,7 +310,7 @@ def observe_nodes(address: int, sim: Arrays) -> None:
     agent = agent_at(address)
     out = agent.seen
     now = sim.clock.now
-    shares(out, ZERO, sim)
+    shares(ZERO, address, sim)
     for node in range(len(sim.node)):
         own = sim.node[node]
         row = SHARES + NODES * node

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hpctwin.engine.agents.queue import waited_in_queue
 from hpctwin.engine.agents.record import agent_at, hook
 from hpctwin.engine.agents.step import wasted
 from hpctwin.engine.jit import jit
@@ -29,21 +30,9 @@ def waited(address: int, sim: Arrays) -> tuple[int, float, float]:
     How long since then, and how long in all.
     """
     if only_queue_waited(address, sim):
-        return queue_waited(agent_at(address).since, sim)
+        lately, in_all = waited_in_queue(address, sim)
+        return sim.clock.queued, float(lately), float(in_all)
     return all_waited(address, sim)
-
-
-@jit
-def queue_waited(since: int, sim: Arrays) -> tuple[int, float, float]:
-    """As `waited`, of those in the queue."""
-    now = sim.clock.now
-    lately = ZERO
-    in_all = ZERO
-    for i in range(sim.clock.queued):
-        submit = sim.job[sim.queue[i]].submit
-        lately += now - max(submit, since)
-        in_all += now - submit
-    return sim.clock.queued, float(lately), float(in_all)
 
 
 @jit

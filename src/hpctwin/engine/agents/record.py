@@ -16,16 +16,22 @@ from hpctwin.engine.rows import SIM, numbers_at, record_at
 __all__ = [
     "AGENT",
     "CHOOSING",
+    "CHOSEN",
     "CUT",
     "ENDED",
     "GOES_ON",
     "NOT_ALLOWED",
     "ON_THE_WAY",
+    "OUTCOME",
     "Agent",
+    "Chosen",
+    "Outcome",
     "agent_at",
     "choice_at",
+    "chosen_at",
     "fact_at",
     "hook",
+    "outcome_at",
     "put_mask",
     "put_seen",
     "seen_at",
@@ -43,6 +49,8 @@ class Agent:
     reward: Int  # … what was earned since the decision before
     seen: Int  # address: numbers of 4 bytes
     mask: Int  # address: a byte for each choice
+    seen_next: Int  # where many are stepped together: the other place, which what is seen next is written to,
+    mask_next: Int  # … and its choices
     choices: Int  # address: a byte for each node; where more than one thing is chosen
     watts: Int  # address: power of a node in each state, W [pools * states]
     facts: Int  # address: numbers of 8 bytes that the hooks know how to read
@@ -62,6 +70,12 @@ class Agent:
     since: Int  # when the decision before was made
     until: Int  # when the next is due
     quiet: Int  # since when nothing but nodes has changed; -1
+    changes: Int  # so often had the queue changed when these were reckoned of it; -1, see `queue.note_queue`
+    asked: Int  # … nodes,
+    walltimes: Real  # … ms in sum,
+    submits: Int  # … times of submission in sum,
+    first: Int  # … the first of them
+    last: Int  # … and the last
     low: Int  # jobs before this place in the order of submission had started by then
     begun: Int  # so many had started by then
     wasted: Real  # J by then
@@ -77,14 +91,33 @@ class Agent:
     energy: Real  # … of all nodes, J
 
 
-AGENT = record_type(Agent)
+class Chosen:
+    """What was chosen for one of many agents, as `Agent.action` and `Agent.share`.
+
+    What goes to and fro in each step lies apart from the agents' records, close together: who chooses and
+    who steps are on different cores, and take what they have not of each other line by line.
+    """
+
+    action: Int
+    share: Real
+
+
+class Outcome:
+    """What came of a step of one of many agents, as `Agent.code`, `Agent.over` and `Agent.earned`."""
+
+    code: Int
+    over: Int
+    earned: Real
+
+
+AGENT, CHOSEN, OUTCOME = record_type(Agent), record_type(Chosen), record_type(Outcome)
 CHOOSING, ON_THE_WAY = np.int64(0), np.int64(1)
 GOES_ON, ENDED, CUT = np.int64(0), np.int64(1), np.int64(2)
 
 NOT_ALLOWED = np.int64(7)
 """Beside the codes of `loop.advance`: what was chosen is not there; nothing was done."""
 
-agent_at = record_at(Agent)
+agent_at, chosen_at, outcome_at = record_at(Agent), record_at(Chosen), record_at(Outcome)
 _seen_at, _bytes_at = numbers_at(np.dtype("f4")), numbers_at(np.dtype("i1"))
 _facts_at = numbers_at(np.dtype("f8"))
 

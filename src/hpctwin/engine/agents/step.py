@@ -121,6 +121,7 @@ def _step_one(address: int) -> int:
 
 def _look(address: int) -> None:
     agent = agent_at(address)
+    agent.changes = -1  # of another simulation, perhaps
     call_with_job(agent.observe, address, sim_at(agent.sim))
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numba import int64, types
 
+from hpctwin.engine.agents.record import CHOSEN, OUTCOME, agent_at, chosen_at, outcome_at
 from hpctwin.engine.agents.step import step
 from hpctwin.engine.atomic import add, breathe, put, read, swap_if
 from hpctwin.engine.jit import Kernel, jit
@@ -29,8 +30,10 @@ AT_ONCE = np.int64(4)
 LOOKS = np.int64(5000)
 """So often a thread looks for the next round before it sleeps: some 0.1 ms."""
 
+CHOSEN_SIZE, OUTCOME_SIZE = np.int64(CHOSEN.itemsize), np.int64(OUTCOME.itemsize)
+
 # Words of the table: lines for all …
-BASE, SIZE, THREADS = np.arange(3)
+BASE, SIZE, CHOICES, OUTCOMES, THREADS = np.arange(5)
 ROUND, AT_WORK = LINE, 2 * LINE
 # … and one for each thread, with the next agent of its part, where that ends, where it begins, whether the
 # thread is awake, and whether it was found asleep in this round.
@@ -38,21 +41,22 @@ OWN = 3 * LINE
 NEXT, END, FIRST, AWAKE, CALLED = np.arange(5)
 
 
-def table(base: int, size: int, count: int, threads: int) -> tuple[Any, Any]:
+def table(agents: Any, choices: Any, outcomes: Any, threads: int) -> tuple[Any, Any]:
     """What threads tell each other by [words], and which of them were found asleep, 1 or 0 [threads].
 
     Args:
-        base: address of the first agent.
-        size: of an agent's record, bytes.
-        count: of agents.
+        agents: records of `Agent`.
+        choices: of `Chosen`, of each.
+        outcomes: of `Outcome`, of each.
         threads: the first is the one that begins rounds.
     """
     words = np.zeros((3 + threads + 1) * LINE, np.int64)
     # From the beginning of a line on.
     words = words[-words.ctypes.data % int(8 * LINE) // 8 :][: (3 + threads) * LINE]
-    words[[BASE, SIZE, THREADS]] = base, size, threads
+    words[[BASE, SIZE, THREADS]] = agents.ctypes.data, agents.itemsize, threads
+    words[[CHOICES, OUTCOMES]] = choices.ctypes.data, outcomes.ctypes.data
     own = words[int(OWN) :].reshape(threads, LINE)
-    parts = np.arange(threads + 1) * count // threads
+    parts = np.arange(threads + 1) * len(agents) // threads
     own[:, FIRST], own[:, END] = parts[:-1], parts[1:]
     own[:, NEXT] = own[:, END]
     return words, own[:, CALLED]
@@ -71,25 +75,44 @@ def line_of(thread: int, table: int) -> int:
 
 
 @jit
-def step_part(thread: int, base: int, size: int, table: int) -> None:
+def step_one_of_many(number: int, table: int) -> None:
+    """Step an agent, which sees what comes in the place that it did not see the last in."""
+    address = read(word(BASE, table)) + number * read(word(SIZE, table))
+    agent = agent_at(address)
+    chosen = chosen_at(read(word(CHOICES, table)) + number * CHOSEN_SIZE)
+    agent.action = chosen.action
+    agent.share = chosen.share
+    seen = agent.seen
+    mask = agent.mask
+    agent.seen = agent.seen_next
+    agent.mask = agent.mask_next
+    agent.seen_next = seen
+    agent.mask_next = mask
+    step(address)
+    outcome = outcome_at(read(word(OUTCOMES, table)) + number * OUTCOME_SIZE)
+    outcome.code = agent.code
+    outcome.over = agent.over
+    outcome.earned = agent.earned
+
+
+@jit
+def step_part(thread: int, table: int) -> None:
     """Step those that are left of a thread's part."""
     line = line_of(thread, table)
     end = read(word(END, line))
     while read(word(NEXT, line)) < end:
         first = add(word(NEXT, line), AT_ONCE)
         for i in range(first, min(first + AT_ONCE, end)):
-            step(base + i * size)
+            step_one_of_many(i, table)
 
 
 @jit
 def step_all(thread: int, table: int) -> None:
     """Step those that are left, those of the thread's own part first."""
-    base = read(word(BASE, table))
-    size = read(word(SIZE, table))
     threads = read(word(THREADS, table))
     add(word(AT_WORK, table), ONE)
     for k in range(threads):
-        step_part((thread + k) % threads, base, size, table)
+        step_part((thread + k) % threads, table)
     add(word(AT_WORK, table), MINUS_ONE)
 
 

@@ -1,0 +1,50 @@
+"""What agents see of the jobs that wait in all: sums, taken anew only where the queue has changed."""
+
+from __future__ import annotations
+
+from hpctwin.engine.agents.record import agent_at
+from hpctwin.engine.jit import jit
+from hpctwin.engine.layout import NEVER, ZERO, Arrays
+
+__all__ = ["note_queue", "waited_in_queue"]
+
+
+@jit
+def note_queue(address: int, sim: Arrays) -> None:
+    """Have the agent's sums be of the queue as it is."""
+    agent = agent_at(address)
+    # Who is in the queue has come into it; who is not any more has started, or left it otherwise.
+    changes = sim.clock.starts + sim.clock.moves
+    if agent.changes == changes:
+        return
+    agent.changes = changes
+    nodes = ZERO
+    walltimes = 0.0
+    submits = ZERO
+    first = NEVER
+    last = -NEVER
+    for i in range(sim.clock.queued):
+        job = sim.job[sim.queue[i]]
+        nodes += job.nodes
+        walltimes += job.limit
+        submits += job.submit
+        first = min(first, job.submit)
+        last = max(last, job.submit)
+    agent.asked = nodes
+    agent.walltimes = walltimes
+    agent.submits = submits
+    agent.first = first
+    agent.last = last
+
+
+@jit
+def waited_in_queue(address: int, sim: Arrays) -> tuple[int, int]:
+    """How long those in the queue have waited since the decision before, and in all, ms."""
+    note_queue(address, sim)
+    agent = agent_at(address)
+    now = sim.clock.now
+    lately = sim.clock.queued * (now - agent.since)
+    if agent.last > agent.since:
+        for i in range(sim.clock.queued):
+            lately -= max(ZERO, sim.job[sim.queue[i]].submit - agent.since)
+    return lately, sim.clock.queued * now - agent.submits
