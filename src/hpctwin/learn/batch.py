@@ -231,8 +231,11 @@ class Batch:
 
     # --- steps -----------------------------------------------------------------------------------
 
-    def step(self) -> None:
+    def step(self) -> bool:
         """Step all simulations: what was chosen is in ``choices``, what comes of it in ``outcomes``.
+
+        Returns:
+            Whether any episode may be over.
 
         Raises:
             SimulationError: something was chosen that is not there.
@@ -241,13 +244,13 @@ class Batch:
         if self._threads is None:
             self._threads = Threads(self.agents, self.choices, self.outcomes, self._workers)
         self.side ^= 1
-        self._threads.step()
-        halted = self._codes != layout.STEPPED
-        if halted.any():
-            for number in np.flatnonzero(halted).tolist():
-                self.resolve(number, int(self._codes[number]))
-                agent = self.agents[number]
-                self.outcomes[number] = agent["code"], agent["over"], agent["earned"]
+        if not self._threads.step():
+            return False
+        for number in np.flatnonzero(self._codes != layout.STEPPED).tolist():
+            self.resolve(number, int(self._codes[number]))
+            agent = self.agents[number]
+            self.outcomes[number] = agent["code"], agent["over"], agent["earned"]
+        return True
 
     def step_alone(self) -> None:
         """Step the first simulation, by its record; what is seen is written over what was."""

@@ -194,12 +194,14 @@ class Environments(VectorEnv[FloatArray, Any, Any]):
         """
         batch = self.batch
         choose(self.task, *self._chosen, actions)
-        batch.step()
+        noted = batch.step()
         earned = self._earned * batch.scales
+        if not noted:
+            never = np.zeros((2, self.num_envs), np.bool_)
+            return self.seen, earned, never[0], never[1], self._infos()
         ended, cut = self._over == ENDED, self._over == CUT
-        infos: dict[str, Any] = {}
-        if self._over.any():
-            infos = self._begin_again(ended | cut)
+        done = ended | cut
+        infos = self._begin_again(done) if done.any() else {}
         infos.update(self._infos())
         return self.seen, earned, ended, cut, infos
 

@@ -36,12 +36,12 @@ class Threads:
 
     def _start(self) -> None:
         self._process = os.getpid()
-        self._table, self._called = table(*self._what)
+        self._table, self._called, self._noted = table(*self._what)
         self._address = self._table.ctypes.data
         self._others[:] = [_Other(number, self._table) for number in range(1, self._what[-1])]
 
-    def step(self) -> None:
-        """Step all agents; why one could not go on is in its record.
+    def step(self) -> bool:
+        """Step all agents; whether any episode is over, or an agent could not go on: why is in its record.
 
         Raises:
             IndexError: with bounds checked, the engine went past an array.
@@ -66,6 +66,7 @@ class Threads:
             fault, other.fault = fault or other.fault, None
         if fault is not None:
             raise fault
+        return bool(self._noted[0])
 
     def close(self) -> None:
         """End the others; a step after that is done by the calling thread alone."""

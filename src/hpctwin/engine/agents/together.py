@@ -15,11 +15,18 @@ from typing import Any
 import numpy as np
 from numba import int64, types
 
-from hpctwin.engine.agents.record import CHOSEN, OUTCOME, agent_at, chosen_at, outcome_at
+from hpctwin.engine.agents.record import (
+    CHOSEN,
+    GOES_ON,
+    OUTCOME,
+    agent_at,
+    chosen_at,
+    outcome_at,
+)
 from hpctwin.engine.agents.step import step
 from hpctwin.engine.atomic import add, breathe, put, read, swap_if
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import MINUS_ONE, ONE, ZERO
+from hpctwin.engine.layout import MINUS_ONE, ONE, STEPPED, ZERO
 
 __all__ = ["begin_round", "join_round", "leave", "serve", "table", "wait"]
 
@@ -34,15 +41,18 @@ CHOSEN_SIZE, OUTCOME_SIZE = np.int64(CHOSEN.itemsize), np.int64(OUTCOME.itemsize
 
 # Words of the table: lines for all …
 BASE, SIZE, CHOICES, OUTCOMES, THREADS = np.arange(5)
-ROUND, AT_WORK = LINE, 2 * LINE
+ROUND, AT_WORK, NOTED = LINE, 2 * LINE, 2 * LINE + 1
 # … and one for each thread, with the next agent of its part, where that ends, where it begins, whether the
 # thread is awake, and whether it was found asleep in this round.
 OWN = 3 * LINE
 NEXT, END, FIRST, AWAKE, CALLED = np.arange(5)
 
 
-def table(agents: Any, choices: Any, outcomes: Any, threads: int) -> tuple[Any, Any]:
-    """What threads tell each other by [words], and which of them were found asleep, 1 or 0 [threads].
+def table(agents: Any, choices: Any, outcomes: Any, threads: int) -> tuple[Any, Any, Any]:
+    """What threads tell each other by [words].
+
+    And of it, which of them were found asleep, 1 or 0 [threads]; and how many agents are to be looked at, as
+    their episode is over or they could not go on [1].
 
     Args:
         agents: records of `Agent`.
@@ -59,7 +69,7 @@ def table(agents: Any, choices: Any, outcomes: Any, threads: int) -> tuple[Any, 
     parts = np.arange(threads + 1) * len(agents) // threads
     own[:, FIRST], own[:, END] = parts[:-1], parts[1:]
     own[:, NEXT] = own[:, END]
-    return words, own[:, CALLED]
+    return words, own[:, CALLED], words[NOTED : NOTED + 1]
 
 
 @jit
@@ -93,6 +103,8 @@ def step_one_of_many(number: int, table: int) -> None:
     outcome.code = agent.code
     outcome.over = agent.over
     outcome.earned = agent.earned
+    if agent.code != STEPPED or agent.over != GOES_ON:
+        add(word(NOTED, table), ONE)
 
 
 @jit
@@ -128,6 +140,7 @@ def all_done(looks: int, table: int) -> bool:
 
 def _begin_round(table: int) -> int:
     threads = read(word(THREADS, table))
+    put(word(NOTED, table), ZERO)
     for thread in range(threads):
         line = line_of(thread, table)
         put(word(NEXT, line), read(word(FIRST, line)))
