@@ -290,6 +290,37 @@ def test_relative_slowdown_of_always_the_shortest_that_can_is_one(kind: Any, fir
     assert total == pytest.approx(-1.0)
 
 
+def check_queue(environment: Environment, seen: Any) -> None:
+    """What SPARS's numbers say of the queue is so, looked at job by job."""
+    state = environment.simulation.state
+    jobs = state["job"][state["queue"][: state.clock.queued]]
+    assert seen[0] == len(jobs)
+    assert seen[2] == np.float32(jobs["limit"].sum() / 1000.0)
+    assert seen[3] == jobs["nodes"].sum()
+
+
+def test_the_queue_is_seen_as_it_is_whoever_comes_and_goes() -> None:
+    outages = tuple(Outage(node=n, start=3000.0 * (n + 1), duration=900.0) for n in range(NODES))
+    failing = machine(failures=Failures(outages=outages, then="requeue"))
+    rng = np.random.default_rng(2)
+    first = WORKLOAD.take(np.arange(80)).scale(2.0, NODES)
+    # Some users lose patience while their jobs wait.
+    given_up = first.submit_ms + rng.integers(60_000, 3_600_000, len(first))
+    jobs = first.replace(cancel_ms=np.where(rng.random(len(first)) < 0.3, given_up, -1))
+    environment = PowerManagement(jobs, failing, jobs=80, preset="spars", every_s=60.0)
+    seen, _ = environment.reset(options={"jobs": jobs})
+    over, lengths = False, set()
+    while not over:
+        check_queue(environment, seen)
+        lengths.add(float(seen[0]))
+        seen, _, ended, cut, _ = environment.step(rng.uniform(0.3, 1.0, 1).astype(np.float32))
+        over = ended or cut
+    result = environment.simulation.result()
+    assert len(lengths) > 5
+    assert (result.jobs["requeues"] > 0).any()
+    assert (result.jobs["state"] == "cancelled").any()
+
+
 def test_failures_and_shared_power_states_are_those_of_the_simulation() -> None:
     failing = machine(
         failures=Failures(outages=(Outage(node=2, start=5000.0, duration=4000.0),), then="requeue")

@@ -43,8 +43,8 @@ def row_of_state(state: int, depth: int) -> int:
 def standing_in(p: int, row: int, sim: Arrays) -> tuple[int, int]:
     """How many nodes of a pool are in a power state, and for how long its nodes have been, ms in all.
 
-    After the members of its sets, ``sim.tally`` has of each pool, for each state: how many nodes are in it; and
-    when nodes have left it, added up, less when they have come into it.
+    After the members of its sets, ``sim.tally`` has of each pool, for each state: how many nodes are in it;
+    and when nodes have left it, added up, less when they have come into it.
 
     Args:
         p: the pool.
