@@ -81,7 +81,7 @@ class Environment(gymnasium.Env[FloatArray, Any]):
             SimulationError: what was chosen is not there.
         """
         batch = self.batch
-        choose(self.task, *self._chosen, action)
+        choose(self.task, *self._chosen, 0, action)
         batch.step_alone()
         over = batch.whole[0, OVER]
         told = {} if over == GOES_ON else batch.told(0)
@@ -106,7 +106,7 @@ class Environment(gymnasium.Env[FloatArray, Any]):
         self.batch.close()
 
 
-def choose(task: Task, places: Any, shares: Any, nodes: Any, actions: Any) -> None:
+def choose(task: Task, places: Any, shares: Any, nodes: Any, rows: Any, actions: Any) -> None:
     """Tell the engine what was chosen, for one or for many.
 
     Args:
@@ -114,16 +114,17 @@ def choose(task: Task, places: Any, shares: Any, nodes: Any, actions: Any) -> No
         places: where it is told by a number [agents].
         shares: … by a share [agents].
         nodes: … by a byte for each node [agents, nodes].
+        rows: of the agents that it was chosen for.
         actions: what was chosen.
     """
     if task.chosen == "place":
-        places[:] = actions
+        places[rows] = actions
     elif task.chosen == "nodes":
-        nodes[:] = actions
+        nodes[rows] = actions
     elif isinstance(task.action_space, gymnasium.spaces.Discrete):
-        shares[:] = actions / (task.action_space.n - 1)
+        shares[rows] = actions / (task.action_space.n - 1)
     else:
-        shares[:] = np.asarray(actions)[..., 0]
+        shares[rows] = np.asarray(actions)[..., 0]
 
 
 class Environments(VectorEnv[FloatArray, Any, Any]):
@@ -193,7 +194,7 @@ class Environments(VectorEnv[FloatArray, Any, Any]):
             SimulationError: what was chosen is not there.
         """
         batch = self.batch
-        choose(self.task, *self._chosen, actions)
+        choose(self.task, *self._chosen, slice(None), actions)
         noted = batch.step()
         earned = self._earned * batch.scales
         if not noted:
