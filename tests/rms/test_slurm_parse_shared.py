@@ -83,8 +83,10 @@ def test_what_running_jobs_hold_of_each_node_adds_up_to_what_slurm_says_of_it() 
 
 def test_a_job_that_asks_for_what_is_not_modelled_is_left_to_slurm_and_named() -> None:
     found = shared()
-    assert set(found.mine) == {"6", "7", "8", "9", "10", "11"}
-    assert any("job 12: contiguous" in note for note in found.notes)
+    assert set(found.mine) == {"6", "7", "8", "10", "11"}
+    # Three tasks, two on each node: Slurm wants room for two on each; the other is contiguous.
+    left = "2 jobs ask for what is not modelled where nodes are shared (job 9: so many tasks on each node"
+    assert any(note.startswith(left) for note in found.notes)
 
 
 def test_jobs_that_share_nodes_with_those_of_their_user_only_are_read_with_who_that_is() -> None:

@@ -278,6 +278,9 @@ def _asked(
         }
     if most and most < tasks:
         notes.append("at most so many nodes")
+    if per_node and tasks % per_node and not spread:
+        # Slurm takes nodes only that have room for so many, also where one has fewer in the end.
+        notes.append("so many tasks on each node, and fewer on one")
     together = per_core if each == 1 and not gpus["task"] else 1
     cores = math.ceil(each * together / per_core - _SMALL)
     count = math.ceil(tasks / together)
