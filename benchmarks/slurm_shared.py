@@ -147,6 +147,7 @@ def run(folder: Path, name: str) -> None:
                 with contextlib.closing(sqlite3.connect(place / "journal.sqlite")) as journal:
                     said = journal.execute(
                         "SELECT job, at_s, result, reason FROM actions"
+                        " WHERE reason IS NULL OR reason NOT LIKE 'withheld%'"
                     ).fetchall()
                 (folder / f"{name}.actions.json").write_text(json.dumps(said))
     (folder / f"{name}.json").write_text(json.dumps(rows))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -280,17 +281,21 @@ def said(reference: list[ReferenceJob]) -> list[tuple[int, ...]]:
 
 
 @st.composite
-def preemptions(draw: st.DrawFn, cluster: Cluster) -> dict[str, Any]:
+def preemptions(
+    draw: st.DrawFn,
+    cluster: Cluster,
+    modes: tuple[str, ...] = ("requeue", "cancel"),
+    of_classes: tuple[str, ...] = ("requeue", "requeue", "cancel", "off"),
+) -> dict[str, Any]:
     """What is said of preemption, by partition if there are several."""
-    mode = st.sampled_from(("requeue", "requeue", "cancel", "off"))
     time = st.sampled_from((0, 0, 0, 1, 5, 10))
     own = {
-        "mode": st.one_of(st.none(), mode),
+        "mode": st.one_of(st.none(), st.sampled_from(of_classes)),
         "grace": st.one_of(st.none(), time),
         "exempt": st.one_of(st.none(), time),
     }
     content: dict[str, Any] = {
-        "mode": draw(st.sampled_from(("requeue", "cancel"))),
+        "mode": draw(st.sampled_from(modes)),
         "grace": draw(time),
         "exempt": draw(time),
         "requeue_after": draw(time),
@@ -313,10 +318,12 @@ def preemptions(draw: st.DrawFn, cluster: Cluster) -> dict[str, Any]:
     return content
 
 
-def with_preemption(draw: st.DrawFn, cluster: Cluster) -> Cluster:
-    """The cluster, where jobs preempt others."""
+def with_preemption(
+    draw: st.DrawFn, cluster: Cluster, told: Callable[[Cluster], Any] = preemptions
+) -> Cluster:
+    """The cluster, where jobs preempt others as is told."""
     return Cluster.model_validate(
-        {**cluster.model_dump(exclude_unset=True), "preemption": draw(preemptions(cluster))}
+        {**cluster.model_dump(exclude_unset=True), "preemption": draw(told(cluster))}
     )
 
 
@@ -329,14 +336,12 @@ def with_checkpoints(draw: st.DrawFn, workload: Workload) -> Workload:
     return workload.replace(checkpoint_ms=1000 * np.array(column))
 
 
-@st.composite
-def cases(draw: st.DrawFn) -> dict[str, Any]:
-    cluster = draw(strategies.clusters(max_nodes=9))
-    workload = draw(strategies.workloads(cluster))
+def case_of(draw: st.DrawFn, workload: Workload, cluster: Cluster) -> dict[str, Any]:
+    """Jobs and a machine, under rules that are drawn."""
     rules = draw(strategies.rules(cluster))
     return {
-        "workload": with_checkpoints(draw, workload),
-        "cluster": with_preemption(draw, cluster),
+        "workload": workload,
+        "cluster": cluster,
         "placement": rules["placement"],
         "expected_ms": draw(strategies.expectations(workload)),
         **{name: rules[name] for name in ("overrun", "on_dependency_failure")},
@@ -344,30 +349,41 @@ def cases(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
-def busy_cases(draw: st.DrawFn) -> dict[str, Any]:
-    """Few nodes, three tiers, and long jobs of the lowest: many are preempted, some several times."""
+def cases(draw: st.DrawFn) -> dict[str, Any]:
+    cluster = draw(strategies.clusters(max_nodes=9))
+    workload = with_checkpoints(draw, draw(strategies.workloads(cluster)))
+    return case_of(draw, workload, with_preemption(draw, cluster))
+
+
+def busy(draw: st.DrawFn, content: dict[str, Any], groups: list[dict[str, Any]]) -> dict[str, Any]:
+    """Few nodes, three tiers, and long jobs of the lowest.
+
+    Args:
+        draw: draws the rest.
+        content: what is said of preemption; it is by tiers.
+        groups: the nodes.
+    """
+    content.pop("qos", None)
+    for name, of in tiers().preemption.partitions.items():
+        content.setdefault("partitions", {}).setdefault(name, {})["tier"] = of.tier
     size = draw(st.integers(8, 24))
     kind = strategies.numbers(draw, size, 0, 5)
     names = np.array(["low", "low", "low", "mid", "mid", "high"])[kind]
     runtime = strategies.numbers(draw, size, 1, 30) // np.where(names == "high", 5, 1)
-    content = draw(preemptions(tiers()))
-    content.pop("qos", None)
-    for name, of in tiers().preemption.partitions.items():
-        content.setdefault("partitions", {}).setdefault(name, {})["tier"] = of.tier
-    groups = [{"name": "a", "count": 3}, {"name": "b", "count": 2, "speed": 1.5}]
+    mids = (None, *([group["name"]] for group in groups))
     return {
         "workload": Workload.build(
             submit_s=np.sort(strategies.numbers(draw, size, 0, 25)),
             runtime_s=runtime,
             walltime_s=runtime + strategies.numbers(draw, size, 1, 8),
-            nodes=strategies.numbers(draw, size, 1, 4),
+            nodes=strategies.numbers(draw, size, 1, 2 + len(groups)),
             partition=labels(*names.tolist()),
         ),
         "cluster": cluster_of(
             nodes=groups,
             partitions=[
                 {"name": "low", "default": True},
-                {"name": "mid", "groups": draw(st.sampled_from((None, ["a"], ["b"])))},
+                {"name": "mid", "groups": draw(st.sampled_from(mids))},
                 {"name": "high"},
             ],
             preemption=content,
@@ -377,6 +393,15 @@ def busy_cases(draw: st.DrawFn) -> dict[str, Any]:
         "overrun": draw(st.sampled_from(("terminate", "continue"))),
         "on_dependency_failure": "cancel",
     }
+
+
+GROUPS = [{"name": "a", "count": 3}, {"name": "b", "count": 2, "speed": 1.5}]
+
+
+@st.composite
+def busy_cases(draw: st.DrawFn) -> dict[str, Any]:
+    """Many are preempted, some several times."""
+    return busy(draw, draw(preemptions(tiers())), GROUPS)
 
 
 POLICIES: list[dict[str, Any]] = [

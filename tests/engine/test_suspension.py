@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,20 +11,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpctwin import Cluster, Workload
+from hpctwin import Cluster
 from hpctwin.model import State
 from tests import strategies
 from tests.by_hand import cluster_of, ends, labels, starts, states
 from tests.engine.test_against_reference import name_of
 from tests.engine.test_preemption import (
     BACKFILLS,
+    GROUPS,
     ORDERS,
     POLICIES,
+    busy,
+    case_of,
     of_tiers,
     outcome,
+    preemptions,
     said,
     simulations,
     tiers,
+    with_preemption,
 )
 from tests.examples import examples
 
@@ -136,102 +142,36 @@ def test_by_qos_too(run):
 # --- against the reference -----------------------------------------------------------------------
 
 
-@st.composite
-def suspensions(draw: st.DrawFn, cluster: Cluster) -> dict[str, Any]:
-    """What is said of preemption; jobs of some class are suspended."""
-    mode = st.sampled_from(("suspend", "suspend", "requeue", "cancel", "off"))
-    time = st.sampled_from((0, 0, 0, 1, 5, 10))
-    own = {
-        "mode": st.one_of(st.none(), mode),
-        "grace": st.one_of(st.none(), time),
-        "exempt": st.one_of(st.none(), time),
-    }
-    content: dict[str, Any] = {
-        "mode": "suspend",
-        "grace": draw(time),
-        "exempt": draw(time),
-        "requeue_after": draw(time),
-        "youngest_first": draw(st.booleans()),
-        "checkpoint": draw(st.sampled_from((None, None, 3))),
-    }
-    names = [partition.name for partition in cluster.partitions]
-    if len(names) > 1 and draw(st.booleans()):
-        levels = draw(st.permutations(range(len(names))))
-        content["partitions"] = {
-            name: {"tier": level, **{k: draw(v) for k, v in own.items()}}
-            for name, level in zip(names, levels, strict=True)
-        }
-        return content
-    preempts = draw(st.sampled_from(({"high": ["low"]}, {"low": ["high"]})))
-    content["qos"] = {
-        name: {"preempts": preempts.get(name, []), **{k: draw(v) for k, v in own.items()}}
-        for name in strategies.QOS
-    }
-    return content
-
-
-def with_suspension(draw: st.DrawFn, cluster: Cluster) -> Cluster:
-    return Cluster.model_validate(
-        {**cluster.model_dump(exclude_unset=True), "preemption": draw(suspensions(cluster))}
-    )
+suspensions = partial(
+    preemptions,
+    modes=("suspend",),
+    of_classes=("suspend", "suspend", "requeue", "cancel", "off"),
+)
+"""What is said of preemption; jobs of some class are suspended."""
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> dict[str, Any]:
     cluster = draw(strategies.clusters(max_nodes=9, outages=False))
     workload = draw(strategies.workloads(cluster))
-    rules = draw(strategies.rules(cluster))
-    return {
-        "workload": workload,
-        "cluster": with_suspension(draw, cluster),
-        "placement": rules["placement"],
-        "expected_ms": draw(strategies.expectations(workload)),
-        **{name: rules[name] for name in ("overrun", "on_dependency_failure")},
-    }
+    return case_of(draw, workload, with_preemption(draw, cluster, suspensions))
 
 
 @st.composite
 def busy_cases(draw: st.DrawFn) -> dict[str, Any]:
-    """Few nodes, three tiers, and long jobs of the lowest: many are suspended, some several times."""
-    size = draw(st.integers(8, 24))
-    kind = strategies.numbers(draw, size, 0, 5)
-    names = np.array(["low", "low", "low", "mid", "mid", "high"])[kind]
-    runtime = strategies.numbers(draw, size, 1, 30) // np.where(names == "high", 5, 1)
+    """Many are suspended, some several times, and some jobs are cancelled."""
     content = draw(suspensions(tiers()))
-    content.pop("qos", None)
-    modes = {"low": ("suspend", "suspend", "requeue"), "mid": ("suspend", "requeue", "cancel")}
-    for name, of in tiers().preemption.partitions.items():
-        said = content.setdefault("partitions", {}).setdefault(name, {})
-        said["tier"] = of.tier
-        said["mode"] = draw(st.sampled_from(modes.get(name, (None,))))
-    groups = [{"name": "a", "count": 3}]
-    if draw(st.booleans()):
-        groups.append({"name": "b", "count": 2, "speed": 1.5})
-    mids = (None, ["a"], ["b"]) if len(groups) > 1 else (None,)
-    cancel = strategies.numbers(draw, size, -9, 40)
-    return {
-        "workload": Workload.build(
-            submit_s=np.sort(strategies.numbers(draw, size, 0, 25)),
-            runtime_s=runtime,
-            walltime_s=runtime + strategies.numbers(draw, size, 1, 8),
-            nodes=strategies.numbers(draw, size, 1, 3 if len(groups) == 1 else 4),
-            partition=labels(*names.tolist()),
-            cancel_s=np.where(cancel > 20, cancel, -1),
-        ),
-        "cluster": cluster_of(
-            nodes=groups,
-            partitions=[
-                {"name": "low", "default": True},
-                {"name": "mid", "groups": draw(st.sampled_from(mids))},
-                {"name": "high"},
-            ],
-            preemption=content,
-        ),
-        "placement": draw(st.sampled_from(("first_fit", "best_fit", "spread"))),
-        "expected_ms": None,
-        "overrun": draw(st.sampled_from(("terminate", "continue"))),
-        "on_dependency_failure": "cancel",
-    }
+    of_classes = content.setdefault("partitions", {})
+    for name, modes in (
+        ("low", ("suspend", "suspend", "requeue")),
+        ("mid", ("suspend", "requeue", "cancel")),
+        ("high", (None,)),
+    ):
+        of_classes.setdefault(name, {})["mode"] = draw(st.sampled_from(modes))
+    case = busy(draw, content, GROUPS[: draw(st.integers(1, 2))])
+    cancel_s = strategies.numbers(draw, len(case["workload"]), -9, 40)
+    cancelled = case["workload"].replace(cancel_ms=np.where(cancel_s > 20, 1000 * cancel_s, -1))
+    return {**case, "workload": cancelled}
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=name_of)

@@ -217,6 +217,17 @@ class PreemptingSimulation(Simulation):
             return False
         for victim in chosen:
             self.give_after_grace(victim, plan, 1)
+        longest = self.let_go(chosen)
+        if longest:
+            job.patient = self.now + longest
+            self.timers.append(job.patient)
+            return False
+        assert self.start_if_it_fits(job, plan)
+        return True
+
+    def let_go(self, chosen: list[Job]) -> int:
+        """Have some go after their graces; the longest of these."""
+        for victim in chosen:
             grace = self.said(victim, "grace")
             if not grace:
                 self.go(victim)
@@ -231,13 +242,7 @@ class PreemptingSimulation(Simulation):
                 if not victim.sent_back:
                     victim.due_state = State.PREEMPTED
         self.end_doomed()
-        longest = max(self.said(victim, "grace") for victim in chosen)
-        if longest:
-            job.patient = self.now + longest
-            self.timers.append(job.patient)
-            return False
-        assert self.start_if_it_fits(job, plan)
-        return True
+        return max((self.said(victim, "grace") for victim in chosen), default=0)
 
     def candidates(self, job: Job) -> list[Job]:
         """Those that may be preempted for a job, who goes first first."""

@@ -180,25 +180,6 @@ class SuspendingSimulation(PreemptingSimulation):
         self.make_anew(plan)
         return True
 
-    def let_go(self, chosen: list[Job]) -> int:
-        """Have those go that are not suspended; the longest of their graces."""
-        for victim in chosen:
-            grace = self.said(victim, "grace")
-            if not grace:
-                self.go(victim)
-                if victim.state == State.WAITING:
-                    self.timers.append(self.now)
-                    self.sent_back_now += victim.row not in self.started
-                continue
-            victim.leaves = self.now + grace
-            if victim.due > victim.leaves:
-                victim.due = victim.leaves
-                victim.sent_back = self.said(victim, "mode") == "requeue"
-                if not victim.sent_back:
-                    victim.due_state = State.PREEMPTED
-        self.end_doomed()
-        return max((self.said(victim, "grace") for victim in chosen), default=0)
-
     def start_on(self, job: Job, stay: list[Job], room: Plan) -> None:
         """Start a job on nodes that are free, or on which only those are that are to be suspended."""
         job_on = self.machine.job_on

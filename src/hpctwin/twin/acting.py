@@ -21,6 +21,8 @@ __all__ = ["Actor"]
 
 logger = logging.getLogger(__name__)
 
+KEPT = "it may find no room where the cluster lays the others; it is decided anew when that is seen"
+
 
 class Actor:
     """Sends the starts of decisions to the cluster, or the order that they give the queue.
@@ -38,6 +40,7 @@ class Actor:
         self.follower = follower
         self.done = 0
         self._where: dict[str, Where] = {}
+        self._kept: set[str] = set()
         self._kept_for: frozenset[str] = frozenset()
         self.refused = 0
         self._set: dict[str, tuple[float, float]] = {}
@@ -79,16 +82,14 @@ class Actor:
             leases = self.follower.manager.leases()
             starts = tuple(job_id for job_id in starts if job_id in leases)
         told = self.follower.core.told_together(starts, where)
-        kept, starts = len(told) < len(starts), told
+        kept = set(starts).difference(told)
         at_s = time.time()
-        for job_id in starts:
+        for job_id in told:
             why_not = self.guard.refuses("start", at_s)
-            action = self.follower.journal.intend(decision, "start", job_id, at_s)
             if why_not is not None:
-                self.follower.journal.outcome(
-                    action, Outcome("refused", f"withheld: {why_not}"), 0.0
-                )
+                self._withhold(decision, "start", job_id, at_s, why_not)
                 continue
+            action = self.follower.journal.intend(decision, "start", job_id, at_s)
             now_s = self.follower.now_s()
             asked: dict[str, Any] = {"job_id": job_id, "time_s": now_s}
             if job_id in where:
@@ -96,8 +97,18 @@ class Actor:
             self.follower.journal.input("asked", json.dumps(asked), at_s)
             self.follower.core.asked_to_start(**asked)
             planned.append((action, job_id))
-        self._kept_for = self.follower.core.under_way if kept else frozenset()
+        for job_id in sorted(kept - self._kept):
+            self._withhold(decision, "start", job_id, at_s, KEPT)
+        core = self.follower.core
+        self._kept = {job_id for job_id in self._kept | kept if core.waits(job_id)}
+        self._kept_for = core.under_way if kept else frozenset()
         return planned
+
+    def _withhold(self, decision: int, kind: str, job_id: str, at_s: float, why: str) -> None:
+        """Note an action that is not sent."""
+        journal = self.follower.journal
+        action = journal.intend(decision, kind, job_id, at_s)
+        journal.outcome(action, Outcome("refused", f"withheld: {why}"), 0.0)
 
     def can_go_on(self) -> bool:
         """Whether starts were kept, and more is known since of where those are that were told; said once."""
@@ -187,12 +198,10 @@ class Actor:
         planned = []
         for job_id, value in changes:
             why_not = self.guard.refuses("set_priority", at_s)
-            action = self.follower.journal.intend(decision, "set_priority", job_id, at_s)
             if why_not is not None:
-                self.follower.journal.outcome(
-                    action, Outcome("refused", f"withheld: {why_not}"), 0.0
-                )
+                self._withhold(decision, "set_priority", job_id, at_s, why_not)
                 continue
+            action = self.follower.journal.intend(decision, "set_priority", job_id, at_s)
             planned.append((action, job_id, value))
         return planned
 
