@@ -7,20 +7,17 @@ from typing import Any, ClassVar
 import gymnasium
 import numpy as np
 import numpy.typing as npt
-from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space
 
 from hpctwin.engine.agents.record import CUT, ENDED, GOES_ON
-from hpctwin.errors import ConfigError
 from hpctwin.learn.batch import ACTION, EARNED, OVER, SHARE, Batch
-from hpctwin.learn.episodes import Source
+from hpctwin.learn.episodes import Source, asked_for
 from hpctwin.learn.task import Task
+from hpctwin.learn.vector import FloatArray, Vector
 from hpctwin.model import Workload
 from hpctwin.simulation import Simulation
 
 __all__ = ["Environment", "Environments"]
 
-FloatArray = npt.NDArray[np.float32]
 BoolArray = npt.NDArray[np.bool_]
 
 
@@ -64,11 +61,7 @@ class Environment(gymnasium.Env[FloatArray, Any]):
         if seed is not None:
             self.episodes.restart()
         self.batch.rng = self.np_random
-        options = options or {}
-        jobs = options.get("jobs")
-        if "first" in options:
-            jobs = self.episodes.beginning_at(int(options["first"]))
-        self.batch.begin(0, jobs)
+        self.batch.begin(0, asked_for(self.episodes, options))
         return self._seen.copy(), {}
 
     def step(self, action: Any) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
@@ -127,12 +120,9 @@ def choose(task: Task, places: Any, shares: Any, nodes: Any, rows: Any, actions:
         shares[rows] = np.asarray(actions)[..., 0]
 
 
-class Environments(VectorEnv[FloatArray, Any, Any]):
-    """Many simulations, each with an agent, stepped in one compiled call over threads.
+class Environments(Vector):
+    """Many simulations, each with an agent, stepped in one compiled call over threads; see `Vector`.
 
-    An episode that is over is followed by another in the same step (`AutoresetMode.SAME_STEP`): what is
-    seen is of the new
-    one, ``infos["final_obs"]`` holds the last of the old, ``infos["final_info"]`` what is told of it.
     What is seen lies in memory that is written again in the step after the next; copy what is to be kept.
 
     Args:
@@ -143,8 +133,6 @@ class Environments(VectorEnv[FloatArray, Any, Any]):
         threads: that step them; None for as many as the machine has cores.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.SAME_STEP}  # type: ignore[misc]
-
     def __init__(
         self,
         task: Task,
@@ -153,32 +141,13 @@ class Environments(VectorEnv[FloatArray, Any, Any]):
         max_steps: int | None = None,
         threads: int | None = None,
     ) -> None:
-        self.num_envs, self.task, self.episodes = num_envs, task, source
+        super().__init__(task.observation_space, task.action_space, source, num_envs)
+        self.task = task
         self.batch = batch = Batch(task, source, num_envs, threads=threads, limit=max_steps)
         self._chosen = batch.choices["action"], batch.choices["share"], batch.nodes
         self._over, self._earned = batch.outcomes["over"], batch.outcomes["earned"]
-        self.single_observation_space, self.single_action_space = (
-            task.observation_space,
-            task.action_space,
-        )
-        self.observation_space = batch_space(task.observation_space, num_envs)
-        self.action_space = batch_space(task.action_space, num_envs)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[FloatArray, dict[str, Any]]:
-        """Begin an episode in each.
-
-        Args:
-            seed: of all that is drawn from now on; drawing goes on if left out.
-            options: none.
-
-        Raises:
-            ConfigError: there are options.
-        """
-        if options:
-            raise ConfigError(f"many environments take no options at reset, not {options!r}")
-        super().reset(seed=seed)
+    def _begin_all(self, seed: int | None) -> tuple[FloatArray, dict[str, Any]]:
         self.batch.begin_all(seed)
         return self.seen, self._infos()
 

@@ -17,7 +17,7 @@ from hpctwin.model import Cluster, Workload
 from hpctwin.simulation.given import as_cluster, as_workload
 from hpctwin.sweep.incentives import from_its_first_job
 
-__all__ = ["Curriculum", "Drawn", "Episodes", "Generated", "Source", "episodes_of"]
+__all__ = ["Curriculum", "Drawn", "Episodes", "Generated", "Source", "asked_for", "episodes_of"]
 
 
 class Drawn(NamedTuple):
@@ -266,6 +266,20 @@ class Curriculum:
     def restart(self) -> None:
         """From the first stage on."""
         self._begun = 0
+
+
+def asked_for(source: Source, options: Mapping[str, Any] | None) -> Workload | None:
+    """The jobs that an episode is asked to be of at its reset; None for any.
+
+    Args:
+        source: where episodes come from.
+        options: of the reset: ``first`` for the episode that begins with that job of the trace, ``jobs`` for
+            one of given jobs.
+    """
+    asked = options or {}
+    if "first" in asked:
+        return source.beginning_at(int(asked["first"]))
+    return asked.get("jobs")
 
 
 def episodes_of(

@@ -3,57 +3,34 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space
 
-from hpctwin.errors import ConfigError
+from hpctwin.learn.vector import FloatArray, Vector
 from hpctwin.model import Workload
 
 __all__ = ["InTurn"]
 
-FloatArray = npt.NDArray[np.float32]
 BoolArray = npt.NDArray[np.bool_]
 
 
-class InTurn(VectorEnv[FloatArray, Any, Any]):
-    """Environments like one, stepped one after the other; see `hpctwin.learn.Environments` for the rest.
+class InTurn(Vector):
+    """Environments like one, stepped one after the other; see `Vector`.
 
     Args:
         one: it, in whose place copies are played; it has ``action_masks``.
         num_envs: how many.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.SAME_STEP}  # type: ignore[misc]
-
     def __init__(self, one: Any, num_envs: int) -> None:
-        self.num_envs, self.episodes = num_envs, one.episodes
-        self.single_observation_space = one.observation_space
-        self.single_action_space = one.action_space
-        self.observation_space = batch_space(one.observation_space, num_envs)
-        self.action_space = batch_space(one.action_space, num_envs)
+        super().__init__(one.observation_space, one.action_space, one.episodes, num_envs)
         self._each = [copy.copy(one) for _ in range(num_envs)]
         self.seen = np.zeros((num_envs, *one.observation_space.shape), np.float32)
         self._masks = np.zeros((num_envs, int(one.action_space.n)), np.bool_)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[FloatArray, dict[str, Any]]:
-        """Begin an episode in each.
-
-        Args:
-            seed: of all that is drawn from now on; drawing goes on if left out.
-            options: none.
-
-        Raises:
-            ConfigError: there are options.
-        """
-        if options:
-            raise ConfigError(f"many environments take no options at reset, not {options!r}")
-        super().reset(seed=seed)
+    def _begin_all(self, seed: int | None) -> tuple[FloatArray, dict[str, Any]]:
         seeds = np.random.SeedSequence(seed).generate_state(self.num_envs).tolist()
         for number in range(self.num_envs):
             self._begin(number, seed=None if seed is None else seeds[number])

@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from hpctwin.errors import SimulationError
 from hpctwin.facility import Facility, FacilityResult, FacilitySimulation
-from hpctwin.learn.episodes import Source, episodes_of
+from hpctwin.learn.episodes import Source, asked_for, episodes_of
 from hpctwin.learn.in_turn import InTurn
 from hpctwin.learn.served import served
 from hpctwin.learn.task import by_name
@@ -98,10 +98,7 @@ class Placement(gymnasium.Env[FloatArray, np.int64]):
         super().reset(seed=seed)
         if seed is not None:
             self.episodes.restart()
-        options = options or {}
-        jobs = options.get("jobs")
-        if "first" in options:
-            jobs = self.episodes.beginning_at(int(options["first"]))
+        jobs = asked_for(self.episodes, options)
         if jobs is None:
             jobs = self.episodes.draw(self.np_random).make()
         self.simulation = FacilitySimulation(self.facility, jobs, "round-robin", seed=self.seed)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from hpctwin.errors import ConfigError
-from hpctwin.learn.episodes import Source, episodes_of
+from hpctwin.learn.episodes import Source, asked_for, episodes_of
 from hpctwin.learn.in_turn import InTurn
 from hpctwin.learn.served import served
 from hpctwin.model import MS_PER_S, Cluster, Workload
@@ -86,10 +86,7 @@ class PolicySelection(gymnasium.Env[FloatArray, np.int64]):
         super().reset(seed=seed)
         if seed is not None:
             self.episodes.restart()
-        options = options or {}
-        jobs = options.get("jobs")
-        if "first" in options:
-            jobs = self.episodes.beginning_at(int(options["first"]))
+        jobs = asked_for(self.episodes, options)
         if jobs is None:
             jobs = self.episodes.draw(self.np_random).make()
         self.rules = 0

@@ -186,6 +186,9 @@ class Memory:
         Returns:
             Those of which it is told where, then the others, each in the order given.
         """
+        specs = [mirror.jobs[i].spec for i in {*starts, *self.asked} if i in mirror.jobs]
+        if len(specs) <= 1 or _are_alike(mirror, specs):
+            return tuple(starts)
         room = room_of(mirror, list(mirror.jobs.values()))
         placed = [i for i in starts if where.get(i)]
         known = {**{i: self.told.get(i, ()) for i in self.asked}, **{i: where[i] for i in placed}}
@@ -252,6 +255,11 @@ def room_of(mirror: Mirror, jobs: Sequence[JobRecord]) -> Room:
     nodes = mirror.nodes
     states = [node.state for node in nodes.values()]
     return Room.of(mirror.machine, states, jobs, {name: i for i, name in enumerate(nodes)})
+
+
+def _are_alike(mirror: Mirror, specs: Sequence[JobSpec]) -> bool:
+    """Whether any node is as good as another for jobs: then they fit together wherever they lie."""
+    return len(mirror.machine.nodes) == 1 and not any(spec.tasks for spec in specs)
 
 
 def _as_told(spec: JobSpec, where: Where, mirror: Mirror, room: Room) -> Taken | None:
