@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from hpctwin import Cluster, Simulation, Workload, simulate, simulate_stream
-from hpctwin.errors import ConfigError
+from hpctwin.errors import ConfigError, SimulationError
 from hpctwin.model import Category
 from hpctwin.simulation.open import OpenSimulation
+from tests.by_hand import cluster_of, labels
 
 TWO = [{"name": "low", "default": True}, {"name": "high"}]
 OF_TIERS = {"partitions": {"high": {"tier": 2}}}
@@ -178,3 +179,26 @@ def test_what_does_not_go_with_suspended_jobs_is_refused():
     shared = workload(chunks={"tasks": [2, 2, 2], "cores_per_task": [1, 1, 1]})
     with pytest.raises(ConfigError, match="where jobs have whole nodes, and these ask for tasks"):
         Simulation(shared, cluster(SUSPEND))
+
+
+def test_where_jobs_are_preempted_for_ever_that_is_told_in_place_of_an_end() -> None:
+    # Each of the two is expected to end soon, so only the other one has to go; neither does before it is
+    # its turn again.
+    cluster = cluster_of(
+        nodes=[{"name": "n", "count": 2}],
+        qos={"high": 2, "low": 1},
+        preemption={
+            "qos": {"high": {"preempts": ["low"]}}, "grace": 5, "exempt": 1, "requeue_after": 1,
+            "youngest_first": True,
+        },
+    )  # fmt: skip
+    workload = Workload.build(
+        submit_s=[0, 0, 1], runtime_s=[60, 60, 15], walltime_s=[90, 90, 15], nodes=[1, 1, 2],
+        qos=labels("low", "low", "high"),
+    )  # fmt: skip
+    with pytest.raises(
+        SimulationError, match=r"job \d was cut off 1\d\d,\d{3} times until .* for ever"
+    ):
+        Simulation(workload, cluster, "fcfs+easy", expected_s=[1, 2, 10]).run()
+    # What jobs say themselves is enough for all to end.
+    assert Simulation(workload, cluster, "fcfs+easy").run().jobs["end_s"].min() > 0

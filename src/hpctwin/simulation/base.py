@@ -38,6 +38,7 @@ from hpctwin.policies import (
 from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation import powered, sharing
 from hpctwin.simulation.claims import is_interrupted, suspends
+from hpctwin.simulation.cut_off import check_cut_off
 from hpctwin.simulation.decided import Deciding
 from hpctwin.simulation.given import as_cluster, as_workload, begins_ms, expected_ms, risks
 from hpctwin.simulation.looks import Looks
@@ -429,7 +430,15 @@ class SimulationBase(Looks):
         return self.policy.scheduling, power
 
     def make_room(self) -> None:
-        """Give the engine more room for what it notes and plans."""
+        """Give the engine more room for what it notes and plans.
+
+        Raises:
+            SimulationError: most of it would be for one job, which is cut off again and again.
+        """
+        if (
+            self.sizing is None
+        ):  # else the table is of sizes too, which change as often as one likes
+            check_cut_off(self.workload, self._sim)
         more_room(self._sim)
         if self.log:
             more_log(self._sim)
