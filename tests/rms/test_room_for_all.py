@@ -87,6 +87,17 @@ def test_a_job_that_must_lie_on_two_nodes_waits_where_one_may_be_filled() -> Non
     assert told(room, whole, {**two, "nodes": 2}) == ["0"]
 
 
+def test_a_job_of_two_nodes_may_have_three_cores_of_one_and_one_of_the_other() -> None:
+    room = Room(MACHINE)
+    room.up[[0, 4]] = False
+    two = {**CORES, "tasks": 2, "nodes": 2, "cores_per_task": 2, "tasks_per_node": 1}
+    last = {**CORES, "partition": "small"}
+    room.free[1:4, 0] = [3, 2, 1]
+    assert told(room, two, last) == ["0"]
+    room.free[1:4, 0] = [3, 2, 4]
+    assert told(room, two, last) == ["0", "1"]
+
+
 def test_the_scarcest_of_what_others_take_counts() -> None:
     room = Room(MACHINE)
     room.up[:4] = False
@@ -142,6 +153,9 @@ def lies_somewhere(room: Room, spec: JobSpec, rng: random.Random) -> bool:
     """Lay a job in one of the ways in which it may lie; whether there is any."""
     if room.place(spec) is None:
         return False
+    if spec.shares and spec.tasks == spec.nodes > 1 and spec.cores_per_task > 1:
+        lay_unequally(room, spec, rng)
+        return True
     while True:
         on: dict[int, list[dict[str, float]]] = {}
         free = {n: room.free_for(spec)[n].copy() for n in np.flatnonzero(room.open(spec)).tolist()}
@@ -158,6 +172,33 @@ def lies_somewhere(room: Room, spec: JobSpec, rng: random.Random) -> bool:
         held = np.array([[sum(task[name] for task in tasks) for name in room.names]])
         room.hold([node], held if spec.shares else None, of=spec)
     return True
+
+
+def lay_unequally(room: Room, spec: JobSpec, rng: random.Random) -> None:
+    """Lay a job of just some nodes with as many cores of each as comes, a core at least."""
+    of_core = rng.random() < 0.5
+    while True:
+        free = room.free.copy()
+        there = np.flatnonzero(room.open(spec) & (free[:, 0] >= 1)).tolist()
+        on = rng.sample(there, spec.nodes)
+        cores = sorted(
+            rng.choices(range(int(spec.nodes * spec.cores_per_task) + 1), k=spec.nodes - 1)
+        )
+        parts = np.diff([0, *cores, int(spec.nodes * spec.cores_per_task)]).tolist()
+        by_core = spec.memory_gb_per_task / spec.cores_per_task
+        memory = [by_core * n if of_core else spec.memory_gb_per_task for n in parts]
+        each = [
+            spec.model_copy(update={"cores_per_task": float(n), "memory_gb_per_task": gb})
+            for n, gb in zip(parts, memory, strict=True)
+        ]
+        if min(parts) < 1 or any(free[n, 0] < part for n, part in zip(on, parts, strict=True)):
+            continue
+        had = [_task(room, one, free[n], rng) for n, one in zip(on, each, strict=True)]
+        if None not in had:
+            break
+    for node, amounts in zip(on, had, strict=True):
+        assert amounts is not None
+        room.hold([node], np.array([[amounts[name] for name in room.names]]), of=spec)
 
 
 def _task(
@@ -196,6 +237,31 @@ def test_all_that_are_told_together_find_room_in_any_order_wherever_they_lie(
     starts = [spec for spec in specs if spec not in runs and room.fits(spec)]
     found = fit_together(room, [], starts)
     assert found[:1] == starts[:1]
+    of.shuffle(found)
+    for spec in found:
+        assert lies_somewhere(room, spec, of), (spec, found, room.free)
+
+
+@settings(max_examples=examples(400))
+@given(
+    asked=st.lists(
+        st.tuples(st.integers(1, 3), st.integers(1, 4), st.sampled_from(["all", "small", "gpu"])),
+        min_size=2,
+        max_size=5,
+    ),
+    free=st.lists(st.integers(0, 6), min_size=5, max_size=5),
+    of=st.randoms(use_true_random=False),
+)
+def test_all_find_room_whatever_parts_jobs_of_several_nodes_have_of_each(
+    asked: list[tuple[int, int, str]], free: list[int], of: random.Random
+) -> None:
+    room = Room(MACHINE)
+    room.free[:, 0] = free
+    specs = [
+        asks(number, tasks=n, nodes=n, cores_per_task=cores, tasks_per_node=1, partition=name)
+        for number, (n, cores, name) in enumerate(asked)
+    ]
+    found = fit_together(room, [], [spec for spec in specs if room.fits(spec)])
     of.shuffle(found)
     for spec in found:
         assert lies_somewhere(room, spec, of), (spec, found, room.free)

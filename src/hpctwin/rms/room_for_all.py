@@ -9,6 +9,8 @@ For each job two bounds are looked at, either of which is enough. What the other
 a task of theirs takes the room of as many of its tasks as the scarcest amount says, on nodes where both can
 be. And what is left of each node if all of them lie on that one. Both leave less than there is: who is held
 back by them is told as soon as it is seen where the others are.
+
+A job of just some nodes may have unequal parts of them: Slurm divides ``-N2 -n4`` as there is room, 1 and 3.
 """
 
 from __future__ import annotations
@@ -58,11 +60,38 @@ class _Alike:
         return sum(kind.tasks for kind in self.spec.kinds) or self.spec.nodes
 
     @cached_property
+    def may_be_on(self) -> npt.NDArray[np.bool_]:
+        """On which nodes some of one of them may lie [nodes]."""
+        if not self.uneven:
+            return self.fits > 0
+        cores = self.room.names.index("cores")
+        return self.room.open(self.spec) & (self.room.free[:, cores] + SLACK >= 1)
+
+    @cached_property
+    def uneven(self) -> bool:
+        """Whether one of them may have more of one node than of another, and as little as a core of it."""
+        spec = self.spec
+        return spec.shares and spec.tasks == spec.nodes > 1 and spec.cores_per_task > 1
+
+    @cached_property
     def takes(self) -> FloatArray:
         """The most that each kind of its tasks may take of each amount [kinds, amounts]."""
         return np.array(
             [[_most(kind, name) for name in self.room.names] for kind in self.spec.kinds]
         )
+
+    @cached_property
+    def most_of_a_node(self) -> FloatArray:
+        """The most that one of them may have of one node, of each amount [amounts]."""
+        if self.uneven:
+            others = (self.parts - 1) / self.spec.cores_per_task
+            return self.takes[0] * (self.parts - others)
+        return self.tasks @ self.takes
+
+    @cached_property
+    def tasks(self) -> FloatArray:
+        """How many tasks of each kind one of them has [kinds]."""
+        return np.array([kind.tasks for kind in self.spec.kinds], np.float64)
 
     @cached_property
     def asks(self) -> FloatArray:
@@ -163,7 +192,7 @@ class _Chosen:
         if nodes:
             return False
         spec, room = one.spec, self.room
-        held = sum((n * _parts(o) @ o.takes for o, n in others), np.zeros(len(room.names)))
+        held = sum((n * o.most_of_a_node for o, n in others), np.zeros(len(room.names)))
         return one.enough(room.tasks_that_fit(spec, room.open(spec), room.free - held))
 
     def _taken(self, one: _Alike, other: _Alike) -> tuple[float, int]:
@@ -174,18 +203,21 @@ class _Chosen:
         return self._meet[key]
 
     def _most_taken(self, one: _Alike, other: _Alike) -> tuple[float, int]:
-        both = (one.fits > 0) & (other.fits > 0)
+        both = (one.fits > 0) & other.may_be_on
         if not both.any():
             return 0.0, 0
         if not (one.spec.shares and other.spec.shares and self.room.beside(one.spec, other.spec)):
             return 0.0, min(other.parts, int(both.sum()))
         asked = one.asks > 0
-        each = np.ceil(other.takes[:, asked] / one.asks[asked] - SLACK).max(axis=1)
-        return float(_parts(other) @ np.minimum(each, one.fits[both].max())), 0
+        room = one.fits[both].max()
 
+        def lost(taken: FloatArray) -> FloatArray:
+            return np.minimum(np.ceil(taken / one.asks[asked] - SLACK).max(axis=-1), room)
 
-def _parts(one: _Alike) -> FloatArray:
-    return np.array([kind.tasks for kind in one.spec.kinds], np.float64)
+        each = lost(other.takes[:, asked])
+        if other.uneven:
+            return float(lost(other.most_of_a_node[asked]) + (other.parts - 1) * each[0]), 0
+        return float(other.tasks @ each), 0
 
 
 def _most(kind: Tasks, name: str) -> float:
