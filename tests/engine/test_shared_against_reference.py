@@ -155,6 +155,9 @@ def test_jobs_that_are_to_be_spread_lie_on_as_many_nodes_as_they_can(
     }
 
 
+OFTEN = ("first-fit", "best-fit", "spread", "round-robin", "fragmentation", "tightest-run")
+
+
 @pytest.mark.parametrize("policy", EVERY, ids=name_of)
 @settings(max_examples=examples(100))
 @given(data=st.data())
@@ -165,9 +168,7 @@ def test_jobs_get_what_they_ask_of_the_consumables_of_nodes(
     what = {name: data.draw(st.booleans()) for name in ("several", "owners")}
     jobs = strategies.shared_workloads(cluster, max_jobs=15, **what)
     order = ORDERINGS[data.draw(st.sampled_from(("fcfs", "wfp", "fairshare")))]
-    placement = data.draw(
-        st.sampled_from(("first-fit", "best-fit", "spread", "round-robin", "fragmentation"))
-    )
+    placement = data.draw(st.sampled_from(OFTEN))
     simulation, reference = compared(data.draw(jobs), cluster, order, policy, placement=placement)
     assert where_they_ran(simulation, reference) == {
         job.row: list(job.nodes) for job in reference if job.start_ms >= 0
@@ -203,9 +204,7 @@ def test_parts_of_gpus_lie_on_single_gpus_as_the_rules_say(
     what = {name: data.draw(st.booleans()) for name in ("several", "owners")}
     jobs = strategies.shared_workloads(cluster, max_jobs=15, gpus=strategies.PARTS_OF_GPUS, **what)
     order = ORDERINGS[data.draw(st.sampled_from(("fcfs", "wfp")))]
-    placement = data.draw(
-        st.sampled_from(("first-fit", "best-fit", "spread", "round-robin", "fragmentation"))
-    )
+    placement = data.draw(st.sampled_from(OFTEN))
     simulation, reference = compared(data.draw(jobs), cluster, order, policy, placement=placement)
     assert where_they_ran(simulation, reference) == {
         job.row: list(job.nodes) for job in reference if job.start_ms >= 0
@@ -227,9 +226,7 @@ def test_gpus_of_several_types_on_one_node_are_had_as_the_rules_say(
     gpus = data.draw(st.sampled_from(((1, 1, 2, 0), (1, 0.5, 0.25, 2, 1.5, 0))))
     jobs = strategies.typed_workloads(cluster, gpus=gpus, max_jobs=15, **what)
     order = ORDERINGS[data.draw(st.sampled_from(("fcfs", "wfp")))]
-    placement = data.draw(
-        st.sampled_from(("first-fit", "best-fit", "spread", "round-robin", "fragmentation"))
-    )
+    placement = data.draw(st.sampled_from(OFTEN))
     simulation, reference = compared(data.draw(jobs), cluster, order, policy, placement=placement)
     assert where_they_ran(simulation, reference) == {
         job.row: list(job.nodes) for job in reference if job.start_ms >= 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import groupby
 from typing import Any
 
 from hpctwin.model import MS_PER_S
@@ -36,26 +37,45 @@ def runs_of(nodes: list[int]) -> list[list[int]]:
 
 
 def tightest_run(room: Any, nodes: list[int]) -> list[int]:
-    tasks, wanted = room.request.tasks, room.request.nodes
-    runs, found = runs_of(nodes), list[int]()
+    request = room.request
+    tasks, wanted = request.tasks, request.nodes
+    asked = request.each[GPUS]
+    gres = any(request.each[GPUS:])
+
+    def near(node: int) -> Fraction:
+        if room.gpus:
+            some = [g for ask, gpus in room.types[node].asked(request.each) if ask for g in gpus]
+            free = sum((room.gpus[node][g] for g in some), Fraction(0))
+        else:
+            free = room.least[node][GPUS]
+        return min(free, asked if request.tasks == request.nodes else asked * request.tasks)
+
+    def cores_of(node: int) -> Fraction:
+        return room.f[node] * request.each[0] if gres else room.least[node][0]
 
     def cores(run: list[int]) -> Fraction:
-        return sum((room.least[node][0] for node in run), Fraction(0))
+        return sum((cores_of(node) for node in run), Fraction(0))
 
     def suffices(run: list[int]) -> bool:
         return sum(room.f[node] for node in run) >= tasks and len(run) >= wanted
 
+    def better(run: list[int], best: list[int]) -> bool:
+        if near(run[0]) != near(best[0]):
+            return near(run[0]) > near(best[0])
+        if suffices(run):
+            return not suffices(best) or cores(run) < cores(best)
+        return cores(run) > cores(best)
+
+    runs, found = list[list[int]](), list[int]()
+    for run in runs_of(nodes):
+        runs += [list(some) for _, some in groupby(run, near)]
     while tasks > 0:
         best = runs[0]
         for run in runs[1:]:
-            if suffices(run):
-                better = not suffices(best) or cores(run) < cores(best)
-            else:
-                better = cores(run) > cores(best)
-            best = run if better else best
+            best = run if better(run, best) else best
         alone = [node for node in best if room.f[node] >= tasks]
         if wanted <= 1 and alone:
-            return [*found, min(alone, key=lambda node: room.least[node][0])]
+            return [*found, min(alone, key=cores_of)]
         for node in best:
             found.append(node)
             tasks -= min(room.f[node], tasks - max(0, wanted - 1))

@@ -85,8 +85,8 @@ class _Alike:
         """The most that one of them may have of one node, of each amount [amounts]."""
         if self.uneven:
             others = (self.parts - 1) / self.spec.cores_per_task
-            return self.takes[0] * (self.parts - others)
-        return self.tasks @ self.takes
+            return np.asarray(self.takes[0] * (self.parts - others))
+        return np.asarray(self.tasks @ self.takes)
 
     @cached_property
     def tasks(self) -> FloatArray:
@@ -212,7 +212,8 @@ class _Chosen:
         room = one.fits[both].max()
 
         def lost(taken: FloatArray) -> FloatArray:
-            return np.minimum(np.ceil(taken / one.asks[asked] - SLACK).max(axis=-1), room)
+            each = np.ceil(taken / one.asks[asked] - SLACK).max(axis=-1)
+            return np.asarray(np.minimum(each, room))
 
         each = lost(other.takes[:, asked])
         if other.uneven:

@@ -1,6 +1,8 @@
 """Of the runs of nodes that follow each other by number, the one with the fewest cores free that suffices.
 
-As Slurm's selection of parts of nodes without a topology (22.05: ``_eval_nodes`` of cons_tres).
+As Slurm's selection of parts of nodes without a topology (22.05: ``_eval_nodes`` of cons_tres). Of a job that
+asks for GPUs or consumables only those cores count that it could have (``gres_select_filter_sock_core``),
+and nodes with more of its GPUs free come first (``can_job_run_on_node``: they weigh less).
 """
 
 from __future__ import annotations
@@ -8,52 +10,111 @@ from __future__ import annotations
 from numba import int64, types
 
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import ZERO, Arrays
+from hpctwin.engine.layout import AMOUNTS, ZERO, Arrays
 from hpctwin.engine.rows import SIM
-from hpctwin.engine.shared.amounts import CORES
+from hpctwin.engine.shared.amounts import (
+    CORES,
+    GPUS,
+    asked_in,
+    range_from,
+    range_upto,
+    ranges,
+)
 from hpctwin.engine.shared.placing import give_most
 
 
 @jit
-def _best_run(tasks: int, nodes: int, most: int, sim: Arrays) -> int:
+def _asks_gres(kind: int, sim: Arrays) -> bool:
+    """Whether a kind of job asks for more than cores and memory."""
+    if sim.needs[kind, GPUS] > 0:
+        return True
+    for c in range(AMOUNTS, sim.needs.width):
+        if sim.needs[kind, c] > 0:
+            return True
+    return False
+
+
+@jit
+def _cores(kind: int, node: int, gres: bool, sim: Arrays) -> int:
+    """The cores that count of a node: all that are free, or as many as the job can have."""
+    if gres:
+        return min(sim.fits[node], sim.shape[kind].most) * sim.needs[kind, CORES]
+    return sim.least[node, CORES]
+
+
+@jit
+def _near(kind: int, node: int, sim: Arrays) -> int:
+    """How many of the GPUs that a job asks for are free of a node, but not more than it would have there."""
+    asked = sim.needs[kind, GPUS]
+    if asked == 0:
+        return ZERO
+    shape = sim.shape[kind]
+    most = asked if shape.tasks == shape.nodes else asked * shape.tasks
+    if shape.gpus == 0:
+        return min(sim.least[node, GPUS], most)
+    free = ZERO
+    for r in range(ranges(kind, sim)):
+        if asked_in(kind, r, sim) > 0:
+            for c in range(
+                range_from(kind, r, sim.least, sim), range_upto(kind, r, sim.least, sim)
+            ):
+                free += sim.least[node, c]
+    return min(free, most)
+
+
+@jit
+def _goes_on(kind: int, first: int, node: int, sim: Arrays) -> bool:
+    """Whether a node belongs to the run that begins with one before it."""
+    if node >= len(sim.share) or sim.fits[node] == 0:
+        return False
+    return _near(kind, node, sim) == _near(kind, first, sim)
+
+
+@jit
+def _best_run(kind: int, tasks: int, nodes: int, gres: bool, sim: Arrays) -> int:
     """The first node of the best run of nodes with room; one that is as good as the best so far is not it."""
+    most = sim.shape[kind].most
     best = -1
     best_suffices = False
     best_cores = ZERO
-    first = -1
-    room = ZERO
-    cores = ZERO
-    for node in range(len(sim.share) + 1):
-        if node < len(sim.share) and sim.fits[node] > 0:
-            if first < 0:
-                first = node
-                room = ZERO
-                cores = ZERO
+    first = 0
+    while first < len(sim.share):
+        if sim.fits[first] == 0:
+            first += 1
+            continue
+        room = ZERO
+        cores = ZERO
+        node = first
+        while node == first or _goes_on(kind, first, node, sim):
             room += min(sim.fits[node], most)
-            cores += sim.least[node, CORES]
-        elif first >= 0:
-            suffices = room >= tasks and node - first >= nodes
-            if suffices:
-                better = not best_suffices or cores < best_cores
-            else:
-                better = cores > best_cores
-            if best < 0 or better:
-                best = first
-                best_suffices = suffices
-                best_cores = cores
-            first = -1
+            cores += _cores(kind, node, gres, sim)
+            node += 1
+        suffices = room >= tasks and node - first >= nodes
+        ahead = ZERO if best < 0 else _near(kind, first, sim) - _near(kind, best, sim)
+        if suffices:
+            better = not best_suffices or cores < best_cores
+        else:
+            better = cores > best_cores
+        if best < 0 or ahead > 0 or (ahead == 0 and better):
+            best = first
+            best_suffices = suffices
+            best_cores = cores
+        first = node
     return best
 
 
 @jit
-def _tightest(first: int, tasks: int, most: int, sim: Arrays) -> int:
-    """Of the nodes of a run that can have all tasks, the one with the fewest cores free; -1 for none."""
+def _tightest(kind: int, first: int, tasks: int, gres: bool, sim: Arrays) -> int:
+    """Of the nodes of a run that can have all tasks, the one with the fewest cores; -1 for none."""
     best = -1
+    least = ZERO
     node = first
-    while tasks <= most and node < len(sim.share) and sim.fits[node] > 0:
+    while tasks <= sim.shape[kind].most and (node == first or _goes_on(kind, first, node, sim)):
         if sim.fits[node] >= tasks:
-            if best < 0 or sim.least[node, CORES] < sim.least[best, CORES]:
+            cores = _cores(kind, node, gres, sim)
+            if best < 0 or cores < least:
                 best = node
+                least = cores
         node += 1
     return best
 
@@ -61,19 +122,24 @@ def _tightest(first: int, tasks: int, most: int, sim: Arrays) -> int:
 def place_tightest_run(j: int, sim: Arrays) -> None:
     """One node of the best run, if it can have all; else those of that run by number, and so on."""
     sharing = sim.sharing
-    shape = sim.shape[sharing.kind]
+    kind = sharing.kind
+    shape = sim.shape[kind]
+    gres = _asks_gres(kind, sim)
     left = shape.tasks
     while left > 0:
         nodes = shape.nodes - (sharing.chosen - sharing.before)
-        node = _best_run(left, nodes, shape.most, sim)
+        first = _best_run(kind, left, nodes, gres, sim)
         if nodes <= 1:
-            alone = _tightest(node, left, shape.most, sim)
+            alone = _tightest(kind, first, left, gres, sim)
             if alone >= 0:
                 give_most(alone, left, sim)
                 return
-        while left > 0 and node < len(sim.share) and sim.fits[node] > 0:
-            left = give_most(node, left, sim)
-            node += 1
+        upto = first + 1
+        while _goes_on(kind, first, upto, sim):
+            upto += 1
+        for node in range(first, upto):
+            if left > 0:
+                left = give_most(node, left, sim)
 
 
 PLACE = Kernel(place_tightest_run, types.void(int64, SIM))
