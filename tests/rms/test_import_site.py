@@ -366,8 +366,8 @@ def test_usage_factors_of_qos_become_factors_of_use(tmp_path):
     assert share.safe_factors == ("dear",)
     told = {(one.name, one.value): (one.became, one.why) for one in made.site.settings}
     assert told["QOS half: UsageFactor", "0.500000"] == ("taken over", "fairshare.factors")
-    for name in ("dear", "once"):
-        assert told[f"QOS {name}: Flags", "UsageFactorSafe"][0] == "taken over"
+    assert told["QOS dear: Flags", "UsageFactorSafe"] == ("taken over", "fairshare.safe_factors")
+    assert told["QOS once: Flags", "UsageFactorSafe"] == ("no bearing", "use counts once")
     assert told["QOS odd: UsageFactor", "2x"][0] == "not modelled"
     hidden = pseudonyms(made, b"s" * 16).site.cluster.fairshare
     assert sorted(hidden.factors.values()) == [0, 0.5, 2.5]

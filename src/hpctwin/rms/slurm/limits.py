@@ -141,7 +141,6 @@ def limits_of_qos(
     """The limits of ``sacctmgr show qos``; what became of each is appended to ``settings``."""
     held = holds.held
     made: list[dict[str, Any]] = []
-    safe = factors_of_qos(rows, [], holds).get("safe_factors", ())
     for row in rows:
         name = row.get("name")
         if not name:
@@ -151,11 +150,11 @@ def limits_of_qos(
         own = holds._replace(decays=holds.decays and "NoDecay" not in flags)
         here = _limits({"qos": name}, f"QOS {name}", row, settings, own)
         for flag in flags:
+            if flag == _FACTOR_SAFE:
+                continue  # `factors_of_qos` tells
             became, why = (TAKEN, "jobs that could never start are rejected")
             if flag == "NoDecay":
                 became, why = (TAKEN, "limits of what was used: decays: false")
-            elif flag == _FACTOR_SAFE and (name in safe or _is(row.get("usagefactor"), 1.0)):
-                became, why = (TAKEN, "fairshare.safe_factors")
             elif flag != "DenyOnLimit":
                 became, why = (NOT_MODELLED, "the flag has no counterpart")
             elif not held:
@@ -177,19 +176,26 @@ def factors_of_qos(rows: Sequence[Row], settings: list[Setting], holds: Enforced
     factors: dict[str, float] = {}
     safe = []
     for row in rows:
-        name, told = row.get("name"), row.get("usagefactor")
-        if not name or not _said(row, "usagefactor") or _is(told, 1.0):
-            continue
-        factor = _number(told)
-        became, why = TAKEN, "fairshare.factors"
-        if not 0 <= factor <= _MOST_TIMES:
-            became, why = NOT_MODELLED, f"not a number from 0 to {_MOST_TIMES:,}: use counts once"
-        elif not holds.counts:
-            became, why = NO_BEARING, _NO_USE
-        else:
-            factors[name] = factor
-            safe += [name] * (_FACTOR_SAFE in _flags(row))
-        settings.append(row.setting("usagefactor", became, why, of=f"QOS {name}"))
+        name = row.get("name")
+        if name and _said(row, "usagefactor") and not _is(row.get("usagefactor"), 1.0):
+            factor = _number(row.get("usagefactor"))
+            became, why = TAKEN, "fairshare.factors"
+            if not 0 <= factor <= _MOST_TIMES:
+                became, why = (
+                    NOT_MODELLED,
+                    f"not a number from 0 to {_MOST_TIMES:,}: use counts once",
+                )
+            elif not holds.counts:
+                became, why = NO_BEARING, _NO_USE
+            else:
+                factors[name] = factor
+            settings.append(row.setting("usagefactor", became, why, of=f"QOS {name}"))
+        if name and _FACTOR_SAFE in _flags(row):
+            became, why = NO_BEARING, "use counts once"
+            if name in factors:
+                safe.append(name)
+                became, why = TAKEN, "fairshare.safe_factors"
+            settings.append(Setting(f"QOS {name}: Flags", _FACTOR_SAFE, row.where, became, why))
     return {"factors": factors, "safe_factors": safe} if factors else {}
 
 
