@@ -82,6 +82,15 @@ def _limit(draw: st.DrawFn, accounts: list[str], partitions: list[str]) -> dict[
 
 
 @st.composite
+def _factors(draw: st.DrawFn) -> dict[str, Any]:
+    """How often use counts by QOS; often once for all."""
+    some = st.lists(st.sampled_from(QOS), min_size=1, max_size=2, unique=True)
+    names = draw(st.one_of(st.just([]), some))
+    factors = {name: draw(st.sampled_from((0, 0.25, 0.5, 2, 3.5))) for name in names}
+    return {"factors": factors, "safe_factors": [name for name in names if draw(st.booleans())]}
+
+
+@st.composite
 def limited(draw: st.DrawFn, clusters: st.SearchStrategy[Cluster]) -> Cluster:
     """Clusters whose users, accounts and QOS have limits."""
     cluster = draw(clusters)
@@ -98,6 +107,7 @@ def limited(draw: st.DrawFn, clusters: st.SearchStrategy[Cluster]) -> Cluster:
         "every": draw(st.sampled_from((7, 30, 300))),
         "resets": sorted(resets),
     }
+    content["fairshare"] |= draw(_factors())
     for partition in content.get("partitions", ()):
         partition["qos"] = draw(st.sampled_from((None, "partition", "high")))
     return Cluster.model_validate(content)
@@ -166,5 +176,6 @@ def with_tree(draw: st.DrawFn, clusters: st.SearchStrategy[Cluster]) -> Cluster:
         "half_life": 20,
         "every": draw(st.sampled_from((1, 7, 300))),
         "resets": sorted(draw(st.lists(st.integers(0, 200), max_size=2, unique=True))),
+        **draw(_factors()),
     }
     return Cluster.model_validate(content)

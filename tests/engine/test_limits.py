@@ -87,7 +87,9 @@ def test_limits_of_use_hold_as_the_reference_has_them(
 @settings(max_examples=examples(40))
 @given(
     case=cases(
-        limited_in_use(strategies.shared_clusters()), strategies.shared_workloads, ("fcfs", "sjf")
+        limited_in_use(strategies.shared_clusters()),
+        strategies.shared_workloads,
+        ("fcfs", "sjf", "fairshare"),
     ),
     factor=st.sampled_from((3, 10, 40)),
 )
@@ -260,6 +262,49 @@ def test_who_has_used_as_much_as_a_limit_says_waits_until_it_has_decayed() -> No
         0,
         700,
     ]
+
+
+def factored(factors: dict[str, float], **fields: Any) -> dict[str, Any]:
+    return {"fairshare": {"half_life": "36500d", "factors": factors, **fields}}
+
+
+def test_use_counts_as_often_as_the_factor_of_the_qos_says() -> None:
+    used = {"account": "root", "used": {"nodes": 4}, "decays": False}
+    two = {"submit_s": [0, 120], "runtime_s": [120, 10], "nodes": [1, 1], "qos": ["q", "q"]}
+    workload = jobs(**two, walltime_s=[120, 10])
+    # 2 node-minutes have been used, which count half, once, or twice.
+    assert starts(workload, used, **factored({"q": 0.5})) == [0, 120]
+    assert starts(workload, used, **factored({"other": 2})) == [0, 120]
+    assert starts(workload, used, **factored({"q": 2})) == [0, None]
+    wall = {"qos": "q", "used": {"wall": 4}, "decays": False}
+    assert starts(workload, wall, **factored({"q": 1.75})) == [0, 120]
+    assert starts(workload, wall, **factored({"q": 2})) == [0, None]
+
+
+def test_a_job_whose_use_counts_nothing_is_not_kept_back_by_what_others_used() -> None:
+    workload = jobs(runtime_s=[120, 10, 10], submit_s=[0, 120, 120], qos=["a", "a", "free"])
+    used = {"account": "root", "used": {"nodes": 2}, "decays": False}
+    assert starts(workload, used, **factored({"free": 0})) == [0, None, 120]
+    # … but by the time that others ran, as there.
+    wall = {"account": "root", "used": {"wall": 2}, "decays": False}
+    assert starts(workload, wall, **factored({"free": 0})) == [0, None, None]
+
+
+def test_what_is_left_of_walltimes_counts_so_too_and_ones_own_walltime_if_that_is_said() -> None:
+    workload = jobs(runtime_s=[600, 60], walltime_s=[600, 60], qos=["q", "q"])
+    left = {"account": "root", "minutes": {"nodes": 21}}
+    assert starts(workload, left, **factored({"q": 2})) == [0, 0]
+    # With its own walltime twice, 20 and 2 minutes are more than 21 until a minute has gone by.
+    both = factored({"q": 2}, safe_factors=["q"])
+    assert starts(workload, left, **both) == [0, 60]
+    alone = {"qos": "q", "per": "job", "walltime": "10m"}
+    assert starts(workload, alone, **factored({"q": 2})) == [0, 0]
+    assert starts(workload, alone, **both) == [None, 0]
+
+
+def test_a_safe_factor_of_no_qos_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"'lwo' has no factor.*Did you mean 'low'\?"):
+        Cluster.uniform(2, fairshare={"factors": {"low": 0.5}, "safe_factors": ["lwo"]})
 
 
 def test_what_was_used_is_forgotten_when_use_is_reset() -> None:

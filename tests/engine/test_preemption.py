@@ -18,7 +18,18 @@ from hpctwin.model import State
 from hpctwin.model.chunks import CHUNKS
 from hpctwin.policies import make_policy
 from tests import strategies
-from tests.by_hand import AFTERANY, AFTEROK, cluster_of, edges, ends, jobs, labels, starts, states
+from tests.by_hand import (
+    AFTER,
+    AFTERANY,
+    AFTEROK,
+    cluster_of,
+    edges,
+    ends,
+    jobs,
+    labels,
+    starts,
+    states,
+)
 from tests.engine.test_against_reference import (
     ORDERINGS,
     SLURM,
@@ -404,6 +415,22 @@ def busy_cases(draw: st.DrawFn) -> dict[str, Any]:
     return busy(draw, draw(preemptions(tiers())), GROUPS)
 
 
+@st.composite
+def impatient_cases(draw: st.DrawFn) -> dict[str, Any]:
+    """Many wait for others and some time more, and are cancelled about then."""
+    case = draw(busy_cases())
+    workload = case["workload"]
+    size = len(workload)
+    on = strategies.numbers(draw, size, 0, size - 1)
+    delay = strategies.numbers(draw, size, 0, 12)
+    kind = draw(st.sampled_from((AFTER, AFTERANY)))
+    late = np.flatnonzero((on < np.arange(size)) & (strategies.numbers(draw, size, 0, 2) > 0))
+    waits = edges(*((int(j), int(on[j]), kind, delay[j] + 0.5) for j in late))
+    cancel = workload.submit_ms + 1000 * strategies.numbers(draw, size, 1, 30)
+    cancel[strategies.numbers(draw, size, 0, 2) > 0] = -1
+    return {**case, "workload": workload.replace(dependencies=waits, cancel_ms=cancel)}
+
+
 POLICIES: list[dict[str, Any]] = [
     {"backfill": "none"},
     {"backfill": "first-fit"},
@@ -439,6 +466,21 @@ def simulations(
     return simulation, reference
 
 
+def test_nothing_happens_when_a_job_would_have_been_released_that_is_cancelled_before() -> None:
+    # Job 1 would come into the queue at 17.5, as job 2 still runs.
+    workload = of_tiers(
+        (0, 10, 10, 1, "low"), (0, 5, 5, 1, "low"), (0, 30, 30, 1, "low"),
+        dependencies=edges((1, 0, AFTERANY, 7.5)), cancel_s=[-1, 12, -1],
+    )  # fmt: skip
+    for cluster in (tiers(), cluster_of(nodes=[{"name": "n", "count": 4}])):
+        simulation = Simulation(workload, cluster, policy="fcfs+slurm")
+        simulation.advance(12)
+        before = simulation.state.clock.instants
+        simulation.advance(29)
+        assert simulation.state.clock.instants == before
+        assert simulation.state.clock.releases == 0
+
+
 @pytest.mark.parametrize("policy", POLICIES, ids=name_of)
 @settings(max_examples=examples(90))
 @given(case=cases(), order=st.sampled_from(ORDERS))
@@ -450,7 +492,7 @@ def test_everything_at_once(policy: dict[str, Any], case: dict[str, Any], order:
 
 @pytest.mark.parametrize("policy", POLICIES, ids=name_of)
 @settings(max_examples=examples(90))
-@given(case=busy_cases(), order=st.sampled_from(ORDERS))
+@given(case=st.one_of(busy_cases(), impatient_cases()), order=st.sampled_from(ORDERS))
 def test_on_a_busy_machine(policy: dict[str, Any], case: dict[str, Any], order: str) -> None:
     simulation, reference = simulations(case, policy, order)
     simulation.advance()

@@ -352,3 +352,20 @@ def test_fair_share_puts_the_user_who_used_less_first(run):
         return -job.fairshare
 
     assert starts(run(workload, 1, order=order)) == [0, 15, 10]
+
+
+def test_use_counts_for_fair_share_as_often_as_the_factor_of_its_qos_says(run):
+    # Each has 4 of the nodes for 10 s; then ada's counts 10, 40 or 120 node-seconds, ben's 40.
+    workload = jobs(
+        (0, 10, 10, 4), (0, 10, 10, 4), (1, 5, 5, 8), (1, 5, 5, 8),
+        user=labels("ada", "ben", "ben", "ada"), qos=labels("q", None, None, None),
+    )  # fmt: skip
+
+    def order(now: float, job: JobView) -> float:
+        return -job.fairshare
+
+    for factor, expected in ((0.25, [15, 10]), (0, [15, 10]), (3, [10, 15])):
+        cluster = cluster_of(
+            nodes=[{"name": "n", "count": 8}], fairshare={"factors": {"q": factor}}
+        )
+        assert starts(run(workload, cluster, order=order))[2:] == expected

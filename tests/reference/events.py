@@ -193,7 +193,7 @@ class Events:
 
     def vacate(self, job: Job) -> None:
         """Free what a running job holds."""
-        self.share.change(job.share_label, self.now, -self.charge(job))
+        self.share.change(job.share_label, self.now, -job.counts * self.charge(job))
         self.limits.log.append((self.now, -1, job))
         for node in job.nodes:
             self.machine.job_on[node] = None

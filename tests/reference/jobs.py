@@ -97,6 +97,7 @@ class Job:
     cancel: int | None  # when its user's cancellation takes effect
     view: JobView
     share_label: int
+    counts: float  # how often its use does, for fair share
     fails: bool  # ends with an error when its runtime is over
     waits_for: list[tuple[Job, DependencyKind, int]] = field(default_factory=list)
     waited_for_by: list[tuple[Job, DependencyKind]] = field(default_factory=list)
@@ -233,6 +234,7 @@ def jobs_of(workload: Workload, machine: Machine, expected_ms: Sequence[int] | N
                 user=int(workload.user.codes[row]),
                 cancel=None if cancel < 0 else max(cancel, submit),
                 share_label=int(by.codes[row]),
+                counts=cluster.fairshare.factor_of(label_of(workload.qos, row)),
                 view=JobView(
                     submit=submit / MS_PER_S,
                     eligible=submit / MS_PER_S,

@@ -14,6 +14,8 @@ from tests.reference.machine import Machine
 LOOK_MS = 60_000
 UNITS = {"jobs": 1, "nodes": 1, "cores": 1000, "gpus": 1000, "memory_gb": 1024}
 
+FINE = {"jobs": 1000, "nodes": 1000}  # where use counts by QOS, in such parts
+
 WHOLE = UNITS | {"memory_gb": 1}
 
 
@@ -57,6 +59,25 @@ class Limits:
             )
             groups = {machine.pools[pool].group for pool in job.pools}
             self.amounts[job] = self.amounts_of(workload, [cluster.nodes[g] for g in groups], job)
+
+    # -- how often use counts --
+
+    def factor(self, job: Job) -> Fraction:
+        """How often use of a job counts."""
+        return Fraction(str(self.cluster.fairshare.factor_of(self.who[job].qos)))
+
+    def ahead(self, job: Job) -> Fraction:
+        """How often its walltime does, before it starts."""
+        safe = self.who[job].qos in self.cluster.fairshare.safe_factors
+        return self.factor(job) if safe else Fraction(1)
+
+    def weighed(self, job: Job, measure: str, factor: Fraction) -> Fraction:
+        """What it counts, so many times."""
+        parts = FINE.get(measure, 1)
+        return Fraction(round(self.amounts[job][measure] * factor * parts), parts)
+
+    def used_by(self, job: Job, measure: str) -> Fraction:
+        return self.weighed(job, measure, self.factor(job))
 
     def amounts_of(self, workload: Workload, groups: list[NodeGroup], job: Job) -> dict[str, int]:
         """What a job counts: what it asks; alone on its nodes, all that these have if that is more."""
@@ -236,11 +257,13 @@ class Limits:
             elif what.startswith("minutes"):
                 measure = what.split()[1]
                 left = sum(
-                    self.amounts[other][measure]
+                    self.used_by(other, measure)
                     * (math.ceil((other.start + other.walltime) / 1000) - now // 1000)
                     for other in with_it
                 )
-                own = self.amounts[job][measure] * (
+                if self.factor(job) == 0:
+                    left = 0
+                own = self.weighed(job, measure, self.ahead(job)) * (
                     math.ceil((now + job.walltime) / 1000) - now // 1000
                 )
                 if left + own > 60 * self.most(limit.minutes[measure], measure):
@@ -256,13 +279,16 @@ class Limits:
     def used_up(self, limit: Limit, what: str, job: Job, running: list[Job], now: int) -> bool:
         """Whether so much has been used that a job may not start."""
         measure, most = self.of_use(limit, what)
-        amount = self.amounts[job][measure]
-        if amount == 0:
+        if self.amounts[job][measure] == 0:
             return False
-        if self.used(limit, what, job, now) >= most:
-            return True
-        own = amount * (math.ceil((now + job.walltime) / 1000) - now // 1000)
-        return limit.safe and self.reckoned(limit, what, job, running, now) + own > most
+        there = Fraction(0)
+        if self.factor(job) > 0 or what == "used wall":
+            if self.used(limit, what, job, now) >= most:
+                return True
+            there = self.reckoned(limit, what, job, running, now)
+        seconds = math.ceil((now + job.walltime) / 1000) - now // 1000
+        own = self.weighed(job, measure, self.ahead(job)) * seconds
+        return limit.safe and there + own > most
 
     def of_use(self, limit: Limit, what: str) -> tuple[str, int]:
         """What is counted, and how much of it times seconds may be used."""
@@ -284,20 +310,20 @@ class Limits:
                 continue
             if limit.decays:
                 after, before = (math.exp(-self.decay * (now - t)) for t in (end, begin))
-                total += self.amounts[one][measure] * (after - before) / self.decay
+                total += float(self.used_by(one, measure)) * (after - before) / self.decay
             else:
-                total += self.amounts[one][measure] * (end - begin)
+                total += float(self.used_by(one, measure)) * (end - begin)
         unit = WHOLE[measure]
         return int(total // (60_000 * unit)) * 60 * unit
 
-    def reckoned(self, limit: Limit, what: str, job: Job, running: list[Job], now: int) -> int:
+    def reckoned(self, limit: Limit, what: str, job: Job, running: list[Job], now: int) -> Fraction:
         """What has been used, and what running jobs still may."""
         measure, _ = self.of_use(limit, what)
-        found = self.used(limit, what, job, now)
+        found = Fraction(self.used(limit, what, job, now))
         if limit.safe and what != "used wall":
             for other in self.together(limit, job, running):
                 end = math.ceil((other.start + other.walltime) / 1000)
-                found += self.amounts[other][measure] * (end - now // 1000)
+                found += self.used_by(other, measure) * (end - now // 1000)
         return found
 
     def next_decay(self, running: list[Job], now: int) -> int | None:
@@ -305,7 +331,7 @@ class Limits:
         for limit in self.cluster.limits:
             for what in [one for one in said_by(limit) if one.startswith("used") and limit.decays]:
                 _, most = self.of_use(limit, what)
-                least = 1 if limit.safe else most
+                least = Fraction(1, 1000) if limit.safe else most
                 for job in [one for one in self.jobs if self.counted(limit, one)]:
                     if most > 0 and self.reckoned(limit, what, job, running, now) >= least:
                         return (now // self.every + 1) * self.every
@@ -317,8 +343,9 @@ class Limits:
     def alone_breaks(self, limit: Limit, what: str, job: Job) -> bool:
         """Whether a job breaks a limit though nothing else runs."""
         own = self.amounts[job]
+        walltime = round(job.walltime * self.ahead(job))
         if what == "walltime":
-            return job.walltime > to_ms(limit.walltime)
+            return walltime > to_ms(limit.walltime)
         if what in ("jobs", "submitted"):
             return False
         kind, _, measure = what.rpartition(" ")
@@ -327,12 +354,16 @@ class Limits:
             return whole * WHOLE[measure] > self.most(limit.per_node[measure], measure)
         if kind == "used":
             name, most = self.of_use(limit, what)
-            return own[name] * math.ceil(job.walltime / 1000) > most
+            ahead = self.weighed(job, name, self.ahead(job))
+            return ahead * math.ceil(job.walltime / 1000) > most
         if kind == "least":
             return own[measure] < self.most(limit.least[measure], measure)
         if kind == "minutes":
-            seconds = math.ceil(job.walltime / 1000)
-            return own[measure] * seconds > 60 * self.most(limit.minutes[measure], measure)
+            most = 60 * self.most(limit.minutes[measure], measure)
+            if limit.per == "job":
+                return own[measure] * math.ceil(walltime / 1000) > most
+            ahead = self.weighed(job, measure, self.ahead(job))
+            return ahead * math.ceil(job.walltime / 1000) > most
         return own[what] > self.most(getattr(limit, what), what)
 
     def denies(self, job: Job) -> bool:

@@ -46,7 +46,6 @@ class SizedSimulation(Simulation):
         self.workload = workload
         self.sizing = sizing
         self.again: int | None = None
-        self.left_over: list[int] = []
         self.past: dict[int, list[Stretch]] = {job.row: [] for job in self.jobs}
         self.in_vain: dict[int, set[int]] = {job.row: set() for job in self.jobs}
         self.asked_for = {job.row: job.width for job in self.jobs}
@@ -57,15 +56,7 @@ class SizedSimulation(Simulation):
         return min((time for time in times if time is not None), default=None)
 
     def next_event(self) -> int | None:
-        """Read: the release of a job that has been cancelled since is an event as well."""
-        times = [super().next_instant(), *self.left_over]
-        return min((time for time in times if time is not None), default=None)
-
-    def end(self, job: Job, state: State) -> None:
-        time = self.release_time(job) if state == State.CANCELLED else None
-        if time is not None and time > self.now:
-            self.left_over.append(time)
-        super().end(job, state)
+        return super().next_instant()
 
     def run(self, until: int | None) -> None:
         while any(job.ended is None for job in self.jobs):
@@ -79,7 +70,6 @@ class SizedSimulation(Simulation):
                 return
             self.now = instant
             if event == instant:
-                self.left_over = [time for time in self.left_over if time > instant]
                 self.batch()
                 self.after_pass()
             self.again = None

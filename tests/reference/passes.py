@@ -120,7 +120,7 @@ class Simulation(Events):
 
     def begin(self, job: Job, split: dict[int, int]) -> None:
         self.take_nodes(job, split)
-        self.share.change(job.share_label, self.now, self.charge(job))
+        self.share.change(job.share_label, self.now, job.counts * self.charge(job))
         self.limits.log.append((self.now, 1, job))
         job.state = State.RUNNING
         job.start = self.when_on(job.nodes)

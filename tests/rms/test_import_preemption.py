@@ -101,7 +101,7 @@ def test_suspending_by_qos_says_what_time_slices_there_are(tmp_path):
     )  # fmt: skip
     assert said(made.site.cluster)["mode"] == "suspend"
     assert said(made.site.cluster)["qos"]["high"] == {"preempts": ("normal",), "mode": "requeue"}
-    assert "no time slices" in became(made, TAKEN)["PreemptMode"]
+    assert "of one partition Slurm gives both time slices" in became(made, TAKEN)["PreemptMode"]
 
 
 def test_suspending_is_named_where_jobs_share_nodes_and_such_jobs_are_not_preempted(tmp_path):

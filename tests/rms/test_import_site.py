@@ -344,12 +344,39 @@ def test_what_sacctmgr_says_of_limits_becomes_limits(tmp_path):
     told = not_modelled(made)
     assert "only cpu" in told["QOS normal: GrpTRES"]
     assert "no counterpart" in told["QOS normal: Flags"]
-    assert "as it is" in told["QOS normal: UsageFactor"]
+    assert cluster.fairshare.factors == {"normal": 2}
     assert "partition" in told["Association user ann of account lattice"]
     hidden = pseudonyms(made, b"s" * 16)
     assert not {"physics", "lattice", "ann", "part", "normal"} & set(
         re.findall(r"[a-z]+", str(hidden.site.cluster.model_dump(exclude_defaults=True)["limits"]))
     )
+
+
+def test_usage_factors_of_qos_become_factors_of_use(tmp_path):
+    conf = "ClusterName=c\nAccountingStorageEnforce=safe\nNodeName=n[1-4] CPUs=8\n"
+    qos = (
+        "Name|Flags|UsageFactor|UsageThres\nplain||1.000000|\nhalf||0.500000|\nfree|NoDecay|0.000000|\n"
+        "dear|UsageFactorSafe,NoReserve|2.500000|\nonce|UsageFactorSafe|1.000000|\nodd||2x|\n"
+    )
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    made = import_site("slurm", site(tmp_path / "a", slurm_conf=conf, qos_txt=qos))
+    share = made.site.cluster.fairshare
+    assert share.factors == {"half": 0.5, "free": 0, "dear": 2.5}
+    assert share.safe_factors == ("dear",)
+    told = {(one.name, one.value): (one.became, one.why) for one in made.site.settings}
+    assert told["QOS half: UsageFactor", "0.500000"] == ("taken over", "fairshare.factors")
+    assert told["QOS dear: Flags", "UsageFactorSafe"] == ("taken over", "fairshare.safe_factors")
+    assert told["QOS once: Flags", "UsageFactorSafe"] == ("no bearing", "use counts once")
+    assert told["QOS odd: UsageFactor", "2x"][0] == "not modelled"
+    hidden = pseudonyms(made, b"s" * 16).site.cluster.fairshare
+    assert sorted(hidden.factors.values()) == [0, 0.5, 2.5]
+    assert not {"half", "free", "dear"} & {*hidden.factors, *hidden.safe_factors}
+    basic = conf + "PriorityType=priority/basic\n"
+    made = import_site("slurm", site(tmp_path / "b", slurm_conf=basic, qos_txt=qos))
+    assert made.site.cluster.fairshare.factors == {}
+    became = {one.name: one.became for one in made.site.settings}
+    assert became["QOS half: UsageFactor"] == "no bearing"
 
 
 def test_what_may_be_used_in_all_becomes_limits_as_slurm_counts_it(tmp_path):

@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -13,8 +14,10 @@ import pytest
 from hpctwin import Workload, simulate
 from hpctwin.model import Category
 from hpctwin.rms.importing import import_site
+from tests.conftest import lacking
 from tests.rms.beside_slurm import job_ends, running
-from tests.rms.slurm_cluster import SlurmCluster
+from tests.rms.slurm_accounting import Accounting, missing_accounting, settings_of
+from tests.rms.slurm_cluster import SlurmCluster, free_ports
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
@@ -196,6 +199,7 @@ def test_who_is_preempted_is_cancelled_requeued_after_its_grace_or_spared(preemp
     assert result.jobs["wait_s"].to_list()[len(full)] == GRACE_S
 
 
+Submission = tuple[float, str, int, float, str]
 SUSPENDED = [  # after so many seconds, partition, nodes, seconds of work
     (0, "main", 4, 30), (0, "main", 2, 30), (5, "high", 3, 20), (9, "main", 1, 5), (12, "high", 1, 8),
     (15, "mid", 2, 25),
@@ -225,36 +229,48 @@ def suspending(tmp_path_factory) -> Iterator[SlurmCluster]:
 
 
 def test_the_same_jobs_are_suspended_for_as_long(suspending, tmp_path):
-    slurm = suspending
+    found = run_beside(suspending, [(*one, "") for one in SUSPENDED], tmp_path)
+    assert (found["suspended_s"] > 0).to_list() == [True, True, False, False, False, False]
+
+
+def run_beside(slurm: SlurmCluster, rows: list[Submission], folder: Path) -> pl.DataFrame:
+    """What becomes of jobs in the simulation, once it is seen that the same does on Slurm.
+
+    Args:
+        slurm: it.
+        rows: the jobs.
+        folder: what is imported is put there, beside what it has already.
+    """
     began = time.monotonic()
     jobs = []
-    for after, name, nodes, work_s in SUSPENDED:
+    for after, name, nodes, work_s, qos in rows:
         slurm.wait(lambda after=after: time.monotonic() - began >= after, 60)
         head = f"#SBATCH -N{nodes}\n#SBATCH -t5\n#SBATCH -p {name}\n"
+        head += f"#SBATCH --qos={qos} -A physics\n" if qos else ""
         jobs.append(slurm.submit_script(head + WORK.format(2 * work_s)))
     slurm.wait(lambda: job_ends(slurm, jobs), 200)
-    rows = [slurm.job(job) for job in jobs]
-    assert {row["JobState"] for row in rows} == {"COMPLETED"}
+    told = [slurm.job(job) for job in jobs]
+    assert {row["JobState"] for row in told} == {"COMPLETED"}
     submit, start, end = (
-        [datetime.fromisoformat(row[key]).timestamp() for row in rows]
+        [datetime.fromisoformat(row[key]).timestamp() for row in told]
         for key in ("SubmitTime", "StartTime", "EndTime")
     )
-    ran = [span_s(row["RunTime"]) for row in rows]
+    ran = [span_s(row["RunTime"]) for row in told]
 
-    shutil.copy(slurm.conf, tmp_path)
-    site = import_site("slurm", tmp_path).site
-    _, names, nodes, _ = zip(*SUSPENDED, strict=True)
+    shutil.copy(slurm.conf, folder)
+    site = import_site("slurm", folder).site
+    _, names, nodes, _, qos = zip(*rows, strict=True)
     workload = Workload.build(
         submit_s=[time_s - submit[0] for time_s in submit],
         runtime_s=ran,
         walltime_s=[300] * len(rows),
         nodes=nodes,
         partition=Category.of(names),
+        qos=Category.of([one or None for one in qos]),
     )
     found = simulate(workload, site.cluster, site.policy).jobs
     paused = [e - s - r for s, e, r in zip(start, end, ran, strict=True)]
     assert (found["suspended_s"] > 0).to_list() == [one > 1 for one in paused]
-    assert (found["suspended_s"] > 0).to_list() == [True, True, False, False, False, False]
     for ours, theirs in (
         ("suspended_s", paused),
         ("start_s", [time_s - submit[0] for time_s in start]),
@@ -262,6 +278,55 @@ def test_the_same_jobs_are_suspended_for_as_long(suspending, tmp_path):
     ):
         apart = (found[ours] - pl.Series(theirs)).abs()
         assert apart.max() <= APART_S, (ours, found[ours].to_list(), theirs)
+    return found
+
+
+EXEMPT_S = 15
+BY_QOS = [  # as above, and of a QOS
+    (0, "main", 4, 40, "low"), (0, "main", 2, 40, "low"), (6, "fast", 3, 20, "high"),
+    (10, "main", 1, 5, "low"), (14, "fast", 1, 8, "high"), (17, "main", 1, 6, "normal"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def suspending_by_qos(tmp_path_factory) -> Iterator[SlurmCluster]:
+    if absent := missing_accounting():
+        lacking(f"accounting of a real Slurm needs {', '.join(absent)}")
+    port = free_ports(1)
+    more = (
+        "PreemptType=preempt/qos", "PreemptMode=SUSPEND,GANG",
+        f"PreemptExemptTime=00:00:{EXEMPT_S}", *settings_of(port),
+        # Else Slurm runs jobs of both on the same nodes at once.
+        "PartitionName=fast Nodes=n[1-6] MaxTime=INFINITE State=UP PriorityTier=2",
+    )  # fmt: skip
+    folder = tmp_path_factory.mktemp("by_qos")
+    slurm = SlurmCluster(
+        folder, nodes=6, scheduler="backfill", partition="PriorityTier=1", more=more
+    )
+    accounting = Accounting(slurm, port)
+    try:
+        accounting.begin()
+        slurm.begin()
+        for name in ("low", "high"):
+            accounting.tell("add", "qos", name)
+        accounting.tell("modify", "qos", "high", "set", "Preempt=low")
+        accounting.tell("add", "account", "physics", "QOS=normal,low,high")
+        accounting.tell("add", "user", "root", "Account=physics")
+        for known in ("Account=physics UserName=root(", "QOS=high("):
+            slurm.wait(lambda known=known: known in slurm.say("scontrol", "show", "assoc_mgr"), 60)
+        yield slurm
+    finally:
+        slurm.end()
+        accounting.end()
+
+
+def test_who_is_suspended_by_qos_is_spared_for_the_exempt_time(suspending_by_qos, tmp_path):
+    slurm = suspending_by_qos
+    (tmp_path / "qos.txt").write_text(slurm.say("sacctmgr", "-P", "show", "qos"))
+    found = run_beside(slurm, BY_QOS, tmp_path)
+    assert (found["suspended_s"] > 0).to_list() == [True, True, False, False, False, False]
+    # Two came before who runs had run for so long.
+    assert (found["start_s"][2], found["start_s"][4]) == (EXEMPT_S, EXEMPT_S)
 
 
 def span_s(text: str) -> float:

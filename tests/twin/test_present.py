@@ -126,6 +126,21 @@ def test_down_nodes_cannot_be_used_and_a_drained_one_keeps_its_job_but_takes_no_
     assert ahead.column("start").tolist()[1] == 100_000
 
 
+def test_what_running_jobs_have_used_counts_as_often_as_the_factor_of_their_qos_says() -> None:
+    share = {"by": "user", "half_life": "36500d", "factors": {"q": 0.25}}
+    limit = {"account": "root", "used": {"nodes": 1}}
+    cluster = Cluster.uniform(4, fairshare=share, limits=[limit])
+    names = [node_name(0), node_name(1)]
+    job = waiting("1", 2, user="ada", qos="q")
+    job = JobRecord(spec=job.spec, start_s=0, node_names=tuple(names))
+    state = present(cluster, [job, waiting("2", user="ben")], UP, (), 80.0, FCFS).fork().state
+    used = state["usage"]["used"] / MS_PER_S
+    assert used[-1] == pytest.approx(0.25 * 2 * 80)
+    assert state["usage"]["nodes"][-1] == 0.25 * 2
+    # In thousandths of a node.
+    assert state["used"]["amount"].tolist() == [pytest.approx(1000 * 0.25 * 2 * 80 * MS_PER_S)]
+
+
 def test_no_job_starts_that_would_run_into_a_reservation() -> None:
     reservation = NodeReservation(name="r", start_s=50, end_s=80, node_names=(node_name(0),))
     assert starts([waiting("1", 4)], reservations=(reservation,)) == []

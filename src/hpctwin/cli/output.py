@@ -158,7 +158,7 @@ def need_jobs(workload: Workload) -> None:
 
 
 def note_without_effect(workload: Workload, cluster: Cluster) -> None:
-    """Say on standard error which limits hold nobody back, and by what no nodes are grouped."""
+    """Say on standard error which limits and factors are of nobody, and by what no nodes are grouped."""
     from hpctwin.model.features import without_groups
     from hpctwin.model.limits import idle_limits
 
@@ -166,7 +166,7 @@ def note_without_effect(workload: Workload, cluster: Cluster) -> None:
     listed = {*cluster.qos, *(one.qos for one in cluster.partitions if one.qos is not None)}
     features = {feature for group in cluster.nodes for feature in group.all_features}
     for sentence in (
-        *idle_limits(cluster.limits, labels, listed),
+        *idle_limits(cluster.limits, cluster.fairshare.factors, labels, listed),
         *without_groups(workload.group_by, features),
     ):
         print(f"{workload.name}: {sentence}", file=sys.stderr)

@@ -195,8 +195,8 @@ def cancel_job(j: int, sim: Arrays) -> None:
         leave(j, sim)
         close(j, CANCELLED, sim)
     elif phase == PENDING:
-        if sim.state[j].requeues > 0:
-            # It was sent back, and would have come into the queue.
+        if sim.state[j].open == 0 and sim.state[j].dead == 0:
+            # It was sent back, or waited out a delay, and would have come into the queue.
             heap_remove(sim.releases, sim.clock.releases, j)
             sim.clock.releases -= 1
         close(j, CANCELLED, sim)

@@ -66,6 +66,7 @@ NEVER: Any = np.int64(2**62)
 ZERO: Any = np.int64(0)
 ONE: Any = np.int64(1)
 MINUS_ONE: Any = np.int64(-1)
+THOUSANDTH = 0.001
 TAKE, RETURN = np.int64(-1), np.int64(1)
 
 # Phases of a job: states as in model.State, and one that only the engine knows.

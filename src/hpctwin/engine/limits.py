@@ -38,29 +38,39 @@ def is_over(j: int, sim: Arrays) -> bool:
         bound = sim.bound[b]
         if bound.holds == 0:
             continue
-        charge = sim.charge[j, bound.measure]
         ceiling = sim.ceiling[bound.ceiling]
         if ceiling.timed == 1:
-            if is_over_time(j, charge, bound.ceiling, sim):
+            if is_over_time(j, b, sim):
                 return True
-        elif sim.held[bound.ceiling].amount + charge > ceiling.most:
+        elif sim.held[bound.ceiling].amount + sim.charge[j, bound.measure] > ceiling.most:
             return True
     return False
 
 
 @jit
-def is_over_time(j: int, charge: int, c: int, sim: Arrays) -> bool:
-    """Whether a job that counts so much would break a limit of amounts times seconds."""
-    ceiling = sim.ceiling[c]
-    if ceiling.used == 1:
-        if charge == 0:
-            return False
-        if used_s(c, sim) >= ceiling.most:
+def is_over_time(j: int, b: int, sim: Arrays) -> bool:
+    """Whether a job would break a limit of amounts times seconds, that of a row of ``bound``."""
+    bound = sim.bound[b]
+    ceiling = sim.ceiling[bound.ceiling]
+    charge = sim.charge[j, bound.measure]
+    if ceiling.used == 1 and charge == 0:
+        return False
+    there = 0
+    if bound.seen == 1:
+        if ceiling.used == 1 and used_s(bound.ceiling, sim) >= ceiling.most:
             return True
+        there = reckoned(bound.ceiling, sim)
     own = 0
     if ceiling.own == 1:
-        own = charge * (walltime_ends(sim.clock.now, j, sim) - sim.clock.now // SECOND_MS)
-    return reckoned(c, sim) + own > ceiling.most
+        seconds = walltime_ends(sim.clock.now, j, sim) - sim.clock.now // SECOND_MS
+        own = times(charge, bound.own) * seconds
+    return there + own > ceiling.most
+
+
+@jit
+def times(charge: int, weight: float) -> int:
+    """What a job counts, so many times."""
+    return int(np.rint(charge * weight))
 
 
 @jit
@@ -169,7 +179,7 @@ def hold(j: int, sign: int, sim: Arrays) -> None:
     timed = 0
     for b in range(sim.bounds[j, 0], sim.bounds[j, 1]):
         bound = sim.bound[b]
-        charge = sign * sim.charge[j, bound.measure]
+        charge = sign * times(sim.charge[j, bound.measure], bound.weight)
         held = sim.held[bound.ceiling]
         ceiling = sim.ceiling[bound.ceiling]
         if ceiling.used == 1:
@@ -210,7 +220,7 @@ def count_held(sim: Sim) -> None:
     phase, bounds = sim["state"]["phase"], sim["bounds"]
     running = np.flatnonzero(phase == RUNNING)
     job, bound = _pairs(running, bounds[running, 0], bounds[running, 1], sim)
-    charge = sim["charge"][job, bound["measure"]]
+    charge = _weighed(job, bound, sim)
     np.add.at(held["amount"], bound["ceiling"], charge)
     ceiling = sim["ceiling"][bound["ceiling"]]
     left = ceiling["left"]
@@ -237,9 +247,10 @@ def reached(sim: Sim, row: int) -> int:
                 continue
             now = int(sim.clock.now) // SECOND_MS
             there = (int(sim["held"]["until"][c]) - there * now if ceiling["left"] else 0) + used
+            there *= int(bound["seen"])
             end = -(-(int(sim.clock.now) + int(sim["job"]["limit"][row])) // SECOND_MS)
-            charge *= (end - now) * int(ceiling["own"])
-            if ceiling["used"] and used >= most:
+            charge = int(np.rint(charge * bound["own"])) * (end - now) * int(ceiling["own"])
+            if ceiling["used"] and bound["seen"] and used >= most:
                 charge = max(charge, most + 1 - there)
         if bound["holds"] and there + charge > most:
             return c
@@ -268,7 +279,7 @@ def begin_used(now_ms: int, sim: Sim) -> None:
     running = np.flatnonzero(sim["state"]["phase"] == RUNNING)
     job, bound = _pairs(running, bounds[running, 0], bounds[running, 1], sim)
     since = np.maximum(sim["state"]["start"][job], last_reset(now_ms, sim))
-    amount = sim["charge"][job, bound["measure"]] * np.maximum(now_ms - since, 0.0)
+    amount = _weighed(job, bound, sim) * np.maximum(now_ms - since, 0.0)
     of_use = bound["ceiling"] < len(used)
     np.add.at(used["amount"], bound["ceiling"][of_use], amount[of_use])
 
@@ -277,6 +288,16 @@ def last_reset(now_ms: int, sim: Sim) -> int:
     """When past use was last forgotten; far back if never."""
     done = sim["reset"][sim["reset"] <= now_ms]
     return int(done[-1]) if len(done) else -NEVER
+
+
+def _weighed(
+    job: npt.NDArray[np.int64], bound: npt.NDArray[np.void], sim: Sim
+) -> npt.NDArray[np.int64]:
+    """What jobs count under limits, one of each."""
+    found: npt.NDArray[np.int64] = np.rint(
+        sim["charge"][job, bound["measure"]] * bound["weight"]
+    ).astype(np.int64)
+    return found
 
 
 def _pairs(

@@ -25,7 +25,7 @@ from hpctwin.engine.layout import (
     Arrays,
 )
 from hpctwin.engine.rows import SIM, call, call_with_job, move_rows
-from hpctwin.engine.windows import window_left, windows_left
+from hpctwin.engine.windows import follow_clock
 
 
 @jit
@@ -277,13 +277,26 @@ def row_at(time: int, sim: Arrays) -> int:
 
 @jit
 def forget_maintenance(sim: Arrays) -> None:
-    """Put back into the plan what maintenance takes out of it, all of which it knows."""
-    now = sim.clock.now
-    for i in range(windows_left(sim)):
-        window = sim.window[window_left(i, sim)]
-        if window.pool < sim.rules.pools:
-            plan_return(max(now, window.start), window.pool, window.amount, sim)
-            plan_return(window.end, window.pool, -window.amount, sim)
+    """Put back into the plan the nodes that maintenance takes out of it, as far as it knows."""
+    if len(sim.window) == 0:
+        return
+    follow_clock(sim)
+    pools = sim.rules.pools
+    for p in range(pools):
+        sim.shift[p] = 0
+    for i in range(sim.windows.under_way):
+        window = sim.window[sim.under_way[i]]
+        if window.pool < pools:
+            sim.shift[window.pool] += window.amount
+    i = sim.clock.changes_done
+    for row in range(sim.plan_rows[0]):
+        while i < sim.windows.planned and sim.change[i].time <= sim.plan_time[row]:
+            change = sim.change[i]
+            if change.pool < pools:
+                sim.shift[change.pool] -= change.sign * change.amount
+            i += 1
+        for p in range(pools):
+            sim.plan_amount[row, p] += sim.shift[p]
 
 
 @jit

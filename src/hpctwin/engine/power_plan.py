@@ -24,7 +24,6 @@ from hpctwin.engine.plan import (
     plan_asleep,
     plan_build,
     plan_fits,
-    plan_reach,
     plan_return,
     plan_take,
 )
@@ -170,7 +169,6 @@ def manage(sim: Arrays) -> None:
     if sim.clock.queued == 0:
         return
     plan_build(sim)
-    plan_reach(NEVER, sim)
     if sim.hooks.reserved != 0:
         call(sim.hooks.reserved, sim)
     else:

@@ -72,7 +72,8 @@ class Job:
     rejected: Small  # 1: it can never run here
     fails: Small  # 1: it fails when its runtime is over
     cancel: Int  # when it is cancelled, not before submission; NEVER
-    level: Int  # most dependencies in a chain of jobs that wait for it
+    level: Small  # most dependencies in a chain of jobs that wait for it
+    counts: Small  # for fair share its use counts so many times, in thousandths
     waits_from: Small  # rows of `Known.waits`: what it waits for
     waits_to: Small
     tells_from: Small  # rows of `Known.tells`: what waits for it
@@ -85,6 +86,9 @@ class Bound:
     ceiling: Int  # which of them
     measure: Int  # column of `Known.charge`
     holds: Int  # 0: these jobs are counted, and not kept back
+    weight: Real  # each of what they count is so many of what the limit counts,
+    own: Real  # … where a job is to start, whose walltime counts
+    seen: Int  # 0: what others have used, and may, keeps none of these jobs back
 
 
 class Ceiling:

@@ -21,6 +21,7 @@ from hpctwin.engine.layout import (
     RACED,
     RUNNING,
     TAKE,
+    THOUSANDTH,
     UNSUBMITTED,
     WALLTIME,
     ZERO,
@@ -77,12 +78,13 @@ def duration(j: int, sim: Arrays) -> int:
 def account(j: int, nodes: float, sim: Arrays) -> None:
     """Bring the fair-share usage of a job's label up to now; from now on it has so many more nodes."""
     everyone = len(sim.promised)
+    counted = nodes * (sim.job[j].counts * THOUSANDTH)
     for label in (sim.job[j].share, everyone):
         used = decayed(label, sim)
         usage = sim.usage[label]
         usage.used = used
         usage.at = sim.clock.now
-        usage.nodes += nodes
+        usage.nodes += counted
 
 
 @jit

@@ -14,6 +14,7 @@ from hpctwin.engine.layout import (
     PENDING,
     REJECTED,
     RUNNING,
+    THOUSANDTH,
     WAITING,
     ZERO,
     Arrays,
@@ -72,10 +73,10 @@ def begin_job(j: int, start: int, end: int, free_at: int, sim: Arrays) -> None:
 
 
 @jit
-def add_use(label: int, nodes: int, elapsed: int, sim: Arrays) -> None:
+def add_use(label: int, nodes: float, elapsed: int, sim: Arrays) -> None:
     """A label for fair shares has used nodes for some time, and has them."""
-    sim.usage[label].used += float(nodes * max(elapsed, ZERO))
-    sim.usage[label].nodes += float(nodes)
+    sim.usage[label].used += nodes * max(elapsed, ZERO)
+    sim.usage[label].nodes += nodes
 
 
 @jit
@@ -138,7 +139,8 @@ def put_underway(
         j = rows[r]
         begin_job(j, start[r], end[r], end[r] + cleanup, sim)
         for label in (sim.job[j].share, everyone):
-            add_use(label, charged[r], clock.now - max(start[r], forgotten), sim)
+            counted = charged[r] * (sim.job[j].counts * THOUSANDTH)
+            add_use(label, counted, clock.now - max(start[r], forgotten), sim)
         j = rows[by_plan[r]]
         put(r, start[by_plan[r]] + sim.job[j].expected, j, sim)
     clock.run_end = len(rows)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from hpctwin.errors import near
 from hpctwin.model.cap import PowerCap
 from hpctwin.model.consumables import GPU_TYPE
 from hpctwin.model.cooling import Cooling
@@ -144,6 +145,9 @@ class FairShare(Settings):
         shares: promised shares by label, in any unit; 1 for those not named. A tree's are those of accounts.
         every: a tree is ranked once in so long, and limits of use that decays are looked at.
         resets: when all use is forgotten, one after the other.
+        factors: by QOS, use of its jobs counts so many times, for fair shares and under limits (to a
+            thousandth); once for those not named.
+        safe_factors: QOS whose factor also counts for the walltime of a job that is to start.
     """
 
     kind: Literal["classic", "tree"] = "classic"
@@ -152,9 +156,20 @@ class FairShare(Settings):
     shares: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     every: Duration = Field(default=300, ge=0.001)
     resets: tuple[Annotated[Duration, Field(ge=0)], ...] = ()
+    factors: dict[str, Annotated[float, Field(ge=0, le=1e6)]] = Field(default_factory=dict)
+    safe_factors: tuple[str, ...] = ()
+
+    def factor_of(self, qos: str | None) -> float:
+        """How often use of the jobs of a QOS counts."""
+        return round(self.factors.get(qos, 1.0), 3) if qos else 1.0
 
     @model_validator(mode="after")
     def _of_its_kind(self) -> Self:
+        for name in self.safe_factors:
+            if name not in self.factors:
+                raise ValueError(
+                    f"safe_factors: QOS {name!r} has no factor under 'factors'.{near(name, self.factors)}"
+                )
         if any(later - sooner < 0.001 for sooner, later in pairwise(self.resets)):
             raise ValueError("resets: each is later than the one before, by a millisecond at least")
         if self.kind == "tree" and self.shares:

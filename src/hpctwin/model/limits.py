@@ -216,12 +216,16 @@ def check_limits(
 
 
 def idle_limits(
-    limits: Collection[Limit], labels: Mapping[str, Collection[str]], listed_qos: Collection[str]
+    limits: Collection[Limit],
+    factors: Collection[str],
+    labels: Mapping[str, Collection[str]],
+    listed_qos: Collection[str],
 ) -> Iterator[str]:
-    """Sentences on limits that hold nobody back, as no job is of what they are of.
+    """Sentences on limits that hold nobody back, and factors of use, as no job is of what they are of.
 
     Args:
         limits: of a cluster.
+        factors: QOS whose use counts otherwise there.
         labels: those that jobs have, by ``qos``, ``account`` and ``user``.
         listed_qos: those that the cluster lists, and those of its partitions.
     """
@@ -233,6 +237,9 @@ def idle_limits(
     for name in sorted(named["qos"] - known):
         hint = near(name, known)
         yield f"a limit is of QOS {name!r}, which no job has and the cluster does not list.{hint}"
+    for name in sorted({*factors} - known):
+        hint = near(name, known)
+        yield f"a factor of use is of QOS {name!r}, which no job has and the cluster does not list.{hint}"
     for kind in ("account", "user"):
         if named[kind] and not labels[kind]:
             first = min(named[kind])

@@ -243,10 +243,13 @@ def pseudonyms(made: Imported, salt: bytes) -> Imported:
             preemption[classes] = {pseudonym(kind, k): v for k, v in preemption[classes].items()}
     for one in preemption.get("qos", {}).values():
         one["preempts"] = [pseudonym("qos", name) for name in one.get("preempts", ())]
-    shares = plain.get("fairshare", {}).get("shares", {})
-    if shares:
-        by = plain["fairshare"].get("by", "user")
-        plain["fairshare"]["shares"] = {pseudonym(by, k): v for k, v in shares.items()}
+    share = plain.get("fairshare", {})
+    if share.get("shares"):
+        by = share.get("by", "user")
+        share["shares"] = {pseudonym(by, k): v for k, v in share["shares"].items()}
+    if share.get("factors"):
+        share["factors"] = {pseudonym("qos", k): v for k, v in share["factors"].items()}
+        share["safe_factors"] = [pseudonym("qos", name) for name in share.get("safe_factors", ())]
     # Those whose limits PBS has, and nothing else tells.
     for setting in made.site.settings:
         for kind, name in re.findall(r'\[\s*([ugp]):\s*"?((?!PBS_)[^="\]]+)', setting.value):

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.engine.layout import LAYOUT
 from hpctwin.engine.limits import SECOND_MS
 from hpctwin.engine.sim import records
 from hpctwin.model import Cluster, Limit, Workload, to_ms
@@ -30,6 +31,8 @@ _WHOLE = {**_UNITS, "memory_gb": 1}
 """What Slurm counts as one: of memory a MB."""
 _JOBS = MEASURES.index("jobs")
 _NEVER = -1  # most of a ceiling that no job keeps
+_FINE = 1000
+"""Where use counts by QOS, nodes and jobs are counted in thousandths, as cores are."""
 _LONG = {"cores": "Cpu", "nodes": "Node", "memory_gb": "Mem", "gpus": "GRES", "jobs": "Jobs"}
 
 
@@ -136,7 +139,7 @@ def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smalles
     finder = _Finder(cluster)
     # Those of use come first, and are the same whatever jobs there are: others count under them later.
     ceilings = {rule: number for number, rule in enumerate(_rules_of_use(cluster.limits))}
-    bound: list[tuple[int, int, int]] = []
+    bound: list[tuple[int, int, int, float, float, int]] = []
     spans = np.zeros((len(found), 2, 3), np.int64)  # as it is, and of those that wait for ever
     rejected = np.zeros(len(workload), bool)
     why = np.full(len(workload), "", object)
@@ -146,42 +149,49 @@ def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smalles
         names = [_label(one, code) for one, code in zip(labels, row[1:], strict=True)]
         one = finder.of(row[0], *names)
         rows = jobs_of[number]
+        share = cluster.fairshare
+        factor = share.factor_of(names[0])
+        ahead = factor if names[0] in share.safe_factors else 1.0
+        walltime = np.rint(ahead * workload.walltime_ms[rows]).astype(np.int64)
         for limit, measure, name in one.alone:
-            broken = rows[_breaks(limit, measure, charge[rows], workload.walltime_ms[rows])]
+            broken = rows[_breaks(limit, measure, charge[rows], walltime)]
             why[broken[why[broken] == ""]] = name
             stuck[broken] = True
         first = len(bound)
         # Slurm looks at how many jobs run before it looks at what they have, which tells the reason.
         for rule, holds in sorted(one.running, key=lambda pair: pair[0].measure != _JOBS):
-            bound.append((ceilings.setdefault(rule, len(ceilings)), rule.measure, holds))
+            scale = _scale(rule, cluster)
+            weights = (factor * scale, ahead * scale) if rule.terms else (1.0, 1.0)
+            # What was used in time alone keeps all back, as in Slurm.
+            seen = rule.terms is None or factor > 0 or (rule.terms.used and rule.measure == _JOBS)
+            row_of = ceilings.setdefault(rule, len(ceilings))
+            bound.append((row_of, rule.measure, holds, *weights, seen))
             if one.deny and holds and rule.measure != _JOBS:
-                own = charge[rows, rule.measure]
+                own = np.rint(charge[rows, rule.measure] * weights[1])
                 if rule.terms:
                     own = own * -(-workload.walltime_ms[rows] // SECOND_MS)
-                broken = rows[own > rule.most]
+                broken = rows[own > rule.most * scale]
                 why[broken[why[broken] == ""]] = rule.name
                 stuck[broken] = True
         middle = len(bound)
         for rule, holds in one.submitted:
-            bound.append((ceilings.setdefault(rule, len(ceilings)), _JOBS, holds))
+            bound.append((ceilings.setdefault(rule, len(ceilings)), _JOBS, holds, 1.0, 1.0, 1))
         spans[number, 0] = first, middle, len(bound)
         if one.deny:
             rejected[rows] = stuck[rows]
         elif stuck[rows].any():
             # They count as submitted, and under a limit that nobody keeps.
             later = len(bound)
-            bound.append((-1, _JOBS, 1))
+            bound.append((-1, _JOBS, 1, 1.0, 1.0, 1))
             bound += bound[middle:later]
             spans[number, 1] = later, later + 1, len(bound)
-    table = np.array(bound, np.int64).reshape(-1, 3)
-    table[table[:, 0] < 0, 0] = len(ceilings)
+    table = np.array(bound, LAYOUT["bound"][0])
+    table["ceiling"][table["ceiling"] < 0] = len(ceilings)
     rules = list(ceilings)
     bounds = spans[of_job, (stuck & ~rejected).astype(np.int64)]
     return Limits(
         {
-            "bound": records(
-                "bound", len(table), ceiling=table[:, 0], measure=table[:, 1], holds=table[:, 2]
-            ),
+            "bound": table,
             "bounds": bounds,
             "charge": charge,
             "ceiling": _ceilings(rules, cluster),
@@ -198,16 +208,23 @@ def _ceilings(rules: Sequence[Rule], cluster: Cluster) -> npt.NDArray[Any]:
     decay = math.log(2) / (cluster.fairshare.half_life * 1000)
     for row, rule in enumerate(rules):
         at = table[row : row + 1]
-        at["most"] = rule.most
+        scale = _scale(rule, cluster)
+        at["most"] = rule.most * scale
         if rule.terms is None:
             continue
         for name in ("left", "used", "own"):
             at[name] = getattr(rule.terms, name)
         at["timed"] = 1
         if rule.terms.used:
-            at["minute"] = 60_000 * _WHOLE[MEASURES[rule.measure]]
+            at["minute"] = 60_000 * _WHOLE[MEASURES[rule.measure]] * scale
             at["decay"] = decay if rule.terms.decays else 0.0
     return table
+
+
+def _scale(rule: Rule, cluster: Cluster) -> int:
+    """How many of the units of a rule's ceiling what jobs count in is."""
+    whole = _UNITS[MEASURES[rule.measure]] == 1
+    return _FINE if rule.terms and whole and cluster.fairshare.factors else 1
 
 
 def _label(category: Category, code: int) -> str | None:

@@ -94,6 +94,7 @@ def lower(
             kind=kind,
             user=workload.user.codes + 1,
             share=labels,
+            counts=_counts(workload, cluster),
             cancel=cancel,
             fails=0 if workload.fails is None else workload.fails,
             rejected=(kinds.nodes[kind] < workload.nodes)
@@ -116,6 +117,15 @@ def lower(
         **(no_limits() if limits is None else limits.arrays),
         **claims_of(workload, cluster, partition),
     }
+
+
+def _counts(workload: Workload, cluster: Cluster) -> Any:
+    """How often use of each job counts for fair share, in thousandths [jobs]; one number for all."""
+    share = cluster.fairshare
+    if not share.factors:
+        return 1000
+    names = (*workload.qos.labels, None)
+    return np.array([round(1000 * share.factor_of(name)) for name in names])[workload.qos.codes]
 
 
 def check_consumables(workload: Workload, cluster: Cluster) -> None:

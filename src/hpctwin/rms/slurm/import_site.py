@@ -126,7 +126,7 @@ class SlurmFiles:
                 return ""
             self._settings.associations += table(_text(path), path.name, notes)
             return "sacctmgr show assoc"
-        if "name" in columns and columns & {"priority", *LIMITS}:
+        if "name" in columns and columns & {"priority", "usagefactor", *LIMITS}:
             self._settings.qos += table(_text(path), path.name, notes)
             return "sacctmgr show qos"
         return ""

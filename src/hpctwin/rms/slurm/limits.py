@@ -7,6 +7,7 @@ Source:
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,7 +18,9 @@ from hpctwin.rms.slurm.conf import Row, said
 from hpctwin.rms.slurm.gres import MB
 from hpctwin.rms.slurm.values import limit_s
 
-__all__ = ["LIMITS", "Enforced", "enforced", "limits_of_associations", "limits_of_qos", "tres"]
+__all__ = [
+    "LIMITS", "Enforced", "enforced", "factors_of_qos", "limits_of_associations", "limits_of_qos", "tres",
+]  # fmt: skip
 
 _MEASURES = {"cpu": "cores", "node": "nodes", "mem": "memory_gb", "gres/gpu": "gpus"}
 
@@ -72,13 +75,14 @@ _WHY = {
     "maxtresrunminspu": "minutes that are left are limited of all jobs together",
     "maxtresrunminspa": "minutes that are left are limited of all jobs together",
     "preempt": "no job is preempted",
-    "usagefactor": "use counts as it is, for fair shares and under limits, whatever the QOS",
     "usagethres": "use does not keep jobs out",
 }
 _NOTHING = ("", "-1", "(null)", "n/a", "none")
 _NOT_HELD = "AccountingStorageEnforce does not say limits, so Slurm does not hold it"
 
 
+_FACTOR_SAFE = "UsageFactorSafe"
+_MOST_TIMES = 1_000_000
 _NO_USE = "under priority/basic Slurm does not count what was used"
 _UNKNOWN = "what was used before the first job is taken for nothing"
 
@@ -141,11 +145,13 @@ def limits_of_qos(
         name = row.get("name")
         if not name:
             continue
-        flags = [flag.strip() for flag in row.get("flags").split(",") if flag.strip()]
+        flags = _flags(row)
         deny = held and "DenyOnLimit" in flags
         own = holds._replace(decays=holds.decays and "NoDecay" not in flags)
         here = _limits({"qos": name}, f"QOS {name}", row, settings, own)
         for flag in flags:
+            if flag == _FACTOR_SAFE:
+                continue  # `factors_of_qos` tells
             became, why = (TAKEN, "jobs that could never start are rejected")
             if flag == "NoDecay":
                 became, why = (TAKEN, "limits of what was used: decays: false")
@@ -159,6 +165,38 @@ def limits_of_qos(
             here = [{**limit, "deny": True} for limit in here] or [{"qos": name, "deny": True}]
         made += [limit for limit in here if limit not in made]
     return made
+
+
+def factors_of_qos(rows: Sequence[Row], settings: list[Setting], holds: Enforced) -> dict[str, Any]:
+    """Fields of ``fairshare``: how often use counts by QOS; what became of it goes to ``settings``.
+
+    Source:
+        sacctmgr(1), ``UsageFactor`` and ``UsageFactorSafe``: a job's own QOS tells, not its partition's.
+    """
+    factors: dict[str, float] = {}
+    safe = []
+    for row in rows:
+        name = row.get("name")
+        if name and _said(row, "usagefactor") and not _is(row.get("usagefactor"), 1.0):
+            factor = _number(row.get("usagefactor"))
+            became, why = TAKEN, "fairshare.factors"
+            if not 0 <= factor <= _MOST_TIMES:
+                became, why = (
+                    NOT_MODELLED,
+                    f"not a number from 0 to {_MOST_TIMES:,}: use counts once",
+                )
+            elif not holds.counts:
+                became, why = NO_BEARING, _NO_USE
+            else:
+                factors[name] = factor
+            settings.append(row.setting("usagefactor", became, why, of=f"QOS {name}"))
+        if name and _FACTOR_SAFE in _flags(row):
+            became, why = NO_BEARING, "use counts once"
+            if name in factors:
+                safe.append(name)
+                became, why = TAKEN, "fairshare.safe_factors"
+            settings.append(Setting(f"QOS {name}: Flags", _FACTOR_SAFE, row.where, became, why))
+    return {"factors": factors, "safe_factors": safe} if factors else {}
 
 
 def limits_of_associations(
@@ -198,7 +236,7 @@ def _limits(
         key = _ALSO.get(written, written)
         if not _said(row, written):
             continue
-        if key in _WHY and not (key in ("usagefactor", "usagethres") and _is(value, 1.0)):
+        if key in _WHY and not (key == "usagethres" and _is(value, 1.0)):
             settings.append(row.setting(written, NOT_MODELLED, _WHY[key], of=what))
         if key not in _SAYS:
             continue
@@ -270,8 +308,17 @@ def _said(row: Row, key: str) -> bool:
     return row.get(key).strip().lower() not in _NOTHING
 
 
-def _is(text: str, number: float) -> bool:
+def _flags(row: Row) -> list[str]:
+    return [flag.strip() for flag in row.get("flags").split(",") if flag.strip()]
+
+
+def _number(text: str) -> float:
+    """What a text says; not a number if that is none."""
     try:
-        return float(text) == number
+        return float(text)
     except ValueError:
-        return False
+        return math.nan
+
+
+def _is(text: str, number: float) -> bool:
+    return _number(text) == number

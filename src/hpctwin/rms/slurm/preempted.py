@@ -30,7 +30,8 @@ _KEEPS_MEMORY = (
     "a suspended job keeps its memory, but here others have its nodes whatever memory both ask for"
 )
 _SLICES = (
-    "; jobs of one partition have no time slices, which Slurm gives them if they preempt each other"
+    "; whoever is preempted stands still: of one partition Slurm gives both time slices, of two of one tier "
+    "it runs both at once"
 )
 _NOTHING = ("", "(null)", "none", "n/a", "cluster", "-1", "00:00:00", "0")
 CREDENTIAL_S = 120.0

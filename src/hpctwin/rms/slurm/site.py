@@ -23,7 +23,12 @@ from hpctwin.rms.site import NO_BEARING, TAKEN, Setting, Site, named_cluster
 from hpctwin.rms.slurm.accounts import of_cluster, shares_of
 from hpctwin.rms.slurm.conf import Conf, Row, said, take
 from hpctwin.rms.slurm.gres import consumables_of, gpus_by_type, gpus_of, types_by_index
-from hpctwin.rms.slurm.limits import enforced, limits_of_associations, limits_of_qos
+from hpctwin.rms.slurm.limits import (
+    enforced,
+    factors_of_qos,
+    limits_of_associations,
+    limits_of_qos,
+)
 from hpctwin.rms.slurm.meaning import explained, order_and_backfill
 from hpctwin.rms.slurm.partitions import described_partitions, partition_fields
 from hpctwin.rms.slurm.placing import is_least_loaded, shared_placement, weights_of
@@ -179,6 +184,7 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
     if preemption is not None:
         settings += preemption.settings
         qos = [_without_preempt(row) for row in qos]
+    fields["fairshare"] |= factors_of_qos(qos, settings, holds)
     limits = limits_of_qos(qos, settings, holds)
     limits += limits_of_associations(associations, settings, holds)
     fields |= _with_accounts(limits, fields)
