@@ -9,7 +9,8 @@ from numba import int64, types
 from hpctwin.engine.jit import Kernel, jit
 
 __all__ = [
-    "ADD_NUMBERS", "INFINITE", "LIMBS", "LIMB_BITS", "NOT_NUMBERS", "UNTIL_CARRIED", "add_one", "carry_limbs",
+    "ADD_NUMBERS", "INFINITE", "LIMBS", "LIMB_BITS", "NOT_NUMBERS", "UNTIL_CARRIED", "add_numbers", "add_one",
+    "carry_limbs",
 ]  # fmt: skip
 
 LIMB_BITS = 32
@@ -61,6 +62,7 @@ def carry_limbs(limbs: npt.NDArray[np.int64], base: int) -> None:
         limbs[limb] &= LOW
 
 
+@jit
 def add_numbers(
     bits: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], limbs: npt.NDArray[np.int64]
 ) -> None:

@@ -284,9 +284,10 @@ def _events_of_jobs(
 
 
 def _other_events(lost: pl.DataFrame, marks_s: npt.ArrayLike) -> Iterator[_Event]:
-    nodes = lost["nodes"].cast(pl.Int64).to_numpy()
-    yield START, _times(lost, "start_s"), nodes
-    yield _LOST, _times(lost, "end_s"), nodes
+    if len(lost):
+        nodes = lost["nodes"].cast(pl.Int64).to_numpy()
+        yield START, _times(lost, "start_s"), nodes
+        yield _LOST, _times(lost, "end_s"), nodes
     marks = np.asarray(marks_s, np.float64)
     yield _MARK, marks, np.zeros(len(marks), np.int64)
 

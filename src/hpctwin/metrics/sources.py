@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.engine.job_figures import SERVED
-from hpctwin.metrics.jobs import TAU_S, Served, served_metrics
+from hpctwin.metrics.jobs import ROWS, TAU_S, Served, served_metrics
 from hpctwin.metrics.levels import Events, events_of, events_of_ms, floor_ms
 from hpctwin.metrics.sums import ExactSums
 from hpctwin.model import MS_PER_S, Category, State
@@ -108,7 +108,7 @@ class JobTable:
         """See `JobSource`."""
         users = self.table["user"]
         if users.null_count() < len(users):
-            sums.add(users.filter(pl.Series(ran.which)), ran.bounded_slowdown)
+            sums.add(users.filter(pl.Series(ran.which)), ran.row("bounded_slowdown"))
 
     def first_submit_s(self) -> float | None:
         """See `JobSource`."""
@@ -176,18 +176,16 @@ class JobsInMs:
     def served(self) -> Served:
         """See `JobSource`."""
         size = len(self.submit)
-        which, found = np.zeros(size, np.bool_), np.zeros(2, np.int64)
-        figures = np.empty((6, size))
-        SERVED(self.submit, self.start, self.end, self.nodes, which, TAU_S, figures, found)
-        count, ran = found.tolist()
-        ends = count, count, count, ran, count, count
-        return Served(which, *(row[:end] for row, end in zip(figures, ends, strict=True)))
+        which, ends = np.empty(size, np.bool_), np.empty(len(ROWS), np.int64)
+        table = np.empty((len(ROWS), size))
+        SERVED(self.submit, self.start, self.end, self.nodes, which, TAU_S, table, ends)
+        return Served(which, table, ends)
 
     def add_by_user(self, ran: Served, sums: ExactSums) -> None:
         """See `JobSource`."""
         if len(self.user.labels):
             users = self.user if ran.which.all() else self.user.take(ran.which)
-            sums.add_codes(users, ran.bounded_slowdown)
+            sums.add_codes(users, ran.row("bounded_slowdown"))
 
     def first_submit_s(self) -> float | None:
         """See `JobSource`."""
