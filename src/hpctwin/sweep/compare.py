@@ -84,6 +84,7 @@ def compare(
         if part is None:
             simulation.advance()
             result = simulation.result()
+            result.summary()  # its figures are kept, and one is looked for while another one is simulated
         else:
             result = part.run(simulation)
         if callable(progress):
