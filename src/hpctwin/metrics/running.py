@@ -12,6 +12,7 @@ import polars as pl
 
 from hpctwin.metrics.fairness import jain
 from hpctwin.metrics.jobs import ROWS
+from hpctwin.metrics.levels import floats
 from hpctwin.metrics.over_time import Held, OverTime, Span, add_up, sum_of_products
 from hpctwin.metrics.quantiles import Exact, Quantiles, Sketch
 from hpctwin.metrics.sources import JobSource
@@ -113,12 +114,12 @@ class RunningSummary:
         parts = [(self._over, Span(first, settled))] if last is not None else []
         if settled < until_s < math.inf:
             parts.append((self._beyond, Span(settled, until_s)))
-        events = jobs.events(lost, capacity["time_s"], after_s=after, until_s=until_s)
+        events = jobs.events(lost, floats(capacity, "time_s"), after_s=after, until_s=until_s)
         self._held = add_up(events, capacity, self._held, parts)
 
     def _add_lost(self, lost: pl.DataFrame, after_s: float, until_s: float) -> None:
         """What ran in vain, of the attempts that were cut off within a span."""
-        begin, end = (lost[name].cast(pl.Float64).to_numpy() for name in ("start_s", "end_s"))
+        begin, end = floats(lost, "start_s"), floats(lost, "end_s")
         new = (end > after_s) & (end <= until_s)
         vain = end - begin
         if "kept_s" in lost.columns:

@@ -20,6 +20,9 @@ __all__ = ["JobSource", "JobTable", "JobsInMs"]
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
+_LABELS = [state.label for state in State]
+_REJECTED = int(State.REJECTED)
+
 
 class JobSource(Protocol):
     """How jobs went."""
@@ -165,12 +168,12 @@ class JobsInMs:
 
     def counts(self) -> dict[str, int]:
         """See `JobSource`."""
-        found = np.bincount(self.state, minlength=len(State)).tolist()
-        return {state.label: found[state] for state in State if found[state]}
+        found = np.bincount(self.state, minlength=len(_LABELS)).tolist()
+        return {label: count for label, count in zip(_LABELS, found, strict=True) if count}
 
     def rejected(self) -> npt.NDArray[np.bool_]:
         """See `JobSource`."""
-        rejected: npt.NDArray[np.bool_] = self.state == State.REJECTED
+        rejected: npt.NDArray[np.bool_] = self.state == _REJECTED
         return rejected
 
     def served(self) -> Served:
