@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 from numba import float64, int64, types
 
-from hpctwin.engine.exact_sums import LIMBS, UNTIL_CARRIED, add_numbers, add_one, carry_limbs
+from hpctwin.engine.exact_sums import LIMBS, UNTIL_CARRIED, add_one, carry_limbs
 from hpctwin.engine.jit import Kernel, jit
 
 __all__ = [
     "ADD_LABELLED", "COUNT_LEADING", "ELIGIBLE", "END", "EVENT_KEYS", "KERNELS", "LEADING_BITS", "LEFT",
-    "SERVED", "START", "START_UNQUEUED", "SUM_ROWS", "TAKE_LEADING",
+    "SERVED", "START", "START_UNQUEUED", "TAKE_LEADING",
 ]  # fmt: skip
 
 ELIGIBLE, START, END, LEFT, START_UNQUEUED = range(5)
@@ -69,34 +69,6 @@ def served_figures(
         count += 1
     ends[:] = count
     ends[3] = ran
-
-
-def sum_rows(
-    table: _Floats, bits: _Ints, ends: _Ints, limbs: _Ints, counts: _Ints, largest: _Floats
-) -> None:
-    """Add rows of numbers, each to a sum of its own.
-
-    Args:
-        table: the numbers [rows, numbers].
-        bits: the same [rows * numbers].
-        ends: how many each row has [rows].
-        limbs: the sums, one behind the other; see `exact_sums` [rows * LIMBS].
-        counts: how many each has had [rows].
-        largest: the largest of them; no number, if there was one among those of a row [rows].
-    """
-    rows, width = table.shape
-    for row in range(rows):
-        own = bits[row * width : row * width + ends[row]]
-        sum_of = limbs[row * LIMBS : (row + 1) * LIMBS]
-        add_numbers(own, ends[row : row + 1], sum_of)
-        most = -np.inf
-        for at in range(ends[row]):
-            one = table[row, at]
-            if one > most or one != one:
-                most = one
-        counts[row] += ends[row]
-        if most > largest[row]:
-            largest[row] = most
 
 
 def event_keys(
@@ -213,7 +185,6 @@ _FLAGS = types.Array(types.boolean, 1, "C", readonly=True)
 _TRUTHS = types.Array(types.boolean, 1, "C")
 _CODES = types.Array(types.int32, 1, "C", readonly=True)
 _TABLE = types.Array(float64, 2, "C")
-_ROW = types.Array(float64, 1, "C")
 
 SERVED = Kernel(
     served_figures,
@@ -223,9 +194,8 @@ EVENT_KEYS = Kernel(
     event_keys,
     int64(_GIVEN, _GIVEN, _GIVEN, _GIVEN, _FLAGS, _INTS, int64, int64, _INTS),
 )
-SUM_ROWS = Kernel(sum_rows, types.void(_TABLE, _INTS, _INTS, _INTS, _INTS, _ROW))
 ADD_LABELLED = Kernel(add_labelled, types.void(_GIVEN, _CODES, _INTS, _INTS))
 COUNT_LEADING = Kernel(count_leading, types.void(_GIVEN, _INTS))
 TAKE_LEADING = Kernel(take_leading, types.void(_GIVEN, _FLAGS, _INTS))
 
-KERNELS = SERVED, EVENT_KEYS, SUM_ROWS, ADD_LABELLED, COUNT_LEADING, TAKE_LEADING
+KERNELS = SERVED, EVENT_KEYS, ADD_LABELLED, COUNT_LEADING, TAKE_LEADING

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.engine.exact_sums import ADD_NUMBERS, INFINITE, LIMB_BITS, LIMBS, NOT_NUMBERS
-from hpctwin.engine.job_figures import ADD_LABELLED, SUM_ROWS
+from hpctwin.engine.job_figures import ADD_LABELLED
 from hpctwin.model import Category
 
 __all__ = ["ExactSum", "ExactSums", "RowSums"]
@@ -18,6 +18,7 @@ __all__ = ["ExactSum", "ExactSums", "RowSums"]
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
+_FIRST = np.zeros(1, np.int64)
 _LEAST = 1074
 """The least double is 2 to minus this."""
 
@@ -30,7 +31,7 @@ class ExactSum:
 
     def add(self, values: FloatArray) -> None:
         """Some more numbers [n]."""
-        ADD_NUMBERS(_bits(values), np.array([len(values)]), self._limbs)
+        ADD_NUMBERS(_bits(values), _FIRST, np.array([len(values)]), self._limbs)
 
     def total(self) -> float:
         """The double next to the sum."""
@@ -50,8 +51,8 @@ class RowSums:
 
     def __init__(self, rows: int) -> None:
         self._limbs = np.zeros(rows * LIMBS, np.int64)
-        self._counts = np.zeros(rows, np.int64)
-        self._largest = np.full(rows, -np.inf)
+        self.counts = [0] * rows  # how many each row has had
+        self.largest = [-math.inf] * rows
 
     def add(self, table: FloatArray, ends: IntArray) -> None:
         """Some more values.
@@ -60,20 +61,12 @@ class RowSums:
             table: they [rows, values or more].
             ends: how many each row has [rows].
         """
-        bits = table.reshape(-1).view(np.int64)
-        SUM_ROWS(table, bits, ends, self._limbs, self._counts, self._largest)
-
-    @property
-    def counts(self) -> list[int]:
-        """How many each row has had."""
-        found: list[int] = self._counts.tolist()
-        return found
-
-    @property
-    def largest(self) -> list[float]:
-        """The largest of each row; of none, minus infinity."""
-        found: list[float] = self._largest.tolist()
-        return found
+        first = np.arange(len(table)) * table.shape[1]
+        ADD_NUMBERS(_bits(table.reshape(-1)), first, first + ends, self._limbs)
+        for row, end in enumerate(ends.tolist()):
+            if end:
+                self.counts[row] += end
+                self.largest[row] = max(self.largest[row], float(table[row, :end].max()))
 
     def over(self, counts: Sequence[int]) -> list[float]:
         """The doubles next to the sums, each divided by a number, 1 or more."""
@@ -95,7 +88,8 @@ class ExactSums:
         counts = found["value"].list.len().to_numpy().astype(np.int64)
         part = np.zeros(len(found) * LIMBS, np.int64)
         each = found["value"].explode().to_numpy()
-        ADD_NUMBERS(_bits(each), np.cumsum(counts), part)
+        ends = np.cumsum(counts)
+        ADD_NUMBERS(_bits(each), ends - counts, ends, part)
         self._add_parts(found["label"].to_list(), part.reshape(-1, LIMBS), counts)
 
     def add_codes(self, labels: Category, values: FloatArray) -> None:
