@@ -128,7 +128,7 @@ class Result(Shown):
             "cluster": self.cluster.name,
             "nodes": self.cluster.node_count,
             "policy": self.policy,
-            **self._figures,
+            **self.figures,
             **self._preempted_figures(),
             **why,
             **({} if self.energy is None else self.energy.figures()),
@@ -163,7 +163,8 @@ class Result(Shown):
         )
 
     @kept
-    def _figures(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, Any]:
+        """What `summary` tells of jobs and nodes, without energy and what was preempted."""
         if self.in_cores is not None:
             return self.in_cores.figures()
         if self.stretches is not None:
@@ -207,7 +208,7 @@ class Result(Shown):
 
         self._check_rigid("what accounts used")
 
-        figures = self._figures
+        figures = self.figures
         there = (figures["availability"] or 0.0) * (figures["makespan_s"] or 0.0)
         jobs, lost = self.jobs if self.energy is None else self.energy.jobs, self.lost
         if self.in_cores is not None:
