@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from numba import int64
 
 from hpctwin import Cluster, Simulation, Workload
 from hpctwin.engine.compiling import USUAL_S, seconds_left
+from hpctwin.engine.jit import Kernel
 
 KERNELS = """
 from numba import int64
@@ -93,8 +95,23 @@ def test_the_pass_over_a_plan_is_compiled_only_where_counting_does_not_decide() 
     assert Simulation(workload, 4, "fcfs+easy:2").decided()["hooks"]["run_pass"][0] != 0
 
 
+def _twice(number: int) -> int:
+    return 2 * number
+
+
+def test_what_is_not_at_hand_is_looked_for_on_disk_once_and_is_when_it_is_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel, looked = Kernel(_twice, int64(int64)), []
+    monkeypatch.setattr("hpctwin.engine.jit._loaded", lambda *given: looked.append(given))
+    assert [kernel.at_hand() for _ in range(3)] == [False] * 3
+    assert len(looked) == 1
+    kernel.compiled()
+    assert kernel.at_hand()
+
+
 def test_the_tournament_is_compiled_only_once_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hpctwin.engine.kernel.race.load", lambda: False)
+    monkeypatch.setattr("hpctwin.engine.kernel.race.at_hand", lambda: False)
     workload = Workload.build(
         submit_s=[0.0] * 300 + [10.0] * 700, runtime_s=[50.0] * 1000, nodes=[1] * 1000
     )

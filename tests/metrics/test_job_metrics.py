@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hpctwin.errors import ConfigError
 from hpctwin.metrics import served, with_job_metrics
-from hpctwin.metrics.jobs import served_metrics
+from hpctwin.metrics.jobs import ROWS, served_metrics
 from tests.metrics.metric_frames import frame, job, results
 
 
@@ -94,6 +94,10 @@ def test_the_metrics_of_those_served_are_the_same_as_arrays_to_the_last_bit(
     assert jobs.filter(pl.Series(arrays.which, dtype=pl.Boolean))["job_id"].to_list() == (
         table["job_id"].to_list()
     )
-    assert arrays.area.tolist() == (table["nodes"] * table["run_s"]).to_list()
-    for name in arrays._fields[2:]:
-        np.testing.assert_array_equal(getattr(arrays, name), table[name].drop_nulls().to_numpy())
+    assert arrays.row("area").tolist() == (table["nodes"] * table["run_s"]).to_list()
+    assert (
+        arrays.row("response").tolist()
+        == (table["turnaround_s"] * (table["nodes"] * table["run_s"])).to_list()
+    )
+    for name in ROWS[1:-1]:
+        np.testing.assert_array_equal(arrays.row(name), table[name].drop_nulls().to_numpy())

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpctwin.metrics.sums import ExactSum, ExactSums
+from hpctwin.metrics.sums import ExactSum, ExactSums, RowSums
 
 NUMBERS = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),
@@ -72,3 +72,34 @@ def test_means_by_label_are_those_of_each_alone(
 )
 def test_what_has_no_finite_sum_is_said(values: list[float], total: float) -> None:
     assert summed(values, [1]).total() == pytest.approx(total, nan_ok=True)
+
+
+@given(
+    st.lists(
+        st.lists(NUMBERS | st.sampled_from([math.inf, -math.inf]), max_size=20),
+        min_size=3,
+        max_size=3,
+    ),
+    st.integers(1, 60),
+    st.lists(st.integers(0, 20), min_size=3, max_size=3),
+)
+def test_rows_in_pieces_are_summed_as_each_alone(
+    rows: list[list[float]], times: int, cuts: list[int]
+) -> None:
+    """Also of more numbers than a block has."""
+    found, many = RowSums(3), [row * times for row in rows]
+    for part in (slice(0, 1), slice(1, None)):
+        pieces = [
+            row[:cut] if part.start == 0 else row[cut:] for row, cut in zip(many, cuts, strict=True)
+        ]
+        table = np.full(
+            (3, max(map(len, pieces)) + 2), 7.5
+        )  # behind its end a row may hold anything
+        for own, piece in zip(table, pieces, strict=True):
+            own[: len(piece)] = piece
+        found.add(table, np.array([len(piece) for piece in pieces]))
+    assert found.counts == [len(row) for row in many]
+    assert found.largest == [max(row, default=-math.inf) for row in many]
+    np.testing.assert_array_equal(
+        found.over([1, 2, 3]), [summed(row, []).over(n) for n, row in enumerate(many, 1)]
+    )

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload, compare, make_policy, ordering, replay, simulate
 from hpctwin.engine import layout
@@ -330,6 +332,20 @@ def test_under_another_policy_it_is_as_if_it_were_made_anew(cluster: Cluster) ->
         assert {**told.summary(), "engine_s": 0} == {**wanted.summary(), "engine_s": 0}
         if number == len(policies):
             first.finish()  # and drops what is known of the jobs
+
+
+@given(st.integers(0, 12), st.sampled_from([None, 0.0, 500.0]), st.booleans())
+def test_how_far_a_simulation_has_come_makes_no_difference_to_one_under_another_policy(
+    instants: int, until_s: float | None, arrivals: bool
+) -> None:
+    workload = random_workload()
+    first = Simulation(workload, MACHINE, "fcfs+easy@random", seed=1)
+    first.advance(until_s, instants=instants)
+    told = first.fork(arrivals=arrivals).under("wfp+easy@random", seed=2).run()
+    wanted = Simulation(workload, MACHINE, "wfp+easy@random", seed=2).run()
+    assert told.jobs.equals(wanted.jobs)
+    assert told.node_map is not None
+    assert told.node_map.equals(wanted.node_map)
 
 
 @pytest.mark.parametrize("kind", ["whole", "shared", "power"])

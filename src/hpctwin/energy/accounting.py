@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +17,7 @@ from hpctwin.energy.states import group_of_node, node_watts, nodes_of_group, sta
 from hpctwin.engine.layout import COMPUTING
 from hpctwin.errors import SimulationError
 from hpctwin.model import MS_PER_S, Cluster
+from hpctwin.model.kept import kept
 
 __all__ = ["Energy", "sum_over_time"]
 
@@ -66,25 +66,25 @@ class Energy:
     changes: tuple[ModeChange, ...] = ()
     start_epoch_s: float | None = None
 
-    @cached_property
+    @kept
     def states(self) -> list[str]:
         """The names of the states."""
         modes = mode_rows(self.cluster, self.changes)
         more = [f"{state}:{mode}" for mode in modes for state in ("idle", "computing")]
         return state_names(self.cluster) + more
 
-    @cached_property
+    @kept
     def watts(self) -> FloatArray:
         """What each node draws in each state, W [states, nodes]."""
         return watts_by_mode(self.cluster, self.changes)
 
-    @cached_property
+    @kept
     def node_j(self) -> FloatArray:
         """Energy of each node in each state, J [states, nodes]."""
         joules: FloatArray = self.spent_ms * self.watts / MS_PER_S
         return joules
 
-    @cached_property
+    @kept
     def is_waste(self) -> npt.NDArray[np.bool_]:
         """Whether a state counts as waste: idle, or switching."""
         return np.array([s.startswith(("idle", "switching")) for s in self.states])
@@ -219,7 +219,7 @@ class Energy:
             }
         )
 
-    @cached_property
+    @kept
     def jobs(self) -> pl.DataFrame:
         """The jobs with ``energy_j``: what their nodes drew while they ran, lost attempts included."""
         return self.table.with_columns(energy_j=self._of_jobs(lambda time_s: time_s))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from hpctwin.engine.layout import COMPUTING
 from hpctwin.errors import ConfigError
 from hpctwin.model import MS_PER_S, NodeGroup
 from hpctwin.model.columns import ms_of
+from hpctwin.model.kept import kept
 from hpctwin.model.racks import Component
 from hpctwin.model.usage import NODE_W, Usage
 
@@ -75,7 +75,7 @@ class ComponentEnergy(Energy):
 
     usage: Mapping[str, Usage] = field(default_factory=dict)
 
-    @cached_property
+    @kept
     def draw(self) -> Draw:
         """What the machine takes over time, by part and by coolant distribution unit.
 
@@ -92,12 +92,12 @@ class ComponentEnergy(Energy):
             ]
         )
 
-    @cached_property
+    @kept
     def _runs(self) -> list[Runs]:
         """By node group."""
         return [self._runs_on(number, group) for number, group in enumerate(self.cluster.nodes)]
 
-    @cached_property
+    @kept
     def _spans(self) -> tuple[IntArray, ...]:
         """Job, first node, last node + 1, start and end in ms of all runs [5, …]."""
         rows = pl.DataFrame({"job_id": self.table["job_id"], "row": np.arange(len(self.table))})
@@ -139,7 +139,7 @@ class ComponentEnergy(Energy):
             work.append((asleep, drawn, False))
         return work
 
-    @cached_property
+    @kept
     def node_j(self) -> FloatArray:
         """Energy that each node itself drew in each state, J [states, nodes]."""
         joules: FloatArray = self.spent_ms * self.watts / MS_PER_S

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +25,7 @@ from hpctwin.energy.states import nodes_of_group
 from hpctwin.engine.layout import COMPUTING
 from hpctwin.model import MS_PER_S, NodeGroup
 from hpctwin.model.columns import ms_of
+from hpctwin.model.kept import kept
 from hpctwin.model.racks import node_w
 
 __all__ = ["SharedComponentEnergy", "SharedEnergy", "SummedEnergy", "Use", "drawn_w"]
@@ -128,7 +128,7 @@ class _Parts:
 class _Divided(Energy):
     """What jobs share of nodes; ``node_map`` has the columns ``use`` and ``share`` besides, from 0 to 1."""
 
-    @cached_property
+    @kept
     def parts(self) -> _Parts:
         """Who was where, up to now."""
         return self._on_nodes()
@@ -147,7 +147,7 @@ class _Divided(Energy):
         )  # fmt: skip
         return _Parts(*(column[ran] for column in (*columns, columns[-2])))
 
-    @cached_property
+    @kept
     def use(self) -> Use:
         """What is used of nodes over time, cut where DVFS modes change."""
         cuts = [
@@ -157,7 +157,7 @@ class _Divided(Energy):
         ]
         return Use.of(self.parts, np.concatenate([np.zeros(0, np.int64), *cuts]))
 
-    @cached_property
+    @kept
     def _draws(self) -> tuple[FloatArray, FloatArray, IntArray]:
         """What the node of each piece of `use` draws idle and full, W, and its row while computing."""
         size = self.cluster.node_count
@@ -175,7 +175,7 @@ class _Divided(Energy):
             found[2][later] = number + 1
         return found
 
-    @cached_property
+    @kept
     def drawn(self) -> FloatArray:
         """What the node of each piece of `use` draws while a job runs on it, W; else 0."""
         idle, full, _ = self._draws
@@ -216,7 +216,7 @@ class _Divided(Energy):
 class SharedEnergy(_Divided):
     """As `Energy`, of nodes that jobs share."""
 
-    @cached_property
+    @kept
     def node_j(self) -> FloatArray:
         """Energy of each node in each state, J [states, nodes]."""
         return self._by_state(self.spent_ms * self.watts / MS_PER_S, lambda time_s: time_s)
@@ -267,7 +267,7 @@ class SummedEnergy(Energy):
 
     computing_j: FloatArray = field(default_factory=lambda: np.zeros(0))
 
-    @cached_property
+    @kept
     def node_j(self) -> FloatArray:
         """Energy of each node in each state, J [states, nodes]."""
         found: FloatArray = self.spent_ms * self.watts / MS_PER_S
@@ -279,7 +279,7 @@ class SummedEnergy(Energy):
 class SharedComponentEnergy(_Divided, ComponentEnergy):
     """As `ComponentEnergy`, of nodes that jobs share."""
 
-    @cached_property
+    @kept
     def parts(self) -> _Parts:
         """Who was where, up to now, cut where what they use of components changes."""
         parts = self._on_nodes()

@@ -6,8 +6,21 @@ from hpctwin.engine.layout import NEVER
 from hpctwin.engine.sim import Sim
 
 __all__ = [
-    "come_back_at", "end_arrivals", "go_to", "schedule_anew", "schedule_later", "stop_at_start_of",
+    "begins", "come_back_at", "draw_anew", "end_arrivals", "go_to", "schedule_anew", "schedule_later",
+    "stop_at_start_of",
 ]  # fmt: skip
+
+
+def begins(sim: Sim) -> bool:
+    """Whether a simulation stands where it was made: nothing has happened, and all jobs are to come."""
+    clock = sim.clock
+    past = clock.now or clock.instants or clock.arrived or clock.pass_due
+    return not past and int(clock.arrival_end) == int(clock.alive) == sim.jobs
+
+
+def draw_anew(sim: Sim, seed: int) -> None:
+    """Have random placements drawn by another seed."""
+    sim.clock.random = seed
 
 
 def come_back_at(sim: Sim, time: int) -> None:

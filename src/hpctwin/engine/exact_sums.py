@@ -62,7 +62,10 @@ def carry_limbs(limbs: npt.NDArray[np.int64], base: int) -> None:
 
 
 def add_numbers(
-    bits: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], limbs: npt.NDArray[np.int64]
+    bits: npt.NDArray[np.int64],
+    begins: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+    limbs: npt.NDArray[np.int64],
 ) -> None:
     """Add numbers to sums, each exactly: the small superaccumulator of Neal (2015, arXiv:1505.05571).
 
@@ -70,13 +73,13 @@ def add_numbers(
     without a branch for each.
 
     Args:
-        bits: of the numbers, those of the first sum first [numbers].
-        ends: where those of each sum end [sums].
+        bits: of the numbers [numbers].
+        begins: where those of each sum begin [sums].
+        ends: where they end [sums].
         limbs: the sums, one behind the other [sums * LIMBS].
     """
-    begin = 0
     for row in range(len(ends)):
-        base = row * LIMBS
+        begin, base = begins[row], row * LIMBS
         while begin < ends[row]:
             until = min(ends[row], begin + UNTIL_CARRIED)
             block = bits[begin:until]
@@ -114,4 +117,4 @@ def add_numbers(
 
 _NUMBERS = types.Array(int64, 1, "C")
 
-ADD_NUMBERS = Kernel(add_numbers, types.void(_NUMBERS, _NUMBERS, _NUMBERS))
+ADD_NUMBERS = Kernel(add_numbers, types.void(_NUMBERS, _NUMBERS, _NUMBERS, _NUMBERS))

@@ -130,6 +130,7 @@ class Kernel:
         self._pipeline = KernelCompiler if unrolled else ShortKernelCompiler
         self._lock = threading.Lock()
         self._dispatcher: Any = None
+        self._sought = False
 
     @property
     def name(self) -> str:
@@ -171,6 +172,16 @@ class Kernel:
             if self._dispatcher is None:
                 self._dispatcher = _loaded(self._made(), self._signature)
             return self._dispatcher is not None
+
+    def at_hand(self) -> bool:
+        """Whether it is ready to be called; on disk it is looked for once.
+
+        To look takes as long as hundreds of jobs, and who asks this asks it for each simulation.
+        """
+        if not self._sought:
+            self._sought = True
+            self.load()
+        return self._dispatcher is not None
 
     def _made(self) -> Any:
         return _dispatcher(

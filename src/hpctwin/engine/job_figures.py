@@ -35,7 +35,7 @@ def served_figures(
     which: npt.NDArray[np.bool_],
     tau_s: float,
     figures: _Floats,
-    found: _Ints,
+    ends: _Ints,
 ) -> None:
     """The figures of jobs that started and ended; see `hpctwin.metrics.jobs.Served`.
 
@@ -44,9 +44,8 @@ def served_figures(
         nodes: of each [jobs].
         which: gets whether it started and ended [jobs].
         tau_s: the bound of bounded slowdowns.
-        figures: gets area, waiting time, turnaround, slowdown, bounded slowdown, and that per node, those of
-            served jobs first [6, jobs].
-        found: gets how many were served, and how many of them have a slowdown [2].
+        figures: gets the rows of `hpctwin.metrics.jobs.ROWS`, those of served jobs first [rows, jobs].
+        ends: gets how many numbers each has [rows].
     """
     count, ran = 0, 0
     for j in range(len(submit)):
@@ -66,8 +65,10 @@ def served_figures(
         per_node = turnaround / (nodes[j] * bounded)
         # 0 / 0 is no number, and stays none.
         figures[5, count] = 1.0 if per_node < 1.0 else per_node
+        figures[6, count] = turnaround * figures[0, count]
         count += 1
-    found[0], found[1] = count, ran
+    ends[:] = count
+    ends[3] = ran
 
 
 def event_keys(

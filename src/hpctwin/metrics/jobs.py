@@ -15,7 +15,7 @@ import polars as pl
 
 from hpctwin.errors import ConfigError
 
-__all__ = ["TAU_S", "Served", "served", "served_metrics", "with_job_metrics"]
+__all__ = ["ROWS", "TAU_S", "Served", "served", "served_metrics", "with_job_metrics"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -66,23 +66,30 @@ def served(jobs: pl.DataFrame) -> pl.DataFrame:
     return jobs.filter(pl.col("start_s").is_not_null() & pl.col("end_s").is_not_null())
 
 
+ROWS = (
+    "area", "wait_s", "turnaround_s", "slowdown", "bounded_slowdown", "pp_bounded_slowdown", "response",
+)  # fmt: skip
+"""What is told of jobs that ran: as `with_job_metrics`, besides node-seconds, and turnaround times these."""
+
+
 class Served(NamedTuple):
     """What `with_job_metrics` says of the jobs that started and ended, as arrays.
 
     Args:
         which: of all jobs, those that did [all].
-        area: nodes times run time [jobs], node-seconds.
-        wait_s, turnaround_s, slowdown, bounded_slowdown, pp_bounded_slowdown: without nulls, so that there
-            may be fewer slowdowns than jobs.
+        table: `ROWS` in rows [rows, jobs or more].
+        ends: how many numbers each has: without nulls, so that there may be fewer slowdowns than jobs [rows].
     """
 
     which: npt.NDArray[np.bool_]
-    area: FloatArray
-    wait_s: FloatArray
-    turnaround_s: FloatArray
-    slowdown: FloatArray
-    bounded_slowdown: FloatArray
-    pp_bounded_slowdown: FloatArray
+    table: FloatArray
+    ends: npt.NDArray[np.int64]
+
+    def row(self, name: str) -> FloatArray:
+        """One of the rows [jobs]."""
+        number = ROWS.index(name)
+        found: FloatArray = self.table[number, : self.ends[number]]
+        return found
 
 
 def served_metrics(jobs: pl.DataFrame) -> Served:
@@ -102,14 +109,19 @@ def served_metrics(jobs: pl.DataFrame) -> Served:
     run, turnaround = end - start, end - submit
     bounded = np.maximum(run, TAU_S)
     ran = run > 0
+    area = nodes * run
     with np.errstate(divide="ignore", invalid="ignore"):  # a job may have no share of any node
         per_node = turnaround / (nodes * bounded)
-    return Served(
-        which,
-        nodes * run,
+    rows = (
+        area,
         start - submit,
         turnaround,
         turnaround / run if ran.all() else turnaround[ran] / run[ran],
         np.maximum(turnaround / bounded, 1.0),
         np.maximum(per_node, 1.0),
+        turnaround * area,
     )
+    table, ends = np.empty((len(ROWS), len(run))), np.array([len(row) for row in rows])
+    for own, row in zip(table, rows, strict=True):
+        own[: len(row)] = row
+    return Served(which, table, ends)

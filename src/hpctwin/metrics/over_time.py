@@ -11,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.engine.level_sums import HIGH_BITS, SUM_LEVELS, SUMS
-from hpctwin.metrics.levels import CHANGES, KIND_BITS, Events, Steps, up_nodes
+from hpctwin.metrics.levels import CHANGES, KIND_BITS, Events, Steps, floats, up_nodes
 from hpctwin.model import MS_PER_S
 
 __all__ = ["Held", "OverTime", "Span", "add_up", "sum_of_products"]
@@ -194,7 +194,7 @@ def add_up(
 
 def _whole(capacity: pl.DataFrame) -> tuple[IntArray, IntArray] | None:
     """From when, in ms, how many nodes are up; None where these are no whole numbers."""
-    time_s, nodes = (capacity[name].cast(pl.Float64).to_numpy() for name in ("time_s", "nodes"))
+    time_s, nodes = floats(capacity, "time_s"), floats(capacity, "nodes")
     order = np.argsort(time_s, kind="stable")
     from_ms = np.rint(time_s * MS_PER_S)
     if not ((from_ms / MS_PER_S == time_s).all() and (nodes == np.rint(nodes)).all()):

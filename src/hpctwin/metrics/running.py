@@ -11,10 +11,12 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.metrics.fairness import jain
+from hpctwin.metrics.jobs import ROWS
+from hpctwin.metrics.levels import floats
 from hpctwin.metrics.over_time import Held, OverTime, Span, add_up, sum_of_products
 from hpctwin.metrics.quantiles import Exact, Quantiles, Sketch
 from hpctwin.metrics.sources import JobSource
-from hpctwin.metrics.sums import ExactSum, ExactSums
+from hpctwin.metrics.sums import ExactSum, ExactSums, RowSums
 from hpctwin.model import MS_PER_S
 
 __all__ = ["RunningSummary", "Summary"]
@@ -26,33 +28,6 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _DISTRIBUTIONS = ("wait_s", "turnaround_s", "slowdown", "bounded_slowdown", "pp_bounded_slowdown")
-
-
-class _Distribution:
-    """Numbers of which mean, quantiles and the largest are asked."""
-
-    def __init__(self, quantiles: Quantiles) -> None:
-        self._quantiles = quantiles
-        self._count = 0
-        self._sum = ExactSum()
-        self._largest = -math.inf
-
-    def add(self, values: FloatArray) -> None:
-        if len(values):
-            self._count += len(values)
-            self._sum.add(values)
-            self._largest = max(self._largest, float(values.max()))
-            self._quantiles.add(values)
-
-    def figures(self, name: str) -> Summary:
-        median, p95, p99 = self._quantiles.at(0.5, 0.95, 0.99)
-        return {
-            f"mean_{name}": self._sum.over(self._count) if self._count else None,
-            f"median_{name}": median,
-            f"p95_{name}": p95,
-            f"p99_{name}": p99,
-            f"max_{name}": self._largest if self._count else None,
-        }
 
 
 class RunningSummary:
@@ -69,10 +44,9 @@ class RunningSummary:
     def __init__(self, nodes: int, *, exact: bool) -> None:
         self._nodes = nodes
         make: type[Exact] | type[Sketch] = Exact if exact else Sketch
-        self._of = {name: _Distribution(make()) for name in _DISTRIBUTIONS}
+        self._quantiles: dict[str, Quantiles] = {name: make() for name in _DISTRIBUTIONS}
         self._states: Counter[str] = Counter()
-        self._ran = 0
-        self._response, self._area, self._lost = ExactSum(), ExactSum(), ExactSum()
+        self._served, self._lost = RowSums(len(ROWS)), ExactSum()
         self._users = ExactSums()
         self._first: float | None = None
         self._last: float | None = None
@@ -85,11 +59,9 @@ class RunningSummary:
         """Some jobs that are done with, each told once; at the end all that are left."""
         self._states.update(jobs.counts())
         ran = jobs.served()
-        self._ran += len(ran.area)
-        for name, distribution in self._of.items():
-            distribution.add(getattr(ran, name))
-        self._response.add(ran.turnaround_s * ran.area)
-        self._area.add(ran.area)
+        self._served.add(ran.table, ran.ends)
+        for name, quantiles in self._quantiles.items():
+            quantiles.add(ran.row(name))
         jobs.add_by_user(ran, self._users)
 
     def resized(self, eligible_ms: IntArray, by: IntArray) -> None:
@@ -132,12 +104,8 @@ class RunningSummary:
         if self._first is None:
             self._first = jobs.first_submit_s()
         after, self._reached = self._reached, until_s
-        begin, end = (lost[name].cast(pl.Float64).to_numpy() for name in ("start_s", "end_s"))
-        new = (end > after) & (end <= until_s)
-        vain = end - begin
-        if "kept_s" in lost.columns:
-            vain = vain - lost["kept_s"].to_numpy()
-        self._lost.add(lost["nodes"].to_numpy()[new] * vain[new])
+        if len(lost):
+            self._add_lost(lost, after, until_s)
         last = jobs.last_end_s(after, until_s)
         if last is not None:
             self._last = last
@@ -146,30 +114,48 @@ class RunningSummary:
         parts = [(self._over, Span(first, settled))] if last is not None else []
         if settled < until_s < math.inf:
             parts.append((self._beyond, Span(settled, until_s)))
-        events = jobs.events(lost, capacity["time_s"], after_s=after, until_s=until_s)
+        events = jobs.events(lost, floats(capacity, "time_s"), after_s=after, until_s=until_s)
         self._held = add_up(events, capacity, self._held, parts)
+
+    def _add_lost(self, lost: pl.DataFrame, after_s: float, until_s: float) -> None:
+        """What ran in vain, of the attempts that were cut off within a span."""
+        begin, end = floats(lost, "start_s"), floats(lost, "end_s")
+        new = (end > after_s) & (end <= until_s)
+        vain = end - begin
+        if "kept_s" in lost.columns:
+            vain = vain - lost["kept_s"].to_numpy()
+        self._lost.add(lost["nodes"].to_numpy()[new] * vain[new])
 
     def figures(self) -> Summary:
         """Values that JSON can hold, by metric."""
         summary: Summary = {"jobs": self._states.total()}
         summary |= {f"jobs_{state}": count for state, count in sorted(self._states.items())}
-        for name, distribution in self._of.items():
-            summary |= distribution.figures(name)
-        summary |= self._over_time()
-        summary["area_weighted_response_time_s"] = _ratio(
-            self._response.total(), self._area.total()
-        )
+        counts = dict(zip(ROWS, self._served.counts, strict=True))
+        largest = dict(zip(ROWS, self._served.largest, strict=True))
+        over = [max(counts[name], 1) if name in self._quantiles else 1 for name in ROWS]
+        sums = dict(zip(ROWS, self._served.over(over), strict=True))
+        for name, quantiles in self._quantiles.items():
+            median, p95, p99 = quantiles.at(0.5, 0.95, 0.99)
+            summary |= {
+                f"mean_{name}": sums[name] if counts[name] else None,
+                f"median_{name}": median,
+                f"p95_{name}": p95,
+                f"p99_{name}": p99,
+                f"max_{name}": largest[name] if counts[name] else None,
+            }
+        summary |= self._over_time(counts["area"])
+        summary["area_weighted_response_time_s"] = _ratio(sums["response"], sums["area"])
         summary["lost_node_s"] = self._lost.total()
-        means = self._users.means()
-        summary["jain_fairness_user"] = jain(means) if len(means) > 1 else None
+        by_user = self._users.means()
+        summary["jain_fairness_user"] = jain(by_user) if len(by_user) > 1 else None
         return summary
 
-    def _over_time(self) -> dict[str, Any]:
+    def _over_time(self, ran: int) -> dict[str, Any]:
         makespan = 0.0 if self._last is None else self._last - (self._first or 0.0)
         sums, nodes, makespan_ms = self._over.sums, self._nodes, makespan * MS_PER_S
         return {
-            "makespan_s": makespan if self._ran else None,
-            "throughput_jobs_per_h": _ratio(self._ran, makespan / 3600),
+            "makespan_s": makespan if ran else None,
+            "throughput_jobs_per_h": _ratio(ran, makespan / 3600),
             "nodes": nodes,
             "availability": _ratio(sums["up"], nodes * makespan_ms),
             "utilization": _ratio(sums["used"], sums["present"]),

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.engine.job_figures import SERVED
-from hpctwin.metrics.jobs import TAU_S, Served, served_metrics
+from hpctwin.metrics.jobs import ROWS, TAU_S, Served, served_metrics
 from hpctwin.metrics.levels import Events, events_of, events_of_ms, floor_ms
 from hpctwin.metrics.sums import ExactSums
 from hpctwin.model import MS_PER_S, Category, State
@@ -19,6 +19,9 @@ __all__ = ["JobSource", "JobTable", "JobsInMs"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+
+_LABELS = [state.label for state in State]
+_REJECTED = int(State.REJECTED)
 
 
 class JobSource(Protocol):
@@ -108,7 +111,7 @@ class JobTable:
         """See `JobSource`."""
         users = self.table["user"]
         if users.null_count() < len(users):
-            sums.add(users.filter(pl.Series(ran.which)), ran.bounded_slowdown)
+            sums.add(users.filter(pl.Series(ran.which)), ran.row("bounded_slowdown"))
 
     def first_submit_s(self) -> float | None:
         """See `JobSource`."""
@@ -165,29 +168,27 @@ class JobsInMs:
 
     def counts(self) -> dict[str, int]:
         """See `JobSource`."""
-        found = np.bincount(self.state, minlength=len(State)).tolist()
-        return {state.label: found[state] for state in State if found[state]}
+        found = np.bincount(self.state, minlength=len(_LABELS)).tolist()
+        return {label: count for label, count in zip(_LABELS, found, strict=True) if count}
 
     def rejected(self) -> npt.NDArray[np.bool_]:
         """See `JobSource`."""
-        rejected: npt.NDArray[np.bool_] = self.state == State.REJECTED
+        rejected: npt.NDArray[np.bool_] = self.state == _REJECTED
         return rejected
 
     def served(self) -> Served:
         """See `JobSource`."""
         size = len(self.submit)
-        which, found = np.zeros(size, np.bool_), np.zeros(2, np.int64)
-        figures = np.empty((6, size))
-        SERVED(self.submit, self.start, self.end, self.nodes, which, TAU_S, figures, found)
-        count, ran = found.tolist()
-        ends = count, count, count, ran, count, count
-        return Served(which, *(row[:end] for row, end in zip(figures, ends, strict=True)))
+        which, ends = np.empty(size, np.bool_), np.empty(len(ROWS), np.int64)
+        table = np.empty((len(ROWS), size))
+        SERVED(self.submit, self.start, self.end, self.nodes, which, TAU_S, table, ends)
+        return Served(which, table, ends)
 
     def add_by_user(self, ran: Served, sums: ExactSums) -> None:
         """See `JobSource`."""
         if len(self.user.labels):
             users = self.user if ran.which.all() else self.user.take(ran.which)
-            sums.add_codes(users, ran.bounded_slowdown)
+            sums.add_codes(users, ran.row("bounded_slowdown"))
 
     def first_submit_s(self) -> float | None:
         """See `JobSource`."""

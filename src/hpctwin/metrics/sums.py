@@ -13,11 +13,12 @@ from hpctwin.engine.exact_sums import ADD_NUMBERS, INFINITE, LIMB_BITS, LIMBS, N
 from hpctwin.engine.job_figures import ADD_LABELLED
 from hpctwin.model import Category
 
-__all__ = ["ExactSum", "ExactSums"]
+__all__ = ["ExactSum", "ExactSums", "RowSums"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
+_FIRST = np.zeros(1, np.int64)
 _LEAST = 1074
 """The least double is 2 to minus this."""
 
@@ -30,7 +31,7 @@ class ExactSum:
 
     def add(self, values: FloatArray) -> None:
         """Some more numbers [n]."""
-        ADD_NUMBERS(_bits(values), np.array([len(values)]), self._limbs)
+        ADD_NUMBERS(_bits(values), _FIRST, np.array([len(values)]), self._limbs)
 
     def total(self) -> float:
         """The double next to the sum."""
@@ -38,7 +39,38 @@ class ExactSum:
 
     def over(self, count: int) -> float:
         """The double next to the sum divided by a number, 1 or more."""
-        return _over(_sums(self._limbs[None])[0], count)
+        return _each_over(self._limbs[None], [count])[0]
+
+
+class RowSums:
+    """Sums, numbers and the largest of the values in the rows of a table that comes in pieces.
+
+    Args:
+        rows: how many there are.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self._limbs = np.zeros(rows * LIMBS, np.int64)
+        self.counts = [0] * rows  # how many each row has had
+        self.largest = [-math.inf] * rows
+
+    def add(self, table: FloatArray, ends: IntArray) -> None:
+        """Some more values.
+
+        Args:
+            table: they [rows, values or more].
+            ends: how many each row has [rows].
+        """
+        first = np.arange(len(table)) * table.shape[1]
+        ADD_NUMBERS(_bits(table.reshape(-1)), first, first + ends, self._limbs)
+        for row, end in enumerate(ends.tolist()):
+            if end:
+                self.counts[row] += end
+                self.largest[row] = max(self.largest[row], float(table[row, :end].max()))
+
+    def over(self, counts: Sequence[int]) -> list[float]:
+        """The doubles next to the sums, each divided by a number, 1 or more."""
+        return _each_over(self._limbs.reshape(-1, LIMBS), counts)
 
 
 class ExactSums:
@@ -56,7 +88,8 @@ class ExactSums:
         counts = found["value"].list.len().to_numpy().astype(np.int64)
         part = np.zeros(len(found) * LIMBS, np.int64)
         each = found["value"].explode().to_numpy()
-        ADD_NUMBERS(_bits(each), np.cumsum(counts), part)
+        ends = np.cumsum(counts)
+        ADD_NUMBERS(_bits(each), ends - counts, ends, part)
         self._add_parts(found["label"].to_list(), part.reshape(-1, LIMBS), counts)
 
     def add_codes(self, labels: Category, values: FloatArray) -> None:
@@ -70,47 +103,54 @@ class ExactSums:
 
     def _add_parts(self, labels: Sequence[str], part: IntArray, counts: IntArray) -> None:
         row = self._row
+        if not row:
+            self._row = {label: number for number, label in enumerate(labels)}
+            self._limbs, self._counts = part, counts
+            return
         rows = [row.setdefault(label, len(row)) for label in labels]
         more = len(row) - len(self._counts)
-        self._limbs = np.pad(self._limbs, ((0, more), (0, 0)))
-        self._counts = np.pad(self._counts, (0, more))
+        self._limbs = np.concatenate([self._limbs, np.zeros((more, LIMBS), np.int64)])
+        self._counts = np.concatenate([self._counts, np.zeros(more, np.int64)])
         # What is added is carried: limbs have room for two thousand million windows.
         self._limbs[rows] += part
         self._counts[rows] += counts
 
     def means(self) -> list[float]:
         """Of each label, in the order in which they came."""
-        pairs = zip(_sums(self._limbs), self._counts.tolist(), strict=True)
-        return [_over(whole, count) for whole, count in pairs]
+        return _each_over(self._limbs, self._counts.tolist())
 
 
 def _bits(values: FloatArray) -> IntArray:
     return np.require(values, np.float64, ["C", "W"]).view(np.int64)
 
 
-def _sums(limbs: IntArray) -> list[int | float]:
-    """Each sum in units of the least double; infinite, or no number, where it is [sums, LIMBS]."""
+def _each_over(limbs: IntArray, counts: Sequence[int]) -> list[float]:
+    """Sums, each divided by a number, rounded once; infinite, or no number, where it is [sums, LIMBS]."""
     there = np.flatnonzero(limbs.any(axis=0)).tolist()
-    if there and there[-1] >= INFINITE:
-        return [_sum_of(row) for row in limbs.tolist()]
-    shifts = [LIMB_BITS * place for place in there]
-    rows = limbs[:, there].tolist()
-    return [sum(one << by for one, by in zip(row, shifts, strict=True)) for row in rows]
+    if not there:
+        return [0.0] * len(limbs)
+    if there[-1] >= INFINITE:
+        return [_over(*pair) for pair in zip(limbs.tolist(), counts, strict=True)]
+    # Nothing but zeros lies below: in units of what does not, numbers are short.
+    rows, below = limbs[:, there[0] : there[-1] + 1].tolist(), there[0]
+    return [_finite_over(row, below, count) for row, count in zip(rows, counts, strict=True)]
 
 
-def _sum_of(limbs: list[int]) -> int | float:
+def _over(limbs: list[int], count: int) -> float:
     if limbs[NOT_NUMBERS]:
         return math.nan
     if limbs[INFINITE]:
         return math.copysign(math.inf, limbs[INFINITE])
-    return sum(one << LIMB_BITS * place for place, one in enumerate(limbs))
+    return _finite_over(limbs, 0, count)
 
 
-def _over(whole: float, count: int) -> float:
-    """A sum divided by a number, rounded once."""
-    if isinstance(whole, float):
-        return whole
+def _finite_over(limbs: list[int], below: int, count: int) -> float:
+    """A sum of limbs with so many zeros below them, divided by a number, rounded once."""
+    whole = 0
+    for limb in reversed(limbs):
+        whole = (whole << LIMB_BITS) + limb
+    shift = LIMB_BITS * below - _LEAST
     try:
-        return whole / (count << _LEAST)
+        return (whole << shift) / count if shift > 0 else whole / (count << -shift)
     except OverflowError:
         return math.inf if whole > 0 else -math.inf

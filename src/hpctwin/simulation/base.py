@@ -15,7 +15,14 @@ from hpctwin.energy.sizing import Sizing
 from hpctwin.engine import layout
 from hpctwin.engine.begin import hold_until
 from hpctwin.engine.carry import carry
-from hpctwin.engine.clock import come_back_at, end_arrivals, schedule_anew, schedule_later
+from hpctwin.engine.clock import (
+    begins,
+    come_back_at,
+    draw_anew,
+    end_arrivals,
+    schedule_anew,
+    schedule_later,
+)
 from hpctwin.engine.passes import PASSES, Pass
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.preempting import find_preempting_pass
@@ -155,11 +162,9 @@ class SimulationBase(Looks):
         """Stand where nothing has happened yet."""
         failures = self.cluster.failures
         self.tracked = self._tracks()
-        self.engine_s = 0.0
-        self.outside = powered.Outside()
-        self.sized = Sized()
         self._horizon = NEVER_MS if failures.mtbf is None else 0
         self._sim = self._new_sim(expected, begin_s, seed, like=like, known=known)
+        self._set_out()
         if self.sizing is not None:
             self.sized = Sized(expected_ms=self.expected_ms())
             own_jobs(self._sim)
@@ -167,6 +172,12 @@ class SimulationBase(Looks):
         self._outages: list[Outages] = []
         if failures.outages:
             self._add_outages(recorded_outages(self.cluster))
+
+    def _set_out(self) -> None:
+        """Nothing has been run, done from outside or decided yet."""
+        self.engine_s = 0.0
+        self.outside = powered.Outside()
+        self.sized = Sized()
         self.broken: str | None = None
         self.slice = max(64, SHORT // max(len(self.workload), 1))
         self.stopped = False
@@ -258,7 +269,14 @@ class SimulationBase(Looks):
         check_together(self.cluster, other.policy, self.workload)
         if self.sizing is not None:
             check_sized(self.cluster, other.policy, self.workload)
-        known = self._sim.known() if self._is_known_alike(other) else None
+        alike = self._is_known_alike(other)
+        if alike and begins(self._sim):
+            other._sim = self._sim.fork()
+            draw_anew(other._sim, seed)
+            choose_pass(other._sim, *other.passes())
+            other._set_out()
+            return other
+        known = self._sim.known() if alike else None
         other._begin(*self._asked, seed, like=self._sim, known=known)
         return other
 

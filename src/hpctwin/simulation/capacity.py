@@ -36,8 +36,11 @@ def capacity_over_time(
     node, start, end = outages
     pools = len(known["pool"])
     window = known["window"]
-    worth = np.ones(pools, np.int64) if worth is None else worth
-    amount = known["amount"][:pools] * worth
+    amount = known["amount"][:pools]
+    if worth is None:
+        worth = np.ones(pools, np.int64)
+    else:
+        amount = amount * worth
     total = int(amount.sum())
     if not len(window) and not len(node):
         return _always(total)

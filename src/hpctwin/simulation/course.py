@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from hpctwin.engine.sim import Sim, columns_of
 from hpctwin.metrics.sources import JobsInMs
 from hpctwin.model import MS_PER_S, Category, State, Workload
 from hpctwin.model.columns import known_seconds
+from hpctwin.model.kept import kept
 
 __all__ = ["Course", "course_so_far", "sized_course"]
 
@@ -45,14 +45,14 @@ class Course:
     requeues: IntArray | None = None
     preempted: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
 
-    @cached_property
+    @kept
     def source(self) -> JobsInMs:
         """What a summary is made of."""
         workload = self.workload
         times = workload.submit_ms, self.eligible, self.start, self.end
         return JobsInMs(*times, workload.nodes, self.state, workload.user)
 
-    @cached_property
+    @kept
     def table(self) -> pl.DataFrame:
         """As `hpctwin.Result.jobs`."""
         workload, start, end = self.workload, self.start, self.end

@@ -225,7 +225,7 @@ class Deciding:
         """Whether there is a tournament: one that is needed, or ready to be taken."""
         from hpctwin.engine.kernel import race
 
-        return self._races() and (self.raced or race.load())
+        return self._races() and (self.raced or race.at_hand())
 
     @property
     def _lined(self) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
 __all__ = ["THREAD_NAME", "hears_interrupts", "run_all", "run_interruptible"]
@@ -88,16 +87,33 @@ def run_all(
     Returns:
         What it gave, in the order of the items.
     """
-    executor = ThreadPoolExecutor(threads, thread_name_prefix=THREAD_NAME)
-    futures = [executor.submit(function, item) for item in items]
+    waiting = list(items)
+    given: dict[int, R] = {}
+    raised: list[BaseException] = []
+    left = iter(enumerate(waiting))  # each is handed to one thread: Python goes on by one at a time
+
+    def work() -> None:
+        try:
+            for number, item in left:
+                if raised:
+                    break
+                given[number] = function(item)
+        except BaseException as error:
+            raised.append(error)
+
+    workers = [
+        threading.Thread(target=work, name=f"{THREAD_NAME}_{number}")
+        for number in range(min(threads, len(waiting)))
+    ]
     try:
-        for future in futures:
-            while not future.done():
-                wait([future], timeout=_LOOK_EVERY_S)
-            future.result()
-    except BaseException:
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            while worker.is_alive() and not raised:
+                worker.join(_LOOK_EVERY_S)
+    except BaseException as error:
+        raised.append(error)
+    if raised:
         stop()
-        executor.shutdown(wait=False, cancel_futures=True)
-        raise
-    executor.shutdown()
-    return [future.result() for future in futures]
+        raise raised[0]
+    return [given[number] for number in range(len(waiting))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from hpctwin.engine.sim import Sim
 from hpctwin.errors import ConfigError
 from hpctwin.metrics.sources import JobTable
 from hpctwin.model import MS_PER_S, Cluster, Workload, format_duration
+from hpctwin.model.kept import kept
 from hpctwin.model.shown import Shown
 from hpctwin.simulation.base import SimulationBase
 from hpctwin.simulation.capacity import capacity_over_time
@@ -127,7 +128,7 @@ class Result(Shown):
             "cluster": self.cluster.name,
             "nodes": self.cluster.node_count,
             "policy": self.policy,
-            **self._figures,
+            **self.figures,
             **self._preempted_figures(),
             **why,
             **({} if self.energy is None else self.energy.figures()),
@@ -146,13 +147,13 @@ class Result(Shown):
             "preempted_node_s": float((self.jobs["nodes"] * vain).sum()),
         }
 
-    @cached_property
+    @kept
     def rejected_why(self) -> dict[str, int]:
         """How many jobs can never run on the cluster, by what is in their way."""
         rejected = self.course.source.rejected()
         return why_rejected(self.workload, self.cluster, rejected)
 
-    @cached_property
+    @kept
     def in_cores(self) -> InCores | None:
         """The run with cores in the place of nodes, where jobs share nodes."""
         if self.placements is None or self.capacity_cores is None:
@@ -161,8 +162,9 @@ class Result(Shown):
             self.workload, self.cluster, self.jobs, self.lost, self.capacity_cores, self.placements
         )
 
-    @cached_property
-    def _figures(self) -> dict[str, Any]:
+    @kept
+    def figures(self) -> dict[str, Any]:
+        """What `summary` tells of jobs and nodes, without energy and what was preempted."""
         if self.in_cores is not None:
             return self.in_cores.figures()
         if self.stretches is not None:
@@ -172,7 +174,7 @@ class Result(Shown):
 
         return summarize_jobs(self.course.source, self.lost, self.capacity, self.cluster.node_count)
 
-    @cached_property
+    @kept
     def series(self) -> pl.DataFrame:
         """Queue, running jobs and nodes (cores, where they are shared) over time, a row at each change."""
         if self.in_cores is not None:
@@ -206,7 +208,7 @@ class Result(Shown):
 
         self._check_rigid("what accounts used")
 
-        figures = self._figures
+        figures = self.figures
         there = (figures["availability"] or 0.0) * (figures["makespan_s"] or 0.0)
         jobs, lost = self.jobs if self.energy is None else self.energy.jobs, self.lost
         if self.in_cores is not None:
@@ -329,8 +331,9 @@ def make_result(simulation: SimulationBase) -> Result:
 def lost_so_far(workload: Workload, sim: Sim) -> pl.DataFrame:
     """The table of attempts that node failures cut off, as of `Result`."""
     lost = sim["lost"][: sim.clock.lost]
-    # Who is suspended loses nothing.
-    lost = lost[~are_suspended(sim)[lost["job"]]]
+    if len(lost):
+        # Who is suspended loses nothing.
+        lost = lost[~are_suspended(sim)[lost["job"]]]
     if not len(lost):
         return _none_lost(workload.job_id.dtype.kind, bool(len(sim["cut"])))
     columns: dict[str, Any] = {

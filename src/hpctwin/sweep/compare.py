@@ -45,7 +45,7 @@ def compare(
         options: further arguments of `Simulation`.
 
     Returns:
-        Results by the policy's name, in the order given.
+        Results by the policy's name, in the order given; figures of their jobs are made.
 
     Raises:
         ConfigError: no policy, or one twice.
@@ -84,6 +84,7 @@ def compare(
         if part is None:
             simulation.advance()
             result = simulation.result()
+            result.figures  # noqa: B018 (they are kept: made here, they are made beside another simulation)
         else:
             result = part.run(simulation)
         if callable(progress):

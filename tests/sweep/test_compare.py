@@ -1,0 +1,49 @@
+"""Several policies on one workload are what each is alone, with their figures."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpctwin import Cluster, Simulation, compare, generate, make_policy, ordering
+from hpctwin.engine.abi import JobView
+from hpctwin.errors import PolicyError
+
+POLICIES = ["fcfs+easy", "wfp+easy", "sjf+none", "smallest+conservative", "fairshare+easy@random"]
+
+
+@given(st.integers(0, 99), st.integers(1, 4), st.permutations(POLICIES))
+def test_each_is_as_if_it_were_simulated_alone(
+    seed: int, threads: int, policies: list[str]
+) -> None:
+    workload, cluster = generate("poisson", jobs=60, nodes=16, seed=seed), Cluster.uniform(nodes=16)
+    results = compare(workload, cluster, policies, threads=threads, seed=seed)
+    assert list(results) == policies
+    for name, result in results.items():
+        alone = Simulation(workload, cluster, name, seed=seed).run()
+        assert result.jobs.equals(alone.jobs)
+        assert {**result.summary(), "engine_s": 0} == {**alone.summary(), "engine_s": 0}
+
+
+def test_their_figures_are_known_when_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = generate("poisson", jobs=60, nodes=16, seed=1)
+    results = compare(workload, 16, ["fcfs+easy", "wfp+easy"])
+
+    def nothing_more(*given: object) -> None:
+        raise AssertionError("looked for again")
+
+    monkeypatch.setattr("hpctwin.metrics.summary.summarize_jobs", nothing_more)
+    assert all(result.summary()["jobs"] == 60 for result in results.values())
+
+
+def test_a_policy_that_fails_ends_all_with_its_name() -> None:
+    workload = generate("poisson", jobs=60, nodes=16, seed=1)
+
+    @ordering
+    def no_number(now: float, job: JobView) -> float:
+        return (job.nodes - job.nodes) / (job.nodes - job.nodes)
+
+    policies = ["fcfs+easy", make_policy(no_number, "easy"), "wfp+easy"]
+    with pytest.raises(PolicyError, match="'no-number' gave NaN"):
+        compare(workload, 16, policies, threads=2)
