@@ -46,6 +46,7 @@ def test_what_is_kept_of_nodes_is_what_they_are(
                 for u, n in zip(up, records, strict=True)
             ]
             np.testing.assert_array_equal(kept.up, up)
+            assert kept.gone.tolist() == [i for i, u in enumerate(up) if not u]
             np.testing.assert_array_equal(kept.on, on)
             place = {node.name: i for i, node in enumerate(records)}
             there = rows.jobs(jobs, records)

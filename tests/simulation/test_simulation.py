@@ -254,6 +254,26 @@ def test_a_fork_of_a_busy_machine_takes_no_longer_than_needed_and_shares_nothing
         assert not fork.state[name].flags.writeable
 
 
+def test_a_policy_is_made_once_for_all_forks_and_for_whoever_begins_anew_with_as_many_jobs() -> (
+    None
+):
+    simulation = Simulation(random_workload(), MACHINE)
+    other = make_policy("wfp+easy")
+    made = simulation.fork(other).decided()
+    assert simulation.fork(other).decided() is made
+    assert simulation.anew(random_workload(seed=1)).fork(other).decided() is made
+    assert simulation.decided() is not made
+
+
+def test_jobs_that_want_for_other_rules_have_their_policy_made_for_them() -> None:
+    nobodys = random_workload().replace(user=Category.unknown(200))
+    simulation = Simulation(random_workload(), MACHINE, order="fairshare")
+    alone = simulation.anew(nobodys)
+    assert alone.decided() is not simulation.decided()
+    one, same = alone.run().jobs, simulate(nobodys, MACHINE, order="fairshare").jobs
+    assert one["start_s"].to_list() == same["start_s"].to_list()
+
+
 def test_what_only_a_later_policy_asks_of_jobs_is_there_when_it_is_asked() -> None:
     rng = np.random.default_rng(1)
     jobs = 60

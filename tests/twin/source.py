@@ -98,7 +98,8 @@ class Source:
             self._spec(job_id, held=what == "hold")
             self.emit(ev.JobHeld if what == "hold" else ev.JobReleased, job_id=job_id)
         elif what == "modify":
-            self._spec(job_id, walltime_s=self.draw(st.integers(1, 100)))
+            reason = self.draw(st.sampled_from(("", "limit: MaxJobs")))
+            self._spec(job_id, walltime_s=self.draw(st.integers(1, 100)), reason=reason)
             self.emit(ev.JobModified, job=self.jobs[job_id].spec)
         elif what == "delete":
             del self.jobs[job_id]

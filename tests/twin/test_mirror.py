@@ -43,6 +43,17 @@ def test_events_in_order_lead_to_what_the_snapshot_says(story) -> None:
     agrees(mirror, last)
 
 
+@given(stories())
+def test_whom_the_manager_would_not_start_is_known_as_if_all_jobs_were_asked(story) -> None:
+    source, first, _ = story
+    mirror = Mirror(first)
+    for event in source.events:
+        mirror.take(event)
+        jobs = mirror.jobs.values()
+        asked = [job.spec for job in jobs if job.start_s is None and job.spec.reason]
+        assert mirror.not_started == asked
+
+
 @given(stories(), st.data())
 def test_duplicates_and_any_other_order_do_no_harm(story, data) -> None:
     source, first, last = story

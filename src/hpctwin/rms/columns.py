@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import compress, count, repeat
-from operator import is_
-from typing import Any, NamedTuple
+from itertools import chain, compress
+from operator import attrgetter, is_
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord
 __all__ = ["LABELS", "JobRows", "Jobs", "NodeRows", "jobs_to_come"]
 
 LABELS = ("user", "account", "partition", "qos", "features", "more_tasks")
+_LABELS_OF = attrgetter(*LABELS)
 LONGEST = 16
 """Numbers of fewer digits are exact as floats."""
 
@@ -81,7 +82,7 @@ class Jobs:
                 ``uses_up`` consumables besides, else None.
             rows: of whom.
         """
-        found: list[Any] = self.objects[rows, _OBJECTS[name]].tolist()
+        found: list[Any] = self.objects[:, _OBJECTS[name]][rows].tolist()
         return found
 
     @cached_property
@@ -106,6 +107,12 @@ class Jobs:
         """Some of them, in another order."""
         return Jobs(self.numbers.take(rows, axis=1), self.objects.take(rows, axis=0))
 
+    def in_order(self, rows: npt.NDArray[np.int64]) -> Jobs:
+        """All of them, in another order; what is known of them is not looked for again."""
+        found = self.take(rows)
+        vars(found).update(known=self.known, runs=self.runs.take(rows))
+        return found
+
     def and_also(self, others: Jobs) -> Jobs:
         """With others behind them."""
         if not len(others):
@@ -127,14 +134,21 @@ class _Kept(NamedTuple):
     Args:
         number: which each node's name was.
         jobs: themselves, so that no other object has the id of one.
-        row: of each by the id of the object.
+        names: the ids of these objects, rising [jobs].
+        row: of each of these [jobs].
         rows: what was read.
     """
 
     number: dict[str, int]
     jobs: tuple[JobRecord, ...]
-    row: dict[int, int]
+    names: npt.NDArray[np.int64]
+    row: npt.NDArray[np.int64]
     rows: Jobs
+
+    @classmethod
+    def nothing(cls, number: dict[str, int]) -> Self:
+        """None was read yet."""
+        return cls(number, (), _NO_NODES, _NO_NODES, _read([]))
 
 
 class JobRows:
@@ -145,7 +159,7 @@ class JobRows:
 
     def __init__(self) -> None:
         self.nodes = NodeRows()
-        self._kept = _Kept(self.nodes.number, (), {}, _read([]))
+        self._kept = _Kept.nothing(self.nodes.number)
 
     def jobs(self, jobs: Sequence[JobRecord], nodes: Sequence[NodeRecord]) -> Jobs:
         """These jobs, in their order.
@@ -157,21 +171,27 @@ class JobRows:
         self.nodes.see(nodes)
         number, kept = self.nodes.number, self._kept
         if number is not kept.number:
-            kept = _Kept(number, (), {}, _read([]))
+            kept = _Kept.nothing(number)
         elif same_objects(jobs, kept.jobs):
             return kept.rows
         # A changed job is another object: they are frozen.
-        names = list(map(id, jobs))
-        row = np.fromiter(map(kept.row.get, names, repeat(-1)), np.int64, len(names))
-        new = (row < 0).nonzero()[0]
-        fresh = _read([self._row(jobs[i]) for i in new.tolist()])
-        if len(new) == len(names):
-            rows = fresh
-        else:
-            rows = kept.rows.take(row)
-            rows.numbers[:, new], rows.objects[new] = fresh.numbers, fresh.objects
+        names = np.fromiter(map(id, jobs), np.int64, len(jobs))
+        rows = self._rows(jobs, names, kept)
+        row = names.argsort()
         # At once, so that whoever looks from another thread finds what goes together.
-        self._kept = _Kept(number, tuple(jobs), dict(zip(names, count())), rows)
+        self._kept = _Kept(number, tuple(jobs), names[row], row, rows)
+        return rows
+
+    def _rows(self, jobs: Sequence[JobRecord], names: npt.NDArray[np.int64], kept: _Kept) -> Jobs:
+        """These jobs, of which some may be among those that were read."""
+        if not kept.jobs or not len(names):
+            return _read([self._row(job) for job in jobs])
+        place = kept.names.searchsorted(names)
+        new = (kept.names.take(place, mode="clip") != names).nonzero()[0]
+        rows = kept.rows.take(kept.row.take(place, mode="clip"))
+        if len(new):
+            fresh = _read([self._row(jobs[i]) for i in new.tolist()])
+            rows.numbers[:, new], rows.objects[new] = fresh.numbers, fresh.objects
         return rows
 
     def _row(self, job: JobRecord) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -196,13 +216,14 @@ class NodeRows:
         self.number: dict[str, int] = {}
         self._nodes: tuple[NodeRecord, ...] = ()
         self.up = self.on = np.zeros(0, bool)
+        self.gone = _NO_NODES
         self.see(nodes)
 
     def see(self, nodes: Sequence[NodeRecord]) -> None:
         """The nodes are these now.
 
         ``number`` is which each name is, another object whenever that has changed; ``up`` which can run jobs,
-        ``on`` which of these are switched on [nodes].
+        ``on`` which of these are switched on [nodes]; ``gone`` the numbers of those that cannot run jobs.
         """
         # A changed node is another object: they are frozen.
         if same_objects(nodes, self._nodes):
@@ -211,6 +232,7 @@ class NodeRows:
         if number != self.number:
             self.number = number
         self.up = np.array([node.state == "up" for node in nodes], bool)
+        self.gone = (~self.up).nonzero()[0]
         off = [i for i, node in enumerate(nodes) if node.power and node.power.state != "on"]
         on = self.up.copy()
         on[off] = False
@@ -230,7 +252,7 @@ def _row(
     uses_up: JobRecord | None = None,
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     needs = (spec.cores, spec.gpus, spec.memory_gb)
-    labels = tuple([getattr(spec, name) for name in LABELS])
+    labels = _LABELS_OF(spec)
     number = -1
     if spec.id.isascii() and spec.id.isdigit() and len(spec.id) < LONGEST:
         number = int(spec.id) if spec.id == str(int(spec.id)) else -1
@@ -248,10 +270,8 @@ def _row(
 
 
 def _read(rows: Sequence[tuple[tuple[Any, ...], tuple[Any, ...]]]) -> Jobs:
-    objects = np.empty((len(rows), len(_OBJECTS)), object)
-    for i, (_, told) in enumerate(rows):
-        for column, one in enumerate(told):
-            objects[i, column] = one
+    told = chain.from_iterable([objects for _, objects in rows])
+    objects = np.fromiter(told, object, len(rows) * len(_OBJECTS)).reshape(-1, len(_OBJECTS))
     numbers = np.array([numbers for numbers, _ in rows], np.float64)
     return Jobs(np.ascontiguousarray(numbers.reshape(-1, len(_NUMBERS)).T), objects)
 

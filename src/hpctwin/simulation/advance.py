@@ -60,7 +60,7 @@ def advance_engine(
         call = partial(advance, sim.address, until, left)
         interrupted = False
         try:
-            if hears_interrupts() and _may_take_long(simulation, until, left):
+            if _may_take_long(simulation, until, left) and hears_interrupts():
                 code, interrupted = run_interruptible(call)
             else:
                 code = call()
@@ -117,10 +117,13 @@ def _may_take_long(simulation: SimulationBase, until: int, instants: int) -> boo
 
     To hand a slice to a thread takes as long as hundreds of instants with short queues.
     """
+    instants = max(instants, 1)
+    few = min(MANY_PLANNED, max(MANY_LOOKS // instants, 1))
+    if len(simulation.workload) < few:
+        return False
     sim = simulation.state
     clock = sim.clock
-    instants = max(instants, 1)
-    if int(clock.alive) < min(MANY_PLANNED, max(MANY_LOOKS // instants, 1)):
+    if int(clock.alive) < few:
         return False
     plans = simulation.passes()[0].reserved is not None or bool(len(sim["share"]))
     many = min(MANY_PLANNED if plans else MANY_WAITING, max(MANY_LOOKS // instants, 1))

@@ -46,7 +46,7 @@ from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation import powered, sharing
 from hpctwin.simulation.claims import is_interrupted, suspends
 from hpctwin.simulation.cut_off import check_cut_off
-from hpctwin.simulation.decided import Deciding
+from hpctwin.simulation.decided import Deciding, circumstances
 from hpctwin.simulation.given import as_cluster, as_workload, begins_ms, expected_ms, risks
 from hpctwin.simulation.looks import Looks
 from hpctwin.simulation.lower import facts_of, lower
@@ -63,6 +63,12 @@ IntArray = npt.NDArray[np.int64]
 
 SHORT = 1 << 17
 """So many jobs times instants take no time worth the name, so that Python need not have its turn between."""
+
+
+_UNTOUCHED = powered.Outside()
+_NOT_SIZED = Sized()
+MOST_KEPT = 64
+"""So many policies are kept in the engine's form."""
 
 
 @cache
@@ -149,6 +155,8 @@ class SimulationBase(Looks):
         self._track_nodes = track_nodes
         self.risk = risks(risk, workload)
         self._asked = expected_ms(expected_s, workload), begin_s
+        self._circumstances: tuple[Any, ...] = ()
+        self._policies: dict[tuple[Any, ...], tuple[Policy, Pass, Decided]] = {}
         self._begin(*self._asked, seed)
 
     def _begin(
@@ -162,6 +170,7 @@ class SimulationBase(Looks):
         """Stand where nothing has happened yet."""
         failures = self.cluster.failures
         self.tracked = self._tracks()
+        self._passes: tuple[Pass, PowerPass | None] | None = None
         self._horizon = NEVER_MS if failures.mtbf is None else 0
         self._sim = self._new_sim(expected, begin_s, seed, like=like, known=known)
         self._set_out()
@@ -176,8 +185,8 @@ class SimulationBase(Looks):
     def _set_out(self) -> None:
         """Nothing has been run, done from outside or decided yet."""
         self.engine_s = 0.0
-        self.outside = powered.Outside()
-        self.sized = Sized()
+        self.outside = _UNTOUCHED
+        self.sized = _NOT_SIZED
         self.broken: str | None = None
         self.slice = max(64, SHORT // max(len(self.workload), 1))
         self.stopped = False
@@ -265,7 +274,7 @@ class SimulationBase(Looks):
         """
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
-        other.policy = make_policy(policy)
+        other.policy, other._passes = make_policy(policy), None
         check_together(self.cluster, other.policy, self.workload)
         if self.sizing is not None:
             check_sized(self.cluster, other.policy, self.workload)
@@ -331,6 +340,7 @@ class SimulationBase(Looks):
         workload = as_features(workload, self.cluster)
         check_together(self.cluster, self.policy, workload)
         before, self.workload = self._sim, workload
+        self._passes = None
         self.__dict__.pop("_rows", None)
         self._sim = self._new_sim(None, None, 0, waits=waits)
         carry(before, self._sim, rows, to, waits=waits)
@@ -357,6 +367,8 @@ class SimulationBase(Looks):
         late = cluster.preemption is not None and cluster.preemption.requeue_after > 0
         waits = waits or begin_s is not None or late
         sim = new_sim(known, *self.passes(), seed=seed, depths=depths, waits=waits, like=like)
+        if (found := circumstances(sim)) != self._circumstances:
+            self._circumstances, self._policies = found, {}
         if begin_s is not None:
             hold_until(sim, begins_ms(begin_s, self.workload))
         if cluster.has_power:
@@ -379,25 +391,42 @@ class SimulationBase(Looks):
     def decided(self) -> Decided:
         """The policy in the engine's form; the same object as long as it is the same."""
         if self._decided is None:
-            deciding = Deciding(
-                self._sim,
-                self.cluster,
-                self.policy,
-                self.ordering,
-                *self.passes(),
-                tracked=self.tracked,
-                terminate=self.overrun == "terminate",
-                hold=self.on_dependency_failure == "hold",
-                log=self.log,
-                planned=self._planned,
-                raced=self._raced,
-                horizon=self._horizon,
-            )
-            self._decided = deciding.made()
+            self._decided = self._kept_or_made()
             self._sim.decide(self._decided)
             if self._decided.facts:
                 self.know_facts()
         return self._decided
+
+    def _kept_or_made(self) -> Decided:
+        """The policy in the engine's form: forks, and who begins anew with jobs alike, find it by its id."""
+        about = (
+            id(self.policy), id(self.passes()[0]), self.tracked,
+            self._planned, self._raced, self._horizon,
+        )  # fmt: skip
+        kept = self._policies.get(about)
+        if kept is not None:
+            return kept[-1]
+        deciding = Deciding(
+            self._sim,
+            self.cluster,
+            self.policy,
+            self.ordering,
+            *self.passes(),
+            tracked=self.tracked,
+            terminate=self.overrun == "terminate",
+            hold=self.on_dependency_failure == "hold",
+            log=self.log,
+            planned=self._planned,
+            raced=self._raced,
+            horizon=self._horizon,
+        )
+        made = deciding.made()
+        if deciding.lasts:
+            if len(self._policies) >= MOST_KEPT:
+                self._policies.clear()
+            # With policy and pass themselves, so that no others have their ids.
+            self._policies[about] = self.policy, deciding.found, made
+        return made
 
     def need_pass(self) -> None:
         """Compile the pass itself: counting does not always decide in its place, or it is not known."""
@@ -434,6 +463,11 @@ class SimulationBase(Looks):
 
     def passes(self) -> tuple[Pass, PowerPass | None]:
         """What starts jobs, and what switches nodes; None where they have no power states."""
+        if self._passes is None:
+            self._passes = self._find_passes()
+        return self._passes
+
+    def _find_passes(self) -> tuple[Pass, PowerPass | None]:
         power = self.policy.power.power_pass if self.cluster.has_power else None
         interrupted = is_interrupted(self.workload, self.cluster)
         find = find_preempting_pass if interrupted else PASSES.find
@@ -474,7 +508,7 @@ class SimulationBase(Looks):
                 "make the simulation with track_nodes=True"
             )
         self.policy = policy
-        self._decided = None
+        self._decided = self._passes = None
         choose_pass(self._sim, *self.passes())
         if self.cluster.has_power:
             powered.change_power(self._sim, self.cluster, policy.power)

@@ -6,6 +6,7 @@ import math
 import threading
 from bisect import bisect_right
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy.typing as npt
@@ -22,7 +23,7 @@ from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.policies.placements import NodeScore
 from hpctwin.simulation import powered, sharing
 
-__all__ = ["Deciding"]
+__all__ = ["Deciding", "circumstances"]
 
 MOST_KEPT = 64
 """So many policies are kept in the engine's form."""
@@ -35,6 +36,27 @@ _RACES_FROM = sorted(
 )  # fmt: skip
 _KEEPING = threading.Lock()
 _KEPT: dict[tuple[Any, ...], tuple[Policy, Cluster, Pass, Decided]] = {}
+
+
+@cache
+def _race() -> Kernel:
+    """The tournament; only who may need it waits for the compiler."""
+    from hpctwin.engine.kernel import race
+
+    return race
+
+
+def circumstances(sim: Sim) -> tuple[Any, ...]:
+    """What a policy's numbers depend on of jobs that have whole nodes without power states."""
+    return (
+        sim.pools,
+        sim.resources > 0,
+        bisect_right(_RACES_FROM, sim.jobs),
+        sim.size("held") > 0,
+        sim.limited,
+        sim.partitions == 1,
+        len(sim["promised"]) == 1,
+    )
 
 
 @dataclass(eq=False)
@@ -77,13 +99,23 @@ class Deciding:
         scores = self.ordering, self.policy.candidates, self.policy.placement.score
         return [score for score in scores if score is not None]
 
+    @property
+    def _depends_on_jobs(self) -> bool:
+        """Whether its numbers depend on more of the jobs than `circumstances` tells."""
+        return self.cluster.has_power or isinstance(self.found, SharedPass)
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it would be made alike again in such circumstances: there is all that may come to pay."""
+        return not self._depends_on_jobs and (not self._races() or self._has_race())
+
     def made(self) -> Decided:
         """The policy's numbers (`engine.layout.Numbers`), compiled what it needs; nobody may write them.
 
         Where they depend on little of the jobs they are kept, for whoever takes the same policies on the same
         cluster again and again.
         """
-        if self.cluster.has_power or isinstance(self.found, SharedPass):
+        if self._depends_on_jobs:
             return Decided(self._made())
         # Functions that are equal may have been made when what they read was something else.
         compiled = [id(score.compiled) for score in self.scores]
@@ -100,9 +132,7 @@ class Deciding:
 
     def _circumstances(self) -> tuple[Any, ...]:
         """All that `_made` asks of besides policy and cluster, of whole nodes without power states."""
-        sim = self.sim
         return (
-            self.ordering is self.policy.order,
             id(self.found),
             self.tracked,
             self.terminate,
@@ -111,12 +141,7 @@ class Deciding:
             self.planned,
             self._has_race(),
             self.horizon,
-            sim.pools,
-            sim.resources > 0,
-            bisect_right(_RACES_FROM, sim.jobs),
-            sim.size("held") > 0,
-            sim.limited,
-            sim.partitions == 1,
+            *circumstances(self.sim),
         )
 
     def _made(self) -> dict[str, npt.NDArray[Any]]:
@@ -223,9 +248,7 @@ class Deciding:
 
     def _has_race(self) -> bool:
         """Whether there is a tournament: one that is needed, or ready to be taken."""
-        from hpctwin.engine.kernel import race
-
-        return self._races() and (self.raced or race.at_hand())
+        return self._races() and (self.raced or _race().at_hand())
 
     @property
     def _lined(self) -> bool:

@@ -105,7 +105,7 @@ def lower(
         ),
         "fact": records("fact", len(workload)),
         "asks": resources,
-        "by_submit": np.argsort(workload.submit_ms, kind="stable"),
+        "by_submit": workload.submit_ms.argsort(kind="stable"),
         "by_cancel": _by_cancel(cancelled, cancel),
         "tells": _told(edges, by_on) if len(edges) else _NO_EDGES["tells"],
         "waits": edges.on[by_job] if len(edges) else _NO_EDGES["waits"],
@@ -154,8 +154,9 @@ def check_consumables(workload: Workload, cluster: Cluster) -> None:
 def _places(ids: npt.NDArray[Any]) -> IntArray:
     """The place of each id among all."""
     if ids.dtype.kind == "i" and len(ids):
-        least = ids.min()
-        if ids.max() - least == len(ids) - 1:
+        # As `ids.min()` and `ids.max()`, in half of the time where they are few.
+        least, most = ids[ids.argmin()], ids[ids.argmax()]
+        if most - least == len(ids) - 1:
             # They are different, and so are all from the least to the last.
             place: IntArray = (ids - least).astype(np.int64, copy=False)
             return place

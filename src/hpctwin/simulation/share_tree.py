@@ -30,7 +30,7 @@ def labels_of(
     labels = workload.user if cluster.fairshare.by == "user" else workload.account
     code = labels.codes.astype(np.int64)
     unnamed = code < 0
-    if unnamed.any():
+    if np.count_nonzero(unnamed):
         code[unnamed] = len(labels.labels)
     return code, shares(labels, cluster)
 
@@ -38,7 +38,7 @@ def labels_of(
 def shares(labels: Category, cluster: Cluster) -> npt.NDArray[np.float64]:
     """Promised shares of all labels and of the jobs without one, as parts of the whole."""
     told = cluster.fairshare.shares
-    unnamed = not labels.labels or bool((labels.codes < 0).any())
+    unnamed = not labels.labels or bool(np.count_nonzero(labels.codes < 0))
     if not told:
         return _parts_alike(len(labels.labels), unnamed=unnamed)
     return _parts([told.get(label, 1.0) for label in labels.labels], unnamed=unnamed)

@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from hpctwin.model import MS_PER_S
+from hpctwin.model.columns import every
 from hpctwin.policies import Policy
 from hpctwin.twin.objective import Outlook
 
@@ -79,8 +81,7 @@ class WhatIf:
     Args:
         policy: its name.
         starts: ids of the jobs that it starts now, where they share nodes in this order.
-        ids: of all jobs, by row.
-        rows: of the waiting jobs that would start [started].
+        ids: of the waiting jobs that would start [started].
         start_ms: when each would [started].
         course: what the objective judges.
     """
@@ -88,15 +89,13 @@ class WhatIf:
     policy: str
     starts: tuple[str, ...]
     ids: tuple[str, ...]
-    rows: npt.NDArray[np.int64]
     start_ms: npt.NDArray[np.int64]
     course: Course
 
     @cached_property
     def start_s(self) -> Mapping[str, float]:
         """When each waiting job would start, by id; those that would never are missing."""
-        ids = map(self.ids.__getitem__, self.rows.tolist())
-        return dict(zip(ids, (self.start_ms / MS_PER_S).tolist(), strict=True))
+        return dict(zip(self.ids, (self.start_ms / MS_PER_S).tolist(), strict=True))
 
 
 def look_ahead(
@@ -131,16 +130,19 @@ def run_ahead(
         # Who starts now may have to wait for nodes that are switched on, or start before another one.
         given = now.given_nodes(simulation)
     simulation.advance(None if horizon_s is None else now_s + horizon_s)
-    rows, start_ms = now.waiting, simulation.column("start")[now.waiting]
+    ids, start_ms = now.waiting_ids, simulation.column("start")[now.waiting]
     starts = start_ms >= 0
-    if not starts.all():
-        rows, start_ms = rows[starts], start_ms[starts]
-    at_once = rows[start_ms == now.now_ms] if given is None else given
+    if not every(starts):
+        ids, start_ms = tuple(compress(ids, starts.tolist())), start_ms[starts]
+    at_once = (
+        compress(ids, (start_ms == now.now_ms).tolist())
+        if given is None
+        else [now.ids[row] for row in given.tolist()]
+    )
     return WhatIf(
         policy=policy.name,
-        starts=tuple([now.ids[row] for row in at_once.tolist()]),
-        ids=now.ids,
-        rows=rows,
+        starts=tuple(at_once),
+        ids=ids,
         start_ms=start_ms,
         course=course_of(now, simulation, past, horizon_s),
     )
@@ -178,7 +180,7 @@ def outlooks_of(courses: Sequence[Course]) -> list[Outlook]:
     """
     start_ms = np.array([course.start_ms for course in courses])
     counts = start_ms >= 0
-    all_count = bool(counts.all())
+    all_count = every(counts)
     if not all_count and len(courses) > 1:
         return [outlook for course in courses for outlook in outlooks_of([course])]
     one = courses[0]

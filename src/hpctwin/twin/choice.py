@@ -97,7 +97,7 @@ def judge(
     metrics, spread = _mean_and_spread(measured)
     scores = objective.scores(metrics)
     first = futures[0]
-    most = max(len(w.rows) for w in first)
+    most = max(len(w.ids) for w in first)
     return [
         Candidate(
             policy=policy,
@@ -105,7 +105,7 @@ def judge(
             metrics=metrics[i],
             spread=spread[i],
             starts=first[i].starts,
-            never=most - len(first[i].rows),
+            never=most - len(first[i].ids),
         )
         for i, policy in enumerate(pool)
     ]

@@ -443,7 +443,7 @@ class Core:
             fits, waiting = self.fits_now(jobs), [job.spec for job in jobs if job.start_s is None]
             return any(fits(spec) for spec in waiting if not spec.held and not spec.reason)
         may = ~there.runs & (there.of("barred") == 0)
-        return bool((there.of("nodes")[may] <= free_nodes).any())
+        return bool(np.count_nonzero(there.of("nodes")[may] <= free_nodes))
 
     def _policy(self, name: str) -> Policy:
         if self.own is not None and self.own.name == name:

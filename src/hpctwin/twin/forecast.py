@@ -150,6 +150,8 @@ class Forecaster:
                 self._keep(kept)
                 if kept.calibrated:
                     self._promise(kept.group, kept.made_s, (kept.below, kept.above))
+        if len(made) == len(waiting):
+            return tuple(made)
         return tuple(_of_all(waiting, again | found, now_s))
 
     def foretell(

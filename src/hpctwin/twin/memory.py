@@ -220,7 +220,7 @@ class Memory:
         put_off = self.put_off
         jobs = mirror.jobs
         late = [jobs[i].spec for i, t in put_off.items() if t > now_s and waits(jobs.get(i))]
-        return Blocked([j.spec for j in jobs.values() if j.start_s is None and j.spec.reason], late)
+        return Blocked(mirror.not_started, late)
 
     def left_to_manager(
         self, mirror: Mirror, now_s: float, never: Collection[str] = ()

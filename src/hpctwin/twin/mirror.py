@@ -52,6 +52,8 @@ class Mirror:
         self.shared: frozenset[str] = frozenset()
         self.needs_snapshot: str | None = "no snapshot yet"
         self.jobs: dict[str, JobRecord] = {}
+        self._depend: set[str] = set()
+        self._with_reason: set[str] = set()
         self.nodes: dict[str, NodeRecord] = {}
         self._node_records: tuple[NodeRecord, ...] | None = None
         self.reservations: dict[str, NodeReservation] = {}
@@ -130,6 +132,7 @@ class Mirror:
         self.shared = frozenset(snapshot.shared)
         self.needs_snapshot = None
         self.jobs = {}
+        self._depend, self._with_reason = set(), set()
         self.nodes = {}
         self.reservations = {}
         self._holder = {}
@@ -141,7 +144,7 @@ class Mirror:
         for reservation in snapshot.reservations:
             self._put(self.reservations, reservation.name, reservation)
         for job in snapshot.jobs:
-            self._put(self.jobs, job.spec.id, job)
+            self._put_job(job)
             self._hold(job.spec, job.node_names)
         kept = [self._early[key] for key in sorted(self._early)]
         self._early = {}
@@ -156,6 +159,14 @@ class Mirror:
     def digest(self) -> str:
         """A hash of all jobs, nodes and reservations, equal if and only if they are."""
         return f"{self._sum:032x}"
+
+    @property
+    def not_started(self) -> list[JobSpec]:
+        """The waiting jobs that the manager says it would not start, in the order of all."""
+        if not self._with_reason:
+            return []
+        told = [self.jobs[i] for i in filter(self._with_reason.__contains__, self.jobs)]
+        return [job.spec for job in told if job.start_s is None]
 
     @property
     def node_records(self) -> tuple[NodeRecord, ...]:
@@ -216,7 +227,7 @@ class Mirror:
             case ev.JobSubmitted():
                 if event.job.id in self.jobs:
                     raise ContradictionError(f"job {event.job.id} is there already")
-                self._put(self.jobs, event.job.id, JobRecord.model_construct(spec=event.job))
+                self._put_job(JobRecord.model_construct(spec=event.job))
             case ev.JobModified():
                 self._update(event.job.id, spec=event.job)
             case ev.JobHeld() | ev.JobReleased():
@@ -305,7 +316,7 @@ class Mirror:
         self, job_id: str, time_s: float, *, ended_well: bool = False, started: bool = False
     ) -> None:
         """Strike out the dependencies that have come true; the failed ones stay."""
-        for other in [job.spec for job in self.jobs.values() if job.spec.dependencies]:
+        for other in [self.jobs[i].spec for i in self._depend]:
             true = [
                 edge
                 for edge in other.dependencies
@@ -358,7 +369,17 @@ class Mirror:
         job = self.jobs.get(job_id)
         if job is None:
             raise ContradictionError(f"job {job_id} is not known")
-        self._put(self.jobs, job_id, job.model_copy(update=changes))
+        self._put_job(job.model_copy(update=changes))
+
+    def _put_job(self, job: JobRecord) -> None:
+        """Note besides of whom something is asked at each event or decision, so that not all are asked."""
+        job_id, spec = job.spec.id, job.spec
+        self._put(self.jobs, job_id, job)
+        for noted, is_so in ((self._depend, spec.dependencies), (self._with_reason, spec.reason)):
+            if is_so:
+                noted.add(job_id)
+            else:
+                noted.discard(job_id)
 
     def _change_node(self, name: str, **changes: Any) -> None:
         self._node_records = None
@@ -371,6 +392,8 @@ class Mirror:
 
     def _forget(self, job_id: str) -> None:
         self._drop(self.jobs, job_id)
+        self._depend.discard(job_id)
+        self._with_reason.discard(job_id)
 
     def _drop(self, table: dict[str, Any], key: str, *, keep_place: bool = False) -> None:
         record = table.get(key)

@@ -222,17 +222,19 @@ def normalised(values: FloatArray, how: Normalise) -> FloatArray:
     """Costs of the candidates, made comparable with other metrics; see `Objective` […, candidates]."""
     if how == "none":
         return values
+    mean = _mean(values)[..., None]
+    if how == "mean":
+        return _parts(values, mean)
     least = values.min(axis=-1, keepdims=True)
     if how == "range":
         return _parts(values - least, values.max(axis=-1, keepdims=True) - least)
-    mean = _mean(values)[..., None]
     # The best is 0: then only the distance to the mean can be told.
-    return _parts(values, mean if how == "mean" else np.where(least > 0, least, mean))
+    return _parts(values, np.where(least > 0, least, mean))
 
 
 def _parts(values: FloatArray, base: FloatArray) -> FloatArray:
     """Shares of a base; 0 where that is none."""
-    shares: FloatArray = np.divide(values, base, out=np.zeros_like(values), where=base > 0)
+    shares: FloatArray = np.divide(values, base, out=np.zeros(values.shape), where=base > 0)
     return shares
 
 

@@ -15,6 +15,7 @@ from hpctwin.model import (
     Reservation,
     Workload,
 )
+from hpctwin.model.columns import every
 from hpctwin.policies import Policy
 from hpctwin.rms.columns import Jobs
 from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, NodeReservation
@@ -48,8 +49,15 @@ class Present:
     now_ms: int
 
     @cached_property
+    def waiting_ids(self) -> tuple[str, ...]:
+        """Ids of the jobs that wait and may start [waiting]."""
+        return tuple([self.ids[row] for row in self.waiting.tolist()])
+
+    @cached_property
     def others(self) -> npt.NDArray[np.int64]:
         """Rows of the jobs that do not run: those that wait, and those to come, rising."""
+        if len(self.running) + len(self.waiting) == len(self.ids):
+            return self.waiting
         waits = np.ones(len(self.ids), bool)
         waits[self.running] = False
         return waits.nonzero()[0]
@@ -170,10 +178,11 @@ def present(
     carried = carried or Carried()
     there = carried.rows.jobs(jobs, nodes)
     shares = "tasks" in there.known or any(spec.tasks for spec in arrivals)
-    if not shares and np.bincount(there.held).max(initial=0) > 1:
+    holders = np.bincount(there.held, minlength=len(nodes))
+    if not shares and np.count_nonzero(holders > 1):
         there = carried.rows.jobs(_one_job_a_node(jobs, runtime_s or {}), nodes)
     may = may_run(there)
-    if not may.all():
+    if not every(may):
         there = there.take(may.nonzero()[0])
     by_row, here, submit_ms, rank = in_order(there, arrivals, now_s)
     rows = by_row.runs.nonzero()[0]
@@ -192,14 +201,14 @@ def present(
     simulation = carried.base = _new(
         workload, cluster, policy, carried.base, track_nodes=track_nodes
     )
-    unusable, used = ~carried.rows.nodes.up, np.zeros(len(nodes), bool)
-    used[there.held] = True
+    gone = carried.rows.nodes.gone
+    held = holders[gone] > 0
     begin_at(
         simulation,
         now_ms,
         running,
-        (unusable & ~used).nonzero()[0],
-        (unusable & used).nonzero()[0],
+        gone[~held],
+        gone[held],
         _amounts(by_row, rows, machine.consumables) if shares else (),
         powers_of(nodes, now_ms) if machine.has_power else None,
     )
@@ -248,7 +257,7 @@ def remaining_end_ms(
     """
     expected, limit = start_ms + runtime_ms, start_ms + walltime_ms
     corrected: npt.NDArray[np.int64] = np.minimum(expected, limit)
-    if (corrected > now_ms).all():
+    if every(corrected > now_ms):
         return corrected
     late = np.maximum(now_ms - expected, 0)
     step = np.minimum(np.searchsorted(CORRECTIONS_MS, late, side="right"), len(CORRECTIONS_MS) - 1)

@@ -18,7 +18,7 @@ from hpctwin.model import (
     Workload,
 )
 from hpctwin.model.chunks import CHUNKS
-from hpctwin.model.columns import alike
+from hpctwin.model.columns import alike, every
 from hpctwin.rms.columns import LABELS, Jobs, jobs_to_come
 from hpctwin.rms.records import JobSpec
 
@@ -51,15 +51,15 @@ def in_order(
         here[later] = in_ms(there.of("not_before_s")[later])
     rank = _ranks(jobs)
     order = np.lexsort((rank, submit_ms))
-    return jobs.take(order), order < len(there), submit_ms[order], rank[order]
+    return jobs.in_order(order), order < len(there), submit_ms[order], rank[order]
 
 
 def _ranks(jobs: Jobs) -> npt.NDArray[np.int64]:
     """The place of each id among all: ids that are equally written are compared as numbers."""
     numbers = jobs.of("number")
-    if (numbers[:1] >= 0).all() and (numbers[1:] > numbers[:-1]).all():
+    if every(numbers[:1] >= 0) and every(numbers[1:] > numbers[:-1]):
         return np.arange(len(numbers))
-    if (numbers >= 0).all():
+    if every(numbers >= 0):
         order = numbers.argsort(kind="stable")
     else:
         ids = jobs.told("id")
