@@ -14,8 +14,8 @@ from hpctwin.model import Cluster
 from hpctwin.policies import BUILT_IN, Ordering, PowerPolicy, formula, make_policy
 from tests import strategies
 from tests.energy.adapter import outcome, powered, reference_outcome
+from tests.engine.examples import examples
 from tests.engine.test_against_reference import as_reference, name_of
-from tests.examples import examples
 from tests.reference.powered import simulate_powered_reference
 
 ORDERINGS = {

@@ -16,7 +16,7 @@ from hpctwin.policies import PowerPolicy
 from tests.energy.adapter import outcome, powered, reference_outcome
 from tests.energy.powered import NODES
 from tests.energy.test_against_reference import same
-from tests.examples import examples
+from tests.engine.examples import examples
 from tests.reference import fcfs
 from tests.reference.powered import simulate_powered_reference
 from tests.strategies import simple_workloads

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hpctwin.model import Cluster
 from tests import strategies
 from tests.energy.test_against_reference import KINDS, ORDERINGS, case_of, compared, powers_of
+from tests.engine.examples import examples
 from tests.engine.test_against_reference import name_of
-from tests.examples import examples
 
 BACKFILLS: list[dict[str, Any]] = [
     {"backfill": "none"},

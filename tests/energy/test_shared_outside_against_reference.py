@@ -24,7 +24,7 @@ from tests.energy.test_outside_against_reference import (
     every_seven_seconds,
     platforms,
 )
-from tests.examples import examples
+from tests.engine.examples import examples
 from tests.strategies import shared_workloads
 
 MACHINE = Cluster.model_validate(

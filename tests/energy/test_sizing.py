@@ -13,6 +13,7 @@ from hpctwin.energy.sizing import Sizes, SizeView
 from hpctwin.errors import ConfigError
 from tests.energy.powered import joined, power_policies
 from tests.energy.test_against_reference import powers_of
+from tests.engine.examples import examples
 from tests.engine.test_malleable import (
     at_times,
     both,
@@ -22,7 +23,6 @@ from tests.engine.test_malleable import (
     places,
     stretches,
 )
-from tests.examples import examples
 from tests.reference.malleable import SizedPoweredSimulation
 from tests.reference.powered import energies
 

@@ -15,8 +15,8 @@ from hpctwin.model import Category
 from hpctwin.simulation import explain
 from hpctwin.simulation.lower import limits_in
 from tests import strategies
+from tests.engine.examples import examples
 from tests.engine.test_against_reference import cases, compared, name_of
-from tests.examples import examples
 from tests.limit_strategies import limited, limited_in_use, slowed
 
 POLICIES: list[dict[str, Any]] = [

@@ -22,7 +22,7 @@ from hpctwin.errors import ConfigError, PolicyError, SimulationError
 from hpctwin.model import State
 from tests import strategies
 from tests.by_hand import AFTER, cluster_of, edges
-from tests.examples import examples
+from tests.engine.examples import examples
 from tests.reference.malleable import FaultError, SizedSimulation, simulate_sized
 
 Rows = list[tuple[float, float, int]]

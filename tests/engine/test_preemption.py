@@ -19,6 +19,7 @@ from hpctwin.model.chunks import CHUNKS
 from hpctwin.policies import make_policy
 from tests import strategies
 from tests.by_hand import AFTERANY, AFTEROK, cluster_of, edges, ends, jobs, labels, starts, states
+from tests.engine.examples import examples
 from tests.engine.test_against_reference import (
     ORDERINGS,
     SLURM,
@@ -26,7 +27,6 @@ from tests.engine.test_against_reference import (
     name_of,
 )
 from tests.engine.test_shared_against_reference import where_they_ran
-from tests.examples import examples
 from tests.reference import ReferenceJob, simulate_reference
 
 

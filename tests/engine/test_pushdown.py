@@ -17,9 +17,9 @@ from hpctwin.errors import ConfigError
 from hpctwin.model import Dependencies, DependencyKind
 from hpctwin.policies import make_policy, pas
 from tests import strategies
+from tests.engine.examples import examples
 from tests.engine.test_against_reference import cases, compared
 from tests.engine.test_shared_against_reference import compared_on_nodes
-from tests.examples import examples
 from tests.reference import JobView, simulate_reference
 
 NODES, CPU = 4, 6

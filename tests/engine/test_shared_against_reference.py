@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload, make_policy
 from tests import strategies
+from tests.engine.examples import examples
 from tests.engine.test_against_reference import ORDERINGS, cases, compared, name_of
-from tests.examples import examples
 from tests.reference import ReferenceJob, simulate_reference
 
 BACKFILLS: list[dict[str, Any]] = [
