@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import zlib
 from pathlib import Path
 
 import hypothesis
 import pytest
 from hypothesis.internal.conjecture import providers
 
+from tests.engine import examples as of_the_engine
 from tests.examples import examples
 
 # Compiling and a busy machine make single examples slow without anything being wrong.
@@ -23,7 +26,7 @@ hypothesis.settings.register_profile(
     "fixed",
     hypothesis.settings.get_profile("random"),
     derandomize=True,
-    max_examples=examples(100),
+    max_examples=(of_the_engine.examples if of_the_engine.BOUNDS else examples)(100),
 )
 hypothesis.settings.load_profile("fixed")
 
@@ -38,9 +41,22 @@ def pytest_configure(config: pytest.Config) -> None:
         providers.is_local_module_file = lambda path: False
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """With array bounds checked other examples are tried than without: what both runs try adds up."""
+    test = getattr(item, "obj", None)
+    fixed = item.config.getoption("--hypothesis-profile", None) is None
+    if of_the_engine.BOUNDS and fixed and hypothesis.is_hypothesis_test(test):
+        hypothesis.seed(zlib.crc32(item.nodeid.encode()))(test)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Modules that wait for services and clocks are spread among those that compute."""
-    modules = dict.fromkeys(item.path for item in items)
+    """Modules that wait for services and clocks are spread among those that compute.
+
+    Of both, those with slow tests come first: in the end processes take each other's tests, and none is to
+    be left alone with one that takes a minute.
+    """
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    modules = sorted(dict.fromkeys(item.path for item in items), key=lambda path: path not in slow)
     live = [path for path in modules if path.parent.name in ("twin", "rms", "facility")]
     others = [path for path in modules if path not in live]
     place = {
@@ -49,6 +65,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for number, path in enumerate(group)
     }
     items.sort(key=lambda item: place[item.path])
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: looking through it for garbage again and again takes time."""
+    gc.collect()
+    gc.freeze()
 
 
 def _folder(variable: str, remedy: str) -> Path:

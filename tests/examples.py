@@ -10,16 +10,13 @@ from typing import Any
 
 from hypothesis import note
 
-BOUNDS = os.environ.get("NUMBA_BOUNDSCHECK") == "1"
-"""Whether the engine runs with array bounds checked, which takes several times as long."""
-
 ALL = os.environ.get("HPCTWIN_EXAMPLES") == "all"
 """Whether there is time for all: benchmarks/properties.py says so."""
 
 
 def examples(count: int) -> int:
-    """How many of so many are tried here: a third of them, and a quarter with bounds checked."""
-    return count if ALL else max(5, count // (4 if BOUNDS else 3))
+    """How many of so many are tried here: a third of them."""
+    return count if ALL else max(5, count // 3)
 
 
 def each(name: str, values: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -46,6 +46,9 @@ IMPORTED = {
 """What the packages of the extras for users are imported as."""
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with both: the wheel is built from what is in the sdist alone."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -14,8 +14,8 @@ from hpctwin.model import Cluster
 from hpctwin.policies import BUILT_IN, Ordering, PowerPolicy, formula, make_policy
 from tests import strategies
 from tests.energy.adapter import outcome, powered, reference_outcome
+from tests.engine.examples import examples
 from tests.engine.test_against_reference import as_reference, name_of
-from tests.examples import examples
 from tests.reference.powered import simulate_powered_reference
 
 ORDERINGS = {
@@ -165,11 +165,16 @@ def powers_of(draw: st.DrawFn, cluster: Cluster) -> Cluster:
     return Cluster.model_validate({"nodes": groups})
 
 
-@st.composite
-def cases(draw: st.DrawFn, kind: str) -> dict[str, Any]:
-    """All that goes with a power policy and a backfill."""
-    cluster, platform = draw(machines())
-    workload = draw(strategies.workloads(cluster, max_jobs=12))
+def case_of(
+    draw: st.DrawFn,
+    kind: str,
+    workload: Workload,
+    machine: tuple[Cluster, Cluster],
+    orders: Sequence[str] = sorted(ORDERINGS),
+    placements: Sequence[str] = ("first-fit", "best-fit"),
+) -> dict[str, Any]:
+    """Jobs on a machine, with all else that goes with a power policy and a backfill."""
+    cluster, platform = machine
     return {
         "workload": workload,
         "platform": platform,
@@ -179,12 +184,18 @@ def cases(draw: st.DrawFn, kind: str) -> dict[str, Any]:
             deeper_s=draw(st.sampled_from(((), (0,), (6,), (0, 0), (3, 4), (5, 0)))),
             keep=draw(st.sampled_from((0, 0, 1, 2))),
         ),
-        "order": ORDERINGS[draw(st.sampled_from(sorted(ORDERINGS)))],
+        "order": ORDERINGS[draw(st.sampled_from(orders))],
         "cluster": cluster,
         "overrun": draw(st.sampled_from(("terminate", "continue"))),
-        "placement": draw(st.sampled_from(("first-fit", "best-fit"))),
+        "placement": draw(st.sampled_from(placements)),
         "expected_ms": draw(strategies.expectations(workload)),
     }
+
+
+@st.composite
+def cases(draw: st.DrawFn, kind: str) -> dict[str, Any]:
+    machine = draw(machines())
+    return case_of(draw, kind, draw(strategies.workloads(machine[0], max_jobs=12)), machine)
 
 
 @pytest.mark.parametrize(("kind", "policy"), PAIRS)

@@ -12,7 +12,7 @@ from hpctwin.energy import Series, Slots
 from hpctwin.energy.carbon_flex import CarbonFlex, CarbonOracle, learnt, oracle_plan
 from hpctwin.energy.carbon_scaler import slot_sizes
 from hpctwin.errors import ConfigError
-from tests.examples import examples
+from tests.engine.examples import examples
 
 DAY = [500, 400, 300, 200, 100, 100, 200, 300, 400, 500, 600, 600]
 HOUR = 3600.0

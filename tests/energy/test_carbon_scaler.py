@@ -15,7 +15,7 @@ from hpctwin.energy import Series
 from hpctwin.energy.carbon_scaler import slot_sizes
 from hpctwin.energy.sizings import parse_sizing
 from hpctwin.errors import ConfigError, UnknownNameError
-from tests.examples import examples
+from tests.engine.examples import examples
 
 DAY = [500, 400, 300, 200, 100, 100, 200, 300, 400, 500, 600, 600]
 

@@ -15,7 +15,7 @@ from hpctwin.cli import main
 from hpctwin.energy import Series, cheapest_begins
 from hpctwin.energy.forecast import begins_by_forecast, erring, from_past, parse_forecast, saving
 from hpctwin.errors import ConfigError
-from tests.examples import examples
+from tests.engine.examples import examples
 
 HOUR = 3600.0
 DAYS = 12

@@ -16,7 +16,7 @@ from hpctwin.policies import PowerPolicy
 from tests.energy.adapter import outcome, powered, reference_outcome
 from tests.energy.powered import NODES
 from tests.energy.test_against_reference import same
-from tests.examples import examples
+from tests.engine.examples import examples
 from tests.reference import fcfs
 from tests.reference.powered import simulate_powered_reference
 from tests.strategies import simple_workloads
@@ -86,45 +86,47 @@ def compared(
     same(outcome(simulation.result().energy), reference_outcome(workload, reference))
 
 
-@settings(max_examples=examples(60))
-@given(
-    workload=simple_workloads(nodes=NODES, max_jobs=12),
-    platform=platforms(),
-    kind=st.sampled_from(("none", "psus", "psas-auto", "psas-ipm")),
-    timeout=st.sampled_from((0, 5)),
-    overrun=st.sampled_from(("terminate", "continue")),
-    changes=st.lists(
+MODES = {
+    "platform": platforms(),
+    "kind": st.sampled_from(("none", "psus", "psas-auto", "psas-ipm")),
+    "timeout": st.sampled_from((0, 5)),
+    "overrun": st.sampled_from(("terminate", "continue")),
+    "changes": st.lists(
         st.tuples(
             st.integers(0, 150), st.sampled_from((0, 1)), st.sampled_from(("base", "slow", "fast"))
         ),
         max_size=5,
     ),
-)
-def test_modes_set_from_outside(
+}
+"""What is drawn of modes set from outside, beside the jobs."""
+
+CAPS = {
+    "platform": platforms(),
+    "kind": st.sampled_from(("none", "psus", "psas-auto", "psas-ipm")),
+    "backfill": st.sampled_from(BACKFILLS),
+    "watts": st.integers(500, 1500),
+    "more": st.integers(0, 400),
+    "window": st.tuples(st.integers(0, 40), st.integers(1, 60)),
+    "lower": st.booleans(),
+}
+"""What is drawn of caps, beside the jobs."""
+
+
+def compared_by_modes(
     workload: Workload,
     platform: Cluster,
     kind: str,
     timeout: int,
     overrun: str,
     changes: list[tuple[int, int, str]],
+    **options: Any,
 ) -> None:
     power = PowerPolicy(kind, timeout)
     changes = sorted(changes, key=lambda change: change[0])
-    compared(workload, platform, power, "first-fit", changes, overrun=overrun)
+    compared(workload, platform, power, "first-fit", changes, overrun=overrun, **options)
 
 
-@settings(max_examples=examples(60))
-@given(
-    workload=simple_workloads(nodes=NODES, max_jobs=12),
-    platform=platforms(),
-    kind=st.sampled_from(("none", "psus", "psas-auto", "psas-ipm")),
-    backfill=st.sampled_from(BACKFILLS),
-    watts=st.integers(500, 1500),
-    more=st.integers(0, 400),
-    window=st.tuples(st.integers(0, 40), st.integers(1, 60)),
-    lower=st.booleans(),
-)
-def test_caps_by_the_time_of_day_and_with_lower_modes(
+def compared_under_caps(
     workload: Workload,
     platform: Cluster,
     kind: str,
@@ -133,6 +135,7 @@ def test_caps_by_the_time_of_day_and_with_lower_modes(
     more: int,
     window: tuple[int, int],
     lower: bool,
+    **options: Any,
 ) -> None:
     # By the hour it does not go with those whose jobs may begin later than planned.
     hourly = more and kind in ("none", "psas-ipm")
@@ -140,11 +143,26 @@ def test_caps_by_the_time_of_day_and_with_lower_modes(
     cap = PowerCap(watts, windows, lower_modes=lower)
     power = PowerPolicy(kind, 5)
     try:
-        powered(workload, platform, power, cap=cap)
+        powered(workload, platform, power, cap=cap, **options)
     except ConfigError as error:
         assume("cap" not in str(error))
         raise
-    compared(workload, platform, power, backfill, cap=cap)
+    compared(workload, platform, power, backfill, cap=cap, **options)
+
+
+WORKLOADS = simple_workloads(nodes=NODES, max_jobs=12)
+
+
+@settings(max_examples=examples(60))
+@given(case=st.fixed_dictionaries({"workload": WORKLOADS, **MODES}))
+def test_modes_set_from_outside(case: dict[str, Any]) -> None:
+    compared_by_modes(**case)
+
+
+@settings(max_examples=examples(60))
+@given(case=st.fixed_dictionaries({"workload": WORKLOADS, **CAPS}))
+def test_caps_by_the_time_of_day_and_with_lower_modes(case: dict[str, Any]) -> None:
+    compared_under_caps(**case)
 
 
 def greedy(view: Any) -> Orders:
@@ -177,11 +195,7 @@ def every_seven_seconds(view: Any) -> Orders:
 
 @pytest.mark.parametrize("control", [greedy, after_ten_seconds, every_seven_seconds])
 @settings(max_examples=examples(30))
-@given(
-    workload=simple_workloads(nodes=NODES, max_jobs=12),
-    platform=platforms(),
-    backfill=st.sampled_from(BACKFILLS),
-)
+@given(workload=WORKLOADS, platform=platforms(), backfill=st.sampled_from(BACKFILLS))
 def test_control_functions(
     control: Any, workload: Workload, platform: Cluster, backfill: str
 ) -> None:

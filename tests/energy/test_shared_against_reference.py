@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin.model import Cluster
-from hpctwin.policies import PowerPolicy
 from tests import strategies
-from tests.energy.test_against_reference import KINDS, ORDERINGS, compared, powers_of
+from tests.energy.test_against_reference import KINDS, ORDERINGS, case_of, compared, powers_of
+from tests.engine.examples import examples
 from tests.engine.test_against_reference import name_of
-from tests.examples import examples
 
 BACKFILLS: list[dict[str, Any]] = [
     {"backfill": "none"},
@@ -45,25 +44,10 @@ def machines(draw: st.DrawFn) -> tuple[Cluster, Cluster]:
 
 @st.composite
 def cases(draw: st.DrawFn, kind: str, orders: Sequence[str]) -> dict[str, Any]:
-    """All that goes with a power policy and a backfill."""
-    cluster, platform = draw(machines())
+    machine = draw(machines())
     what = {name: draw(st.booleans()) for name in ("several", "grouped")}
-    workload = draw(strategies.shared_workloads(cluster, max_jobs=12, **what))
-    return {
-        "workload": workload,
-        "platform": platform,
-        "power": PowerPolicy(
-            kind,
-            draw(st.sampled_from((0, 1, 5, 12, None))),
-            deeper_s=draw(st.sampled_from(((), (0,), (6,), (3, 4)))),
-            keep=draw(st.sampled_from((0, 0, 1))),
-        ),
-        "order": ORDERINGS[draw(st.sampled_from(orders))],
-        "cluster": cluster,
-        "overrun": draw(st.sampled_from(("terminate", "continue"))),
-        "placement": draw(st.sampled_from(("first-fit", "best-fit", "spread"))),
-        "expected_ms": draw(strategies.expectations(workload)),
-    }
+    workload = draw(strategies.shared_workloads(machine[0], max_jobs=12, **what))
+    return case_of(draw, kind, workload, machine, orders, ("first-fit", "best-fit", "spread"))
 
 
 @pytest.mark.parametrize(("kind", "policy"), PAIRS)

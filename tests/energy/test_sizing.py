@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -12,21 +10,20 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, simulate
 from hpctwin.energy.sizing import Sizes, SizeView
-from hpctwin.errors import ConfigError, PolicyError
+from hpctwin.errors import ConfigError
 from tests.energy.powered import joined, power_policies
 from tests.energy.test_against_reference import powers_of
+from tests.engine.examples import examples
 from tests.engine.test_malleable import (
     at_times,
+    both,
     cases,
-    engine_of,
+    check_it_goes_on_the_same_when_forked_and_saved,
     one_job,
-    outcome,
     places,
-    said,
     stretches,
 )
-from tests.examples import examples
-from tests.reference.malleable import FaultError, SizedPoweredSimulation, simulate_sized
+from tests.reference.malleable import SizedPoweredSimulation
 from tests.reference.powered import energies
 
 
@@ -105,16 +102,11 @@ def powered_cases(draw: st.DrawFn) -> dict[str, Any]:
 @settings(max_examples=examples(200))
 @given(case=powered_cases())
 def test_where_nodes_sleep_the_engine_does_what_the_reference_does(case: dict[str, Any]) -> None:
-    try:
-        reference = simulate_sized(**case)
-    except FaultError:
-        with pytest.raises(PolicyError, match="may not be suspended"):
-            engine_of(case).advance()
+    ran = both(case, log=True)
+    if ran is None:
         return
+    simulation, reference = ran
     assert isinstance(reference, SizedPoweredSimulation)
-    simulation = engine_of(case, log=True)
-    simulation.advance()
-    assert outcome(simulation) == said(reference)
     at = places(simulation)
     for row, past in reference.past.items():
         for one in past:
@@ -132,18 +124,4 @@ def test_where_nodes_sleep_the_engine_does_what_the_reference_does(case: dict[st
 def test_where_nodes_sleep_it_goes_on_the_same_when_forked_or_saved(
     case: dict[str, Any], times: list[int]
 ) -> None:
-    whole, parts = engine_of(case), engine_of(case)
-    try:
-        whole.advance()
-    except PolicyError:
-        return
-    with TemporaryDirectory() as folder:
-        for time in sorted(times):
-            parts.advance(time)
-            left = parts.fork()
-            left.save(Path(folder) / "it")
-            parts.advance(time + 20)
-            parts = Simulation.load(Path(folder) / "it", sizing=case["sizing"])
-    parts.advance()
-    assert outcome(parts) == outcome(whole)
-    assert places(parts) == places(whole)
+    check_it_goes_on_the_same_when_forked_and_saved(case, times)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hpctwin import Cluster, Simulation, Workload, parse_policy, simulate
 from hpctwin.metrics import dependency_violations
 from hpctwin.model import Category, Dependencies, DependencyKind
-from tests.examples import examples
+from tests.engine.examples import examples
 
 NODES = 6
 RESOURCES = {"cpu": 10, "disk_mbps": 7}

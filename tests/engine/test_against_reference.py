@@ -22,7 +22,7 @@ from hpctwin.policies import (
     pas,
 )
 from tests import strategies
-from tests.examples import examples
+from tests.engine.examples import examples
 from tests.reference import ReferenceJob, simulate_reference
 
 # Fair-share factors are rounded, and multifactor goes without: equal use by two users is equal in theory

@@ -12,8 +12,8 @@ from hpctwin.errors import ConfigError
 from hpctwin.model import Category
 from hpctwin.policies import formula
 from tests import strategies
+from tests.engine.examples import examples
 from tests.engine.test_against_reference import cases, compared, name_of
-from tests.examples import examples
 from tests.limit_strategies import with_tree
 from tests.reference.share_tree import TreeUsage
 

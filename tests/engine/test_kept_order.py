@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hpctwin import Cluster, Simulation, Workload
 from hpctwin.policies import formula, make_policy
 from tests import strategies
+from tests.engine.examples import examples
 from tests.engine.test_against_reference import ORDERINGS, SLURM, compared
 from tests.engine.test_race import CHANGING, NOT, crowded, racing, simulated
-from tests.examples import each, examples
+from tests.examples import each
 
 MEETING = {
     **CHANGING,

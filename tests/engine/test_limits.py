@@ -15,8 +15,8 @@ from hpctwin.model import Category
 from hpctwin.simulation import explain
 from hpctwin.simulation.lower import limits_in
 from tests import strategies
+from tests.engine.examples import examples
 from tests.engine.test_against_reference import cases, compared, name_of
-from tests.examples import examples
 from tests.limit_strategies import limited, limited_in_use, slowed
 
 POLICIES: list[dict[str, Any]] = [
@@ -62,6 +62,13 @@ def test_limits_hold_where_nodes_are_shared(policy: dict[str, Any], case: dict[s
     compared(policy=policy, **case)
 
 
+def compared_slowed(policy: dict[str, Any], case: dict[str, Any], factor: int) -> None:
+    """As `compared`, with jobs that take so many times as long."""
+    workload = slowed(case["workload"], factor)
+    case |= {"overrun": "terminate", "workload": workload, "expected_ms": None}
+    compared(policy=policy, **case)
+
+
 @pytest.mark.parametrize("policy", POLICIES, ids=name_of)
 @settings(max_examples=examples(80))
 @given(
@@ -75,12 +82,7 @@ def test_limits_hold_where_nodes_are_shared(policy: dict[str, Any], case: dict[s
 def test_limits_of_use_hold_as_the_reference_has_them(
     policy: dict[str, Any], case: dict[str, Any], factor: int
 ) -> None:
-    case |= {
-        "overrun": "terminate",
-        "workload": slowed(case["workload"], factor),
-        "expected_ms": None,
-    }
-    compared(policy=policy, **case)
+    compared_slowed(policy, case, factor)
 
 
 @pytest.mark.parametrize("policy", POLICIES[:2], ids=name_of)
@@ -96,12 +98,7 @@ def test_limits_of_use_hold_as_the_reference_has_them(
 def test_limits_of_use_hold_where_nodes_are_shared(
     policy: dict[str, Any], case: dict[str, Any], factor: int
 ) -> None:
-    case |= {
-        "overrun": "terminate",
-        "workload": slowed(case["workload"], factor),
-        "expected_ms": None,
-    }
-    compared(policy=policy, **case)
+    compared_slowed(policy, case, factor)
 
 
 def jobs(**columns: Any) -> Workload:

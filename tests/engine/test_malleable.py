@@ -22,7 +22,7 @@ from hpctwin.errors import ConfigError, PolicyError, SimulationError
 from hpctwin.model import State
 from tests import strategies
 from tests.by_hand import AFTER, cluster_of, edges
-from tests.examples import examples
+from tests.engine.examples import examples
 from tests.reference.malleable import FaultError, SizedSimulation, simulate_sized
 
 Rows = list[tuple[float, float, int]]
@@ -411,18 +411,46 @@ def places(simulation: Simulation) -> dict[tuple[int, int], set[int]]:
     return found
 
 
-@settings(max_examples=examples(200))
-@given(case=cases())
-def test_the_engine_does_what_the_reference_does(case: dict[str, Any]) -> None:
+def both(case: dict[str, Any], **options: Any) -> tuple[Simulation, SizedSimulation] | None:
+    """The engine's and the reference's, ended the same; None where both find a fault of the sizing."""
     try:
         reference = simulate_sized(**case)
     except FaultError:
         with pytest.raises(PolicyError, match="may not be suspended"):
             engine_of(case).advance()
-        return
-    simulation = engine_of(case)
+        return None
+    simulation = engine_of(case, **options)
     simulation.advance()
     assert outcome(simulation) == said(reference)
+    return simulation, reference
+
+
+def check_it_goes_on_the_same_when_forked_and_saved(case: dict[str, Any], times: list[int]) -> None:
+    """At each of some times, s."""
+    whole, parts = engine_of(case), engine_of(case)
+    try:
+        whole.advance()
+    except PolicyError:
+        return
+    with TemporaryDirectory() as folder:
+        for time in sorted(times):
+            parts.advance(time)
+            left = parts.fork()
+            left.save(Path(folder) / "it")
+            parts.advance(time + 20)
+            parts = Simulation.load(Path(folder) / "it", sizing=case["sizing"])
+    parts.advance()
+    assert outcome(parts) == outcome(whole)
+    assert places(parts) == places(whole)
+
+
+@settings(max_examples=examples(200))
+@given(case=cases())
+def test_the_engine_does_what_the_reference_does(case: dict[str, Any]) -> None:
+    ran = both(case)
+    if ran is None:
+        return
+    simulation, reference = ran
     if case["placement"] != "spread":
         at = places(simulation)
         for row, past in reference.past.items():
@@ -433,15 +461,10 @@ def test_the_engine_does_what_the_reference_does(case: dict[str, Any]) -> None:
 @settings(max_examples=examples(200))
 @given(case=cases(outages=True))
 def test_where_nodes_fail_the_engine_does_what_the_reference_does(case: dict[str, Any]) -> None:
-    try:
-        reference = simulate_sized(**case)
-    except FaultError:
-        with pytest.raises(PolicyError, match="may not be suspended"):
-            engine_of(case).advance()
+    ran = both(case)
+    if ran is None:
         return
-    simulation = engine_of(case)
-    simulation.advance()
-    assert outcome(simulation) == said(reference)
+    simulation, reference = ran
     at, vain = places(simulation), set()
     for row, past in reference.past.items():
         for number, one in enumerate(past):
@@ -461,20 +484,7 @@ def test_where_nodes_fail_the_engine_does_what_the_reference_does(case: dict[str
 def test_where_nodes_fail_it_goes_on_the_same_when_forked_or_saved(
     case: dict[str, Any], times: list[int]
 ) -> None:
-    whole, parts = engine_of(case), engine_of(case)
-    try:
-        whole.advance()
-    except PolicyError:
-        return
-    with TemporaryDirectory() as folder:
-        for time in sorted(times):
-            parts.advance(time)
-            left = parts.fork()
-            left.save(Path(folder) / "it")
-            parts.advance(time + 20)
-            parts = Simulation.load(Path(folder) / "it", sizing=case["sizing"])
-    parts.advance()
-    assert outcome(parts) == outcome(whole)
+    check_it_goes_on_the_same_when_forked_and_saved(case, times)
 
 
 @settings(max_examples=examples(150))

@@ -16,8 +16,8 @@ from hpctwin.policies import PLACEMENTS, find_placement
 from tests import strategies
 from tests.cli.test_cli import run
 from tests.engine.adapter import ms
+from tests.engine.examples import examples
 from tests.engine.test_against_reference import BACKFILLS, ORDERINGS, as_reference, name_of
-from tests.examples import examples
 from tests.reference import simulate_reference
 
 MIXED = Cluster.model_validate(

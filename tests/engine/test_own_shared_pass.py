@@ -82,21 +82,27 @@ def jobs(tasks: bool, count: int = 120) -> Workload:
     )
 
 
+@pytest.fixture(scope="module")
+def anyone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its file, which is compiled when it is first used."""
+    file = tmp_path_factory.mktemp("own") / "anyone.py"
+    file.write_text(ANYONE)
+    return file
+
+
 @pytest.mark.parametrize("power", ["none", "psus:60", "psas-ipm:60"])
 @pytest.mark.parametrize("tasks", [False, True])
 def test_a_backfill_in_one_file_goes_with_power_states_and_shared_nodes(
-    tasks: bool, power: str, tmp_path: Path
+    tasks: bool, power: str, anyone: Path, tmp_path: Path
 ) -> None:
-    file = tmp_path / "anyone.py"
-    file.write_text(ANYONE)
     workload = jobs(tasks)
-    mine = simulate(workload, MACHINE, f"wfp+{file}~{power}")
+    mine = simulate(workload, MACHINE, f"wfp+{anyone}~{power}")
     theirs = simulate(workload, MACHINE, f"wfp+first-fit~{power}")
     assert mine.jobs.equals(theirs.jobs)
     assert mine.energy is not None
     assert theirs.energy is not None
     assert mine.energy.total_j == theirs.energy.total_j
-    whole = Simulation(workload, MACHINE, f"wfp+{file}~{power}")
+    whole = Simulation(workload, MACHINE, f"wfp+{anyone}~{power}")
     whole.advance(until_s=2000)
     whole.save(tmp_path / "half.npz")
     assert whole.fork().run().jobs.equals(mine.jobs)

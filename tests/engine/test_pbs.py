@@ -13,8 +13,8 @@ from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.policies import formula, parse_policy
 from tests import strategies
 from tests.by_hand import jobs, labels
+from tests.engine.examples import examples
 from tests.engine.test_against_reference import PBS, cases, compared, name_of
-from tests.examples import examples
 
 TWO = Cluster.model_validate(
     {

@@ -30,6 +30,7 @@ from tests.by_hand import (
     starts,
     states,
 )
+from tests.engine.examples import examples
 from tests.engine.test_against_reference import (
     ORDERINGS,
     SLURM,
@@ -37,7 +38,6 @@ from tests.engine.test_against_reference import (
     name_of,
 )
 from tests.engine.test_shared_against_reference import where_they_ran
-from tests.examples import examples
 from tests.reference import ReferenceJob, simulate_reference
 
 

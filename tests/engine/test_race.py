@@ -17,8 +17,8 @@ from hpctwin.engine import layout
 from hpctwin.model import Category
 from hpctwin.policies import BUILT_IN, formula, make_policy, multifactor
 from tests import strategies
+from tests.engine.examples import examples
 from tests.engine.test_against_reference import ORDERINGS, compared
-from tests.examples import examples
 from tests.limit_strategies import limited
 
 BACKFILLS = ("none", "first-fit", "easy")

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload, make_policy
 from tests import strategies
+from tests.engine.examples import examples
 from tests.engine.test_against_reference import ORDERINGS, cases, compared, name_of
-from tests.examples import examples
-from tests.reference import simulate_reference
+from tests.reference import ReferenceJob, simulate_reference
 
 BACKFILLS: list[dict[str, Any]] = [
     {"backfill": "none"},
@@ -61,6 +61,32 @@ ROUNDED_DOWN: dict[str, Any] = {
 EVERY = [*BACKFILLS, SLURM, ROUNDED_DOWN]
 
 
+def compared_on_nodes(*case: Any, **more: Any) -> tuple[Simulation, list[ReferenceJob]]:
+    """As `compared`, and jobs ran where the reference says."""
+    simulation, reference = compared(*case, **more)
+    assert where_they_ran(simulation, reference) == {
+        job.row: list(job.nodes) for job in began(reference)
+    }
+    return simulation, reference
+
+
+def began(reference: list[Any]) -> list[Any]:
+    """The jobs that have begun, and did not lose their nodes since: of others it has what they held last."""
+    return [job for job in reference if job.start_ms >= 0]
+
+
+def where_they_ran(simulation: Any, reference: Any) -> dict[int, list[int]]:
+    """The nodes of the last start of each job, by row."""
+    placed = simulation.result().placements
+    row_of = {job: row for row, job in enumerate(simulation.workload.job_id.tolist())}
+    start_of = {job.row: job.start_ms / 1000 for job in reference}
+    where: dict[int, list[int]] = {}
+    for job, node, start_s in placed.select("job_id", "node", "start_s").rows():
+        if start_s == start_of[row_of[job]]:
+            where.setdefault(row_of[job], []).append(node)
+    return {row: sorted(nodes) for row, nodes in where.items()}
+
+
 @pytest.mark.parametrize("policy", EVERY, ids=name_of)
 @settings(max_examples=examples(100))
 @given(
@@ -75,10 +101,7 @@ EVERY = [*BACKFILLS, SLURM, ROUNDED_DOWN]
 def test_jobs_start_when_and_where_the_rules_say(
     policy: dict[str, Any], case: dict[str, Any]
 ) -> None:
-    simulation, reference = compared(policy=policy, **case)
-    assert where_they_ran(simulation, reference) == {
-        job.row: list(job.nodes) for job in reference if job.start_ms >= 0
-    }
+    compared_on_nodes(policy=policy, **case)
 
 
 @pytest.mark.parametrize("policy", EVERY, ids=name_of)
@@ -94,10 +117,7 @@ def test_jobs_start_when_and_where_the_rules_say(
 def test_some_jobs_share_nodes_with_those_of_their_user_or_account_only(
     policy: dict[str, Any], case: dict[str, Any]
 ) -> None:
-    simulation, reference = compared(policy=policy, **case)
-    assert where_they_ran(simulation, reference) == {
-        job.row: list(job.nodes) for job in reference if job.start_ms >= 0
-    }
+    compared_on_nodes(policy=policy, **case)
 
 
 @pytest.mark.parametrize("policy", EVERY, ids=name_of)
@@ -113,10 +133,7 @@ def test_some_jobs_share_nodes_with_those_of_their_user_or_account_only(
 def test_tasks_of_several_kinds_are_placed_one_kind_after_the_other(
     policy: dict[str, Any], case: dict[str, Any]
 ) -> None:
-    simulation, reference = compared(policy=policy, **case)
-    assert where_they_ran(simulation, reference) == {
-        job.row: list(job.nodes) for job in reference if job.start_ms >= 0
-    }
+    compared_on_nodes(policy=policy, **case)
 
 
 @pytest.mark.parametrize("policy", EVERY, ids=name_of)
@@ -129,12 +146,7 @@ def test_tasks_lie_on_nodes_of_one_group_where_a_job_asks_so(
     several = data.draw(st.booleans())
     jobs = strategies.shared_workloads(cluster, max_jobs=15, several=several, grouped=True)
     placement = data.draw(st.sampled_from(("first-fit", "best-fit", "spread", "round-robin")))
-    simulation, reference = compared(
-        data.draw(jobs), cluster, ORDERINGS["fcfs"], policy, placement=placement
-    )
-    assert where_they_ran(simulation, reference) == {
-        job.row: list(job.nodes) for job in reference if job.start_ms >= 0
-    }
+    compared_on_nodes(data.draw(jobs), cluster, ORDERINGS["fcfs"], policy, placement=placement)
 
 
 @pytest.mark.parametrize("policy", EVERY, ids=name_of)
@@ -147,12 +159,7 @@ def test_jobs_that_are_to_be_spread_lie_on_as_many_nodes_as_they_can(
     asked = {name: data.draw(st.booleans()) for name in ("grouped", "owners")}
     jobs = strategies.shared_workloads(cluster, max_jobs=20, spread=True, **asked)
     placement = data.draw(st.sampled_from(("first-fit", "best-fit", "spread", "tightest-run")))
-    simulation, reference = compared(
-        data.draw(jobs), cluster, ORDERINGS["fcfs"], policy, placement=placement
-    )
-    assert where_they_ran(simulation, reference) == {
-        job.row: list(job.nodes) for job in reference if job.start_ms >= 0
-    }
+    compared_on_nodes(data.draw(jobs), cluster, ORDERINGS["fcfs"], policy, placement=placement)
 
 
 OFTEN = ("first-fit", "best-fit", "spread", "round-robin", "fragmentation", "tightest-run")
@@ -169,15 +176,7 @@ def test_jobs_get_what_they_ask_of_the_consumables_of_nodes(
     jobs = strategies.shared_workloads(cluster, max_jobs=15, **what)
     order = ORDERINGS[data.draw(st.sampled_from(("fcfs", "wfp", "fairshare")))]
     placement = data.draw(st.sampled_from(OFTEN))
-    simulation, reference = compared(data.draw(jobs), cluster, order, policy, placement=placement)
-    assert where_they_ran(simulation, reference) == {
-        job.row: list(job.nodes) for job in reference if job.start_ms >= 0
-    }
-
-
-def began(reference: list[Any]) -> list[Any]:
-    """The jobs that have begun, and did not lose their nodes since: of others it has what they held last."""
-    return [job for job in reference if job.start_ms >= 0]
+    compared_on_nodes(data.draw(jobs), cluster, order, policy, placement=placement)
 
 
 def gpus_had(simulation: Simulation, reference: list[Any]) -> dict[int, list[tuple[Any, ...]]]:
@@ -205,10 +204,9 @@ def test_parts_of_gpus_lie_on_single_gpus_as_the_rules_say(
     jobs = strategies.shared_workloads(cluster, max_jobs=15, gpus=strategies.PARTS_OF_GPUS, **what)
     order = ORDERINGS[data.draw(st.sampled_from(("fcfs", "wfp")))]
     placement = data.draw(st.sampled_from(OFTEN))
-    simulation, reference = compared(data.draw(jobs), cluster, order, policy, placement=placement)
-    assert where_they_ran(simulation, reference) == {
-        job.row: list(job.nodes) for job in reference if job.start_ms >= 0
-    }
+    simulation, reference = compared_on_nodes(
+        data.draw(jobs), cluster, order, policy, placement=placement
+    )
     assert gpus_had(simulation, reference) == {
         job.row: list(job.gpus) for job in began(reference) if job.gpus
     }
@@ -227,10 +225,9 @@ def test_gpus_of_several_types_on_one_node_are_had_as_the_rules_say(
     jobs = strategies.typed_workloads(cluster, gpus=gpus, max_jobs=15, **what)
     order = ORDERINGS[data.draw(st.sampled_from(("fcfs", "wfp")))]
     placement = data.draw(st.sampled_from(OFTEN))
-    simulation, reference = compared(data.draw(jobs), cluster, order, policy, placement=placement)
-    assert where_they_ran(simulation, reference) == {
-        job.row: list(job.nodes) for job in reference if job.start_ms >= 0
-    }
+    simulation, reference = compared_on_nodes(
+        data.draw(jobs), cluster, order, policy, placement=placement
+    )
     assert gpus_had(simulation, reference) == {
         job.row: list(job.gpus) for job in began(reference) if job.gpus
     }
@@ -254,12 +251,7 @@ def test_each_placement_goes_through_nodes_as_the_rules_say(
 ) -> None:
     cluster = data.draw(strategies.shared_clusters(cleanup=True).flatmap(strategies.connected))
     workload = data.draw(strategies.shared_workloads(cluster, max_jobs=15, several=several))
-    simulation, reference = compared(
-        workload, cluster, ORDERINGS["fcfs"], policy, placement=placement
-    )
-    assert where_they_ran(simulation, reference) == {
-        job.row: list(job.nodes) for job in reference if job.start_ms >= 0
-    }
+    compared_on_nodes(workload, cluster, ORDERINGS["fcfs"], policy, placement=placement)
 
 
 @pytest.mark.parametrize("backfill", ["easy", "conservative"])
@@ -276,18 +268,6 @@ def test_parts_of_gpus_that_are_not_modelled_strand_nothing(backfill: str) -> No
         workload, cluster, ORDERINGS["fcfs"], {"backfill": backfill}, placement="fragmentation"
     )
     assert where_they_ran(simulation, reference) == {job.row: list(job.nodes) for job in reference}
-
-
-def where_they_ran(simulation: Any, reference: Any) -> dict[int, list[int]]:
-    """The nodes of the last start of each job, by row."""
-    placed = simulation.result().placements
-    row_of = {job: row for row, job in enumerate(simulation.workload.job_id.tolist())}
-    start_of = {job.row: job.start_ms / 1000 for job in reference}
-    where: dict[int, list[int]] = {}
-    for job, node, start_s in placed.select("job_id", "node", "start_s").rows():
-        if start_s == start_of[row_of[job]]:
-            where.setdefault(row_of[job], []).append(node)
-    return {row: sorted(nodes) for row, nodes in where.items()}
 
 
 def leaves_most_memory(now: float, job: Any, node: Any) -> float:

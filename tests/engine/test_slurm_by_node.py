@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hpctwin import Cluster, Simulation, Workload, generate
 from hpctwin.simulation.open import OpenSimulation
 from tests import strategies
+from tests.engine.examples import examples
 from tests.engine.test_against_reference import ORDERINGS, SLURM, cases, compared, name_of
-from tests.examples import examples
 from tests.reference import ReferenceJob
 
 ROUNDED_DOWN = {

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hpctwin import Cluster, Simulation, Workload
 from hpctwin.engine import memory
 from tests import strategies
+from tests.engine.examples import examples
 from tests.engine.test_against_reference import ORDERINGS, compared
-from tests.examples import examples
 
 
 def crowded(seed: int, jobs: int = 150) -> Workload:

@@ -15,6 +15,7 @@ from hpctwin import Cluster
 from hpctwin.model import State
 from tests import strategies
 from tests.by_hand import cluster_of, ends, labels, starts, states
+from tests.engine.examples import examples
 from tests.engine.test_against_reference import name_of
 from tests.engine.test_preemption import (
     BACKFILLS,
@@ -31,7 +32,6 @@ from tests.engine.test_preemption import (
     tiers,
     with_preemption,
 )
-from tests.examples import examples
 
 
 def suspending(nodes: int = 4, **preemption: Any) -> Cluster:

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hpctwin import Cluster, Simulation, Workload
 from hpctwin.errors import ConfigError
 from tests import strategies
+from tests.engine.examples import examples
 from tests.engine.test_against_reference import cases, compared, name_of
 from tests.engine.test_slurm_by_node import last_nodes
-from tests.examples import examples
 
 POLICIES: list[dict[str, Any]] = [
     {"backfill": "none"},

@@ -16,9 +16,10 @@ from hpctwin import Cluster, Simulation, Workload, generate
 from hpctwin.model.cluster import Reservation
 from hpctwin.simulation.open import OpenSimulation
 from tests import strategies
+from tests.engine.examples import examples
 from tests.engine.test_against_reference import BACKFILLS, SLURM, cases, compared
 from tests.engine.test_shared_against_reference import EVERY
-from tests.examples import each, examples
+from tests.examples import each
 
 ORDERS = ("fcfs", "sjf", "wfp")
 

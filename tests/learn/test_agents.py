@@ -22,7 +22,6 @@ from hpctwin.experiments import schedtwin
 from hpctwin.learn import Environments, Episodes, JobSelection, PowerManagement, tuned
 from hpctwin.learn.evaluation import HINDSIGHT, evaluate
 from hpctwin.learn.plan import Plan
-from hpctwin.learn.sb3 import Sb3Environments
 from hpctwin.learn.training import train
 from hpctwin.policies import find_ordering, find_power
 from hpctwin.policies.network import Network
@@ -288,6 +287,9 @@ def test_an_agent_that_scores_levels_is_a_power_policy_joule_for_joule(
 
 
 def test_sb3_gets_masks_for_each_and_last_observations() -> None:
+    # PyTorch, which takes seconds to import, is imported only where this test runs.
+    from hpctwin.learn.sb3 import Sb3Environments
+
     one = JobSelection(WORKLOAD, NODES, jobs=10, window=8)
     many = Sb3Environments(Environments(one.task, one.episodes, 3, threads=1), seed=1)
     many.reset()

@@ -216,7 +216,7 @@ class Simulation(Events):
             if self.skipped(job):
                 continue
             wants: set[int | str] = {*job.pools, *job.needs}
-            if wants & blocked or not self.start_if_it_fits(job, plan):
+            if wants & blocked or not self.attempt(job, plan):
                 blocked |= wants
 
     def pass_first_fit(self, queue: list[Job], plan: Plan) -> None:
@@ -230,7 +230,7 @@ class Simulation(Events):
         for job in queue:
             if handed_out[job.partition] >= self.k:
                 candidates.append(job)
-            elif not self.skipped(job) and not self.start_if_it_fits(job, plan):
+            elif not self.skipped(job) and not self.attempt(job, plan):
                 self.reserve(job, plan)
                 handed_out[job.partition] += 1
         for job in self.ordered(candidates, self.candidate_order):
@@ -399,7 +399,7 @@ class Simulation(Events):
         return begin, max(end * step, begin + step)
 
     def attempt(self, job: Job, plan: Plan) -> bool:
-        """Start a job that a cycle has come to, if that may be."""
+        """Start a job whose turn it is, if that may be."""
         return self.start_if_it_fits(job, plan)
 
     def reserve(self, job: Job, plan: Plan) -> tuple[int, dict[int, int]]:

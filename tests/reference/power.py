@@ -249,18 +249,26 @@ class PoweredSimulation(Simulation):
         return spare
 
     def planned_need(self, waiting: list[Job]) -> Need:
-        """The plan of all waiting jobs, each at its earliest start, or at the reservation it holds."""
+        """The plan of all waiting jobs."""
         pools = range(len(self.machine.pools))
         up = [[self.nodes[number] for number in self.machine.up(pool)] for pool in pools]
         need = Need(up, self.machine.job_on, self.now)
+        for job, start, split in self.promised(waiting):
+            need.add(split, start, start + job.expected)
+        return need
+
+    def promised(self, waiting: list[Job]) -> list[tuple[Job, int, dict[int, int]]]:
+        """When and where each waits to start: at its earliest, or at the reservation it holds."""
         if self.backfill == "conservative":
-            for job in waiting:
-                if job.reserved is not None:
-                    need.add(job.reserved_split, job.reserved, job.reserved + job.expected)
-            return need
+            return [
+                (job, job.reserved, job.reserved_split)
+                for job in waiting
+                if job.reserved is not None
+            ]
         self.show(waiting)
         plan = self.plan()
         not_before: dict[int | str, int] = {}
+        found = []
         for job in self.ordered(waiting, self.order)[:AHEAD]:
             if self.skipped(job):
                 continue
@@ -270,9 +278,9 @@ class PoweredSimulation(Simulation):
                 earliest = max(not_before.get(key, 0) for key in wants)
             start, split = plan.earliest(job, earliest)
             plan.take(job, split, start)
-            need.add(split, start, start + job.expected)
+            found.append((job, start, split))
             not_before.update(dict.fromkeys(wants, start))
-        return need
+        return found
 
     # -- orders from outside --
 

@@ -142,34 +142,12 @@ class PreemptingSimulation(Simulation):
         self.sent_back_now = 0
         super().one_pass()
 
-    def pass_none(self, queue: list[Job], plan: Plan) -> None:
-        blocked: set[int | str] = set()
-        for job in queue:
-            if self.skipped(job):
-                continue
-            wants: set[int | str] = {*job.pools, *job.needs}
-            if wants & blocked or not self.start_or_preempt(job, plan):
-                blocked |= wants
-
     def pass_first_fit(self, queue: list[Job], plan: Plan) -> None:
         for job in queue:
             if self.skipped(job) or self.start_or_preempt(job, plan):
                 continue
             if job.patient > self.now:
                 self.reserve(job, plan)
-
-    def pass_easy(self, queue: list[Job], plan: Plan) -> None:
-        handed_out: Counter[int] = Counter()  # by partition
-        candidates = []
-        for job in queue:
-            if handed_out[job.partition] >= self.k:
-                candidates.append(job)
-            elif not self.skipped(job) and not self.start_or_preempt(job, plan):
-                self.reserve(job, plan)
-                handed_out[job.partition] += 1
-        for job in self.ordered(candidates, self.candidate_order):
-            if not self.skipped(job):
-                self.start_if_it_fits(job, plan)
 
     def look(self, queue: list[Job], plan: Plan) -> None:
         looked: Counter[int] = Counter()

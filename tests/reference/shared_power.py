@@ -8,7 +8,7 @@ from itertools import pairwise
 from hpctwin.model import Cluster, State
 from tests.reference.jobs import Job
 from tests.reference.nodes import COMPUTING, SLEEPING, Node, Span
-from tests.reference.power import AHEAD, PoweredSimulation
+from tests.reference.power import PoweredSimulation
 from tests.reference.shared import SharedSimulation
 from tests.reference.shared_requests import ENOUGH, Tasks, has
 
@@ -63,28 +63,8 @@ class SharedPoweredSimulation(SharedSimulation, PoweredSimulation):
 
     def first_use(self, waiting: list[Job]) -> dict[int, int]:
         """When each node is first promised to a job that waits."""
-        promised = []
-        if self.backfill == "conservative":
-            promised = [
-                (job.reserved, job.reserved_split) for job in waiting if job.reserved is not None
-            ]
-        else:
-            self.show(waiting)
-            plan = self.plan()
-            not_before: dict[int | str, int] = {}
-            for job in self.ordered(waiting, self.order)[:AHEAD]:
-                if self.skipped(job):
-                    continue
-                wants: list[int | str] = [*job.pools, *job.needs]
-                earliest = 0
-                if self.backfill == "none":
-                    earliest = max(not_before.get(key, 0) for key in wants)
-                start, split = plan.earliest(job, earliest)
-                plan.take(job, split, start)
-                promised.append((start, split))
-                not_before.update(dict.fromkeys(wants, start))
         first: dict[int, int] = {}
-        for start, split in promised:
+        for _, start, split in self.promised(waiting):
             for node in split:
                 first[node] = min(start, first.get(node, start))
         return first

@@ -18,8 +18,8 @@ from tests.twin.test_live import every_job_ran_once, the_mirror_is_the_cluster
 def test_at_full_speed_no_job_is_lost_or_started_twice_and_the_mirror_is_the_cluster(
     tmp_path: Path,
 ) -> None:
-    jobs = int(os.environ.get("HPCTWIN_SOAK_JOBS", "2000"))
-    pair = Pair(tmp_path, journal={"checkpoint_every": 2000})
+    jobs = int(os.environ.get("HPCTWIN_SOAK_JOBS", "1000"))
+    pair = Pair(tmp_path, journal={"checkpoint_every": 1000})
     try:
         options = json.dumps({"jobs": jobs, "nodes": 128, "seed": 1})
         pair.begin_cluster(

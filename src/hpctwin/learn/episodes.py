@@ -17,7 +17,16 @@ from hpctwin.model import Cluster, Workload
 from hpctwin.simulation.given import as_cluster, as_workload
 from hpctwin.sweep.incentives import from_its_first_job
 
-__all__ = ["Curriculum", "Drawn", "Episodes", "Generated", "Source", "asked_for", "episodes_of"]
+__all__ = [
+    "Curriculum",
+    "Drawn",
+    "Episodes",
+    "Generated",
+    "Source",
+    "asked_for",
+    "episodes_of",
+    "jobs_of_reset",
+]
 
 
 class Drawn(NamedTuple):
@@ -280,6 +289,23 @@ def asked_for(source: Source, options: Mapping[str, Any] | None) -> Workload | N
     if "first" in asked:
         return source.beginning_at(int(asked["first"]))
     return asked.get("jobs")
+
+
+def jobs_of_reset(
+    source: Source, rng: np.random.Generator, seed: int | None, options: Mapping[str, Any] | None
+) -> Workload:
+    """The jobs of the episode that a reset begins.
+
+    Args:
+        source: where episodes come from.
+        rng: draws one where none is asked for.
+        seed: of the reset; with one, the first stage begins again.
+        options: of the reset, as of `asked_for`.
+    """
+    if seed is not None:
+        source.restart()
+    jobs = asked_for(source, options)
+    return source.draw(rng).make() if jobs is None else jobs
 
 
 def episodes_of(

@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from hpctwin.errors import SimulationError
 from hpctwin.facility import Facility, FacilityResult, FacilitySimulation
-from hpctwin.learn.episodes import Source, asked_for, episodes_of
+from hpctwin.learn.episodes import Source, episodes_of, jobs_of_reset
 from hpctwin.learn.in_turn import InTurn
 from hpctwin.learn.served import served
 from hpctwin.learn.task import by_name
@@ -88,19 +88,9 @@ class Placement(gymnasium.Env[FloatArray, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[FloatArray, dict[str, Any]]:
-        """Begin an episode.
-
-        Args:
-            seed: of which one is drawn.
-            options: ``first`` for the one that begins with that job of the trace; ``jobs`` for one of
-                given jobs.
-        """
+        """Begin an episode; arguments as of `Environment.reset`."""
         super().reset(seed=seed)
-        if seed is not None:
-            self.episodes.restart()
-        jobs = asked_for(self.episodes, options)
-        if jobs is None:
-            jobs = self.episodes.draw(self.np_random).make()
+        jobs = jobs_of_reset(self.episodes, self.np_random, seed, options)
         self.simulation = FacilitySimulation(self.facility, jobs, "round-robin", seed=self.seed)
         self.result: FacilityResult | None = None
         self._asked = self._questions()

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from hpctwin.errors import ConfigError
-from hpctwin.learn.episodes import Source, asked_for, episodes_of
+from hpctwin.learn.episodes import Source, episodes_of, jobs_of_reset
 from hpctwin.learn.in_turn import InTurn
 from hpctwin.learn.served import served
 from hpctwin.model import MS_PER_S, Cluster, Workload
@@ -76,19 +76,9 @@ class PolicySelection(gymnasium.Env[FloatArray, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[FloatArray, dict[str, Any]]:
-        """Begin an episode.
-
-        Args:
-            seed: of which one is drawn.
-            options: ``first`` for the one that begins with that job of the trace; ``jobs`` for one of
-                given jobs.
-        """
+        """Begin an episode; arguments as of `Environment.reset`."""
         super().reset(seed=seed)
-        if seed is not None:
-            self.episodes.restart()
-        jobs = asked_for(self.episodes, options)
-        if jobs is None:
-            jobs = self.episodes.draw(self.np_random).make()
+        jobs = jobs_of_reset(self.episodes, self.np_random, seed, options)
         self.rules = 0
         self.simulation = Simulation(jobs, self.episodes.cluster, self.policies[0])
         self._until_s, self._waited_s = 0.0, 0.0

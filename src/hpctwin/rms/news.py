@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hpctwin.rms.changes import End
 from hpctwin.rms.records import JobRecord, Snapshot
 
-__all__ = ["JobBack", "JobBegan", "JobGone", "JobSeen", "Look", "News", "updated"]
+__all__ = ["JobBack", "JobBegan", "JobGone", "JobSeen", "Look", "News", "read_line", "updated"]
+
+MOST_CHARACTERS = 200_000
+"""Of a line."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,21 @@ class Look:
 
 
 News = JobSeen | JobBegan | JobBack | JobGone | Look
+
+
+def read_line(line: str) -> tuple[float, Any]:
+    """When what a script on the manager's side tells of was, seconds since the epoch, and the line's content.
+
+    Raises:
+        ValueError, KeyError, TypeError, RecursionError: it cannot be read.
+    """
+    if len(line) > MOST_CHARACTERS:
+        raise ValueError(f"a line of {len(line)} characters")
+    about = json.loads(line)
+    time_s = float(about["t"])
+    if not 0 < time_s < 1e11:
+        raise ValueError(f"time {time_s}")
+    return time_s, about
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from hpctwin.rms.changes import End
-from hpctwin.rms.news import JobBack, JobBegan, JobGone, JobSeen, Look, News
+from hpctwin.rms.news import JobBack, JobBegan, JobGone, JobSeen, Look, News, read_line
 from hpctwin.rms.pbs.jobs import LeaseMark, how_it_lies, job_mark, job_record
 from hpctwin.rms.pbs.parse import Found, asked_by_name
 from hpctwin.rms.pbs.request import vnodes
@@ -26,8 +25,6 @@ _LIMITS = range(-30, -23)
 """Exit statuses of jobs that were ended for passing a limit (job.h); other negative ones may mean that the
 job waits again."""
 _KILLED = {256 + 9, 256 + 15}
-
-MOST_CHARACTERS = 200_000
 
 
 class PbsNews:
@@ -56,13 +53,8 @@ class PbsNews:
     def __call__(self, line: str) -> list[News]:
         """The news in a line; none where it cannot be read."""
         try:
-            if len(line) > MOST_CHARACTERS:
-                raise ValueError(f"a line of {len(line)} characters")
-            about = json.loads(line)
-            time_s, kind = float(about["t"]), int(about["type"])
-            if not 0 < time_s < 1e11:
-                raise ValueError(f"time {time_s}")
-            job = _texts(about.get("job"))
+            time_s, about = read_line(line)
+            kind, job = int(about["type"]), _texts(about.get("job"))
             if "fault" in about:
                 self.failed(str(about["fault"]))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

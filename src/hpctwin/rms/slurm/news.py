@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Callable, Mapping
 
 from hpctwin.model.hostlist import expand
 from hpctwin.rms.changes import End
-from hpctwin.rms.news import JobBegan, JobGone, Look, News
+from hpctwin.rms.news import JobBegan, JobGone, Look, News, read_line
 
 __all__ = ["SlurmNews"]
 
 logger = logging.getLogger(__name__)
-
-MOST_CHARACTERS = 200_000
 
 _ENDS = {
     "COMPLETED": End(),
@@ -48,13 +45,8 @@ class SlurmNews:
     def __call__(self, line: str) -> list[News]:
         """The news in a line; none where it cannot be read."""
         try:
-            if len(line) > MOST_CHARACTERS:
-                raise ValueError(f"a line of {len(line)} characters")
-            about = json.loads(line)
-            time_s, kind = float(about["t"]), str(about["kind"])
-            job_id = str(about.get("job", ""))
-            if not 0 < time_s < 1e11:
-                raise ValueError(f"time {time_s}")
+            time_s, about = read_line(line)
+            kind, job_id = str(about["kind"]), str(about.get("job", ""))
             if kind == "submit" or not re.fullmatch(r"[1-9]\d{0,11}(_\d{1,7})?", job_id):
                 return [Look(time_s)]
             if kind == "begin_time":
