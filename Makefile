@@ -17,10 +17,10 @@ unexport PYTHONDONTWRITEBYTECODE
 run: $(VENV)/run
 	$(BIN)/hpctwin demo
 
-# Linting and compiling take a core each.
+# Linting and compiling take a core each. Where tests wait for a cluster or a twin, those with bounds checked compute.
 test: $(VENV)/dev
 	$(MAKE) -j3 -O lint compiled bounds-compiled
-	$(MAKE) -k unit bounds
+	$(MAKE) -k -j2 -Oline unit bounds
 
 lint: $(VENV)/dev
 	$(BIN)/ruff format --check
@@ -44,7 +44,7 @@ unit: compiled
 NO_ENGINE := tests/engine/test_numba.py tests/engine/test_startup.py tests/energy/test_calibration.py \
 	tests/energy/test_cooling.py tests/energy/test_platform.py
 bounds: bounds-compiled
-	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/engine tests/energy tests/learn/test_many.py $(NO_ENGINE:%=--ignore=%)
+	NUMBA_BOUNDSCHECK=1 nice $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/engine tests/energy tests/learn/test_many.py $(NO_ENGINE:%=--ignore=%)
 
 bench: $(VENV)/dev
 	$(BIN)/python benchmarks/engine.py
