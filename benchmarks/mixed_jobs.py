@@ -250,9 +250,12 @@ def workload_of(rows: list[dict[str, Any]]) -> Workload:
     )  # fmt: skip
 
 
-def ours(rows: list[dict[str, Any]], site: Imported, policy: str) -> tuple[np.ndarray, np.ndarray]:
+def ours(
+    rows: list[dict[str, Any]], site: Imported, policy: str, cleanup_s: float
+) -> tuple[np.ndarray, np.ndarray]:
     """When the simulator starts them, on what `hpctwin import` read there, and how often it requeues each."""
-    result = simulate(workload_of(rows), site.site.cluster, policy)
+    cluster = site.site.cluster.model_copy(update={"cleanup": cleanup_s})
+    result = simulate(workload_of(rows), cluster, policy)
     jobs = result.jobs.sort("job_id")
     assert jobs["start_s"].null_count() == 0, jobs.filter(jobs["start_s"].is_null())
     return jobs["start_s"].to_numpy(), jobs["requeues"].to_numpy()
@@ -301,8 +304,9 @@ def tell(folder: Path) -> None:
                 print(agree(requeued(second), before))
             for place in ("tightest-run", "best-fit", "contiguous", "first-fit"):
                 policy = f"{site.site.policy.partition('@')[0]}@{place}"
-                begins, again = ours(first, site, policy)
-                said = differ(begins, starts(first), spread)
-                print(f"  {policy}: {said}", flush=True)
-                if before.any():
-                    print(f"    {agree(again, before)}", flush=True)
+                for cleanup_s in (0, 1):
+                    begins, again = ours(first, site, policy, cleanup_s)
+                    said = differ(begins, starts(first), spread)
+                    print(f"  {policy}, cleanup {cleanup_s} s: {said}", flush=True)
+                    if before.any():
+                        print(f"    {agree(again, before)}", flush=True)
