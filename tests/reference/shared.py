@@ -25,7 +25,9 @@ from tests.reference.shared_slurm import keep_soonest
 
 @dataclass(frozen=True)
 class Booking:
-    """Tasks of a job on a node for a time; `whole`: nobody else has anything of the node then."""
+    """Tasks of a job on a node for a time; `whole`: nobody else has anything of the node then; `lends`: the
+    job is suspended for another, to whom its cores go.
+    """
 
     job: Job
     node: int
@@ -33,6 +35,7 @@ class Booking:
     start: int
     end: int
     whole: bool = False
+    lends: bool = False
 
 
 class SharedPlan:
@@ -42,6 +45,7 @@ class SharedPlan:
         self.simulation = simulation
         self.machine = simulation.machine
         self.now = simulation.now
+        self.running = running
         self.bookings = [
             Booking(job, node, tasks, self.now, job.planned_end)
             for job in running
@@ -71,12 +75,24 @@ class SharedPlan:
                 continue
             if booking.whole:
                 return None
+            if booking.lends:
+                left = [x - a for x, a in zip(left, self.kept(booking), strict=True)]
+                continue
             if not self.simulation.asked[job].goes_with(self.simulation.asked[booking.job]):
                 return None
             held = self.simulation.asked[booking.job].held(booking.tasks)
             more = untold(held, booking.tasks, self.simulation.types[node])
             left = [x - a - b for x, a, b in zip(left, held, more, strict=True)]
         return tuple(left)
+
+    def kept(self, booking: Booking) -> Amounts:
+        """What a suspended job keeps of a node: all but cores."""
+        asked, pool = self.simulation.asked[booking.job], self.simulation.pool_of[booking.node]
+        if asked.exclusive:
+            return (Fraction(0), *has(self.machine.cluster, self.machine.pools[pool].group)[1:])
+        held = asked.held(booking.tasks)
+        more = untold(held, booking.tasks, self.simulation.types[booking.node])
+        return (Fraction(0), *(a + b for a, b in zip(held[1:], more[1:], strict=True)))
 
     def single(self, node: int, time: int) -> Amounts:
         """What is free of each GPU of a node at a time, where these are counted one by one."""

@@ -25,6 +25,7 @@ from hpctwin.engine.layout import (
 from hpctwin.engine.limits import count_submitted, forget_used, too_many_submitted
 from hpctwin.engine.nodes import touch
 from hpctwin.engine.order import dequeue, enqueue, leave
+from hpctwin.engine.shared.suspended import wake_shared
 from hpctwin.engine.suspended import go_on, wake_uncovered
 from hpctwin.engine.transitions import (
     close,
@@ -315,4 +316,7 @@ def apply_events(sim: Arrays) -> None:
                 sim.state[j].eligible = clock.now
             enqueue(j, sim)
     if len(sim.beneath) > 0:
-        wake_uncovered(sim)
+        if len(sim.share) > 0:
+            wake_shared(sim)
+        else:
+            wake_uncovered(sim)

@@ -15,7 +15,10 @@ from hpctwin.engine.plan import planned_end
 from hpctwin.engine.running import run_insert, run_remove
 from hpctwin.engine.transitions import forget_end
 
-__all__ = ["began", "expect_to_go_on", "go_on", "list_suspended", "suspend", "wake_uncovered"]
+__all__ = [
+    "began", "expect_to_go_on", "go_on", "leaves_by", "list_suspended", "move_start", "suspend",
+    "wake_uncovered",
+]  # fmt: skip
 
 
 @jit

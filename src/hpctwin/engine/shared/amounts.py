@@ -75,6 +75,15 @@ def give_held(kind: int, node: int, tasks: int, left: Grid[int], row: int, sim: 
 
 
 @jit
+def lend_held(
+    kind: int, node: int, tasks: int, sign: int, left: Grid[int], row: int, sim: Arrays
+) -> None:
+    """Put what a job lends that is suspended, its cores, into a row; or (TAKE) take it out again."""
+    left[row, CORES] += sign * held(kind, node, tasks, CORES, sim)
+    left[row, ALONE] += sign * held(kind, node, tasks, ALONE, sim)
+
+
+@jit
 def change_consumables(
     kind: int, node: int, tasks: int, sign: int, left: Grid[int], row: int, sim: Arrays
 ) -> None:

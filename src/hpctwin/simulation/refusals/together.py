@@ -188,15 +188,6 @@ SUSPENDED = (
 """Where jobs are suspended for others."""
 
 
-SUSPENDED_SHARED = Refusal(
-    lambda c, p: True,
-    lambda c, p: (
-        f"cluster {c.name!r}: jobs are suspended for others (preemption: mode suspend), which is simulated "
-        "where jobs have whole nodes, and these ask for tasks; take requeue or cancel"
-    ),
-)
-
-
 MOST_KEPT = 64
 _TOGETHER: dict[tuple[int, int, bool, bool], tuple[Cluster, Policy]] = {}
 """Those that go together: a twin asks of the same at each decision. Kept so that no others have their ids."""
@@ -215,7 +206,7 @@ def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None
         if interrupted:
             refuse(INTERRUPTED, cluster, policy)
         if suspends(cluster):
-            refuse((*SUSPENDED, *([SUSPENDED_SHARED] if shares else [])), cluster, policy)
+            refuse(SUSPENDED, cluster, policy)
         if len(_TOGETHER) >= MOST_KEPT:
             _TOGETHER.clear()
         _TOGETHER[about] = cluster, policy
