@@ -6,6 +6,8 @@ import shutil
 import time
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -210,30 +212,49 @@ done
 APART_S = 4
 
 
-@pytest.fixture
-def suspending(tmp_path_factory) -> Iterator[SlurmCluster]:
-    more = (
+def settings_of_tiers(nodes: int) -> tuple[str, ...]:
+    """Jobs are suspended for those of higher tiers."""
+    return (
         "PreemptType=preempt/partition_prio", "PreemptMode=SUSPEND,GANG",
-        *(f"PartitionName={name} Nodes=n[1-6] MaxTime=INFINITE State=UP PriorityTier={tier}"
+        *(f"PartitionName={name} Nodes=n[1-{nodes}] MaxTime=INFINITE State=UP PriorityTier={tier}"
           for name, tier in TIERS.items() if name != "main"),
     )  # fmt: skip
+
+
+@pytest.fixture
+def suspending(tmp_path_factory) -> Iterator[SlurmCluster]:
     folder = tmp_path_factory.mktemp("suspending")
+    more = settings_of_tiers(6)
     with running(
         folder, nodes=6, scheduler="backfill", partition="PriorityTier=1", more=more
     ) as made:
         yield made
 
 
-def test_the_same_jobs_are_suspended_for_as_long(suspending, tmp_path):
-    slurm = suspending
+def check_suspended(
+    slurm: SlurmCluster,
+    folder: Path,
+    jobs: list[tuple[float, str, str, float]],
+    suspended: list[bool],
+    **columns: Any,
+) -> None:
+    """The real jobs, and those of the simulation, start, end and are suspended at the same times.
+
+    Args:
+        slurm: of which settings are imported, too.
+        folder: an empty one.
+        jobs: after so many seconds, partition, what it asks for, seconds of work.
+        suspended: whether each is.
+        columns: what each asks for, of the workload.
+    """
     began = time.monotonic()
-    jobs = []
-    for after, name, nodes, work_s in SUSPENDED:
+    submitted = []
+    for after, name, asked, work_s in jobs:
         slurm.wait(lambda after=after: time.monotonic() - began >= after, 60)
-        head = f"#SBATCH -N{nodes}\n#SBATCH -t5\n#SBATCH -p {name}\n"
-        jobs.append(slurm.submit_script(head + WORK.format(2 * work_s)))
-    slurm.wait(lambda: job_ends(slurm, jobs), 200)
-    rows = [slurm.job(job) for job in jobs]
+        head = f"#SBATCH {asked}\n#SBATCH -t5\n#SBATCH -p {name}\n"
+        submitted.append(slurm.submit_script(head + WORK.format(2 * work_s)))
+    slurm.wait(lambda: job_ends(slurm, submitted), 200)
+    rows = [slurm.job(job) for job in submitted]
     assert {row["JobState"] for row in rows} == {"COMPLETED"}
     submit, start, end = (
         [datetime.fromisoformat(row[key]).timestamp() for row in rows]
@@ -241,20 +262,19 @@ def test_the_same_jobs_are_suspended_for_as_long(suspending, tmp_path):
     )
     ran = [span_s(row["RunTime"]) for row in rows]
 
-    shutil.copy(slurm.conf, tmp_path)
-    site = import_site("slurm", tmp_path).site
-    _, names, nodes, _ = zip(*SUSPENDED, strict=True)
+    shutil.copy(slurm.conf, folder)
+    site = import_site("slurm", folder).site
     workload = Workload.build(
         submit_s=[time_s - submit[0] for time_s in submit],
         runtime_s=ran,
         walltime_s=[300] * len(rows),
-        nodes=nodes,
-        partition=Category.of(names),
+        partition=Category.of([name for _, name, *_ in jobs]),
+        **columns,
     )
     found = simulate(workload, site.cluster, site.policy).jobs
     paused = [e - s - r for s, e, r in zip(start, end, ran, strict=True)]
-    assert (found["suspended_s"] > 0).to_list() == [one > 1 for one in paused]
-    assert (found["suspended_s"] > 0).to_list() == [True, True, False, False, False, False]
+    assert [one > 1 for one in paused] == suspended
+    assert (found["suspended_s"] > 0).to_list() == suspended
     for ours, theirs in (
         ("suspended_s", paused),
         ("start_s", [time_s - submit[0] for time_s in start]),
@@ -262,6 +282,58 @@ def test_the_same_jobs_are_suspended_for_as_long(suspending, tmp_path):
     ):
         apart = (found[ours] - pl.Series(theirs)).abs()
         assert apart.max() <= APART_S, (ours, found[ours].to_list(), theirs)
+
+
+def test_the_same_jobs_are_suspended_for_as_long(suspending, tmp_path):
+    check_suspended(
+        suspending,
+        tmp_path,
+        [(after, name, f"-N{nodes}", work_s) for after, name, nodes, work_s in SUSPENDED],
+        [True, True, False, False, False, False],
+        nodes=[nodes for _, _, nodes, _ in SUSPENDED],
+    )
+
+
+SHARED_SUSPENDED = [  # … nodes, cores, MB and GPUs of each node, seconds of work
+    (0, "main", 1, 4, 5000, 0, 26), (0, "main", 1, 4, 2000, 1, 26), (5, "high", 1, 3, 3500, 0, 12),
+    (9, "high", 1, 4, 2000, 2, 6), (12, "mid", 2, 2, 1000, 0, 8), (14, "main", 1, 1, 500, 0, 4),
+]  # fmt: skip
+
+
+@pytest.fixture
+def suspending_shared(tmp_path_factory, request) -> Iterator[tuple[SlurmCluster, str]]:
+    """Two nodes of four cores, 8,000 MB and two GPUs; and by what they are shared."""
+    folder = tmp_path_factory.mktemp("suspending")
+    with running(
+        folder, nodes=2, cpus=CORES, select=request.param, memory=8000, gpus=2,
+        scheduler="backfill", partition="PriorityTier=1", more=settings_of_tiers(2),
+    ) as made:  # fmt: skip
+        yield made, request.param
+
+
+@pytest.mark.parametrize("suspending_shared", ["CR_Core", "CR_Core_Memory"], indirect=True)
+def test_on_shared_nodes_too_and_they_keep_memory_and_gpus(suspending_shared, tmp_path):
+    slurm, select = suspending_shared
+    _, _, nodes, cores, memory_mb, gpus, _ = zip(*SHARED_SUSPENDED, strict=True)
+    jobs = []
+    for after, name, wide, per_node, mb, of_gpus, work_s in SHARED_SUSPENDED:
+        asked = f"-N{wide} --ntasks-per-node=1 -c{per_node} --mem={mb} --gres=gpu:{of_gpus}"
+        jobs.append((after, name, asked.removesuffix(" --gres=gpu:0"), work_s))
+    counts_memory = select == "CR_Core_Memory"
+    check_suspended(
+        slurm,
+        tmp_path,
+        jobs,
+        [True, True, False, False, False, False],
+        nodes=nodes,
+        chunks={
+            "tasks": nodes,
+            "tasks_per_node": [1] * len(jobs),
+            "cores_per_task": cores,
+            "memory_gb_per_task": [mb / 1024 * counts_memory for mb in memory_mb],
+            "gpus_per_task": gpus,
+        },
+    )
 
 
 def span_s(text: str) -> float:
