@@ -25,6 +25,9 @@ PREEMPTION_KEYS = frozenset(
 _KEEPS_MEMORY = (
     "a suspended job keeps its memory, but here others have its nodes whatever memory both ask for"
 )
+_KEEPS_ALL = (
+    "; a suspended job with --exclusive keeps all memory of its nodes, in Slurm what it asked for"
+)
 _SLICES = (
     "; jobs of one partition have no time slices, which Slurm gives them if they preempt each other"
 )
@@ -68,6 +71,9 @@ def preemption_of(
     _told(found, values, "preempttype", TAKEN, "preemption")
     mode, became, why = _mode(found, said(values, "preemptmode"))
     found.mode = mode
+    counts_memory = "memory" in said(values, "selecttypeparameters").lower()
+    if mode == "suspend" and shared and counts_memory:
+        why += _KEEPS_ALL
     _told(found, values, "preemptmode", became, why)
     if said(values, "jobrequeue") == "0":
         _told(found, values, "jobrequeue", TAKEN, "who would be requeued is cancelled")
@@ -87,11 +93,7 @@ def preemption_of(
     modes = fields["mode"], *(one.get("mode") for one in classes.values())
     if "requeue" in modes:
         fields["requeue_after"] = _credential_s(values)
-    if (
-        "suspend" in modes
-        and not shared
-        and "memory" in said(values, "selecttypeparameters").lower()
-    ):
+    if "suspend" in modes and not shared and counts_memory:
         _told(found, values, "selecttypeparameters", NOT_MODELLED, _KEEPS_MEMORY)
     _parameters(found, fields, values)
     found.fields = fields | {"qos" if kind == "qos" else "partitions": classes}
