@@ -319,6 +319,18 @@ def test_a_job_that_has_a_node_alone_is_suspended_and_goes_on_alone(run):
     assert ends(result) == [30, 15, 34]
 
 
+def test_who_has_a_node_alone_keeps_of_its_memory_what_it_asks_for(run):
+    workload = with_tasks((0, 20, 1, 1, "low"), (5, 10, 1, 1, "mid"), (7, 5, 1, 1, "high"))
+    for memory_gb, start in ((4.0, 7), (4.5, 15)):
+        asked = {
+            **workload.chunks,
+            "exclusive": np.array([1.0, 1.0, 0.0]),
+            "memory_gb_per_task": np.array([2.0, 2.0, memory_gb]),
+        }
+        result = run(workload.replace(chunks=asked), sharing_suspended())
+        assert starts(result) == [0, 5, start]
+
+
 @st.composite
 def shared_cases(draw: st.DrawFn) -> dict[str, Any]:
     cluster = draw(strategies.shared_clusters(outages=False))
@@ -326,6 +338,9 @@ def shared_cases(draw: st.DrawFn) -> dict[str, Any]:
         cluster = draw(strategies.stocked(cluster))
     what = {name: draw(st.booleans()) for name in ("several", "owners")}
     workload = draw(strategies.shared_workloads(cluster, max_jobs=20, **what))
+    chunks = workload.chunks
+    alone = np.where(workload.more_tasks.codes >= 0, 0.0, chunks["exclusive"])
+    workload = workload.replace(chunks={**chunks, "exclusive": alone})
     return case_of(draw, workload, with_preemption(draw, cluster, suspensions))
 
 
@@ -366,10 +381,14 @@ def test_no_node_has_more_in_use_than_it_has_and_all_comes_back(
     placed, cluster = result.placements, result.cluster
     assert placed is not None
     has = [group for group in cluster.nodes for _ in range(group.count)]
+    chunks = result.workload.chunks
+    alone = pl.Series(result.workload.job_id[(chunks["tasks"] == 0) | (chunks["exclusive"] > 0)])
     for row in placed.iter_rows(named=True):
         at = (pl.col("start_s") <= row["start_s"]) & (pl.col("end_s") > row["start_s"])
         here = placed.filter(at & (pl.col("node") == row["node"]))
-        for name in ("cores", "memory_gb", "gpus"):
+        # Who has a node alone has what others keep besides.
+        apart = here.filter(~pl.col("job_id").is_in(alone.implode()))
+        for name, of in (("cores", here), ("memory_gb", apart), ("gpus", apart)):
             there = getattr(has[row["node"]], name)
             if any(getattr(group, name) is not None for group in cluster.nodes):
-                assert here[name].sum() <= (there or 0) + 1e-9
+                assert of[name].sum() <= (there or 0) + 1e-9

@@ -86,19 +86,21 @@ class SharedPlan:
         return tuple(left)
 
     def kept(self, booking: Booking) -> Amounts:
-        """What a suspended job keeps of a node: all but cores."""
-        asked, pool = self.simulation.asked[booking.job], self.simulation.pool_of[booking.node]
-        if asked.exclusive:
-            return (Fraction(0), *has(self.machine.cluster, self.machine.pools[pool].group)[1:])
+        """What a suspended job keeps of a node: all that its tasks ask for, but for cores."""
+        asked = self.simulation.asked[booking.job]
         held = asked.held(booking.tasks)
-        more = untold(held, booking.tasks, self.simulation.types[booking.node])
-        return (Fraction(0), *(a + b for a, b in zip(held[1:], more[1:], strict=True)))
+        if not asked.exclusive:
+            more = untold(held, booking.tasks, self.simulation.types[booking.node])
+            held = tuple(a + b for a, b in zip(held, more, strict=True))
+        return (Fraction(0), *held[1:])
 
     def single(self, node: int, time: int) -> Amounts:
         """What is free of each GPU of a node at a time, where these are counted one by one."""
         left = list(self.simulation.single(node))
         for booking in self.bookings:
             if booking.node == node and booking.start <= time < booking.end:
+                if booking.lends and self.simulation.asked[booking.job].exclusive:
+                    continue
                 if self.simulation.asked[booking.job].exclusive or booking.whole:
                     return (Fraction(0),) * len(left)
                 assert isinstance(booking.tasks, Lying)

@@ -111,7 +111,7 @@ def test_suspending_is_taken_over_where_jobs_share_nodes_and_memory(tmp_path):
     )  # fmt: skip
     assert said(made.site.cluster)["mode"] == "suspend"
     assert said(made.site.cluster)["partitions"]["low"]["mode"] == "cancel"
-    assert "--exclusive keeps all memory" in became(made, TAKEN)["PreemptMode"]
+    assert became(made, TAKEN)["PreemptMode"] == "preemption: mode suspend"
     assert "SelectTypeParameters" not in became(made, NOT_MODELLED)
 
 

@@ -176,6 +176,10 @@ def test_what_does_not_go_with_suspended_jobs_is_refused():
     limits = [{"user": "ann", "minutes": {"nodes": 9}}]
     with pytest.raises(ConfigError, match="limits minutes that are left of walltimes"):
         Simulation(workload(), cluster(SUSPEND, limits=limits))
+    asked = {"tasks": [1, 1, 1], "cores_per_task": [1, 1, 1], "exclusive": [1, 0, 0]}
+    several = workload(1, chunks=asked, more_tasks=Category.of(["1:cores=1", None, None]))
+    with pytest.raises(ConfigError, match="tasks of several kinds and their nodes alone"):
+        Simulation(several, cluster(SUSPEND))
 
 
 def test_where_jobs_are_preempted_for_ever_that_is_told_in_place_of_an_end() -> None:

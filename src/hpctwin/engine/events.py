@@ -25,8 +25,8 @@ from hpctwin.engine.layout import (
 from hpctwin.engine.limits import count_submitted, forget_used, too_many_submitted
 from hpctwin.engine.nodes import touch
 from hpctwin.engine.order import dequeue, enqueue, leave
-from hpctwin.engine.shared.suspended import wake_shared
-from hpctwin.engine.suspended import go_on, wake_uncovered
+from hpctwin.engine.rows import call
+from hpctwin.engine.suspended import go_on
 from hpctwin.engine.transitions import (
     close,
     finish,
@@ -316,7 +316,4 @@ def apply_events(sim: Arrays) -> None:
                 sim.state[j].eligible = clock.now
             enqueue(j, sim)
     if len(sim.beneath) > 0:
-        if len(sim.share) > 0:
-            wake_shared(sim)
-        else:
-            wake_uncovered(sim)
+        call(sim.hooks.wake, sim)

@@ -101,6 +101,7 @@ def hooks(
             ("gave_back", 0 if leaving is None else leaving.address),
             ("choose", 0 if shared is None else shared.address),
             ("fits_later", 0 if later is None else later.address),
+            ("wake", 0 if found.wake is None else found.wake.address),
             ("before_pass", before),
             ("after_pass", after),
         ),
@@ -194,7 +195,7 @@ def kernels_of(
             _leaving(found) or transitions.START,
             _counted(found, counted),
             found.kernel if planned else None,
-            found.entered, found.left, _reserved(found, power), _fits_later(found),
+            found.entered, found.left, _reserved(found, power), _fits_later(found), found.wake,
         ),
     )  # fmt: skip
     return [inner_advance, advance, *planning, *passing, *choosing, *switching]

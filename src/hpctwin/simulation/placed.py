@@ -59,18 +59,33 @@ def placements(
         if len(sim["beneath"]):
             runs &= sim["cut"]["suspended"][part["job"]] == 0
         part = part[runs & (started_ms(sim)[part["job"]] == part["start"])]
-    table = placement_table(workload.job_id[part["job"]], part, _ends(part, sim), sim, cluster)
     gpus = SingleGpus.of_sim(sim)
-    if gpus is not None and gpus.types:
-        table = _with_types(table, workload, cluster, of_gpus, gpus.of_types(sim["needs"]))
+
+    def told(known: Any) -> pl.DataFrame:
+        ends = _ends(part, sim)
+        table = placement_table(workload.job_id[part["job"]], part, ends, known, cluster)
+        if gpus is None or not gpus.types:
+            return table
+        return _with_types(table, workload, cluster, of_gpus, gpus.of_types(sim["needs"]))
+
     suspended = are_suspended(sim)
-    return table if now or not suspended.any() else _in_stretches(table, suspended, workload, sim)
+    if now or not suspended.any():
+        return told(sim)
+    shape = sim["shape"].copy()
+    shape["exclusive"] = 0
+    kept = told({"shape": shape, "whole": sim["whole"], "needs": sim["needs"]})
+    kept = kept.with_columns(cores=pl.lit(0.0))
+    return _in_stretches(told(sim), kept, suspended, workload, sim)
 
 
 def _in_stretches(
-    table: pl.DataFrame, suspended: npt.NDArray[np.bool_], workload: Workload, sim: Sim
+    table: pl.DataFrame,
+    kept: pl.DataFrame,
+    suspended: npt.NDArray[np.bool_],
+    workload: Workload,
+    sim: Sim,
 ) -> pl.DataFrame:
-    """A table of placements in which some jobs held no cores while they were suspended."""
+    """A table of placements in which some jobs held only what they kept while they were suspended."""
     rows = np.flatnonzero(suspended)
     job, start_s = workload.job_id[rows], started_ms(sim)[rows] / MS_PER_S
     ran = stretches_of(workload, sim).select("job_id", "start_s", "end_s")
@@ -86,12 +101,11 @@ def _in_stretches(
     now = pl.Series(workload.job_id[rows[sim["cut"]["suspended"][rows] == 1]])
     goes_on_later = pl.col("end_s").is_null() & pl.col("job_id").is_in(now.implode())
     stands = stands.filter((pl.col("end_s") > pl.col("start_s")) | goes_on_later)
-    of_job = table.join(begun, on="job_id", how="semi").drop("start_s", "end_s")
-    held = of_job.join(ran, on="job_id")
-    kept = of_job.with_columns(cores=pl.lit(0.0)).join(stands, on="job_id")
-    others = table.join(begun, on="job_id", how="anti")
-    whole = pl.concat([others, *(one.select(table.columns) for one in (held, kept))])
-    return whole.sort("start_s", "job_id", "node", maintain_order=True)
+    parts = [table.join(begun, on="job_id", how="anti")]
+    for one, when in ((table, ran), (kept, stands)):
+        apart = one.drop("start_s", "end_s").join(when, on="job_id", maintain_order="left_right")
+        parts.append(apart.select(table.columns))
+    return pl.concat(parts).sort("start_s", "job_id", "node", maintain_order=True)
 
 
 def _with_types(

@@ -2,7 +2,7 @@
 
 A job that is tried is as if it left when its grace is over (`room.goes_at`): what it holds is there for
 promises that begin later. If it has no grace, it is free now.
-Of one that would be suspended these are its cores, and that it is alone; the rest it keeps.
+Of one that would be suspended this is but what it lends.
 """
 
 from __future__ import annotations

@@ -78,9 +78,15 @@ def give_held(kind: int, node: int, tasks: int, left: Grid[int], row: int, sim: 
 def lend_held(
     kind: int, node: int, tasks: int, sign: int, left: Grid[int], row: int, sim: Arrays
 ) -> None:
-    """Put what a job lends that is suspended, its cores, into a row; or (TAKE) take it out again."""
-    left[row, CORES] += sign * held(kind, node, tasks, CORES, sim)
-    left[row, ALONE] += sign * held(kind, node, tasks, ALONE, sim)
+    """Put what a job lends that is suspended into a row; or (TAKE) take it out again.
+
+    All but what its tasks ask for of memory, GPUs and consumables, which it keeps.
+    """
+    for c in range(left.width):
+        lent = held(kind, node, tasks, c, sim)
+        if c != CORES and c != ALONE:
+            lent -= tasks * sim.needs[kind, c]
+        left[row, c] += sign * lent
 
 
 @jit

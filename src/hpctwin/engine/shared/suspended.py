@@ -7,13 +7,16 @@ there are.
 
 from __future__ import annotations
 
-from hpctwin.engine.jit import jit
+from numba import types
+
+from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import Arrays
+from hpctwin.engine.rows import SIM
 from hpctwin.engine.shared.amounts import ALONE, CORES, held
 from hpctwin.engine.shared.room import go_together
 from hpctwin.engine.suspended import go_on, leaves_by, list_suspended, move_start, suspend
 
-__all__ = ["expect_shared", "order_by_level", "settle_cores", "wake_shared"]
+__all__ = ["WAKE_SHARED", "expect_shared", "order_by_level", "settle_cores"]
 
 
 @jit
@@ -93,12 +96,14 @@ def settle_cores(n: int, sim: Arrays) -> None:
             suspend(j, sim)
 
 
-@jit
 def wake_shared(sim: Arrays) -> None:
     """Those go on that have their cores on all their nodes."""
     n = list_suspended(sim)
     order_by_level(n, sim)
     settle_cores(n, sim)
+
+
+WAKE_SHARED = Kernel(wake_shared, types.void(SIM))
 
 
 @jit

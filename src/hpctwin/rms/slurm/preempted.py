@@ -25,9 +25,6 @@ PREEMPTION_KEYS = frozenset(
 _KEEPS_MEMORY = (
     "a suspended job keeps its memory, but here others have its nodes whatever memory both ask for"
 )
-_KEEPS_ALL = (
-    "; a suspended job with --exclusive keeps all memory of its nodes, in Slurm what it asked for"
-)
 _SLICES = (
     "; jobs of one partition have no time slices, which Slurm gives them if they preempt each other"
 )
@@ -72,8 +69,6 @@ def preemption_of(
     mode, became, why = _mode(found, said(values, "preemptmode"))
     found.mode = mode
     counts_memory = "memory" in said(values, "selecttypeparameters").lower()
-    if mode == "suspend" and shared and counts_memory:
-        why += _KEEPS_ALL
     _told(found, values, "preemptmode", became, why)
     if said(values, "jobrequeue") == "0":
         _told(found, values, "jobrequeue", TAKEN, "who would be requeued is cancelled")

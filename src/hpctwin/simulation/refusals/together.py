@@ -211,6 +211,23 @@ def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None
             _TOGETHER.clear()
         _TOGETHER[about] = cluster, policy
     check_usage(cluster, workload)
+    check_kept(cluster, workload)
+
+
+def check_kept(cluster: Cluster, workload: Workload) -> None:
+    """Whether it is known what each job keeps while it is suspended.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if not suspends(cluster) or not workload.shares_nodes:
+        return
+    if ((workload.more_tasks.codes >= 0) & (workload.chunks["exclusive"] > 0)).any():
+        raise ConfigError(
+            f"cluster {cluster.name!r}: jobs are suspended for others (preemption: mode suspend), which is "
+            "not simulated together with jobs that have tasks of several kinds and their nodes alone; take "
+            "requeue or cancel"
+        )
 
 
 def check_usage(cluster: Cluster, workload: Workload) -> None:
