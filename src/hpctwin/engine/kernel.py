@@ -76,7 +76,7 @@ def hooks(
     prepare([*kernels_of(found, power, shared, planned=planned, counted=counted), *needed])
     by_counting, reserved = _counted(found, counted), _reserved(found, power)
     leaving, later = _leaving(found), _fits_later(found)
-    before = after = 0
+    before, after = 0 if found.wake is None else found.wake.address, 0
     if power is not None:
         before, after = power_passes.BEFORE.address, _after(power, shared).address
     return single(
@@ -101,7 +101,6 @@ def hooks(
             ("gave_back", 0 if leaving is None else leaving.address),
             ("choose", 0 if shared is None else shared.address),
             ("fits_later", 0 if later is None else later.address),
-            ("wake", 0 if found.wake is None else found.wake.address),
             ("before_pass", before),
             ("after_pass", after),
         ),

@@ -354,7 +354,6 @@ class Hooks:
     gave_back: Int
     choose: Int  # nodes for a job, where nodes are shared
     fits_later: Int  # whether a job does if others leave, where nodes are shared
-    wake: Int  # who was suspended and may go on
     before_pass: Int
     after_pass: Int
 

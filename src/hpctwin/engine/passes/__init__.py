@@ -45,8 +45,8 @@ class Pass:
             `layout.CONTIGUOUS`; None if numbers of nodes are planned in any case.
         placing: ``(j, sim) -> None``: claims the nodes of a starting job, which the pass has chosen; None if
             the placement chooses them.
-        wake: ``(sim) -> None``: has those go on that were suspended and may run again, after all events of an
-            instant. None where nobody is suspended.
+        wake: ``(sim) -> None``: has those go on that were suspended and may run again, before each pass. None
+            where nobody is suspended.
 
     Raises:
         PolicyError: what is given for shared nodes is not of them, or is set by other numbers.
