@@ -565,10 +565,8 @@ def shared_cases(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@st.composite
-def crowded_cases(draw: st.DrawFn) -> dict[str, Any]:
-    """Few shared nodes, three tiers, and long jobs of the lowest."""
-    case = draw(busy_cases())
+def sharing_tasks(draw: st.DrawFn, case: dict[str, Any]) -> dict[str, Any]:
+    """The case, where jobs ask for tasks and share nodes of four cores and two GPUs."""
     workload, size = case["workload"], len(case["workload"])
     cluster = case["cluster"]
     groups = [group.model_copy(update={"cores": 4, "gpus": 2}) for group in cluster.nodes]
@@ -586,6 +584,12 @@ def crowded_cases(draw: st.DrawFn) -> dict[str, Any]:
         ),
         "cluster": cluster.model_copy(update={"nodes": tuple(groups)}),
     }
+
+
+@st.composite
+def crowded_cases(draw: st.DrawFn) -> dict[str, Any]:
+    """Few shared nodes, three tiers, and long jobs of the lowest."""
+    return sharing_tasks(draw, draw(busy_cases()))
 
 
 def check_nodes(simulation: Simulation, reference: list[ReferenceJob]) -> None:

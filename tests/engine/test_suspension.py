@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpctwin import Cluster
+from hpctwin import Cluster, Simulation
+from hpctwin.engine import layout
 from hpctwin.model import State
 from tests import strategies
 from tests.by_hand import cluster_of, ends, labels, starts, states
@@ -24,13 +27,16 @@ from tests.engine.test_preemption import (
     POLICIES,
     busy,
     case_of,
+    check_nodes,
     of_tiers,
     outcome,
     preemptions,
     said,
+    sharing_tasks,
     simulations,
     tiers,
     with_preemption,
+    with_tasks,
 )
 
 
@@ -192,9 +198,18 @@ def test_on_a_busy_machine(policy: dict[str, Any], case: dict[str, Any], order: 
     assert outcome(simulation) == said(reference)
 
 
+@st.composite
+def crowded_cases(draw: st.DrawFn) -> dict[str, Any]:
+    """Few shared nodes, three tiers, and long jobs of the lowest; some jobs are cancelled."""
+    return sharing_tasks(draw, draw(busy_cases()))
+
+
 @settings(max_examples=examples(60))
-@given(case=busy_cases(), stops=st.lists(st.integers(0, 60), max_size=4))
-def test_a_run_that_stops_and_is_forked_goes_on_the_same(
+@given(
+    case=st.one_of(busy_cases(), crowded_cases()),
+    stops=st.lists(st.integers(0, 60), max_size=4),
+)
+def test_a_run_that_stops_is_forked_and_saved_goes_on_the_same(
     case: dict[str, Any], stops: list[int]
 ) -> None:
     whole, _ = simulations(case, {"backfill": "easy"}, "fcfs")
@@ -203,6 +218,9 @@ def test_a_run_that_stops_and_is_forked_goes_on_the_same(
     for stop in sorted(stops):
         parts.advance(stop)
         parts = parts.fork()
+    with TemporaryDirectory() as folder:
+        parts.save(Path(folder) / "simulation")
+        parts = Simulation.load(Path(folder) / "simulation", policy=parts.policy)
     parts.advance()
     assert outcome(parts) == outcome(whole)
     assert parts.result().stretches.equals(whole.result().stretches)
@@ -231,3 +249,146 @@ def test_nothing_is_left_over_and_stretches_add_up_to_what_jobs_ran(
         apart=pl.col("end_s") - pl.col("start_s") - pl.col("suspended_s") - pl.col("ran_s")
     )
     assert (told["apart"].abs() < 1e-9).all()
+
+
+# --- where nodes are shared ----------------------------------------------------------------------
+
+
+def sharing_suspended(nodes: int = 1, **preemption: Any) -> Cluster:
+    """As `suspending`, of nodes with four cores, 8 GB and two GPUs."""
+    of = suspending(nodes, **preemption)
+    groups = [of.nodes[0].model_copy(update={"cores": 4, "gpus": 2, "memory_gb": 8})]
+    return of.model_copy(update={"nodes": tuple(groups)})
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
+def test_on_a_shared_node_only_those_are_suspended_whose_cores_are_wanting(run, backfill):
+    workload = with_tasks((0, 20, 1, 3, "low"), (0, 20, 1, 1, "low"), (5, 10, 1, 2, "high"))
+    result = run(workload, sharing_suspended(), backfill=backfill)
+    assert starts(result) == [0, 0, 5]
+    assert ends(result) == [30, 20, 15]
+    assert [job.preemptions for job in result] == [1, 0, 0]
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
+def test_cores_of_a_suspended_job_are_nobody_elses_of_its_tier(run, backfill):
+    # One of its cores is idle until 15.
+    workload = with_tasks((0, 20, 1, 4, "low"), (5, 10, 1, 3, "high"), (6, 5, 1, 1, "low"))
+    assert starts(run(workload, sharing_suspended(), backfill=backfill)) == [0, 5, 30]
+
+
+def test_a_suspended_job_keeps_its_memory(run):
+    workload = with_tasks((0, 20, 1, 4, "low"), (5, 10, 1, 4, "high"))
+    asked = workload.chunks
+    for low_gb, start in ((4.0, 5), (5.0, 20)):
+        memory = {**asked, "memory_gb_per_task": np.array([low_gb, 4.0])}
+        assert starts(run(workload.replace(chunks=memory), sharing_suspended()))[1] == start
+
+
+def test_a_suspended_job_keeps_its_gpus(run):
+    workload = with_tasks((0, 20, 1, 4, "low"), (5, 10, 1, 4, "high"))
+    for gpus, start in ((1.0, 5), (2.0, 20)):
+        asked = {**workload.chunks, "gpus_per_task": np.array([gpus, 1.0])}
+        assert starts(run(workload.replace(chunks=asked), sharing_suspended()))[1] == start
+
+
+def test_a_job_of_several_nodes_goes_on_when_it_has_its_cores_on_all(run):
+    workload = with_tasks(
+        (0, 20, 2, 4, "low"), (5, 10, 1, 4, "high"), (6, 20, 1, 4, "high"), (7, 3, 1, 1, "low")
+    )
+    result = run(workload, sharing_suspended(2))
+    assert starts(result) == [0, 5, 6, 41]
+    assert ends(result) == [41, 15, 26, 44]
+
+
+def test_on_shared_nodes_who_is_above_another_is_suspended_in_its_turn(run):
+    workload = with_tasks((0, 20, 1, 4, "low"), (5, 20, 1, 3, "mid"), (10, 5, 1, 4, "high"))
+    result = run(workload, sharing_suspended())
+    assert starts(result) == [0, 5, 10]
+    assert ends(result) == [45, 30, 15]
+
+
+def test_a_job_that_has_a_node_alone_is_suspended_and_goes_on_alone(run):
+    workload = with_tasks((0, 20, 1, 1, "low"), (5, 10, 1, 1, "high"), (6, 4, 1, 1, "low"))
+    alone = {**workload.chunks, "exclusive": np.array([1.0, 0.0, 0.0])}
+    no_memory = suspending(1)
+    groups = [no_memory.nodes[0].model_copy(update={"cores": 4})]
+    cluster = no_memory.model_copy(update={"nodes": tuple(groups)})
+    result = run(workload.replace(chunks=alone), cluster)
+    assert starts(result) == [0, 5, 30]
+    assert ends(result) == [30, 15, 34]
+
+
+def test_who_has_a_node_alone_keeps_of_its_memory_what_it_asks_for(run):
+    workload = with_tasks((0, 20, 1, 1, "low"), (5, 10, 1, 1, "mid"), (7, 5, 1, 1, "high"))
+    for memory_gb, start in ((4.0, 7), (4.5, 15)):
+        asked = {
+            **workload.chunks,
+            "exclusive": np.array([1.0, 1.0, 0.0]),
+            "memory_gb_per_task": np.array([2.0, 2.0, memory_gb]),
+        }
+        result = run(workload.replace(chunks=asked), sharing_suspended())
+        assert starts(result) == [0, 5, start]
+
+
+@st.composite
+def shared_cases(draw: st.DrawFn) -> dict[str, Any]:
+    cluster = draw(strategies.shared_clusters(outages=False))
+    if draw(st.booleans()):
+        cluster = draw(strategies.stocked(cluster))
+    what = {name: draw(st.booleans()) for name in ("several", "owners")}
+    workload = draw(strategies.shared_workloads(cluster, max_jobs=20, **what))
+    chunks = workload.chunks
+    alone = np.where(workload.more_tasks.codes >= 0, 0.0, chunks["exclusive"])
+    workload = workload.replace(chunks={**chunks, "exclusive": alone})
+    return case_of(draw, workload, with_preemption(draw, cluster, suspensions))
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=name_of)
+@settings(max_examples=examples(60))
+@given(case=shared_cases(), order=st.sampled_from(ORDERS))
+def test_everything_at_once_on_shared_nodes(
+    policy: dict[str, Any], case: dict[str, Any], order: str
+) -> None:
+    simulation, reference = simulations(case, policy, order)
+    simulation.advance()
+    assert outcome(simulation) == said(reference)
+    check_nodes(simulation, reference)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=name_of)
+@settings(max_examples=examples(60))
+@given(case=crowded_cases(), order=st.sampled_from(ORDERS))
+def test_on_busy_shared_nodes(policy: dict[str, Any], case: dict[str, Any], order: str) -> None:
+    simulation, reference = simulations(case, policy, order)
+    simulation.advance()
+    assert outcome(simulation) == said(reference)
+    check_nodes(simulation, reference)
+
+
+@settings(max_examples=examples(60))
+@given(case=st.one_of(crowded_cases(), shared_cases()), backfill=st.sampled_from(("easy", "slurm")))
+def test_no_node_has_more_in_use_than_it_has_and_all_comes_back(
+    case: dict[str, Any], backfill: str
+) -> None:
+    simulation, _ = simulations(case, {"backfill": backfill}, "fcfs")
+    simulation.advance()
+    sim = simulation.state
+    assert not sim["cut"]["tried"].any()
+    held = (sim["state"]["phase"] == layout.RUNNING).any()
+    assert held or (sim["left"] == sim["whole"]).all()
+    result = simulation.result()
+    placed, cluster = result.placements, result.cluster
+    assert placed is not None
+    has = [group for group in cluster.nodes for _ in range(group.count)]
+    chunks = result.workload.chunks
+    alone = pl.Series(result.workload.job_id[(chunks["tasks"] == 0) | (chunks["exclusive"] > 0)])
+    for row in placed.iter_rows(named=True):
+        at = (pl.col("start_s") <= row["start_s"]) & (pl.col("end_s") > row["start_s"])
+        here = placed.filter(at & (pl.col("node") == row["node"]))
+        # Who has a node alone has what others keep besides.
+        apart = here.filter(~pl.col("job_id").is_in(alone.implode()))
+        for name, of in (("cores", here), ("memory_gb", apart), ("gpus", apart)):
+            there = getattr(has[row["node"]], name)
+            if any(getattr(group, name) is not None for group in cluster.nodes):
+                assert of[name].sum() <= (there or 0) + 1e-9

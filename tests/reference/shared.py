@@ -25,7 +25,9 @@ from tests.reference.shared_slurm import keep_soonest
 
 @dataclass(frozen=True)
 class Booking:
-    """Tasks of a job on a node for a time; `whole`: nobody else has anything of the node then."""
+    """Tasks of a job on a node for a time; `whole`: nobody else has anything of the node then; `lends`: the
+    job is suspended for another, to whom its cores go.
+    """
 
     job: Job
     node: int
@@ -33,6 +35,7 @@ class Booking:
     start: int
     end: int
     whole: bool = False
+    lends: bool = False
 
 
 class SharedPlan:
@@ -42,6 +45,7 @@ class SharedPlan:
         self.simulation = simulation
         self.machine = simulation.machine
         self.now = simulation.now
+        self.running = running
         self.bookings = [
             Booking(job, node, tasks, self.now, job.planned_end)
             for job in running
@@ -71,6 +75,9 @@ class SharedPlan:
                 continue
             if booking.whole:
                 return None
+            if booking.lends:
+                left = [x - a for x, a in zip(left, self.kept(booking), strict=True)]
+                continue
             if not self.simulation.asked[job].goes_with(self.simulation.asked[booking.job]):
                 return None
             held = self.simulation.asked[booking.job].held(booking.tasks)
@@ -78,11 +85,22 @@ class SharedPlan:
             left = [x - a - b for x, a, b in zip(left, held, more, strict=True)]
         return tuple(left)
 
+    def kept(self, booking: Booking) -> Amounts:
+        """What a suspended job keeps of a node: all that its tasks ask for, but for cores."""
+        asked = self.simulation.asked[booking.job]
+        held = asked.held(booking.tasks)
+        if not asked.exclusive:
+            more = untold(held, booking.tasks, self.simulation.types[booking.node])
+            held = tuple(a + b for a, b in zip(held, more, strict=True))
+        return (Fraction(0), *held[1:])
+
     def single(self, node: int, time: int) -> Amounts:
         """What is free of each GPU of a node at a time, where these are counted one by one."""
         left = list(self.simulation.single(node))
         for booking in self.bookings:
             if booking.node == node and booking.start <= time < booking.end:
+                if booking.lends and self.simulation.asked[booking.job].exclusive:
+                    continue
                 if self.simulation.asked[booking.job].exclusive or booking.whole:
                     return (Fraction(0),) * len(left)
                 assert isinstance(booking.tasks, Lying)

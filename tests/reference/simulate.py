@@ -20,7 +20,7 @@ from tests.reference.share_tree import usage_of
 from tests.reference.shared import SharedSimulation
 from tests.reference.shared_places import ORDERS
 from tests.reference.slurm_by_node import ByNode
-from tests.reference.suspension import SuspendingSimulation
+from tests.reference.suspension import SharedSuspendingSimulation, SuspendingSimulation
 
 
 def simulate_reference(
@@ -92,7 +92,7 @@ def simulate_reference(
     if is_interrupted(workload, cluster):
         kind = SharedPreemptingSimulation if workload.shares_nodes else PreemptingSimulation
         if cluster.preemption is not None and cluster.preemption.suspends:
-            kind = SuspendingSimulation
+            kind = SharedSuspendingSimulation if workload.shares_nodes else SuspendingSimulation
     simulation = kind(
         machine=machine,
         limits=Limits(workload, machine, jobs),

@@ -1,16 +1,20 @@
-"""Jobs that are suspended for others, on whole nodes."""
+"""Jobs that are suspended for others."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from copy import copy, deepcopy
+from dataclasses import replace
 from typing import Any
 
 from hpctwin.model import State
 from tests.reference.jobs import Job
 from tests.reference.passes import OVERDUE_STEP_MS
 from tests.reference.plan import Plan
-from tests.reference.preemption import PreemptingSimulation
+from tests.reference.preemption import PreemptingSimulation, SharedPreemptingSimulation
+from tests.reference.shared import SharedPlan
+from tests.reference.shared_requests import has
 
 NEVER = 2**62
 
@@ -27,7 +31,88 @@ class RecordedPlan(Plan):
         super().change(job, split, start, end, sign)
 
 
-class SuspendingSimulation(PreemptingSimulation):
+class Suspending(PreemptingSimulation):
+    """Time stands still for those that are suspended."""
+
+    def above(self, job: Job) -> list[Job]:
+        """Those for whom a job is suspended, if it is."""
+        raise NotImplementedError
+
+    def wake(self) -> None:
+        """Those go on who may."""
+        raise NotImplementedError
+
+    def without(self, gone: list[Job], plan: Any) -> Any:
+        """A plan in which some go after their graces, or are suspended."""
+        raise NotImplementedError
+
+    def make_anew(self, plan: Any) -> None:
+        """Bring a plan up to date; what was reserved in it for those that wait still is."""
+        raise NotImplementedError
+
+    def start_on(self, job: Job, stay: list[Job], room: Any) -> None:
+        """Start a job in a plan in which there is room for it; these are suspended where it must be."""
+        raise NotImplementedError
+
+    def said(self, job: Job, name: str) -> int | str:
+        if name == "grace" and self.said(job, "mode") == "suspend":
+            return 0
+        return super().said(job, name)
+
+    def batch(self) -> None:
+        super().batch()
+        self.wake()
+
+    def go_on(self, job: Job) -> None:
+        job.suspended = False
+        job.paused = self.now - job.start - job.ran
+        job.due = job.over = self.now + job.remains
+
+    def suspend(self, job: Job) -> None:
+        job.suspended = True
+        job.preemptions += 1
+        job.ran = self.now - job.start - job.paused
+        job.remains = job.due - self.now
+        job.due = job.over = NEVER
+
+    def expected_end(self, job: Job) -> int:
+        begin = job.start + job.paused
+        if job.suspended:
+            goes_on = max((self.expected_end(other) for other in self.above(job)), default=self.now)
+            begin = goes_on - min(job.ran, job.expected)
+        end = begin + job.expected
+        while end <= self.now:
+            end += OVERDUE_STEP_MS
+        if self.terminate:
+            end = min(end, begin + job.walltime)
+        return end if job.leaves is None else min(end, job.leaves)
+
+    def start_or_preempt(self, job: Job, plan: Any) -> bool:
+        if self.start_if_it_fits(job, plan):
+            return True
+        if not self.classes[job.standing][3]:
+            return False
+        if job.patient > self.now:
+            self.timers.append(job.patient)
+            return False
+        chosen = self.choose(job, plan)
+        if not chosen:
+            return False
+        room = self.without(chosen, plan)
+        stay = [one for one in chosen if self.said(one, "mode") == "suspend"]
+        longest = self.let_go([one for one in chosen if one not in stay])
+        if longest:
+            job.patient = self.now + longest
+            self.timers.append(job.patient)
+            self.wake()
+            self.make_anew(plan)
+            return False
+        self.start_on(job, stay, room)
+        self.make_anew(plan)
+        return True
+
+
+class SuspendingSimulation(Suspending):
     """On each node lie those who had it first beneath who has it now."""
 
     def __post_init__(self) -> None:
@@ -47,13 +132,6 @@ class SuspendingSimulation(PreemptingSimulation):
                 found += self.members(node)[lower.index(job) + 1 :]
         return found
 
-    def said(self, job: Job, name: str) -> int | str:
-        if name == "grace" and self.said(job, "mode") == "suspend":
-            return 0
-        return super().said(job, name)
-
-    # -- events --
-
     def vacate(self, job: Job) -> None:
         on = {node: [one for one in self.members(node) if one is not job] for node in job.nodes}
         super().vacate(job)
@@ -65,38 +143,11 @@ class SuspendingSimulation(PreemptingSimulation):
         self.machine.job_on[node] = on[-1] if on else None
         self.beneath[node] = on[:-1]
 
-    def batch(self) -> None:
-        super().batch()
-        self.wake()
-
     def wake(self) -> None:
         """Those whose nodes are all theirs again go on."""
         for job in self.in_state(State.RUNNING):
             if job.suspended and not self.above(job):
-                job.suspended = False
-                job.paused = self.now - job.start - job.ran
-                job.due = job.over = self.now + job.remains
-
-    def suspend(self, job: Job) -> None:
-        job.suspended = True
-        job.preemptions += 1
-        job.ran = self.now - job.start - job.paused
-        job.remains = job.due - self.now
-        job.due = job.over = NEVER
-
-    # -- plans --
-
-    def expected_end(self, job: Job) -> int:
-        begin = job.start + job.paused
-        if job.suspended:
-            goes_on = max(self.expected_end(other) for other in self.above(job))
-            begin = goes_on - min(job.ran, job.expected)
-        end = begin + job.expected
-        while end <= self.now:
-            end += OVERDUE_STEP_MS
-        if self.terminate:
-            end = min(end, begin + job.walltime)
-        return end if job.leaves is None else min(end, job.leaves)
+                self.go_on(job)
 
     def plan(self) -> RecordedPlan:
         running = self.in_state(State.RUNNING)
@@ -120,8 +171,6 @@ class SuspendingSimulation(PreemptingSimulation):
         for one in reserved:
             fresh.change(*one)
         plan.times, plan.free, plan.changes = fresh.times, fresh.free, fresh.changes
-
-    # -- preemption --
 
     def without(self, gone: list[Job], plan: RecordedPlan) -> RecordedPlan:
         """A plan in which some go after their graces, and nodes are left that nobody else is on."""
@@ -154,32 +203,6 @@ class SuspendingSimulation(PreemptingSimulation):
                 return gone
         return []
 
-    def start_or_preempt(self, job: Job, plan: Plan) -> bool:
-        assert isinstance(plan, RecordedPlan)
-        if self.start_if_it_fits(job, plan):
-            return True
-        if not self.classes[job.standing][3]:
-            return False
-        if job.patient > self.now:
-            self.timers.append(job.patient)
-            return False
-        chosen = self.choose(job, plan)
-        if not chosen:
-            return False
-        room = self.without(chosen, plan)
-        stay = [one for one in chosen if self.said(one, "mode") == "suspend"]
-        longest = self.let_go([one for one in chosen if one not in stay])
-        if longest:
-            job.patient = self.now + longest
-            self.timers.append(job.patient)
-            self.wake()
-            self.make_anew(plan)
-            return False
-        self.start_on(job, stay, room)
-        self.wake()
-        self.make_anew(plan)
-        return True
-
     def start_on(self, job: Job, stay: list[Job], room: Plan) -> None:
         """Start a job on nodes that are free, or on which only those are that are to be suspended."""
         job_on = self.machine.job_on
@@ -201,6 +224,73 @@ class SuspendingSimulation(PreemptingSimulation):
         for victim in stay:
             if victim in covered and not victim.suspended:
                 self.suspend(victim)
+        self.wake()
+
+
+class SharedSuspendingSimulation(Suspending, SharedPreemptingSimulation):
+    """A suspended job keeps what it holds, but for its cores: of these more may be held than there are."""
+
+    def above(self, job: Job) -> list[Job]:
+        name = self.classes[job.standing][0]
+        return [
+            other
+            for other in self.on
+            if name in self.classes[other.standing][3]
+            and self.on[other].keys() & self.on[job].keys()
+        ]
+
+    def has_cores(self, job: Job, others: Iterable[Job]) -> bool:
+        """Whether a job has its cores on all its nodes, if these have theirs."""
+        asked = self.asked[job]
+        for node, tasks in self.on[job].items():
+            here = [other for other in others if node in self.on[other]]
+            if not all(asked.goes_with(self.asked[other]) for other in here):
+                return False
+            held = sum(self.asked[other].held(self.on[other][node])[0] for other in here)
+            there = has(self.machine.cluster, self.machine.pools[self.pool_of[node]].group)[0]
+            if held + asked.held(tasks)[0] > there:
+                return False
+        return True
+
+    def wake(self, taken: Iterable[Job] = ()) -> None:
+        """Of those that are suspended, and of some others, those run that have their cores."""
+        some = {*taken, *(job for job in self.on if job.suspended)}
+        runs = {*self.on} - some
+        for job in sorted(some, key=lambda job: (-self.level(job.standing), job.row)):
+            if self.has_cores(job, runs | {*self.above(job)}):
+                runs.add(job)
+                if job.suspended:
+                    self.go_on(job)
+            elif not job.suspended:
+                self.suspend(job)
+
+    def give_after_grace(self, job: Job, plan: SharedPlan, sign: int) -> None:  # type: ignore[override]
+        if self.said(job, "mode") != "suspend":
+            super().give_after_grace(job, plan, sign)
+            return
+        plan.bookings = [
+            replace(one, lends=sign > 0) if one.job is job else one for one in plan.bookings
+        ]
+
+    def without(self, gone: list[Job], plan: SharedPlan) -> SharedPlan:
+        made = copy(plan)
+        for job in gone:
+            self.give_after_grace(job, made, 1)
+        return made
+
+    def make_anew(self, plan: SharedPlan) -> None:
+        fresh = self.plan()
+
+        def is_reserved(job: Job) -> bool:
+            return job.state == State.WAITING and job not in plan.running
+
+        plan.bookings = [*fresh.bookings, *(one for one in plan.bookings if is_reserved(one.job))]
+        plan.wide = [*fresh.wide, *(one for one in plan.wide if is_reserved(one[0]))]
+        plan.running = fresh.running
+
+    def start_on(self, job: Job, stay: list[Job], room: SharedPlan) -> None:
+        assert self.start_if_it_fits(job, room)
+        self.wake(stay)
 
 
 def copy_without_needs(job: Job) -> Job:

@@ -104,11 +104,15 @@ def test_suspending_by_qos_says_what_time_slices_there_are(tmp_path):
     assert "of one partition Slurm gives both time slices" in became(made, TAKEN)["PreemptMode"]
 
 
-def test_suspending_is_named_where_jobs_share_nodes_and_such_jobs_are_not_preempted(tmp_path):
-    made = imported(tmp_path, WHOLE[1], *SUSPEND, TIERS[0] + " PreemptMode=CANCEL", TIERS[1])
-    assert said(made.site.cluster)["mode"] == "off"
+def test_suspending_is_taken_over_where_jobs_share_nodes_and_memory(tmp_path):
+    made = imported(
+        tmp_path, WHOLE[1], *SUSPEND, TIERS[0] + " PreemptMode=CANCEL", TIERS[1],
+        "SelectType=select/cons_tres", "SelectTypeParameters=CR_Core_Memory",
+    )  # fmt: skip
+    assert said(made.site.cluster)["mode"] == "suspend"
     assert said(made.site.cluster)["partitions"]["low"]["mode"] == "cancel"
-    assert "jobs share nodes" in became(made, NOT_MODELLED)["PreemptMode"]
+    assert became(made, TAKEN)["PreemptMode"] == "preemption: mode suspend"
+    assert "SelectTypeParameters" not in became(made, NOT_MODELLED)
 
 
 def test_where_jobs_are_not_requeued_they_are_cancelled(tmp_path):

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -14,10 +15,8 @@ import pytest
 from hpctwin import Workload, simulate
 from hpctwin.model import Category
 from hpctwin.rms.importing import import_site
-from tests.conftest import lacking
 from tests.rms.beside_slurm import job_ends, running
-from tests.rms.slurm_accounting import Accounting, missing_accounting, settings_of
-from tests.rms.slurm_cluster import SlurmCluster, free_ports
+from tests.rms.slurm_cluster import SlurmCluster
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
@@ -199,7 +198,6 @@ def test_who_is_preempted_is_cancelled_requeued_after_its_grace_or_spared(preemp
     assert result.jobs["wait_s"].to_list()[len(full)] == GRACE_S
 
 
-Submission = tuple[float, str, int, float, str]
 SUSPENDED = [  # after so many seconds, partition, nodes, seconds of work
     (0, "main", 4, 30), (0, "main", 2, 30), (5, "high", 3, 20), (9, "main", 1, 5), (12, "high", 1, 8),
     (15, "mid", 2, 25),
@@ -214,63 +212,69 @@ done
 APART_S = 4
 
 
-@pytest.fixture
-def suspending(tmp_path_factory) -> Iterator[SlurmCluster]:
-    more = (
+def settings_of_tiers(nodes: int) -> tuple[str, ...]:
+    """Jobs are suspended for those of higher tiers."""
+    return (
         "PreemptType=preempt/partition_prio", "PreemptMode=SUSPEND,GANG",
-        *(f"PartitionName={name} Nodes=n[1-6] MaxTime=INFINITE State=UP PriorityTier={tier}"
+        *(f"PartitionName={name} Nodes=n[1-{nodes}] MaxTime=INFINITE State=UP PriorityTier={tier}"
           for name, tier in TIERS.items() if name != "main"),
     )  # fmt: skip
+
+
+@pytest.fixture
+def suspending(tmp_path_factory) -> Iterator[SlurmCluster]:
     folder = tmp_path_factory.mktemp("suspending")
+    more = settings_of_tiers(6)
     with running(
         folder, nodes=6, scheduler="backfill", partition="PriorityTier=1", more=more
     ) as made:
         yield made
 
 
-def test_the_same_jobs_are_suspended_for_as_long(suspending, tmp_path):
-    found = run_beside(suspending, [(*one, "") for one in SUSPENDED], tmp_path)
-    assert (found["suspended_s"] > 0).to_list() == [True, True, False, False, False, False]
-
-
-def run_beside(slurm: SlurmCluster, rows: list[Submission], folder: Path) -> pl.DataFrame:
-    """What becomes of jobs in the simulation, once it is seen that the same does on Slurm.
+def check_suspended(
+    slurm: SlurmCluster,
+    folder: Path,
+    jobs: list[tuple[float, str, str, float]],
+    suspended: list[bool],
+    **columns: Any,
+) -> None:
+    """The real jobs, and those of the simulation, start, end and are suspended at the same times.
 
     Args:
-        slurm: it.
-        rows: the jobs.
-        folder: what is imported is put there, beside what it has already.
+        slurm: of which settings are imported, too.
+        folder: an empty one.
+        jobs: after so many seconds, partition, what it asks for, seconds of work.
+        suspended: whether each is.
+        columns: what each asks for, of the workload.
     """
     began = time.monotonic()
-    jobs = []
-    for after, name, nodes, work_s, qos in rows:
+    submitted = []
+    for after, name, asked, work_s in jobs:
         slurm.wait(lambda after=after: time.monotonic() - began >= after, 60)
-        head = f"#SBATCH -N{nodes}\n#SBATCH -t5\n#SBATCH -p {name}\n"
-        head += f"#SBATCH --qos={qos} -A physics\n" if qos else ""
-        jobs.append(slurm.submit_script(head + WORK.format(2 * work_s)))
-    slurm.wait(lambda: job_ends(slurm, jobs), 200)
-    told = [slurm.job(job) for job in jobs]
-    assert {row["JobState"] for row in told} == {"COMPLETED"}
+        head = f"#SBATCH {asked}\n#SBATCH -t5\n#SBATCH -p {name}\n"
+        submitted.append(slurm.submit_script(head + WORK.format(2 * work_s)))
+    slurm.wait(lambda: job_ends(slurm, submitted), 200)
+    rows = [slurm.job(job) for job in submitted]
+    assert {row["JobState"] for row in rows} == {"COMPLETED"}
     submit, start, end = (
-        [datetime.fromisoformat(row[key]).timestamp() for row in told]
+        [datetime.fromisoformat(row[key]).timestamp() for row in rows]
         for key in ("SubmitTime", "StartTime", "EndTime")
     )
-    ran = [span_s(row["RunTime"]) for row in told]
+    ran = [span_s(row["RunTime"]) for row in rows]
 
     shutil.copy(slurm.conf, folder)
     site = import_site("slurm", folder).site
-    _, names, nodes, _, qos = zip(*rows, strict=True)
     workload = Workload.build(
         submit_s=[time_s - submit[0] for time_s in submit],
         runtime_s=ran,
         walltime_s=[300] * len(rows),
-        nodes=nodes,
-        partition=Category.of(names),
-        qos=Category.of([one or None for one in qos]),
+        partition=Category.of([name for _, name, *_ in jobs]),
+        **columns,
     )
     found = simulate(workload, site.cluster, site.policy).jobs
     paused = [e - s - r for s, e, r in zip(start, end, ran, strict=True)]
-    assert (found["suspended_s"] > 0).to_list() == [one > 1 for one in paused]
+    assert [one > 1 for one in paused] == suspended
+    assert (found["suspended_s"] > 0).to_list() == suspended
     for ours, theirs in (
         ("suspended_s", paused),
         ("start_s", [time_s - submit[0] for time_s in start]),
@@ -278,55 +282,58 @@ def run_beside(slurm: SlurmCluster, rows: list[Submission], folder: Path) -> pl.
     ):
         apart = (found[ours] - pl.Series(theirs)).abs()
         assert apart.max() <= APART_S, (ours, found[ours].to_list(), theirs)
-    return found
 
 
-EXEMPT_S = 15
-BY_QOS = [  # as above, and of a QOS
-    (0, "main", 4, 40, "low"), (0, "main", 2, 40, "low"), (6, "fast", 3, 20, "high"),
-    (10, "main", 1, 5, "low"), (14, "fast", 1, 8, "high"), (17, "main", 1, 6, "normal"),
+def test_the_same_jobs_are_suspended_for_as_long(suspending, tmp_path):
+    check_suspended(
+        suspending,
+        tmp_path,
+        [(after, name, f"-N{nodes}", work_s) for after, name, nodes, work_s in SUSPENDED],
+        [True, True, False, False, False, False],
+        nodes=[nodes for _, _, nodes, _ in SUSPENDED],
+    )
+
+
+SHARED_SUSPENDED = [  # … nodes, cores, MB and GPUs of each node, seconds of work
+    (0, "main", 1, 4, 5000, 0, 26), (0, "main", 1, 4, 2000, 1, 26), (5, "high", 1, 3, 3500, 0, 12),
+    (9, "high", 1, 4, 2000, 2, 6), (12, "mid", 2, 2, 1000, 0, 8), (14, "main", 1, 1, 500, 0, 4),
 ]  # fmt: skip
 
 
 @pytest.fixture
-def suspending_by_qos(tmp_path_factory) -> Iterator[SlurmCluster]:
-    if absent := missing_accounting():
-        lacking(f"accounting of a real Slurm needs {', '.join(absent)}")
-    port = free_ports(1)
-    more = (
-        "PreemptType=preempt/qos", "PreemptMode=SUSPEND,GANG",
-        f"PreemptExemptTime=00:00:{EXEMPT_S}", *settings_of(port),
-        # Else Slurm runs jobs of both on the same nodes at once.
-        "PartitionName=fast Nodes=n[1-6] MaxTime=INFINITE State=UP PriorityTier=2",
-    )  # fmt: skip
-    folder = tmp_path_factory.mktemp("by_qos")
-    slurm = SlurmCluster(
-        folder, nodes=6, scheduler="backfill", partition="PriorityTier=1", more=more
+def suspending_shared(tmp_path_factory, request) -> Iterator[tuple[SlurmCluster, str]]:
+    """Two nodes of four cores, 8,000 MB and two GPUs; and by what they are shared."""
+    folder = tmp_path_factory.mktemp("suspending")
+    with running(
+        folder, nodes=2, cpus=CORES, select=request.param, memory=8000, gpus=2,
+        scheduler="backfill", partition="PriorityTier=1", more=settings_of_tiers(2),
+    ) as made:  # fmt: skip
+        yield made, request.param
+
+
+@pytest.mark.parametrize("suspending_shared", ["CR_Core", "CR_Core_Memory"], indirect=True)
+def test_on_shared_nodes_too_and_they_keep_memory_and_gpus(suspending_shared, tmp_path):
+    slurm, select = suspending_shared
+    _, _, nodes, cores, memory_mb, gpus, _ = zip(*SHARED_SUSPENDED, strict=True)
+    jobs = []
+    for after, name, wide, per_node, mb, of_gpus, work_s in SHARED_SUSPENDED:
+        asked = f"-N{wide} --ntasks-per-node=1 -c{per_node} --mem={mb} --gres=gpu:{of_gpus}"
+        jobs.append((after, name, asked.removesuffix(" --gres=gpu:0"), work_s))
+    counts_memory = select == "CR_Core_Memory"
+    check_suspended(
+        slurm,
+        tmp_path,
+        jobs,
+        [True, True, False, False, False, False],
+        nodes=nodes,
+        chunks={
+            "tasks": nodes,
+            "tasks_per_node": [1] * len(jobs),
+            "cores_per_task": cores,
+            "memory_gb_per_task": [mb / 1024 * counts_memory for mb in memory_mb],
+            "gpus_per_task": gpus,
+        },
     )
-    accounting = Accounting(slurm, port)
-    try:
-        accounting.begin()
-        slurm.begin()
-        for name in ("low", "high"):
-            accounting.tell("add", "qos", name)
-        accounting.tell("modify", "qos", "high", "set", "Preempt=low")
-        accounting.tell("add", "account", "physics", "QOS=normal,low,high")
-        accounting.tell("add", "user", "root", "Account=physics")
-        for known in ("Account=physics UserName=root(", "QOS=high("):
-            slurm.wait(lambda known=known: known in slurm.say("scontrol", "show", "assoc_mgr"), 60)
-        yield slurm
-    finally:
-        slurm.end()
-        accounting.end()
-
-
-def test_who_is_suspended_by_qos_is_spared_for_the_exempt_time(suspending_by_qos, tmp_path):
-    slurm = suspending_by_qos
-    (tmp_path / "qos.txt").write_text(slurm.say("sacctmgr", "-P", "show", "qos"))
-    found = run_beside(slurm, BY_QOS, tmp_path)
-    assert (found["suspended_s"] > 0).to_list() == [True, True, False, False, False, False]
-    # Two came before who runs had run for so long.
-    assert (found["start_s"][2], found["start_s"][4]) == (EXEMPT_S, EXEMPT_S)
 
 
 def span_s(text: str) -> float:

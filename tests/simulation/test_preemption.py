@@ -26,12 +26,12 @@ def cluster(preemption: dict[str, Any] | None = None, **more: Any) -> Cluster:
     return Cluster.checked(content, "cluster.yaml")
 
 
-def workload(**more: Any) -> Workload:
+def workload(nodes: int = 2, **more: Any) -> Workload:
     return Workload.build(
         submit_s=[0, 0, 5],
         runtime_s=[20, 30, 10],
         walltime_s=[20, 30, 10],
-        nodes=[2, 2, 2],
+        nodes=[nodes] * 3,
         partition=Category.of(["low", "low", "high"]),
         **more,
     )
@@ -176,9 +176,10 @@ def test_what_does_not_go_with_suspended_jobs_is_refused():
     limits = [{"user": "ann", "minutes": {"nodes": 9}}]
     with pytest.raises(ConfigError, match="limits minutes that are left of walltimes"):
         Simulation(workload(), cluster(SUSPEND, limits=limits))
-    shared = workload(chunks={"tasks": [2, 2, 2], "cores_per_task": [1, 1, 1]})
-    with pytest.raises(ConfigError, match="where jobs have whole nodes, and these ask for tasks"):
-        Simulation(shared, cluster(SUSPEND))
+    asked = {"tasks": [1, 1, 1], "cores_per_task": [1, 1, 1], "exclusive": [1, 0, 0]}
+    several = workload(1, chunks=asked, more_tasks=Category.of(["1:cores=1", None, None]))
+    with pytest.raises(ConfigError, match="tasks of several kinds and their nodes alone"):
+        Simulation(several, cluster(SUSPEND))
 
 
 def test_where_jobs_are_preempted_for_ever_that_is_told_in_place_of_an_end() -> None:
@@ -202,3 +203,46 @@ def test_where_jobs_are_preempted_for_ever_that_is_told_in_place_of_an_end() -> 
         Simulation(workload, cluster, "fcfs+easy", expected_s=[1, 2, 10]).run()
     # What jobs say themselves is enough for all to end.
     assert Simulation(workload, cluster, "fcfs+easy").run().jobs["end_s"].min() > 0
+
+
+def test_of_shared_nodes_it_is_told_who_had_cores_and_memory_when():
+    of = cluster(SUSPEND, nodes=[{"name": "n", "count": 1, "cores": 8, "memory_gb": 16}])
+    asked = {"tasks": [1, 1, 1], "cores_per_task": [4, 4, 8], "memory_gb_per_task": [4, 4, 8]}
+    result = simulate(workload(1, chunks=asked), of)
+    assert result.jobs.select("start_s", "end_s", "suspended_s").rows() == [
+        (0.0, 30.0, 10.0),
+        (0.0, 40.0, 10.0),
+        (5.0, 15.0, 0.0),
+    ]
+    assert result.placements is not None
+    told = result.placements.sort("job_id", "start_s")
+    assert told.select("job_id", "start_s", "end_s", "cores", "memory_gb").rows() == [
+        (1, 0.0, 5.0, 4.0, 4.0),
+        (1, 5.0, 15.0, 0.0, 4.0),
+        (1, 15.0, 30.0, 4.0, 4.0),
+        (2, 0.0, 5.0, 4.0, 4.0),
+        (2, 5.0, 15.0, 0.0, 4.0),
+        (2, 15.0, 40.0, 4.0, 4.0),
+        (3, 5.0, 15.0, 8.0, 8.0),
+    ]
+    figures = result.summary()
+    # Four cores for 20 s, four for 30 s, and all for 10 s.
+    assert figures["held_core_s"] == 280
+    assert figures["utilization"] == 280 / (8 * 40)
+    assert (figures["suspensions"], figures["suspended_s"]) == (2, 20)
+    assert result.series["used_cores"].max() == 8
+
+
+def test_a_job_that_is_suspended_now_has_no_cores_in_what_is_told():
+    of = cluster(SUSPEND, nodes=[{"name": "n", "count": 1, "cores": 8}])
+    asked = {"tasks": [1, 1, 1], "cores_per_task": [4, 4, 8]}
+    simulation = Simulation(workload(1, chunks=asked), of)
+    simulation.advance(7)
+    told = simulation.result().placements
+    assert told is not None
+    now = told.filter(told["end_s"].is_null()).sort("job_id")
+    assert now.select("job_id", "start_s", "cores").rows() == [
+        (1, 5.0, 0.0),
+        (2, 5.0, 0.0),
+        (3, 5.0, 8.0),
+    ]

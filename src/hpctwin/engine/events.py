@@ -25,7 +25,7 @@ from hpctwin.engine.layout import (
 from hpctwin.engine.limits import count_submitted, forget_used, too_many_submitted
 from hpctwin.engine.nodes import touch
 from hpctwin.engine.order import dequeue, enqueue, leave
-from hpctwin.engine.suspended import go_on, wake_uncovered
+from hpctwin.engine.suspended import go_on
 from hpctwin.engine.transitions import (
     close,
     finish,
@@ -314,5 +314,3 @@ def apply_events(sim: Arrays) -> None:
             if sim.state[j].eligible < 0:
                 sim.state[j].eligible = clock.now
             enqueue(j, sim)
-    if len(sim.beneath) > 0:
-        wake_uncovered(sim)

@@ -76,7 +76,7 @@ def hooks(
     prepare([*kernels_of(found, power, shared, planned=planned, counted=counted), *needed])
     by_counting, reserved = _counted(found, counted), _reserved(found, power)
     leaving, later = _leaving(found), _fits_later(found)
-    before = after = 0
+    before, after = 0 if found.wake is None else found.wake.address, 0
     if power is not None:
         before, after = power_passes.BEFORE.address, _after(power, shared).address
     return single(
@@ -194,7 +194,7 @@ def kernels_of(
             _leaving(found) or transitions.START,
             _counted(found, counted),
             found.kernel if planned else None,
-            found.entered, found.left, _reserved(found, power), _fits_later(found),
+            found.entered, found.left, _reserved(found, power), _fits_later(found), found.wake,
         ),
     )  # fmt: skip
     return [inner_advance, advance, *planning, *passing, *choosing, *switching]

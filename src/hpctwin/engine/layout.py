@@ -441,7 +441,7 @@ class State:
     kept: Grid[Int]  # … and rows
     power_kept: Grid[Int]  # what the power policy keeps of each node
     cut: Table[Cut]  # [jobs]; empty where no job preempts another
-    beneath: Grid[Int]  # [nodes, levels] see `beneath`; empty where nobody is suspended
+    beneath: Grid[Int]  # [nodes, levels (shared: 0)]; empty where nobody is suspended
 
 
 class Scratch:

@@ -101,7 +101,9 @@ def new_sim(
         "kept": (_kept_rows(found, size), _words(found.kept)),
         "power_kept": (tracked if _by_node(power) else 0, _words(_by_node(power))),
         "cut": (len(known["claim"]),),
-        "beneath": (tracked, int(known["yields"]["level"].max())) if suspends else (0, 0),
+        "beneath": (
+            (tracked, 0 if shared else int(known["yields"]["level"].max())) if suspends else (0, 0)
+        ),
     }
     sim = Sim(known, shapes, like)
     clock, state = sim["clock"], sim["state"]

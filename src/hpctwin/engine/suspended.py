@@ -7,15 +7,20 @@ who have its nodes are expected to end.
 
 from __future__ import annotations
 
+from numba import types
+
 from hpctwin.engine.beneath import depth_of
 from hpctwin.engine.heap import heap_push
-from hpctwin.engine.jit import jit
+from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import ZERO, Arrays
 from hpctwin.engine.plan import planned_end
+from hpctwin.engine.rows import SIM
 from hpctwin.engine.running import run_insert, run_remove
 from hpctwin.engine.transitions import forget_end
 
-__all__ = ["began", "expect_to_go_on", "go_on", "list_suspended", "suspend", "wake_uncovered"]
+__all__ = [
+    "WAKE", "began", "expect_to_go_on", "go_on", "leaves_by", "list_suspended", "move_start", "suspend",
+]  # fmt: skip
 
 
 @jit
@@ -80,12 +85,14 @@ def list_suspended(sim: Arrays) -> int:
     return n
 
 
-@jit
 def wake_uncovered(sim: Arrays) -> None:
     """Those go on of whose nodes others have none any more."""
     for i in range(list_suspended(sim)):
         if sim.cut[sim.stack[i]].covered == 0:
             go_on(sim.stack[i], sim)
+
+
+WAKE = Kernel(wake_uncovered, types.void(SIM))
 
 
 @jit

@@ -276,9 +276,9 @@ def slowest_listed(j: int, sim: Arrays) -> int:
 @jit
 def slowest_held(j: int, sim: Arrays) -> int:
     """The pool of the slowest nodes that a running job has."""
-    if len(sim.beneath) > 0:
-        return slowest_listed(j, sim)
     if len(sim.share) == 0:
+        if len(sim.beneath) > 0:
+            return slowest_listed(j, sim)
         load_take(j, sim)
         return slowest_taken(sim)
     row = sim.state[j].first_node

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.engine.carry import phases
+from hpctwin.engine.carry import are_suspended, phases, started_ms
 from hpctwin.engine.layout import RUNNING
 from hpctwin.engine.sim import Sim
 from hpctwin.model import MS_PER_S, Cluster, Workload
@@ -16,6 +16,7 @@ from hpctwin.model.chunks import PER_TASK
 from hpctwin.model.consumables import GPU_TYPE
 from hpctwin.simulation.gpus import ONE_GPU, SingleGpus
 from hpctwin.simulation.sharing import columns_of
+from hpctwin.simulation.stretches import stretches_of
 
 __all__ = ["gpu_shares", "placement_table", "placements", "shares_held", "use_now"]
 
@@ -37,13 +38,14 @@ def placements(
         workload: the jobs.
         cluster: the machine.
         sim: their simulation, on shared nodes.
-        now: whether only of jobs that run now.
+        now: whether only of jobs that run now, and are not suspended.
         of: whether of each job [jobs]; of all if left out.
 
     Returns:
         ``job_id``, ``node`` (its number), ``start_s``, ``end_s`` (null while the job runs), ``cores``,
         ``memory_gb``, ``gpus`` and each consumable of the machine's nodes: what was held there; null where
-        that is not modelled.
+        that is not modelled. Of a job that was suspended, a row for each time it ran or stood still, then
+        with no cores.
     """
     part = sim["part"][: int(sim["sharing"]["parts"][0])]
     part = part[part["tasks"] > 0]  # else the job never began there
@@ -54,11 +56,56 @@ def placements(
     if now:
         own = sim["state"][part["job"]]
         runs = (own["phase"] == RUNNING) & (own["start"] <= sim.clock.now)
-        part = part[runs & (own["start"] == part["start"])]
-    table = placement_table(workload.job_id[part["job"]], part, _ends(part, sim), sim, cluster)
-    if (gpus := SingleGpus.of_sim(sim)) is None or not gpus.types:
-        return table
-    return _with_types(table, workload, cluster, of_gpus, gpus.of_types(sim["needs"]))
+        if len(sim["beneath"]):
+            runs &= sim["cut"]["suspended"][part["job"]] == 0
+        part = part[runs & (started_ms(sim)[part["job"]] == part["start"])]
+    gpus = SingleGpus.of_sim(sim)
+
+    def told(known: Any) -> pl.DataFrame:
+        ends = _ends(part, sim)
+        table = placement_table(workload.job_id[part["job"]], part, ends, known, cluster)
+        if gpus is None or not gpus.types:
+            return table
+        return _with_types(table, workload, cluster, of_gpus, gpus.of_types(sim["needs"]))
+
+    suspended = are_suspended(sim)
+    if now or not suspended.any():
+        return told(sim)
+    shape = sim["shape"].copy()
+    shape["exclusive"] = 0
+    kept = told({"shape": shape, "whole": sim["whole"], "needs": sim["needs"]})
+    kept = kept.with_columns(cores=pl.lit(0.0))
+    return _in_stretches(told(sim), kept, suspended, workload, sim)
+
+
+def _in_stretches(
+    table: pl.DataFrame,
+    kept: pl.DataFrame,
+    suspended: npt.NDArray[np.bool_],
+    workload: Workload,
+    sim: Sim,
+) -> pl.DataFrame:
+    """A table of placements in which some jobs held only what they kept while they were suspended."""
+    rows = np.flatnonzero(suspended)
+    job, start_s = workload.job_id[rows], started_ms(sim)[rows] / MS_PER_S
+    ran = stretches_of(workload, sim).select("job_id", "start_s", "end_s")
+    ran = ran.join(pl.DataFrame({"job_id": job}), on="job_id", how="semi")
+    begun = pl.DataFrame({"job_id": job, "start_s": start_s, "end_s": start_s})
+    stands = (
+        pl.concat([begun, ran])
+        .sort("job_id", "start_s", "end_s", nulls_last=True, maintain_order=True)
+        .select(
+            "job_id", start_s="end_s", end_s=pl.col("start_s").shift(-1).over("job_id")
+        )
+    )  # fmt: skip
+    now = pl.Series(workload.job_id[rows[sim["cut"]["suspended"][rows] == 1]])
+    goes_on_later = pl.col("end_s").is_null() & pl.col("job_id").is_in(now.implode())
+    stands = stands.filter((pl.col("end_s") > pl.col("start_s")) | goes_on_later)
+    parts = [table.join(begun, on="job_id", how="anti")]
+    for one, when in ((table, ran), (kept, stands)):
+        apart = one.drop("start_s", "end_s").join(when, on="job_id", maintain_order="left_right")
+        parts.append(apart.select(table.columns))
+    return pl.concat(parts).sort("start_s", "job_id", "node", maintain_order=True)
 
 
 def _with_types(
@@ -148,10 +195,11 @@ def _ends(part: npt.NDArray[Any], sim: Sim) -> IntArray:
     """When what parts of nodes tell of was over, ms; -1 while the job runs [rows]."""
     state, job, start = sim["state"], part["job"], part["start"]
     end = np.where(phases(sim)[job] == RUNNING, -1, state["end"][job])
-    # What began before its job's last start was cut off by a failure.
+    # What began before its job's last start was cut off, by a failure or another job.
     lost = sim["lost"][: sim.clock.lost]
+    lost = lost[~are_suspended(sim)[lost["job"]]]
     ends = {(j, s): e for j, s, e in lost[["job", "start", "end"]].tolist()}
-    for row in np.flatnonzero(state["start"][job] != start):
+    for row in np.flatnonzero(started_ms(sim)[job] != start):
         end[row] = ends[int(job[row]), int(start[row])]
     return end
 

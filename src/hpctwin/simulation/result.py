@@ -159,7 +159,13 @@ class Result(Shown):
         if self.placements is None or self.capacity_cores is None:
             return None
         return in_cores(
-            self.workload, self.cluster, self.jobs, self.lost, self.capacity_cores, self.placements
+            self.workload,
+            self.cluster,
+            self.jobs,
+            self.lost,
+            self.capacity_cores,
+            self.placements,
+            self.stretches,
         )
 
     @kept

@@ -14,6 +14,7 @@ from hpctwin.metrics import series, summarize
 from hpctwin.metrics.sums import ExactSum
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.totals import totals_asked
+from hpctwin.simulation.stretches import sized_figures, sized_series
 
 __all__ = [
     "MILLI",
@@ -43,6 +44,7 @@ class InCores:
         capacity: cores that are up, over time.
         cluster: the machine.
         placements: who held what of which node.
+        stretches: as a result's, where jobs are suspended for others.
     """
 
     jobs: pl.DataFrame
@@ -50,6 +52,7 @@ class InCores:
     capacity: pl.DataFrame
     cluster: Cluster
     placements: pl.DataFrame
+    stretches: pl.DataFrame | None = None
 
     def shares(self, table: pl.DataFrame) -> pl.DataFrame:
         """Jobs or lost attempts with what they held as nodes: cores over those of a mean node."""
@@ -63,14 +66,23 @@ class InCores:
 
     def figures(self) -> dict[str, Any]:
         """As `summarize`, with cores in the place of nodes, and how well memory and GPUs were used."""
-        found = summarize(self.jobs, self.lost, self.capacity, round(self.cores * MILLI))
+        cores = round(self.cores * MILLI)
+        if self.stretches is None:
+            found = summarize(self.jobs, self.lost, self.capacity, cores)
+        else:
+            found = sized_figures(self.jobs, self.stretches, self.lost, self.capacity, cores)
         held = HeldOverTime(self.cluster)
         held.add(self.placements)
         return of_shared_nodes(found, self.cluster, held.totals())
 
     def series(self) -> pl.DataFrame:
         """As `series`, with ``used_cores`` for ``used_nodes`` and so on."""
-        return series(self.jobs, self.lost, self.capacity).select(
+        parts = self.lost, self.capacity
+        if self.stretches is None:
+            found = series(self.jobs, *parts)
+        else:
+            found = sized_series(self.jobs, self.stretches, *parts)
+        return found.select(
             (pl.col(name) / MILLI).alias(name.replace("_nodes", "_cores"))
             if name.endswith("_nodes")
             else pl.col(name)
@@ -121,6 +133,7 @@ def of_shared_nodes(
     for nodes, cores in (
         ("mean_queued_nodes", "mean_queued_cores"),
         ("lost_node_s", "lost_core_s"),
+        *([("held_node_s", "held_core_s")] if "held_node_s" in found else []),
     ):
         amount = found.pop(nodes)
         found[nodes] = None
@@ -195,6 +208,7 @@ def in_cores(
     lost: pl.DataFrame,
     capacity: pl.DataFrame,
     placements: pl.DataFrame,
+    stretches: pl.DataFrame | None = None,
 ) -> InCores:
     """A run on shared nodes, in cores; ``capacity`` holds thousandths of cores in its column ``nodes``."""
     asked = cores_asked(workload, cluster)
@@ -205,10 +219,15 @@ def in_cores(
         cores = (pl.coalesce("held", "asked") * MILLI).round().cast(pl.Int64)
         return found.with_columns(nodes=cores).drop("held", "asked")
 
+    in_all = counted(jobs.with_columns(asked=pl.Series(asked)))
+    if stretches is not None:
+        of_job = in_all.select("job_id", "nodes")
+        stretches = stretches.drop("nodes").join(of_job, on="job_id", maintain_order="left")
     return InCores(
-        counted(jobs.with_columns(asked=pl.Series(asked))),
+        in_all,
         counted(lost.with_columns(asked=pl.lit(0.0))),
         capacity,
         cluster,
         placements,
+        stretches,
     )

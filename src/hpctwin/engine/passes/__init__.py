@@ -45,6 +45,8 @@ class Pass:
             `layout.CONTIGUOUS`; None if numbers of nodes are planned in any case.
         placing: ``(j, sim) -> None``: claims the nodes of a starting job, which the pass has chosen; None if
             the placement chooses them.
+        wake: ``(sim) -> None``: has those go on that were suspended and may run again, before each pass. None
+            where nobody is suspended.
 
     Raises:
         PolicyError: what is given for shared nodes is not of them, or is set by other numbers.
@@ -66,6 +68,7 @@ class Pass:
     shared: SharedPass | str | None = None
     by_node: str | None = None
     placing: Kernel | None = None
+    wake: Kernel | None = None
 
     def __post_init__(self) -> None:
         if self.shared is None or isinstance(self.shared, str):

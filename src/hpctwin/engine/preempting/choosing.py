@@ -138,7 +138,7 @@ def grace_of(r: int, sim: Arrays) -> int:
 @jit
 def plan_without(r: int, sign: int, sim: Arrays) -> None:
     """Put what a running job holds after its grace back into the plan; or (-1) take it out again."""
-    if len(sim.beneath) > 0:
+    if len(sim.beneath) > 0 and len(sim.share) == 0:
         leave_nodes(r, sign, sim)
         return
     leaves = sim.clock.now + grace_of(r, sim)

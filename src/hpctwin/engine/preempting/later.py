@@ -5,15 +5,28 @@ from __future__ import annotations
 from numba import int64, types
 
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import Arrays
+from hpctwin.engine.layout import TAKE, Arrays
+from hpctwin.engine.plan import planned_end
+from hpctwin.engine.preempting.lending import is_suspended_for
 from hpctwin.engine.rows import SIM
-from hpctwin.engine.shared.amounts import copy_all
+from hpctwin.engine.shared.amounts import copy_all, lend_held
 from hpctwin.engine.shared.moving import put_back
 from hpctwin.engine.shared.pass_common import fits_from
 from hpctwin.engine.shared.placing import choose
 from hpctwin.engine.shared.room import goes_at, resources_fit
 
 __all__ = ["FITS_LATER"]
+
+
+@jit
+def put_kept_back(r: int, sim: Arrays) -> None:
+    """Add what a job keeps while it is suspended to what is free in ``sim.base``."""
+    put_back(r, sim)
+    row = sim.state[r].first_node
+    while row >= 0:
+        part = sim.part[row]
+        lend_held(part.kind, part.node, part.tasks, TAKE, sim.base, part.node, sim)
+        row = part.next
 
 
 @jit
@@ -27,6 +40,8 @@ def reckon_base(time: int, sim: Arrays) -> None:
             continue
         if sim.cut[r].tried == 0 or sim.cut[r].leaves > now:
             put_back(r, sim)
+        elif is_suspended_for(r, sim) and planned_end(r, sim) <= time:
+            put_kept_back(r, sim)
     for node in range(len(sim.share)):
         sim.share[node].since = sim.share[node].promise
     for row in range(sim.sharing.promises):

@@ -16,6 +16,7 @@ from hpctwin.engine.layout import (
 from hpctwin.engine.order import dequeue
 from hpctwin.engine.plan import fits_plan, load_take, plan_build, plan_change, planned_end
 from hpctwin.engine.preempting.choosing import choose, grace_of, may_preempt, plan_without
+from hpctwin.engine.preempting.cores import settle_shared
 from hpctwin.engine.preempting.lending import cover, is_suspended_for, lend, settle
 from hpctwin.engine.preempting.parts import settle_parts
 from hpctwin.engine.suspended import expect_to_go_on, list_suspended
@@ -142,9 +143,12 @@ def make_room(j: int, sim: Arrays) -> bool:
         sim.cut[j].waits = sim.clock.now + grace
         sim.clock.timer = min(sim.clock.timer, sim.cut[j].waits)
         if len(sim.beneath) > 0:
-            settle(sim)
+            if len(sim.share) > 0:
+                settle_shared(sim)
+            else:
+                settle(sim)
         return False
-    if len(sim.beneath) > 0:
+    if len(sim.beneath) > 0 and len(sim.share) == 0:
         lend(sim)
     return True
 

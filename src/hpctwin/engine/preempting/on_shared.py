@@ -6,10 +6,13 @@ from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import RETURN, Arrays
 from hpctwin.engine.order import reckon_fairshare
 from hpctwin.engine.plan import planned_end
+from hpctwin.engine.preempting.cores import settle_shared
 from hpctwin.engine.preempting.leaving import make_room, resume
 from hpctwin.engine.shared.moving import take_resources
 from hpctwin.engine.shared.pass_common import any_may_fit, begin_anew, start_if_it_fits
 from hpctwin.engine.shared.room import goes_at, may_fit
+from hpctwin.engine.shared.suspended import expect_shared, order_by_level
+from hpctwin.engine.suspended import list_suspended
 
 __all__ = [
     "any_may_start", "begin_interrupted", "may_make_room", "owe", "starts", "starts_or_preempts",
@@ -20,6 +23,10 @@ __all__ = [
 def begin_interrupted(sim: Arrays) -> None:
     """A pass begins; those that were preempted give back what all nodes have together when they go."""
     reckon_fairshare(sim)
+    if len(sim.beneath) > 0:
+        n = list_suspended(sim)
+        order_by_level(n, sim)
+        expect_shared(n, sim)
     begin_anew(sim)
     if sim.asks.width == 0:
         return
@@ -66,7 +73,12 @@ def starts_or_preempts(j: int, sim: Arrays) -> bool:
     if not make_room(j, sim):
         return False
     sim.sharing.looks += 1  # what was found not to fit may now
-    return starts(j, sim)
+    started = start_if_it_fits(j, sim)
+    assert started
+    resume(j, sim)
+    if len(sim.beneath) > 0:
+        settle_shared(sim)
+    return True
 
 
 @jit

@@ -2,13 +2,16 @@
 
 A job that is tried is as if it left when its grace is over (`room.goes_at`): what it holds is there for
 promises that begin later. If it has no grace, it is free now.
+Of one that would be suspended this is but what it lends.
 """
 
 from __future__ import annotations
 
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import ONE, RETURN, TAKE, ZERO, Arrays
-from hpctwin.engine.shared.amounts import give_held, take_held
+from hpctwin.engine.preempting.lending import is_suspended_for
+from hpctwin.engine.records import Grid
+from hpctwin.engine.shared.amounts import give_held, lend_held, take_held
 from hpctwin.engine.shared.moving import take_resources
 from hpctwin.engine.shared.openings import open_node
 
@@ -72,17 +75,27 @@ def count_marked(r: int, sim: Arrays) -> int:
 
 
 @jit
+def change(row: int, sign: int, left: Grid[int], place: int, sim: Arrays) -> None:
+    """Put what a job that leaves gives up of a part into a row of what is left; or (TAKE) take it out."""
+    part = sim.part[row]
+    if is_suspended_for(part.job, sim):
+        lend_held(part.kind, part.node, part.tasks, sign, left, place, sim)
+    elif sign == RETURN:
+        give_held(part.kind, part.node, part.tasks, left, place, sim)
+    else:
+        take_held(part.kind, part.node, part.tasks, left, place, sim)
+
+
+@jit
 def give_parts(r: int, sign: int, sim: Arrays) -> None:
     """Put what a running job holds into what is left of nodes now; or (TAKE) take it out again."""
     row = sim.state[r].first_node
     while row >= 0:
-        part = sim.part[row]
+        node = sim.part[row].node
+        change(row, sign, sim.left, node, sim)
         if sign == RETURN:
-            give_held(part.kind, part.node, part.tasks, sim.left, part.node, sim)
-            open_node(part.node, sim)
-        else:
-            take_held(part.kind, part.node, part.tasks, sim.left, part.node, sim)
-        row = part.next
+            open_node(node, sim)
+        row = sim.part[row].next
 
 
 @jit
@@ -90,16 +103,12 @@ def change_promises(r: int, since: int, until: int, sign: int, sim: Arrays) -> N
     """Put what a running job holds into what is left when promises begin in a span; or take it out."""
     row = sim.state[r].first_node
     while row >= 0:
-        part = sim.part[row]
-        p = sim.share[part.node].promise
+        p = sim.share[sim.part[row].node].promise
         while p >= 0:
             if since <= sim.promise[p].start and sim.promise[p].start < until:
-                if sign == RETURN:
-                    give_held(part.kind, part.node, part.tasks, sim.promise_left, p, sim)
-                else:
-                    take_held(part.kind, part.node, part.tasks, sim.promise_left, p, sim)
+                change(row, sign, sim.promise_left, p, sim)
             p = sim.promise[p].after
-        row = part.next
+        row = sim.part[row].next
 
 
 @jit
@@ -109,7 +118,8 @@ def leave_parts(r: int, leaves: int, planned: int, sign: int, sim: Arrays) -> No
     if leaves == sim.clock.now:
         give_parts(r, sign, sim)
     change_promises(r, leaves, planned, sign, sim)
-    take_resources(r, leaves, planned, sign, sim)
+    if not is_suspended_for(r, sim):
+        take_resources(r, leaves, planned, sign, sim)
     cut.tried = 1 if sign == RETURN else 0
     cut.leaves = leaves if sign == RETURN else ZERO
 

@@ -14,6 +14,7 @@ from hpctwin.engine.preempting.leaving import build_plan, start, starts_or_preem
 from hpctwin.engine.preempting.order import by_level
 from hpctwin.engine.rows import SIM, view
 from hpctwin.engine.skipping import is_skipped
+from hpctwin.engine.suspended import WAKE
 
 __all__ = ["PASS", "pass_easy"]
 
@@ -53,5 +54,6 @@ def pass_easy(sim: Arrays) -> None:
 PASS = Pass(
     Kernel(pass_easy, types.void(SIM)),
     numbers=Numbers,
+    wake=WAKE,
     shared="hpctwin.engine.preempting.shared_easy",
 )

@@ -13,6 +13,7 @@ from hpctwin.engine.preempting.leaving import build_plan, starts_or_preempts
 from hpctwin.engine.preempting.order import by_level
 from hpctwin.engine.rows import SIM
 from hpctwin.engine.skipping import is_skipped
+from hpctwin.engine.suspended import WAKE
 
 __all__ = ["PASS", "pass_first_fit"]
 
@@ -32,5 +33,6 @@ def pass_first_fit(sim: Arrays) -> None:
 
 PASS = Pass(
     Kernel(pass_first_fit, types.void(SIM)),
+    wake=WAKE,
     shared="hpctwin.engine.preempting.shared_first_fit",
 )

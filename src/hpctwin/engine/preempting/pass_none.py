@@ -13,6 +13,7 @@ from hpctwin.engine.preempting.leaving import build_plan, starts_or_preempts
 from hpctwin.engine.preempting.order import by_level
 from hpctwin.engine.rows import SIM
 from hpctwin.engine.skipping import is_skipped
+from hpctwin.engine.suspended import WAKE
 
 __all__ = ["PASS", "pass_none"]
 
@@ -36,5 +37,6 @@ def pass_none(sim: Arrays) -> None:
 PASS = Pass(
     Kernel(pass_none, types.void(SIM)),
     in_order=True,
+    wake=WAKE,
     shared="hpctwin.engine.preempting.shared_none",
 )

@@ -34,6 +34,7 @@ from hpctwin.engine.preempting.leaving import build_plan, start, starts_or_preem
 from hpctwin.engine.preempting.order import by_level
 from hpctwin.engine.rows import SIM
 from hpctwin.engine.skipping import is_skipped
+from hpctwin.engine.suspended import WAKE
 
 __all__ = ["PASS", "pass_slurm"]
 
@@ -129,5 +130,6 @@ PASS = Pass(
     numbers=Numbers,
     own=Own,
     begin=begin,
+    wake=WAKE,
     shared="hpctwin.engine.preempting.shared_slurm",
 )

@@ -22,6 +22,7 @@ from hpctwin.engine.preempting.order import by_level
 from hpctwin.engine.rows import SIM
 from hpctwin.engine.shared.promises import reserve_shared
 from hpctwin.engine.shared.room import is_skipped_shared, may_fit
+from hpctwin.engine.shared.suspended import WAKE_SHARED
 
 __all__ = ["PASS"]
 
@@ -80,4 +81,5 @@ PASS = SharedPass(
     numbers=Numbers,
     promises=lambda numbers, partitions: numbers["reservations"] * partitions,
     fits_later=FITS_LATER,
+    wake=WAKE_SHARED,
 )

@@ -13,6 +13,7 @@ from hpctwin.engine.preempting.order import by_level
 from hpctwin.engine.rows import SIM
 from hpctwin.engine.shared.promises import reserve_shared
 from hpctwin.engine.shared.room import is_skipped_shared
+from hpctwin.engine.shared.suspended import WAKE_SHARED
 
 __all__ = ["PASS"]
 
@@ -30,4 +31,6 @@ def preempting_first_fit(sim: Arrays) -> None:
             reserve_shared(j, ZERO, sim)
 
 
-PASS = SharedPass(Kernel(preempting_first_fit, types.void(SIM)), fits_later=FITS_LATER)
+PASS = SharedPass(
+    Kernel(preempting_first_fit, types.void(SIM)), fits_later=FITS_LATER, wake=WAKE_SHARED
+)

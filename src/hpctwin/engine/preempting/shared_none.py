@@ -13,6 +13,7 @@ from hpctwin.engine.preempting.on_shared import begin_interrupted, starts_or_pre
 from hpctwin.engine.preempting.order import by_level
 from hpctwin.engine.rows import SIM
 from hpctwin.engine.shared.room import is_skipped_shared
+from hpctwin.engine.shared.suspended import WAKE_SHARED
 
 __all__ = ["PASS"]
 
@@ -34,4 +35,5 @@ PASS = SharedPass(
     in_order=True,
     promises=lambda numbers, partitions: 0,
     fits_later=FITS_LATER,
+    wake=WAKE_SHARED,
 )

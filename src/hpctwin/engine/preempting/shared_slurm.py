@@ -41,6 +41,7 @@ from hpctwin.engine.preempting.pass_slurm import meets_block
 from hpctwin.engine.rows import SIM
 from hpctwin.engine.shared.room import is_skipped_shared, may_fit
 from hpctwin.engine.shared.slurm_soonest import keep_soonest
+from hpctwin.engine.shared.suspended import WAKE_SHARED
 
 __all__ = ["PASS"]
 
@@ -123,4 +124,5 @@ PASS = SharedPass(
     begin=begin,
     promises=lambda numbers, partitions: numbers["bf_max_job_test"],
     fits_later=FITS_LATER,
+    wake=WAKE_SHARED,
 )

@@ -75,6 +75,21 @@ def give_held(kind: int, node: int, tasks: int, left: Grid[int], row: int, sim: 
 
 
 @jit
+def lend_held(
+    kind: int, node: int, tasks: int, sign: int, left: Grid[int], row: int, sim: Arrays
+) -> None:
+    """Put what a job lends that is suspended into a row; or (TAKE) take it out again.
+
+    All but what its tasks ask for of memory, GPUs and consumables, which it keeps.
+    """
+    for c in range(left.width):
+        lent = held(kind, node, tasks, c, sim)
+        if c != CORES and c != ALONE:
+            lent -= tasks * sim.needs[kind, c]
+        left[row, c] += sign * lent
+
+
+@jit
 def change_consumables(
     kind: int, node: int, tasks: int, sign: int, left: Grid[int], row: int, sim: Arrays
 ) -> None:

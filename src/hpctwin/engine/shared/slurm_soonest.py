@@ -31,6 +31,8 @@ __all__ = ["keep_soonest"]
 
 STRETCH_MS = 30_000
 """Jobs that end within so long of each other are taken off together, at first."""
+KEPT_OFF = 2**20 * ALL
+"""More than jobs could have of being alone, all that are suspended on a node together."""
 JUST = 1
 """A promise is noted so much earlier, for who ends just when nodes begin to be kept is in the way."""
 
@@ -57,7 +59,7 @@ def leave_clear(j: int, since: int, until: int, sim: Arrays) -> None:
         copy_row(sim.left, node, sim.base, node)
         there = sim.take[sim.pool_of[node]] != 0 and sim.node[node].down == 0
         if not there or is_kept(node, since, until, sim):
-            sim.base[node, ALONE] -= 2 * ALL
+            sim.base[node, ALONE] -= KEPT_OFF
 
 
 @jit
@@ -149,7 +151,7 @@ def is_on_clear(j: int, sim: Arrays) -> bool:
     """Whether a running job is on any of the nodes of `leave_clear`."""
     row = sim.state[j].first_node
     while row >= 0:
-        if sim.base[sim.part[row].node, ALONE] >= 0:
+        if sim.base[sim.part[row].node, ALONE] > -KEPT_OFF // 2:
             return True
         row = sim.part[row].next
     return False

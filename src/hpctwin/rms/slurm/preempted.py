@@ -22,10 +22,6 @@ PREEMPTION_KEYS = frozenset(
 )
 """What of slurm.conf is told here."""
 
-_SUSPENDED = (
-    "jobs share nodes, of which a suspended one keeps memory and GPUs: that is simulated where jobs have "
-    "whole nodes; these are not preempted"
-)
 _KEEPS_MEMORY = (
     "a suspended job keeps its memory, but here others have its nodes whatever memory both ask for"
 )
@@ -43,14 +39,12 @@ class Found:
     """What became of the settings.
 
     Args:
-        shared: whether jobs share nodes.
         by: ``partition`` or ``qos``.
         mode: of all who say none of their own.
         fields: the cluster's ``preemption``; None if no job preempts another.
         settings: each, and what became of it.
     """
 
-    shared: bool
     by: str
     mode: str = "off"
     fields: dict[str, Any] | None = None
@@ -71,10 +65,11 @@ def preemption_of(
     kind = said(values, "preempttype").lower().removeprefix("preempt/")
     if kind not in ("partition_prio", "qos"):
         return None
-    found = Found(shared=shared, by="qos" if kind == "qos" else "partition")
+    found = Found(by="qos" if kind == "qos" else "partition")
     _told(found, values, "preempttype", TAKEN, "preemption")
     mode, became, why = _mode(found, said(values, "preemptmode"))
     found.mode = mode
+    counts_memory = "memory" in said(values, "selecttypeparameters").lower()
     _told(found, values, "preemptmode", became, why)
     if said(values, "jobrequeue") == "0":
         _told(found, values, "jobrequeue", TAKEN, "who would be requeued is cancelled")
@@ -94,7 +89,7 @@ def preemption_of(
     modes = fields["mode"], *(one.get("mode") for one in classes.values())
     if "requeue" in modes:
         fields["requeue_after"] = _credential_s(values)
-    if "suspend" in modes and "memory" in said(values, "selecttypeparameters").lower():
+    if "suspend" in modes and not shared and counts_memory:
         _told(found, values, "selecttypeparameters", NOT_MODELLED, _KEEPS_MEMORY)
     _parameters(found, fields, values)
     found.fields = fields | {"qos" if kind == "qos" else "partitions": classes}
@@ -189,8 +184,6 @@ def _mode(found: Found, text: str) -> tuple[str, str, str]:
     """Our mode, what became of the setting, and why."""
     words = {word.strip().lower() for word in text.split(",")} - {"gang", "within"}
     mode = next((word for word in ("suspend", "requeue", "cancel") if word in words), "off")
-    if mode == "suspend" and found.shared:
-        return "off", NOT_MODELLED, _SUSPENDED
     slices = _SLICES if mode == "suspend" and found.by == "qos" else ""
     return mode, TAKEN, f"preemption: mode {mode}{slices}"
 

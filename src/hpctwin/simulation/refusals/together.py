@@ -188,15 +188,6 @@ SUSPENDED = (
 """Where jobs are suspended for others."""
 
 
-SUSPENDED_SHARED = Refusal(
-    lambda c, p: True,
-    lambda c, p: (
-        f"cluster {c.name!r}: jobs are suspended for others (preemption: mode suspend), which is simulated "
-        "where jobs have whole nodes, and these ask for tasks; take requeue or cancel"
-    ),
-)
-
-
 MOST_KEPT = 64
 _TOGETHER: dict[tuple[int, int, bool, bool], tuple[Cluster, Policy]] = {}
 """Those that go together: a twin asks of the same at each decision. Kept so that no others have their ids."""
@@ -215,11 +206,28 @@ def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None
         if interrupted:
             refuse(INTERRUPTED, cluster, policy)
         if suspends(cluster):
-            refuse((*SUSPENDED, *([SUSPENDED_SHARED] if shares else [])), cluster, policy)
+            refuse(SUSPENDED, cluster, policy)
         if len(_TOGETHER) >= MOST_KEPT:
             _TOGETHER.clear()
         _TOGETHER[about] = cluster, policy
     check_usage(cluster, workload)
+    check_kept(cluster, workload)
+
+
+def check_kept(cluster: Cluster, workload: Workload) -> None:
+    """Whether it is known what each job keeps while it is suspended.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if not suspends(cluster) or not workload.shares_nodes:
+        return
+    if ((workload.more_tasks.codes >= 0) & (workload.chunks["exclusive"] > 0)).any():
+        raise ConfigError(
+            f"cluster {cluster.name!r}: jobs are suspended for others (preemption: mode suspend), which is "
+            "not simulated together with jobs that have tasks of several kinds and their nodes alone; take "
+            "requeue or cancel"
+        )
 
 
 def check_usage(cluster: Cluster, workload: Workload) -> None:
