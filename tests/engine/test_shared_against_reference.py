@@ -294,6 +294,23 @@ def test_a_function_of_ones_own_scores_shared_nodes_by_what_is_free_of_them(
     assert [job.start_ms for job in reference] == simulation.column("start").tolist()
 
 
+def test_a_job_starts_on_the_nodes_it_was_promised_though_another_scores_less_by_then() -> None:
+    group = {"name": "a", "count": 2, "cores": 8, "memory_gb": 16}
+    closed = [{"start": 0, "end": 8}]
+    cluster = Cluster.model_validate({"nodes": [group], "reservations": closed})
+    chunks = {"tasks": [1, 1, 3], "cores_per_task": [1, 0.5, 1], "memory_gb_per_task": [0, 4, 0]}
+    workload = Workload.build(submit_s=[0] * 3, runtime_s=[5] * 3, nodes=[1] * 3, chunks=chunks)
+    simulation = Simulation(
+        workload, cluster, make_policy("fcfs", "conservative", placement=leaves_most_memory)
+    )
+    simulation.run()
+    reference = simulate_reference(
+        workload, cluster, backfill="conservative", placement="scored", place=leaves_most_memory
+    )
+    assert where_they_ran(simulation, reference) == {0: [0], 1: [0], 2: [1]}
+    assert [job.nodes for job in reference] == [(0,), (0,), (1,)]
+
+
 @pytest.mark.parametrize("policy", EVERY, ids=name_of)
 @settings(max_examples=examples(60))
 @given(

@@ -408,6 +408,15 @@ class Simulation(Events):
         self.made.append((job.row, start))
         return start, split
 
+    def reserved_now(self, job: Job, plan: Plan) -> dict[int, int]:
+        """What a job gets whose reservation is now."""
+        split = job.reserved_split
+        if self.place is not None:
+            plan.give(job, split, self.now)
+            split = self.split_now(job, plan.least(job, self.now))
+            plan.take(job, split, self.now)
+        return split
+
     def pass_conservative(self, queue: list[Job], plan: Plan) -> None:
         for job in queue:
             if job.reserved is not None and self.skipped(job):
@@ -439,11 +448,6 @@ class Simulation(Events):
             if job.reserved is None:
                 job.reserved, job.reserved_split = self.reserve(job, plan)
             if job.reserved == self.now:
-                split = job.reserved_split
-                if self.place is not None:
-                    plan.give(job, split, self.now)
-                    split = self.split_now(job, plan.least(job, self.now))
-                    plan.take(job, split, self.now)
-                self.begin(job, split)
+                self.begin(job, self.reserved_now(job, plan))
                 # Longer than reserved, if its nodes are not on yet.
                 plan.change(job, job.split, self.now + job.expected, job.planned_end, -1)

@@ -347,6 +347,9 @@ class SharedSimulation(Simulation):
     def split_now(self, job: Job, least: dict[int, Tasks]) -> dict[int, Tasks]:  # type: ignore[override]
         return least
 
+    def reserved_now(self, job: Job, plan: object) -> dict[int, Tasks]:  # type: ignore[override]
+        return job.reserved_split  # type: ignore[return-value]
+
     def take_nodes(self, job: Job, split: dict[int, Tasks]) -> None:  # type: ignore[override]
         self.on[job] = dict(split)
         job.nodes = sorted(split)
