@@ -299,12 +299,32 @@ def test_a_sweep_that_is_ended_cancels_its_waiting_workers_and_tells_which_are_l
         _, told = process.communicate(timeout=300)
     finally:
         process.kill()
+        process.communicate()
     assert process.returncode == 128 + signal.SIGTERM
     assert (there / "deleted").read_text().split() == ["0"]
     said = " ".join(told.split())
     assert (
         "the worker's job 1 could not be cancelled, and may be left: qdel: Server is away" in said
     )
+
+
+def test_a_signal_that_comes_while_garbage_is_collected_ends_a_sweep_too() -> None:
+    """As in Dask's own callback: what is raised there is dropped."""
+    sent = list[str]()
+
+    def signalled(phase: str, info: dict[str, int]) -> None:
+        if not sent:
+            sent.append(phase)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    gc.callbacks.append(signalled)
+    try:
+        with pytest.raises(SystemExit) as told, on_dask._ended_by_signals():
+            until(lambda: gc.collect() < 0)
+    finally:
+        gc.callbacks.remove(signalled)
+    assert sent
+    assert told.value.code == 128 + signal.SIGTERM
 
 
 REFUSES = """#!/bin/sh

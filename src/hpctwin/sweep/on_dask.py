@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import secrets
 import shlex
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,6 +36,8 @@ _GONE = "Dask's scheduler went away; what was done is kept, and the same command
 
 _ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
+AFTER_GARBAGE_S = 0.05
+"""A signal that was lost comes again after so long."""
 ALONE_S, AGAIN_S = 5.0, 300.0
 """That there is no worker is told after so long, and then so often."""
 
@@ -273,17 +277,36 @@ def _check_options(kind: str, given: Mapping[str, Any], known: Iterable[str]) ->
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
     """Let signals that end a process end it as an exception does, so that what was submitted is cancelled."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    told = sys.unraisablehook
 
     def end(number: int, _: Any) -> None:
-        raise SystemExit(128 + number)
+        raise _Ended(128 + number)
 
-    here = threading.current_thread() is threading.main_thread()
-    before = {number: signal.signal(number, end) for number in _ENDING} if here else {}
+    def tell(dropped: sys.UnraisableHookArgs) -> None:
+        # Python drops what is raised while it collects garbage, where Dask has a callback: it comes again.
+        if isinstance(dropped.exc_value, _Ended):
+            again = os.getpid(), int(dropped.exc_value.code) - 128
+            threading.Timer(AFTER_GARBAGE_S, os.kill, again).start()
+        else:
+            told(dropped)
+
+    before = {number: signal.signal(number, end) for number in _ENDING}
+    sys.unraisablehook = tell
     try:
         yield
     finally:
+        sys.unraisablehook = told
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+class _Ended(SystemExit):
+    """A signal ends the process."""
+
+    code: int
 
 
 def _noting(job: type, refused: list[str]) -> type:
