@@ -605,26 +605,28 @@ def check_nodes(simulation: Simulation, reference: list[ReferenceJob]) -> None:
             assert where[job.row] == list(job.nodes)
 
 
+def agree(case: dict[str, Any], policy: dict[str, Any], order: str) -> None:
+    """All jobs go as the reference says, and lie where it says."""
+    simulation, reference = simulations(case, policy, order)
+    simulation.advance()
+    assert outcome(simulation) == said(reference)
+    check_nodes(simulation, reference)
+
+
 @pytest.mark.parametrize("policy", POLICIES, ids=name_of)
 @settings(max_examples=examples(90))
 @given(case=shared_cases(), order=st.sampled_from(ORDERS))
 def test_everything_at_once_on_shared_nodes(
     policy: dict[str, Any], case: dict[str, Any], order: str
 ) -> None:
-    simulation, reference = simulations(case, policy, order)
-    simulation.advance()
-    assert outcome(simulation) == said(reference)
-    check_nodes(simulation, reference)
+    agree(case, policy, order)
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=name_of)
 @settings(max_examples=examples(90))
 @given(case=crowded_cases(), order=st.sampled_from(ORDERS))
 def test_on_busy_shared_nodes(policy: dict[str, Any], case: dict[str, Any], order: str) -> None:
-    simulation, reference = simulations(case, policy, order)
-    simulation.advance()
-    assert outcome(simulation) == said(reference)
-    check_nodes(simulation, reference)
+    agree(case, policy, order)
 
 
 @settings(max_examples=examples(60))

@@ -25,9 +25,9 @@ from tests.engine.test_preemption import (
     GROUPS,
     ORDERS,
     POLICIES,
+    agree,
     busy,
     case_of,
-    check_nodes,
     of_tiers,
     outcome,
     preemptions,
@@ -350,20 +350,14 @@ def shared_cases(draw: st.DrawFn) -> dict[str, Any]:
 def test_everything_at_once_on_shared_nodes(
     policy: dict[str, Any], case: dict[str, Any], order: str
 ) -> None:
-    simulation, reference = simulations(case, policy, order)
-    simulation.advance()
-    assert outcome(simulation) == said(reference)
-    check_nodes(simulation, reference)
+    agree(case, policy, order)
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=name_of)
 @settings(max_examples=examples(60))
 @given(case=crowded_cases(), order=st.sampled_from(ORDERS))
 def test_on_busy_shared_nodes(policy: dict[str, Any], case: dict[str, Any], order: str) -> None:
-    simulation, reference = simulations(case, policy, order)
-    simulation.advance()
-    assert outcome(simulation) == said(reference)
-    check_nodes(simulation, reference)
+    agree(case, policy, order)
 
 
 @settings(max_examples=examples(60))

@@ -191,17 +191,23 @@ class PreemptingSimulation(Simulation):
             self.timers.append(job.patient)
             return False
         chosen = self.choose(job, plan)
-        if not chosen:
-            return False
+        return bool(chosen) and self.start_in_place_of(chosen, job, plan)
+
+    def start_in_place_of(self, chosen: list[Job], job: Job, plan: Plan) -> bool:
+        """Preempt some for a job, and start it; False if it has to wait for their graces."""
         for victim in chosen:
             self.give_after_grace(victim, plan, 1)
-        longest = self.let_go(chosen)
-        if longest:
-            job.patient = self.now + longest
-            self.timers.append(job.patient)
+        if self.has_to_wait(job, self.let_go(chosen)):
             return False
         assert self.start_if_it_fits(job, plan)
         return True
+
+    def has_to_wait(self, job: Job, grace: int) -> bool:
+        """Whether those who were preempted for a job have a grace, over which it preempts nobody else."""
+        if grace:
+            job.patient = self.now + grace
+            self.timers.append(job.patient)
+        return grace > 0
 
     def let_go(self, chosen: list[Job]) -> int:
         """Have some go after their graces; the longest of these."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable
 from copy import copy, deepcopy
@@ -31,28 +32,28 @@ class RecordedPlan(Plan):
         super().change(job, split, start, end, sign)
 
 
-class Suspending(PreemptingSimulation):
+class Suspending(PreemptingSimulation, ABC):
     """Time stands still for those that are suspended."""
 
+    @abstractmethod
     def above(self, job: Job) -> list[Job]:
         """Those for whom a job is suspended, if it is."""
-        raise NotImplementedError
 
+    @abstractmethod
     def wake(self) -> None:
         """Those go on who may."""
-        raise NotImplementedError
 
+    @abstractmethod
     def without(self, gone: list[Job], plan: Any) -> Any:
         """A plan in which some go after their graces, or are suspended."""
-        raise NotImplementedError
 
+    @abstractmethod
     def make_anew(self, plan: Any) -> None:
         """Bring a plan up to date; what was reserved in it for those that wait still is."""
-        raise NotImplementedError
 
+    @abstractmethod
     def start_on(self, job: Job, stay: list[Job], room: Any) -> None:
         """Start a job in a plan in which there is room for it; these are suspended where it must be."""
-        raise NotImplementedError
 
     def said(self, job: Job, name: str) -> int | str:
         if name == "grace" and self.said(job, "mode") == "suspend":
@@ -87,29 +88,16 @@ class Suspending(PreemptingSimulation):
             end = min(end, begin + job.walltime)
         return end if job.leaves is None else min(end, job.leaves)
 
-    def start_or_preempt(self, job: Job, plan: Any) -> bool:
-        if self.start_if_it_fits(job, plan):
-            return True
-        if not self.classes[job.standing][3]:
-            return False
-        if job.patient > self.now:
-            self.timers.append(job.patient)
-            return False
-        chosen = self.choose(job, plan)
-        if not chosen:
-            return False
+    def start_in_place_of(self, chosen: list[Job], job: Job, plan: Any) -> bool:
         room = self.without(chosen, plan)
         stay = [one for one in chosen if self.said(one, "mode") == "suspend"]
-        longest = self.let_go([one for one in chosen if one not in stay])
-        if longest:
-            job.patient = self.now + longest
-            self.timers.append(job.patient)
+        waits = self.has_to_wait(job, self.let_go([one for one in chosen if one not in stay]))
+        if waits:
             self.wake()
-            self.make_anew(plan)
-            return False
-        self.start_on(job, stay, room)
+        else:
+            self.start_on(job, stay, room)
         self.make_anew(plan)
-        return True
+        return not waits
 
 
 class SuspendingSimulation(Suspending):
