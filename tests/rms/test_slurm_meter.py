@@ -64,6 +64,7 @@ class Meters:
     def __init__(self, folder: Path) -> None:
         self.folder, self.draw, self.number = folder, random.Random(1), 0
         self.energy_j, self.last_s, self.last_w = 1e9, math.nan, math.nan
+        self.odd_after_s = 0.0
         self.racks_j = [7e8, 3e8]
         self.ways: dict[str, tuple[dict[str, Any], str, Callable[[float, float], list[str]]]] = {
             "gaps": ({}, "time_s,power_w", self.gaps),
@@ -112,7 +113,9 @@ class Meters:
 
     def wrong(self, now_s: float, power_w: float) -> list[str]:
         odd = self.draw.choice(["-1", "nan", "", "n/a", "1e999", str(1000 * power_w), "0"])
-        return [f"{odd},{now_s - 0.5}", f"{power_w},{now_s}"]
+        # A turn that comes late is followed by one at once.
+        odd_s, self.odd_after_s = max(now_s - 0.5, (self.odd_after_s + now_s) / 2), now_s
+        return [f"{odd},{odd_s}", f"{power_w},{now_s}"]
 
     def mqtt(self, now_s: float, power_w: float) -> list[str]:
         at = dt.datetime.fromtimestamp(now_s, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ+0000")
