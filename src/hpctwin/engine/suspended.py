@@ -75,11 +75,11 @@ def go_on(j: int, sim: Arrays) -> None:
 
 @jit
 def list_suspended(sim: Arrays) -> int:
-    """List those that are suspended in ``sim.stack``; how many."""
+    """List those that are suspended, or are tried to be, in ``sim.stack``; how many."""
     n = ZERO
     for place in range(sim.clock.run_first, sim.clock.run_end):
         j = sim.run[place].job
-        if j >= 0 and sim.cut[j].suspended == 1:
+        if j >= 0 and (sim.cut[j].suspended == 1 or sim.cut[j].tried == 1):
             sim.stack[n] = j
             n += 1
     return n

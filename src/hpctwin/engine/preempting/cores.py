@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import RETURN, TAKE, ZERO, Arrays
+from hpctwin.engine.layout import RETURN, TAKE, Arrays
 from hpctwin.engine.plan import plan_return, planned_end
 from hpctwin.engine.preempting.choosing import plan_without
 from hpctwin.engine.shared.amounts import give_held, take_held
 from hpctwin.engine.shared.suspended import expect_shared, order_by_level, settle_cores
+from hpctwin.engine.suspended import list_suspended
 
 __all__ = ["settle_shared"]
 
@@ -35,12 +36,7 @@ def shift(r: int, sign: int, sim: Arrays) -> None:
 @jit
 def settle_shared(sim: Arrays) -> None:
     """Others have some cores of those that were chosen, who are suspended; who has all again, goes on."""
-    n = ZERO
-    for place in range(sim.clock.run_first, sim.clock.run_end):
-        r = sim.run[place].job
-        if r >= 0 and (sim.cut[r].suspended == 1 or sim.cut[r].tried == 1):
-            sim.stack[n] = r
-            n += 1
+    n = list_suspended(sim)
     for i in range(n):
         r = sim.stack[i]
         if sim.cut[r].tried == 1:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from hpctwin.engine.beneath import come_up, depth_of, is_on, lowest_on, put_beneath
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import RETURN, SUSPENDED, TAKE, ZERO, Arrays
+from hpctwin.engine.layout import RETURN, SUSPENDED, TAKE, Arrays
 from hpctwin.engine.nodes import touch
 from hpctwin.engine.placement import claim
 from hpctwin.engine.plan import load_take, plan_change, plan_return, planned_end
-from hpctwin.engine.suspended import expect_to_go_on, go_on, suspend
+from hpctwin.engine.suspended import expect_to_go_on, go_on, list_suspended, suspend
 
 __all__ = ["cover", "has_nodes_for", "is_suspended_for", "leave_nodes", "lend", "settle"]
 
@@ -145,12 +145,7 @@ def shift_plan(n: int, sign: int, sim: Arrays) -> None:
 @jit
 def settle(sim: Arrays) -> None:
     """Others have some nodes of those that were chosen, who are suspended; who has all again, goes on."""
-    n = ZERO
-    for place in range(sim.clock.run_first, sim.clock.run_end):
-        r = sim.run[place].job
-        if r >= 0 and (sim.cut[r].suspended == 1 or sim.cut[r].tried == 1):
-            sim.stack[n] = r
-            n += 1
+    n = list_suspended(sim)
     shift_plan(n, TAKE, sim)
     for i in range(n):
         r = sim.stack[i]
