@@ -31,8 +31,10 @@ from hpctwin.engine.rows import SIM
 from hpctwin.engine.shared.pass_common import (
     any_may_fit,
     begin_anew,
+    fits_plan_now,
     jobs_in_order,
     nth,
+    start_chosen,
     start_if_it_fits,
 )
 from hpctwin.engine.shared.room import is_skipped_shared, may_fit
@@ -59,8 +61,28 @@ def look(full: bool, sim: Arrays) -> None:
 
 
 @jit
+def fits_beside(j: int, owed: int, done: int, sim: Arrays) -> int:
+    """Make those promises that are owed, until one keeps a job from starting; how many are made then.
+
+    One more than are owed, if none keeps it.
+    """
+    ends = sim.clock.now + sim.job[j].expected
+    fits = fits_plan_now(j, sim)
+    while fits and done < owed:
+        begins = keep_soonest(sim.stack[done], sim)
+        done += 1
+        if begins < ends or done == owed:
+            fits = fits_plan_now(j, sim)
+    return done + 1 if fits else done
+
+
+@jit
 def backfill(sim: Arrays) -> None:
-    """One cycle: jobs in order; each starts if it fits, or is promised nodes for this cycle."""
+    """One cycle: jobs in order; each starts if it fits, or is promised nodes for this cycle.
+
+    Promises matter only to a job that could start without them: they are made (``sim.stack``) when there is
+    one.
+    """
     numbers = settings(sim.numbers)[0]
     open_all(sim)
     sim.sharing.looks += 1
@@ -68,6 +90,7 @@ def backfill(sim: Arrays) -> None:
         return
     tried = ZERO
     owed = ZERO
+    done = ZERO
     started = ZERO
     for i in range(jobs_in_order(sim)):
         j = nth(i, sim)
@@ -80,10 +103,10 @@ def backfill(sim: Arrays) -> None:
         sim.later[tried] = j  # behind the place that `nth` has come to
         tried += 1
         if may_fit(sim.job[j].kind, sim):
-            for k in range(owed):
-                keep_soonest(sim.stack[k], sim)
-            owed = ZERO
-            if start_if_it_fits(j, sim):
+            done = fits_beside(j, owed, done, sim)
+            if done > owed:
+                done = owed
+                start_chosen(j, sim)
                 started += 1
                 if started == numbers.bf_max_job_start:
                     return

@@ -49,17 +49,28 @@ def is_kept(node: int, since: int, until: int, sim: Arrays) -> bool:
 
 
 @jit
-def leave_clear(j: int, since: int, until: int, sim: Arrays) -> None:
+def leave_clear(j: int, since: int, until: int, sim: Arrays) -> bool:
     """Have ``sim.base`` say what is free now of the nodes that a job may have from a time to another.
 
-    Of all others it says less than nothing, whatever comes to be free there.
+    Of all others it says less than nothing, whatever comes to be free there. Returns whether the job would
+    fit if these nodes were empty.
     """
-    mark_pools(sim.job[j].kind, since, until, sim)
+    kind = sim.job[j].kind
+    shape = sim.shape[kind]
+    by_kind = goes_by_kind(kind, sim)
+    total = ZERO
+    nodes = ZERO
+    mark_pools(kind, since, until, sim)
     for node in range(len(sim.share)):
         copy_row(sim.left, node, sim.base, node)
         there = sim.take[sim.pool_of[node]] != 0 and sim.node[node].down == 0
         if not there or is_kept(node, since, until, sim):
             sim.base[node, ALONE] -= KEPT_OFF
+        elif not by_kind:
+            fits = min(tasks_on(kind, node, sim.whole, sim), shape.most)
+            total += fits
+            nodes += min(fits, 1)
+    return by_kind or (total >= shape.tasks and nodes >= shape.nodes)
 
 
 @jit
@@ -177,8 +188,8 @@ def next_end(r: int, n: int, sim: Arrays) -> int:
 
 
 @jit
-def as_jobs_end(j: int, since: int, sim: Arrays) -> int:
-    """When a job fits the nodes of `leave_clear`, not before a time; -1 if not even once all have ended."""
+def as_jobs_end(j: int, since: int, upto: int, sim: Arrays) -> int:
+    """When a job fits the nodes of `leave_clear`, from a time to another; -1 if not even once all have ended."""
     now = sim.clock.now
     if fits_clear(j, since, sim):
         return since
@@ -212,7 +223,7 @@ def as_jobs_end(j: int, since: int, sim: Arrays) -> int:
                 limit = time - time % STRETCH_MS + STRETCH_MS
             if end > limit + length:
                 break
-        if last < 0:
+        if last < 0 or last > upto:
             return -1
         length *= 2
         while end < NEVER and end > limit + length:
@@ -236,19 +247,24 @@ def is_taken(begins: int, ends: int, sim: Arrays) -> bool:
 
 
 @jit
-def keep_soonest(j: int, sim: Arrays) -> None:
-    """Keep the nodes on which a job can start first, as wholes, unless it could only too far ahead."""
+def keep_soonest(j: int, sim: Arrays) -> int:
+    """Keep the nodes on which a job can start first, as wholes, unless it could only too far ahead.
+
+    Returns:
+        From when on; NEVER if none are kept.
+    """
     numbers = settings(sim.numbers)[0]
     now = sim.clock.now
     length = sim.job[j].expected
     since = now
     while True:
         later = comes_back(j, since, since + length, sim)
-        leave_clear(j, since, since + length, sim)
-        time = as_jobs_end(j, since, sim)
+        time = -1
+        if leave_clear(j, since, since + length, sim):
+            time = as_jobs_end(j, since, later, sim)
         if ZERO <= time <= later:
             if time > now + numbers.bf_window:
-                return
+                return NEVER
             choose(j, sim)
             begins = span_begin(time, sim)
             ends = span_end(begins, time + length, sim)
@@ -258,8 +274,8 @@ def keep_soonest(j: int, sim: Arrays) -> None:
                 promise_nodes(j, begins - JUST, ends, sim)
                 if numbers.bf_licenses == 1:
                     take_resources(j, begins, ends, TAKE, sim)
-                return
+                return begins
             later = time if time > since else since + numbers.bf_resolution
         if later == NEVER:
-            return
+            return NEVER
         since = later
