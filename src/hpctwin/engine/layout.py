@@ -274,6 +274,7 @@ class Rooms:
     times: Int  # … and how often since another's was
     later: Int  # from when on a job is to find room if others leave; see `preempting.parts`
     found: Int  # 1: it does
+    spans: Int  # rows of `Scratch.node_span` in use, where jobs are promised nodes as wholes
 
 
 class Windows:
@@ -324,10 +325,8 @@ class Rules:
     shown: Int  # ALL_NODES …: which nodes that are not active jobs may be given
     depths: Int  # sleep depths; 0 where nodes have no power states
     log: Int  # 1: past power states are kept
-    promises: (
-        Int  # so many jobs at most are promised particular nodes, or rows of `State.promise` in use
-    )
-    by_node: Int  # 1: particular nodes are planned, though jobs have them whole
+    promises: Int  # so many rows of `State.promise` at most are in use
+    by_node: Int  # so many jobs at most have reservations in a pass that are sets of nodes
     stepped: Int  # 1: stop at each instant before the clock goes on, if so many are asked for
     youngest_first: Int  # 1: of jobs that may be preempted, those that started last come first
     sent_back_for: Int  # a job that is sent back does not start again for so long

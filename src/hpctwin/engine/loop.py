@@ -60,8 +60,8 @@ def pass_has_room(sim: Arrays) -> bool:
             return False
     if len(sim.share) > 0 and not parts_have_room(sim):
         return False
-    if sim.rules.by_node == 1:
-        if 2 * min(sim.clock.queued, sim.rules.promises) + 2 > len(sim.node_span):
+    if sim.rules.by_node > 0:
+        if 2 * min(sim.clock.queued, sim.rules.by_node) + 2 > len(sim.node_span):
             return False
     return rows <= len(sim.plan_time)
 

@@ -198,7 +198,7 @@ class Victim:
 
 
 class NodeSpan:
-    """A span of time of a plan of particular nodes; see `slurm_by_node`."""
+    """A span of time of a plan of particular nodes; see `node_spans`."""
 
     begin: Int
     end: Int

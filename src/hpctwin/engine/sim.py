@@ -67,20 +67,18 @@ class Decided(dict[str, npt.NDArray[Any]]):
             ranked=bool(self["hooks"]["place"][0]),
             stands=bool(rules["others"] == ALL_RESERVE),
             powered=bool(rules["depths"]),
-            by_node=bool(rules["by_node"]),
-            promises=int(rules["by_node"] * rules["promises"]),
+            by_node=int(rules["by_node"]),
         )
         self.facts = bool(rules["facts"])
 
 
 class _Needs(NamedTuple):
-    """Whether nodes are ranked, a plan is kept, nodes are switched, and jobs are promised nodes; how many."""
+    """Whether nodes are ranked, a plan is kept, nodes are switched; how many jobs reserve sets of nodes."""
 
     ranked: bool
     stands: bool
     powered: bool
-    by_node: bool
-    promises: int
+    by_node: int
 
 
 _FIRST_KNOWN = NUMBER[KNOWN[0]]
@@ -305,7 +303,7 @@ class Sim:
             + 256,
         )
         # How many spans a plan of particular nodes may come to have, twice as many waiting as at present.
-        promised = min(2 * queued + 64, needs.promises)
+        promised = min(2 * queued + 64, needs.by_node)
         piece = scratch_piece(
             rows,
             self.jobs,

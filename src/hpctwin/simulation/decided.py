@@ -214,9 +214,8 @@ class Deciding:
         if cluster.preemption is not None:
             rules["youngest_first"] = cluster.preemption.youngest_first
             rules["sent_back_for"] = to_ms(cluster.preemption.requeue_after)
-        if self.found.placing is not None:
-            rules["by_node"] = 1
-            rules["promises"] = policy.numbers()["bf_max_job_test"]
+        if self.found.reserves is not None:
+            rules["by_node"] = self.found.reserves(policy.numbers())
         if isinstance(self.found, SharedPass):
             rules["promises"] = sharing.most_promises(self.sim, policy, self.found)
         if cluster.has_power:

@@ -45,6 +45,8 @@ class Pass:
             `layout.CONTIGUOUS`; None if numbers of nodes are planned in any case.
         placing: ``(j, sim) -> None``: claims the nodes of a starting job, which the pass has chosen; None if
             the placement chooses them.
+        reserves: ``(numbers) -> jobs``: so many jobs, at most, have reservations in a pass that are sets of
+            nodes, given what the policy sets (`node_spans`); None if none has.
         wake: ``(sim) -> None``: has those go on that were suspended and may run again, before each pass. None
             where nobody is suspended.
 
@@ -68,6 +70,7 @@ class Pass:
     shared: SharedPass | str | None = None
     by_node: str | None = None
     placing: Kernel | None = None
+    reserves: Callable[[Mapping[str, int]], int] | None = None
     wake: Kernel | None = None
 
     def __post_init__(self) -> None:

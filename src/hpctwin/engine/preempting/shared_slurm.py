@@ -6,6 +6,7 @@ from numba import types
 
 from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import WAITING, ZERO, Arrays
+from hpctwin.engine.node_spans import open_spans
 from hpctwin.engine.passes import SharedPass
 from hpctwin.engine.passes.slurm import (
     Numbers,
@@ -74,6 +75,7 @@ def backfill(sim: Arrays) -> None:
     sim.sharing.looks += 1
     if not any_may_start(sim):
         return
+    sim.rooms.spans = open_spans(sim)
     tried = ZERO
     started = ZERO
     owed = ZERO
@@ -122,6 +124,7 @@ PASS = SharedPass(
     numbers=Numbers,
     own=Own,
     begin=begin,
+    reserves=lambda numbers: numbers["bf_max_job_test"],
     promises=lambda numbers, partitions: numbers["bf_max_job_test"],
     fits_later=FITS_LATER,
     wake=WAKE_SHARED,

@@ -1,8 +1,9 @@
 """When Slurm's backfill has a job start on shared nodes, and on which.
 
 As its backfill plugin and its selection of parts of nodes do it (22.05: ``backfill.c``, ``job_test.c`` of
-cons_tres). A job is tried from a time on with the nodes that nobody keeps while it would run. Of these it has
-what is left when running jobs have ended: they are taken off by their planned ends, more at a time each time.
+cons_tres). A job is tried from a time on with the nodes that nobody keeps while it would run (`node_spans`).
+Of these it has what is left when running jobs have ended: they are taken off by their planned ends, more at a
+time each time.
 """
 
 from __future__ import annotations
@@ -10,6 +11,16 @@ from __future__ import annotations
 from hpctwin.engine.heap import heap_pop, heap_push
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import NEVER, TAKE, ZERO, Arrays
+from hpctwin.engine.node_spans import (
+    CLEAR,
+    PICKED,
+    has,
+    is_reserved,
+    lowest,
+    narrow,
+    put_in,
+    reserve,
+)
 from hpctwin.engine.passes.slurm import settings, span_begin, span_end
 from hpctwin.engine.shared.amounts import ALL, ALONE, WHOLE, copy_all, copy_row, tasks_on
 from hpctwin.engine.shared.kinds import fits_beside
@@ -20,12 +31,10 @@ from hpctwin.engine.shared.room import (
     goes_at,
     goes_by_kind,
     is_there,
-    is_up,
     mark_pools,
     resources_fit,
     runs_apart,
 )
-from hpctwin.engine.windows import window_left, windows_before
 
 __all__ = ["keep_soonest"]
 
@@ -38,93 +47,35 @@ JUST = 1
 
 
 @jit
-def is_kept(node: int, since: int, until: int, sim: Arrays) -> bool:
-    """Whether somebody keeps a node at any time from one to another."""
-    p = sim.share[node].promise
-    while p >= 0 and sim.promise[p].start < until:
-        if sim.promise[p].end > since:
+def could_fit(kind: int, sim: Arrays) -> bool:
+    """Whether a kind of job would fit the nodes that it may have (``CLEAR``) if they were empty."""
+    if goes_by_kind(kind, sim):
+        return True
+    shape = sim.shape[kind]
+    total = ZERO
+    nodes = ZERO
+    for w in range(sim.sets.width):
+        word = sim.sets[CLEAR, w]
+        while word != 0:
+            fits = min(tasks_on(kind, lowest(w, word), sim.whole, sim), shape.most)
+            word &= word - 1
+            total += fits
+            nodes += min(fits, 1)
+        if total >= shape.tasks and nodes >= shape.nodes:
             return True
-        p = sim.promise[p].after
     return False
 
 
 @jit
-def leave_clear(j: int, since: int, until: int, sim: Arrays) -> bool:
-    """Have ``sim.base`` say what is free now of the nodes that a job may have from a time to another.
+def leave_clear(sim: Arrays) -> None:
+    """Have ``sim.base`` say what is free now of the nodes that a job may have (``CLEAR``).
 
-    Of all others it says less than nothing, whatever comes to be free there. Returns whether the job would
-    fit if these nodes were empty.
+    Of all others it says less than nothing, whatever comes to be free there.
     """
-    kind = sim.job[j].kind
-    shape = sim.shape[kind]
-    by_kind = goes_by_kind(kind, sim)
-    total = ZERO
-    nodes = ZERO
-    mark_pools(kind, since, until, sim)
     for node in range(len(sim.share)):
         copy_row(sim.left, node, sim.base, node)
-        there = sim.take[sim.pool_of[node]] != 0 and sim.node[node].down == 0
-        if not there or is_kept(node, since, until, sim):
+        if not has(CLEAR, node, sim):
             sim.base[node, ALONE] -= KEPT_OFF
-        elif not by_kind:
-            fits = min(tasks_on(kind, node, sim.whole, sim), shape.most)
-            total += fits
-            nodes += min(fits, 1)
-    return by_kind or (total >= shape.tasks and nodes >= shape.nodes)
-
-
-@jit
-def next_cut(time: int, sim: Arrays) -> int:
-    """The first time after another at which any nodes begin, or end, to be kept."""
-    cut = NEVER
-    for row in range(sim.sharing.promises):
-        own = sim.promise[row]
-        if own.first == 1 and own.node >= 0:
-            if own.start + JUST > time:
-                cut = min(cut, own.start + JUST)
-            elif own.end > time:
-                cut = min(cut, own.end)
-    return cut
-
-
-@jit
-def kept_until(node: int, since: int, sim: Arrays) -> int:
-    """The first time after another at which a node that is kept until then is so no more."""
-    until = -1
-    p = sim.share[node].promise
-    while p >= 0:
-        own = sim.promise[p]
-        if until >= 0 and own.start + JUST > until:
-            break
-        if own.end > since:
-            until = max(until, own.end)
-        p = own.after
-    return until
-
-
-@jit
-def comes_back(j: int, since: int, until: int, sim: Arrays) -> int:
-    """When a node that a job may have is first no more kept, or maintained; NEVER if it is too late.
-
-    That is, later than the end of the first span of time, of those in which the same nodes are kept, that
-    begins after the job would have ended.
-    """
-    kind = sim.job[j].kind
-    last = next_cut(until, sim)
-    if last < NEVER:
-        last = next_cut(last, sim)
-    later = NEVER
-    for node in range(len(sim.share)):
-        if is_up(kind, node, sim):
-            time = kept_until(node, since, sim)
-            if ZERO <= time <= last:
-                later = min(later, time)
-    for i in range(windows_before(until, sim)):
-        window = sim.window[window_left(i, sim)]
-        if window.pool < sim.rules.pools and sim.eligible[kind, window.pool] != 0:
-            if window.end > since:
-                later = min(later, window.end)
-    return later
 
 
 @jit
@@ -144,7 +95,7 @@ def fits_clear(j: int, start: int, sim: Arrays) -> bool:
     sim.rooms.first = len(sim.share)
     for node in range(len(sim.share)):
         fits = ZERO
-        if is_there(node, start, sim):
+        if has(CLEAR, node, sim) and is_there(node, start, sim):
             fits = tasks_on(kind, node, sim.base, sim)
             if fits > 0 and runs_apart(kind, node, start, sim):
                 fits = ZERO
@@ -162,7 +113,7 @@ def is_on_clear(j: int, sim: Arrays) -> bool:
     """Whether a running job is on any of the nodes of `leave_clear`."""
     row = sim.state[j].first_node
     while row >= 0:
-        if sim.base[sim.part[row].node, ALONE] > -KEPT_OFF // 2:
+        if has(CLEAR, sim.part[row].node, sim):
             return True
         row = sim.part[row].next
     return False
@@ -189,7 +140,7 @@ def next_end(r: int, n: int, sim: Arrays) -> int:
 
 @jit
 def as_jobs_end(j: int, since: int, upto: int, sim: Arrays) -> int:
-    """When a job fits the nodes of `leave_clear`, from a time to another; -1 if not even once all have ended."""
+    """When a job fits the nodes of `leave_clear`, from a time to another; -1 if it does not by then."""
     now = sim.clock.now
     if fits_clear(j, since, sim):
         return since
@@ -234,16 +185,14 @@ def as_jobs_end(j: int, since: int, upto: int, sim: Arrays) -> int:
 
 
 @jit
-def is_taken(begins: int, ends: int, sim: Arrays) -> bool:
-    """Whether a chosen node is kept, or maintained, at any time from one to another."""
+def keep(j: int, begins: int, ends: int, sim: Arrays) -> None:
+    """Keep the nodes that were picked for a job, as wholes, and what else it asks for if that is planned."""
     for n in range(sim.sharing.chosen):
-        if is_kept(sim.chosen[n], begins, ends - JUST, sim):
-            return True
-        for i in range(windows_before(ends, sim)):
-            window = sim.window[window_left(i, sim)]
-            if window.pool == sim.pool_of[sim.chosen[n]] and window.end > begins:
-                return True
-    return False
+        sim.given[n] = WHOLE
+    promise_nodes(j, begins - JUST, ends, sim)
+    sim.rooms.spans = reserve(PICKED, begins, ends, sim.rooms.spans, sim)
+    if settings(sim.numbers)[0].bf_licenses == 1:
+        take_resources(j, begins, ends, TAKE, sim)
 
 
 @jit
@@ -255,25 +204,30 @@ def keep_soonest(j: int, sim: Arrays) -> int:
     """
     numbers = settings(sim.numbers)[0]
     now = sim.clock.now
+    kind = sim.job[j].kind
     length = sim.job[j].expected
     since = now
+    first = ZERO
     while True:
-        later = comes_back(j, since, since + length, sim)
+        while sim.node_span[first].end <= since:
+            first = sim.node_span[first].next
+        later = narrow(j, since, since + length, sim.shape[kind].nodes, first, sim)
         time = -1
-        if leave_clear(j, since, since + length, sim):
+        if could_fit(kind, sim):
+            leave_clear(sim)
             time = as_jobs_end(j, since, later, sim)
         if ZERO <= time <= later:
             if time > now + numbers.bf_window:
                 return NEVER
             choose(j, sim)
+            for w in range(sim.sets.width):
+                sim.sets[PICKED, w] = 0
+            for n in range(sim.sharing.chosen):
+                put_in(PICKED, sim.chosen[n], sim)
             begins = span_begin(time, sim)
             ends = span_end(begins, time + length, sim)
-            if not is_taken(begins, ends, sim):
-                for n in range(sim.sharing.chosen):
-                    sim.given[n] = WHOLE
-                promise_nodes(j, begins - JUST, ends, sim)
-                if numbers.bf_licenses == 1:
-                    take_resources(j, begins, ends, TAKE, sim)
+            if not is_reserved(begins, ends, sim):
+                keep(j, begins, ends, sim)
                 return begins
             later = time if time > since else since + numbers.bf_resolution
         if later == NEVER:
