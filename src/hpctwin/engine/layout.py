@@ -275,6 +275,17 @@ class Rooms:
     later: Int  # from when on a job is to find room if others leave; see `preempting.parts`
     found: Int  # 1: it does
     spans: Int  # rows of `Scratch.node_span` in use, where jobs are promised nodes as wholes
+    sums: Int  # rows of `Scratch.sums` in use; 0: they do not hold, nor does …
+    promised: Int  # … how many jobs are promised nodes, by `Scratch.promise_end`
+
+
+class Sums:
+    """What all shared nodes have left together from a time on; see `shared.sums`."""
+
+    time: Int
+    cores: Int
+    memory: Int
+    gpus: Int
 
 
 class Windows:
@@ -493,6 +504,8 @@ class Scratch:
     soon: Grid[Int]  # [kinds, nodes] see `shared.soonest`
     soon_of: Grid[Int]  # [kinds, nodes]
     below: Grid[Int]  # [switches, 2] tasks and nodes that have room below each
+    sums: Table[Sums]
+    promise_end: Table[Event]  # when promises end, in order of that, and their first rows
     times: Table[Event]  # heap
     race: Race
     racer: Table[Racer]

@@ -16,6 +16,7 @@ from hpctwin.engine.shared.amounts import copy_row, give_held, take_held
 from hpctwin.engine.shared.leaving import drop_leaving, put_leaving
 from hpctwin.engine.shared.openings import open_node
 from hpctwin.engine.shared.room import FREED, goes_at
+from hpctwin.engine.shared.sums import start_in_sums
 from hpctwin.engine.transitions import account, note_given, scaled
 
 
@@ -122,6 +123,7 @@ def start_shared(j: int, sim: Arrays) -> None:
     account(j, sim.shape[job.kind].charge, sim)
     sim.clock.ends = heap_push(sim.ends, sim.clock.ends, state.end + sim.rules.cleanup, j)
     run_insert(j, begin + job.expected, sim)
+    start_in_sums(j, sim)
     note_given(j, sim)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hpctwin.engine.heap import heap_pop, heap_push
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import NEVER, TAKE, ZERO, Arrays
+from hpctwin.engine.layout import NEVER, RETURN, TAKE, ZERO, Arrays
 from hpctwin.engine.plan import active_from
 from hpctwin.engine.shared.amounts import copy_all, give_held, take_held, tasks_on
 from hpctwin.engine.shared.kinds import fits_by_kind
@@ -21,6 +21,7 @@ from hpctwin.engine.shared.room import (
     resources_fit,
 )
 from hpctwin.engine.shared.soonest import is_plain, soonest
+from hpctwin.engine.shared.sums import change_sums, enough_from, first_after, forget_sums
 
 ANY_NODE = -1
 """What comes back at a time may concern any node."""
@@ -111,6 +112,7 @@ def promise_nodes(j: int, start: int, end: int, sim: Arrays) -> int:
         link(row, sim)
         following = row
     sim.promise[following].first = 1
+    change_sums(following, TAKE, sim)
     return following
 
 
@@ -129,6 +131,7 @@ def forget_all(sim: Arrays) -> None:
             sim.share[sim.promise[row].node].promise = -1
     sim.sharing.promises = 0
     sim.sharing.spare = 0
+    forget_sums(sim)
 
 
 @jit
@@ -143,11 +146,13 @@ def reserve_shared(j: int, not_before: int, sim: Arrays) -> tuple[int, int]:
 def earliest(j: int, not_before: int, sim: Arrays) -> int:
     """The earliest time, not before another, from which a job fits; leaves its ``sim.fits``, ``sim.least``.
 
-    Goes through the times at which something becomes free. A node that gets nothing back by then has room for
-    no more tasks than before, so only those that do are looked at again; where that makes enough, all are.
+    Goes through the times at which something becomes free, from the first on at which all nodes together have
+    enough. A node that gets nothing back by then has room for no more tasks than before, so only those that
+    do are looked at again; where that makes enough, all are.
     """
     if is_plain(j, not_before, sim):
         return soonest(j, sim)
+    time = enough_from(j, max(sim.clock.now, not_before), sim)
     for node in range(len(sim.share)):
         sim.share[node].since = sim.share[node].promise
     copy_all(sim.left, sim.base)
@@ -156,38 +161,46 @@ def earliest(j: int, not_before: int, sim: Arrays) -> int:
     r = sim.clock.run_first
     n = ZERO
     while r < running and sim.run[r].planned <= now:
-        if sim.run[r].job >= 0:
-            n = heap_push(sim.times, n, goes_at(sim.run[r].job, sim), sim.run[r].job)
+        n = _leaves(sim.run[r].job, time, n, sim)
         r += 1
     if len(sim.cut) > 0:
         for place in range(r, running):
             if leaves_early(place, sim):
-                n = heap_push(sim.times, n, goes_at(sim.run[place].job, sim), sim.run[place].job)
+                n = _leaves(sim.run[place].job, time, n, sim)
+    while r < running and sim.run[r].planned <= time:
+        if sim.run[r].job >= 0 and not leaves_early(r, sim):
+            put_back(sim.run[r].job, sim)
+        r += 1
+    ordered = sim.rooms.sums > 0
     for row in range(sim.sharing.promises):
-        sim.promise[row].ahead = sim.promise[row].after
-        if sim.promise[row].node >= 0 and sim.promise[row].first == 1:
-            n = heap_push(sim.times, n, sim.promise[row].end, PROMISED - row)
+        own = sim.promise[row]
+        own.ahead = own.after
+        if not ordered and own.node >= 0 and own.first == 1 and own.end > time:
+            n = heap_push(sim.times, n, own.end, PROMISED - row)
+    p = first_after(time, sim) if ordered else sim.rooms.promised
     if sim.clock.unpowered > 0:
         for node in range(len(sim.share)):
-            if sim.node[node].hidden == 1 and active_from(node, sim) > now:
+            if sim.node[node].hidden == 1 and active_from(node, sim) > time:
                 n = heap_push(sim.times, n, active_from(node, sim), ANY_NODE)
-    if not_before > now:
-        n = heap_push(sim.times, n, not_before, ANY_NODE)
-    time = now
     sim.sharing.counted = 0
     changes = sim.clock.changes_done
-    while not _fits_from(j, time, not_before, sim):
-        while changes < len(sim.change) and sim.change[changes].time <= _next_time(r, n, sim):
+    while changes < len(sim.change) and sim.change[changes].time <= time:
+        changes += 1
+    while not _fits_from(j, time, sim):
+        while changes < len(sim.change) and sim.change[changes].time <= _next_time(r, p, n, sim):
             # More comes when a window ends, or when one begins of which there is more for a time.
             if sim.change[changes].sign > 0 or sim.change[changes].amount < 0:
                 n = heap_push(sim.times, n, sim.change[changes].time, ANY_NODE)
             changes += 1
-        time = _next_time(r, n, sim)
+        time = _next_time(r, p, n, sim)
         assert time < NEVER  # a job that is not skipped fits when all others have gone
         mark_pools(sim.job[j].kind, time, time + sim.job[j].expected, sim)
         while n > 0 and sim.times[0].time == time:
             _come_back(j, heap_pop(sim.times, n), time, sim)
             n -= 1
+        while p < sim.rooms.promised and sim.promise_end[p].time == time:
+            _come_back(j, PROMISED - sim.promise_end[p].job, time, sim)
+            p += 1
         while r < running and sim.run[r].planned <= time:
             if sim.run[r].job >= 0 and not leaves_early(r, sim):
                 _come_back(j, sim.run[r].job, time, sim)
@@ -205,11 +218,20 @@ def leaves_early(place: int, sim: Arrays) -> bool:
 
 
 @jit
-def _fits_from(j: int, time: int, not_before: int, sim: Arrays) -> bool:
+def _leaves(j: int, time: int, n: int, sim: Arrays) -> int:
+    """Put back what a running job holds if it is gone by a time, else note when; how many are noted then."""
+    if j < 0:
+        return n
+    if goes_at(j, sim) > time:
+        return heap_push(sim.times, n, goes_at(j, sim), j)
+    put_back(j, sim)
+    return n
+
+
+@jit
+def _fits_from(j: int, time: int, sim: Arrays) -> bool:
     """Whether a job fits over a span that begins at a time; see `earliest`."""
     sharing = sim.sharing
-    if time < not_before:
-        return False
     if sharing.counted == 1 and (sharing.tasks_short > 0 or sharing.nodes_short > 0):
         return False
     if not resources_fit(j, time, sim):
@@ -276,12 +298,15 @@ def _look_again(j: int, node: int, time: int, sim: Arrays) -> None:
 
 
 @jit
-def _next_time(r: int, n: int, sim: Arrays) -> int:
+def _next_time(r: int, p: int, n: int, sim: Arrays) -> int:
+    """When something comes back next: of running jobs, of promises that are in order, or of others."""
     time = NEVER
+    if p < sim.rooms.promised:
+        time = sim.promise_end[p].time
     while r < sim.clock.run_end and sim.run[r].job < 0:
         r += 1
     if r < sim.clock.run_end:
-        time = sim.run[r].planned
+        time = min(time, sim.run[r].planned)
     if n > 0:
         time = min(time, sim.times[0].time)
     return time
@@ -290,6 +315,7 @@ def _next_time(r: int, n: int, sim: Arrays) -> int:
 @jit
 def take_off(first: int, kept: bool, sim: Arrays) -> None:
     """Take what a job was promised off its nodes; see `unlink`. Its rows are free then."""
+    change_sums(first, RETURN, sim)
     row = first
     while row >= 0:
         unlink(row, kept, sim)

@@ -369,6 +369,7 @@ def begin_pass(sim: Arrays) -> None:
     for c in range(len(sim.blocked)):
         sim.blocked[c] = 0
     sim.sharing.looks += 1
+    sim.rooms.sums = 0
     if sim.sharing.faults != sim.clock.faults:
         sim.sharing.faults = sim.clock.faults
         sim.sharing.freed += FREED + 1
