@@ -288,6 +288,16 @@ class Sums:
     gpus: Int
 
 
+class Scarce:
+    """When last, in a span that was looked at, a shared node has as little of an amount as ever in it."""
+
+    cores: Int
+    memory: Int
+    gpus: Int
+    alone: Int
+    until: Int  # until when that leaves room for no more of a job's tasks
+
+
 class Windows:
     """Which maintenance is under way, and how far the plan knows what comes; see `windows`, `plan`."""
 
@@ -504,6 +514,7 @@ class Scratch:
     soon: Grid[Int]  # [kinds, nodes] see `shared.soonest`
     soon_of: Grid[Int]  # [kinds, nodes]
     below: Grid[Int]  # [switches, 2] tasks and nodes that have room below each
+    scarce: Table[Scarce]
     sums: Table[Sums]
     promise_end: Table[Event]  # when promises end, in order of that, and their first rows
     times: Table[Event]  # heap

@@ -207,6 +207,7 @@ def scratch_piece(
         **dict.fromkeys(("leaves_at", "leaves_kind", "leaves_tasks"), (shared, listed)),
         **dict.fromkeys(("soon", "soon_of"), (min(SOON, shape), shared)),
         "below": (switches, 2),
+        "scarce": (shared,),
         **dict.fromkeys(("sums", "promise_end"), (rows if shared else 0,)),
         "times": (rows if shared else 0,),
         "race": (1,),

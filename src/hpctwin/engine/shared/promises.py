@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from hpctwin.engine.heap import heap_pop, heap_push
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import NEVER, RETURN, TAKE, ZERO, Arrays
+from hpctwin.engine.layout import AMOUNTS, NEVER, ONE, RETURN, TAKE, ZERO, Arrays
 from hpctwin.engine.plan import active_from
-from hpctwin.engine.shared.amounts import copy_all, give_held, take_held, tasks_on
+from hpctwin.engine.shared.amounts import (
+    ALL,
+    ALONE,
+    CORES,
+    GPUS,
+    MEMORY,
+    copy_all,
+    copy_row,
+    give_held,
+    take_held,
+    tasks_on,
+)
 from hpctwin.engine.shared.kinds import fits_by_kind
 from hpctwin.engine.shared.moving import free_at, put_back, take_resources
 from hpctwin.engine.shared.placing import choose
@@ -17,7 +28,6 @@ from hpctwin.engine.shared.room import (
     is_there,
     keeps_off,
     mark_pools,
-    reckon_least,
     resources_fit,
 )
 from hpctwin.engine.shared.soonest import is_plain, soonest
@@ -246,6 +256,7 @@ def _fits_from(j: int, time: int, sim: Arrays) -> bool:
     for node in range(len(sim.share)):
         sharing.tasks_short -= min(sim.fits[node], shape.most)
         sharing.nodes_short -= min(sim.fits[node], 1)
+        sim.scarce[node].until = 0
     sharing.counted = 1
     return False
 
@@ -270,7 +281,9 @@ def _come_back(j: int, what: int, time: int, sim: Arrays) -> None:
 
 @jit
 def _look_again(j: int, node: int, time: int, sim: Arrays) -> None:
-    """Count anew for how many of a job's tasks there is room on a node."""
+    """Count anew for how many of a job's tasks there is room on a node, if there may be more than before."""
+    if time <= sim.scarce[node].until and sim.sharing.counted == 1:
+        return
     before = -1
     p = sim.share[node].since
     while p >= 0 and sim.promise[p].start <= time:
@@ -288,13 +301,65 @@ def _look_again(j: int, node: int, time: int, sim: Arrays) -> None:
     most = sim.shape[kind].most
     fits = 0
     if is_there(node, time, sim):
-        reckon_least(node, time, time + sim.job[j].expected, sim.base, sim)
+        reckon_scarce(node, time, time + sim.job[j].expected, sim)
         fits = tasks_on(kind, node, sim.least, sim)
+        sim.scarce[node].until = scarce_until(kind, node, fits, sim)
         if fits > 0 and keeps_off(kind, node, time, time + sim.job[j].expected, sim):
             fits = 0
     sharing.tasks_short += min(sim.fits[node], most) - min(fits, most)
     sharing.nodes_short += min(sim.fits[node], 1) - min(fits, 1)
     sim.fits[node] = fits
+
+
+@jit
+def reckon_scarce(node: int, begin: int, end: int, sim: Arrays) -> None:
+    """As `room.reckon_least`, of a span to come; and when last there is as little of each amount as that."""
+    copy_row(sim.base, node, sim.least, node)
+    scarce = sim.scarce[node]
+    scarce.cores = scarce.memory = scarce.gpus = scarce.alone = 0
+    p = sim.share[node].since
+    while p >= 0:
+        promise = sim.promise[p]
+        if promise.start > begin:
+            break
+        if begin < promise.end:
+            take_held(promise.kind, node, promise.tasks, sim.least, node, sim)
+        p = promise.ahead
+    while p >= 0:
+        promise = sim.promise[p]
+        if promise.start >= end:
+            break
+        if sim.promise_left[p, CORES] <= sim.least[node, CORES]:
+            sim.least[node, CORES] = sim.promise_left[p, CORES]
+            scarce.cores = promise.start
+        if sim.promise_left[p, MEMORY] <= sim.least[node, MEMORY]:
+            sim.least[node, MEMORY] = sim.promise_left[p, MEMORY]
+            scarce.memory = promise.start
+        if sim.promise_left[p, GPUS] <= sim.least[node, GPUS]:
+            sim.least[node, GPUS] = sim.promise_left[p, GPUS]
+            scarce.gpus = promise.start
+        if sim.promise_left[p, ALONE] <= sim.least[node, ALONE]:
+            sim.least[node, ALONE] = sim.promise_left[p, ALONE]
+            scarce.alone = promise.start
+        for c in range(AMOUNTS, sim.least.width):
+            sim.least[node, c] = min(sim.least[node, c], sim.promise_left[p, c])
+        p = promise.after
+
+
+@jit
+def scarce_until(kind: int, node: int, fits: int, sim: Arrays) -> int:
+    """Until when a node has room for no more tasks than it was found to have: something is scarce then."""
+    scarce = sim.scarce[node]
+    until = ZERO
+    if sim.least[node, CORES] < (fits + 1) * sim.needs[kind, CORES]:
+        until = max(until, scarce.cores)
+    if sim.least[node, MEMORY] < (fits + 1) * sim.needs[kind, MEMORY]:
+        until = max(until, scarce.memory)
+    if sim.least[node, GPUS] < (fits + 1) * sim.needs[kind, GPUS]:
+        until = max(until, scarce.gpus)
+    if fits == 0 and sim.least[node, ALONE] < (ALL if sim.shape[kind].exclusive == 1 else ONE):
+        until = max(until, scarce.alone)
+    return until
 
 
 @jit
