@@ -457,7 +457,7 @@ def shared_workloads(
 
 
 @st.composite
-def crowded_workloads(draw: st.DrawFn, max_jobs: int = 30) -> Workload:
+def crowded_workloads(draw: st.DrawFn, max_jobs: int = 30, min_jobs: int = 1) -> Workload:
     """Many small jobs for a few nodes of 8 cores and 16 GB: several lie on a node, and others wait for it."""
     job = st.tuples(
         st.integers(0, 20),
@@ -467,7 +467,7 @@ def crowded_workloads(draw: st.DrawFn, max_jobs: int = 30) -> Workload:
         st.sampled_from((1, 2, 3, 4, 6)),
         st.sampled_from((0, 0, 2, 5)),
     )
-    jobs = draw(st.lists(job, min_size=1, max_size=max_jobs))
+    jobs = draw(st.lists(job, min_size=min_jobs, max_size=max_jobs))
     submit, runtime, slack, tasks, cores, memory = zip(*jobs, strict=True)
     return Workload.build(
         submit_s=submit,

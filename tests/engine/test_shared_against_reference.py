@@ -327,6 +327,33 @@ def test_crowded_nodes(
     compared(workload, cluster, ORDERINGS["fcfs"], policy, placement=placement)
 
 
+DEEP = [
+    {"backfill": "conservative"},
+    {"backfill": "easy", "reservations": 20},
+    {"backfill": "pbs", "settings": {"strict_ordering": True, "backfill_depth": 30}},
+    {
+        "backfill": "slurm",
+        "settings": {"batch_sched_delay": 0, "bf_interval": 1, "bf_resolution": 3},
+    },
+]
+
+
+@pytest.mark.parametrize("policy", DEEP, ids=name_of)
+@settings(max_examples=examples(60))
+@given(
+    workload=strategies.crowded_workloads(max_jobs=40, min_jobs=25),
+    nodes=st.integers(2, 5),
+    order=st.sampled_from(("fcfs", "sjf")),
+)
+def test_plans_of_many_jobs(
+    policy: dict[str, Any], workload: Workload, nodes: int, order: str
+) -> None:
+    """What all nodes have together, and what stays scarce on each, says where a start need not be sought."""
+    group = {"name": "a", "count": nodes, "cores": 8, "memory_gb": 16}
+    cluster = Cluster.model_validate({"nodes": [group]})
+    compared_on_nodes(workload, cluster, ORDERINGS[order], policy)
+
+
 @settings(max_examples=examples(90))
 @given(data=st.data(), nodes=st.integers(1, 3))
 def test_a_job_that_waits_for_long_starts_where_room_comes_first(

@@ -16,8 +16,10 @@ from hpctwin.engine.shared.room import goes_at, goes_by_kind
 
 __all__ = ["change_sums", "enough_from", "first_after", "forget_sums", "start_in_sums"]
 
-ENOUGH = 16
-"""Rows of promises from which on it pays."""
+ENOUGH = 8
+"""Rows of promises from which on it pays, …"""
+RUNNING = 8
+"""… if no more jobs run than so many for each of them."""
 ENDS = NEVER // 2
 """More than there are rows of promises: it marks their ends."""
 
@@ -232,9 +234,12 @@ def start_in_sums(j: int, sim: Arrays) -> None:
 def enough_from(j: int, time: int, sim: Arrays) -> int:
     """The first time, not before another, from which on there is enough all the time a job would run."""
     kind = sim.job[j].kind
-    if sim.sharing.promises < ENOUGH or len(sim.cut) > 0 or goes_by_kind(kind, sim):
+    if len(sim.cut) > 0 or goes_by_kind(kind, sim):
         return time
     if sim.rooms.sums == 0:
+        promises = sim.sharing.promises
+        if promises < ENOUGH or promises * RUNNING < sim.clock.running:
+            return time
         make_sums(sim)
     tasks = sim.shape[kind].tasks
     cores = tasks * sim.needs[kind, CORES]
