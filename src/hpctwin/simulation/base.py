@@ -61,7 +61,7 @@ __all__ = ["SimulationBase"]
 
 IntArray = npt.NDArray[np.int64]
 
-SHORT = 1 << 17
+SHORT = 1 << 19
 """So many jobs times instants take no time worth the name, so that Python need not have its turn between."""
 
 
