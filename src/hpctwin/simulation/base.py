@@ -397,6 +397,11 @@ class SimulationBase(Looks):
                 self.know_facts()
         return self._decided
 
+    def make_ready(self) -> None:
+        """Have all that `advance` needs, so that it need not hold Python's lock for that."""
+        self.decided()
+        _ = self._sim.address
+
     def _kept_or_made(self) -> Decided:
         """The policy in the engine's form: forks, and who begins anew with jobs alike, find it by its id."""
         about = (
