@@ -19,6 +19,9 @@ SPREADS = "wait_s", "turnaround_s", "slowdown", "bounded_slowdown", "pp_bounded_
 
 
 SPREAD_ROWS = [ROWS.index(name) for name in SPREADS]
+_SPREAD_NAMES = [
+    f"{what}_{name}" for name in SPREADS for what in ("mean", "median", "p95", "p99", "max")
+]
 _AREA, _RESPONSE = ROWS.index("area"), ROWS.index("response")
 
 
@@ -60,12 +63,10 @@ class Totals(NamedTuple):
         summary: Summary = {"jobs": sum(self.states.values())}
         for state in sorted(self.states):
             summary[f"jobs_{state}"] = self.states[state]
-        for name, row, told, largest in zip(
-            SPREADS, SPREAD_ROWS, self.quantiles, self.largest, strict=True
-        ):
-            summary[f"mean_{name}"] = self.means[row] if self.counts[row] else None
-            summary[f"median_{name}"], summary[f"p95_{name}"], summary[f"p99_{name}"] = told
-            summary[f"max_{name}"] = largest
+        spreads: list[float | None] = []
+        for row, told, largest in zip(SPREAD_ROWS, self.quantiles, self.largest, strict=True):
+            spreads += (self.means[row] if self.counts[row] else None, *told, largest)
+        summary.update(zip(_SPREAD_NAMES, spreads, strict=True))
         self._tell_over_time(self.counts[_AREA], nodes, summary)
         summary["area_weighted_response_time_s"] = _ratio(self.means[_RESPONSE], self.means[_AREA])
         summary["lost_node_s"] = self.lost_node_s
