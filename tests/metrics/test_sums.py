@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numba import float64, int64, types
 
@@ -56,6 +56,16 @@ ROUNDED = Kernel(_rounded, float64(types.Array(int64, 1, "C"), int64))
 
 
 @given(st.lists(NUMBERS, max_size=60), st.integers(1, 2**31 - 1))
+@example([2.0**53, 1.0], 1)  # half way between two doubles: to the even one, …
+@example([2.0**53, 3.0], 1)
+@example([2.0**53, 1.0, 2.0**-20], 1)  # … and a little above half way
+@example([2.0**53, 1.0, 2.0**-1000], 1)
+@example([-(2.0**53), -1.0, -(2.0**-1000)], 1)
+@example([2.0**54, 2.0, 1.0], 2)
+@example([5e-324], 2)
+@example([1.5e-323], 2)
+@example([5e-324], 3)
+@example([1e-323], 3)
 def test_compiled_code_divides_a_sum_as_exactly(values: list[float], count: int) -> None:
     exact = sum(map(Fraction, values), Fraction(0)) / count
     limbs = np.zeros(LIMBS, np.int64)
