@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from hpctwin.metrics import Summary, series, summarize, widths_s
 from hpctwin.metrics.quantiles import Exact
 from hpctwin.metrics.running import RunningSummary
-from hpctwin.metrics.sources import JobSource, JobTable
+from hpctwin.metrics.sources import JobsInMs, JobSource, JobTable
+from hpctwin.metrics.summary import summarize_jobs
+from hpctwin.model import Category, State
 from tests.metrics.metric_frames import (
     NO_LOST,
     capacity,
@@ -201,9 +203,53 @@ def test_what_is_summed_at_once_is_what_is_summed_in_pieces(
     at_once = figures(jobs)
     assert figures(in_ms(tables[0])) == at_once
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hpctwin.metrics.over_time._whole", lambda capacity: None)
+        patch.setattr("hpctwin.metrics.over_time.whole_capacity", lambda capacity: None)
         assert figures(jobs) == at_once
         assert figures(in_ms(tables[0])) == at_once
+
+
+@given(results(), st.sampled_from([(1.0, 1), (1e8, 1000), (1e6, 10**9), (1e-4, 1)]))
+def test_a_run_in_whole_ms_summed_up_in_one_call_is_what_step_by_step_it_is(
+    result: Result, scales: tuple[float, int]
+) -> None:
+    """Also where some times have no room in one number with the nodes, or are rounded to the same ms."""
+    scale, wider = scales
+    table, lost, up = (
+        table.with_columns(pl.col(pl.Float64) * scale, pl.col("nodes") * wider) for table in result
+    )
+    jobs = in_ms(table)
+    assert summarize_jobs(jobs, lost, up, 100) == step_by_step(jobs, lost, up)
+
+
+@given(st.integers(1, 3000), st.integers(0, 99), st.sampled_from([2, 400, 10**9]))
+def test_many_jobs_summed_up_in_one_call_are_what_step_by_step_they_are(
+    size: int, seed: int, most_ms: int
+) -> None:
+    """Also where many wait equally long, or recorded starts lie before the submission."""
+    drawn = np.random.default_rng(seed)
+    submit = np.sort(drawn.integers(0, 10 * most_ms, size))
+    start = submit + drawn.integers(-1 if seed % 3 else 0, most_ms, size) * (
+        drawn.random(size) < 0.6
+    )
+    jobs = JobsInMs(
+        submit,
+        submit,
+        np.maximum(start, 0),
+        np.maximum(start, 0) + drawn.integers(0, most_ms, size),
+        drawn.integers(1, 200, size),
+        np.full(size, int(State.COMPLETED), np.int8),
+        Category.of([f"u{one}" for one in drawn.integers(0, 9, size)]),
+    )
+    assert summarize_jobs(jobs, NO_LOST, capacity((0, 4)), 4) == step_by_step(
+        jobs, NO_LOST, capacity((0, 4)), 4
+    )
+
+
+def step_by_step(jobs: JobsInMs, lost: pl.DataFrame, up: pl.DataFrame, nodes: int = 100) -> Summary:
+    running = RunningSummary(nodes, exact=True)
+    running.passed(jobs, lost, up)
+    running.ended(jobs)
+    return running.figures()
 
 
 @given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=40), st.sampled_from([1, 20_000]))

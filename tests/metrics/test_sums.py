@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from numba import float64, int64, types
 
+from hpctwin.engine.exact_sums import ADD_NUMBERS, LIMBS, rounded_over
+from hpctwin.engine.jit import Kernel
 from hpctwin.metrics.sums import ExactSum, ExactSums, RowSums
 
 NUMBERS = st.one_of(
@@ -42,6 +46,45 @@ def test_a_sum_is_the_double_next_to_it_however_it_is_cut(
         return
     found = summed(many, cuts)
     assert [found.total(), found.over(7)] == expected
+
+
+def _rounded(limbs: np.ndarray[Any, Any], count: int) -> float:
+    return rounded_over(limbs, 0, count)
+
+
+ROUNDED = Kernel(_rounded, float64(types.Array(int64, 1, "C"), int64))
+
+
+@given(st.lists(NUMBERS, max_size=60), st.integers(1, 2**31 - 1))
+@example([2.0**53, 1.0], 1)  # half way between two doubles: to the even one, …
+@example([2.0**53, 3.0], 1)
+@example([2.0**53, 1.0, 2.0**-20], 1)  # … and a little above half way
+@example([2.0**53, 1.0, 2.0**-1000], 1)
+@example([-(2.0**53), -1.0, -(2.0**-1000)], 1)
+@example([2.0**54, 2.0, 1.0], 2)
+@example([5e-324], 2)
+@example([1.5e-323], 2)
+@example([5e-324], 3)
+@example([1e-323], 3)
+def test_compiled_code_divides_a_sum_as_exactly(values: list[float], count: int) -> None:
+    exact = sum(map(Fraction, values), Fraction(0)) / count
+    limbs = np.zeros(LIMBS, np.int64)
+    first, last = np.zeros(1, np.int64), np.array([len(values)])
+    ADD_NUMBERS(np.array(values).view(np.int64), first, last, limbs)
+    try:
+        expected = float(exact)
+    except OverflowError:
+        expected = math.copysign(math.inf, exact)
+    assert ROUNDED(limbs, count) == expected
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_compiled_code_tells_what_is_no_finite_sum(value: float) -> None:
+    limbs = np.zeros(LIMBS, np.int64)
+    first, last = np.zeros(1, np.int64), np.array([2])
+    ADD_NUMBERS(np.array([value, 1.0]).view(np.int64), first, last, limbs)
+    assert ROUNDED(limbs, 3) == value or np.isnan(value)
+    assert np.isnan(ROUNDED(limbs, 3)) == np.isnan(value)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", None]), NUMBERS)), st.integers(0, 9))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,8 @@ from hypothesis import strategies as st
 from hpctwin import Cluster, Simulation, compare, generate, make_policy, ordering
 from hpctwin.engine.abi import JobView
 from hpctwin.errors import PolicyError
+
+compare_module = importlib.import_module("hpctwin.sweep.compare")
 
 POLICIES = ["fcfs+easy", "wfp+easy", "sjf+none", "smallest+conservative", "fairshare+easy@random"]
 
@@ -47,3 +51,16 @@ def test_a_policy_that_fails_ends_all_with_its_name() -> None:
     policies = ["fcfs+easy", make_policy(no_number, "easy"), "wfp+easy"]
     with pytest.raises(PolicyError, match="'no-number' gave NaN"):
         compare(workload, 16, policies, threads=2)
+
+
+@given(st.integers(1, 30), st.integers(1, 40_000), st.integers(1, 4))
+def test_rounds_have_each_policy_once_and_spread_those_that_take_long(
+    policies: int, jobs: int, threads: int
+) -> None:
+    pool = [make_policy(f"wait*{number}", "easy") for number in range(policies)]
+    rounds = compare_module._rounds(pool, jobs, threads)
+    assert sorted(id(one) for of_round in rounds for one in of_round) == sorted(map(id, pool))
+    # The longest are begun first, each in another round, and none is idle while others have two to run.
+    assert [one[0] for one in rounds] == pool[: len(rounds)]
+    assert max(map(len, rounds)) * jobs <= compare_module.AT_ONCE or max(map(len, rounds)) == 1
+    assert len(rounds) >= min(threads, policies)

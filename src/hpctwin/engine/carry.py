@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.layout import COMPLETED, LAYOUT, RUNNING, SUSPENDED, UNSUBMITTED
+from hpctwin.engine.layout import COMPLETED, LAYOUT, SUSPENDED, UNSUBMITTED
 from hpctwin.engine.limits import count_held
 from hpctwin.engine.memory import copied, in_bytes
 from hpctwin.engine.sim import Sim, records
 
 __all__ = [
-    "are_suspended", "begun_ms", "carry", "ended_jobs", "lengthen_chains", "owe", "paused_ms", "phases",
-    "settled_jobs", "started_ms",
+    "are_suspended", "begun_ms", "carry", "ended_jobs", "lengthen_chains", "owe", "paused_ms", "settled_jobs",
+    "started_ms",
 ]  # fmt: skip
 
 IntArray = npt.NDArray[np.int64]
@@ -33,16 +33,6 @@ def ended_jobs(sim: Sim) -> BoolArray:
     phase = sim["state"]["phase"]
     found: BoolArray = (phase >= COMPLETED) & (phase != UNSUBMITTED)
     return found
-
-
-def phases(sim: Sim) -> IntArray:
-    """The phase of each job; of those whose nodes are being cleaned up, how they ended [jobs]."""
-    state = sim["state"]
-    phase: IntArray = state["phase"].copy()
-    if sim["rules"]["cleanup"][0] > 0:
-        over = (phase == RUNNING) & (state["end"] <= sim.clock.now)
-        phase[over] = state["outcome"][over]
-    return phase
 
 
 def settled_jobs(sim: Sim) -> BoolArray:

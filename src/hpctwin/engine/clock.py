@@ -13,9 +13,9 @@ __all__ = [
 
 def begins(sim: Sim) -> bool:
     """Whether a simulation stands where it was made: nothing has happened, and all jobs are to come."""
-    clock = sim.clock
-    past = clock.now or clock.instants or clock.arrived or clock.pass_due
-    return not past and int(clock.arrival_end) == int(clock.alive) == sim.jobs
+    clock = sim["clock"][0]  # read as it lies, in half the time of `Sim.clock`
+    past = clock["now"] or clock["instants"] or clock["arrived"] or clock["pass_due"]
+    return bool(not past and clock["arrival_end"] == clock["alive"] == sim.jobs)
 
 
 def draw_anew(sim: Sim, seed: int) -> None:

@@ -110,12 +110,14 @@ def hooks(
 def all_kernels() -> list[Kernel]:
     """Every kernel there is, but those of what a publication has wrong."""
     from hpctwin.engine import (
+        course,
         exact_sums,
         job_figures,
         level_sums,
         lookahead,
         number_lines,
         resizing,
+        run_sums,
         underway,
     )
     from hpctwin.engine.agents import (
@@ -134,6 +136,7 @@ def all_kernels() -> list[Kernel]:
     found = [race, lines, PLACE_BY_SCORE, *PLACING]
     found += [reorder, power_passes.give_orders, number_lines.READ_LINES]
     found += [resizing.STOP, underway.PUT_UNDERWAY, exact_sums.ADD_NUMBERS, level_sums.SUM_LEVELS]
+    found += [course.TELL_COURSE, run_sums.SUM_UP]
     found += job_figures.KERNELS
     found += [lookahead.arrive, lookahead.enter, lookahead.withdraw, lookahead.look_ahead]
     powers = [POWER_PASSES.find(name) for name in POWER_PASSES.own()]

@@ -23,7 +23,7 @@ from hpctwin.engine.memory import (
     scratch_piece,
 )
 
-__all__ = ["Decided", "Sim", "columns_of", "records", "single"]
+__all__ = ["Decided", "Sim", "records", "single"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -447,16 +447,6 @@ def records(name: str, size: int, **columns: Any) -> npt.NDArray[Any]:
         for field, column in whole.items():
             table[field][rows] = column[rows]
     return table
-
-
-def columns_of(table: npt.NDArray[Any], *fields: str) -> list[npt.NDArray[Any]]:
-    """Copies of some columns of a table, whose rows are gone through once."""
-    copies = [np.empty(len(table), table.dtype[field]) for field in fields]
-    for first in range(0, len(table), _ROWS):
-        rows = table[first : first + _ROWS]
-        for field, copy in zip(fields, copies, strict=True):
-            copy[first : first + _ROWS] = rows[field]
-    return copies
 
 
 def single(name: str, values: Iterable[tuple[str, Any]]) -> npt.NDArray[Any]:

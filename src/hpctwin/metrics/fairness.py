@@ -28,17 +28,17 @@ def jain(values: npt.ArrayLike) -> float | None:
     Raises:
         ConfigError: a value is negative or not finite.
     """
-    shares = np.asarray(values, np.float64)
-    if not np.isfinite(shares).all() or (shares < 0).any():
-        raise ConfigError("Jain's index is defined for finite values of 0 or more only")
+    # Parties come in any order, and sums depend on it in their last digit.
+    shares = np.sort(np.asarray(values, np.float64))
     if not len(shares):
         return None
-    largest = shares.max()
+    least, largest = shares[0], shares[-1]  # what is no number is the last
+    if not (least >= 0 and largest < np.inf):
+        raise ConfigError("Jain's index is defined for finite values of 0 or more only")
     if largest == 0:
         return 1.0
-    # The index has no unit; scaling keeps the squares of huge and tiny values in range. Parties come in any
-    # order, and sums depend on it in their last digit.
-    scaled = np.sort(shares) / largest
+    # The index has no unit; scaling keeps the squares of huge and tiny values in range.
+    scaled = shares / largest
     return float(min(1.0, scaled.sum() ** 2 / (len(scaled) * np.square(scaled).sum())))
 
 

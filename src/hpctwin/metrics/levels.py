@@ -37,6 +37,8 @@ __all__ = [
     "floats",
     "floor_ms",
     "levels",
+    "other_keys",
+    "room_ms",
     "steps",
     "up_nodes",
 ]
@@ -214,6 +216,30 @@ def events_of_ms(
     told = [np.where(time < 0, np.nan, time / MS_PER_S) for time in (eligible, start, end)]
     events = _events_of_jobs(told[0], told[1], told[2], nodes, rejected)
     return _in_order([*events, *_other_events(lost, marks_s)], after_s, until_s)
+
+
+def other_keys(
+    nodes: IntArray, lost: pl.DataFrame, marks_s: npt.ArrayLike
+) -> tuple[IntArray, int] | None:
+    """Attempts that were cut off, and marks, as keys of `Events`, in no order; and how many bits nodes have.
+
+    Args:
+        nodes: of the jobs [jobs].
+        lost: as of `events_of`.
+        marks_s: as there.
+
+    Returns:
+        None if their times are no whole ms.
+    """
+    others = list(_other_events(lost, marks_s))
+    node_bits = _node_bits(nodes, *(of for _, _, of in others))
+    key = np.empty(sum(len(time_s) for _, time_s, _ in others), np.int64)
+    return (key, node_bits) if _in_ms(others, node_bits, key) else None
+
+
+def room_ms(node_bits: int) -> int:
+    """Below so many ms a time has room in a key, whose nodes have so many bits."""
+    return int(_room(node_bits))
 
 
 def floor_ms(time_s: float) -> int:

@@ -14,7 +14,7 @@ from hpctwin.engine.level_sums import HIGH_BITS, SUM_LEVELS, SUMS
 from hpctwin.metrics.levels import CHANGES, KIND_BITS, Events, Steps, floats, up_nodes
 from hpctwin.model import MS_PER_S
 
-__all__ = ["Held", "OverTime", "Span", "add_up", "sum_of_products"]
+__all__ = ["Held", "OverTime", "Span", "add_up", "sum_of_products", "whole_capacity"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -183,7 +183,7 @@ def add_up(
     Returns:
         What holds after the last event.
     """
-    whole = _whole(capacity) if events.in_ms else None
+    whole = whole_capacity(capacity) if events.in_ms else None
     if whole is None:
         return _add_pieces(events, capacity, held, parts)
     after = held
@@ -192,7 +192,7 @@ def add_up(
     return after
 
 
-def _whole(capacity: pl.DataFrame) -> tuple[IntArray, IntArray] | None:
+def whole_capacity(capacity: pl.DataFrame) -> tuple[IntArray, IntArray] | None:
     """From when, in ms, how many nodes are up; None where these are no whole numbers."""
     time_s, nodes = floats(capacity, "time_s"), floats(capacity, "nodes")
     order = np.argsort(time_s, kind="stable")

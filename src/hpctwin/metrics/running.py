@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.metrics.fairness import jain
+from hpctwin.engine.run_sums import SHARES
 from hpctwin.metrics.jobs import ROWS
 from hpctwin.metrics.levels import floats
 from hpctwin.metrics.over_time import Held, OverTime, Span, add_up, sum_of_products
 from hpctwin.metrics.quantiles import Exact, Quantiles, Sketch
 from hpctwin.metrics.sources import JobSource
 from hpctwin.metrics.sums import ExactSum, ExactSums, RowSums
+from hpctwin.metrics.totals import SPREAD_ROWS, SPREADS, Summary, Totals
 from hpctwin.model import MS_PER_S
 
-__all__ = ["RunningSummary", "Summary"]
-
-Summary = dict[str, float | int | None]
-"""Metric by name; None where a metric is not defined, never NaN."""
+__all__ = ["RunningSummary", "in_vain"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-
-_DISTRIBUTIONS = ("wait_s", "turnaround_s", "slowdown", "bounded_slowdown", "pp_bounded_slowdown")
 
 
 class RunningSummary:
@@ -44,7 +39,7 @@ class RunningSummary:
     def __init__(self, nodes: int, *, exact: bool) -> None:
         self._nodes = nodes
         make: type[Exact] | type[Sketch] = Exact if exact else Sketch
-        self._quantiles: dict[str, Quantiles] = {name: make() for name in _DISTRIBUTIONS}
+        self._quantiles: dict[str, Quantiles] = {name: make() for name in SPREADS}
         self._states: Counter[str] = Counter()
         self._served, self._lost = RowSums(len(ROWS)), ExactSum()
         self._users = ExactSums()
@@ -105,7 +100,7 @@ class RunningSummary:
             self._first = jobs.first_submit_s()
         after, self._reached = self._reached, until_s
         if len(lost):
-            self._add_lost(lost, after, until_s)
+            self._lost.add(in_vain(lost, after, until_s))
         last = jobs.last_end_s(after, until_s)
         if last is not None:
             self._last = last
@@ -117,58 +112,42 @@ class RunningSummary:
         events = jobs.events(lost, floats(capacity, "time_s"), after_s=after, until_s=until_s)
         self._held = add_up(events, capacity, self._held, parts)
 
-    def _add_lost(self, lost: pl.DataFrame, after_s: float, until_s: float) -> None:
-        """What ran in vain, of the attempts that were cut off within a span."""
-        begin, end = floats(lost, "start_s"), floats(lost, "end_s")
-        new = (end > after_s) & (end <= until_s)
-        vain = end - begin
-        if "kept_s" in lost.columns:
-            vain = vain - lost["kept_s"].to_numpy()
-        self._lost.add(lost["nodes"].to_numpy()[new] * vain[new])
-
     def figures(self) -> Summary:
         """Values that JSON can hold, by metric."""
-        summary: Summary = {"jobs": self._states.total()}
-        summary |= {f"jobs_{state}": count for state, count in sorted(self._states.items())}
-        counts = dict(zip(ROWS, self._served.counts, strict=True))
-        largest = dict(zip(ROWS, self._served.largest, strict=True))
-        over = [max(counts[name], 1) if name in self._quantiles else 1 for name in ROWS]
-        sums = dict(zip(ROWS, self._served.over(over), strict=True))
-        for name, quantiles in self._quantiles.items():
-            median, p95, p99 = quantiles.at(0.5, 0.95, 0.99)
-            summary |= {
-                f"mean_{name}": sums[name] if counts[name] else None,
-                f"median_{name}": median,
-                f"p95_{name}": p95,
-                f"p99_{name}": p99,
-                f"max_{name}": largest[name] if counts[name] else None,
-            }
-        summary |= self._over_time(counts["area"])
-        summary["area_weighted_response_time_s"] = _ratio(sums["response"], sums["area"])
-        summary["lost_node_s"] = self._lost.total()
-        by_user = self._users.means()
-        summary["jain_fairness_user"] = jain(by_user) if len(by_user) > 1 else None
-        return summary
-
-    def _over_time(self, ran: int) -> dict[str, Any]:
-        makespan = 0.0 if self._last is None else self._last - (self._first or 0.0)
-        sums, nodes, makespan_ms = self._over.sums, self._nodes, makespan * MS_PER_S
-        return {
-            "makespan_s": makespan if ran else None,
-            "throughput_jobs_per_h": _ratio(ran, makespan / 3600),
-            "nodes": nodes,
-            "availability": _ratio(sums["up"], nodes * makespan_ms),
-            "utilization": _ratio(sums["used"], sums["present"]),
-            "utilization_loaded": _ratio(sums["used_loaded"], sums["present_loaded"]),
-            "loaded_share": _ratio(sums["loaded"], makespan_ms),
-            "fragmentation_loss": _ratio(
-                sums["present_loaded"] - sums["used_loaded"], sums["present"]
-            ),
-            "mean_queue_length": _ratio(sums["queue"], makespan_ms),
-            "max_queue_length": self._over.longest,
-            "mean_queued_nodes": _ratio(sums["queued_nodes"], makespan_ms),
-        }
+        counts = self._served.counts
+        over = [
+            max(count, 1) if name in self._quantiles else 1
+            for name, count in zip(ROWS, counts, strict=True)
+        ]
+        return Totals(
+            states=self._states,
+            counts=counts,
+            means=self._served.over(over),
+            quantiles=[one.at(*SHARES) for one in self._quantiles.values()],
+            largest=[self._served.largest[row] if counts[row] else None for row in SPREAD_ROWS],
+            first_s=self._first,
+            last_s=self._last,
+            over_time=self._over.sums,
+            longest=self._over.longest,
+            lost_node_s=self._lost.total(),
+            by_user=self._users.means(),
+        ).figures(self._nodes)
 
 
-def _ratio(part: float, whole: float) -> float | None:
-    return float(part / whole) if whole > 0 else None
+def in_vain(
+    lost: pl.DataFrame, after_s: float = -math.inf, until_s: float = math.inf
+) -> FloatArray:
+    """Node-seconds that ran in vain, of the attempts that were cut off within a span.
+
+    Args:
+        lost: attempts that were cut off.
+        after_s: those that ended after it.
+        until_s: and up to it.
+    """
+    begin, end = floats(lost, "start_s"), floats(lost, "end_s")
+    new = (end > after_s) & (end <= until_s)
+    vain = end - begin
+    if "kept_s" in lost.columns:
+        vain = vain - lost["kept_s"].to_numpy()
+    found: FloatArray = lost["nodes"].to_numpy()[new] * vain[new]
+    return found

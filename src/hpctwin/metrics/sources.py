@@ -15,12 +15,12 @@ from hpctwin.metrics.levels import Events, events_of, events_of_ms, floor_ms
 from hpctwin.metrics.sums import ExactSums
 from hpctwin.model import MS_PER_S, Category, State
 
-__all__ = ["JobSource", "JobTable", "JobsInMs"]
+__all__ = ["LABELS", "JobSource", "JobTable", "JobsInMs"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
-_LABELS = [state.label for state in State]
+LABELS = [state.label for state in State]
 _REJECTED = int(State.REJECTED)
 
 
@@ -168,8 +168,8 @@ class JobsInMs:
 
     def counts(self) -> dict[str, int]:
         """See `JobSource`."""
-        found = np.bincount(self.state, minlength=len(_LABELS)).tolist()
-        return {label: count for label, count in zip(_LABELS, found, strict=True) if count}
+        found = np.bincount(self.state, minlength=len(LABELS)).tolist()
+        return {label: count for label, count in zip(LABELS, found, strict=True) if count}
 
     def rejected(self) -> npt.NDArray[np.bool_]:
         """See `JobSource`."""

@@ -6,8 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import polars as pl
 
-from hpctwin.metrics.running import RunningSummary, Summary
-from hpctwin.metrics.sources import JobSource, JobTable
+from hpctwin.metrics.at_once import totals_at_once
+from hpctwin.metrics.running import RunningSummary
+from hpctwin.metrics.sources import JobsInMs, JobSource, JobTable
+from hpctwin.metrics.totals import Summary
 
 __all__ = ["Summary", "summarize", "summarize_jobs"]
 
@@ -50,6 +52,10 @@ def summarize_jobs(
         capacity: as there.
         nodes: as there.
     """
+    if isinstance(jobs, JobsInMs) and len(jobs) < _MANY:
+        totals = totals_at_once(jobs, lost, capacity)
+        if totals is not None:
+            return totals.figures(nodes)
     running = RunningSummary(nodes, exact=True)
     if len(jobs) < _MANY:
         running.passed(jobs, lost, capacity)

@@ -61,7 +61,7 @@ __all__ = ["SimulationBase"]
 
 IntArray = npt.NDArray[np.int64]
 
-SHORT = 1 << 17
+SHORT = 1 << 19
 """So many jobs times instants take no time worth the name, so that Python need not have its turn between."""
 
 
@@ -396,6 +396,11 @@ class SimulationBase(Looks):
             if self._decided.facts:
                 self.know_facts()
         return self._decided
+
+    def make_ready(self) -> None:
+        """Have all that `advance` needs, so that it need not hold Python's lock for that."""
+        self.decided()
+        _ = self._sim.address
 
     def _kept_or_made(self) -> Decided:
         """The policy in the engine's form: forks, and who begins anew with jobs alike, find it by its id."""

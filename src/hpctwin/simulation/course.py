@@ -11,8 +11,9 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.engine import layout
-from hpctwin.engine.carry import begun_ms, paused_ms, phases, started_ms
-from hpctwin.engine.sim import Sim, columns_of
+from hpctwin.engine.carry import begun_ms, paused_ms, started_ms
+from hpctwin.engine.course import course_of
+from hpctwin.engine.sim import Sim
 from hpctwin.metrics.sources import JobsInMs
 from hpctwin.model import MS_PER_S, Category, State, Workload
 from hpctwin.model.columns import known_seconds
@@ -90,17 +91,14 @@ class Course:
 
 def course_so_far(workload: Workload, sim: Sim) -> Course:
     """How jobs went up to now."""
-    state = phases(sim)
-    eligible, end, requeues = columns_of(sim["state"], "eligible", "end", "requeues")
-    end[state < layout.COMPLETED] = -1
-    state[state == layout.UNSUBMITTED] = layout.PENDING
+    told = course_of(sim)
     return Course(
         workload,
-        eligible=eligible,
-        start=started_ms(sim),
-        end=end,
-        state=state.astype(np.int8, copy=False),
-        requeues=requeues.astype(np.int64) if requeues.any() else None,
+        eligible=told.eligible,
+        start=started_ms(sim) if len(sim["beneath"]) else told.start,
+        end=told.end,
+        state=told.phase,
+        requeues=sim["state"]["requeues"].astype(np.int64) if told.put_back else None,
         preempted=_preempted(sim) if len(sim["cut"]) else {},
     )
 

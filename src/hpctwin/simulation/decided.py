@@ -18,6 +18,7 @@ from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.engine.sim import Decided, Sim, single
 from hpctwin.model import MS_PER_S, Cluster, to_ms
+from hpctwin.model.kept import kept
 from hpctwin.policies import Ordering, Policy
 from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.policies.placements import NodeScore
@@ -107,7 +108,7 @@ class Deciding:
     @property
     def lasts(self) -> bool:
         """Whether it would be made alike again in such circumstances: there is all that may come to pay."""
-        return not self._depends_on_jobs and (not self._races() or self._has_race())
+        return not self._depends_on_jobs and (not self._races or self._has_race())
 
     def made(self) -> Decided:
         """The policy's numbers (`engine.layout.Numbers`), compiled what it needs; nobody may write them.
@@ -196,7 +197,7 @@ class Deciding:
             "order_changes": order.changes,
             "order_power": order.power if order.changes else 1.0,
             "order_exact": order.exact,
-            "race_from": self._race_from if self._races() else layout.NEVER,
+            "race_from": self._race_from if self._races else layout.NEVER,
             "lines_from": layout.LINES_FROM,
             "others": self._others,
             "own_candidates": policy.candidates is not None,
@@ -247,7 +248,7 @@ class Deciding:
 
     def _has_race(self) -> bool:
         """Whether there is a tournament: one that is needed, or ready to be taken."""
-        return self._races() and (self.raced or _race().at_hand())
+        return self._races and (self.raced or _race().at_hand())
 
     @property
     def _lined(self) -> bool:
@@ -256,6 +257,7 @@ class Deciding:
         long_enough = self.sim.jobs >= layout.LINES_FROM
         return long_enough and order.changes and not order.fairshare and self._by_lines
 
+    @kept
     def _races(self) -> bool:
         """Whether a tournament of those that wait may come to pay."""
         return self.sim.jobs >= self._race_from and self._by_lines

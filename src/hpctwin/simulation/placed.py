@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.engine.carry import are_suspended, phases, started_ms
+from hpctwin.engine.carry import are_suspended, started_ms
+from hpctwin.engine.course import course_of
 from hpctwin.engine.layout import RUNNING
 from hpctwin.engine.sim import Sim
 from hpctwin.model import MS_PER_S, Cluster, Workload
@@ -194,7 +195,7 @@ def _on_single_gpus(sim: Sim) -> npt.NDArray[np.bool_]:
 def _ends(part: npt.NDArray[Any], sim: Sim) -> IntArray:
     """When what parts of nodes tell of was over, ms; -1 while the job runs [rows]."""
     state, job, start = sim["state"], part["job"], part["start"]
-    end = np.where(phases(sim)[job] == RUNNING, -1, state["end"][job])
+    end = np.where(course_of(sim).phase[job] == RUNNING, -1, state["end"][job])
     # What began before its job's last start was cut off, by a failure or another job.
     lost = sim["lost"][: sim.clock.lost]
     lost = lost[~are_suspended(sim)[lost["job"]]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event
 from typing import Unpack
@@ -19,6 +19,9 @@ from hpctwin.simulation.options import RunOptions, spelled_out
 from hpctwin.simulation.refusals import check_together
 
 __all__ = ["compare"]
+
+AT_ONCE = 1 << 14
+"""So many jobs a thread has in memory, of several policies, where one has fewer."""
 
 
 @spelled_out(RunOptions)
@@ -75,22 +78,27 @@ def compare(
     stopped = Event()
     begin, seed = Simulation(workload, cluster, policy=pool[0], **options), options.get("seed", 0)
 
-    def run(policy: Policy) -> Result:
+    def run(policies: Sequence[Policy]) -> list[Result]:
         # Made in the thread: no more simulations are in memory than run, and one before its begin.
-        simulation = begin.under(policy, seed=seed)
-        running.append(simulation)
+        simulations = [begin.under(policy, seed=seed) for policy in policies]
+        running.extend(simulations)
         if stopped.is_set():
-            simulation.stop()
+            stop()
+        for simulation in simulations:
+            simulation.make_ready()
         if part is None:
-            simulation.advance()
-            result = simulation.result()
-            result.figures  # noqa: B018 (they are kept: made here, they are made beside another simulation)
+            for simulation in simulations:
+                simulation.advance()
+            results = [simulation.result() for simulation in simulations]
+            for result in results:
+                result.figures  # noqa: B018 (they are kept: made here, beside another simulation)
         else:
-            result = part.run(simulation)
-        if callable(progress):
-            progress(policy.name)
-        running.remove(simulation)
-        return result
+            results = [part.run(simulation) for simulation in simulations]
+        for policy, simulation in zip(policies, simulations, strict=True):
+            running.remove(simulation)
+            if callable(progress):
+                progress(policy.name)
+        return results
 
     def stop() -> None:
         stopped.set()
@@ -99,9 +107,22 @@ def compare(
 
     # Else the last one may run alone for long.
     longest_first = sorted(pool, key=_laborious, reverse=True)
-    found = run_all(run, longest_first, threads=threads or os.cpu_count() or 1, stop=stop)
-    results = {policy.name: one for policy, one in zip(longest_first, found, strict=True)}
+    threads = threads or os.cpu_count() or 1
+    rounds = _rounds(longest_first, len(workload), threads)
+    found = run_all(run, rounds, threads=threads, stop=stop)
+    results = {result.policy: result for of_round in found for result in of_round}
     return {name: results[name] for name in names}
+
+
+def _rounds(pool: Sequence[Policy], jobs: int, threads: int) -> list[Sequence[Policy]]:
+    """Policies that a thread runs in one go: first all are made ready, then all run, then all are summed up.
+
+    So it asks for Python's lock less often, and finds in its core's cache what it did just before. Each
+    thread has two rounds, and those that take long are not in one.
+    """
+    at_once = max(1, min(-(-len(pool) // (2 * threads)), AT_ONCE // max(jobs, 1)))
+    count = -(-len(pool) // at_once)
+    return [pool[first::count] for first in range(count)]
 
 
 def _laborious(policy: Policy) -> tuple[bool, bool, bool]:
