@@ -33,6 +33,8 @@ _SUMS = (
     "node_s", "core_s", "gpu_s", "energy_j", "energy_run_js", "energy_run2_js2", "wait_s", "turnaround_s",
     "area_s", "area_turnaround_s2", "response3", "response4",
 )  # fmt: skip
+_USED = _SUMS[:4]
+"""What a job used that was cut off counts, too, though it was cancelled before it started again."""
 _SHOWN = (
     "jobs", "ended", "node_hours", "core_hours", "gpu_hours", "utilization", "energy_j", "mean_node_w",
     "edp_js", "ed2p_js2", "mean_wait_s", "mean_turnaround_s", "area_weighted_response_time_s",
@@ -238,10 +240,12 @@ def collect_accounts(
         pl.col(name).cast(pl.Float64) for name in ("nodes", "run_s", "wait_s", "turnaround_s")
     )
     energy = pl.col("energy_j").cast(pl.Float64)
+    ended = run.is_not_null() & turnaround.is_not_null()
     measured = rows.select(
         "name",
-        ended=run.is_not_null() & turnaround.is_not_null(),
-        node_s=nodes * run + pl.col("lost_s"),
+        ended=ended,
+        used=ended | (pl.col("lost_s") > 0),
+        node_s=nodes * run.fill_null(0.0) + pl.col("lost_s"),
         core_s="core_s",
         gpu_s="gpu_s",
         energy_j=energy,
@@ -259,7 +263,10 @@ def collect_accounts(
         .agg(
             pl.len().cast(pl.Int64).alias("jobs"),
             pl.col("ended").sum().cast(pl.Int64),
-            *(_sum_known(pl.col(name).filter(pl.col("ended")), name) for name in _SUMS),
+            *(
+                _sum_known(pl.col(name).filter(pl.col("used" if name in _USED else "ended")), name)
+                for name in _SUMS
+            ),
         )
         .sort("name")
     )
