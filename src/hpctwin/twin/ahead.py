@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from hpctwin.model import MS_PER_S
 from hpctwin.model.columns import every
+from hpctwin.model.kept import kept
 from hpctwin.policies import Policy
 from hpctwin.twin.objective import Outlook
 
@@ -92,7 +93,7 @@ class WhatIf:
     start_ms: npt.NDArray[np.int64]
     course: Course
 
-    @cached_property
+    @kept
     def start_s(self) -> Mapping[str, float]:
         """When each waiting job would start, by id; those that would never are missing."""
         return dict(zip(self.ids, (self.start_ms / MS_PER_S).tolist(), strict=True))
@@ -123,7 +124,7 @@ def run_ahead(
         begun: told of the simulation before it is run, to be able to stop it.
     """
     now_s = now.now_ms / MS_PER_S
-    simulation = now.fork(policy)
+    simulation = now.spare.fork(now.base, policy)
     begun(simulation)
     given = None
     if simulation.cluster.has_power or simulation.workload.shares_nodes:
@@ -139,12 +140,14 @@ def run_ahead(
         if given is None
         else [now.ids[row] for row in given.tolist()]
     )
+    course = course_of(now, simulation, past, horizon_s)
+    now.spare.give_back(simulation)
     return WhatIf(
         policy=policy.name,
         starts=tuple(at_once),
         ids=ids,
         start_ms=start_ms,
-        course=course_of(now, simulation, past, horizon_s),
+        course=course,
     )
 
 
@@ -158,17 +161,16 @@ def course_of(now: Present, simulation: Simulation, past: Past, horizon_s: float
         late = (start_ms < 0) & (workload.submit_ms[rows] <= limit_ms)
         start_ms = np.where(late, limit_ms, start_ms)
         end_ms = np.where(late, limit_ms + workload.runtime_ms[rows], end_ms)
-    cluster = simulation.cluster
     return Course(
         *now.of_others,
         now.running_nodes,
         now.now_ms / MS_PER_S,
-        cluster.node_count,
+        now.machine_nodes,
         past,
         start_ms,
         end_ms,
         running_end_ms,
-        _energy_j(simulation) if cluster.has_power else math.nan,
+        _energy_j(simulation) if simulation.cluster.has_power else math.nan,
     )
 
 
@@ -178,21 +180,17 @@ def outlooks_of(courses: Sequence[Course]) -> list[Outlook]:
     Returns:
         One of all together, if all jobs start in all of them; else one of each.
     """
-    start_ms = np.array([course.start_ms for course in courses])
-    counts = start_ms >= 0
+    both_ms = np.array([[c.start_ms for c in courses], [c.end_ms for c in courses]])
+    counts = both_ms[0] >= 0
     all_count = every(counts)
     if not all_count and len(courses) > 1:
         return [outlook for course in courses for outlook in outlooks_of([course])]
     one = courses[0]
-    (submit, nodes, past, now_s), begin_s = (
-        (one.submit_s, one.nodes, one.past, one.now_s),
-        one.now_s,
-    )
-    end_ms = np.array([course.end_ms for course in courses])
+    submit, nodes, past, now_s = one.submit_s, one.nodes, one.past, one.now_s
+    begin_s = now_s
     if not all_count:
-        submit, nodes = submit[counts[0]], nodes[counts[0]]
-        start_ms, end_ms = start_ms[counts][None], end_ms[counts][None]
-    start, end = start_ms / MS_PER_S, end_ms / MS_PER_S
+        submit, nodes, both_ms = submit[counts[0]], nodes[counts[0]], both_ms[:, :, counts[0]]
+    start, end = both_ms / MS_PER_S
     busy = np.add.reduce(nodes * (end - start), axis=1)
     if len(past.nodes):
         busy += (past.nodes * (past.end_s - past.start_s)).sum()

@@ -11,13 +11,13 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from hpctwin.errors import ConfigError, HpctwinError, PolicyError, UnknownNameError
+from hpctwin.model.kept import kept
 from hpctwin.model.user_functions import load_module, named_in
 
 __all__ = ["METRICS", "PAPER_WEIGHTS", "Metric", "Normalise", "Objective", "Outlook"]
@@ -55,12 +55,12 @@ class Outlook:
     begin_s: float
     energy_j: float | FloatArray = math.nan
 
-    @cached_property
+    @kept
     def wait_s(self) -> FloatArray:
         """From submission to start, of each job; as `start_s`."""
         return self.start_s - self.submit_s
 
-    @cached_property
+    @kept
     def runtime_s(self) -> FloatArray:
         """From start to end, of each job; as `start_s`."""
         return self.end_s - self.start_s
@@ -79,7 +79,7 @@ class Outlook:
         """Turnaround over runtime, runtimes counted as ``least_s`` at least, and 1 at least; as `start_s`."""
         return self._plain_slowdown if least_s == LEAST_S else self._slowdown(least_s)
 
-    @cached_property
+    @kept
     def _plain_slowdown(self) -> FloatArray:
         return self._slowdown(LEAST_S)
 
@@ -209,12 +209,8 @@ class Objective:
             if METRICS[name].larger_is_better:
                 # Turned about its best possible value, so that a cost of 0 stays the ideal.
                 values[:] = 1.0 - values if name == "utilization" else -values
-        total = np.zeros(len(measured))
-        for weight, costs in zip(
-            self.weights.values(), normalised(table, self.normalise), strict=True
-        ):
-            total += weight * costs
-        scores: list[float] = total.tolist()
+        weighted = np.array([*self.weights.values()])[:, None] * normalised(table, self.normalise)
+        scores: list[float] = np.add.reduce(weighted, axis=0, initial=0.0).tolist()
         return scores
 
 
