@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -136,7 +136,7 @@ def run_ahead(
     if not every(starts):
         ids, start_ms = tuple(compress(ids, starts.tolist())), start_ms[starts]
     at_once = (
-        compress(ids, (start_ms == now.now_ms).tolist())
+        [ids[row] for row in (start_ms == now.now_ms).nonzero()[0].tolist()]
         if given is None
         else [now.ids[row] for row in given.tolist()]
     )
@@ -191,9 +191,8 @@ def outlooks_of(courses: Sequence[Course]) -> list[Outlook]:
     if not all_count:
         submit, nodes, both_ms = submit[counts[0]], nodes[counts[0]], both_ms[:, :, counts[0]]
     start, end = both_ms / MS_PER_S
-    busy = np.add.reduce(nodes * (end - start), axis=1)
+    busy = partial(_busy_node_s, courses, nodes, start, end)
     if len(past.nodes):
-        busy += (past.nodes * (past.end_s - past.start_s)).sum()
         begin_s = float(past.submit_s.min(initial=now_s))
         submit = np.concatenate([past.submit_s, submit])
         nodes = np.concatenate([past.nodes, nodes])
@@ -201,10 +200,6 @@ def outlooks_of(courses: Sequence[Course]) -> list[Outlook]:
             np.concatenate([np.broadcast_to(known, (len(courses), len(known))), coming], axis=1)
             for known, coming in ((past.start_s, start), (past.end_s, end))
         )
-    else:
-        running_end_ms = np.array([course.running_end_ms for course in courses])
-        running_left = np.maximum(running_end_ms / MS_PER_S - now_s, 0.0)
-        busy += np.add.reduce(one.running_nodes * running_left, axis=1)
     return [
         Outlook(
             submit_s=submit,
@@ -213,11 +208,33 @@ def outlooks_of(courses: Sequence[Course]) -> list[Outlook]:
             nodes=nodes,
             now_s=now_s,
             machine_nodes=one.machine_nodes,
-            busy_node_s=busy,
+            busy=busy,
             begin_s=begin_s,
             energy_j=np.array([course.energy_j for course in courses]),
         )
     ]
+
+
+def _busy_node_s(
+    courses: Sequence[Course], nodes: FloatArray, start_s: FloatArray, end_s: FloatArray
+) -> FloatArray:
+    """Node-seconds in use: of the jobs that count, and of those that run, where the past does not count.
+
+    Args:
+        courses: of what-ifs of one present.
+        nodes: of those that wait or come and start [started].
+        start_s: when each of these does [what-ifs, started].
+        end_s: when it ends.
+    """
+    past, now_s = courses[0].past, courses[0].now_s
+    busy: FloatArray = np.add.reduce(nodes * (end_s - start_s), axis=1)
+    if len(past.nodes):
+        busy += (past.nodes * (past.end_s - past.start_s)).sum()
+        return busy
+    running_end_ms = np.array([course.running_end_ms for course in courses])
+    left_s = np.maximum(running_end_ms / MS_PER_S - now_s, 0.0)
+    busy += np.add.reduce(courses[0].running_nodes * left_s, axis=1)
+    return busy
 
 
 def _energy_j(simulation: Simulation) -> float:

@@ -11,6 +11,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -39,7 +40,7 @@ class Outlook:
         nodes: of each job [J].
         now_s: when the what-if began.
         machine_nodes: nodes of the cluster.
-        busy_node_s: node-seconds in use from ``begin_s`` on, of all jobs; [P] of several.
+        busy: counts ``busy_node_s``, when it is first asked for.
         begin_s: where the span of utilization begins.
         energy_j: what all nodes draw from ``now_s`` until the last job has ended, or to the what-if's
             horizon, J; NaN where that is not known; [P] of several.
@@ -51,9 +52,14 @@ class Outlook:
     nodes: FloatArray
     now_s: float
     machine_nodes: int
-    busy_node_s: float | FloatArray
+    busy: Callable[[], float | FloatArray]
     begin_s: float
     energy_j: float | FloatArray = math.nan
+
+    @kept
+    def busy_node_s(self) -> float | FloatArray:
+        """Node-seconds in use from ``begin_s`` on, of all jobs; [P] of several."""
+        return self.busy()
 
     @kept
     def wait_s(self) -> FloatArray:
@@ -71,7 +77,9 @@ class Outlook:
         assert isinstance(self.energy_j, np.ndarray)
         own = (self.start_s, self.end_s, self.busy_node_s.tolist(), self.energy_j.tolist())
         return [
-            replace(self, start_s=start_s, end_s=end_s, busy_node_s=busy, energy_j=energy_j)
+            replace(
+                self, start_s=start_s, end_s=end_s, busy=partial(float, busy), energy_j=energy_j
+            )
             for start_s, end_s, busy, energy_j in zip(*own, strict=True)
         ]
 
