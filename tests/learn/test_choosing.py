@@ -161,7 +161,7 @@ def what_if(environment: PolicySelection, number: int) -> dict[str, float]:
     fork.advance()
     submit, nodes = fork.workload.submit_ms[waiting] / 1000, fork.workload.nodes[waiting]
     start, end = (fork.column(name)[waiting] / 1000 for name in ("start", "end"))
-    outlook = Outlook(submit, start, end, nodes.astype(float), simulation.now_s, NODES, 0.0, 0.0)
+    outlook = Outlook(submit, start, end, nodes.astype(float), simulation.now_s, NODES, float, 0.0)
     return Objective().measure(outlook)
 
 

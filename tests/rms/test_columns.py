@@ -14,6 +14,7 @@ from hpctwin.model import Cluster
 from hpctwin.policies import parse_policy
 from hpctwin.rms.columns import JobRows
 from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodeRecord
+from hpctwin.twin.ahead import Past, run_ahead
 from hpctwin.twin.carried import Carried
 from hpctwin.twin.present import Present, present
 from tests.examples import each
@@ -25,6 +26,13 @@ MACHINE = Cluster(
     partitions=({"name": "all", "default": True}, {"name": "long"}),
 )
 FCFS = parse_policy("fcfs+easy")
+POOL = [
+    FCFS,
+    *map(
+        parse_policy,
+        ("wfp+easy", "sjf+easy", "sjf+first-fit", "fcfs+conservative", "fairshare+easy"),
+    ),
+]
 IDS = ("1", "2", "01", "10", "3.pbs", "x")
 
 
@@ -103,6 +111,10 @@ def same(one: Any, other: Any) -> bool:
         return bool(one.dtype == other.dtype and np.array_equal(one, other))
     if is_dataclass(one):
         return all(same(getattr(one, f.name), getattr(other, f.name)) for f in fields(one))
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, float):
+        return one == other or (np.isnan(one) and np.isnan(other))
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
     return bool(one == other)
@@ -135,6 +147,30 @@ def test_a_present_that_is_carried_is_that_of_a_first_look_field_by_field(
         for _ in range(2):
             again = present(MACHINE, jobs, nodes, (), now_s, FCFS, carried=carried)
             assert differences(first, again) == []
+
+
+@given(data=st.data())
+@each("shared", (False, True))
+def test_what_ifs_in_the_memory_of_earlier_ones_are_those_of_a_first_look(
+    shared: bool, data: st.DataObject
+) -> None:
+    # Policies change from look to look, jobs come, go and ask for other things, nodes fail.
+    carried = Carried()
+    for jobs, nodes, now_s in data.draw(looks(shared=shared)):
+        again = present(MACHINE, jobs, nodes, (), now_s, FCFS, carried=carried)
+        asked = data.draw(st.lists(st.sampled_from(POOL), min_size=1, max_size=4))
+        horizon_s = data.draw(st.none() | st.sampled_from([30.0, 200.0]))
+        for policy in asked:
+            first = present(MACHINE, jobs, nodes, (), now_s, FCFS)
+            found, expected = (
+                run_ahead(one, policy, Past.none(), horizon_s) for one in (again, first)
+            )
+            assert same(found, expected)
+        runs = data.draw(st.sampled_from([0.1, 0.5, 1.0]))
+        runtime_s = {job.spec.id: np.full(2, runs * job.spec.walltime_s) for job in jobs}
+        first = present(MACHINE, jobs, nodes, (), now_s, FCFS)
+        drawn, alone = (one.futures(runtime_s, [(), ()]) for one in (again, first))
+        assert same(drawn, alone)
 
 
 def test_jobs_that_are_seen_again_are_not_read_again() -> None:

@@ -6,9 +6,12 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hpctwin.twin.accuracy import accuracy
-from hpctwin.twin.forecast import COVERAGE, ENOUGH, LEVELS, Forecast, Forecaster
+from hpctwin.twin.forecast import COVERAGE, ENOUGH, LEVELS, Forecaster
+from hpctwin.twin.forecasts import Forecast, to_keep
 
 
 def test_with_little_experience_the_interval_reaches_from_now_to_twice_the_wait() -> None:
@@ -155,3 +158,56 @@ def test_accuracy_is_told_by_size_and_by_week() -> None:
     weeks = {row.label: row.width_s for row in accuracy(said, "week")}
     assert weeks == {"all": 50.0, "1970-01-01": 60.0, "1970-01-08": 40.0}
     assert [row.label for row in accuracy([], "size")] == ["all"]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.dictionaries(st.sampled_from("abcde"), st.integers(0, 300), max_size=5),
+            st.booleans(),
+            st.sets(st.sampled_from("abcde")),
+        ),
+        max_size=8,
+    )
+)
+def test_forecasts_that_are_read_are_those_that_nobody_reads_and_nothing_is_learnt_otherwise(
+    looks: list[tuple[dict[str, int], bool, set[str]]],
+) -> None:
+    read, unread = Forecaster(), Forecaster()
+    now_s = 0.0
+    for starts, again, started in looks:
+        now_s += 20.0
+        waiting = {job_id: len(job_id) + ord(job_id) % 5 for job_id in "abcde"}
+        start_s = {job_id: now_s + wait_s for job_id, wait_s in starts.items()}
+        drawn = None if again else {}
+        assert read.is_due(start_s, now_s) == unread.is_due(start_s, now_s)
+        said = list(read.forecast(waiting, start_s, now_s, drawn))
+        other = unread.forecast(waiting, start_s, now_s, drawn)
+        assert to_keep(other) == [one for one in said if one.kept]
+        for job_id in started:
+            for forecaster in (read, unread):
+                forecaster.came_true(job_id, now_s)
+    assert read.state() == unread.state()
+
+
+def test_of_forecasts_that_nobody_reads_none_is_made_but_those_that_are_kept() -> None:
+    forecaster = Forecaster()
+    waiting, start_s = {"a": 1, "b": 2}, {"a": 100.0, "b": 500.0}
+    first, later = (forecaster.forecast(waiting, start_s, now_s) for now_s in (0.0, 1.0))
+    assert [one.job_id for one in to_keep(first)] == ["a", "b"]
+    assert to_keep(later) == []
+    assert forecaster.is_due({"a": 100.0, "c": 300.0}, 1.0)
+    assert not forecaster.is_due(start_s, 1.0)
+    assert all("rows" not in vars(said) for said in (first, later))
+    assert later == tuple(later) != first
+    assert later[1].start_s == 500.0
+
+
+def test_one_that_should_have_started_is_foretold_anew_and_the_same_is_said_from_then_on() -> None:
+    forecaster = Forecaster()
+    forecaster.forecast({"a": 1}, {"a": 100.5}, 100.0)
+    late, again = (
+        forecaster.forecast({"a": 1}, {"a": at_s}, now_s, None)
+        for at_s, now_s in ((105.0, 100.6), (109.0, 100.8))
+    )
+    assert (late[0].start_s, again[0].start_s) == (105.0, 105.0)

@@ -15,7 +15,7 @@ import pytest
 from hpctwin.errors import JournalError
 from hpctwin.rms.manager import Outcome
 from hpctwin.twin.choice import Candidate, Decision
-from hpctwin.twin.forecast import Forecast
+from hpctwin.twin.forecasts import Forecast
 from hpctwin.twin.journal import Journal
 from hpctwin.twin.repeat import restored_core
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpctwin.twin.forecast import Forecast, Forecaster
+from hpctwin.twin.forecast import Forecaster
+from hpctwin.twin.forecasts import Forecast
 from hpctwin.twin.missed import HIGHEST, LOWEST, Missed, levels
 
 TAIL = 0.1

@@ -18,7 +18,7 @@ POSITIVE = st.lists(st.floats(0.01, 1e6), min_size=2, max_size=6)
 
 def outlook(submit, start, end, nodes, **about) -> Outlook:
     columns = [np.array(values, float) for values in (submit, start, end, nodes)]
-    about = {"now_s": 0.0, "machine_nodes": 10, "busy_node_s": 0.0, "begin_s": 0.0, **about}
+    about = {"now_s": 0.0, "machine_nodes": 10, "busy": float, "begin_s": 0.0, **about}
     return Outlook(*columns, **about)
 
 
@@ -31,7 +31,7 @@ def failing(view: Outlook) -> float:
 
 
 def test_every_metric_on_two_jobs_by_hand() -> None:
-    view = outlook([0, 0], [0, 30], [10, 60], [1, 3], busy_node_s=100.0, energy_j=5e6)
+    view = outlook([0, 0], [0, 30], [10, 60], [1, 3], busy=lambda: 100.0, energy_j=5e6)
     expected = {
         "max_wait_s": 30, "mean_wait_s": 15, "p95_wait_s": 28.5, "max_slowdown": 2,
         "mean_slowdown": 1.5, "max_bounded_slowdown": 2, "mean_bounded_slowdown": 1.5,

@@ -14,7 +14,7 @@ import yaml
 from distributed import LocalCluster
 from hypothesis import given, settings
 
-from hpctwin import Cluster, generate
+from hpctwin import Cluster, Simulation, generate
 from hpctwin.cli.app import main
 from hpctwin.errors import ConfigError, SimulationError
 from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, Snapshot
@@ -94,6 +94,22 @@ def queue(jobs: int, nodes: int = 8) -> Snapshot:
         jobs=[JobRecord(spec=first, start_s=0.0, node_names=names[: nodes // 2]), *waiting],
         nodes=[NodeRecord(name=name) for name in names],
     )
+
+
+def test_after_the_first_what_if_none_takes_new_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    fork, new = Simulation.fork, []
+
+    def counted(simulation: Simulation, *about: Any, into: Simulation | None = None) -> Simulation:
+        if into is None:
+            new.append(simulation)
+        return fork(simulation, *about, into=into)
+
+    monkeypatch.setattr(Simulation, "fork", counted)
+    core = Core(ALL)
+    for jobs in (20, 30, 20):
+        core.take_snapshot(queue(jobs))
+        assert core.decide(10.0) is not None
+    assert len(new) == 1
 
 
 @settings(max_examples=examples(20))

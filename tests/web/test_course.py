@@ -16,7 +16,7 @@ from hpctwin import Cluster
 from hpctwin.rms.records import JobRecord, JobSpec, NodePart, NodePower, NodeRecord, Snapshot
 from hpctwin.twin.config import CoreSettings
 from hpctwin.twin.core import Core
-from hpctwin.twin.forecast import Forecast
+from hpctwin.twin.forecasts import Forecast
 from hpctwin.twin.mirror import Mirror
 from hpctwin.twin.standing import Standing
 from hpctwin.web.course import Stretch, course, lanes_of, rows_of

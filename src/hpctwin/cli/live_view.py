@@ -22,7 +22,7 @@ from hpctwin.twin.words import clock_text
 
 if TYPE_CHECKING:
     from hpctwin.twin.choice import Decision
-    from hpctwin.twin.forecast import Forecast
+    from hpctwin.twin.forecasts import Forecast
     from hpctwin.twin.mirror import Mirror
     from hpctwin.twin.runner import Twin
 

@@ -465,8 +465,19 @@ class State:
 
 
 class Scratch:
-    """Holds nothing between two passes."""
+    """Holds nothing between two passes, but for what comes first, which is of things as they are.
 
+    Of that zeros say that nothing is known; it lies together, to be forgotten in one piece.
+    """
+
+    race: Race
+    walk: Walk
+    standing: Standing
+    rooms: Rooms
+    windows: Windows
+    moves: Table[Int]  # [nodes] how often what is on each has changed
+    soon_of: Grid[Int]  # [kinds, nodes] stamps, see `shared.soonest`
+    aligned_at: Table[Int]  # [K] stamps, see `shared.pass_pack`
     plan_time: Table[Int]  # see `plan`
     plan_amount: Grid[Int]  # [rows, P + C]
     plan_rows: Table[Int]  # [1]
@@ -498,36 +509,28 @@ class Scratch:
     ]  # [nodes] tasks of a job whose kinds of tasks are placed one after the other,
     remains: Grid[Int]  # [nodes, amounts] … and what these leave
     stays: Grid[Int]  # [nodes, amounts] … of this
-    rooms: Rooms
-    windows: Windows
     under_way: Table[Int]  # rows of ``window``
     open_to: Grid[Int]  # [nodes, words] a bit for each kind of job; see `shared.openings`
     open_block: Grid[Int]  # [blocks of nodes, words]
     most: Grid[Int]  # [blocks of nodes, 3] no node of a block has more left
-    moves: Table[Int]  # [nodes] how often what is on each has changed
     aligned: Table[Real]  # [K] see `shared.pass_pack`
-    aligned_at: Table[Int]  # [K]
     listed: Table[Int]  # [nodes] see `shared.leaving`
     leaves_at: Grid[Int]  # [nodes, parts]
     leaves_kind: Grid[Int]
     leaves_tasks: Grid[Int]
     soon: Grid[Int]  # [kinds, nodes] see `shared.soonest`
-    soon_of: Grid[Int]  # [kinds, nodes]
     below: Grid[Int]  # [switches, 2] tasks and nodes that have room below each
     scarce: Table[Scarce]
     sums: Table[Sums]
     promise_end: Table[Event]  # when promises end, in order of that, and their first rows
     times: Table[Event]  # heap
-    race: Race
     racer: Table[Racer]
     fresh: Table[Int]  # jobs that have no leaf yet
     path: Table[Int]
     group: Table[Group]  # by user, or one more than the first row of ``bound``
     lightest: Table[Lightest]  # [rows of ``bound``]
     back: Table[Int]  # groups of which some may start again
-    walk: Walk
     ahead: Table[Ahead]
-    standing: Standing
     profile: Table[Row]  # see `profile`; empty where reservations do not outlive a pass
     where: Table[Small]  # [2 * stay + 1] place of each row in `profile`
     stay: Table[Stay]

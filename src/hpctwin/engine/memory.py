@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import prod
 from typing import Any
 
@@ -21,12 +21,13 @@ from hpctwin.engine.layout import (
     SCRATCH,
     SIZES,
     SOON,
+    STATE,
     WORDS,
 )
 
 __all__ = [
-    "COUNTED", "NUMBER", "Piece", "Shapes", "address_of", "address_of_own", "copied", "in_bytes", "in_rows",
-    "piece_of", "scratch_piece",
+    "COUNTED", "DERIVED_END", "NUMBER", "Piece", "Shapes", "address_of", "address_of_own", "copied",
+    "in_bytes", "in_rows", "piece_of", "scratch_piece",
 ]  # fmt: skip
 
 IntArray = npt.NDArray[np.int64]
@@ -40,6 +41,8 @@ COUNTED = (
     "claim", "bound", "window",
 )  # fmt: skip
 """Known arrays on whose lengths the layout of scratch memory depends."""
+DERIVED_END = "plan_time"
+"""What lies before it in scratch memory holds something from pass to pass."""
 _ALIGNMENT = 64
 
 
@@ -61,7 +64,12 @@ def in_bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
 
 def in_rows(table: npt.NDArray[Any]) -> npt.NDArray[np.void]:
     """The memory of a table, as mere bytes row by row: to be filled without going field by field [rows]."""
-    return table.view(np.dtype((np.void, table.dtype.itemsize)))
+    return table.view(_bytes_of_row(table.dtype.itemsize))
+
+
+@cache
+def _bytes_of_row(size: int) -> np.dtype[np.void]:
+    return np.dtype((np.void, size))
 
 
 def copied(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -81,14 +89,12 @@ class Piece:
     def __init__(self, shapes: Shapes) -> None:
         self.shapes = dict(shapes)
         self.offsets: dict[str, int] = {}
-        self.bytes_of: dict[str, slice] = {}
         size = 0
         words = []
         for name, shape in shapes.items():
             self.offsets[name] = size
             words.append((size, shape[0], shape[1] if len(shape) > 1 else 1))
             length = LAYOUT[name][0].itemsize * prod(shape)
-            self.bytes_of[name] = slice(size, size + length)
             size += -(-length // _ALIGNMENT) * _ALIGNMENT
         self.size = size
         first = NUMBER[next(iter(shapes))]
@@ -115,9 +121,9 @@ class Piece:
 
 
 @lru_cache(maxsize=64)
-def piece_of(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> Piece:
-    """Arrays of these shapes, by name."""
-    return Piece(dict(shapes))
+def piece_of(shapes: tuple[tuple[int, ...], ...]) -> Piece:
+    """The arrays of a state, of these shapes."""
+    return Piece(dict(zip(STATE, shapes, strict=True)))
 
 
 @lru_cache(maxsize=64)
@@ -170,7 +176,12 @@ def scratch_piece(
     words = min(-(-shape // BITS), WORDS)
     kept = rows if stands else 0
     holes = min(kept // 4, HOLES)
+    soon = min(SOON, shape), shared
     shapes = {
+        **dict.fromkeys(("race", "walk", "standing", "rooms", "windows"), (1,)),
+        "moves": (shared,),
+        "soon_of": soon,
+        "aligned_at": (shape,),
         "plan_time": (rows,),
         "plan_amount": (rows, places),
         "plan_rows": (1,),
@@ -195,31 +206,25 @@ def scratch_piece(
         "seats": (shared, 2),
         "seated": (shared,),
         **dict.fromkeys(("remains", "stays"), (shared, amounts)),
-        "rooms": (1,),
-        "windows": (1,),
         "under_way": (windows,),
         "open_to": (shared, words),
         "open_block": (-(-shared // BLOCK), words),
         "most": (-(-shared // BLOCK), 3),
-        "moves": (shared,),
-        **dict.fromkeys(("aligned", "aligned_at"), (shape,)),
+        "aligned": (shape,),
         "listed": (shared,),
         **dict.fromkeys(("leaves_at", "leaves_kind", "leaves_tasks"), (shared, listed)),
-        **dict.fromkeys(("soon", "soon_of"), (min(SOON, shape), shared)),
+        "soon": soon,
         "below": (switches, 2),
         "scarce": (shared,),
         **dict.fromkeys(("sums", "promise_end"), (rows if shared else 0,)),
         "times": (rows if shared else 0,),
-        "race": (1,),
         "racer": (2 << (rows // 2).bit_length(),),
         "fresh": (rows // 4,),
         "path": (128,),
         "group": (max(users, bounds + 1 if bounds else 0),),
         "lightest": (bounds,),
         "back": (64,),
-        "walk": (1,),
         "ahead": (jobs + tells,),
-        "standing": (1,),
         "profile": (kept,),
         "where": (kept // 2 + 1,),
         "stay": (kept // 4,),

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from hpctwin.engine.layout import ALL_RESERVE, KNOWN, LAYOUT, NUMBERS, STATE
 from hpctwin.engine.memory import (
     COUNTED,
+    DERIVED_END,
     NUMBER,
     Piece,
     Shapes,
@@ -26,6 +27,7 @@ from hpctwin.engine.memory import (
 __all__ = ["Decided", "Sim", "records", "single"]
 
 IntArray = npt.NDArray[np.int64]
+_Widths = tuple[int, tuple[int, ...], int, int]
 
 _ROWS = 1 << 12  # written at once, so that a table is gone through in memory once
 
@@ -72,6 +74,14 @@ class Decided(dict[str, npt.NDArray[Any]]):
         self.facts = bool(rules["facts"])
 
 
+class _Scratch(NamedTuple):
+    """Scratch memory, and of that what holds something from pass to pass."""
+
+    piece: Piece
+    memory: npt.NDArray[np.uint8]
+    derived: npt.NDArray[np.uint8]
+
+
 class _Needs(NamedTuple):
     """Whether nodes are ranked, a plan is kept, nodes are switched; how many jobs reserve sets of nodes."""
 
@@ -105,13 +115,13 @@ class Sim:
         self._given: _Given = _Given(known, None if like is None else like._given)
         self._known = self._given.views
         self._owned: frozenset[str] = frozenset()
-        self._piece = piece_of(tuple(shapes.items()))
+        self._piece = piece_of(tuple(shapes.values()))
         self._memory = np.zeros(self._piece.size, np.uint8)
         self._policy = _undecided()
-        self._scratch: tuple[Piece, npt.NDArray[np.uint8]] | None = None
-        self._known_widths: tuple[int, tuple[int, ...], int, int] | None = None
+        self._scratch: _Scratch | None = None
+        self._known_widths = None if like is None else like._widths_of(self._known)
         self._table: IntArray = np.zeros((len(LAYOUT), 3), np.int64)
-        self._found_at = address_of(self._table)
+        self._found_at = address_of_own(self._table)
         self._views: dict[str, Any] = {}
         self._describe_all()
 
@@ -189,32 +199,25 @@ class Sim:
         twin._table = self._table.copy()
         twin._found_at = address_of_own(twin._table)
         twin._piece.moved(self._memory, twin._memory, twin._table)
-        if self._owned:
-            twin._known = dict(self._known)
-            for name in self._owned:
-                twin._put(name, copied(self._known[name]))
+        twin._own_again()
         return twin
 
     def become(self, other: Sim) -> None:
-        """Stand where another simulation stands, which nothing changes; its address stays as it is.
-
-        Args:
-            other: of which nothing known is its own.
-        """
+        """Stand where another simulation stands, which nothing changes; its address stays as it is."""
+        room_before = self._room_needed()
         if other._piece is self._piece:
             self._memory[:] = other._memory
         else:
             self._piece, self._memory = other._piece, other._memory.copy()
             self._views = {}
-        sizes = [{name: len(array) for name, array in s._known.items()} for s in (self, other)]
-        self._known, self._owned = other._known, other._owned
-        self._known_widths = other._known_widths
+            self._piece.describe(self._memory, self._table)
+        self._given, self._known, self._owned = other._given, other._known, other._owned
+        self._known_widths = other._widths()
         self._policy = other._policy
-        for part in (self._known, self._policy):
-            rows = slice(NUMBER[next(iter(part))], NUMBER[next(iter(part))] + len(part))
+        for rows in (_KNOWN, _NUMBERED):
             self._table[rows] = other._table[rows]
-        self._piece.describe(self._memory, self._table)
-        if sizes[0] != sizes[1]:
+        self._own_again()
+        if self._room_needed() != room_before:
             self._scratch = None
         self._forget_derived()
 
@@ -245,6 +248,11 @@ class Sim:
             self._put(name, copied(self._known[name]))
         self._owned |= set(names)
 
+    def _own_again(self) -> None:
+        """Copy what is another's own, which this one was given."""
+        if self._owned:
+            self.own(*self._owned)
+
     def know(self, **arrays: npt.NDArray[Any]) -> None:
         """Replace some of what is known; forks made before keep what they have."""
         self._known = dict(self._known)
@@ -268,7 +276,7 @@ class Sim:
             for name, array in arrays.items():
                 self[name][...] = array
             return
-        self._piece = piece_of(tuple(shapes.items()))
+        self._piece = piece_of(tuple(shapes.values()))
         self._memory = np.zeros(self._piece.size, np.uint8)
         self._views = {}
         for name in shapes:
@@ -315,17 +323,20 @@ class Sim:
             spans=2 * promised + 2 if needs.by_node else 0,
         )
         memory = np.empty(piece.size, np.uint8)
-        self._scratch = piece, memory
+        self._scratch = _Scratch(piece, memory, memory[: piece.offsets[DERIVED_END]])
         piece.describe(memory, self._table)
-        for name in ("moves", "soon_of", "aligned_at") if len(self._known["whole"]) else ():
-            memory[piece.bytes_of[name]] = 0  # stamps, of which 0 is none
         self._forget_derived()
 
     def size(self, name: str) -> int:
         """How many rows an array of the state has."""
         return self._piece.shapes[name][0]
 
-    def _widths(self) -> tuple[int, tuple[int, ...], int, int]:
+    def _room_needed(self) -> tuple[Any, ...]:
+        """What the layout of scratch memory depends on, besides the rows of a plan."""
+        users = self._piece.shapes["user_running"][1]
+        return self.jobs, users, self._widths(), self._policy.needs
+
+    def _widths(self) -> _Widths:
         """What the layout of scratch memory depends on of what is known; see `scratch_piece`."""
         if self._known_widths is None:
             known = self._known
@@ -338,17 +349,20 @@ class Sim:
             )
         return self._known_widths
 
+    def _widths_of(self, known: Mapping[str, npt.NDArray[Any]]) -> _Widths | None:
+        """As `_widths`, of what is known to another; None where they may be others."""
+        own = self._known
+        return self._known_widths if all(known[n] is own[n] for n in COUNTED) else None
+
     def _forget_derived(self) -> None:
-        """The tournament of those that wait, and the plan that is kept, are of things as they were."""
+        """What scratch memory holds from pass to pass is of things as they were."""
         if self._scratch is not None:
-            piece, memory = self._scratch
-            for name in ("race", "walk", "standing", "rooms", "windows"):
-                memory[piece.bytes_of[name]] = 0
+            self._scratch.derived.fill(0)
 
     @property
     def plan_rows(self) -> int:
         """How many rows of a plan there is room for."""
-        return 0 if self._scratch is None else self._scratch[0].shapes["plan_time"][0]
+        return 0 if self._scratch is None else self._scratch.piece.shapes["plan_time"][0]
 
     def known(self) -> dict[str, npt.NDArray[Any]]:
         """All arrays of the jobs and the machine; nobody may write them."""
@@ -372,7 +386,8 @@ class Sim:
 
     def _put(self, name: str, array: npt.NDArray[Any]) -> None:
         self._known[name] = array
-        self._known_widths = None
+        if name in COUNTED:
+            self._known_widths = None
         self._describe(name, array)
 
     def _describe(self, name: str, array: npt.NDArray[Any]) -> None:

@@ -59,7 +59,8 @@ def new_sim(
     shared, amounts = known["whole"].shape
     limited = max(known["user_limit"].tolist(), default=0) > 0
     tracked = len(known["by_pool"])
-    suspends = bool((known["yields"]["mode"] == layout.SUSPENDED).any())
+    yields = known["yields"]
+    suspends = len(yields) > 0 and bool((yields["mode"] == layout.SUSPENDED).any())
     most = size if shared or suspends else min(size, nodes)
     shapes = {
         "clock": (1,),

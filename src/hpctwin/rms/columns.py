@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain, compress
 from operator import attrgetter, is_
 from typing import Any, NamedTuple, Self
@@ -14,6 +13,7 @@ import numpy.typing as npt
 
 from hpctwin.model import PER_NODE
 from hpctwin.model.chunks import CHUNKS
+from hpctwin.model.kept import kept
 from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord
 
 __all__ = ["LABELS", "JobRows", "Jobs", "NodeRows", "jobs_to_come"]
@@ -66,7 +66,7 @@ class Jobs:
         found: FloatArray = self.numbers[_NUMBERS[name]]
         return found
 
-    @cached_property
+    @kept
     def known(self) -> frozenset[str]:
         """What any has of that of which most have nothing: ``tasks``, ``needs`` … see `of`."""
         most = np.maximum.reduce(self.numbers[-len(_SELDOM) :], axis=1, initial=0.0)
@@ -85,7 +85,7 @@ class Jobs:
         found: list[Any] = self.objects[:, _OBJECTS[name]][rows].tolist()
         return found
 
-    @cached_property
+    @kept
     def runs(self) -> npt.NDArray[np.bool_]:
         """Whether each has started, or has the nodes that it will start on [jobs]."""
         has: npt.NDArray[np.bool_] = ~np.isnan(self.of("start_s"))
@@ -98,7 +98,7 @@ class Jobs:
         nodes = self.of("nodes")[rows].astype(np.int64)
         return dict(zip(self.told("id", rows), nodes.tolist(), strict=True))
 
-    @cached_property
+    @kept
     def held(self) -> npt.NDArray[np.int64]:
         """The numbers of the nodes that they hold, once for each job that does."""
         return np.concatenate([_NO_NODES, *self.told("held", self.runs.nonzero()[0])])

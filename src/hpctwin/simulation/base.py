@@ -211,12 +211,19 @@ class SimulationBase(Looks):
             or self.policy.placement.needs_nodes
         )
 
-    def fork(self, policy: Policy | str | None = None, *, arrivals: bool = True) -> Self:
+    def fork(
+        self,
+        policy: Policy | str | None = None,
+        *,
+        arrivals: bool = True,
+        into: Self | None = None,
+    ) -> Self:
         """A copy that goes its own way; nothing in it changes this simulation.
 
         Args:
             policy: what the copy goes on under; the same if left out.
             arrivals: whether jobs not submitted yet will be; without, the copy runs its queue empty.
+            into: a simulation of no use any more, whose memory the copy takes: it is the copy from now on.
 
         Raises:
             ConfigError: the policy does not go with the machine.
@@ -226,9 +233,13 @@ class SimulationBase(Looks):
             check_together(self.cluster, policy, self.workload)
             if self.sizing is not None:
                 check_sized(self.cluster, policy, self.workload)
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        twin._sim = self._sim.fork()
+        if into is None:
+            twin = object.__new__(type(self))
+            twin.__dict__.update(self.__dict__)
+            twin._sim = self._sim.fork()
+        else:
+            twin = into
+            twin.become(self)
         twin.engine_s = 0.0
         if not arrivals:
             end_arrivals(twin._sim)

@@ -30,6 +30,9 @@ MB_PER_GB = 1024
 MOST_KEPT = 64
 """So many sets of kinds of jobs are kept of a machine, with which nodes each may have."""
 
+_ALIKE = "alike"
+"""Of jobs that are all alike, among the sets of kinds that are kept."""
+
 # The same arrays each time, so that the engine need not look where they lie; see `engine.sim.Sim`.
 _NOBODY = np.zeros(0, np.int64)
 _NO_EDGES = {"tells": records("tells", 0), "waits": np.zeros(0, np.int64)}
@@ -226,6 +229,9 @@ def _kinds(
     workload: Workload, machine: Machine, cluster: Cluster, partition: IntArray
 ) -> tuple[Kinds, IntArray]:
     """The kinds of jobs there are, and which each job is of [jobs]."""
+    alike = _are_alike(workload, cluster)
+    if alike and _ALIKE in machine.kinds:
+        return machine.kinds[_ALIKE], partition
     table, kind = _distinct(workload, cluster, partition)
     features = workload.features.labels
     about = table.tobytes(), tuple(features)
@@ -237,7 +243,15 @@ def _kinds(
         eligible = _eligible(table, features, machine, cluster)
         nodes = eligible.astype(np.int64) @ machine.pool_nodes
         found = machine.kinds[about] = Kinds(eligible, table[:, 0].astype(np.int64), nodes)
+    if alike:
+        machine.kinds[_ALIKE] = found
     return found, kind
+
+
+def _are_alike(workload: Workload, cluster: Cluster) -> bool:
+    """Whether all jobs are of one kind: of one partition, and none asks for particular nodes."""
+    one = len(workload) == 0 or len(cluster.partitions) <= 1
+    return one and not workload.features.labels and not needs_of_whole_nodes(workload)
 
 
 def _distinct(
@@ -248,7 +262,7 @@ def _distinct(
     names = (*PER_NODE, *cluster.consumables)
     asked = needs_of_whole_nodes(workload)
     if not asked and not workload.features.labels:
-        alike = size == 0 or len(cluster.partitions) <= 1
+        alike = _are_alike(workload, cluster)
         used = np.zeros(1, np.int64) if alike else np.bincount(partition).nonzero()[0]
         rows = np.zeros((len(used), 2 + len(names)))
         rows[:, 0], rows[:, -1] = used, UNKNOWN

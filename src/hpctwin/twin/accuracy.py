@@ -14,7 +14,8 @@ import polars as pl
 
 from hpctwin.metrics.breakdown import classed
 from hpctwin.model import format_duration
-from hpctwin.twin.forecast import COVERAGE, WAITS_S, Forecast
+from hpctwin.twin.forecast import COVERAGE, WAITS_S
+from hpctwin.twin.forecasts import Forecast
 
 __all__ = ["Accuracy", "By", "accuracy"]
 

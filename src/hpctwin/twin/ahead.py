@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, partial
 from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from hpctwin.model import MS_PER_S
 from hpctwin.model.columns import every
+from hpctwin.model.kept import kept
 from hpctwin.policies import Policy
 from hpctwin.twin.objective import Outlook
 
@@ -92,7 +93,7 @@ class WhatIf:
     start_ms: npt.NDArray[np.int64]
     course: Course
 
-    @cached_property
+    @kept
     def start_s(self) -> Mapping[str, float]:
         """When each waiting job would start, by id; those that would never are missing."""
         return dict(zip(self.ids, (self.start_ms / MS_PER_S).tolist(), strict=True))
@@ -123,7 +124,7 @@ def run_ahead(
         begun: told of the simulation before it is run, to be able to stop it.
     """
     now_s = now.now_ms / MS_PER_S
-    simulation = now.fork(policy)
+    simulation = now.spare.fork(now.base, policy)
     begun(simulation)
     given = None
     if simulation.cluster.has_power or simulation.workload.shares_nodes:
@@ -135,16 +136,18 @@ def run_ahead(
     if not every(starts):
         ids, start_ms = tuple(compress(ids, starts.tolist())), start_ms[starts]
     at_once = (
-        compress(ids, (start_ms == now.now_ms).tolist())
+        [ids[row] for row in (start_ms == now.now_ms).nonzero()[0].tolist()]
         if given is None
         else [now.ids[row] for row in given.tolist()]
     )
+    course = course_of(now, simulation, past, horizon_s)
+    now.spare.give_back(simulation)
     return WhatIf(
         policy=policy.name,
         starts=tuple(at_once),
         ids=ids,
         start_ms=start_ms,
-        course=course_of(now, simulation, past, horizon_s),
+        course=course,
     )
 
 
@@ -158,17 +161,16 @@ def course_of(now: Present, simulation: Simulation, past: Past, horizon_s: float
         late = (start_ms < 0) & (workload.submit_ms[rows] <= limit_ms)
         start_ms = np.where(late, limit_ms, start_ms)
         end_ms = np.where(late, limit_ms + workload.runtime_ms[rows], end_ms)
-    cluster = simulation.cluster
     return Course(
         *now.of_others,
         now.running_nodes,
         now.now_ms / MS_PER_S,
-        cluster.node_count,
+        now.machine_nodes,
         past,
         start_ms,
         end_ms,
         running_end_ms,
-        _energy_j(simulation) if cluster.has_power else math.nan,
+        _energy_j(simulation) if simulation.cluster.has_power else math.nan,
     )
 
 
@@ -178,24 +180,19 @@ def outlooks_of(courses: Sequence[Course]) -> list[Outlook]:
     Returns:
         One of all together, if all jobs start in all of them; else one of each.
     """
-    start_ms = np.array([course.start_ms for course in courses])
-    counts = start_ms >= 0
+    both_ms = np.array([[c.start_ms for c in courses], [c.end_ms for c in courses]])
+    counts = both_ms[0] >= 0
     all_count = every(counts)
     if not all_count and len(courses) > 1:
         return [outlook for course in courses for outlook in outlooks_of([course])]
     one = courses[0]
-    (submit, nodes, past, now_s), begin_s = (
-        (one.submit_s, one.nodes, one.past, one.now_s),
-        one.now_s,
-    )
-    end_ms = np.array([course.end_ms for course in courses])
+    submit, nodes, past, now_s = one.submit_s, one.nodes, one.past, one.now_s
+    begin_s = now_s
     if not all_count:
-        submit, nodes = submit[counts[0]], nodes[counts[0]]
-        start_ms, end_ms = start_ms[counts][None], end_ms[counts][None]
-    start, end = start_ms / MS_PER_S, end_ms / MS_PER_S
-    busy = np.add.reduce(nodes * (end - start), axis=1)
+        submit, nodes, both_ms = submit[counts[0]], nodes[counts[0]], both_ms[:, :, counts[0]]
+    start, end = both_ms / MS_PER_S
+    busy = partial(_busy_node_s, courses, nodes, start, end)
     if len(past.nodes):
-        busy += (past.nodes * (past.end_s - past.start_s)).sum()
         begin_s = float(past.submit_s.min(initial=now_s))
         submit = np.concatenate([past.submit_s, submit])
         nodes = np.concatenate([past.nodes, nodes])
@@ -203,10 +200,6 @@ def outlooks_of(courses: Sequence[Course]) -> list[Outlook]:
             np.concatenate([np.broadcast_to(known, (len(courses), len(known))), coming], axis=1)
             for known, coming in ((past.start_s, start), (past.end_s, end))
         )
-    else:
-        running_end_ms = np.array([course.running_end_ms for course in courses])
-        running_left = np.maximum(running_end_ms / MS_PER_S - now_s, 0.0)
-        busy += np.add.reduce(one.running_nodes * running_left, axis=1)
     return [
         Outlook(
             submit_s=submit,
@@ -215,11 +208,33 @@ def outlooks_of(courses: Sequence[Course]) -> list[Outlook]:
             nodes=nodes,
             now_s=now_s,
             machine_nodes=one.machine_nodes,
-            busy_node_s=busy,
+            busy=busy,
             begin_s=begin_s,
             energy_j=np.array([course.energy_j for course in courses]),
         )
     ]
+
+
+def _busy_node_s(
+    courses: Sequence[Course], nodes: FloatArray, start_s: FloatArray, end_s: FloatArray
+) -> FloatArray:
+    """Node-seconds in use: of the jobs that count, and of those that run, where the past does not count.
+
+    Args:
+        courses: of what-ifs of one present.
+        nodes: of those that wait or come and start [started].
+        start_s: when each of these does [what-ifs, started].
+        end_s: when it ends.
+    """
+    past, now_s = courses[0].past, courses[0].now_s
+    busy: FloatArray = np.add.reduce(nodes * (end_s - start_s), axis=1)
+    if len(past.nodes):
+        busy += (past.nodes * (past.end_s - past.start_s)).sum()
+        return busy
+    running_end_ms = np.array([course.running_end_ms for course in courses])
+    left_s = np.maximum(running_end_ms / MS_PER_S - now_s, 0.0)
+    busy += np.add.reduce(courses[0].running_nodes * left_s, axis=1)
+    return busy
 
 
 def _energy_j(simulation: Simulation) -> float:

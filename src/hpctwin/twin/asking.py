@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from hpctwin.errors import HpctwinError
 from hpctwin.rms.records import JobRecord, JobSpec
 from hpctwin.twin.core import Core
-from hpctwin.twin.forecast import Forecast
+from hpctwin.twin.forecasts import Forecast
 from hpctwin.twin.standing import Standing, full_id
 from hpctwin.twin.starting import When, when
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.twin.ahead import WhatIf, outlooks_of
-from hpctwin.twin.forecast import Forecast
+from hpctwin.twin.forecasts import Forecast
 from hpctwin.twin.objective import Objective
 
 __all__ = ["Candidate", "Decision", "choose", "judge", "tie_order"]
@@ -71,7 +71,7 @@ class Decision:
     before: str
     candidates: tuple[Candidate, ...]
     starts: tuple[str, ...]
-    forecasts: tuple[Forecast, ...]
+    forecasts: Sequence[Forecast]
     waiting: int
     free_nodes: int
     forecast_by: str

@@ -23,7 +23,8 @@ from hpctwin.twin.carried import Carried
 from hpctwin.twin.choice import Decision, choose, judge, tie_order
 from hpctwin.twin.config import CoreSettings
 from hpctwin.twin.expect import Expectations
-from hpctwin.twin.forecast import Forecast, Forecaster
+from hpctwin.twin.forecast import Forecaster
+from hpctwin.twin.forecasts import Forecast
 from hpctwin.twin.futures import drawn_starts
 from hpctwin.twin.learned import read_quantiles
 from hpctwin.twin.memory import Memory, room_of, waits

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Container, Mapping, Sequence
-from functools import partial
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import compress, repeat
-from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.twin.forecasts import NOW, Forecast, Forecasts
 from hpctwin.twin.missed import LOWEST, Missed, Sides, levels
 from hpctwin.twin.placed import knots, place, times
 
-__all__ = ["COVERAGE", "LEVELS", "WAITS_S", "Forecast", "Forecaster"]
+__all__ = ["COVERAGE", "LEVELS", "WAITS_S", "Forecaster"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -38,50 +37,10 @@ _TAIL = (1 - COVERAGE) / 2
 _WEEK_S = 7 * 86_400.0
 _OF_CLASS_S, _OF_ALL_S = 4 * _WEEK_S, _WEEK_S
 """For so long is remembered how often forecasts of a class of sizes, and of all jobs, were missed."""
-_NOW, _ALL = 0, -1
-"""Groups: of jobs that are expected to start at once; of all others together."""
+_ALL = -1
+"""The group of all jobs that are not expected to start at once together."""
 
 
-class Forecast(NamedTuple):
-    """When a waiting job will start.
-
-    Args:
-        job_id: which.
-        made_s: when this was said.
-        start_s: the forecast; None if it would never start as things are.
-        low_s, high_s: between these with a probability of `COVERAGE`.
-        calibrated: whether the interval comes from earlier errors; with too few of them it reaches
-            from now to twice the forecast wait.
-        kept: whether it will be compared with what comes true: a job's first forecast, and each
-            one whose wait is half of that of the last one kept.
-        nodes: how many the job asks for.
-        group: whose starts its own is compared with: jobs of its class of sizes (1, 2, 3 to 4, 5 to 8 …
-            nodes), apart for first forecasts and later ones; or those that were expected to start at once.
-        early_s, late_s: by when it has started in a tenth and in nine tenths of the futures that were drawn.
-        last_s: when it starts if all run to their walltimes.
-        below, above: the shares of such forecasts whose start is to lie below and above the interval.
-    """
-
-    job_id: str
-    made_s: float
-    start_s: float | None
-    low_s: float | None
-    high_s: float | None
-    calibrated: bool = False
-    kept: bool = False
-    nodes: int = 1
-    group: int = _NOW
-    early_s: float = 0.0
-    late_s: float = 0.0
-    last_s: float = 0.0
-    below: float = 0.0
-    above: float = 0.0
-
-
-_FORECAST: Callable[[Any], Forecast] = partial(tuple.__new__, Forecast)
-"""As `Forecast._make`, in a third of the time."""
-
-_GROUP = attrgetter("group")
 _NONE_DRAWN: Mapping[str, FloatArray] = {}
 
 
@@ -99,7 +58,8 @@ class Forecaster:
         self._places: dict[int, deque[float]] = {}
         self._missed: dict[int, Missed] = {}  # by class of sizes
         self._errors: deque[float] = deque(maxlen=ERRORS)
-        self._last: dict[str, Forecast] = {}
+        self._last: Forecasts | dict[str, Forecast] = {}  # of those who start later
+        self._told: Container[str] = self._last  # who these are
         self._last_s = 0.0
 
     def is_due(self, start_s: Mapping[str, float], now_s: float) -> bool:
@@ -112,7 +72,7 @@ class Forecaster:
         later = [job_id for job_id, time_s in start_s.items() if time_s > now_s]
         if not later:
             return False
-        known = all(map(self._last.__contains__, later))
+        known = all(map(self._told.__contains__, later))
         return not known or not 0.0 <= now_s - self._last_s < AGAIN_S
 
     def forecast(
@@ -121,7 +81,7 @@ class Forecaster:
         start_s: Mapping[str, float],
         now_s: float,
         drawn_s: Mapping[str, FloatArray] | None = _NONE_DRAWN,
-    ) -> tuple[Forecast, ...]:
+    ) -> Sequence[Forecast]:
         """A forecast for each waiting job; some of them are kept, to be learnt from.
 
         Args:
@@ -137,22 +97,17 @@ class Forecaster:
             again, ids, self._last_s = {}, list(filter(start_s.__contains__, waiting)), now_s
         half = list(map(self._half.get, ids, repeat(math.inf)))
         made = self._made(waiting, ids, start_s, now_s, drawn_s or {}, half)
-        for one in made:
-            if one.kept:
-                self._keep(one)
-        found = dict(zip(ids, made, strict=True))
-        # Those that start now are not said again: they are of no group but the first, 0.
-        self._last = again | dict(compress(found.items(), map(_GROUP, made)))
-        # What is said again was compared with what had been kept when it was said first.
-        if not again.keys() <= self._half.keys():
-            for job_id in [job_id for job_id in again if job_id not in self._half]:
-                again[job_id] = kept = again[job_id]._replace(kept=True)
-                self._keep(kept)
-                if kept.calibrated:
-                    self._promise(kept.group, kept.made_s, (kept.below, kept.above))
+        for one in made.to_keep():
+            self._keep(one)
+        # Those that start now are not said again.
+        if drawn_s is None:
+            self._last = self._told = again | _later(made)
+            self._keep_new(again)
+        else:
+            self._last, self._told = made, set(made.ids_later())
         if len(made) == len(waiting):
-            return tuple(made)
-        return tuple(_of_all(waiting, again | found, now_s))
+            return made
+        return tuple(_of_all(waiting, again | _by_id(made), now_s))
 
     def foretell(
         self,
@@ -165,7 +120,7 @@ class Forecaster:
         ids = list(filter(start_s.__contains__, waiting))
         none = [-np.inf] * len(ids)
         made = self._made(waiting, ids, start_s, now_s, drawn_s or {}, none)
-        return _of_all(waiting, dict(zip(ids, made, strict=True)), now_s)
+        return _of_all(waiting, _by_id(made), now_s)
 
     def quantiles(self, said: Forecast) -> tuple[float, ...]:
         """By when a job will have started with the probabilities `LEVELS`; empty where that is not known."""
@@ -185,7 +140,7 @@ class Forecaster:
             error_s = start_s - one.start_s
             self._errors.append(error_s / max(one.start_s - one.made_s, LEAST_S))
             there = place(_knots_of(one)[0], start_s)
-            for group in (one.group,) if one.group == _NOW else (one.group, _ALL):
+            for group in (one.group,) if one.group == NOW else (one.group, _ALL):
                 self._places.setdefault(group, deque(maxlen=ERRORS)).append(there)
             if one.calibrated:
                 below = float(start_s < one.low_s - _ROUNDING_S)
@@ -217,7 +172,7 @@ class Forecaster:
             "open": {i: [list(one) for one in said] for i, said in self._open.items()},
             "places": [[group, list(places)] for group, places in sorted(self._places.items())],
             "missed": [[size, missed.state()] for size, missed in sorted(self._missed.items())],
-            "last": [list(one) for one in self._last.values()],
+            "last": [list(one) for one in self._said_last().values()],
             "last_s": self._last_s,
             "errors": list(self._errors),
         }
@@ -229,7 +184,7 @@ class Forecaster:
         self._open = {i: [Forecast(*one) for one in said] for i, said in state["open"].items()}
         self._half = {i: _half_of(said[-1]) for i, said in self._open.items()}
         self._errors = deque(state["errors"], maxlen=ERRORS)
-        self._last = {one.job_id: one for one in (Forecast(*row) for row in state["last"])}
+        self._last = self._told = _by_id([Forecast(*row) for row in state["last"]])
         self._last_s = state["last_s"]
         self._places = {group: deque(places, maxlen=ERRORS) for group, places in state["places"]}
         self._missed = {size: Missed.of(missed) for size, missed in state["missed"]}
@@ -242,15 +197,16 @@ class Forecaster:
         now_s: float,
         drawn_s: Mapping[str, FloatArray],
         half: Sequence[float],
-    ) -> list[Forecast]:
+    ) -> Forecasts:
         """A forecast of each job, kept if its wait is no more than `half`."""
         # Mostly they are few, for which lists are faster than arrays.
         expected = list(map(start_s.__getitem__, ids))
         early, start, late = _of_futures(ids, expected, now_s, drawn_s)
         last = expected if late is expected else list(map(max, expected, late))
         nodes = list(map(waiting.__getitem__, ids))
+        first = {asked: 1 + 2 * ((asked or 1) - 1).bit_length() for asked in set(nodes)}
         group = [
-            1 + 2 * ((asked or 1) - 1).bit_length() + (job_id in self._half) if at > now_s else _NOW
+            first[asked] + (job_id in self._half) if at > now_s else NOW
             for job_id, asked, at in zip(ids, nodes, expected, strict=True)
         ]
         low = [now_s] * len(ids)
@@ -269,8 +225,10 @@ class Forecaster:
             told = np.column_stack([*ends, np.maximum(levels_of, 0.0)]).tolist()
             for row, (low[row], high[row], below[row], above[row]) in zip(rows, told, strict=True):
                 calibrated[row] = True
-        about = (start, low, high, calibrated, kept, nodes, group, early, late, last, below, above)
-        return list(map(_FORECAST, zip(ids, repeat(now_s), *about, strict=False)))
+        columns = {"job_id": ids, "made_s": [now_s] * len(ids), "start_s": start, "low_s": low}
+        columns |= {"high_s": high, "calibrated": calibrated, "kept": kept, "nodes": nodes}
+        columns |= {"group": group, "early_s": early, "late_s": late, "last_s": last}
+        return Forecasts({**columns, "below": below, "above": above})
 
     def _sides(
         self, group: Sequence[int], kept: Sequence[bool], now_s: float
@@ -305,12 +263,28 @@ class Forecaster:
         self._open.setdefault(one.job_id, []).append(one)
         self._half[one.job_id] = _half_of(one)
 
+    def _keep_new(self, again: dict[str, Forecast]) -> None:
+        """Keep what is said again of jobs of which nothing is kept: it was compared with what was, once."""
+        if again.keys() <= self._half.keys():
+            return
+        for job_id in [job_id for job_id in again if job_id not in self._half]:
+            again[job_id] = kept = again[job_id]._replace(kept=True)
+            self._keep(kept)
+            if kept.calibrated:
+                self._promise(kept.group, kept.made_s, (kept.below, kept.above))
+
+    def _said_last(self) -> dict[str, Forecast]:
+        """What was said last of jobs that start later, by id."""
+        if isinstance(self._last, Forecasts):
+            self._last = self._told = _later(self._last)
+        return self._last
+
     def _said_again(
         self, waiting: Mapping[str, int], start_s: Mapping[str, float], now_s: float
     ) -> tuple[dict[str, Forecast], list[str]]:
         """What was said last of jobs, by id; and those that start now or should have started, or are new."""
         again, others = {}, []
-        last = self._last
+        last = self._said_last()
         for job_id in waiting:
             at = start_s.get(job_id)
             if at is None:
@@ -324,7 +298,7 @@ class Forecaster:
 
     def _places_of(self, group: int) -> deque[float] | None:
         """Where starts of a group came to lie; those of all sizes, where these are too few."""
-        for known in (group, _ALL) if group != _NOW else (group,):
+        for known in (group, _ALL) if group != NOW else (group,):
             places = self._places.get(known)
             if places is not None and len(places) >= ENOUGH:
                 return places
@@ -333,9 +307,7 @@ class Forecaster:
     def _missed_of(self, group: int) -> list[Missed]:
         """What was missed of a group's class of sizes, and of all."""
         spans = (
-            {_NOW: _OF_CLASS_S}
-            if group == _NOW
-            else {(group + 1) // 2: _OF_CLASS_S, _ALL: _OF_ALL_S}
+            {NOW: _OF_CLASS_S} if group == NOW else {(group + 1) // 2: _OF_CLASS_S, _ALL: _OF_ALL_S}
         )
         return [self._missed.setdefault(size, Missed(span_s)) for size, span_s in spans.items()]
 
@@ -365,6 +337,15 @@ def _knots_of(said: Forecast) -> FloatArray:
     return knots(said.made_s, *np.array(of)[:, None])
 
 
+def _by_id(forecasts: Iterable[Forecast]) -> dict[str, Forecast]:
+    return {one.job_id: one for one in forecasts}
+
+
+def _later(forecasts: Iterable[Forecast]) -> dict[str, Forecast]:
+    """Those of jobs that do not start now, by id."""
+    return {one.job_id: one for one in forecasts if one.group != NOW}
+
+
 def _of_all(
     waiting: Mapping[str, int], found: Mapping[str, Forecast], now_s: float
 ) -> list[Forecast]:
@@ -386,7 +367,11 @@ def _of_futures(
 ) -> tuple[list[float], list[float], list[float]]:
     """By when a tenth, half and nine tenths of the futures have a job started, seconds [jobs]."""
     # Who starts now by what is known does so in any future.
-    rows = [row for row, at in enumerate(expected) if at > now_s and ids[row] in drawn_s]
+    rows = (
+        [row for row, at in enumerate(expected) if at > now_s and ids[row] in drawn_s]
+        if drawn_s
+        else []
+    )
     if not rows:
         return expected, expected, expected
     drawn = np.array([drawn_s[ids[row]] for row in rows])

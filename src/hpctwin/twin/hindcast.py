@@ -20,7 +20,8 @@ from hpctwin.simulation import Simulation, Window, simulate
 from hpctwin.twin.ahead import Past, look_ahead
 from hpctwin.twin.config import CoreSettings
 from hpctwin.twin.core import Core
-from hpctwin.twin.forecast import COVERAGE, ENOUGH, ERRORS, Forecast
+from hpctwin.twin.forecast import COVERAGE, ENOUGH, ERRORS
+from hpctwin.twin.forecasts import Forecast
 from hpctwin.twin.hindcast_scores import LEFT_OUT
 
 __all__ = [

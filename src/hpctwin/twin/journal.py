@@ -28,7 +28,7 @@ from hpctwin.model.files import other_format
 from hpctwin.model.private_file import make_private
 from hpctwin.rms.manager import Outcome
 from hpctwin.twin.choice import Candidate, Decision
-from hpctwin.twin.forecast import Forecast
+from hpctwin.twin.forecasts import Forecast, to_keep
 from hpctwin.twin.journal_tables import SCHEMA, TABLES, Action, Input
 
 __all__ = ["Journal", "tells_of_life"]
@@ -167,8 +167,7 @@ class Journal:
             " VALUES (?,?,?,?,?,?,?,?)",
             [
                 (row, f.job_id, f.made_s, f.start_s, f.low_s, f.high_s, f.calibrated, f.nodes)
-                for f in decision.forecasts
-                if f.kept
+                for f in to_keep(decision.forecasts)
             ],
         )
         return row

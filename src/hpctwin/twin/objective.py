@@ -11,13 +11,14 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import partial
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from hpctwin.errors import ConfigError, HpctwinError, PolicyError, UnknownNameError
+from hpctwin.model.kept import kept
 from hpctwin.model.user_functions import load_module, named_in
 
 __all__ = ["METRICS", "PAPER_WEIGHTS", "Metric", "Normalise", "Objective", "Outlook"]
@@ -39,7 +40,7 @@ class Outlook:
         nodes: of each job [J].
         now_s: when the what-if began.
         machine_nodes: nodes of the cluster.
-        busy_node_s: node-seconds in use from ``begin_s`` on, of all jobs; [P] of several.
+        busy: counts ``busy_node_s``, when it is first asked for.
         begin_s: where the span of utilization begins.
         energy_j: what all nodes draw from ``now_s`` until the last job has ended, or to the what-if's
             horizon, J; NaN where that is not known; [P] of several.
@@ -51,16 +52,21 @@ class Outlook:
     nodes: FloatArray
     now_s: float
     machine_nodes: int
-    busy_node_s: float | FloatArray
+    busy: Callable[[], float | FloatArray]
     begin_s: float
     energy_j: float | FloatArray = math.nan
 
-    @cached_property
+    @kept
+    def busy_node_s(self) -> float | FloatArray:
+        """Node-seconds in use from ``begin_s`` on, of all jobs; [P] of several."""
+        return self.busy()
+
+    @kept
     def wait_s(self) -> FloatArray:
         """From submission to start, of each job; as `start_s`."""
         return self.start_s - self.submit_s
 
-    @cached_property
+    @kept
     def runtime_s(self) -> FloatArray:
         """From start to end, of each job; as `start_s`."""
         return self.end_s - self.start_s
@@ -71,7 +77,9 @@ class Outlook:
         assert isinstance(self.energy_j, np.ndarray)
         own = (self.start_s, self.end_s, self.busy_node_s.tolist(), self.energy_j.tolist())
         return [
-            replace(self, start_s=start_s, end_s=end_s, busy_node_s=busy, energy_j=energy_j)
+            replace(
+                self, start_s=start_s, end_s=end_s, busy=partial(float, busy), energy_j=energy_j
+            )
             for start_s, end_s, busy, energy_j in zip(*own, strict=True)
         ]
 
@@ -79,7 +87,7 @@ class Outlook:
         """Turnaround over runtime, runtimes counted as ``least_s`` at least, and 1 at least; as `start_s`."""
         return self._plain_slowdown if least_s == LEAST_S else self._slowdown(least_s)
 
-    @cached_property
+    @kept
     def _plain_slowdown(self) -> FloatArray:
         return self._slowdown(LEAST_S)
 
@@ -209,12 +217,8 @@ class Objective:
             if METRICS[name].larger_is_better:
                 # Turned about its best possible value, so that a cost of 0 stays the ideal.
                 values[:] = 1.0 - values if name == "utilization" else -values
-        total = np.zeros(len(measured))
-        for weight, costs in zip(
-            self.weights.values(), normalised(table, self.normalise), strict=True
-        ):
-            total += weight * costs
-        scores: list[float] = total.tolist()
+        weighted = np.array([*self.weights.values()])[:, None] * normalised(table, self.normalise)
+        scores: list[float] = np.add.reduce(weighted, axis=0, initial=0.0).tolist()
         return scores
 
 

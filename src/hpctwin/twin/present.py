@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +15,13 @@ from hpctwin.model import (
     Workload,
 )
 from hpctwin.model.columns import every
+from hpctwin.model.kept import kept
 from hpctwin.policies import Policy
 from hpctwin.rms.columns import Jobs
 from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, NodeReservation
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.present import Running, begin_at, go_otherwise, runs, starts_of
-from hpctwin.twin.carried import Carried
+from hpctwin.twin.carried import Carried, Spare
 from hpctwin.twin.power import as_expected, powers_of
 from hpctwin.twin.present_jobs import in_ms, in_order, may_run, workload_of
 
@@ -39,6 +39,7 @@ class Present:
         running: rows of the jobs that run, rising [running].
         waiting: rows of the jobs that wait and may start, now or later, rising [waiting].
         now_ms: the present.
+        spare: what it is forked into.
     """
 
     base: Simulation
@@ -47,13 +48,14 @@ class Present:
     running: npt.NDArray[np.int64]
     waiting: npt.NDArray[np.int64]
     now_ms: int
+    spare: Spare
 
-    @cached_property
+    @kept
     def waiting_ids(self) -> tuple[str, ...]:
         """Ids of the jobs that wait and may start [waiting]."""
-        return tuple([self.ids[row] for row in self.waiting.tolist()])
+        return tuple(map(self.ids.__getitem__, self.waiting.tolist()))
 
-    @cached_property
+    @kept
     def others(self) -> npt.NDArray[np.int64]:
         """Rows of the jobs that do not run: those that wait, and those to come, rising."""
         if len(self.running) + len(self.waiting) == len(self.ids):
@@ -62,16 +64,21 @@ class Present:
         waits[self.running] = False
         return waits.nonzero()[0]
 
-    @cached_property
+    @kept
     def of_others(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """When these were submitted, seconds, and how many nodes each asks for [others]."""
         nodes = self.base.workload.nodes[self.others].astype(np.float64)
         return self.submit_s[self.others], nodes
 
-    @cached_property
+    @kept
     def running_nodes(self) -> npt.NDArray[np.float64]:
         """How many nodes each running job asks for [running]."""
         return self.base.workload.nodes[self.running].astype(np.float64)
+
+    @kept
+    def machine_nodes(self) -> int:
+        """Nodes of the cluster."""
+        return self.base.cluster.node_count
 
     def fork(self, policy: Policy | None = None) -> Simulation:
         """A simulation that goes on from now, under this or another policy."""
@@ -112,11 +119,12 @@ class Present:
                 workload.walltime_ms[self.running],
             )
             come = [row for row in later.tolist() if row in own or self.ids[row] in ids]
-            simulation = self.fork()
+            simulation = self.spare.fork(self.base, self.base.policy)
             go_otherwise(
                 simulation, runtime_ms[:, number], self.running, end_ms, np.array(come, np.int64)
             )
             found[number] = starts_of(simulation, self.waiting)
+            self.spare.give_back(simulation)
         return {
             self.ids[row]: column / MS_PER_S
             for row, column in zip(self.waiting.tolist(), found.T, strict=True)
@@ -219,6 +227,7 @@ def present(
         running=rows,
         waiting=(here & ~by_row.runs).nonzero()[0],
         now_ms=now_ms,
+        spare=carried.spare,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from hpctwin.errors import HpctwinError
 from hpctwin.twin.core import Core
-from hpctwin.twin.forecast import Forecast
+from hpctwin.twin.forecasts import Forecast
 from hpctwin.twin.journal import Journal
 from hpctwin.twin.repeat import restored_core
 

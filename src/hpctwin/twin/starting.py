@@ -10,7 +10,7 @@ from hpctwin.model import format_duration
 from hpctwin.rms.records import JobRecord
 from hpctwin.rms.room import Room
 from hpctwin.twin.core import Core
-from hpctwin.twin.forecast import Forecast
+from hpctwin.twin.forecasts import Forecast
 from hpctwin.twin.words import FEW, asked_text, clock_text, count, jobs_named
 
 __all__ = ["When", "when"]

@@ -8,6 +8,7 @@ import threading
 import time
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from hpctwin.errors import HpctwinError
 from hpctwin.policies import parse_policy
 from hpctwin.sweep.on_dask import connected
 from hpctwin.twin.ahead import Past, WhatIf, run_ahead
+from hpctwin.twin.carried import Spare
 from hpctwin.twin.what_ifs import Answers, Asked, Here, Scene, waited_for
 
 if TYPE_CHECKING:
@@ -138,8 +140,10 @@ def _run(sent: bytes, policy: str, past: Past, horizon_s: float | None, within_s
         timers.append(threading.Timer(within_s, simulation.stop))
         timers[-1].start()
 
+    # Memory of its own: the timer may come a moment after the run, when another one had this memory already.
+    now = replace(_present(sent), spare=Spare())
     try:
-        return run_ahead(_present(sent), parse_policy(policy), past, horizon_s, begun)
+        return run_ahead(now, parse_policy(policy), past, horizon_s, begun)
     finally:
         for timer in timers:
             timer.cancel()

@@ -12,7 +12,7 @@ from hpctwin.model import Cluster, format_duration
 from hpctwin.model.cluster import parse_nodes
 from hpctwin.rms.records import JobRecord, JobSpec
 from hpctwin.rms.room import Room
-from hpctwin.twin.forecast import Forecast
+from hpctwin.twin.forecasts import Forecast
 from hpctwin.twin.standing import Standing
 from hpctwin.twin.words import asked_text
 from hpctwin.web.course import FloatArray, Stretch, ends_s, lanes_of, rows_of
