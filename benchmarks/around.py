@@ -11,11 +11,14 @@ line fitted in logarithms. `--large` goes to the largest sizes, which takes some
 - power: an instant of a machine with power states, of which 500 nodes are in use, by its nodes.
 - resource: a run with a shared resource that is never short, and without it, by jobs that wait.
 - read: a line of SWF.
+- decide: a decision of the live twin under three policies, by jobs that wait for 1,000 nodes: an event and
+  the what-ifs, and with choice and forecasts.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import math
 import subprocess
 import sys
@@ -23,11 +26,17 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import pages
 from hpctwin import Cluster, Simulation, Workload, generate, read_workload, simulate, write_workload
+from hpctwin.rms import events as ev
+from hpctwin.twin.config import CoreSettings
+from hpctwin.twin.core import Core
+from hpctwin.twin.runner import GARBAGE_AFTER
+from twin import NOW_S, busy_cluster
 
 Cost = dict[str, float]
 POWERS = ("none", "psus:10m", "psas-auto:10m", "psas-ipm:10m")
@@ -149,12 +158,41 @@ def read(lines: int) -> Cost:
         return {"line_ns": 1e9 * timed(lambda: read_workload(path)) / lines}
 
 
+def decide(waiting: int) -> Cost:
+    """By what is done, ms."""
+    snapshot = busy_cluster(1000, waiting, 50)
+    running = [job.spec.id for job in snapshot.jobs if job.start_s is not None]
+    core = Core(CoreSettings(futures=0))
+    look, looked = core._look, [0.0]
+
+    def timed_look(*given: Any) -> Any:
+        begin = time.process_time()
+        found = look(*given)
+        looked[-1] += time.process_time() - begin
+        return found
+
+    core._look = timed_look  # type: ignore[method-assign]
+    whole = []
+    gc.set_threshold(GARBAGE_AFTER)  # as `Twin.run` does
+    for seq in range(1, 12 if waiting > 10_000 else 30):
+        core.take_snapshot(snapshot.model_copy(update={"seq": seq - 1}))
+        job = running[seq % len(running)]
+        end = ev.JobEnded(cluster="c", run="r", seq=seq, time_s=NOW_S, job_id=job)
+        begin = time.process_time()
+        core.take_event(end)
+        looked.append(time.process_time() - begin)
+        core.decide(NOW_S)
+        whole.append(time.process_time() - begin)
+    return {"what-ifs_ms": 1e3 * min(looked[3:]), "whole_ms": 1e3 * min(whole[2:])}
+
+
 CASES: dict[str, tuple[Callable[[int], Cost], str, tuple[int, ...], int]] = {
     "tables": (tables, "jobs", (10_000, 100_000, 1_000_000), 10_000_000),
     "memory": (memory, "jobs", (1_000_000,), 10_000_000),
     "power": (power, "nodes", (1000, 10_000, 100_000), 1_000_000),
     "resource": (shared_resource, "waiting", (1000, 5000, 20_000), 100_000),
     "read": (read, "lines", (10_000, 100_000), 1_000_000),
+    "decide": (decide, "waiting", (100, 1000, 10_000), 100_000),
 }
 
 
@@ -182,10 +220,13 @@ def draw(found: dict[str, tuple[list[int], dict[str, list[float]]]], path: str) 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, panels = pyplot.subplots(
-        1, len(found), figsize=(4 * len(found), 3.4), squeeze=False, layout="constrained"
+    across = min(3, len(found))
+    down = -(-len(found) // across)
+    figure, grid = pyplot.subplots(
+        down, across, figsize=(4.4 * across, 3.4 * down), squeeze=False, layout="constrained"
     )
-    for panel, (name, (sizes, rows)) in zip(panels[0], found.items(), strict=True):
+    panels = grid.flat
+    for (name, (sizes, rows)), panel in zip(found.items(), panels, strict=False):
         for column, costs in rows.items():
             fit = np.polyfit(np.log(sizes), np.log(costs), 1)[0] if len(sizes) > 1 else 0.0
             panel.loglog(sizes, costs, marker="o", label=f"{column}, exponent {fit:.2f}")
@@ -193,6 +234,8 @@ def draw(found: dict[str, tuple[list[int], dict[str, list[float]]]], path: str) 
         # Three decades at least: what is flat is to look flat.
         panel.set(title=name, xlabel=CASES[name][1], ylim=(min(low / 10, high / 1000), high * 10))
         panel.legend(fontsize=7)
+    for panel in panels:
+        panel.set_axis_off()
     figure.savefig(path, dpi=110)
 
 

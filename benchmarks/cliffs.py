@@ -1,7 +1,7 @@
 """What a long queue costs: `python benchmarks/cliffs.py` prints a table as those of docs/long-queues.md.
 
 `python benchmarks/cliffs.py --page docs/long-queues.md --figure docs/images/cliffs.png` measures all tables
-of the page anew, with the options that stand before each, and draws the first.
+of the page anew, with the options that stand before each, and draws each.
 
 So many jobs are submitted within an hour to 1,000 nodes, so that nearly all of them wait. Least CPU time of
 the engine of some runs; the exponent is that of the line through the last half of the points of a log-log
@@ -139,20 +139,42 @@ def exponent(sizes: list[int], seconds: list[float]) -> float:
     return float(np.polyfit(np.log(sizes[half:]), np.log(seconds[half:]), 1)[0])
 
 
-def draw(found: dict[str, list[float]], all_sizes: list[int], path: Path) -> None:
-    """The log-log plot."""
+Measured = dict[str, tuple[list[int], dict[str, list[float]]]]
+"""By what is the case: sizes, and seconds by policy."""
+
+
+def draw(measured: Measured, path: Path) -> None:
+    """A log-log plot of each case."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 4.5), layout="constrained")
-    axes = figure.subplots()
-    for policy, seconds in found.items():
-        sizes = all_sizes[: len(seconds)]
-        axes.loglog(sizes, seconds, "o-", label=f"{policy}, ~Q^{exponent(sizes, seconds):.2f}")
-    axes.set_xlabel("jobs submitted within an hour to 1,000 nodes")
-    axes.set_ylabel("CPU time of the engine, s")
-    axes.grid(visible=True, which="both", alpha=0.3)
-    figure.legend(fontsize=8, loc="outside right center")
-    figure.savefig(path, dpi=120)
+    across = min(3, len(measured))
+    down = -(-len(measured) // across)
+    figure = Figure(figsize=(5 * across, 4.4 * down), layout="constrained")
+    panels = figure.subplots(down, across, squeeze=False).flat
+    for (title, (all_sizes, found)), axes in zip(measured.items(), panels, strict=False):
+        for policy, seconds in found.items():
+            sizes = all_sizes[: len(seconds)]
+            power = exponent(sizes, seconds)
+            fitted = "" if math.isnan(power) else f", ~Q^{power:.2f}"
+            axes.loglog(sizes, seconds, "o-", label=policy + fitted)
+        axes.set(title=title, xlabel="jobs within an hour", ylabel="CPU time of the engine, s")
+        axes.grid(visible=True, which="major", alpha=0.3)
+        axes.legend(fontsize=7)
+    for axes in panels:
+        axes.set_axis_off()
+    figure.savefig(path, dpi=110)
+
+
+def title_of(args: Any) -> str:
+    """What the options make of the case, in words."""
+    if args.shared:
+        return "64 shared nodes"
+    if args.limits:
+        return "limits of accounts and users"
+    if args.preempt:
+        return "one in ten preempts others"
+    each = f", {args.jobs_per_user} running for each user" if args.jobs_per_user else ""
+    return f"{NODES:,} nodes{each}"
 
 
 def told(seconds: float) -> str:
@@ -185,17 +207,15 @@ def measure(args: Any, policies: list[str], sizes: list[int]) -> dict[str, list[
 
 
 def redraw(parser: argparse.ArgumentParser, page: Path, figure: Path | None) -> None:
-    """Measure all tables of a page anew, and draw the first."""
-    drawn: list[str] = []
+    """Measure all tables of a page anew, and draw them."""
+    drawn: Measured = {}
 
     def cells(options: list[str], rows: list[str], columns: list[str]) -> pages.Cells:
         args = parser.parse_args(options)
         policies = [row.strip("`") for row in rows if row.count("`") == 2 and row.endswith("`")]
         sizes = [int(column.replace(",", "")) for column in columns if column[-1] == "0"]
         found = measure(args, policies, sizes)
-        if figure and not drawn:
-            draw(found, sizes, figure)
-        drawn.append(str(options))
+        drawn[title_of(args)] = sizes, found
         written: pages.Cells = {}
         for policy, seconds in found.items():
             texts = [told(s) for s in seconds] + [""] * (len(sizes) - len(seconds))
@@ -205,6 +225,8 @@ def redraw(parser: argparse.ArgumentParser, page: Path, figure: Path | None) -> 
         return written
 
     pages.redraw(page, "cliffs.py", cells)
+    if figure:
+        draw(drawn, figure)
 
 
 def main() -> None:
@@ -226,7 +248,7 @@ def main() -> None:
     sizes = [size for size in SIZES if args.smallest <= size <= args.largest]
     found = measure(args, args.policies, sizes)
     if args.figure:
-        draw(found, sizes, args.figure)
+        draw({title_of(args): (sizes, found)}, args.figure)
 
 
 if __name__ == "__main__":
