@@ -61,7 +61,9 @@ def pass_has_room(sim: Arrays) -> bool:
     if len(sim.share) > 0 and not parts_have_room(sim):
         return False
     if sim.rules.by_node > 0:
-        if 2 * min(sim.clock.queued, sim.rules.by_node) + 2 > len(sim.node_span):
+        # Who is sent back in a pass may be promised nodes in it.
+        waiting = sim.clock.queued + (sim.clock.running if len(sim.cut) > 0 else 0)
+        if 2 * min(waiting, sim.rules.by_node) + 2 > len(sim.node_span):
             return False
     return rows <= len(sim.plan_time)
 

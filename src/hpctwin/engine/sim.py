@@ -310,8 +310,9 @@ class Sim:
             + (2 * nodes if needs.powered else 0)
             + 256,
         )
-        # How many spans a plan of particular nodes may come to have, twice as many waiting as at present.
-        promised = min(2 * queued + 64, needs.by_node)
+        # How many spans a plan of particular nodes may come to have, twice as many waiting as at present, and
+        # all who run sent back.
+        promised = min(2 * queued + int(clock["running"][0]) + 64, needs.by_node)
         piece = scratch_piece(
             rows,
             self.jobs,
