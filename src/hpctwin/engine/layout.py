@@ -442,6 +442,7 @@ class State:
     timeouts: Table[Event]  # heap of nodes; an entry holds if the node is still due then
     begins: Table[Event]  # heap of jobs that wait for their nodes
     index: Grid[Int]  # a bit for each node [sets, words], see `nodes`
+    summary: Grid[Int]  # a bit for each of these words that is not 0 [sets, words / 64]
     tally: Grid[Int]  # [P, sets + 2 * states] members of each set; see `power.standing_in`
     outage: Table[Outage]
     lost: Table[Lost]

@@ -171,6 +171,7 @@ def copy_live(sim: Arrays, fork: Arrays) -> None:
     for i in range(sim.clock.begins):
         copy_row(fork.begins, sim.begins, i)
     copy_table(fork.index, sim.index)
+    copy_table(fork.summary, sim.summary)
     copy_table(fork.tally, sim.tally)
     copy_table(fork.own, sim.own)
     if len(sim.share) > 0:

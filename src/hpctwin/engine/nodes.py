@@ -1,8 +1,9 @@
 """Sets of nodes, kept as nodes change, so that nobody looks at each node.
 
-Each set is a row of ``sim.index``: a bit for each place of a node in ``by_pool``, 64 in a word. To enter and
-to leave touch one word, and the first or last member from a place on is found a word at a time;
-``sim.tally`` counts the members of each pool.
+Each set is a row of ``sim.index``: a bit for each place of a node in ``by_pool``, 64 in a word, and of
+``sim.summary``: a bit for each of these words that is not 0. To enter and to leave touch one word, or two,
+and the first or last member from a place on is found 4,096 places at a time; ``sim.tally`` counts the members
+of each pool.
 """
 
 from __future__ import annotations
@@ -35,40 +36,57 @@ def put(chosen: int, node: int, inside: bool, sim: Arrays) -> None:
     if (word & bit != 0) == inside:
         return
     index[chosen, place >> 6] = word ^ bit
+    if word == 0 or word == bit:
+        sim.summary[chosen, place >> 12] ^= ONE << ((place >> 6) & 63)
     sim.tally[sim.pool_of[node], chosen] += 1 if inside else -1
+
+
+@jit
+def lowest_of(word: int) -> int:
+    """The lowest bit of a word that is not 0."""
+    return 63 - leading_zeros(word & -word)
 
 
 @jit
 def first_in(chosen: int, place: int, last: int, sim: Arrays) -> int:
     """The first place of a set from ``place`` on and before ``last``; -1 if there is none."""
-    index = sim.index
     if place >= last:
         return -1
     i = place >> 6
-    word = index[chosen, i] & (MINUS_ONE << (place & 63))
-    while word == 0:
-        i += 1
-        if 64 * i >= last:
-            return -1
-        word = index[chosen, i]
-    found = 64 * i + 63 - leading_zeros(word & -word)
+    word = sim.index[chosen, i] & (MINUS_ONE << (place & 63))
+    if word == 0:
+        # Words behind this one; twice, as a word cannot be moved by 64.
+        some = sim.summary[chosen, i >> 6] & ((MINUS_ONE << (i & 63)) << 1)
+        i >>= 6
+        while some == 0:
+            i += 1
+            if 4096 * i >= last:
+                return -1
+            some = sim.summary[chosen, i]
+        i = 64 * i + lowest_of(some)
+        word = sim.index[chosen, i]
+    found = 64 * i + lowest_of(word)
     return found if found < last else -1
 
 
 @jit
 def last_in(chosen: int, first: int, place: int, sim: Arrays) -> int:
     """The last place of a set before ``place``, not before ``first``; -1 if there is none."""
-    index = sim.index
     if place <= first:
         return -1
     i = (place - 1) >> 6
     # Those up to the place before; twice, as a word cannot be moved by 64.
-    word = index[chosen, i] & ~((MINUS_ONE << ((place - 1) & 63)) << 1)
-    while word == 0:
-        i -= 1
-        if 64 * i + 63 < first:
-            return -1
-        word = index[chosen, i]
+    word = sim.index[chosen, i] & ~((MINUS_ONE << ((place - 1) & 63)) << 1)
+    if word == 0:
+        some = sim.summary[chosen, i >> 6] & ~(MINUS_ONE << (i & 63))
+        i >>= 6
+        while some == 0:
+            i -= 1
+            if 4096 * i + 4095 < first:
+                return -1
+            some = sim.summary[chosen, i]
+        i = 64 * i + 63 - leading_zeros(some)
+        word = sim.index[chosen, i]
     found = 64 * i + 63 - leading_zeros(word)
     return found if found >= first else -1
 

@@ -85,6 +85,7 @@ def new_sim(
         "timeouts": (2 * tracked if depths else 0,),
         "begins": (most if depths else 0,),
         "index": (_sets(depths) if tracked else 0, -(-tracked // 64)),
+        "summary": (_sets(depths) if tracked else 0, -(-tracked // 4096)),
         "tally": (pools, _sets(depths) + 2 * (2 + 3 * depths if depths else 0)),
         "outage": (0,),
         "lost": (0,),
@@ -185,6 +186,9 @@ def index_nodes(sim: Sim) -> None:
         bits[number, node["place"]] = inside
         tally[:, number] = np.bincount(sim["pool_of"][inside], minlength=len(tally))
     index[...] = np.packbits(bits, axis=1, bitorder="little").view("<i8")
+    some = np.zeros((sets, 64 * sim["summary"].shape[1]), np.bool_)
+    some[:, : index.shape[1]] = index != 0
+    sim["summary"][...] = np.packbits(some, axis=1, bitorder="little").view("<i8")
 
 
 def _by_state(sim: Sim) -> npt.NDArray[np.int64]:
