@@ -339,7 +339,7 @@ DEEP = [
 
 
 @pytest.mark.parametrize("policy", DEEP, ids=name_of)
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 @given(
     workload=strategies.crowded_workloads(max_jobs=40, min_jobs=25),
     nodes=st.integers(2, 5),
