@@ -159,7 +159,9 @@ def draw(measured: Measured, path: Path) -> None:
             axes.loglog(sizes, seconds, "o-", label=policy + fitted)
         axes.set(title=title, xlabel="jobs within an hour", ylabel="CPU time of the engine, s")
         axes.grid(visible=True, which="major", alpha=0.3)
-        axes.legend(fontsize=7, loc="lower right")
+        # Room for the legend.
+        axes.set_ylim(bottom=axes.get_ylim()[0] / 2 ** len(found))
+        axes.legend(fontsize=6, loc="lower right")
     for axes in panels:
         axes.set_axis_off()
     figure.savefig(path, dpi=110)
