@@ -457,8 +457,13 @@ def shared_workloads(
 
 
 @st.composite
-def crowded_workloads(draw: st.DrawFn, max_jobs: int = 30, min_jobs: int = 1) -> Workload:
-    """Many small jobs for a few nodes of 8 cores and 16 GB: several lie on a node, and others wait for it."""
+def crowded_workloads(
+    draw: st.DrawFn, max_jobs: int = 30, min_jobs: int = 1, *, owners: bool = False
+) -> Workload:
+    """Many small jobs for a few nodes of 8 cores and 16 GB: several lie on a node, and others wait for it.
+
+    With ``owners`` they are of three users, and some share nodes with those of their user only.
+    """
     job = st.tuples(
         st.integers(0, 20),
         st.integers(1, 30),
@@ -469,12 +474,24 @@ def crowded_workloads(draw: st.DrawFn, max_jobs: int = 30, min_jobs: int = 1) ->
     )
     jobs = draw(st.lists(job, min_size=min_jobs, max_size=max_jobs))
     submit, runtime, slack, tasks, cores, memory = zip(*jobs, strict=True)
+    size = len(jobs)
+    user, apart = None, [0] * size
+    if owners:
+        names = draw(st.lists(st.sampled_from(("a", "b", "c")), min_size=size, max_size=size))
+        apart = draw(st.lists(st.sampled_from((0, 0, 1)), min_size=size, max_size=size))
+        user = Category.of(names)
     return Workload.build(
         submit_s=submit,
         runtime_s=runtime,
         walltime_s=[r + s for r, s in zip(runtime, slack, strict=True)],
-        nodes=[1] * len(jobs),
-        chunks={"tasks": tasks, "cores_per_task": cores, "memory_gb_per_task": memory},
+        nodes=[1] * size,
+        user=user,
+        chunks={
+            "tasks": tasks,
+            "cores_per_task": cores,
+            "memory_gb_per_task": memory,
+            "shared_with": apart,
+        },
     )
 
 

@@ -341,7 +341,9 @@ DEEP = [
 @pytest.mark.parametrize("policy", DEEP, ids=name_of)
 @settings(max_examples=examples(30))
 @given(
-    workload=strategies.crowded_workloads(max_jobs=40, min_jobs=25),
+    workload=st.booleans().flatmap(
+        lambda owners: strategies.crowded_workloads(max_jobs=40, min_jobs=25, owners=owners)
+    ),
     nodes=st.integers(2, 5),
     order=st.sampled_from(("fcfs", "sjf")),
 )

@@ -300,12 +300,14 @@ def _look_again(j: int, node: int, time: int, sim: Arrays) -> None:
     kind = sim.job[j].kind
     most = sim.shape[kind].most
     fits = 0
+    sim.scarce[node].until = 0
     if is_there(node, time, sim):
         reckon_scarce(node, time, time + sim.job[j].expected, sim)
         fits = tasks_on(kind, node, sim.least, sim)
-        sim.scarce[node].until = scarce_until(kind, node, fits, sim)
         if fits > 0 and keeps_off(kind, node, time, time + sim.job[j].expected, sim):
             fits = 0
+        else:
+            sim.scarce[node].until = scarce_until(kind, node, fits, sim)
     sharing.tasks_short += min(sim.fits[node], most) - min(fits, most)
     sharing.nodes_short += min(sim.fits[node], 1) - min(fits, 1)
     sim.fits[node] = fits
