@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from hpctwin.model import Cluster, State, to_ms
@@ -55,9 +55,15 @@ class PoweredSimulation(Simulation):
     # -- what happens --
 
     def run(self, until: int | None = None) -> None:
-        """Until every job has ended."""
+        """From the first submission until every job has ended."""
         assert until is None
-        self.now = 0
+        begin = min((job.submit for job in self.jobs), default=0)
+        for node in self.nodes:
+            node.since = begin
+        while (instant := super().next_instant()) is not None and instant < begin:
+            self.now = instant
+            super().batch()
+        self.now = begin
         again = self.watch(self) if self.watch else None
         while any(job.state not in ENDED for job in self.jobs):
             if self.pass_due:
@@ -81,8 +87,13 @@ class PoweredSimulation(Simulation):
                 self.now = min(outside)
             if self.watch and any(job.state not in ENDED for job in self.jobs):
                 again = self.watch(self)
+        # What comes after the last end of a job does not count.
+        last = max((job.ended for job in self.jobs if job.start is not None), default=self.now)
         for node in self.nodes:
             node.note(self.now)
+            node.past = [
+                replace(span, end=min(span.end, last)) for span in node.past if span.start < last
+            ]
 
     def next_instant(self) -> int | None:
         times = [time for time in [super().next_instant()] if time is not None]

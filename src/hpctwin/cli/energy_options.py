@@ -130,7 +130,7 @@ class EnergyOptions:
             )
         return parse_sizing(text, next(iter(series.values())), self.forecast)
 
-    def cooled(self, energy: Energy | None, begin_s: float = 0.0) -> pl.DataFrame | None:
+    def cooled(self, energy: Energy | None, begin_s: float | None = None) -> pl.DataFrame | None:
         """What cooling takes over time, if that is asked for, from a time on."""
         from hpctwin.energy.component_energy import ComponentEnergy
 
@@ -162,7 +162,7 @@ class EnergyOptions:
             summary = {**result.summary(), **costs(result.energy, series), **more}
         else:
             summary = {**window.summary(result, series), **more}
-        cooled = self.cooled(result.energy, 0.0 if window is None else window.begin_s)
+        cooled = self.cooled(result.energy, None if window is None else window.begin_s)
         if cooled is not None:
             from hpctwin.energy.cooling import cooling_figures
 

@@ -40,7 +40,8 @@ def replay_command(
     check_outputs(trace, folders=[out], files=[conflicts])
     workload, window = reading.part(trace, part)
     cluster = machine.make(workload, trace, reading.timezone)
-    found = replay(workload, cluster, until_s=None if window is None else window.end_s)
+    span = {} if window is None else {"from_s": window.begin_s, "until_s": window.end_s}
+    found = replay(workload, cluster, **span)
     by_kind = dict(found.conflicts["what"].value_counts().sort("what").iter_rows())
     if conflicts is not None:
         with write_atomically(conflicts) as file:

@@ -51,11 +51,12 @@ class Energy:
         node_map: where they ran.
         cluster: the nodes.
         spent_ms: time of each node in each state, ms [states, nodes]; the states are those of
-            `states.state_names`. Each column sums to the time the simulation has covered.
+            `states.state_names`. Each column sums to the time that is covered.
         log: node, state, start and end in ms of all states each node was in [4, …]; None if not kept.
         changes: of DVFS modes so far. A mode that a node group does not begin in has two states of its own,
             after the others: ``idle:MODE`` and ``computing:MODE``.
         start_epoch_s: Unix time of time zero; None if not known.
+        begin_s: From when on energy counts, in seconds: the first submission, or a window's begin.
     """
 
     table: pl.DataFrame
@@ -65,6 +66,7 @@ class Energy:
     log: IntArray | None
     changes: tuple[ModeChange, ...] = ()
     start_epoch_s: float | None = None
+    begin_s: float = 0.0
 
     @kept
     def states(self) -> list[str]:
@@ -104,8 +106,10 @@ class Energy:
         return dict(zip(self.states, (self.spent_ms.sum(axis=1) / MS_PER_S).tolist(), strict=True))
 
     def figures(self) -> dict[str, Any]:
-        """Energies, and node-seconds by state, in one flat dict."""
+        """Energies, node-seconds by state and the interval that they cover, in one flat dict."""
         figures: dict[str, Any] = {
+            "energy_begin_s": self.begin_s,
+            "energy_end_s": self.now_s,
             "total_energy_j": self.total_j,
             "wasted_energy_j": self.wasted_j,
             "compute_energy_j": float(
@@ -201,8 +205,9 @@ class Energy:
 
     @property
     def now_s(self) -> float:
-        """The time that is covered, seconds."""
-        return float(self.spent_ms[:, 0].sum()) / MS_PER_S
+        """End of the time that is covered, in seconds; it begins at ``begin_s``."""
+        begin_ms = round(self.begin_s * MS_PER_S)
+        return float(begin_ms + self.spent_ms[:, 0].sum()) / MS_PER_S
 
     def nodes(self) -> pl.DataFrame:
         """A row per node and state: ``node``, ``group``, ``state``, ``time_s``, ``energy_j``, ``wasted``."""

@@ -82,10 +82,10 @@ class ComponentEnergy(Energy):
         Raises:
             SimulationError: nodes were switched off, and the simulation did not keep when.
         """
-        end_ms = round(self.now_s * MS_PER_S)
+        span = round(self.begin_s * MS_PER_S), round(self.now_s * MS_PER_S)
         return together(
             [
-                feed(group, self._work(number, runs), end_ms)
+                feed(group, self._work(number, runs), *span)
                 for number, (group, runs) in enumerate(
                     zip(self.cluster.nodes, self._runs, strict=True)
                 )
@@ -219,12 +219,12 @@ class ComponentEnergy(Energy):
         """Power by part from each change on, exactly: columns as of `over_time`."""
         return _power_table(self.draw.time_ms[:-1] / MS_PER_S, self.draw.parts)
 
-    def over_time(self, step_s: float, *, begin_s: float = 0.0) -> pl.DataFrame:
+    def over_time(self, step_s: float, *, begin_s: float | None = None) -> pl.DataFrame:
         """Mean power by part in each step: ``time_s`` (its beginning), ``total_w`` and ``PART_w``.
 
         Args:
             step_s: above 0; the last step may be shorter.
-            begin_s: from when on, before the end.
+            begin_s: From when on, before the end; default the beginning of what is covered.
 
         Raises:
             ConfigError: the step is not above 0.
@@ -232,7 +232,7 @@ class ComponentEnergy(Energy):
         edges = self._edges(step_s, begin_s)
         return _power_table(edges[:-1], self.draw.means(edges))
 
-    def cdus_over_time(self, step_s: float, *, begin_s: float = 0.0) -> pl.DataFrame:
+    def cdus_over_time(self, step_s: float, *, begin_s: float | None = None) -> pl.DataFrame:
         """Mean power taken by all that each coolant distribution unit cools, in each step, W.
 
         Args:
@@ -247,7 +247,7 @@ class ComponentEnergy(Energy):
         return pl.DataFrame({"time_s": edges[:-1], **found})
 
     def cooled(
-        self, wet_bulb: float | str | Path, step_s: float = 60.0, *, begin_s: float = 0.0
+        self, wet_bulb: float | str | Path, step_s: float = 60.0, *, begin_s: float | None = None
     ) -> pl.DataFrame:
         """What cooling the machine takes in each step: ``time_s``, ``step_s``, and the columns of `cool`.
 
@@ -273,7 +273,7 @@ class ComponentEnergy(Energy):
         return power.select("time_s").with_columns(step_s=np.diff(edges)).hstack(table)
 
     def cooled_by(
-        self, plant: Fmu, wet_bulb: float | str | Path, *, begin_s: float = 0.0
+        self, plant: Fmu, wet_bulb: float | str | Path, *, begin_s: float | None = None
     ) -> pl.DataFrame:
         """As `cooled`, by a plant of the user's own, in its steps; see `hpctwin.energy.fmu`.
 
@@ -289,11 +289,15 @@ class ComponentEnergy(Energy):
         table = run_fmu(plant, each, power["total_w"].to_numpy(), pumps, wet)
         return power.select("time_s").with_columns(step_s=np.diff(edges)).hstack(table)
 
-    def _edges(self, step_s: float, begin_s: float = 0.0) -> FloatArray:
+    def _edges(self, step_s: float, begin_s: float | None = None) -> FloatArray:
         if not step_s > 0:
             raise ConfigError(f"step is {step_s:g} s, it must be above 0")
-        if not 0 <= begin_s <= self.now_s:
-            raise ConfigError(f"begin is {begin_s:g} s, it must be from 0 to {self.now_s:g}")
+        if begin_s is None:
+            begin_s = self.begin_s
+        if not self.begin_s <= begin_s <= self.now_s:
+            raise ConfigError(
+                f"begin is {begin_s:g} s, it must be from {self.begin_s:g} to {self.now_s:g}"
+            )
         return np.append(np.arange(begin_s, self.now_s, step_s), self.now_s)
 
     def cost(self, series: Series) -> float:

@@ -53,10 +53,10 @@ class Draw:
     """What is taken over time.
 
     Args:
-        time_ms: when something changes, ascending from 0, and the end [n + 1].
+        time_ms: When something changes, ascending from the beginning, and the end [n + 1].
         parts: by each of `PARTS` from then on, W [parts, n].
         cdu: unit of each row of the next two, in order [m].
-        cdu_time_ms: from when on; the first of each unit is 0 [m].
+        cdu_time_ms: From when on; the first of each unit is the beginning [m].
         cdu_w: what all that the unit cools takes, its pumps with it, W [m].
     """
 
@@ -90,7 +90,7 @@ class Draw:
         """As `means`, of each coolant distribution unit [units, steps]."""
         units = int(self.cdu.max(initial=-1)) + 1
         found = np.zeros((units, len(edges_s) - 1))
-        cuts = np.append(np.flatnonzero(self.cdu_time_ms == 0), len(self.cdu))
+        cuts = np.append(np.flatnonzero(self.cdu_time_ms == self.time_ms[0]), len(self.cdu))
         for low, high in pairwise(cuts):
             times = np.append(self.cdu_time_ms[low:high], self.time_ms[-1])
             found[self.cdu[low]] += _means(times, self.cdu_w[low:high], edges_s)
@@ -103,15 +103,20 @@ def _means(time_ms: IntArray, watts: FloatArray, edges_s: FloatArray) -> FloatAr
     return found / (np.diff(edges_s) * MS_PER_S)
 
 
-def feed(group: NodeGroup, work: list[tuple[Stretches, Pieces, bool]], end_ms: int) -> Draw:
-    """What a node group takes from time zero to the end.
+def feed(
+    group: NodeGroup, work: list[tuple[Stretches, Pieces, bool]], begin_ms: int, end_ms: int
+) -> Draw:
+    """What a node group takes from the beginning to the end.
 
     Args:
         group: its nodes have components.
         work: where nodes are not idle; what they draw then, by `Stretches.of`; and whether they compute. No
             node is in two stretches at a time.
+        begin_ms: The beginning.
         end_ms: the end.
     """
+    end_ms -= begin_ms
+    work = [(where, pieces.moved(-begin_ms), computes) for where, pieces, computes in work]
     starts, cdu_of, chassis = _units(group)
     size = np.diff(np.append(starts, group.count))
     begins = np.append(True, np.diff(cdu_of) > 0)
@@ -136,11 +141,11 @@ def feed(group: NodeGroup, work: list[tuple[Stretches, Pieces, bool]], end_ms: i
             np.add.at(row, place, _changes(part, first))
             total += part
         if group.racks is not None:
-            cdus.append((cdu_of.astype(np.int32)[unit], time, total))
+            cdus.append((cdu_of.astype(np.int32)[unit], time + begin_ms, total))
     np.cumsum(sums, axis=1, out=sums)
     none = (np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0))
     return Draw(
-        np.append(time_ms, end_ms),
+        np.append(time_ms, end_ms) + begin_ms,
         sums,
         *(np.concatenate(column) for column in zip(*(cdus or [none]), strict=True)),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,10 @@ class Pieces:
     start_ms: IntArray
     end_ms: IntArray
     watts: FloatArray
+
+    def moved(self, by_ms: int) -> Pieces:
+        """The same pieces at other times, ms later."""
+        return replace(self, start_ms=self.start_ms + by_ms, end_ms=self.end_ms + by_ms)
 
 
 @dataclass(frozen=True, eq=False)

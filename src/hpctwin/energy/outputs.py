@@ -77,7 +77,7 @@ def cost_changes(energy: Energy, rates: Mapping[str, Series]) -> pl.DataFrame | 
     if drawn is None:
         return None
     power_s = drawn["time_s"].to_numpy()
-    steps = [one.changes(float(power_s[-1])) for one in rates.values()]
+    steps = [one.changes(float(power_s[0]), float(power_s[-1])) for one in rates.values()]
     time_s = np.unique(np.concatenate([power_s, *steps]))
     watts = drawn["total_w"].to_numpy()[np.searchsorted(power_s, time_s, side="right") - 1]
     found = {"time_s": time_s}

@@ -142,15 +142,14 @@ class Series:
         found: FloatArray = rounds * self._total[-1] + np.interp(rest, knots, self._total)
         return found
 
-    def changes(self, until_s: float) -> FloatArray:
-        """When values begin, from time zero up to a time.
+    def changes(self, from_s: float, until_s: float) -> FloatArray:
+        """When values begin, between two times.
 
         Args:
-            until_s: seconds.
+            from_s: The first time, in seconds.
+            until_s: The last time, in seconds.
         """
-        rounds = np.arange(until_s // self.period_s + 1) * self.period_s
-        times: FloatArray = np.add.outer(rounds, self.times_s).ravel()
-        return times[times <= until_s]
+        return _knots(self, from_s, until_s)
 
     def at(self, time_s: npt.ArrayLike) -> FloatArray:
         """The values at times, per J.

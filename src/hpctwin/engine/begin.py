@@ -22,7 +22,15 @@ from hpctwin.engine.state import index_nodes, more_room
 if TYPE_CHECKING:
     from hpctwin.engine.jit import Kernel
 
-__all__ = ["NodePowers", "Running", "another_future", "begin_at", "fill_heap", "hold_until"]
+__all__ = [
+    "NodePowers",
+    "Running",
+    "another_future",
+    "begin_at",
+    "fill_heap",
+    "hold_until",
+    "start_clock",
+]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -235,12 +243,28 @@ def hold_until(sim: Sim, begin_ms: IntArray) -> None:
     state["release"] = np.maximum(state["release"], begin_ms)
 
 
+def start_clock(sim: Sim, now_ms: int) -> None:
+    """Let a new simulation of nodes with power states begin at a time, with all nodes on and idle.
+
+    What happens at that time is still to come. Maintenance and resets before it have happened.
+
+    Args:
+        sim: a new one, in which nothing has happened yet.
+        now_ms: the time.
+    """
+    sim.clock.now = now_ms
+    sim["node"]["since"] = now_ms
+    sim.clock.resets_done = sim["reset"].searchsorted(now_ms)
+    _begin_maintenance(now_ms - 1, sim)
+    index_nodes(sim)
+
+
 def _begin_maintenance(now_ms: int, sim: Sim) -> None:
     if not len(sim["change"]):
         return
     done = sim["change"][sim["change"]["time"] <= now_ms]
     sim["clock"]["changes_done"] = len(done)
-    np.add.at(sim["stock"]["free"], done["pool"], done["sign"] * sim["amount"][done["pool"]])
+    np.add.at(sim["stock"]["free"], done["pool"], done["sign"] * done["amount"])
 
 
 def _begin_holding(running: Running, down: IntArray, sim: Sim) -> None:

@@ -7,7 +7,7 @@ from hpctwin.engine.sim import Sim
 
 __all__ = [
     "begins", "come_back_at", "draw_anew", "end_arrivals", "go_to", "schedule_anew", "schedule_later",
-    "stop_at_start_of",
+    "stand_until", "stop_at_start_of",
 ]  # fmt: skip
 
 
@@ -36,6 +36,11 @@ def end_arrivals(sim: Sim) -> None:
 def go_to(sim: Sim, time: int) -> None:
     """Put the clock to a time, ms, before which nothing happens."""
     sim.clock.now = time
+
+
+def stand_until(sim: Sim, time: int) -> None:
+    """Put the clock to a time, ms, after the last job; power states count up to it."""
+    sim.clock.now = sim.clock.ended = time
 
 
 def schedule_anew(sim: Sim) -> None:

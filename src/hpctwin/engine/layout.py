@@ -438,6 +438,7 @@ class State:
     usage: Table[Usage]  # [labels + 1], the last for all
     node: Table[Node]
     spent: Grid[Int]  # [nodes, states] time in each power state; [nodes, 0] without
+    tail: Grid[Int]  # [nodes, states + 1] … since the last end of a job; the last is that end
     switching: Table[Event]  # nodes by the end of their transition; room for who begins again
     timeouts: Table[Event]  # heap of nodes; an entry holds if the node is still due then
     begins: Table[Event]  # heap of jobs that wait for their nodes

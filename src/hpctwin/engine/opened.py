@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine.begin import fill_heap
+from hpctwin.engine.clock import stand_until
 from hpctwin.engine.layout import COMPUTING, DEPTH_STATES, KNOWN, LAYOUT, NEVER
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.powers import PowerPass
@@ -99,7 +100,7 @@ def stand_by(sim: Sim, until_ms: int, advance: Callable[[], object]) -> None:
     sim.clock.alive += 1  # else nothing would be left to do
     advance()
     sim.clock.alive -= 1
-    sim.clock.now = max(int(sim.clock.now), until_ms)
+    stand_until(sim, max(int(sim.clock.now), until_ms))
 
 
 def arrive_at(sim: Sim, row: int, submit_ms: int, cancel_ms: int) -> None:

@@ -57,6 +57,21 @@ def standing_in(p: int, row: int, sim: Arrays) -> tuple[int, int]:
 
 
 @jit
+def book_tail(node: int, row: int, sim: Arrays) -> None:
+    """Book the time that a node spent in its power state since the last end of a job.
+
+    An earlier booking is void if a job has ended since.
+    """
+    states = sim.spent.width
+    ended = sim.clock.ended
+    if sim.tail[node, states] != ended:
+        for state in range(states):
+            sim.tail[node, state] = 0
+        sim.tail[node, states] = ended
+    sim.tail[node, row] += sim.clock.now - max(sim.node[node].since, ended)
+
+
+@jit
 def change_power(node: int, state: int, depth: int, sim: Arrays) -> None:
     """A node changes its state, and its sleep depth; the time in the old one is booked."""
     own = sim.node[node]
@@ -64,6 +79,7 @@ def change_power(node: int, state: int, depth: int, sim: Arrays) -> None:
     old = row_of_state(own.power, own.depth)
     new = row_of_state(state, depth)
     sim.spent[node, old] += now - own.since
+    book_tail(node, old, sim)
     tally, p, states = sim.tally, sim.pool_of[node], sim.spent.width
     first = tally.width - 2 * states
     tally[p, first + old] -= 1

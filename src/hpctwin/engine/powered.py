@@ -35,6 +35,7 @@ __all__ = [
     "nodes_of_job",
     "past_states",
     "spent_ms",
+    "spent_since_end_ms",
     "state_rows",
 ]
 
@@ -74,6 +75,16 @@ def spent_ms(sim: Sim) -> IntArray:
     """The time of each node in each power state up to now [states, nodes]."""
     spent: IntArray = sim["spent"].T.copy()
     spent[state_rows(sim), np.arange(spent.shape[1])] += sim["clock"]["now"] - sim["node"]["since"]
+    return spent
+
+
+def spent_since_end_ms(sim: Sim) -> IntArray:
+    """The part of `spent_ms` that comes after the last end of a job [states, nodes]."""
+    ended, now = int(sim.clock.ended), int(sim.clock.now)
+    booked = sim["tail"].T
+    spent: IntArray = booked[:-1] * (booked[-1] == ended)
+    rows = state_rows(sim), np.arange(spent.shape[1])
+    spent[rows] += now - np.maximum(sim["node"]["since"], min(ended, now))
     return spent
 
 

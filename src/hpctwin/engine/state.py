@@ -81,6 +81,7 @@ def new_sim(
         "usage": (len(known["promised"]) + 1,),
         "node": (tracked,),
         "spent": (tracked, 2 + 3 * depths if depths else 0),
+        "tail": (tracked, 3 + 3 * depths if depths else 0),
         "switching": (2 * tracked if depths else 0,),
         "timeouts": (2 * tracked if depths else 0,),
         "begins": (most if depths else 0,),

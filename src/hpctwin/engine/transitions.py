@@ -249,8 +249,10 @@ def has_ended(j: int, sim: Arrays) -> bool:
 def finish(j: int, sim: Arrays) -> None:
     """A running job ends as it will, or its nodes are clean; its entry is off the heap of ends already."""
     ended = sim.state[j].end
+    before = sim.clock.ended
     end_job(j, sim.state[j].outcome, sim)
     sim.state[j].end = ended
+    sim.clock.ended = max(before, ended)
 
 
 @jit
@@ -376,6 +378,8 @@ def close(j: int, phase: int, sim: Arrays) -> None:
     """A job has come to its end in a phase; those that wait for it are not told yet."""
     if len(sim.held) > 0 and sim.state[j].phase != UNSUBMITTED:
         count_submitted(j, MINUS_ONE, sim)
+    if sim.state[j].phase == RUNNING and sim.state[j].start >= 0:
+        sim.clock.ended = sim.clock.now
     sim.state[j].phase = phase
     sim.state[j].end = sim.clock.now
     sim.clock.alive -= 1

@@ -97,7 +97,9 @@ class SRaps(Experiment[str, Run]):
         """See `Experiment`."""
         part, text = self.part, POLICIES.get(point, point)
         if text == REPLAY:
-            result = replay(part.workload, self.cluster, until_s=part.end_s).result
+            result = replay(
+                part.workload, self.cluster, from_s=part.begin_s, until_s=part.end_s
+            ).result
         else:
             simulation = Simulation(part.workload, self.cluster, text, begin_s=part.not_before_s)
             result = part.run(simulation)

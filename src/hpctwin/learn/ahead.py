@@ -125,8 +125,9 @@ def energy_ahead_j(energy: Energy) -> float:
     # Each node's time is its jobs, with an edge before the first and after the last.
     nodes = np.arange(len(groups))
     node = np.concatenate([nodes, node, nodes])
-    start = np.concatenate([np.zeros(len(nodes)), start, np.full(len(nodes), energy.now_s)])
-    end = np.concatenate([np.zeros(len(nodes)), end, np.full(len(nodes), energy.now_s)])
+    first, final = (np.full(len(nodes), time) for time in (energy.begin_s, energy.now_s))
+    start = np.concatenate([first, start, final])
+    end = np.concatenate([first, end, final])
     order = np.lexsort((end, start, node))
     node, start, end = node[order], start[order], end[order]
     total = float(((end - start) * watts[COMPUTING, node]).sum())

@@ -155,7 +155,9 @@ class _Prices:
 
 
 def least_energy_j(jobs: Workload, cluster: Cluster) -> float:
-    """A bound below the energy of all nodes until the last job has ended, J, under any policy.
+    """A bound below the energy of all nodes, from the first submission to the last end, J.
+
+    It holds under any policy.
 
     Each node draws at each time what it draws least in any state, and more while it computes; and the last
     job ends no sooner than if none had waited.
@@ -170,6 +172,7 @@ def least_energy_j(jobs: Workload, cluster: Cluster) -> float:
         there[2 + 3 * len(group.sleep) :, node] = False  # depths that only other groups have
     least = np.where(there, watts, np.inf).min(axis=0)
     run = run_s(jobs)
-    end_s = float((jobs.submit_ms / MS_PER_S + run).max(initial=0.0))
+    submit = jobs.submit_ms / MS_PER_S
+    span_s = float((submit + run).max(initial=0.0)) - float(submit[:1].sum())
     more = float((watts[COMPUTING] - least).min())
-    return end_s * float(least.sum()) + more * float(run @ jobs.nodes)
+    return span_s * float(least.sum()) + more * float(run @ jobs.nodes)

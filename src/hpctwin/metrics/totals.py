@@ -77,6 +77,8 @@ class Totals(NamedTuple):
         makespan = 0.0 if self.last_s is None else self.last_s - (self.first_s or 0.0)
         sums, makespan_ms = self.over_time, makespan * MS_PER_S
         loss = sums["present_loaded"] - sums["used_loaded"]
+        summary["interval_begin_s"] = self.first_s if ran else None
+        summary["interval_end_s"] = self.last_s if ran else None
         summary["makespan_s"] = makespan if ran else None
         summary["throughput_jobs_per_h"] = _ratio(ran, makespan / 3600)
         summary["nodes"] = nodes

@@ -133,7 +133,7 @@ class Plots:
         self,
         *,
         title: str | None = None,
-        start_s: float = 0.0,
+        start_s: float | None = None,
         end_s: float | None = None,
         nodes: int | None = None,
     ) -> Figure:

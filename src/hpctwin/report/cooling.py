@@ -26,8 +26,9 @@ def plot_cooling(
     figure = new_figure(5.6)
     power, pue, water = figure.subplots(3, sharex=True)
     power.set_title(title)
+    begin = float(cooled["time_s"][0])
     end = float(cooled["time_s"][-1] + cooled["step_s"][-1])
-    scale = TimeScale.of(end, start_epoch_s)
+    scale = TimeScale.of(end - begin, start_epoch_s)
     at = scale.at(np.append(cooled["time_s"].to_numpy(), end))
     plant = cooled["pump_w"] + cooled["fan_w"] + cooled["air_w"]
     for ax, label, values in (
@@ -45,5 +46,5 @@ def plot_cooling(
         if len(ax.lines) > 1:
             ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3)
     power.set_ylim(bottom=0)
-    scale.apply(water, 0.0, end)
+    scale.apply(water, begin, end)
     return figure

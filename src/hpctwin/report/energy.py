@@ -48,7 +48,7 @@ def plot_node_states(
     energy: Energy | pl.DataFrame,
     *,
     title: str = "Node states",
-    start_s: float = 0.0,
+    start_s: float | None = None,
     end_s: float | None = None,
     nodes: int | None = None,
     start_epoch_s: float | None = None,
@@ -58,8 +58,8 @@ def plot_node_states(
     Args:
         energy: of a simulation with ``log=True``; or its `hpctwin.energy.outputs.node_log`.
         title: above the figure.
-        start_s: where the window begins, seconds.
-        end_s: where it ends; the end of the simulation if left out.
+        start_s: Beginning of the window, in seconds; default the beginning of the simulation.
+        end_s: End of the window, in seconds; default the end of the simulation.
         nodes: only the first so many nodes.
         start_epoch_s: Unix time of time zero, where a table is given.
     """
@@ -69,6 +69,8 @@ def plot_node_states(
     names = energy["state"].unique().sort().to_list()
     state = energy["state"].cast(pl.Enum(names)).to_physical().to_numpy()
     last = float(end.max(initial=0.0)) if end_s is None else end_s
+    if start_s is None:
+        start_s = float(start.min(initial=last))
     shown = (start < last) & (end > start_s)
     if nodes is not None:
         shown &= node < nodes
@@ -122,8 +124,9 @@ def plot_power(
         else:
             curves[name] = energy["time_s"].to_numpy(), energy["total_w"].to_numpy()
     last = max(float(times[-1]) for times, _ in curves.values())
-    scale = TimeScale.of(last, start_epoch_s)
-    curves = {name: _means(*curve, last / _POINTS) for name, curve in curves.items()}
+    first = min(float(times[0]) for times, _ in curves.values())
+    scale = TimeScale.of(last - first, start_epoch_s)
+    curves = {name: _means(*curve, (last - first) / _POINTS) for name, curve in curves.items()}
     for number, (name, (times, watts)) in enumerate(curves.items()):
         ax.step(
             scale.at(times),
@@ -136,7 +139,7 @@ def plot_power(
             linewidth=max(0.9, 2.1 - 0.4 * number),
         )
     ax.set_ylim(bottom=0)
-    scale.apply(ax, 0.0, last)
+    scale.apply(ax, first, last)
     if len(curves) > 1:
         figure.legend(loc="outside upper right", ncols=len(curves))
     return figure

@@ -60,6 +60,7 @@ def write_run(
         OutputError: it cannot be written; nothing of it is left then.
     """
     written = {**_tables(result), **(tables or {})}
+    told = summary or result.summary()
     manifest = {
         "format": FORMAT,
         "hpctwin": __version__,
@@ -77,6 +78,8 @@ def write_run(
         "cluster": result.cluster.model_dump(mode="json"),
         "start_epoch_s": result.workload.start_epoch_s,
         "now_s": now_s,
+        "interval_begin_s": told.get("interval_begin_s"),
+        "interval_end_s": told.get("interval_end_s"),
         "engine_s": result.engine_s,
         "peak_memory_mb": _peak_memory_mb(),
     }
@@ -84,7 +87,6 @@ def write_run(
         for name, table in written.items():
             with write_atomically(new / f"{name}.parquet") as file:
                 table.write_parquet(file)
-        told = summary or result.summary()
         for name, content in ((SUMMARY, told), (MANIFEST, manifest)):
             with write_atomically(new / name) as file:
                 file.write(json.dumps(content, indent=2, default=str).encode())

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from hpctwin.energy.cap import with_cap
 from hpctwin.energy.sizing import Sizing
 from hpctwin.engine import layout
-from hpctwin.engine.begin import hold_until
+from hpctwin.engine.begin import hold_until, start_clock
 from hpctwin.engine.carry import carry
 from hpctwin.engine.clock import (
     begins,
@@ -98,6 +98,8 @@ class SimulationBase(Looks):
 
     single_gpus: bool | None = None
     """Whether any job asks for a part of a GPU; None: as its jobs say."""
+    _latest_first_ms: int = NEVER_MS
+    """Energy and drawn failures begin here at the latest, if the first submission is later."""
 
     def __init__(
         self,
@@ -169,6 +171,8 @@ class SimulationBase(Looks):
     ) -> None:
         """Stand where nothing has happened yet."""
         failures = self.cluster.failures
+        first_ms = int(self.workload.submit_ms.min(initial=self._latest_first_ms))
+        self._first_ms = 0 if first_ms >= NEVER_MS else first_ms
         self.tracked = self._tracks()
         self._passes: tuple[Pass, PowerPass | None] | None = None
         self._horizon = NEVER_MS if failures.mtbf is None else 0
@@ -180,7 +184,8 @@ class SimulationBase(Looks):
         self.drawn = 0
         self._outages: list[Outages] = []
         if failures.outages:
-            self._add_outages(recorded_outages(self.cluster))
+            past_ms = self._first_ms if self.cluster.has_power else 0
+            self._add_outages(recorded_outages(self.cluster, past_ms))
 
     def _set_out(self) -> None:
         """Nothing has been run, done from outside or decided yet."""
@@ -247,10 +252,7 @@ class SimulationBase(Looks):
             twin._change_policy(policy)
         if self.cluster.has_power and powered.untouched(self._sim):
             # A pass now would come before the events of the first instant.
-            first = powered.first_instant(
-                twin.policy.power, twin._sim["sleep"], self.cluster.depths, int(twin._sim.clock.now)
-            )
-            schedule_later(twin._sim, first)
+            schedule_later(twin._sim, powered.first_instant(twin.policy.power, twin._sim))
         return twin
 
     def anew(self, workload: Workload) -> Self:
@@ -335,7 +337,7 @@ class SimulationBase(Looks):
         self._outages = [outages]
         self.drawn = drawn
         if self.cluster.failures.mtbf is not None:
-            self._horizon = drawn * BLOCK_MS
+            self._horizon = self._first_ms + drawn * BLOCK_MS
         self._decided = None
         self.engine_s = engine_s
 
@@ -383,8 +385,23 @@ class SimulationBase(Looks):
         if begin_s is not None:
             hold_until(sim, begins_ms(begin_s, self.workload))
         if cluster.has_power:
-            come_back_at(sim, powered.first_instant(power, sim["sleep"], depths))
+            if self._first_ms > 0:
+                start_clock(sim, self._first_ms)
+            come_back_at(sim, powered.first_instant(power, sim))
         return sim
+
+    def start_no_later(self, time_s: float) -> None:
+        """Let nodes with power states begin at a time if the first job is submitted after it.
+
+        Args:
+            time_s: seconds; the simulation is a new one, in which nothing has happened.
+        """
+        time = to_ms(time_s)
+        clock = self._sim.clock
+        fresh = not clock.instants and clock.now == self._first_ms
+        if self.cluster.has_power and fresh and time < self._first_ms:
+            self._latest_first_ms = time
+            self._begin(*self._asked, int(clock.random))
 
     def _lowered(self, expected: npt.NDArray[np.int64] | None) -> Mapping[str, npt.NDArray[Any]]:
         """What is known of jobs and machine, in the engine's form."""
@@ -537,7 +554,7 @@ class SimulationBase(Looks):
 
     def draw_outages(self) -> None:
         """Draw the node failures of the next stretch of time."""
-        outages, self._horizon = drawn_outages(self.cluster, self.drawn)
+        outages, self._horizon = drawn_outages(self.cluster, self.drawn, self._first_ms)
         self._decided = None
         self.drawn += 1
         self._add_outages(outages)

@@ -15,19 +15,32 @@ BLOCK_MS = 30 * 86_400_000
 Outages = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
-def recorded_outages(cluster: Cluster) -> Outages:
-    """Node, start and end (ms) of the recorded failures."""
+def recorded_outages(cluster: Cluster, begin_ms: int = 0) -> Outages:
+    """Node, start and end (ms) of the recorded failures.
+
+    Args:
+        cluster: the cluster.
+        begin_ms: What lies before this time is cut off.
+    """
     outages = cluster.failures.outages
     start = np.array([to_ms(o.start) for o in outages], np.int64)
     length = np.array([max(1, to_ms(o.duration)) for o in outages], np.int64)
-    return np.array([o.node for o in outages], np.int64), start, start + length
+    node, end = np.array([o.node for o in outages], np.int64), start + length
+    last = end > begin_ms
+    return node[last], np.maximum(start, begin_ms)[last], end[last]
 
 
-def drawn_outages(cluster: Cluster, block: int) -> tuple[Outages, int]:
+def drawn_outages(cluster: Cluster, block: int, begin_ms: int = 0) -> tuple[Outages, int]:
     """Node, start and end (ms) of the failures drawn for one block, and the end of the block.
 
     Failures of all nodes together are a Poisson process, repairs exponential. A failure drawn for
     a node that is away already lengthens its absence if it would last longer.
+
+    Args:
+        cluster: the cluster.
+        block: Number of the block, from 0.
+        begin_ms: Beginning of block 0: the first submission, so that a slice of a trace has the
+            failures that the same jobs have at time zero.
     """
     failures = cluster.failures
     if failures.mtbf is None or failures.mttr is None:
@@ -35,7 +48,8 @@ def drawn_outages(cluster: Cluster, block: int) -> tuple[Outages, int]:
         return (empty, empty, empty), NEVER_MS
     rng = np.random.Generator(np.random.PCG64([failures.seed, block]))
     number = rng.poisson(cluster.node_count * BLOCK_MS / (failures.mtbf * 1000))
-    start = np.sort(rng.integers(block * BLOCK_MS, (block + 1) * BLOCK_MS, number))
+    start = np.sort(rng.integers(block * BLOCK_MS, (block + 1) * BLOCK_MS, number)) + begin_ms
     node = rng.integers(0, cluster.node_count, number).astype(np.int64)
     length = np.maximum(1, np.rint(rng.exponential(failures.mttr * 1000, number))).astype(np.int64)
-    return (node, start.astype(np.int64), start + length), (block + 1) * BLOCK_MS
+    horizon = begin_ms + (block + 1) * BLOCK_MS
+    return (node, start.astype(np.int64), start + length), horizon

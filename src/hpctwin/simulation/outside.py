@@ -18,6 +18,7 @@ from hpctwin.engine.powered import (
     change_speed,
     past_states,
     spent_ms,
+    spent_since_end_ms,
 )
 from hpctwin.engine.state import more_log
 from hpctwin.errors import SimulationError, UnknownNameError
@@ -88,7 +89,10 @@ def put_into_mode(simulation: SimulationBase, number: int, mode: str) -> None:
 
 
 def accounts(simulation: SimulationBase, jobs: pl.DataFrame, node_map: pl.DataFrame) -> Energy:
-    """Time and energy of each node in each state up to now, and of each job.
+    """Time and energy of each node in each state, and of each job.
+
+    They cover the time from the first submission to the last end of a job; of a simulation that
+    goes on, up to now.
 
     Args:
         simulation: the simulation.
@@ -96,13 +100,26 @@ def accounts(simulation: SimulationBase, jobs: pl.DataFrame, node_map: pl.DataFr
         node_map: where they ran; where they share nodes also what share they used and held.
     """
     sim, cluster, workload = simulation.state, simulation.cluster, simulation.workload
-    changes = simulation.outside.changes
-    spent = spent_ms(sim)[: 2 + 3 * cluster.depths]
+    spent = spent_ms(sim)
+    end_ms = int(sim.clock.now)
+    begin_ms = end_ms - int(spent[:, 0].sum())
     log = past_states(sim) if simulation.log else None
+    changes = simulation.outside.changes
+    if simulation.done and 0 < sim.clock.ended < end_ms:
+        # Jobs that never run may come, or be cancelled, after the last end.
+        end_ms = int(sim.clock.ended)
+        spent -= spent_since_end_ms(sim)
+        changes = tuple(change for change in changes if change.time_ms <= end_ms)
+        if log is not None:
+            log = log[:, log[2] < end_ms]
+            log[3] = np.minimum(log[3], end_ms)
+    spent = spent[: 2 + 3 * cluster.depths]
     if changes:
         spent = time_by_mode(cluster, changes, spent)
         log = None if log is None else split_log(cluster, changes, log)
-    about = (jobs, node_map, cluster, spent, log, changes, workload.start_epoch_s)
+    about = (
+        jobs, node_map, cluster, spent, log, changes, workload.start_epoch_s, begin_ms / MS_PER_S
+    )  # fmt: skip
     if all(group.components for group in cluster.nodes):
         kind = SharedComponentEnergy if workload.shares_nodes else ComponentEnergy
         return kind(*about, usage=workload.usage)

@@ -113,27 +113,26 @@ def sleeps(cluster: Cluster, power: PowerPolicy, pool: IntArray) -> npt.NDArray[
     return table
 
 
-def first_instant(power: PowerPolicy, sleep: npt.NDArray[Any], depths: int, now: int = 0) -> int:
-    """When the power policy first looks at nodes that have been idle since time zero, ms; NEVER for not.
+def first_instant(power: PowerPolicy, sim: Sim) -> int:
+    """When the power policy first acts on nodes that have been idle since the beginning, ms.
 
-    Nothing else may happen for long: the first job may come late.
+    Nothing else may happen for long, as jobs may be held back. `NEVER_MS` if it never acts.
 
     Args:
-        power: it.
-        sleep: what `sleeps` gave.
-        depths: how many to a pool.
-        now: the present, ms; not before that.
+        power: the power policy.
+        sim: a simulation in which nothing has happened.
     """
+    now = int(sim.clock.now)
     if power.power_pass.from_start:
         return now
-    first = int(sleep["timeout"][:: max(depths, 1)].min())
-    return first if first >= NEVER_MS else max(first, now)
+    sleep = sim["sleep"]
+    first = int(sleep["timeout"][:: len(sleep) // sim.pools].min())
+    return first if first >= NEVER_MS else max(int(sim["node"]["since"].min()) + first, now)
 
 
 def untouched(sim: Sim) -> bool:
     """Whether nothing has happened yet, and no node was switched."""
-    node = sim["node"]
-    return not sim.clock.instants and not (node["power"].any() or node["since"].any())
+    return not sim.clock.instants and not sim["node"]["power"].any()
 
 
 def change_power(sim: Sim, cluster: Cluster, power: PowerPolicy) -> None:

@@ -54,6 +54,7 @@ def replay(
     workload: Workload | str | os.PathLike[str],
     cluster: Cluster | int | str | os.PathLike[str],
     *,
+    from_s: float | None = None,
     until_s: float | None = None,
 ) -> Replay:
     """Start every job when it really started, and report each conflict with the cluster.
@@ -65,6 +66,8 @@ def replay(
     Args:
         workload: the trace.
         cluster: the machine.
+        from_s: Energy counts from this time on, in seconds; default the first submission, which also
+            counts if it comes before.
         until_s: nothing after this time counts, seconds; what runs then is still running.
 
     Raises:
@@ -104,14 +107,18 @@ def replay(
     energy, node_map, shared, taken = None, None, None, []
     left = np.minimum(end, cut)
     total = int(left.max()) if until_s is None else cut
+    first = min(int(workload.submit_ms.min()), int(start[known].min(initial=cut)))
+    if from_s is not None:
+        first = min(first, round(from_s * MS_PER_S))
+    covered = first, total
     if shares:
         shared = held_parts(workload, cluster, lowered, start, left, over)
         taken = _without_room(workload, start, shared)
         if cluster.has_power:
-            energy = shared_energy(frame, workload, cluster, shared, left, total)
+            energy = shared_energy(frame, workload, cluster, shared, left, covered)
     elif cluster.has_power:
         held = held_nodes(workload, start, left, cluster.node_count, recorded_outages(cluster))
-        energy, node_map = energy_of(frame, workload, cluster, held, left, total)
+        energy, node_map = energy_of(frame, workload, cluster, held, left, covered)
         taken = _taken(workload, start, held)
     result = Result(
         course=course,

@@ -104,7 +104,12 @@ def _lowest(free: npt.NDArray[np.bool_], out: IntArray, wanted: int) -> IntArray
 
 
 def energy_of(
-    jobs: pl.DataFrame, workload: Workload, cluster: Cluster, held: Held, end: IntArray, total: int
+    jobs: pl.DataFrame,
+    workload: Workload,
+    cluster: Cluster,
+    held: Held,
+    end: IntArray,
+    covered: tuple[int, int],
 ) -> tuple[Energy, pl.DataFrame]:
     """The accounts of a machine whose nodes were idle or computing, and the map of who ran where.
 
@@ -114,7 +119,7 @@ def energy_of(
         cluster: the machine.
         held: which nodes jobs had.
         end: when each ended or the replay was cut off, ms [jobs].
-        total: the time that is covered, ms.
+        covered: Beginning and end of the time that counts, in ms.
     """
     start = np.where(end >= 0, workload.recorded_start_ms, 0)
     first, counts, rows = [], [], []
@@ -141,8 +146,11 @@ def energy_of(
     computing = np.rint(np.cumsum(change)[:-1]).astype(np.int64)
     spent = np.zeros((2 + 3 * cluster.depths, cluster.node_count), np.int64)
     spent[COMPUTING] = computing
-    spent[0] = total - computing
-    about = (jobs, node_map, cluster, spent, None, (), workload.start_epoch_s)
+    begin, until = covered
+    spent[0] = until - begin - computing
+    about = (
+        jobs, node_map, cluster, spent, None, (), workload.start_epoch_s, begin / MS_PER_S
+    )  # fmt: skip
     if all(group.components for group in cluster.nodes):
         return ComponentEnergy(*about, usage=workload.usage), node_map
     return Energy(*about), node_map

@@ -223,7 +223,7 @@ def shared_energy(
     cluster: Cluster,
     shared: Shared,
     end: IntArray,
-    total: int,
+    covered: tuple[int, int],
 ) -> Energy:
     """The accounts of a machine whose nodes were idle or computing.
 
@@ -233,15 +233,18 @@ def shared_energy(
         cluster: the machine.
         shared: which parts of nodes jobs had.
         end: when each ended or the replay was cut off, ms [jobs].
-        total: the time that is covered, ms.
+        covered: Beginning and end of the time that counts, in ms.
     """
     at = dict(zip(workload.job_id.tolist(), (end / MS_PER_S).tolist(), strict=True))
     ended = pl.Series([at[job] for job in shared.placements["job_id"].to_list()], dtype=pl.Float64)
     node_map = shares_held(workload, cluster, shared.placements.with_columns(end_s=ended))
     spent = np.zeros((2 + 3 * cluster.depths, cluster.node_count), np.int64)
     spent[COMPUTING] = shared.busy_ms
-    spent[0] = total - shared.busy_ms
-    about = (jobs, node_map, cluster, spent, None, (), workload.start_epoch_s)
+    begin, until = covered
+    spent[0] = until - begin - shared.busy_ms
+    about = (
+        jobs, node_map, cluster, spent, None, (), workload.start_epoch_s, begin / MS_PER_S
+    )  # fmt: skip
     if all(group.components for group in cluster.nodes):
         return SharedComponentEnergy(*about, usage=workload.usage)
     return SharedEnergy(*about)

@@ -81,9 +81,12 @@ class Simulation(SimulationBase):
 
     def _run(self, progress: Callable[[float], None] | None) -> None:
         if progress is not None:
-            step = max(self.workload.span_s, 1.0) / 50
+            first_s, step = self._first_ms / MS_PER_S, max(self.workload.span_s, 1.0) / 50
             arrived = 0
-            while arrived < len(self.workload) and self.advance(self.now_s + step) == "reached":
+            while (
+                arrived < len(self.workload)
+                and self.advance(max(self.now_s, first_s) + step) == "reached"
+            ):
                 arrived = int(self._sim.clock.arrived)
                 progress(arrived / len(self.workload))
         self.advance()

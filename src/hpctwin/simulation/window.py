@@ -15,7 +15,7 @@ import polars as pl
 
 from hpctwin.energy.component_energy import ComponentEnergy
 from hpctwin.energy.series import Series
-from hpctwin.engine.clock import go_to
+from hpctwin.engine.clock import stand_until
 from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.metrics import summarize
 from hpctwin.model import MS_PER_S, Dependencies, Workload, parse_duration_s
@@ -65,10 +65,11 @@ class Window:
 
         Nodes that a power policy would switch off later stay as they are when the last job ends.
         """
+        simulation.start_no_later(self.begin_s)
         simulation.advance(self.end_s)
         end = round(self.end_s * MS_PER_S)
-        if simulation.done and simulation.state.clock.now < end:
-            go_to(simulation.state, end)
+        if simulation.done:
+            stand_until(simulation.state, end)
         return simulation.result()
 
     def summary(self, result: Result, series: Mapping[str, Series] | None = None) -> dict[str, Any]:
@@ -98,8 +99,8 @@ class Window:
             "nodes": result.cluster.node_count,
             "policy": result.policy,
             **{name: value for name, value in of_jobs.items() if _OF_JOBS.search(name)},
-            "window_begin_s": self.begin_s,
-            "window_end_s": self.end_s,
+            **dict.fromkeys(("interval_begin_s", "window_begin_s"), self.begin_s),
+            **dict.fromkeys(("interval_end_s", "window_end_s"), self.end_s),
             "window_prepopulated": int(self.running.sum()),
             "window_prepopulated_late": int((start[self.running] > submitted).sum()),
             "window_waiting": int(self.waiting.sum()),
