@@ -162,7 +162,7 @@ def reference(
         for row in energy.node_map.iter_rows(named=True)
     ]
     spans = [(n, s, a / 1000, b / 1000) for n, s, a, b in energy.spans().T.tolist()]
-    times = {0.0, energy.now_s} | {t for *_, a, b in spans for t in (a, b)}
+    times = {energy.begin_s, energy.now_s} | {t for *_, a, b in spans for t in (a, b)}
     for job, start, end, *_ in runs:
         times |= {start, min(end, energy.now_s)}
         for found in usage.values():
@@ -224,7 +224,7 @@ def test_what_a_machine_takes_is_what_a_plain_reference_says(
     # Jobs, idle nodes, and losses are all that is taken.
     assert energy.jobs["energy_j"].sum() == pytest.approx(parts["jobs"], rel=1e-9, abs=1e-6)
     assert energy.node_j.sum() == pytest.approx(parts["jobs"] + parts["idle"], rel=1e-9, abs=1e-6)
-    for step in (3.7, 1000.0) if energy.now_s else ():
+    for step in (3.7, 1000.0) if energy.now_s > energy.begin_s else ():
         table, by_cdu = energy.over_time(step), energy.cdus_over_time(step)
         length = np.minimum(step, energy.now_s - table["time_s"].to_numpy())
         assert float(table["total_w"].to_numpy() @ length) == pytest.approx(

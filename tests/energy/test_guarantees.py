@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -69,14 +70,17 @@ def test_times_of_a_node_sum_to_the_span_and_energies_to_the_total_to_the_joule(
     simulation = powered_simulation(workload, platform, "fcfs", backfill, power=power, log=True)
     simulation.run()
     energy = simulation.result().energy
-    now_ms = round(1000 * simulation.now_s)
-    assert (energy.spent_ms.sum(axis=0) == now_ms).all()
+    begin_ms, end_ms = (round(1000 * time) for time in (energy.begin_s, energy.now_s))
+    assert begin_ms == workload.submit_ms.min(initial=0 if not len(workload) else 1 << 60)
+    ends = simulation.result().jobs.filter(pl.col("start_s").is_not_null())["end_s"]
+    assert end_ms == round(1000 * (ends.max() or simulation.now_s))
+    assert (energy.spent_ms.sum(axis=0) == end_ms - begin_ms).all()
     # The log tells the same story span by span.
     watts = node_watts(platform)
     total = 0.0
     for node, rows in spans(energy).items():
-        assert rows[0][0] == 0
-        assert rows[-1][1] == now_ms
+        assert rows[0][0] == begin_ms
+        assert rows[-1][1] == end_ms
         assert all(one[1] == other[0] for one, other in pairwise(rows))
         for start, end, state in rows:
             total += (end - start) / 1000 * watts[energy.states.index(state), node]

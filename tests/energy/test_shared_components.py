@@ -93,7 +93,7 @@ def reference(energy: ComponentEnergy) -> tuple[list[float], float]:
         (ids.index(r["job_id"]), r["first_node"], r["start_s"], r["end_s"], r["use"], r["share"])
         for r in energy.node_map.iter_rows(named=True)
     ]
-    times = {0.0, energy.now_s}
+    times = {energy.begin_s, energy.now_s}
     for row, _, start, end, *_ in there:
         times |= {start, end}
         for found in energy.usage.values():

@@ -31,7 +31,7 @@ from hpctwin.engine.sim import Decided, Sim
 from hpctwin.engine.speeds import speed_columns
 from hpctwin.engine.state import choose_pass, more_log, more_outages, more_room, new_sim
 from hpctwin.errors import ConfigError, SimulationError
-from hpctwin.model import NEVER_MS, Cluster, Workload
+from hpctwin.model import NEVER_MS, Cluster, Workload, to_ms
 from hpctwin.model.gpu_types import as_features
 from hpctwin.policies import (
     Ordering,

@@ -79,5 +79,11 @@ class SharedJoules:
         held = shares_held(simulation.workload, self._cluster, nobody)
         last = accounts(simulation, nobody, held)
         return SummedEnergy(
-            last.table, held, self._cluster, last.spent_ms, None, computing_j=self._of_nodes
+            last.table,
+            held,
+            self._cluster,
+            last.spent_ms,
+            None,
+            begin_s=last.begin_s,
+            computing_j=self._of_nodes,
         ).figures()
