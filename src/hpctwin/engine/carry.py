@@ -23,8 +23,8 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 _SAME = (
-    "rank", "stock", "spent", "tail", "switching", "timeouts", "index", "summary", "tally", "own", "power_kept",
-    "node", "used",
+    "rank", "stock", "spent", "tail", "switching", "timeouts", "index", "summary", "tally", "own",
+    "power_kept", "node", "used",
 )  # fmt: skip
 
 

@@ -306,7 +306,7 @@ class Clock:
     """The simulation's single numbers."""
 
     now: Int
-    ended: Int  # the last end of a job that ran; 0 if there is none
+    ended: Int  # the last end of a job that ran; -1 if there is none
     instants: Int
     alive: Int  # jobs that have not come to their end
     arrived: Int  # so many of `by_submit` have been submitted

@@ -139,7 +139,9 @@ def new_sim(
 _BLANK: dict[str, dict[str, Any]] = {
     "clock": {
         **dict.fromkeys(("timer", "wake_at"), NEVER),
-        **dict.fromkeys(("stop_job", "bad_job", "bad_node", "only_outages_since", "ranked"), -1),
+        **dict.fromkeys(
+            ("stop_job", "bad_job", "bad_node", "only_outages_since", "ranked", "ended"), -1
+        ),
     },
     "state": {
         **dict.fromkeys(("eligible", "start", "end", "release", "first_node"), -1),

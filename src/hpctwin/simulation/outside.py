@@ -105,7 +105,7 @@ def accounts(simulation: SimulationBase, jobs: pl.DataFrame, node_map: pl.DataFr
     begin_ms = end_ms - int(spent[:, 0].sum())
     log = past_states(sim) if simulation.log else None
     changes = simulation.outside.changes
-    if simulation.done and 0 < sim.clock.ended < end_ms:
+    if simulation.done and 0 <= sim.clock.ended < end_ms:
         # Jobs that never run may come, or be cancelled, after the last end.
         end_ms = int(sim.clock.ended)
         spent -= spent_since_end_ms(sim)

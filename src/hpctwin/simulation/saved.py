@@ -28,7 +28,7 @@ from hpctwin.simulation.sizing import resume_sized, sized_as_plain
 
 __all__ = ["load", "save"]
 
-_FORMAT = 15
+_FORMAT = 16
 
 S = TypeVar("S", bound=SimulationBase)
 

@@ -35,7 +35,7 @@ class PowerPass:
         preferred: which nodes of a pool first and best fit take: ``LOWEST``, ``SOONEST`` or ``LEAST_DRAW``;
             ``GIVEN`` if it claims the nodes itself.
         scheduling: the pass that goes with it in place of backfill ``none``, if it starts the jobs too.
-        from_start: whether it is called at time zero; else first when a timeout is over or a job comes.
+        from_start: Whether it is called at the beginning; else when a timeout ends or a job comes.
         timeouts: whether timeout, deeper and keep are settings of it.
         refuses: ``(cluster, policy)`` to a sentence: why it does not go with them; empty if it does.
         shared: called in place of ``after`` where jobs share nodes; the same if None.
@@ -58,7 +58,7 @@ POWER_PASSES: Modules[PowerPass] = Modules(__name__, "POWER")
 
 
 def switched_by(function: Callable[..., None], **options: Any) -> PowerPass:
-    """The power policy that a function ``(sim) -> None`` is; it is called at time zero too.
+    """The power policy that a function ``(sim) -> None`` is; it is called at the beginning too.
 
     Args:
         function: called after each scheduling pass.
