@@ -128,7 +128,7 @@ def test_what_users_write_is_brought_to_tasks(text: str, asks: Request) -> None:
         ),
         ("-N 1 --gres=fpga:", "--gres=fpga: is no name and number, such as fpga:1"),
         ("-N 1 --gres=tmp:10X", "'10X' is no amount, such as 2, 100G"),
-        ("-N 1 --gres=4", "consumable '4': that is no name"),
+        ("-N 1 --gres=4", "--gres=4 is no name and number, such as fpga:1"),
         ("-n 4 --gres=fpga:1", "needs --nodes"),
         ("select=1:ncpus=2:Qlist=big", "Qlist=big of a chunk is not read: only amounts are"),
         ("select=1:ncpus=2:cores=4", "cores=4 of a chunk is not read: .* that is something else"),

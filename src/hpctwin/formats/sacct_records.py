@@ -11,6 +11,7 @@ from hpctwin.formats._fields import NOTHING, amount, duration_s, gigabytes, mome
 from hpctwin.formats._record import RECORD, Tally, empty_records
 from hpctwin.formats.slurm_values import constraint
 from hpctwin.model.consumables import GPU_TYPE, NOT_CONSUMED
+from hpctwin.model.gres import parse_gres
 
 __all__ = ["STATES", "records_of"]
 
@@ -141,7 +142,7 @@ def _asked_otherwise(text: pl.DataFrame, made: pl.DataFrame) -> pl.DataFrame:
         made = made.with_columns(pl.coalesce("memory_gb", asked))
     for column in ("AllocGRES", "ReqGRES"):
         if column in text.columns:
-            each = text[column].str.extract(r"gpu(?::[\w.\-]+)?:(\d+)").cast(pl.Float64)
+            each = _told_by("gpu", text[column], _gpus_of_node, pl.Float64)
             asked = pl.lit(each) * pl.col("nodes").fill_null(1.0)
             made = made.with_columns(pl.coalesce("gpus", asked))
     return made
@@ -175,16 +176,20 @@ def _no_limit(said: pl.Series) -> pl.Series:
 
 
 def _gpus(said: pl.Series) -> pl.Series:
-    """Of a job. Typed GPUs are counted under gres/gpu too; only where that is missing, by their type."""
-    if not said.str.contains("gres/gpu", literal=True).any():
-        return said.is_not_null().cast(pl.Float64).replace(1.0, 0.0).set(said.is_null(), None)
-    every = said.str.extract(r"(?:^|,)gres/gpu=(\d+)").cast(pl.Float64)
-    typed = (
-        said.str.extract_all(r"gres/gpu:[^=,]+=\d+")
-        .list.eval(pl.element().str.extract(r"=(\d+)$").cast(pl.Float64))
-        .list.sum()
-    )
-    return every.zip_with(every.is_not_null(), typed)
+    """Count the GPUs of each job; 0 of a TRES text without any."""
+    none = said.is_not_null().cast(pl.Float64).replace(1.0, 0.0).set(said.is_null(), None)
+    counted = _told_by("gres/gpu", said, _gpus_of, pl.Float64)
+    return none.zip_with(counted.is_null(), counted)
+
+
+def _gpus_of(said: str) -> float | None:
+    """Count GPUs: Slurm counts typed ones under gres/gpu, too; by their types only if that is missing."""
+    gpus = [one for one in parse_gres(said) if one.tres and one.name == "gpu"]
+    return sum(one.amount for one in gpus if not one.kind) or sum(one.amount for one in gpus)
+
+
+def _gpus_of_node(said: str) -> float | None:
+    return sum(one.amount for one in parse_gres(said) if one.name == "gpu") or None
 
 
 def _consumables(said: pl.Series) -> pl.Series:
@@ -200,13 +205,18 @@ def _licences(said: pl.Series) -> pl.Series:
     return _told_by("license/", said, _licences_of)
 
 
-def _told_by(kind: str, said: pl.Series, read: Callable[[str], str | None]) -> pl.Series:
-    """What is read of each text in which a kind of TRES is; null of others."""
+def _told_by(
+    kind: str,
+    said: pl.Series,
+    read: Callable[[str], str | float | None],
+    dtype: type[pl.DataType] = pl.String,
+) -> pl.Series:
+    """Read each text that has a kind of TRES; null for the others."""
     texts = said.filter(said.str.contains(kind, literal=True).fill_null(False)).unique()
     found = {text: had for text in texts.to_list() if (had := read(text))}
     if not found:
-        return pl.repeat(None, len(said), dtype=pl.String, eager=True)
-    return said.replace_strict(found, default=None, return_dtype=pl.String)
+        return pl.repeat(None, len(said), dtype=dtype, eager=True)
+    return said.replace_strict(found, default=None, return_dtype=dtype)
 
 
 def _licences_of(said: str) -> str | None:
@@ -215,23 +225,21 @@ def _licences_of(said: str) -> str | None:
 
 
 def _consumables_of(said: str) -> str | None:
-    found: dict[str, str] = {}
-    typed: dict[str, int] = {}
-    gpus: dict[str, int] = {}
-    for name, kind, had in re.findall(r"gres/([\w.-]+)(?::([\w.-]+))?=(\w+)", said):
-        if name == "gpu" and had.isdigit():
-            gpus[kind] = gpus.get(kind, 0) + int(had)
-        if name in NOT_CONSUMED:
+    counted: dict[str, float] = {}
+    typed: dict[str, float] = {}
+    gpus: dict[str, float] = {}
+    for one in parse_gres(said):
+        if not one.tres:
             continue
-        if not kind:
-            found[name] = had
-        elif had.isdigit():
-            typed[name] = typed.get(name, 0) + int(had)
-    every = {**typed, **found}
+        of = gpus if one.name == "gpu" else typed if one.kind else counted
+        key = one.kind if one.name == "gpu" else one.name
+        if of is gpus or one.name not in NOT_CONSUMED:
+            of[key] = of.get(key, 0.0) + one.amount
+    every = {**typed, **counted}
     of_all = gpus.pop("", sum(gpus.values()))
     if len(gpus) == 1 and sum(gpus.values()) == of_all:
-        every |= {f"{GPU_TYPE}{kind}": str(count) for kind, count in gpus.items()}
-    return ",".join(f"{name}={had}" for name, had in every.items()) or None
+        every |= {f"{GPU_TYPE}{kind}": count for kind, count in gpus.items()}
+    return ",".join(f"{name}={count:.0f}" for name, count in every.items()) or None
 
 
 def _state(text: pl.DataFrame, tally: Tally) -> pl.Series:

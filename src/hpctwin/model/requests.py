@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from hpctwin.errors import WorkloadError
 from hpctwin.model.chunks import GROUP, Tasks, together
 from hpctwin.model.consumables import GPU_TYPE, amount_of, check_names
+from hpctwin.model.gres import gres_count, parse_gres
 from hpctwin.model.pods import is_pods, parse_pods
 
 __all__ = ["Request", "parse_request"]
@@ -154,18 +155,18 @@ class _Generic:
 def _generic(text: str) -> _Generic:
     found = _Generic({}, [], {})
     for part in filter(None, text.removeprefix("none").split(",")):
-        name, *said = part.removeprefix("gres:").removeprefix("gres/").split(":")
-        counted = bool(said) and said[-1][:1].isdigit()
-        amount = amount_of(said.pop()) if counted else 1.0
-        if len(said) > 1 or not all(re.fullmatch(r"[A-Za-z][\w.-]*", one) for one in said):
+        one = next(parse_gres(part), None)
+        if one is None or part.endswith(":") or not re.fullmatch(r"[\w.-]*", one.kind):
             raise ValueError(f"--gres={part} is no name and number, such as fpga:1 or gpu:a100:2")
-        if name == "gpu":
-            model = said[0] if said else ""
-            found.gpus[model] = found.gpus.get(model, 0.0) + amount
+        if one.name == "gpu":
+            found.gpus[one.kind] = found.gpus.get(one.kind, 0.0) + one.amount
         else:
-            found.types += said
-            check_names([name])
-            found.others[name] = found.others.get(name, 0.0) + amount
+            last = part.rpartition(":")[2]
+            if last[:1].isdigit() and gres_count(last) is None:
+                amount_of(last)  # a mistyped amount: only GPUs have types that begin with a digit
+            found.types += [one.kind] if one.kind else []
+            check_names([one.name])
+            found.others[one.name] = found.others.get(one.name, 0.0) + one.amount
     return found
 
 
@@ -255,13 +256,13 @@ def _whole(asked: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _gpus(text: str) -> dict[str, float]:
-    """How many of each type; of any under no name."""
+    """Count GPUs by type; GPUs of any type under an empty name."""
     found: dict[str, float] = {}
     for part in text.split(","):
-        match = re.fullmatch(r"(?:gpu:)?(?:([A-Za-z][\w.-]*):)?(\d{1,9})", part)
-        if not match:
+        one = next(parse_gres(f"gpu:{part.removeprefix('gpu:')}"), None) if part else None
+        if one is None or not re.fullmatch(r"[\w.-]*", one.kind):
             raise ValueError(f"{part!r} is no number of GPUs; write 2, a100:2 or gpu:a100:2")
-        found[match[1] or ""] = found.get(match[1] or "", 0.0) + float(match[2])
+        found[one.kind] = found.get(one.kind, 0.0) + one.amount
     return found
 
 

@@ -1,4 +1,4 @@
-"""Generic resources of Slurm: what its texts say of nodes and jobs.
+"""Generic resources of Slurm: what nodes have and what jobs hold and ask for.
 
 Source:
     Manual pages gres.conf(5) and sbatch(1), 22.05; outputs of a Slurm 22.05.8.
@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hpctwin.model.consumables import GPU_TYPE, NOT_CONSUMED, amount_of, check_names
+from hpctwin.model.consumables import GPU_TYPE, NOT_CONSUMED, check_names
+from hpctwin.model.gres import parse_gres
 
 __all__ = [
     "MB",
@@ -26,106 +27,88 @@ __all__ = [
     "types_by_index",
 ]
 
-
+_MOST_GPUS = 4096
+"""A node has at most this many GPUs with an index of their own."""
 MB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 """Units of memory in TRES."""
 
 
 def gpus_of(gres: Any) -> float | None:
-    """GPUs that a text such as ``gpu:a100:4(S:0-1),shard:8`` counts; None if it names none."""
-    counts = re.findall(r"(?<![\w.\-])gpu(?::[\w.\-]+)*?:(\d{1,6})", _plain(gres))
-    return float(sum(map(int, counts))) if counts else None
+    """Count the GPUs of a text such as ``gpu:a100:4(S:0-1),shard:8``; None if it names none."""
+    counts = [one.amount for one in parse_gres(gres) if one.name == "gpu"]
+    return sum(counts) if counts else None
 
 
 def gpus_in_parts(gres: Any) -> frozenset[int]:
-    """Which GPUs of a node are used in parts, of ``shard:2(IDX:0),mps:50(IDX:1-2)``, ``shard:a:3(3/4,0/4)``.
+    """Find the GPUs of a node that jobs share: ``shard:2(IDX:0),mps:50(IDX:1-2)``, ``shard:a:3(3/4,0/4)``.
 
-    Nobody is given one of these whole meanwhile.
+    No job gets one of these whole meanwhile.
     """
     found: set[int] = set()
-    for name, _, more in _parts(gres):
-        if name not in ("shard", "mps"):
+    for one in parse_gres(gres):
+        if one.name not in ("shard", "mps"):
             continue
-        if more.startswith("IDX:"):
-            for first, last in re.findall(r"(\d{1,4})(?:-(\d{1,4}))?", more):
+        if one.detail.startswith("IDX:"):
+            for first, last in re.findall(r"(\d{1,4})(?:-(\d{1,4}))?", one.detail):
                 found |= set(range(int(first), int(last or first) + 1))
         else:
-            used = enumerate(re.findall(r"(\d+)/\d+", more))
+            used = enumerate(re.findall(r"(\d+)/\d+", one.detail))
             found |= {index for index, amount in used if int(amount)}
     return frozenset(found)
 
 
 def consumables_of(gres: Any) -> dict[str, float]:
-    """How much of consumables is told, of ``gpu:a100:4(S:0-1),fpga:xilinx:2,tmp:800G``.
+    """Count the consumables of ``gpu:a100:4(S:0-1),fpga:xilinx:2,tmp:800G`` by name.
 
-    Of what a job holds it is such as ``fpga:xilinx(CNT:1),gpu:a100:2(IDX:0,2)``. Those that jobs do not use
-    up (``no_consume``) are none, nor are parts of GPUs (``shard``, ``mps``).
+    A job holds such as ``fpga:xilinx(CNT:1),gpu:a100:2(IDX:0,2)``. Resources that jobs do not use up
+    (``no_consume``), GPUs and parts of GPUs (``shard``, ``mps``) are no consumables.
     """
     found: dict[str, float] = {}
-    for name, said, more in _parts(gres):
-        if name in NOT_CONSUMED or "no_consume" in said:
+    for one in parse_gres(gres):
+        if one.name in NOT_CONSUMED or not one.consumed:
             continue
-        counted = re.match(r"CNT:(\d+)", more)
-        last = counted[1] if counted else said[-1] if said else ""
         try:
-            check_names([name])
-            amount = amount_of(last) if last[:1].isdigit() else 1.0
+            check_names([one.name])
         except ValueError:
             continue
-        found[name] = found.get(name, 0.0) + amount
+        found[one.name] = found.get(one.name, 0.0) + one.amount
     return found
 
 
-def _plain(gres: Any) -> str:
-    """Without the kinds of what has none, as in ``gpu:(null):2(IDX:0-1)``."""
-    return gres.replace("(null):", "") if isinstance(gres, str) else ""
-
-
-def _parts(gres: Any) -> Iterable[tuple[str, list[str], str]]:
-    """Name, kind and count, and what stands in brackets, of each generic resource."""
-    for part in re.split(r",(?![^(]*\))", _plain(gres)):
-        says, _, more = part.strip().partition("(")
-        name, *said = says.split(":")
-        if name:
-            yield name, said, more
-
-
 def gpu_types(gres: Any) -> frozenset[str]:
-    """The kinds of GPUs that a text such as ``gpu:a100:4,gpu:h100:2`` names."""
-    found = re.findall(r"gpu:([\w.\-]*[A-Za-z_][\w.\-]*):\d", gres) if isinstance(gres, str) else []
-    return frozenset(found)
+    """Name the types of GPUs of a text such as ``gpu:a100:4,gpu:2080ti:2``."""
+    return frozenset(one.kind for one in parse_gres(gres) if one.name == "gpu" and one.kind)
 
 
 def gpus_by_type(gres: Any) -> dict[str, float]:
-    """How many GPUs of each type a text counts, by the names of consumables; those of none are left out.
+    """Count the GPUs of each type, under the names of consumables; GPUs without a type are ignored.
 
     Such as ``gpu:a100:4(S:0-1),gpu:t4:2`` of a node, or ``gpu:a100:1(IDX:2)`` of what a job holds.
     """
     found: dict[str, float] = {}
-    for name, said, _ in _parts(gres):
-        if name == "gpu" and len(said) > 1 and said[-1].isdigit():
-            found[GPU_TYPE + said[0]] = found.get(GPU_TYPE + said[0], 0.0) + float(said[-1])
+    for one in parse_gres(gres):
+        if one.name == "gpu" and one.kind:
+            found[GPU_TYPE + one.kind] = found.get(GPU_TYPE + one.kind, 0.0) + one.amount
     return found
 
 
 def types_by_index(gres: Any) -> tuple[str, ...]:
-    """The type of each GPU of a node by its index, as `gpus_by_type` names them; empty of one of none."""
+    """List the type of each GPU of a node by index, as `gpus_by_type` names it; empty for no type."""
     found: list[str] = []
-    for name, said, _ in _parts(gres):
-        if name == "gpu":
-            count = int(said[-1]) if said and said[-1].isdigit() else 1
-            found += [GPU_TYPE + said[0] if len(said) > 1 else ""] * count
+    for one in parse_gres(gres):
+        if one.name == "gpu":
+            found += [GPU_TYPE + one.kind if one.kind else ""] * int(min(one.amount, _MOST_GPUS))
     return tuple(found)
 
 
 def kinds_of_consumables(rows: Iterable[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
-    """The kinds of each consumable that rows of nodes name."""
+    """Name the types of each consumable of rows of nodes."""
     found: dict[str, frozenset[str]] = {}
     for row in rows:
         gres = row.get("gres")
         for name in consumables_of(gres):
-            kinds = re.findall(rf"(?:^|,){re.escape(name)}:([A-Za-z_][\w.\-]*):\d", str(gres))
-            found[name] = found.get(name, frozenset()) | frozenset(kinds)
+            kinds = {one.kind for one in parse_gres(gres) if one.name == name and one.kind}
+            found[name] = found.get(name, frozenset()) | kinds
     return found
 
 
@@ -161,9 +144,10 @@ def tres_of(text: Any) -> dict[str, float]:
 def gres_asked(
     text: Any, kinds: Mapping[str, frozenset[str]], notes: list[str]
 ) -> dict[str, float]:
-    """Of ``gres:gpu:a100:2,gres/fpga=1`` how much of each by name.
+    """Count what a job asks for by name: ``gres:gpu:a100:2,gres/fpga=1``.
 
-    What nodes have not is noted, and one of several kinds; GPUs of a type that is counted are told by it too.
+    A resource that no node has is noted, and so is one of several types. GPUs of a type that is counted are
+    counted under that type, too.
 
     Args:
         text: as Slurm writes it.
@@ -172,17 +156,14 @@ def gres_asked(
     """
     found: dict[str, float] = {}
     for part in text.split(",") if isinstance(text, str) and text else ():
-        match = re.fullmatch(
-            r"(?:gres[:/])?([\w.\-]+)(?::([\w.\-]*[A-Za-z_][\w.\-]*))??(?:[:=](\d{1,15}[KMGTPkmgtp]?))?",
-            part,
-        )
-        if match is None or match[1] not in kinds:
+        one = next(parse_gres(part), None)
+        if one is None or one.name not in kinds:
             notes.append(part[:40])
             continue
-        of_type = f"{GPU_TYPE}{match[2]}"
-        if match[1] == "gpu" and of_type in kinds:
-            found[of_type] = found.get(of_type, 0.0) + amount_of(match[3] or "1")
-        elif match[2] and kinds[match[1]] != {match[2]}:
+        of_type = f"{GPU_TYPE}{one.kind}"
+        if one.name == "gpu" and of_type in kinds:
+            found[of_type] = found.get(of_type, 0.0) + one.amount
+        elif one.kind and kinds[one.name] != {one.kind}:
             notes.append(part[:40])
-        found[match[1]] = found.get(match[1], 0.0) + amount_of(match[3] or "1")
+        found[one.name] = found.get(one.name, 0.0) + one.amount
     return found

@@ -6,23 +6,17 @@ QOS from ``sacctmgr``. What each scheduling setting became is told, one by one (
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hpctwin.errors import ConfigError, FormatError
-from hpctwin.model.consumables import NAME, NOT_CONSUMED, amount_of
-from hpctwin.model.hostlist import expand
+from hpctwin.errors import ConfigError
 from hpctwin.model.limits import ROOT
-from hpctwin.model.node_group import LYING
-from hpctwin.rms.machine import ListedNode, equal_nodes, group_nodes
-from hpctwin.rms.records import NodeRecord
+from hpctwin.rms.machine import equal_nodes, group_nodes
 from hpctwin.rms.site import NO_BEARING, TAKEN, Setting, Site, named_cluster
 from hpctwin.rms.slurm.accounts import of_cluster, shares_of
 from hpctwin.rms.slurm.conf import Conf, Row, said, take
-from hpctwin.rms.slurm.gres import consumables_of, gpus_by_type, gpus_of, types_by_index
 from hpctwin.rms.slurm.limits import (
     enforced,
     factors_of_qos,
@@ -31,8 +25,14 @@ from hpctwin.rms.slurm.limits import (
 )
 from hpctwin.rms.slurm.meaning import explained, order_and_backfill
 from hpctwin.rms.slurm.partitions import described_partitions, partition_fields
-from hpctwin.rms.slurm.placing import is_least_loaded, shared_placement, weights_of
+from hpctwin.rms.slurm.placing import is_least_loaded, shared_placement
 from hpctwin.rms.slurm.preempted import PREEMPTION_KEYS, Found, preemption_of
+from hpctwin.rms.slurm.site_nodes import (
+    listed_nodes,
+    named_by_nodes,
+    node_settings,
+    with_defaults,
+)
 from hpctwin.rms.slurm.topology import connections
 
 __all__ = ["SlurmSettings", "slurm_site"]
@@ -119,18 +119,25 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
     """
     notes = [*found.conf.notes, *found.gres.notes, *found.topology.notes, *found.notes]
     settings: list[Setting] = []
-    kept = found.partitions or _with_defaults(found.conf.of("partitionname"), "partitionname")
+    kept = found.partitions or with_defaults(found.conf.of("partitionname"), "partitionname")
     named = {row.get("partitionname"): row for row in kept}
+    named |= named_by_nodes(found.nodes, named, notes)
     preemption = preemption_of(found.values, named, found.qos, shared=found.shared)
     preempts = preemption is not None and preemption.fields is not None
     spreads = found.shared and is_least_loaded(found.values, list(named.values()))
     told_apart = {key for key, told in (("gracetime", preempts), ("lln", spreads)) if told}
-    described = described_partitions(named, settings, told_apart)
-    listed = _nodes(found, described, notes) if found else equal_nodes(assumed, described)
+    described = described_partitions(named, settings, told_apart, whole=not found.shared)
+    listed = (
+        listed_nodes(found.nodes, found.conf, found.gres, described, notes, shared=found.shared)
+        if found
+        else equal_nodes(assumed, described)
+    )
+    settings += node_settings(found.conf, shared=found.shared)
     if not listed:
-        unread = [note for note in notes if note.endswith("left out")]
+        unread = [note for note in notes if re.search("left out|excluded|not there", note)]
         raise ConfigError(
-            "no node is described: slurm.conf with its NodeName lines, or scontrol show node, is needed"
+            "no node is described, or none is available: slurm.conf with its NodeName lines, or what "
+            "scontrol show node prints, is needed"
             + (f" ({'; '.join(unread[:3])})" if unread else "")
         )
     grouped = group_nodes(listed)
@@ -168,8 +175,13 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
         for name, row in described.items()
         if name in grouped.members
     ]
+    for one in (defaults := [one for one in partitions if one.get("default")])[:-1]:
+        del one["default"]
+        notes.append(
+            f"partitions {one['name']} and {defaults[-1]['name']} both are the default: the latter counts"
+        )
     unknown = sorted(described.keys() - grouped.members.keys())
-    notes += [f"partition {name} has no nodes that are known, left out" for name in unknown]
+    notes += [f"partition {name} has no node that is available, left out" for name in unknown]
     called = found.values.get("clustername")
     associations = of_cluster(found.associations, called, notes)
     fields: dict[str, Any] = {
@@ -197,190 +209,6 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
         fields["switches"] = switches
     cluster, names = named_cluster(fields, grouped.names, "slurm")
     return Site("slurm", cluster, policy.text, settings, notes, names, shared_placement=placement)
-
-
-# --- nodes -----------------------------------------------------------------------------------------
-
-
-def _nodes(
-    found: SlurmSettings, described: Mapping[str, Row], notes: list[str]
-) -> list[ListedNode]:
-    rows = _named(found.nodes, "nodename", notes) if found.nodes else _from_conf(found, notes)
-    in_partitions = _members(found, described, rows, notes)
-    gres = _gres(found.gres, notes)
-    weights = weights_of(rows) if found.shared else {}
-    typed = len({kind for row in rows.values() for kind in types_by_index(row.get("gres"))}) > 1
-    listed = []
-    for name, row in rows.items():
-        if row.get("state").upper().startswith(("FUTURE", "CLOUD_FUTURE")):
-            notes.append(f"node {name} is FUTURE, left out")
-            continue
-        own, has = row.get("gres"), gres.get(name, {})
-        gpus = gpus_of(own)
-        consumables = {**has, **consumables_of(own)}
-        consumables.pop("gpu", None)
-        if typed and found.shared:
-            consumables |= gpus_by_type(own)
-        listed.append(
-            ListedNode(
-                NodeRecord(name=name, state="up"),
-                _cores(row),
-                has.get("gpu", 0.0) if gpus is None else gpus,
-                _memory_gb(row),
-                tuple(sorted(in_partitions.get(name, ()))),
-                consumables=tuple(sorted(consumables.items())),
-                weight=weights.get(name, 0.0),
-                features=_named_features(row),
-                lying=_lying(row),
-            )
-        )
-    return listed
-
-
-def _named(rows: Sequence[Row], kind: str, notes: list[str]) -> dict[str, Row]:
-    """A row for each name; ranges are written out."""
-    named: dict[str, Row] = {}
-    for row in rows:
-        try:
-            for name in expand(row.get(kind)):
-                named[name] = row
-        except FormatError as error:
-            notes.append(f"{row.where}: {error}, left out")
-    return named
-
-
-def _from_conf(found: SlurmSettings, notes: list[str]) -> dict[str, Row]:
-    return _named(_with_defaults(found.conf.of("nodename"), "nodename"), "nodename", notes)
-
-
-def _with_defaults(rows: Sequence[Row], kind: str) -> list[Row]:
-    """Rows with what the DEFAULT lines before them say; two lines of one name are one."""
-    default: dict[str, str] = {}
-    made: dict[str, Row] = {}
-    for row in rows:
-        if row.get(kind).upper() == "DEFAULT":
-            default |= {key: value for key, value in row.values.items() if key != kind}
-            continue
-        name = row.get(kind)
-        before = made[name].values if name in made else default
-        made[name] = Row({kind: name, **before, **row.values}, row.where, row.names)
-    return list(made.values())
-
-
-def _cores(row: Row) -> float:
-    """CPUs that jobs can have, as Slurm counts them: threads, where it says nothing else."""
-
-    def number(key: str) -> int:
-        return int(row.get(key)) if row.get(key).isdigit() else 1
-
-    if row.get("cpuefctv").isdigit():
-        return float(row.get("cpuefctv"))
-    apart = number("threadspercore") * number("corespeccount") if row.get("corespeccount") else 0
-    for key in ("cputot", "cpus", "procs"):
-        if row.get(key).isdigit():
-            return float(max(int(row.get(key)) - apart, 0))
-
-    sockets = (
-        number("sockets") if row.get("sockets") else number("boards") * number("socketsperboard")
-    )
-    return float(max(sockets * number("corespersocket") * number("threadspercore") - apart, 0))
-
-
-def _memory_gb(row: Row) -> float | None:
-    """What jobs can have of a node's memory; None if it is not told."""
-    memory, apart = row.get("realmemory"), row.get("memspeclimit")
-    if not memory.isdigit():
-        return None
-    return max(int(memory) - (int(apart) if apart.isdigit() else 0), 0) / 1024
-
-
-def _gres(conf: Conf, notes: list[str]) -> dict[str, dict[str, float]]:
-    """What nodes have of generic resources by gres.conf, which counts where a node's own line does not."""
-    counts: dict[str, dict[str, float]] = {}
-    for row in conf.rows:
-        kind = row.get("name").lower()
-        if kind in NOT_CONSUMED[1:] or not re.fullmatch(NAME, kind) or "nodename" not in row.values:
-            continue
-        try:
-            devices = len(expand(row.get("file"))) if "[" in row.get("file") else 1
-        except FormatError:
-            devices = 1
-        try:
-            count = amount_of(row.get("count"))
-        except ValueError:
-            count = float(devices)
-        for name in _named([row], "nodename", notes):
-            of_node = counts.setdefault(name, {})
-            of_node[kind] = of_node.get(kind, 0.0) + count
-    return counts
-
-
-# --- partitions ------------------------------------------------------------------------------------
-
-
-def _members(
-    found: SlurmSettings, described: Mapping[str, Row], nodes: Mapping[str, Row], notes: list[str]
-) -> dict[str, set[str]]:
-    """The partitions of each node."""
-    sets: dict[str, list[str]] = {}
-    for row in found.conf.of("nodeset"):
-        feature = row.get("feature")
-        names = [n for n, one in nodes.items() if feature and feature in _features(one)]
-        names += list(_named([row], "nodes", notes)) if row.get("nodes") else []
-        sets[row.get("nodeset")] = names
-    partitions: dict[str, set[str]] = {}
-    for label, row in described.items():
-        names = []
-        for part in _split(row.get("nodes")):
-            if part.upper() == "ALL":
-                names += list(nodes)
-            elif part in sets:
-                names += sets[part]
-            elif part.lower() not in ("(null)", ""):
-                names += list(_named([Row({"nodes": part}, row.where, {})], "nodes", notes))
-        for name in names:
-            if name in nodes:
-                partitions.setdefault(name, set()).add(label)
-        missing = [name for name in names if name not in nodes]
-        if missing:
-            notes.append(
-                f"partition {label}: {len(missing)} nodes are not described, as {missing[0]}"
-            )
-    return partitions
-
-
-def _named_features(row: Row) -> tuple[str, ...]:
-    """Those that jobs can ask for."""
-    active = row.get("activefeatures")
-    names = [part.strip() for part in active.split(",")] if active else _features(row)
-    return tuple(sorted({name for name in names if name and name != "(null)"}))
-
-
-def _lying(row: Row) -> tuple[int | None, ...]:
-    """Sockets, cores of each and threads of these, where all are told and come to the node's CPUs."""
-    told = [row.get(key) for key in ("sockets", "corespersocket", "threadspercore")]
-    numbers = [int(text) if text.isdigit() else 0 for text in told]
-    fits = 0 not in numbers and math.prod(numbers) >= _cores(row)
-    return tuple(numbers) if fits else (None,) * len(LYING)
-
-
-def _features(row: Row) -> list[str]:
-    text = row.get("availablefeatures") or row.get("feature") or row.get("features")
-    return [part.strip() for part in text.split(",")]
-
-
-def _split(text: str) -> list[str]:
-    """At commas that are not within brackets."""
-    parts, depth, begin = [], 0, 0
-    for i, letter in enumerate(text):
-        depth += (letter == "[") - (letter == "]")
-        if letter == "," and not depth:
-            parts.append(text[begin:i])
-            begin = i + 1
-    return [part for part in [*parts, text[begin:]] if part]
-
-
-# --- the rest --------------------------------------------------------------------------------------
 
 
 def _licences(values: Mapping[str, Row], settings: list[Setting]) -> dict[str, int]:
