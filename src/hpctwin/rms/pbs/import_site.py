@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from hpctwin.errors import FormatError
+from hpctwin.errors import ConfigError, FormatError
 from hpctwin.formats._job_table import JobTable
 from hpctwin.formats._record import Machine, Tally
 from hpctwin.formats.pbs_accounting import Accounts, Meant, is_pbs_accounting, pbs_table
@@ -208,7 +208,8 @@ class PbsFiles:
         self._notes += [note for note in without if "has no nodes" in note]
         policy = meaning_of(sched, self._server, partitions, self._shares, order)
         text, _, of_maui = self._by_maui
-        policy = policy._replace(text=text or policy.text)
+        if text:  # Maui or Moab schedules, in place of PBS's own scheduler.
+            policy = policy._replace(text=text, taken={}, fairshare={})
         there = {one.name for one in partitions}
         limited = {name: about for name, about in self._queues.items() if name in there}
         limits = site_limits(self._server, limited, self._where)
@@ -258,7 +259,7 @@ class PbsFiles:
         """Nodes that can run jobs; a note names all others.
 
         Raises:
-            FormatError: There are nodes, and none can run jobs.
+            ConfigError: There are nodes, and none can run jobs.
         """
         out = {
             one.record.name: str(self._nodes[one.record.name].get("state", ""))
@@ -273,7 +274,7 @@ class PbsFiles:
         found = [one for one in listed if one.record.name not in out]
         if self._nodes and not found:
             why = self._notes[-1] if self._notes else "no node has cores"
-            raise FormatError(f"pbsnodes: none of {len(self._nodes)} nodes can run jobs: {why}")
+            raise ConfigError(f"pbsnodes: none of {len(self._nodes)} nodes can run jobs: {why}")
         return found
 
     def _consumables(self, sched: SchedConfig) -> frozenset[str]:
@@ -369,7 +370,7 @@ def _with_nested(about: Mapping[str, Any]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for key, value in about.items():
         outer, dot, inner = key.partition(".")
-        if dot and outer.startswith("resources"):
+        if dot and outer.startswith(("resources", "default_chunk")):
             made.setdefault(outer, {})[inner] = value
         else:
             made[key] = value

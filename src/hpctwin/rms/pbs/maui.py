@@ -69,7 +69,12 @@ def read_maui(text: str, name: str) -> list[Parameter]:
         name: Name of the file, for `Parameter.where`.
     """
     found = []
-    joined = re.sub(r"\\\r?\n", " ", text)
+    # A line that goes on leaves an empty one behind it, so that those after it keep their numbers.
+    joined = re.sub(
+        r"(?:[^\n]*\\\r?\n)+[^\n]*",
+        lambda found: re.sub(r"\\\r?\n", " ", found[0]) + "\n" * found[0].count("\n"),
+        text,
+    )
     for number, line in enumerate(joined.splitlines(), start=1):
         match = re.match(r"\s*(([A-Za-z]\w*)(?:\[([^\]]*)\])?)[\s=]*(.*?)\s*(?:#.*)?$", line)
         if match:

@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from hpctwin.rms.machine import ListedNode
-from hpctwin.rms.pbs.values import resources
+from hpctwin.rms.pbs.values import integer, resources
 from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting
 
-__all__ = ["is_passing", "node_settings"]
+__all__ = ["is_parent", "is_passing", "node_settings"]
 
 _PASSING = {"provisioning", "wait-provisioning", "initializing", "sleep"}
 """States that end by themselves, or when a job needs the node."""
@@ -67,13 +67,19 @@ def is_passing(row: Mapping[str, Any]) -> bool:
     return bool(words) and words <= _PASSING | {"free"}
 
 
+def is_parent(row: Mapping[str, Any]) -> bool:
+    """Whether a vnode is a host's whose cores are all in other vnodes."""
+    has = resources(row.get("resources_available"))
+    return str(has.get("ncpus", "")) == "0" and integer(row.get("in_multivnode_host")) > 0
+
+
 def node_settings(
     rows: Mapping[str, Mapping[str, Any]],
     where: Mapping[str, str],
     listed: Iterable[ListedNode],
     needed: Collection[str],
 ) -> list[Setting]:
-    """What became of each attribute that any node has, with the value of the first.
+    """What became of each attribute that any node has, with the value of the first; and of nodes left out.
 
     Args:
         rows: Attributes of each node.
@@ -81,9 +87,11 @@ def node_settings(
         listed: The nodes that were taken over.
         needed: Resources by which queues have some nodes alone.
     """
-    known = [one for one in listed if one.record.name in rows]
-    consumables = {name for one in known for name, _ in one.consumables}
-    keys = {text.partition("=")[0] for one in known for text in one.features if "=" in text}
+    known = {one.record.name: one for one in listed if one.record.name in rows}
+    consumables = {name for one in known.values() for name, _ in one.consumables}
+    keys = {
+        text.partition("=")[0] for one in known.values() for text in one.features if "=" in text
+    }
     first: dict[str, tuple[str, str]] = {}
     for node, row in rows.items():
         for name, value in row.items():
@@ -94,7 +102,14 @@ def node_settings(
             # Torque's nodes have no resources of their own: these were made of other attributes.
             for key, said in pairs.items() if not inner or "np" not in row else ():
                 first.setdefault(key, (node, str(said)))
-    made = []
+    made = [
+        Setting(
+            f"node {node}: state", str(row.get("state", "")), where.get(f"node {node}", ""), TAKEN,
+            "not in cluster.yaml",
+        )
+        for node, row in rows.items()
+        if node not in known and not is_parent(row)
+    ]  # fmt: skip
     for key, (node, said) in first.items():
         resource = key.removeprefix("resources_available.")
         if key in _TAKEN:
@@ -114,7 +129,11 @@ def node_settings(
             )
         else:
             became, why = NOT_MODELLED, _WHY.get(key, "an attribute of nodes that is not known")
-        value = re.sub(r"\s+", " ", said)[:80]
+        # Names of users, and of hosts, are in no report.
+        value = {"acl": "…", "status": f"physmem={resources(said).get('physmem', '')}"}.get(
+            key, said
+        )
+        value = re.sub(r"\s+", " ", value)[:80]
         made.append(
             Setting(f"node {node}: {key}", value, where.get(f"node {node}", ""), became, why)
         )

@@ -25,6 +25,7 @@ from hpctwin.rms.pbs.jobs import (
     roughly,
     selected,
 )  # fmt: skip
+from hpctwin.rms.pbs.node_attributes import is_parent
 from hpctwin.rms.pbs.output import read_output
 from hpctwin.rms.pbs.request import (
     amount_said,
@@ -283,8 +284,7 @@ def listed_nodes(
         has = resources(row.get("resources_available"))
         cores = integer(has.get("ncpus", row.get("pcpus")))
         if cores == 0:
-            # All cores of a host may be in other vnodes of it.
-            if not ("ncpus" in has and integer(row.get("in_multivnode_host"))):
+            if not is_parent(row):
                 said = "no cores" if "ncpus" in has else "neither ncpus, np nor pcpus"
                 notes.append(
                     f"node {name[:50]} ({row.get('state', 'no state')}) has {said}: omitted"

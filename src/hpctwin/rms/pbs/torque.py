@@ -23,7 +23,8 @@ _NODE_LINE = re.compile(rf"[A-Za-z0-9][\w.\[\],:-]*(?:\s+(?:{_ATTRIBUTE}|[\w.+-]
 
 def is_torque(row: Mapping[str, Any]) -> bool:
     """Whether a node is listed by Torque: it has slots (``np``)."""
-    return "np" in row or str(row.get("ntype", "")).lower() in ("cluster", "time-shared")
+    kind = str(row.get("ntype", "")).lower()
+    return "np" in row or (kind == "cluster" and "resources_available" not in row)
 
 
 def as_pbs(row: Mapping[str, Any]) -> dict[str, Any]:
