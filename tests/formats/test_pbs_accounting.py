@@ -165,6 +165,7 @@ EXEC_HOSTS = [
     ("a/0-3+b/0,7", "Resource_List.procs=6 Resource_List.nodect=1", 2, 6, 0),
     ("a/0+b/0+a/1", "Resource_List.nodes=a+b+a unique_node_count=3", 2, 3, 0),
     ("a/0-7+b/0-7", "Resource_List.nodes=2:ppn=8:gpus=2:shared", 2, 16, 4),
+    ("a/0-7+b/0-7", "Resource_List.nodes=2:ppn=8 Resource_List.gpus=2", 2, 16, 2),
     ("a-1.site.edu/11", "Resource_List.nodes=a-1.site.edu", 1, 1, 0),
     ("a/0*8+b/0*8", "Resource_List.ncpus=16 Resource_List.place=scatter", 2, 16, 0),
     ("a/0*4+a/1*4", "Resource_List.ncpus=8", 1, 8, 0),

@@ -62,7 +62,7 @@ def with_exec_vnode(frame: pl.DataFrame) -> pl.DataFrame:
 
     Args:
         frame: With texts ``exec_vnode``, ``exec_host``, ``nodes``, ``place`` and numbers ``procs``,
-            ``memory_gb``, ``memory_each_gb`` (of each process); null where the record has none.
+            ``gpus``, ``memory_gb``, ``memory_each_gb`` (of each process); null where the record has none.
 
     Returns:
         The frame with ``by_host`` (whether ``exec_vnode`` comes from ``exec_host``) and ``loose`` (the
@@ -75,9 +75,12 @@ def with_exec_vnode(frame: pl.DataFrame) -> pl.DataFrame:
     frame = frame.join(_asked(frame["nodes"]), on="nodes", how="left", maintain_order="left")
     frame = frame.with_row_index("row")
     hosts = _hosts(frame.filter("by_host").select("row", "exec_host"))
-    about = frame.select("row", "nodes", "asked_gpus", "memory_gb", "memory_each_gb")
+    about = frame.select("row", "nodes", "asked_gpus", "gpus", "memory_gb", "memory_each_gb")
     hosts = hosts.join(about, on="row", maintain_order="left")
-    hosts = hosts.with_columns(gpus=_gpus(hosts))
+    even = (pl.col("gpus") / pl.len().over("row")).ceil().cast(pl.Int64)
+    hosts = hosts.with_columns(
+        gpus=pl.when(pl.col("asked_gpus") > 0).then(_gpus(hosts)).otherwise(even)
+    )
     whole = pl.coalesce("memory_gb", pl.col("memory_each_gb") * pl.col("cores").sum().over("row"))
     memory = whole * pl.col("cores") / pl.col("cores").sum().over("row")
     # Float shares of whole kB are rounded, so that equal shares are equal text.

@@ -200,7 +200,10 @@ def _events(
         frame.with_columns(
             *(_value(name).alias(name) for name in ("exec_vnode", "exec_host")),
             *(_value(f"Resource_List.{name}").alias(name) for name in ("nodes", "place")),
-            procs=_value("Resource_List.procs").cast(pl.Float64, strict=False),
+            *(
+                _value(f"Resource_List.{name}").cast(pl.Float64, strict=False).alias(name)
+                for name in ("procs", "gpus")
+            ),
             memory_gb=_value("Resource_List.mem").map_batches(_bytes, pl.Float64),
             memory_each_gb=_value("Resource_List.pmem").map_batches(_bytes, pl.Float64),
         )
@@ -258,7 +261,7 @@ def _values(meant: Meant) -> list[pl.Expr]:
             )
         )
     )
-    gpus = pl.when(pl.col("asked_gpus") > 0).then("asked_gpus")
+    gpus = pl.when(pl.col("asked_gpus") > 0).then("asked_gpus").otherwise("gpus")
     used = value("resources_used.walltime").map_batches(duration_s, pl.Float64)
     # Of a job that only waits, nothing but the line says when it came; such records are counted alone.
     came = pl.when(pl.col("kind") == "Q").then("at")
