@@ -334,6 +334,24 @@ def test_nodes_that_one_job_has_alone_are_whole(tmp_path):
     assert jobs["request"].to_list() == ["select=1:ncpus=4 place=scatter"]
 
 
+def test_jobs_that_ran_on_nodes_which_are_away_now_are_counted(tmp_path):
+    line = (
+        "06/06/2026 14:30:10;E;{0}.head;user=u1 queue=batch qtime=1000000000 start=1000000010 exec_host={1} "
+        "Resource_List.walltime=01:00:00 end=1000000040 Exit_status=0\n"
+    )
+    log = line.format(1, "n1/0-3+n3/0") + line.format(2, "n3/0") + line.format(3, "n1/0")
+    made = site(tmp_path, a=text_of(NODES), log=log)
+    assert [
+        note for note in made.tally.remarks if note.startswith("2 jobs ran on nodes that are not")
+    ]
+
+
+def test_how_pbs_sched_sorts_is_named(tmp_path):
+    lines = "round_robin: False\tall\nstrict_fifo: false\tALL\nsort_by: shortest_job_first\tALL\n"
+    made = site(tmp_path, a=text_of(NODES), sched_config=lines)
+    assert became(made, "sort_by")[0] == NOT_MODELLED
+
+
 def test_lists_of_jobs_and_queues_of_now_are_named_and_not_used(tmp_path):
     made = site(
         tmp_path,

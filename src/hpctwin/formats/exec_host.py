@@ -28,13 +28,13 @@ class NodeSpec(NamedTuple):
     """One part of ``nodes=2:ppn=8:gpus=1:bigmem+1:ppn=4``.
 
     Args:
-        count: Number of (virtual) nodes; 1 if a host is named.
+        nodes: Number of (virtual) nodes; 1 if a host is named.
         cores: Cores on each.
         gpus: GPUs on each.
         properties: Names that each node must have.
     """
 
-    count: int
+    nodes: int
     cores: int
     gpus: int
     properties: tuple[str, ...]
@@ -121,7 +121,7 @@ def _asked(nodes: pl.Series) -> pl.DataFrame:
         count, cores, gpus = (
             float(sum(each))
             for each in zip(
-                *((one.count, one.count * one.cores, one.count * one.gpus) for one in specs),
+                *((one.nodes, one.nodes * one.cores, one.nodes * one.gpus) for one in specs),
                 strict=True,
             )
         )
@@ -161,7 +161,7 @@ def _gpus(hosts: pl.DataFrame) -> pl.Series:
 
 
 def _spread(cores: Sequence[int], specs: Sequence[NodeSpec]) -> list[int]:
-    left = [spec for spec in specs for _ in range(spec.count)][::-1]
+    left = [spec for spec in specs for _ in range(spec.nodes)][::-1]
     found = []
     for has in cores:
         gpus = 0

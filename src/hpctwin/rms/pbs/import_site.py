@@ -13,6 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from hpctwin.errors import ConfigError, FormatError
 from hpctwin.formats._job_table import JobTable
 from hpctwin.formats._record import Machine, Tally
@@ -66,6 +68,7 @@ class PbsFiles:
         self._nodes: dict[str, dict[str, Any]] = {}
         self._configured: dict[str, dict[str, Any]] = {}
         self._maui: list[Parameter] = []
+        self._away: frozenset[str] = frozenset()
         self._queues: dict[str, dict[str, Any]] = {}
         self._server: dict[str, str] = {}
         self._sched: list[Line] = []
@@ -189,8 +192,7 @@ class PbsFiles:
         }
         if not self._queues:
             # Nodes that are bound to queues tell of these.
-            bound = {str(row["queue"]): {} for row in self._nodes.values() if row.get("queue")}
-            queues |= bound
+            queues |= {str(row["queue"]): {} for row in self._nodes.values() if row.get("queue")}
         sched = SchedConfig(tuple(self._sched))
         sets = self._sets()
         listed = listed_nodes(
@@ -204,7 +206,8 @@ class PbsFiles:
             ]
         grouped = group_nodes(listed or equal_nodes(assumed, queues))
         default = routed(self._server.get("default_queue", ""), self._queues)
-        partitions = partitions_of(queues, grouped.members, default, without := [])
+        without: list[str] = []
+        partitions = partitions_of(queues, grouped.members, default, without)
         self._notes += [note for note in without if "has no nodes" in note]
         policy = meaning_of(sched, self._server, partitions, self._shares, order)
         text, _, of_maui = self._by_maui
@@ -271,6 +274,7 @@ class PbsFiles:
                 f"{len(out)} of {len(listed)} nodes are not available, and not in cluster.yaml: "
                 + _some([f"{name} ({state})" for name, state in out.items()])
             )
+        self._away = frozenset(out)
         found = [one for one in listed if one.record.name not in out]
         if self._nodes and not found:
             why = self._notes[-1] if self._notes else "no node has cores"
@@ -314,9 +318,19 @@ class PbsFiles:
 
     def jobs(self, tally: Tally, machine: Machine, timezone: str | None) -> JobTable:
         """All jobs of all logs."""
-        return pbs_table(
+        table = pbs_table(
             self._logs, tally, machine, meant=Meant(self.accounts, self._sets().by_queue)
         )
+        if self._away and len(table) and "recorded_nodes" in table.columns:
+            there = pl.element().is_in(sorted(self._away))
+            on = pl.col("recorded_nodes").str.split(",").list.eval(there).list.any()
+            ran = table.scan().select(on.sum()).collect(engine="streaming").item() or 0
+            if ran:
+                tally.remarks.append(
+                    f"{ran:,} jobs ran on nodes that are not available now; add these to cluster.yaml if the "
+                    "past is to be simulated"
+                )
+        return table
 
     def _sets(self) -> PlacementSets:
         return placement_sets(self._server, self._queues, self._where, shared=self.shared[0])

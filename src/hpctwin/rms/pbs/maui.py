@@ -44,14 +44,14 @@ class Parameter(NamedTuple):
     Args:
         name: In capital letters, as the case has no meaning.
         title: The same as written, with what stands in brackets.
-        index: What stands in brackets; empty for ``DEFAULT``, ``0`` and none.
+        of: What stands in brackets; empty for ``DEFAULT``, ``0`` and none.
         value: The rest of the line.
         where: File and line.
     """
 
     name: str
     title: str
-    index: str
+    of: str
     value: str
     where: str
 
@@ -78,15 +78,15 @@ def read_maui(text: str, name: str) -> list[Parameter]:
     for number, line in enumerate(joined.splitlines(), start=1):
         match = re.match(r"\s*(([A-Za-z]\w*)(?:\[([^\]]*)\])?)[\s=]*(.*?)\s*(?:#.*)?$", line)
         if match:
-            index = "" if (match[3] or "").upper() in ("", "0", "DEFAULT") else match[3]
+            of = "" if (match[3] or "").upper() in ("", "0", "DEFAULT") else match[3]
             where = f"{name}:{number}"
-            found.append(Parameter(match[2].upper(), match[1], index, match[4], where))
+            found.append(Parameter(match[2].upper(), match[1], of, match[4], where))
     return found
 
 
 def maui_meaning(lines: Sequence[Parameter]) -> tuple[str, bool, list[Setting]]:
     """The policy, whether jobs have whole nodes, and what became of each line."""
-    last = {line.name: line.value.upper() for line in lines if not line.index}
+    last = {line.name: line.value.upper() for line in lines if not line.of}
     backfill, taken = _backfill(last)
     order = _order(last, taken)
     whole = last.get("NODEACCESSPOLICY") == "SINGLEJOB"
@@ -98,7 +98,7 @@ def maui_meaning(lines: Sequence[Parameter]) -> tuple[str, bool, list[Setting]]:
         taken["NODEALLOCATIONPOLICY"] = "placement first-fit"
     settings = []
     for line in lines:
-        if not line.index and line.name in taken:
+        if not line.of and line.name in taken:
             became, why = TAKEN, taken[line.name]
         elif _PLAIN.fullmatch(line.name):
             became, why = NO_BEARING, ""

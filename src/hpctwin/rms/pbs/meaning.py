@@ -217,6 +217,8 @@ def _of_line(line: Line, meaning: Meaning, sched: SchedConfig) -> Setting:
     value = line.value if line.prime == "all" else f"{line.value} {line.prime}"
     if line.fault:
         asked = line.name in ("help_starving_jobs", "max_starve") and line.value.lower() != "false"
+        # PBS has no such parameters any more; pbs_sched of Torque goes by them.
+        asked = asked or (line.name in ("sort_by", "multi_sort") and line.value != "no_sort")
         became, why = NOT_MODELLED if asked else NO_BEARING, line.fault
     elif sched.is_other(line):
         became, why = NOT_MODELLED, "the policy is that of prime time, all day"
