@@ -143,3 +143,117 @@ def test_more_records_than_are_looked_at_together_give_the_same_jobs(tmp_path: P
         labels = [pl.col(name).cast(pl.String) for name in LABELS if name in whole.columns]
         found = parts.frame().select(sorted(parts.columns)).with_columns(labels)
         assert found.equals(whole.frame().select(sorted(whole.columns)).with_columns(labels))
+
+
+def torque(job: int | str, where: str, asked: str, *, kind: str = "E", start: int = 10) -> str:
+    """A record as Torque writes it: no exec_vnode, no select."""
+    host = f"exec_host={where} " if where else ""
+    return (
+        f"06/06/2026 14:{start // 60 % 60:02}:{start % 60:02};{kind};{job}.head;user=u1 group=g queue=batch "
+        f"ctime=1000000000 qtime=1000000000 etime=1000000000 start={1000000000 + start} owner=u1@head {host}"
+        f"{asked} Resource_List.walltime=01:00:00"
+        + (f" end={1000000000 + start + 30} Exit_status=0\n" if kind == "E" else "\n")
+    )
+
+
+EXEC_HOSTS = [
+    # exec_host, what was asked, nodes, cores and GPUs of the job
+    ("n/0+n/1+n/2+n/3", "Resource_List.nodes=1:ppn=4 Resource_List.ncpus=1", 1, 4, 0),
+    ("n/2+n/3", "Resource_List.neednodes=1:ppn=2 Resource_List.nodect=1", 1, 2, 0),
+    ("n/0-27", "Resource_List.nodes=1:ppn=28", 1, 28, 0),
+    ("n/0,2,4-6", "Resource_List.nodes=1:ppn=5", 1, 5, 0),
+    ("a/0-3+b/0,7", "Resource_List.procs=6 Resource_List.nodect=1", 2, 6, 0),
+    ("a/0+b/0+a/1", "Resource_List.nodes=a+b+a unique_node_count=3", 2, 3, 0),
+    ("a/0-7+b/0-7", "Resource_List.nodes=2:ppn=8:gpus=2:shared", 2, 16, 4),
+    ("a/0-7+b/0-7", "Resource_List.nodes=2:ppn=8 Resource_List.gpus=2", 2, 16, 2),
+    ("a-1.site.edu/11", "Resource_List.nodes=a-1.site.edu", 1, 1, 0),
+    ("a/0*8+b/0*8", "Resource_List.ncpus=16 Resource_List.place=scatter", 2, 16, 0),
+    ("a/0*4+a/1*4", "Resource_List.ncpus=8", 1, 8, 0),
+    ("a:15002/0*8", "Resource_List.ncpus=8", 1, 8, 0),
+    ("a/x+b/9-3", "Resource_List.nodes=2", 2, 2, 0),
+    ("", "Resource_List.nodes=2:ppn=8+1:ppn=4:gpus=1", 3, 20, 1),
+    ("", "Resource_List.procs=12 Resource_List.nodect=3", 3, 12, 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("where", "asked", "nodes", "cores", "gpus"), EXEC_HOSTS)
+def test_cores_are_those_of_exec_host_and_without_it_those_that_were_asked(
+    tmp_path, where, asked, nodes, cores, gpus
+):
+    (tmp_path / "log").write_text(torque(1, where, asked))
+    row = read_workload(tmp_path / "log").to_frame().row(0, named=True)
+    assert row["nodes"] == nodes
+    assert row["cores_per_node"] == -(-cores // nodes)
+    assert row.get("gpus_per_node", 0) * nodes == gpus
+
+
+def test_where_nodes_are_shared_torque_s_jobs_ask_for_what_they_had_on_each_host(tmp_path):
+    (tmp_path / "log").write_text(
+        torque(1, "a/0-7+b/0-3+c/0-3", "Resource_List.nodes=1:ppn=8:gpus=2+2:ppn=4")
+        + torque(2, "a/0-1+b/4,5", "Resource_List.nodes=2:ppn=2:ib Resource_List.mem=4gb")
+        + torque(3, "a/0-2+b/0", "Resource_List.procs=4 Resource_List.pmem=512mb")
+        + torque(4, "a/0-7", "Resource_List.nodes=2:ppn=4:gpus=1:exclusive_process")
+        + torque(5, "a/0+b/0", "Resource_List.nodes=1:fast+1:slow")
+    )
+    tally = Tally()
+    frame = pbs_jobs([tmp_path / "log"], tally, Machine(shared=True))
+    jobs = {
+        row["job_id"]: row
+        for row in workload_of(frame, "log", Tally()).to_frame().iter_rows(named=True)
+    }
+    amounts = ("tasks", "cores_per_task", "memory_gb_per_task", "gpus_per_task", "tasks_per_node")
+    found = {job: tuple(row[name] for name in amounts) for job, row in jobs.items()}
+    assert found[1] == (1, 8, 0, 2, 1)
+    assert jobs[1]["more_tasks"] == "2:cores=4.0"
+    assert found[2] == (2, 2, 2, 0, 1)
+    assert jobs[2]["features"] == "ib"
+    assert found[3] == (4, 1, 0.5, 0, 0)
+    assert found[4] == (1, 8, 0, 2, 1)
+    assert jobs[5]["features"] is None
+    assert [n for what, n in tally.counts.items() if "different properties" in what] == [1]
+
+
+def test_runs_of_torque_end_where_a_rerun_a_deletion_or_a_checkpoint_says_so(tmp_path):
+    def line(minute: int, kind: str, job: int, about: str = "") -> str:
+        return f"06/06/2026 14:{minute:02}:00;{kind};{job}.head;{about}\n"
+
+    started = {"where": "n/0", "asked": "Resource_List.nodes=1", "kind": "S"}
+    (tmp_path / "log").write_text(
+        torque(1, **started, start=0) + line(10, "R", 1) + torque(1, **started, start=1200)
+        + torque(1, **started, start=1260) + line(30, "D", 1, "requestor=root@head")
+        + torque(2, **started, start=0) + line(5, "C", 2, "Checkpointed") + line(15, "A", 2)
+        + torque(3, **started, start=0) + line(20, "C", 3, "Checkpointed and held")
+        + line(40, "T", 3, "Restart from checkpoint")
+        + torque(4, **started, start=0)
+        + line(0, "Q", 5, "queue=batch") + line(0, "Q", 6, "queue=batch") + line(9, "D", 6)
+        + line(0, "P", 7)
+    )  # fmt: skip
+    workload = read_workload(tmp_path / "log")
+    runs = {row["job_id"]: row["runtime_s"] for row in workload.to_frame().iter_rows(named=True)}
+    assert {job: runs[job] for job in ("1", "1r2", "2", "3")} == {
+        "1": 600, "1r2": 540, "2": 900, "3": 1200,
+    }  # fmt: skip
+    assert runs.keys() == {"1", "1r2", "2", "3", "4"}
+    counts = workload.notes.counts
+    assert counts["record left out: the job had not started when it was recorded"] == 1
+    assert counts["record left out: the job was cancelled before it started"] == 1
+    assert [n for what, n in counts.items() if "a start that failed" in what] == [1]
+    assert [n for what, n in counts.items() if "of a checkpoint" in what] == [2]
+
+
+def test_records_that_share_a_line_are_read_one_by_one(tmp_path):
+    one = torque(1, "n/0-3", "Resource_List.nodes=1:ppn=4").rstrip("\n")
+    (tmp_path / "log").write_text(
+        "of a record that began in another file\n" + one + torque(2, "n/0", "Resource_List.nodes=1")
+    )
+    workload = read_workload(tmp_path / "log", skip_invalid=True)
+    assert workload.to_frame()["cores_per_node"].to_list() == [4, 1]
+    assert workload.notes.counts["line with several records, read one by one"] == 1
+    assert len(workload.notes.skipped) == 1
+
+
+@pytest.mark.parametrize("name", ["20260606", "acct.txt", "acct.log", "acct.swf", "acct.csv"])
+def test_torque_s_accounting_is_known_by_its_content(tmp_path, name):
+    path = tmp_path / name
+    path.write_text(torque(1, "n/0-3", "Resource_List.nodes=1:ppn=4"))
+    assert read_workload(path).to_frame()["cores_per_node"].to_list() == [4]

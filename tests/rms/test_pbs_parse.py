@@ -134,6 +134,57 @@ def test_a_state_is_read_as_pbs_means_it() -> None:
     assert one(changed("926.pbsvm", stime=None), "926.pbsvm").start_s is not None
 
 
+PLAIN_ATTRIBUTES = (
+    "accounting_id accrue_type alt_id argument_list array_id array_index array_indices_remaining "
+    "array_indices_submitted array_state_count block Checkpoint create_resv_from_job credential "
+    "credential_validity egroup eligible_time Error_Path estimated etime exec_host exec_host2 executable "
+    "Exit_status forward_x11_cookie forward_x11_port group_list hashname interactive jobdir Job_Name "
+    "Join_Path Keep_Files Mail_Points Mail_Users mtime no_stdio_sockets obittime Output_Path pset pstate "
+    "queue_rank queue_type release_nodes_on_stageout Remove_Files Rerunable resources_released "
+    "resources_released_list resources_used run_version sandbox schedselect_hint server session_id "
+    "Shell_Path_List stagein stageout Stageout_status Submit_arguments Submit_Host substate sw_index "
+    "tolerate_node_failures topjob topjob_ineligible umask User_List Variable_List shiny_and_new"
+)
+TOLD_ATTRIBUTES: dict[str, Any] = {
+    "Account_Name": "other", "comment": "Not Running: User has reached queue workq running job limit.",
+    "depend": "afterok:926.pbsvm@pbsvm", "euser": "other", "Hold_Types": "u", "job_state": "F",
+    "Priority": 77, "project": "other", "qtime": "Sat Nov 21 01:00:00 2026", "queue": "none", "run_count": 3,
+    "schedselect": "3:ncpus=1", "Resource_List": {"select": "1:ncpus=1", "walltime": "09:00:00"},
+}  # fmt: skip
+RESOURCES = (
+    "accelerator accelerator_group accelerator_memory accelerator_model aoe arch eoe exec_vnode hbmem host "
+    "naccelerators nchunk netwins pcpus soft_walltime software start_time vnode shiny"
+)
+
+
+def test_each_attribute_of_qstat_tells_what_it_is_for_and_no_other_changes_a_job() -> None:
+    waits = "930.pbsvm"
+    plain = one(read(), waiting := waits)
+    for name in PLAIN_ATTRIBUTES.split():
+        found = changed(waiting, **{name: "2"})
+        assert (one(found, waiting), found.notes) == (plain, []), name
+    for name, value in TOLD_ATTRIBUTES.items():
+        assert one(changed(waiting, **{name: value}), waiting) != plain, name
+
+
+def test_each_resource_of_a_job_that_is_not_modeled_is_named() -> None:
+    waits = "930.pbsvm"
+    asks = json.loads(PBS["qstat.json"])["Jobs"][waits]["Resource_List"]
+    for name in RESOURCES.split():
+        job = one(changed(waits, Resource_List={**asks, name: "7"}), waits)
+        assert f"{name}=7" in job.spec.constraints, name
+
+
+def test_an_array_that_bounds_how_many_of_it_run_is_left_to_pbs_and_named() -> None:
+    content = json.loads(PBS["qstat.json"])
+    content["Jobs"]["940[].pbsvm"]["max_run_subjobs"] = 2
+    row = content["Jobs"]["940[3].pbsvm"]
+    row["job_state"] = "Q"
+    row.pop("exec_vnode"), row.pop("stime", None)
+    found = read(json.dumps(content).encode())
+    assert any("940[3].pbsvm: max_run_subjobs=2" in note for note in found.notes)
+
+
 def test_what_is_left_alone_is_named() -> None:
     waits = "930.pbsvm"
     for about, says in (

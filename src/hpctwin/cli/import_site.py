@@ -76,7 +76,7 @@ def pbs(
     folder: From = None,
     options: ImportOptions,
 ) -> int:
-    """Read a PBS site: pbsnodes -av, qmgr -c 'print server', sched_config, accounting logs.
+    """Read a PBS or Torque site: pbsnodes, qmgr -c 'print server', sched_config or maui.cfg, accounting logs.
 
     Writes cluster.yaml, policy.yaml, workload.parquet and report.html, which says what could not be taken
     over and why. hpctwin simulate OUT then runs, hpctwin compare OUT asks what if.

@@ -12,7 +12,7 @@ wfcommons  ``.json``              workflow in WfCommons' WfFormat; read only
 csv        ``.csv``               our own columns (`hpctwin.model.frame`)
 parquet    ``.parquet``           the same
 sacct      any                    ``sacct -P``, ``-p``, ``--json`` of Slurm, or slurm2sql of it; read only
-pbs        any                    accounting log of PBS; read only
+pbs        any                    accounting log of PBS or Torque; read only
 =========  =====================  =================================================================
 
 A published data set (`hpctwin.formats.datasets`), a file or its folder, is told by its columns; its name

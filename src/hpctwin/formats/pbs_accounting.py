@@ -1,11 +1,12 @@
-"""PBS's accounting logs, one file a day: records ``date;type;id;key=value …``.
+"""Accounting logs of PBS and Torque, one file a day: records ``date;type;id;key=value …``.
 
 A job's run is told by its ``E`` (ended) or ``R`` (rerun) record; ``S`` without either still runs, ``Q``
 without a start waits or was deleted (``D``, ``A``). A run after a rerun counts as submitted when the one
-before it ended.
+before it ended. Torque's ``R``, ``D``, ``A`` and ``C`` say no start: each ends the run that started last.
 
 Source:
-    PBS Professional 2022.1 Administrator's Guide, "Accounting"; logs of OpenPBS 23.06.
+    PBS Professional 2022.1 Administrator's Guide, "Accounting"; logs of OpenPBS 23.06; Torque 6.1
+    Administrator Guide, "Accounting records".
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from hpctwin.formats._fields import duration_s, gigabytes
 from hpctwin.formats._files import stem
 from hpctwin.formats._job_table import JobTable, Key, ranges
 from hpctwin.formats._record import Machine, Tally, empty_records
+from hpctwin.formats.exec_host import with_exec_vnode
 from hpctwin.model import Workload
 from hpctwin.model.chunks import GROUP, Tasks, more_tasks_text
 from hpctwin.model.requests import Request, parse_request
@@ -54,7 +56,9 @@ class Meant(NamedTuple):
 _NOTHING_SAID = Meant()
 
 _LINE = r"^\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;([A-Za-z]);([^;]*);(.*)$"
-_OF_JOBS = ("Q", "S", "E", "R", "D", "A")
+_JOINED = r" ?(\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];)"
+_OF_JOBS = ("Q", "S", "E", "R", "D", "A", "C")
+_STOPS = ("R", "D", "A", "C")
 _UNKNOWN = ("", "0")
 _DEFAULT_PROJECT = "_pbs_project_default"
 _NUMBER = Key("number", 1000)
@@ -63,8 +67,12 @@ _AT_ONCE = 200_000
 
 
 def is_pbs_accounting(head: bytes) -> bool:
-    """Whether a file that begins like this is an accounting log of PBS."""
-    return re.match(rb"\s*\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];", head) is not None
+    """Whether a file that begins like this is an accounting log of PBS or Torque.
+
+    Its first line may be the end of a record, or a comment: a later line tells it, too.
+    """
+    record = rb"^\s*\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];[^;\n]*;"
+    return re.search(record, head, re.MULTILINE) is not None
 
 
 def read_pbs_accounting(path: str | Path, *, skip_invalid: bool = False) -> Workload:
@@ -154,11 +162,20 @@ def _events(
 ) -> pl.DataFrame:
     """What each line says of a job."""
     frame = lines.to_frame().with_row_index("number", offset=before + 1)
-    frame = frame.filter(pl.col("line").str.len_chars() > 0).with_columns(
+    frame = frame.filter(pl.col("line").str.len_chars() > 0)
+    joined = frame["line"].str.count_matches(_JOINED) > 1
+    if joined.any():
+        # Servers that were stopped in the midst of a record go on in the same line.
+        tally.add("line with several records, read one by one", int(joined.sum()))
+        apart = pl.col("line").str.replace_all(_JOINED, "\n$1").str.strip_chars("\n")
+        frame = frame.with_columns(apart.str.split("\n")).explode("line")
+    frame = frame.with_columns(
+        at=pl.col("line").str.slice(0, 19).str.to_datetime("%m/%d/%Y %H:%M:%S", strict=False)
+        .dt.epoch("s").cast(pl.Float64),
         kind=pl.col("line").str.extract(_LINE, 1),
         job_id=pl.col("line").str.extract(_LINE, 2),
         about=pl.col("line").str.extract(_LINE, 3),
-    )
+    )  # fmt: skip
     wrong = frame.filter(pl.col("kind").is_null())
     for number, line in wrong.select("number", "line").iter_rows():
         reason = f"found {line[:50]!r}, expected date;type;id;key=value …"
@@ -168,19 +185,44 @@ def _events(
         tally.add("line left out: it is no record, as one that is cut off")
         tally.skip(str(error))
     frame = frame.filter(pl.col("kind").is_not_null())
+    goes_on = (pl.col("kind") == "C") & ~pl.col("about").str.contains("held", literal=True)
+    again = pl.col("kind") == "T"
+    frame = tally.drop(
+        frame, goes_on | again, "record of a checkpoint, after which the job runs on"
+    )
     other = ~pl.col("kind").is_in(_OF_JOBS)
     frame = tally.drop(
-        frame, other, "record of no job: licences, reservations, alterations, the server"
+        frame, other, "record of no job: licenses, reservations, alterations, the server"
     )
     parent = pl.col("job_id").str.contains("[]", literal=True)
     frame = tally.drop(frame, parent, "record of an array as a whole; its subjobs are the jobs")
+    frame = with_exec_vnode(
+        frame.with_columns(
+            *(_value(name).alias(name) for name in ("exec_vnode", "exec_host")),
+            *(_value(f"Resource_List.{name}").alias(name) for name in ("nodes", "place")),
+            *(
+                _value(f"Resource_List.{name}").cast(pl.Float64, strict=False).alias(name)
+                for name in ("procs", "gpus")
+            ),
+            memory_gb=_value("Resource_List.mem").map_batches(_bytes, pl.Float64),
+            memory_each_gb=_value("Resource_List.pmem").map_batches(_bytes, pl.Float64),
+        )
+    )
+    tally.add(
+        "record of a job that asks for nodes with different properties, which are not modeled: any nodes",
+        frame.select((pl.col("mixed") & pl.col("kind").is_in(["E", "R"])).sum()).item(),
+    )
     number = pl.col("job_id").str.extract(r"^(\d+)").cast(pl.Float64)
-    return frame.select("kind", *_values(meant), number.fill_null(math.inf).alias("number"))
+    return frame.select("kind", "at", *_values(meant), number.fill_null(math.inf).alias("number"))
+
+
+def _value(key: str) -> pl.Expr:
+    """What a record says of a key."""
+    return pl.col("about").str.extract(rf'(?:^| ){re.escape(key)}="?([^ "]+)')
 
 
 def _values(meant: Meant) -> list[pl.Expr]:
-    def value(key: str) -> pl.Expr:
-        return pl.col("about").str.extract(rf'(?:^| ){re.escape(key)}="?([^ "]+)')
+    value = _value
 
     def moment(key: str) -> pl.Expr:
         text = value(key)
@@ -189,43 +231,69 @@ def _values(meant: Meant) -> list[pl.Expr]:
     project = value("project")
     named = pl.coalesce(value("account"), pl.when(project != _DEFAULT_PROJECT).then(project))
     account = {"account": named, "group": value("group"), "project": project}[meant.accounts]
-    group = value("Resource_List.place").str.extract(rf"(?:^|:)group=({GROUP})(?::|$)")
+    group = pl.col("place").str.extract(rf"(?:^|:)group=({GROUP})(?::|$)")
     vnodes = (
-        value("exec_vnode")
+        pl.col("exec_vnode")
         .str.extract_all(r"[(+][^():+]+")
         .list.eval(pl.element().str.slice(1))
         .list.unique(maintain_order=True)
     )
-    # Torque has hosts, each with the cores on it, and says how many hosts they are.
-    hosts = (
-        value("exec_host")
-        .str.extract_all(r"[^+/]+/[^+]+")
-        .list.eval(pl.element().str.extract(r"^([^/]+)", 1))
+    told = vnodes.list.len() > 0
+    count = value("unique_node_count").cast(pl.UInt32, strict=False)
+    held = (
+        pl.col("exec_vnode")
+        .str.extract_all(r":ncpus=\d+")
+        .list.eval(pl.element().str.slice(7).cast(pl.Float64))
+        .list.sum()
     )
-    hosts = hosts.list.unique(maintain_order=True)
-    torque = (vnodes.list.len().fill_null(0) == 0) & value("unique_node_count").is_not_null()
-    vnodes = pl.when(torque).then(hosts).otherwise(vnodes)
-    count = pl.when(torque).then(value("unique_node_count").cast(pl.Int64, strict=False))
+    asked = value("Resource_List.ncpus").cast(pl.Float64, strict=False)
+    of_nodes = pl.when(value("Resource_List.select").is_null()).then("asked_cores")
+    cores = (
+        pl.when(pl.col("by_host") & (held > 0))
+        .then(held)
+        .otherwise(
+            pl.coalesce(
+                pl.when(told).then(asked),
+                pl.when(told & (held > 0)).then(held),
+                pl.col("procs"),
+                of_nodes,
+                asked,
+            )
+        )
+    )
+    gpus = pl.when(pl.col("asked_gpus") > 0).then("asked_gpus").otherwise("gpus")
+    used = value("resources_used.walltime").map_batches(duration_s, pl.Float64)
+    # Of a job that only waits, nothing but the line says when it came; such records are counted alone.
+    came = pl.when(pl.col("kind") == "Q").then("at")
+    got = pl.coalesce(
+        pl.lit("select=") + pl.col("loose") + " place=free",
+        _got(pl.col("exec_vnode"), pl.col("place")),
+    )
     return [
         pl.col("job_id").str.replace(r"\..*$", ""),
-        pl.coalesce(moment("qtime"), moment("ctime")).alias("submit"),
+        pl.coalesce(moment("qtime"), moment("ctime"), came).alias("submit"),
         moment("start").alias("start"),
-        moment("end").alias("end"),
+        pl.coalesce(moment("end"), moment("start") + used).alias("end"),
         value("Resource_List.walltime").map_batches(duration_s, pl.Float64).alias("walltime"),
-        pl.coalesce(count, vnodes.list.len()).cast(pl.Float64).alias("used"),
-        value("Resource_List.nodect").cast(pl.Float64, strict=False).alias("chunks"),
-        value("Resource_List.ncpus").cast(pl.Float64, strict=False).alias("cores"),
-        value("Resource_List.ngpus").cast(pl.Float64, strict=False).alias("gpus"),
-        value("Resource_List.mem").map_batches(_bytes, pl.Float64).alias("memory_gb"),
+        pl.when(told).then(vnodes.list.len()).otherwise(count).cast(pl.Float64).alias("used"),
+        pl.coalesce(
+            value("Resource_List.nodect").cast(pl.Float64, strict=False), "asked_nodes"
+        ).alias("chunks"),
+        cores.alias("cores"),
+        pl.coalesce(value("Resource_List.ngpus").cast(pl.Float64, strict=False), gpus).alias("gpus"),
+        pl.col("memory_gb"),
         value("resources_used.mem").map_batches(_bytes, pl.Float64).alias("used_memory_gb"),
         value("user").alias("user"),
         account.alias("account"),
         value("queue").alias("partition"),
         value("Exit_status").cast(pl.Int64, strict=False).alias("exit"),
         vnodes.list.join(",").alias("recorded_nodes"),
-        _got(value("exec_vnode"), value("Resource_List.place")).alias("request"),
-        value("Resource_List.select").alias("select"),
-        value("Resource_List.place").alias("place"),
+        got.alias("request"),
+        pl.coalesce(
+            value("Resource_List.select"), pl.when("by_host").then(got.str.extract(r"^select=(\S+)"))
+        ).alias("select"),
+        pl.col("place"),
+        pl.col("features").cast(pl.Categorical()),
         pl.when(~group.is_in(["host", "vnode"])).then(group)
         .when(group.is_null()).then(_of_queue(value("queue"), meant.sets)).alias("group_by"),
     ]  # fmt: skip
@@ -263,9 +331,9 @@ def _bytes(said: pl.Series) -> pl.Series:
 
 def _runs(events: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     """A record for each run of a job, and for each job that has none."""
-    ended = events.filter(pl.col("kind").is_in(["E", "R"])).unique(
-        ["job_id", "start"], keep="last", maintain_order=True
-    )
+    ended = events.filter(
+        (pl.col("kind") == "E") | ((pl.col("kind") == "R") & pl.col("start").is_not_null())
+    ).unique(["job_id", "start"], keep="last", maintain_order=True)
     nowhere = pl.col("start").is_null()
     gone = events.filter(pl.col("kind").is_in(["D", "A"]))["job_id"].unique()
     still = (
@@ -273,15 +341,16 @@ def _runs(events: pl.DataFrame, tally: Tally) -> pl.DataFrame:
         .unique(["job_id", "start"], keep="last", maintain_order=True)
         .join(ended, on=["job_id", "start"], how="anti", nulls_equal=True)
     )
+    still = _stopped(still, events, tally)
     begun = pl.concat([ended["job_id"], still["job_id"]]).unique()
     queued = events.filter((pl.col("kind") == "Q") & ~pl.col("job_id").is_in(begun.implode()))
     queued = queued.unique("job_id", keep="last", maintain_order=True)
     deleted = pl.col("job_id").is_in(gone.implode())
     state = (
-        pl.when(pl.col("kind") == "R").then(pl.lit("requeued"))
+        pl.when(pl.col("kind").is_in(["R", "C"])).then(pl.lit("requeued"))
         .when((pl.col("kind") == "E") & nowhere).then(pl.lit("cancelled"))
         .when((pl.col("kind") == "E") & pl.col("exit").is_between(1, 255)).then(pl.lit("failed"))
-        .when(pl.col("kind") == "E").then(pl.lit("completed"))
+        .when(pl.col("kind").is_in(["E", "D", "A"])).then(pl.lit("completed"))
         .when((pl.col("kind") == "Q") & deleted).then(pl.lit("cancelled"))
         .when(pl.col("kind") == "Q").then(pl.lit("waiting"))
         .otherwise(pl.lit("running"))
@@ -305,8 +374,46 @@ def _runs(events: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     return (
         runs.with_columns(measured, submit=pl.coalesce(earlier, "submit"), nodes=nodes)
         .sort("number", subjob, nulls_last=True, maintain_order=True)
-        .drop("number", "kind", "used", "chunks", "exit", "select", "place")
+        .drop("number", "kind", "at", "used", "chunks", "exit", "select", "place")
     )
+
+
+def _stopped(started: pl.DataFrame, events: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+    """Starts without an end, with the end and kind of a later record that says no start.
+
+    A line's time is local; the time between two lines of a job is that between what they tell.
+    """
+    if not len(started):
+        return started
+    runs = started.with_row_index("run")
+    about = runs.select("run", "job_id", "at", "start")
+    stops = events.filter(pl.col("kind").is_in(_STOPS) & pl.col("start").is_null())
+    stop = (
+        about.join(stops.select("job_id", stop="kind", then="at"), on="job_id")
+        .filter(pl.col("then") >= pl.col("at"))
+        .sort("then", maintain_order=True)
+        .unique("run", keep="first", maintain_order=True)
+        .select("run", "stop", stop_s=pl.col("start") + pl.col("then") - pl.col("at"))
+    )
+    later = events.filter(pl.col("kind").is_in(["S", "E"])).select("job_id", later="start")
+    again = (
+        about.join(later, on="job_id").filter(pl.col("later") > pl.col("start"))
+        .group_by("run").agg(pl.col("later").min())
+    )  # fmt: skip
+    runs = runs.join(stop, on="run", how="left", maintain_order="left")
+    runs = runs.join(again, on="run", how="left", maintain_order="left")
+    ends = pl.col("stop_s").is_not_null() & (
+        pl.col("later").is_null() | (pl.col("stop_s") <= pl.col("later"))
+    )
+    runs = tally.drop(
+        runs,
+        pl.col("later").is_not_null() & ~ends,
+        "record left out: a start that failed, as the job started again without a rerun",
+    )
+    return runs.with_columns(
+        end=pl.when(ends).then("stop_s").otherwise("end"),
+        kind=pl.when(ends).then("stop").otherwise("kind"),
+    ).select(started.columns)
 
 
 def _with_kinds(runs: pl.DataFrame, tally: Tally) -> pl.DataFrame:

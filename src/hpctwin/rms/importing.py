@@ -238,8 +238,8 @@ def pseudonyms(made: Imported, salt: bytes) -> Imported:
         if isinstance(limit.get("partitions"), tuple | list):
             limit["partitions"] = [pseudonym("partition", name) for name in limit["partitions"]]
     for setting in made.site.settings:
-        for name in re.findall(r"^reservation ([^\s:]+)", setting.name):
-            pseudonym("reservation", name)
+        for kind, name in re.findall(r"^(reservation|node) ([^\s:]+)", setting.name):
+            pseudonym(kind, name)
     for reservation in plain.get("reservations", ()):
         reservation["name"] = pseudonym("reservation", reservation["name"])
     preemption = plain.get("preemption", {})
@@ -262,7 +262,9 @@ def pseudonyms(made: Imported, salt: bytes) -> Imported:
     settings = [
         Setting(_told(s.name, new), _told(s.value, new), "", s.became, _told(s.why, new))
         for s in made.site.settings
-        if s.became != NO_BEARING and not s.name.startswith("Association")
+        if s.became != NO_BEARING
+        and not s.name.startswith("Association")
+        and "CFG[" not in s.name  # of Maui, with names of users and hosts
     ]
     site = Site(
         made.site.manager,

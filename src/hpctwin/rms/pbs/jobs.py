@@ -77,7 +77,7 @@ def as_subjob(row: dict[str, Any], array: Mapping[str, Any]) -> dict[str, Any]:
     if _state(row) not in _WAITING:
         return row
     state = str(array.get("job_state", "Q"))
-    of_all = ("Hold_Types", "depend", "Execution_Time", "comment")
+    of_all = ("Hold_Types", "depend", "Execution_Time", "comment", "max_run_subjobs")
     kept = {name: array[name] for name in of_all if name in array}
     return {**row, **kept, "job_state": "Q" if state == "B" else state}
 
@@ -190,8 +190,10 @@ def _spec(
 
 
 def roughly(row: Mapping[str, Any], sharing: Sharing | None) -> str:
-    """What a job asks for, of nodes and how its chunks lie, that is not modelled; empty if nothing."""
+    """Name what a job asks that is not modeled, of nodes, chunks and its array; empty if nothing."""
     asks, notes = resources(row.get("Resource_List")), list[str]()
+    if str(row.get("max_run_subjobs", "")) not in ("", "0"):
+        return f"max_run_subjobs={row['max_run_subjobs']}"
     select = selected(row)
     if sharing is None and "group=" in str(asks.get("place", "")):
         return f"place={asks['place']}"

@@ -51,6 +51,14 @@ _WHY = {
     "throughput_mode": "a job that is started runs at once",
     "partition": "one scheduler has all nodes",
 }
+_WHY |= {
+    "node_pack": "nodes are tried in the order of their numbers",
+    "max_slot_limit": "tasks of one array run as other jobs do",
+    "idle_slot_limit": "tasks of one array run as other jobs do",
+    "max_job_array_size": "jobs of the past were admitted",
+    "required_login_property": "login nodes are not modeled",
+    "resources_available": "the total that jobs of a queue or a server may use is not modeled",
+}
 _PLAIN = {
     "preemptive_sched": ("false", "0"),
     "backfill_prime": ("false", "0"),
@@ -68,7 +76,7 @@ _OF_FAIR_SHARE = (
     "fairshare_decay_time", "fairshare_decay_factor", "half_life",
 )  # fmt: skip
 _LIMITS = re.compile(
-    r"max_run|max_queued|queued_jobs_threshold|max_user_run|max_group_run|max_user_res|max_group_res|max_group|resources_max|resources_min"
+    r"max_run|max_(?:user_)?queuable|max_queued|queued_jobs_threshold|max_user_run|max_group_run|max_user_res|max_group_res|max_group|resources_max|resources_min"
 )
 _SOFT = re.compile(r"max_(?:run|user_run|group_run|run_res|user_res|group_res)_soft")
 _OF_QUEUE = re.compile(
@@ -209,6 +217,8 @@ def _of_line(line: Line, meaning: Meaning, sched: SchedConfig) -> Setting:
     value = line.value if line.prime == "all" else f"{line.value} {line.prime}"
     if line.fault:
         asked = line.name in ("help_starving_jobs", "max_starve") and line.value.lower() != "false"
+        # PBS has no such parameters any more; pbs_sched of Torque goes by them.
+        asked = asked or (line.name in ("sort_by", "multi_sort") and line.value != "no_sort")
         became, why = NOT_MODELLED if asked else NO_BEARING, line.fault
     elif sched.is_other(line):
         became, why = NOT_MODELLED, "the policy is that of prime time, all day"
@@ -231,7 +241,14 @@ def _of_queue(name: str, value: str) -> tuple[str, str]:
         return NOT_MODELLED, "not a whole number: the server's counts"
     if _LIMITS.match(name):
         return NOT_MODELLED, _why_no_limit(name)
-    return (NOT_MODELLED, _WHY[name]) if name in _WHY else (NO_BEARING, "")
+    why = _WHY.get(name.partition(".")[0])
+    if (
+        name == "features_required"
+        or name.endswith(".neednodes")
+        or name.startswith("default_chunk.")
+    ):
+        return TAKEN, "partition of the nodes that have it, or what jobs ask"
+    return (NOT_MODELLED, why) if why else (NO_BEARING, "")
 
 
 def _of_soft_limits(sched: SchedConfig, server: Mapping[str, str]) -> tuple[str, str]:
@@ -272,6 +289,10 @@ def _became(name: str, value: str, meaning: Meaning) -> tuple[str, str]:
         return TAKEN, "the default partition"
     if name == "fair_share":
         return NO_BEARING, ""
+    if name.startswith("resources_available"):
+        return NOT_MODELLED, _WHY["resources_available"]
+    if name == "job_exclusive_on_use" and value.lower() == "true":
+        return TAKEN, "jobs have whole nodes"
     if name in _WHY and value.strip('"').lower() not in _PLAIN.get(name, ()):
         return NOT_MODELLED, _WHY[name]
     if _LIMITS.match(name):

@@ -25,6 +25,7 @@ from hpctwin.rms.pbs.jobs import (
     roughly,
     selected,
 )  # fmt: skip
+from hpctwin.rms.pbs.node_attributes import is_parent
 from hpctwin.rms.pbs.output import read_output
 from hpctwin.rms.pbs.request import (
     amount_said,
@@ -34,16 +35,18 @@ from hpctwin.rms.pbs.request import (
     vnodes,
 )
 from hpctwin.rms.pbs.sharing import how_shared, unequal
+from hpctwin.rms.pbs.torque import properties_of
 from hpctwin.rms.pbs.values import integer, is_false, objects, resources, time_s
 from hpctwin.rms.records import JobRecord, NodeRecord, NodeReservation, Snapshot
 
 __all__ = [
-    "Found", "asked_by_name", "cluster_snapshot", "listed_nodes", "own_estimates", "partitions_of", "routed",
-    "server_attributes",
+    "Found", "asked_by_name", "cluster_snapshot", "listed_nodes", "needed_of", "own_estimates",
+    "partitions_of", "routed", "server_attributes",
 ]  # fmt: skip
 
+_AMOUNTS = {"ncpus", "mem", "ngpus", "vmem", "mpiprocs", "ompthreads"}
 _DOWN = {
-    "down", "state-unknown", "unknown", "stale", "unresolvable", "provisioning",
+    "down", "state-unknown", "unknown", "nohierarchy", "stale", "unresolvable", "provisioning",
     "wait-provisioning", "initializing", "sleep", "deleted",
 }  # fmt: skip
 _DRAINED = {"offline", "offline_by_mom", "maintenance"}
@@ -275,12 +278,17 @@ def listed_nodes(
     bound = {row.get("queue") for row in rows.values()}
     # A queue that has nodes of its own uses no others.
     shared = tuple(sorted(queue for queue in queues if queue not in bound))
+    needs = {queue: needed_of(about) for queue, about in queues.items()}
     listed = []
     for name, row in rows.items():
         has = resources(row.get("resources_available"))
-        cores = integer(has.get("ncpus"))
+        cores = integer(has.get("ncpus", row.get("pcpus")))
         if cores == 0:
-            # The vnode of a host whose cores are all in other vnodes, or one that is not known yet.
+            if not is_parent(row):
+                said = "no cores" if "ncpus" in has else "neither ncpus, np nor pcpus"
+                notes.append(
+                    f"node {name[:50]} ({row.get('state', 'no state')}) has {said}: omitted"
+                )
             continue
         try:
             record = NodeRecord.model_validate({"name": name, "state": _node_state(row)})
@@ -289,6 +297,9 @@ def listed_nodes(
             continue
         own = row.get("queue")
         partitions = (own,) if isinstance(own, str) and own in queues else shared
+        if own and own not in queues:
+            notes.append(f"node {name[:50]} belongs to queue {str(own)[:50]}, which is unknown")
+        partitions = tuple(queue for queue in partitions if _serves(row, has, needs[queue]))
         listed.append(
             ListedNode(
                 record,
@@ -301,7 +312,8 @@ def listed_nodes(
                     for name in sorted(consumables)
                     if (amount := amount_said(has.get(name))) is not None
                 ),
-                features=tuple(
+                features=properties_of(row)
+                + tuple(
                     f"{key}={value}"
                     for key in sorted(sets)
                     for value in str(has.get(key, "")).replace('"', "").split(",")
@@ -310,6 +322,34 @@ def listed_nodes(
             )
         )
     return listed
+
+
+def needed_of(queue: Mapping[str, Any]) -> dict[str, str]:
+    """What nodes of a queue must have, by resource; Torque's properties under ``properties``.
+
+    PBS's jobs get ``default_chunk`` of their queue, such as ``default_chunk.Qlist = gpu``; Torque's get
+    ``resources_default.neednodes``, a property.
+    """
+    chunk = resources(queue.get("default_chunk"))
+    needed = {
+        name: str(value)
+        for name, value in chunk.items()
+        if name not in _AMOUNTS and amount_said(value) is None
+    }
+    named = resources(queue.get("resources_default")).get("neednodes", "")
+    words = [*str(named).split(":"), *str(queue.get("features_required", "")).split(",")]
+    properties = [w.strip() for w in words if re.fullmatch(r"\s*[A-Za-z][\w.-]*\s*", w)]
+    return needed | ({"properties": ",".join(properties)} if properties else {})
+
+
+def _serves(row: Mapping[str, Any], has: Mapping[str, Any], needed: Mapping[str, str]) -> bool:
+    """Whether a node has all that a queue's jobs need."""
+    for name, value in needed.items():
+        said = row.get("properties", "") if name == "properties" else has.get(name, "")
+        there = {word.strip().lower() for word in str(said).strip('"').split(",")}
+        if not {word.lower() for word in value.strip('"').split(",")} <= there:
+            return False
+    return True
 
 
 def asked_by_name(jobs: Iterable[Mapping[str, Any]]) -> frozenset[str]:

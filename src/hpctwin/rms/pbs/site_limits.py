@@ -19,9 +19,11 @@ __all__ = ["SiteLimits", "site_limits"]
 
 _COUNTS = {"max_run": "jobs", "max_queued": "submitted"}
 _OLD = {
-    "max_running": "[o:PBS_ALL={}]",
-    "max_user_run": "[u:PBS_GENERIC={}]",
-    "max_group_run": "[g:PBS_GENERIC={}]",
+    "max_running": ("jobs", "[o:PBS_ALL={}]"),
+    "max_user_run": ("jobs", "[u:PBS_GENERIC={}]"),
+    "max_group_run": ("jobs", "[g:PBS_GENERIC={}]"),
+    "max_queuable": ("submitted", "[o:PBS_ALL={}]"),
+    "max_user_queuable": ("submitted", "[u:PBS_GENERIC={}]"),
 }
 _OLD_OF_AMOUNTS = {"max_user_res": "[u:PBS_GENERIC={}]", "max_group_res": "[g:PBS_GENERIC={}]"}
 _ACCOUNTS: dict[str, Accounts] = {"g": "group", "p": "project"}
@@ -128,7 +130,8 @@ def _take(
 def _measure(name: str, value: str) -> tuple[str | None, str]:
     """What a limit is of, None if it is no such one; and its value as newer versions write it."""
     if name in _OLD:
-        return "jobs", _OLD[name].format(value)
+        measure, written = _OLD[name]
+        return measure, written.format(value)
     if name in _COUNTS:
         return _COUNTS[name], value
     outer, _, inner = name.partition(".")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["begin_time", "integer", "is_false", "objects", "resources", "time_s"]
+__all__ = ["begin_time", "integer", "is_false", "is_true", "objects", "resources", "time_s"]
 
 
 def objects(content: Mapping[str, Any], key: str) -> dict[str, dict[str, Any]]:
@@ -54,3 +54,8 @@ def integer(value: Any) -> int:
 def is_false(value: Any) -> bool:
     """Whether PBS says no."""
     return str(value).lower() in ("false", "0", "f", "n", "no")
+
+
+def is_true(value: Any) -> bool:
+    """Whether PBS says yes."""
+    return str(value).lower() in ("true", "1", "t", "y", "yes")
