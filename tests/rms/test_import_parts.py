@@ -61,7 +61,7 @@ def test_sched_config_alone_gives_the_policy_and_says_what_is_missing(tmp_path, 
     site = folder(tmp_path, sched_config=SCHED)
     code, said, _ = run(capsys, "import", "pbs", "--from", site, "--out", out, "--json")
     told = json.loads(said)
-    assert (code, told["nodes"], told["jobs"]) == (0, 0, 0)
+    assert (code, told["nodes"], told["jobs"]) == (2, 0, 0)
     assert told["policy"] == "fcfs+pbs:strict_ordering=yes,by_queue=no"
     assert [what.partition(":")[0] for what in told["missing"]] == [
         "nodes", "queues and limits", "jobs",
@@ -131,8 +131,8 @@ def test_sacctmgr_alone_gives_accounts_and_qos(tmp_path, capsys):
         "nodes and partitions", "how jobs are scheduled, and whether limits are held", "jobs",
     }  # fmt: skip
     out = tmp_path / "out"
-    code, said, _ = run(capsys, "import", "slurm", "--from", tmp_path / "site", "--out", out)
-    assert code == 0
+    code, said, fault = run(capsys, "import", "slurm", "--from", tmp_path / "site", "--out", out)
+    assert (code, "no file describes the nodes" in fault) == (2, True)
     assert "missing: jobs: what sacct -a -D -P" in said
     assert "write the nodes into" in said
     assert yaml.safe_load((out / "cluster.yaml").read_text())["accounts"] == [

@@ -129,6 +129,11 @@ def _import(
         print_json(told)
     else:
         _print(told, checked)
+    if not told["nodes"]:
+        raise ConfigError(
+            f"{source or manager}: no file describes the nodes, and no job tells how many there are; add what "
+            f"is missing and import again, or write the nodes into {options.out}/cluster.yaml"
+        )
     return 0
 
 
@@ -179,17 +184,18 @@ def _checked(made: Imported) -> Checked:
     """The past simulated, and laid beside what was recorded.
 
     Raises:
-        WorkloadError: there are no jobs, or none has a recorded start.
+        ConfigError: there are no jobs.
+        WorkloadError: no job has a recorded start.
     """
     import sys
 
-    from hpctwin.errors import WorkloadError
+    from hpctwin.errors import ConfigError
     from hpctwin.formats._accounting import workload_of
     from hpctwin.sweep.assumptions import check_past
 
     if not len(made.table):
-        raise WorkloadError(
-            "--check compares with recorded starts, and there is no accounting in it"
+        raise ConfigError(
+            "--check compares with recorded starts, and there is no accounting in it; add it to the files"
         )
 
     def told(what: str) -> None:
@@ -319,7 +325,7 @@ def _told(made: Imported, checked: Checked | None, out: Path) -> dict[str, Any]:
             "not_modelled": [asdict(s) for s in settings if s.became == NOT_MODELLED],
             "no_bearing": sum(s.became == NO_BEARING for s in settings),
         },
-        "notes": [*made.site.notes, *made.tally.remarks],
+        "notes": list(dict.fromkeys([*made.site.notes, *made.tally.remarks])),
         "missing": made.missing,
         **({} if checked is None else {"fidelity": fidelity_figures(checked)}),
     }

@@ -29,7 +29,7 @@ from hpctwin.formats.sacct_records import records_of
 from hpctwin.formats.slurm2sql import MAGIC, slurm2sql_rows
 from hpctwin.model import Workload
 
-__all__ = ["COLUMNS", "is_sacct", "read_sacct", "sacct_jobs", "sacct_table"]
+__all__ = ["COLUMNS", "is_sacct", "read_sacct", "sacct_fault", "sacct_jobs", "sacct_table"]
 
 COLUMNS = (
     "JobID", "JobIDRaw", "Submit", "Start", "End", "ElapsedRaw", "Elapsed", "Suspended", "TimelimitRaw",
@@ -105,6 +105,15 @@ def read_sacct(
     tally = Tally()
     jobs = sacct_jobs([path], tally, skip_invalid=skip_invalid, timezone=timezone)
     return workload_of(jobs, stem(path), tally)
+
+
+def sacct_fault(path: Path) -> str | None:
+    """Say why a dump of ``sacct`` cannot be read; None if it can."""
+    try:
+        next(_texts(path, Tally(), strict=False), None)
+    except TraceError as error:
+        return str(error)
+    return None
 
 
 def sacct_jobs(

@@ -74,7 +74,7 @@ def import_site(manager: str, folder: Path, *, timezone: str | None = None) -> I
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     if len(paths) > _MOST_FILES:
         raise ConfigError(f"{folder}: {len(paths):,} files are in it, more than a site's settings")
-    found = MANAGERS[manager]()
+    found = SlurmFiles(folder, paths) if manager == "slurm" else MANAGERS[manager]()
     files = {str(path.relative_to(folder)): found.take(path, first_bytes(path)) for path in paths}
     if not any(files.values()):
         raise ConfigError(f"{folder}: none of its {len(paths)} files is known; {found.expected}")
@@ -86,12 +86,17 @@ def import_site(manager: str, folder: Path, *, timezone: str | None = None) -> I
         jobs = found.jobs(tally, Machine(), timezone)
         site = _of_unknown_size(manager, found, jobs, tally)
         site.notes += _of_no_use(files)
+    if isinstance(found, SlurmFiles):
+        for path in found.included:
+            name = str(path.relative_to(folder))
+            files[name] = files[name] or "included by slurm.conf"
     if site.shared_placement and len(jobs) and "tasks" in jobs.columns:
         site.policy = f"{site.policy}@{site.shared_placement}"
     jobs = take_gone(site, jobs)
     if isinstance(found, SlurmFiles):
         take_reservations(site, jobs, found.reservations, timezone)
         take_resets(site, jobs, found.values, timezone)
+    site.notes = list(dict.fromkeys(site.notes))
     return Imported(site, jobs, tally, files, found.missing())
 
 

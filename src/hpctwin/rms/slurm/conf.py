@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +22,14 @@ from hpctwin.rms.slurm.values import number as number_of
 from hpctwin.rms.slurm.values import words
 
 __all__ = [
-    "Conf", "Row", "blocks", "column_of", "dumped_associations", "json_rows", "read_conf", "row_of",
-    "said", "shown_shares", "shown_weights", "table", "take",
+    "Conf", "Row", "blocks", "column_of", "conf_rows", "dumped_associations", "json_rows", "read_conf",
+    "row_of", "said", "shown_shares", "shown_weights", "table", "take",
 ]  # fmt: skip
 
 _PAIR = re.compile(r'([\w/]+)\s*\+?=\s*("[^"]*"|\'[^\']*\'|\S*)')
 _DEEPEST = 10
+_SHOWN = ("NodeName", "PartitionName", "ReservationName")
+"""First keys of things that ``scontrol show`` prints."""
 _WEIGHTS = {
     "age": "PriorityWeightAge",
     "assoc": "PriorityWeightAssoc",
@@ -109,52 +113,99 @@ class Conf:
         return [row for row in self.rows if row.kind == kind.lower()]
 
 
-def read_conf(path: Path) -> Conf:
-    """Read a file with what it includes: comments, quotes, lines that go on after a backslash.
+def read_conf(path: Path, folder: Path | None = None, known: Sequence[Path] = ()) -> Conf:
+    """Read a file with the files that it includes: comments, quotes, lines continued by a backslash.
 
     Args:
-        path: the file; ``%c`` in names of included files is the cluster's name, where that was said before.
+        path: The file. ``%c`` in names of included files is the cluster's name.
+        folder: The folder that the site's files were copied to; that of the file by default.
+        known: All files in the folder.
 
     Raises:
-        ConfigError: the file cannot be read.
+        ConfigError: The file cannot be read.
     """
+    folder = folder or path.parent
     conf = Conf()
-    _read(path, conf, "", 0)
+    _read(path, conf, folder, known or [one for one in folder.rglob("*") if one.is_file()], ())
     return conf
 
 
-def _read(path: Path, conf: Conf, cluster: str, depth: int) -> None:
+def _read(
+    path: Path, conf: Conf, folder: Path, known: Sequence[Path], within: tuple[Path, ...]
+) -> None:
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise ConfigError(f"{path}: {cause(error)}") from error
     conf.files.append(path)
+    within = (*within, path)
     for number, line in _lines(text):
         where = f"{path.name}:{number}"
-        include = re.match(r"\s*include\s+(\S+)", line, re.IGNORECASE)
+        include = re.match(r"\s*include\s+(\S+)\s*$", line, re.IGNORECASE)
         if include:
-            _include(path, include[1], conf, cluster, depth, where)
+            cluster = next((row.get("clustername") for row in conf.of("clustername")), "%c")
+            name = include[1].strip("\"'").replace("%c", cluster)
+            for target in _included(name, conf, folder, known, within, where):
+                _read(target, conf, folder, known, within)
             continue
         row = row_of(line, where)
         if row is None:
             conf.notes.append(f"{where}: {line.strip()[:60]!r} is no setting, left out")
             continue
         conf.rows.append(row)
-        if row.kind == "clustername" and not cluster:
-            cluster = row.get("clustername")
 
 
-def _include(path: Path, named: str, conf: Conf, cluster: str, depth: int, where: str) -> None:
-    name = named.replace("%c", cluster)
-    # A site's files were copied somewhere: what is included by its whole path lies beside them.
-    candidates = [path.parent / name, path.parent / Path(name).name]
-    target = next((one for one in candidates if one.is_file()), None)
-    if target is None:
-        conf.notes.append(f"{where}: the included file {named} is not there")
-    elif depth >= _DEEPEST:
-        conf.notes.append(f"{where}: {named} is included too deeply, not read")
-    else:
-        _read(target, conf, cluster, depth + 1)
+def _included(
+    name: str,
+    conf: Conf,
+    folder: Path,
+    known: Sequence[Path],
+    within: tuple[Path, ...],
+    where: str,
+) -> list[Path]:
+    """Find included files in a copied tree: files whose paths end as the name does, by most components.
+
+    An absolute path is that of the site, not of this computer: ``/etc/slurm/nodes.d/a.conf`` is
+    ``nodes.d/a.conf`` or ``a.conf`` of the folder. Of equal ones, the nearest to the including file counts.
+    """
+    if len(within) > _DEEPEST:
+        conf.notes.append(f"{where}: {name} is included too deeply, not read")
+        return []
+    here = within[-1].parent
+    wanted = [part for part in Path(name.rpartition("../")[2]).parts if part != "/"]
+    wild = any(letter in name for letter in "*?[")
+    near = [
+        one
+        for one in known
+        if one not in within and (len(wanted) > 1 or one.parent == here or not wild)
+    ]
+    # A wildcard alone would take files of any folder.
+    least = min(2, len(wanted)) if wild else 1
+    found: dict[tuple[int, int, int], list[Path]] = {}
+    for one in near:
+        have = one.relative_to(folder).parts
+        same = _alike(have[::-1], wanted[::-1])
+        if same >= least:
+            place = (same, _alike(one.parts, here.parts), -len(have))
+            found.setdefault(place, []).append(one)
+    if not found:
+        conf.notes.append(
+            f"{where}: the included file {name} is not there; copy it into {folder.name}/"
+        )
+        return []
+    best = max(found)
+    targets = sorted(found[best])[: None if wild else 1]
+    for one in targets:
+        if best[0] < min(-best[2], len(wanted)) and one.parent != here:
+            as_found = one.relative_to(folder)
+            conf.notes.append(f"{where}: {as_found} is read for the included file {name}")
+    return targets
+
+
+def _alike(names: Sequence[str], patterns: Sequence[str]) -> int:
+    """Count the first names that are as the patterns are."""
+    pairs = zip(names, patterns, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: fnmatchcase(*pair), pairs))
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
@@ -172,6 +223,12 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
             yield at, whole
 
 
+def conf_rows(text: str) -> list[Row]:
+    """Read the lines of settings of a text; other lines are ignored."""
+    rows = (row_of(line, str(number)) for number, line in _lines(text))
+    return [row for row in rows if row is not None]
+
+
 def row_of(line: str, where: str) -> Row | None:
     """A line of ``Key=value Key=value``; None if there is none."""
     pairs = _PAIR.findall(line)
@@ -182,16 +239,24 @@ def row_of(line: str, where: str) -> Row | None:
 
 
 def blocks(text: str, key: str, where: str) -> list[Row]:
-    """What ``scontrol show node`` or ``partition`` prints, with ``-o`` or without: a row for each thing.
+    """Read what ``scontrol show node`` or ``partition`` prints, with ``-o`` or without: a row for each.
 
     Args:
-        text: the output.
-        key: what each begins with, as ``NodeName``.
-        where: of the output.
+        text: The output; other things that are printed in it are ignored.
+        key: The first key of each thing, as ``NodeName``.
+        where: The name of the output.
     """
-    parts = re.split(rf"^(?={key}=)", text, flags=re.MULTILINE)
-    rows = [row_of(" ".join(part.split("\n")), where) for part in parts if part.startswith(key)]
-    return [row for row in rows if row is not None]
+    parts = re.split(rf"^(?=(?:{'|'.join(_SHOWN)})=)", text, flags=re.MULTILINE)
+    return [_shown(part, where) for part in parts if part.startswith(f"{key}=")]
+
+
+def _shown(text: str, where: str) -> Row:
+    """Read one thing; of a key that comes twice the first counts, as free text is printed last."""
+    free = re.compile(r"\s+(?:Reason|Comment|Extra|AdminComment|OS)=")
+    lines = [line for line in text.splitlines() if not free.match(line)]
+    pairs = _PAIR.findall(" ".join(lines))[::-1]
+    values = {name.lower(): value.strip("\"'") for name, value in pairs}
+    return Row(dict(reversed(values.items())), where, {name.lower(): name for name, _ in pairs})
 
 
 def table(text: str, where: str, notes: list[str]) -> list[Row]:
@@ -307,7 +372,7 @@ def json_rows(listed: list[Any], kind: str, where: str) -> list[Row]:
 
 
 def _node(one: Mapping[str, Any]) -> dict[str, str]:
-    features = one.get("features", "")
+    features, partitions = one.get("features", ""), one.get("partitions")
     return {
         "cputot": _whole(one.get("cpus")),
         "realmemory": _whole(one.get("real_memory")),
@@ -315,7 +380,13 @@ def _node(one: Mapping[str, Any]) -> dict[str, str]:
         "availablefeatures": ",".join(features)
         if isinstance(features, list)
         else str(features or ""),
-        "state": "+".join(sorted(words(one.get("state")))),
+        "state": "+".join(sorted(words(one.get("state")) | words(one.get("state_flags")))),
+        "partitions": ",".join(map(str, partitions)) if isinstance(partitions, list) else "",
+        "weight": _whole(one.get("weight")),
+        "cpuefctv": _whole(one.get("effective_cpus")),
+        "sockets": _whole(one.get("sockets")),
+        "corespersocket": _whole(one.get("cores")),
+        "threadspercore": _whole(one.get("threads")),
     }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from hpctwin.errors import TraceError
 from hpctwin.formats._job_table import JobTable
 from hpctwin.formats._record import Machine, Tally
-from hpctwin.formats.sacct import COLUMNS, is_sacct, sacct_table
+from hpctwin.formats.sacct import COLUMNS, is_sacct, sacct_fault, sacct_table
 from hpctwin.formats.slurm2sql import MAGIC, is_slurm2sql
 from hpctwin.rms.site import Site
 from hpctwin.rms.slurm.conf import (
@@ -17,6 +17,7 @@ from hpctwin.rms.slurm.conf import (
     Row,
     blocks,
     column_of,
+    conf_rows,
     dumped_associations,
     read_conf,
     row_of,
@@ -48,14 +49,31 @@ LIVE: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """What a running Slurm is asked, by the file that an answer would be in; sacct takes ``-S`` besides."""
 
-_CONF_LINE = re.compile(
-    rb"^\s*(?:ClusterName|SlurmctldHost|ControlMachine|NodeName|PartitionName|SchedulerType)\s*=",
-    re.IGNORECASE | re.MULTILINE,
-)
+_MAIN = {"clustername", "slurmctldhost", "controlmachine"}
+"""First keys of lines that only a cluster's main slurm.conf has."""
+_CONF = _MAIN | {
+    "nodename", "partitionname", "nodeset", "downnodes", "frontendname", "schedulertype",
+    "schedulerparameters", "selecttype", "selecttypeparameters", "prioritytype",
+}  # fmt: skip
+"""First keys of lines by which slurm.conf, or a file that it includes, is known."""
+_NODE_SHOWN = {
+    "cpualloc",
+    "cputot",
+    "cpuload",
+    "allocmem",
+    "freemem",
+    "boottime",
+    "slurmdstarttime",
+}
+"""What ``scontrol show node`` prints and no line of slurm.conf may have."""
+_PARTITION_SHOWN = {"totalcpus", "totalnodes"}
+"""What ``scontrol show partition`` prints and no line of slurm.conf may have."""
+_OTHERS = {
+    "helper": "helpers.conf", "basepath": "job_container.conf", "autobasepath": "job_container.conf",
+}  # fmt: skip
+"""Keys of other files that have lines with NodeName; these files say nothing of when jobs start."""
+_SUFFIX = re.compile(r"(?:^[^.]+|\.conf|\.txt|\.cfg|\.out|^slurm\.conf.*)$")
 _RULED = re.compile(rb"[^\n|=]*\n[- ]*---[- ]*\r?\n")
-_MAIN = re.compile(
-    rb"^\s*(?:ClusterName|SlurmctldHost|ControlMachine)\s*=", re.IGNORECASE | re.MULTILINE
-)
 
 
 class SlurmFiles:
@@ -63,9 +81,12 @@ class SlurmFiles:
 
     expected = "slurm.conf, the output of scontrol show node or sacct -P are such"
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path = Path(), known: Sequence[Path] = ()) -> None:
+        self._folder, self._known = folder, known
         self._settings = SlurmSettings()
-        self._confs: list[tuple[bool, Path]] = []
+        self._confs: list[Path] = []
+        self._gres: list[Path] = []
+        self._topologies: list[Path] = []
         self._dumps: list[Path] = []
 
     def take(self, path: Path, head: bytes) -> str:
@@ -75,18 +96,17 @@ class SlurmFiles:
         if head.startswith(MAGIC):
             self._dumps += [path] if is_slurm2sql(path, head) else []
             return "slurm2sql" if path in self._dumps else ""
-        first = head.lstrip().partition(b"\n")[0].decode("utf-8", "replace")
+        first = head.lstrip(b"\xef\xbb\xbf\r\n\t ").partition(b"\n")[0].decode("utf-8", "replace")
         columns = {column_of(name) for name in first.split("|")}
         if is_sacct(head):
-            self._dumps.append(path)
-            return "sacct"
+            return self._take_sacct(path, "sacct")
         if re.search(r"\b(account|name)\b", first.lower()) and _RULED.match(head.lstrip()):
             self._settings.notes.append(
                 f"{path.name} is printed in columns of one width, which cut what is longer: not read; "
                 "print it with -P"
             )
             return ""
-        if columns & {"account", "name"} and len(columns) > 1:
+        if columns & {"account", "name"} and len(columns) > 1 and not re.search("[#=]", first):
             return self._take_table(path, columns)
         if re.search(rb"^Cluster - '", head, re.MULTILINE):
             self._settings.associations += dumped_associations(_text(path), path.name)
@@ -95,22 +115,59 @@ class SlurmFiles:
             weights = shown_weights(_text(path), path.name)
             self._settings.weights += weights
             return "sprio -w" if weights else ""
-        if head.startswith(b"Configuration data as of"):
+        if re.match(r"PARTITION\s+AVAIL", first):
+            self._settings.notes.append(
+                f"{path.name} is a table of sinfo, which has no cores or memory of nodes: not read; add what "
+                "scontrol show node and scontrol show partition print"
+            )
+            return ""
+        if re.search(rb"^Configuration data as of", head, re.MULTILINE):
             rows = [row_of(line, path.name) for line in _text(path).splitlines()]
             self._settings.conf.rows += [row for row in rows if row is not None]
             return "scontrol show config"
-        if re.search(rb"^NodeName=\S+ .*(?:\n\s+)?.*CPUAlloc=", head, re.MULTILINE):
+        return "" if b"\0" in head else self._take_settings(path, head)
+
+    def _take_settings(self, path: Path, head: bytes) -> str:
+        """Take a file of keys and values, known by keys that files of no other kind have."""
+        rows = conf_rows(head.decode("utf-8-sig", "replace"))
+        first, keys = {row.kind for row in rows}, {key for row in rows for key in row.values}
+        shown = []
+        if "nodename" in first and keys & _NODE_SHOWN:
             self._settings.nodes += blocks(_text(path), "NodeName", path.name)
-            return "scontrol show node"
-        if re.search(rb"^PartitionName=[^\n]*(?:\n\s+)?[^\n]*AllowGroups=", head, re.MULTILINE):
+            shown.append("scontrol show node")
+        if "partitionname" in first and keys & _PARTITION_SHOWN:
             self._settings.partitions += blocks(_text(path), "PartitionName", path.name)
-            return "scontrol show partition"
-        if re.search(
-            rb"^(?:ReservationName=\S+ |No reservations in the system)", head, re.MULTILINE
+            shown.append("scontrol show partition")
+        if ("reservationname" in first and "starttime" in keys) or re.search(
+            rb"^No reservations in the system", head, re.MULTILINE
         ):
             self._settings.reservations += reservation_rows(_text(path), path.name)
-            return "scontrol show reservation"
-        return self._take_conf(path, head)
+            shown.append("scontrol show reservation")
+        if shown:
+            return ", ".join(shown)
+        if first & {"switchname", "blockname"} and not first & _CONF:
+            self._topologies.append(path)
+            return "topology.conf"
+        if not first & (_CONF - {"nodename"}) and ("autodetect" in first or "name" in keys):
+            self._gres.append(path)
+            return "gres.conf"
+        other = next((_OTHERS[key] for key in sorted(keys & _OTHERS.keys())), "")
+        if other:
+            return f"{other}, which says nothing of when jobs start"
+        includes = re.search(rb"^\s*include\s+\S", head, re.IGNORECASE | re.MULTILINE)
+        if _SUFFIX.search(path.name) and (first & _CONF or includes):
+            self._confs.append(path)
+            return "slurm.conf"
+        return ""
+
+    def _take_sacct(self, path: Path, kind: str) -> str:
+        """Take accounting, if it can be read; one file that cannot does not end the import of others."""
+        fault = sacct_fault(path)
+        if fault:
+            self._settings.notes.append(f"{fault}; this file is not read")
+            return ""
+        self._dumps.append(path)
+        return kind
 
     def _take_table(self, path: Path, columns: set[str]) -> str:
         notes = self._settings.notes
@@ -131,22 +188,6 @@ class SlurmFiles:
             return "sacctmgr show qos"
         return ""
 
-    def _take_conf(self, path: Path, head: bytes) -> str:
-        if b"\0" in head:
-            return ""
-        if re.search(rb"^\s*(?:Switch|Block)Name\s*=", head, re.IGNORECASE | re.MULTILINE):
-            _add(self._settings.topology, read_conf(path))
-            return "topology.conf"
-        if path.name == "gres.conf" or re.search(
-            rb"^\s*(?:NodeName=\S+\s+)?Name=gpu\b", head, re.I | re.M
-        ):
-            _add(self._settings.gres, read_conf(path))
-            return "gres.conf"
-        if path.suffix in (".conf", ".txt", "") and _CONF_LINE.search(head):
-            self._confs.append((bool(_MAIN.search(head)), path))
-            return "slurm.conf"
-        return ""
-
     def _take_json(self, path: Path, head: bytes) -> str:
         from hpctwin.formats._files import read_json
         from hpctwin.formats.sacct_json import is_sacct_document
@@ -154,11 +195,11 @@ class SlurmFiles:
 
         try:
             document = read_json(path)
-        except TraceError:
+        except TraceError as error:
+            self._settings.notes.append(f"{error}; this file is not read")
             return ""
         if is_sacct_document(document):
-            self._dumps.append(path)
-            return "sacct --json"
+            return self._take_sacct(path, "sacct --json")
         for key, kind, rows in (
             ("nodes", "NodeName", self._settings.nodes),
             ("partitions", "PartitionName", self._settings.partitions),
@@ -187,17 +228,37 @@ class SlurmFiles:
         return slurm_site(self._settings, assumed=assumed)
 
     def _read_confs(self) -> None:
-        mains = [path for main, path in self._confs if main]
-        read: set[Path] = set()
-        for path in mains or [path for _, path in self._confs]:
-            conf = read_conf(path)
-            read |= set(conf.files)
-            _add(self._settings.conf, conf)
-        left = [path for main, path in self._confs if not main and path not in read]
+        """Read slurm.conf with what it includes, and say which files no slurm.conf includes."""
+        for paths, conf in (
+            (self._gres, self._settings.gres),
+            (self._topologies, self._settings.topology),
+        ):
+            for path in paths:
+                _add(conf, read_conf(path, self._folder, self._known))
+            paths.clear()
+        read = {path: read_conf(path, self._folder, self._known) for path in self._confs}
+        included = {one for path, conf in read.items() for one in conf.files if one != path}
+        roots = [path for path in read if path not in included] or list(read)
+        mains = [path for path in roots if any(row.kind in _MAIN for row in read[path].rows)]
+        mains.sort(key=lambda path: (path.name != "slurm.conf", len(path.parts), path))
+        for path in mains[:1] or roots:
+            _add(self._settings.conf, read[path])
+        for path in mains[1:]:
+            named = next((row.get("clustername") for row in read[path].of("clustername")), "none")
+            self._settings.conf.notes.append(
+                f"{path.relative_to(self._folder)} is another slurm.conf, of ClusterName {named}, not read: "
+                f"{mains[0].relative_to(self._folder)} is"
+            )
+        left = [path.name for path in roots if path not in mains]
         if mains and left:
-            names = ", ".join(path.name for path in left)
-            self._settings.conf.notes.append(f"no slurm.conf includes {names}, not read")
+            self._settings.conf.notes.append(f"no slurm.conf includes {', '.join(left)}, not read")
         self._confs = []
+
+    @property
+    def included(self) -> Sequence[Path]:
+        """Files that were read since another one includes them."""
+        settings = self._settings
+        return [*settings.conf.files, *settings.gres.files, *settings.topology.files]
 
     def missing(self) -> list[str]:
         """What no file tells, and what would."""

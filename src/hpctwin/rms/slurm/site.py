@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hpctwin.errors import ConfigError, FormatError
-from hpctwin.model.consumables import NAME, NOT_CONSUMED, amount_of
+from hpctwin.model.consumables import NAME, NOT_CONSUMED
+from hpctwin.model.gres import gres_count, parse_gres
 from hpctwin.model.hostlist import expand
 from hpctwin.model.limits import ROOT
 from hpctwin.model.node_group import LYING
@@ -34,11 +35,14 @@ from hpctwin.rms.slurm.partitions import described_partitions, partition_fields
 from hpctwin.rms.slurm.placing import is_least_loaded, shared_placement, weights_of
 from hpctwin.rms.slurm.preempted import PREEMPTION_KEYS, Found, preemption_of
 from hpctwin.rms.slurm.topology import connections
+from hpctwin.rms.slurm.values import node_flags
 
 __all__ = ["SlurmSettings", "slurm_site"]
 
 MOST_GROUPS = 128
 """Of more groups of nodes than this a simulation takes long."""
+_NAMED = 10
+"""A note names this many nodes."""
 
 
 @dataclass
@@ -121,6 +125,7 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
     settings: list[Setting] = []
     kept = found.partitions or _with_defaults(found.conf.of("partitionname"), "partitionname")
     named = {row.get("partitionname"): row for row in kept}
+    named |= _only_of_nodes(found.nodes, named, notes)
     preemption = preemption_of(found.values, named, found.qos, shared=found.shared)
     preempts = preemption is not None and preemption.fields is not None
     spreads = found.shared and is_least_loaded(found.values, list(named.values()))
@@ -128,9 +133,10 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
     described = described_partitions(named, settings, told_apart)
     listed = _nodes(found, described, notes) if found else equal_nodes(assumed, described)
     if not listed:
-        unread = [note for note in notes if note.endswith("left out")]
+        unread = [note for note in notes if re.search("left out|excluded|not there", note)]
         raise ConfigError(
-            "no node is described: slurm.conf with its NodeName lines, or scontrol show node, is needed"
+            "no node is described, or none is available: slurm.conf with its NodeName lines, or what "
+            "scontrol show node prints, is needed"
             + (f" ({'; '.join(unread[:3])})" if unread else "")
         )
     grouped = group_nodes(listed)
@@ -169,7 +175,7 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
         if name in grouped.members
     ]
     unknown = sorted(described.keys() - grouped.members.keys())
-    notes += [f"partition {name} has no nodes that are known, left out" for name in unknown]
+    notes += [f"partition {name} has no node that is available, left out" for name in unknown]
     called = found.values.get("clustername")
     associations = of_cluster(found.associations, called, notes)
     fields: dict[str, Any] = {
@@ -205,27 +211,25 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
 def _nodes(
     found: SlurmSettings, described: Mapping[str, Row], notes: list[str]
 ) -> list[ListedNode]:
+    """List the nodes that jobs can be given; the others are noted with their names."""
     rows = _named(found.nodes, "nodename", notes) if found.nodes else _from_conf(found, notes)
     in_partitions = _members(found, described, rows, notes)
-    gres = _gres(found.gres, notes)
+    gres = _gres(found.gres, rows, notes)
     weights = weights_of(rows) if found.shared else {}
-    typed = len({kind for row in rows.values() for kind in types_by_index(row.get("gres"))}) > 1
+    typed = len({kind for text in gres.values() for kind in types_by_index(text)}) > 1
+    away = _away(rows, in_partitions if described else None, notes)
     listed = []
     for name, row in rows.items():
-        if row.get("state").upper().startswith(("FUTURE", "CLOUD_FUTURE")):
-            notes.append(f"node {name} is FUTURE, left out")
+        if name in away:
             continue
-        own, has = row.get("gres"), gres.get(name, {})
-        gpus = gpus_of(own)
-        consumables = {**has, **consumables_of(own)}
-        consumables.pop("gpu", None)
+        consumables = consumables_of(gres[name])
         if typed and found.shared:
-            consumables |= gpus_by_type(own)
+            consumables |= gpus_by_type(gres[name])
         listed.append(
             ListedNode(
                 NodeRecord(name=name, state="up"),
                 _cores(row),
-                has.get("gpu", 0.0) if gpus is None else gpus,
+                gpus_of(gres[name]) or 0.0,
                 _memory_gb(row),
                 tuple(sorted(in_partitions.get(name, ()))),
                 consumables=tuple(sorted(consumables.items())),
@@ -235,6 +239,51 @@ def _nodes(
             )
         )
     return listed
+
+
+_NO_STARTS = ("DOWN", "DRAIN", "FAIL", "FUTURE", "ERROR", "INVAL")
+"""States of nodes on which Slurm starts no job."""
+_ORDINARY = {"IDLE", "ALLOCATED", "MIXED", "COMPLETING", "UNKNOWN", "DYNAMIC_NORM"}
+"""States of nodes of which nothing is said. slurm.conf says UNKNOWN of nodes that are up."""
+
+
+def _away(
+    rows: Mapping[str, Row], in_partitions: Mapping[str, set[str]] | None, notes: list[str]
+) -> set[str]:
+    """Find the nodes that jobs cannot be given, and note them and unusual states of others.
+
+    Args:
+        rows: Of the nodes, by name.
+        in_partitions: The partitions of each node; None if no partition is known.
+        notes: What is found is appended.
+    """
+    states: dict[tuple[bool, str], list[str]] = {}
+    alone = []
+    for name, row in rows.items():
+        flags = node_flags(row.get("state"))
+        powered = any(flag.startswith("POWER") for flag in flags)
+        gone = not flags.isdisjoint(_NO_STARTS) or ("NOT_RESPONDING" in flags and not powered)
+        if gone or flags - _ORDINARY:
+            states.setdefault((not gone, row.get("state").upper()), []).append(name)
+        if not gone and in_partitions is not None and name not in in_partitions:
+            alone.append(name)
+    for (there, state), names in sorted(states.items()):
+        became = "counted as available" if there else "excluded, as Slurm starts no job there"
+        notes.append(f"{_counted(names)} in state {state}: {became}")
+    if alone:
+        notes.append(
+            f"{_counted(alone)} in no partition: excluded, as no job can be given such a node"
+        )
+    return {name for (there, _), names in states.items() if not there for name in names} | set(
+        alone
+    )
+
+
+def _counted(names: Sequence[str]) -> str:
+    """Count nodes and name the first of them."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    count = "1 node" if len(names) == 1 else f"{len(names):,} nodes"
+    return f"{count} ({', '.join(names[:_NAMED])}{more})"
 
 
 def _named(rows: Sequence[Row], kind: str, notes: list[str]) -> dict[str, Row]:
@@ -250,7 +299,15 @@ def _named(rows: Sequence[Row], kind: str, notes: list[str]) -> dict[str, Row]:
 
 
 def _from_conf(found: SlurmSettings, notes: list[str]) -> dict[str, Row]:
-    return _named(_with_defaults(found.conf.of("nodename"), "nodename"), "nodename", notes)
+    """Read the nodes of slurm.conf, in the states that its DownNodes lines give them."""
+    named = _named(_with_defaults(found.conf.of("nodename"), "nodename"), "nodename", notes)
+    for row in found.conf.of("downnodes"):
+        state = row.get("state") or "DOWN"
+        for name in _named([row], "downnodes", notes):
+            if name in named:
+                of = named[name]
+                named[name] = Row({**of.values, "state": state}, of.where, of.names)
+    return named
 
 
 def _with_defaults(rows: Sequence[Row], kind: str) -> list[Row]:
@@ -275,7 +332,11 @@ def _cores(row: Row) -> float:
 
     if row.get("cpuefctv").isdigit():
         return float(row.get("cpuefctv"))
-    apart = number("threadspercore") * number("corespeccount") if row.get("corespeccount") else 0
+    threads = number("threadspercore")
+    apart = threads * number("corespeccount") if row.get("corespeccount") else 0
+    if row.get("cpuspeclist"):
+        # CPUs of the system, by numbers that go through the threads of each core.
+        apart = threads * len({int(cpu) // threads for cpu in _numbers(row.get("cpuspeclist"))})
     for key in ("cputot", "cpus", "procs"):
         if row.get(key).isdigit():
             return float(max(int(row.get(key)) - apart, 0))
@@ -294,28 +355,76 @@ def _memory_gb(row: Row) -> float | None:
     return max(int(memory) - (int(apart) if apart.isdigit() else 0), 0) / 1024
 
 
-def _gres(conf: Conf, notes: list[str]) -> dict[str, dict[str, float]]:
-    """What nodes have of generic resources by gres.conf, which counts where a node's own line does not."""
-    counts: dict[str, dict[str, float]] = {}
+def _numbers(text: str) -> list[str]:
+    """Read a list of numbers such as ``0,2-3``; none if it is no such list."""
+    try:
+        return [number.lstrip("c") for number in expand(f"c[{text}]")]
+    except FormatError:
+        return []
+
+
+def _gres(conf: Conf, nodes: Mapping[str, Row], notes: list[str]) -> dict[str, str]:
+    """Say what each node has of generic resources, in the form of its own ``Gres``.
+
+    gres.conf adds resources that the node's own line does not name, and types of GPUs that it only counts.
+    """
+    told: dict[str, dict[str, list[tuple[str, float]]]] = {}
     for row in conf.rows:
-        kind = row.get("name").lower()
-        if kind in NOT_CONSUMED[1:] or not re.fullmatch(NAME, kind) or "nodename" not in row.values:
+        name = row.get("name").lower()
+        if not name or name in NOT_CONSUMED[1:] or not re.fullmatch(NAME, name):
             continue
-        try:
-            devices = len(expand(row.get("file"))) if "[" in row.get("file") else 1
-        except FormatError:
-            devices = 1
-        try:
-            count = amount_of(row.get("count"))
-        except ValueError:
-            count = float(devices)
-        for name in _named([row], "nodename", notes):
-            of_node = counts.setdefault(name, {})
-            of_node[kind] = of_node.get(kind, 0.0) + count
-    return counts
+        count = gres_count(row.get("count"))
+        one = (row.get("type"), float(_devices(row)) if count is None else count)
+        for node in _named([row], "nodename", notes) if "nodename" in row.values else [""]:
+            told.setdefault(node, {}).setdefault(name, []).append(one)
+    made = {}
+    for node, row in nodes.items():
+        own = list(parse_gres(row.get("gres")))
+        parts = [row.get("gres")] if own else []
+        for name, ones in (told.get("", {}) | told.get(node, {})).items():
+            having = [one for one in own if one.name == name]
+            same = sum(one.count for one in having) == sum(count for _, count in ones)
+            written = ",".join(
+                f"{name}:{kind}:{n:.0f}" if kind else f"{name}:{n:.0f}" for kind, n in ones
+            )
+            if not having and name in told.get(node, {}):
+                parts.append(written)
+            elif same and not any(one.kind for one in having) and name == "gpu":
+                parts = [re.sub(r"(?<![\w.-])gpu(?![\w.-])[^,]*", written, parts[0]), *parts[1:]]
+        made[node] = ",".join(parts)
+    return made
+
+
+def _devices(row: Row) -> int:
+    """Count the device files of a line of gres.conf; 1 if it names none."""
+    try:
+        return sum(len(expand(part)) if "[" in part else 1 for part in _split(row.get("file"))) or 1
+    except FormatError:
+        return 1
 
 
 # --- partitions ------------------------------------------------------------------------------------
+
+
+def _only_of_nodes(
+    nodes: Sequence[Row], named: Mapping[str, Row], notes: list[str]
+) -> dict[str, Row]:
+    """Make the partitions that nodes name (``Partitions``) and nothing else describes."""
+    found: dict[str, list[Row]] = {}
+    for row in nodes:
+        for name in _partitions_of(row) - named.keys():
+            found.setdefault(name, []).append(row)
+    if found:
+        notes.append(
+            f"only nodes name {'partition' if len(found) == 1 else 'partitions'} {', '.join(sorted(found))}: "
+            "limits, priorities and the default partition are unknown; add scontrol show partition"
+        )
+    return {name: Row({"partitionname": name}, found[name][0].where, {}) for name in sorted(found)}
+
+
+def _partitions_of(row: Row) -> set[str]:
+    names = {name.strip() for name in row.get("partitions").split(",")}
+    return names - {"", "(null)", "N/A"}
 
 
 def _members(
@@ -329,6 +438,9 @@ def _members(
         names += list(_named([row], "nodes", notes)) if row.get("nodes") else []
         sets[row.get("nodeset")] = names
     partitions: dict[str, set[str]] = {}
+    for name, row in nodes.items():
+        if of := _partitions_of(row) & described.keys():
+            partitions[name] = of
     for label, row in described.items():
         names = []
         for part in _split(row.get("nodes")):

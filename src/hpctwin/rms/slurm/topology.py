@@ -46,7 +46,8 @@ def connections(
         if blocks:
             found = _of_blocks(blocks, sizes, names)
         else:
-            found = [_switch(row, names) for row in rows if row.kind == "switchname"]
+            switches = [row for row in rows if row.kind == "switchname"]
+            found = [_switch(row, names) for row in _with_nodes(switches, names)]
         check_switches([Switch.model_validate(one) for one in found], len(names))
     except (FormatError, ValueError) as error:
         return [], [_told(rows, NOT_MODELLED, f"no tree of all nodes: {error}")]
@@ -57,6 +58,25 @@ def _told(rows: Sequence[Row], became: str, why: str) -> Setting:
     kinds = [row.kind for row in rows]
     what = f"{kinds.count('blockname')} blocks, {kinds.count('switchname')} switches"
     return Setting("topology.conf", what, "topology.conf", became, " ".join(why.split()))
+
+
+def _with_nodes(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
+    """Leave out switches of which no node is available."""
+    here = set(names)
+    empty = {
+        row.get("switchname")
+        for row in rows
+        if row.get("nodes") and here.isdisjoint(expand(row.get("nodes")))
+    }
+    if len(empty) == len(rows):
+        return list(rows)
+    kept = []
+    for row in rows:
+        below = [one for one in expand(row.get("switches")) if one not in empty]
+        if row.get("switchname") not in empty or below:
+            values = {**row.values, "switches": ",".join(below)}
+            kept.append(Row(values, row.where, row.names))
+    return kept
 
 
 def _switch(row: Row, names: Sequence[str]) -> dict[str, Any]:

@@ -9,7 +9,20 @@ from typing import Any
 
 from hpctwin.formats.slurm_values import number
 
-__all__ = ["limit_s", "moment", "number", "whole", "words"]
+__all__ = ["limit_s", "moment", "node_flags", "number", "whole", "words"]
+
+_SIGNS = {
+    "*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "!": "POWER_DOWN", "%": "POWERING_DOWN",
+    "$": "MAINT", "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED", "-": "PLANNED",
+}  # fmt: skip
+"""What follows the state of a node in sinfo's and scontrol's output."""
+_SHORT = {
+    "DRAINED": "DRAIN", "DRAINING": "DRAIN", "DRNG": "DRAIN", "FAILING": "FAIL", "FAILG": "FAIL",
+    "FUTR": "FUTURE", "NO_RESPOND": "NOT_RESPONDING", "INVALID_REG": "INVAL", "INVALID": "INVAL",
+    "ALLOC": "ALLOCATED", "MIX": "MIXED", "COMP": "COMPLETING", "UNK": "UNKNOWN", "RESV": "RESERVED",
+    "PLND": "PLANNED", "POW_DN": "POWERED_DOWN", "POW_UP": "POWERING_UP",
+}  # fmt: skip
+"""Other ways to write a state of a node."""
 
 
 def whole(value: Any) -> int:
@@ -25,6 +38,15 @@ def words(value: Any) -> set[str]:
     if isinstance(value, list):
         return {word.upper() for word in value if isinstance(word, str)}
     return set()
+
+
+def node_flags(text: str) -> set[str]:
+    """Read a node's state as words: ``DOWN*``, ``IDLE+DRAIN`` and ``mix-`` are of more than one."""
+    found = set()
+    for word in re.split(r"[+,\s]+", text.upper()):
+        bare = word.rstrip("".join(_SIGNS))
+        found |= {_SHORT.get(bare, bare), *(_SIGNS[sign] for sign in word[len(bare) :])}
+    return found - {""}
 
 
 def moment(text: str) -> float:
