@@ -131,8 +131,8 @@ def _import(
         _print(told, checked)
     if not told["nodes"]:
         raise ConfigError(
-            f"{source or manager}: no file describes the nodes, and no job tells how many there are; add what "
-            f"is missing and import again, or write the nodes into {options.out}/cluster.yaml"
+            f"{source or manager}: no file describes the nodes, and no job tells how many there are; add "
+            f"what is missing and import again, or write the nodes into {options.out}/cluster.yaml"
         )
     return 0
 

@@ -132,6 +132,8 @@ class SlurmFiles:
         rows = conf_rows(head.decode("utf-8-sig", "replace"))
         first, keys = {row.kind for row in rows}, {key for row in rows for key in row.values}
         shown = []
+        if first & (_CONF - {"nodename", "partitionname"}):
+            keys -= _NODE_SHOWN | _PARTITION_SHOWN
         if "nodename" in first and keys & _NODE_SHOWN:
             self._settings.nodes += blocks(_text(path), "NodeName", path.name)
             shown.append("scontrol show node")

@@ -54,8 +54,6 @@ _TAKEN_ELSEWHERE = {
 _WHY = {
     "burstbuffertype": "burst buffers: accounting does not say which jobs used them",
     "completewait": "nodes are free when a job ends, and no pass waits for those that are cleared",
-    "defmempercpu": "accounting says what each job asked for",
-    "defmempernode": "accounting says what each job asked for",
     "enforcepartlimits": "jobs of the past were let in",
     "epilog": "the time that it takes; nodes are free when a job ends: give cluster.yaml a cleanup",
     "epilogslurmctld": "the time that it takes; nodes are free when a job ends: give cluster.yaml a cleanup",
@@ -88,7 +86,6 @@ _WHY = {
 _PLAIN = {
     "burstbuffertype": "",
     "completewait": "0",
-    "defmempernode": "unlimited",
     "enforcepartlimits": "no",
     "fairsharedampeningfactor": "1",
     "killwait": "30",
@@ -166,6 +163,7 @@ def order_and_backfill(
             # Far more than any job has waited: a tier goes first whatever the time.
             text, priority = "submit - 1000000000000 * partition_priority", dict(tiers)
         take(values, "prioritytype", text, settings)
+        _unused_priorities(values, settings)
     if by_tier:
         listed = ", ".join(f"{name}={tier:g}" for name, tier in tiers.items())
         where = next(iter(partitions.values())).where
@@ -175,6 +173,18 @@ def order_and_backfill(
     backfill = _backfill(values, settings)
     placement = "@contiguous" if whole and backfill != "none" else ""
     return Meaning(f"{text}+{backfill}{placement}", priority)
+
+
+def _unused_priorities(values: Mapping[str, Row], settings: list[Setting]) -> None:
+    """Report the settings of priority/multifactor where it is not the PriorityType."""
+    became, why = NO_BEARING, "PriorityType is not priority/multifactor"
+    if not said(values, "prioritytype"):
+        became = NOT_MODELLED
+        why = "no PriorityType, so priority/basic as before Slurm 23.11; write priority/multifactor if it is"
+    keys = (
+        "prioritydecayhalflife", "priorityfavorsmall", "prioritymaxage", "priorityweighttres", *_WEIGHTS,
+    )  # fmt: skip
+    settings += [values[key].setting(key, became, why) for key in keys if key in values]
 
 
 def _multifactor(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from hpctwin.rms.site import NOT_MODELLED, Setting
+from hpctwin.rms.site import NOT_MODELLED, TAKEN, Setting
 from hpctwin.rms.slurm.conf import Row
 from hpctwin.rms.slurm.values import limit_s
 
@@ -30,8 +30,8 @@ _OF_NO_BEARING = {
 """Jobs of the past are as these left them; preemption and power are told with the cluster's."""
 _PARTITION_WHY = {
     "state": "partition not up",
-    "oversubscribe": "jobs have their nodes for themselves",
-    "shared": "jobs have their nodes for themselves",
+    "oversubscribe": "a core has one job, and jobs of all partitions share nodes or none does",
+    "shared": "a core has one job, and jobs of all partitions share nodes or none does",
     "overtimelimit": "a walltime ends a job at once",
     "gracetime": "no job is preempted",
     "selecttypeparameters": "the cluster's own count for all partitions",
@@ -41,14 +41,15 @@ _PARTITION_WHY = {
 
 
 def described_partitions(
-    named: Mapping[str, Row], settings: list[Setting], told_apart: Collection[str]
+    named: Mapping[str, Row], settings: list[Setting], told_apart: Collection[str], *, whole: bool
 ) -> dict[str, Row]:
-    """Rows by name; what is not modelled of them is appended to ``settings``.
+    """Return the rows by name; what is not modeled of them is appended to ``settings``.
 
     Args:
-        named: the rows.
-        settings: what was told so far.
-        told_apart: keys that are told elsewhere.
+        named: The rows.
+        settings: The settings that are reported so far.
+        told_apart: Keys that are reported elsewhere.
+        whole: Whether all jobs have whole nodes.
     """
     described = {}
     for name, row in named.items():
@@ -56,6 +57,12 @@ def described_partitions(
         for key, value in row.values.items():
             if key in told_apart or key in _OF_PARTITION or key in _OF_NO_BEARING:
                 continue
+            if key in ("oversubscribe", "shared"):
+                if whole and value.upper() == "EXCLUSIVE":
+                    settings.append(row.setting(key, TAKEN, "jobs have whole nodes", of=name))
+                    continue
+                if value.upper() in ("FORCE:1", "YES:1"):  # one job for each core, as with NO
+                    continue
             if value.upper() in (_PARTITION_PLAIN.get(key, ""), "(NULL)", "NONE", ""):
                 continue
             why = "not looked at: jobs of the past are where they were allowed"
