@@ -37,14 +37,22 @@ class Switch(Settings):
         return self
 
 
-def check_switches(switches: Sequence[Switch], count: int) -> None:
-    """Whether switches are a tree, or several, and each of so many nodes is below one.
+def check_switches(
+    switches: Sequence[Switch], count: int, nodes: Sequence[str] | None = None
+) -> None:
+    """Check that switches are a tree, or several, and that each node is at one.
+
+    Args:
+        switches: The switches.
+        count: The number of nodes.
+        nodes: Names of the nodes, for messages; their numbers by default.
 
     Raises:
-        ValueError: they are not.
+        ValueError: They are not.
     """
     if not switches:
         return
+    named = range(count) if nodes is None else nodes
     names = [switch.name for switch in switches]
     above: dict[str, str] = {}
     at: dict[int, str] = {}
@@ -64,7 +72,7 @@ def check_switches(switches: Sequence[Switch], count: int) -> None:
         for node in parse_nodes(switch.nodes, count) if switch.nodes is not None else ():
             if node in at:
                 raise ValueError(
-                    f"node {node} is at switch {at[node]!r} and at {switch.name!r}; it may be at one"
+                    f"node {named[node]} is at switch {at[node]!r} and at {switch.name!r}; it may be at one"
                 )
             at[node] = switch.name
     for name in names:
@@ -75,7 +83,7 @@ def check_switches(switches: Sequence[Switch], count: int) -> None:
                 raise ValueError(f"switch {name!r} is below itself: {' < '.join(way)}")
     left = [node for node in range(count) if node not in at]
     if left:
-        raise ValueError(f"node {left[0]} is at no switch; each node must be at one")
+        raise ValueError(f"node {named[left[0]]} is at no switch; each node must be at one")
 
 
 def switch_tree(switches: Sequence[Switch], count: int) -> tuple[IntArray, IntArray, IntArray]:

@@ -175,6 +175,11 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
         for name, row in described.items()
         if name in grouped.members
     ]
+    for one in (defaults := [one for one in partitions if one.get("default")])[:-1]:
+        del one["default"]
+        notes.append(
+            f"partitions {one['name']} and {defaults[-1]['name']} both are the default: the latter counts"
+        )
     unknown = sorted(described.keys() - grouped.members.keys())
     notes += [f"partition {name} has no node that is available, left out" for name in unknown]
     called = found.values.get("clustername")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from hpctwin.errors import FormatError
-from hpctwin.model.consumables import NAME, NOT_CONSUMED
+from hpctwin.model.consumables import MOST, NAME, NOT_CONSUMED, check_names
 from hpctwin.model.gres import gres_count, parse_gres
 from hpctwin.model.hostlist import expand
 from hpctwin.model.node_group import LYING
@@ -88,6 +88,11 @@ def listed_nodes(
         consumables = consumables_of(gres[name])
         if typed and shared:
             consumables |= gpus_by_type(gres[name])
+        for one in [key for key in consumables if not _possible(key, consumables[key])]:
+            amount = f"{consumables.pop(one):.15g}"
+            notes.append(
+                f"{row.where}: node {name}: Gres {one} ({amount}) cannot be modelled, left out"
+            )
         listed.append(
             ListedNode(
                 NodeRecord(name=name, state="up"),
@@ -140,6 +145,15 @@ def _away(
     return {name for (there, _), names in states.items() if not there for name in names} | set(
         alone
     )
+
+
+def _possible(name: str, amount: float) -> bool:
+    """Whether a node can have a consumable of this name and amount."""
+    try:
+        check_names([name])
+    except ValueError:
+        return False
+    return amount <= MOST
 
 
 def _counted(names: Sequence[str]) -> str:

@@ -48,7 +48,7 @@ def connections(
         else:
             switches = [row for row in rows if row.kind == "switchname"]
             found = [_switch(row, names) for row in _with_nodes(switches, names)]
-        check_switches([Switch.model_validate(one) for one in found], len(names))
+        check_switches([Switch.model_validate(one) for one in found], len(names), names)
     except (FormatError, ValueError) as error:
         return [], [_told(rows, NOT_MODELLED, f"no tree of all nodes: {error}")]
     return found, [_told(rows, TAKEN, _LOOKS + (_STRICT if blocks else ""))]
