@@ -216,6 +216,12 @@ class SlurmFiles:
                     )
                 rows += made
                 return f"{key} as JSON"
+        if isinstance(document, dict) and "meta" in document:
+            keys = ", ".join(sorted(document.keys() - {"meta"}))
+            self._settings.notes.append(
+                f"{path.name} is JSON of Slurm with {keys}: not read; "
+                "scontrol show node --json, scontrol show partition --json and sacct --json are"
+            )
         return ""
 
     def site(self, *, assumed: int = 0) -> Site | None:

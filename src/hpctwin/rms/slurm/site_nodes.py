@@ -90,9 +90,8 @@ def listed_nodes(
             consumables |= gpus_by_type(gres[name])
         for one in [key for key in consumables if not _possible(key, consumables[key])]:
             amount = f"{consumables.pop(one):.15g}"
-            notes.append(
-                f"{row.where}: node {name}: Gres {one} ({amount}) cannot be modelled, left out"
-            )
+            of = f"{row.where}: {row.get('nodename')}"
+            notes.append(f"{of}: Gres {one} ({amount}) cannot be modelled, left out")
         listed.append(
             ListedNode(
                 NodeRecord(name=name, state="up"),
