@@ -86,7 +86,10 @@ def test_slurm_conf_and_scontrol_count_the_same_gpus(
     text = "".join(node(f"n{i}", gres=gres) for i in range(1, 5))
     by_text = imported(tmp_path / "b", nodes_txt=text, **more)
     rows = [
-        {"name": f"n{i}", "cpus": 32, "real_memory": 64000, "gres": gres, "state": "idle", "partitions": ["p"]}
+        {
+            "name": f"n{i}", "cpus": 32, "real_memory": 64000, "gres": gres, "state": "idle",
+            "partitions": ["p"],
+        }
         for i in range(1, 5)
     ]  # fmt: skip
     by_json = imported(tmp_path / "c", nodes_json=json.dumps({"nodes": rows}), **more)
