@@ -38,7 +38,7 @@ from hpctwin.model.requests import parse_request
 def test_items_have_a_name_a_type_and_a_count(
     text: object, items: list[tuple[str, str, float]]
 ) -> None:
-    assert [(one.name, one.kind, one.count) for one in parse_gres(text)] == items
+    assert [(one.name, one.kind, one.amount) for one in parse_gres(text)] == items
 
 
 def test_flags_and_details_are_told_apart_from_types() -> None:

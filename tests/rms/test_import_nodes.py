@@ -251,6 +251,19 @@ def test_included_files_are_found_in_a_copied_tree(
     assert not any("is not there" in note for note in made.site.notes)
 
 
+def test_a_gres_conf_that_another_includes_counts_once(tmp_path: Path) -> None:
+    made = imported(
+        tmp_path,
+        slurm_conf=f"{HEAD}NodeName=n[1-2] CPUs=4 Gres=gpu:2\n{PARTITION}",
+        gres_conf="AutoDetect=off\ninclude gres.d/x.conf\n",
+        **{
+            "gres.d__x_conf": "NodeName=n1 Name=gpu Type=2080ti File=/dev/nvidia[0-1]\n"
+            "NodeName=n2 Name=gpu Type=3090 File=/dev/nvidia[0-1]\n"
+        },
+    )
+    assert sizes(made) == [(1, 2, {"gpu/2080ti": 2}), (1, 2, {"gpu/3090": 2})]
+
+
 def test_an_included_file_outside_the_folder_is_not_read(tmp_path: Path) -> None:
     outside = written(tmp_path / "else", nodes_conf=NODES) / "nodes.conf"
     conf = f"{HEAD}Include {outside}\nNodeName=m1\n{PARTITION}"

@@ -185,11 +185,11 @@ def _gpus(said: pl.Series) -> pl.Series:
 def _gpus_of(said: str) -> float | None:
     """Count GPUs: Slurm counts typed ones under gres/gpu, too; by their types only if that is missing."""
     gpus = [one for one in parse_gres(said) if one.tres and one.name == "gpu"]
-    return sum(one.count for one in gpus if not one.kind) or sum(one.count for one in gpus)
+    return sum(one.amount for one in gpus if not one.kind) or sum(one.amount for one in gpus)
 
 
 def _gpus_of_node(said: str) -> float | None:
-    return sum(one.count for one in parse_gres(said) if one.name == "gpu") or None
+    return sum(one.amount for one in parse_gres(said) if one.name == "gpu") or None
 
 
 def _consumables(said: pl.Series) -> pl.Series:
@@ -234,7 +234,7 @@ def _consumables_of(said: str) -> str | None:
         of = gpus if one.name == "gpu" else typed if one.kind else counted
         key = one.kind if one.name == "gpu" else one.name
         if of is gpus or one.name not in NOT_CONSUMED:
-            of[key] = of.get(key, 0.0) + one.count
+            of[key] = of.get(key, 0.0) + one.amount
     every = {**typed, **counted}
     of_all = gpus.pop("", sum(gpus.values()))
     if len(gpus) == 1 and sum(gpus.values()) == of_all:

@@ -25,7 +25,7 @@ class Gres(NamedTuple):
     Args:
         name: ``gpu``, ``shard``, ``fpga``, …
         kind: its type, such as ``2080ti`` or ``1g.10gb``; empty if it has none.
-        count: how many; 1 if no count is written.
+        amount: how many; 1 if no count is written.
         consumed: False if it has the flag ``no_consume``: jobs do not use it up.
         detail: what stands in parentheses, such as ``S:0-1`` or ``IDX:0,2``.
         tres: whether it is written as a TRES, with ``gres/`` or ``gres:`` before it.
@@ -33,7 +33,7 @@ class Gres(NamedTuple):
 
     name: str
     kind: str
-    count: float
+    amount: float
     consumed: bool
     detail: str
     tres: bool

@@ -159,14 +159,14 @@ def _generic(text: str) -> _Generic:
         if one is None or part.endswith(":") or not re.fullmatch(r"[\w.-]*", one.kind):
             raise ValueError(f"--gres={part} is no name and number, such as fpga:1 or gpu:a100:2")
         if one.name == "gpu":
-            found.gpus[one.kind] = found.gpus.get(one.kind, 0.0) + one.count
+            found.gpus[one.kind] = found.gpus.get(one.kind, 0.0) + one.amount
         else:
             last = part.rpartition(":")[2]
             if last[:1].isdigit() and gres_count(last) is None:
                 amount_of(last)  # a mistyped amount: only GPUs have types that begin with a digit
             found.types += [one.kind] if one.kind else []
             check_names([one.name])
-            found.others[one.name] = found.others.get(one.name, 0.0) + one.count
+            found.others[one.name] = found.others.get(one.name, 0.0) + one.amount
     return found
 
 
@@ -262,7 +262,7 @@ def _gpus(text: str) -> dict[str, float]:
         one = next(parse_gres(f"gpu:{part.removeprefix('gpu:')}"), None) if part else None
         if one is None or not re.fullmatch(r"[\w.-]*", one.kind):
             raise ValueError(f"{part!r} is no number of GPUs; write 2, a100:2 or gpu:a100:2")
-        found[one.kind] = found.get(one.kind, 0.0) + one.count
+        found[one.kind] = found.get(one.kind, 0.0) + one.amount
     return found
 
 

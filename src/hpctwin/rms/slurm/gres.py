@@ -35,7 +35,7 @@ MB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0
 
 def gpus_of(gres: Any) -> float | None:
     """Count the GPUs of a text such as ``gpu:a100:4(S:0-1),shard:8``; None if it names none."""
-    counts = [one.count for one in parse_gres(gres) if one.name == "gpu"]
+    counts = [one.amount for one in parse_gres(gres) if one.name == "gpu"]
     return sum(counts) if counts else None
 
 
@@ -71,7 +71,7 @@ def consumables_of(gres: Any) -> dict[str, float]:
             check_names([one.name])
         except ValueError:
             continue
-        found[one.name] = found.get(one.name, 0.0) + one.count
+        found[one.name] = found.get(one.name, 0.0) + one.amount
     return found
 
 
@@ -88,7 +88,7 @@ def gpus_by_type(gres: Any) -> dict[str, float]:
     found: dict[str, float] = {}
     for one in parse_gres(gres):
         if one.name == "gpu" and one.kind:
-            found[GPU_TYPE + one.kind] = found.get(GPU_TYPE + one.kind, 0.0) + one.count
+            found[GPU_TYPE + one.kind] = found.get(GPU_TYPE + one.kind, 0.0) + one.amount
     return found
 
 
@@ -97,7 +97,7 @@ def types_by_index(gres: Any) -> tuple[str, ...]:
     found: list[str] = []
     for one in parse_gres(gres):
         if one.name == "gpu":
-            found += [GPU_TYPE + one.kind if one.kind else ""] * int(min(one.count, _MOST_GPUS))
+            found += [GPU_TYPE + one.kind if one.kind else ""] * int(min(one.amount, _MOST_GPUS))
     return tuple(found)
 
 
@@ -162,8 +162,8 @@ def gres_asked(
             continue
         of_type = f"{GPU_TYPE}{one.kind}"
         if one.name == "gpu" and of_type in kinds:
-            found[of_type] = found.get(of_type, 0.0) + one.count
+            found[of_type] = found.get(of_type, 0.0) + one.amount
         elif one.kind and kinds[one.name] != {one.kind}:
             notes.append(part[:40])
-        found[one.name] = found.get(one.name, 0.0) + one.count
+        found[one.name] = found.get(one.name, 0.0) + one.amount
     return found

@@ -241,8 +241,10 @@ class SlurmFiles:
             (self._gres, self._settings.gres),
             (self._topologies, self._settings.topology),
         ):
-            for path in paths:
-                _add(conf, read_conf(path, self._folder, self._known))
+            read = {path: read_conf(path, self._folder, self._known) for path in paths}
+            included = {one for path, found in read.items() for one in found.files if one != path}
+            for path, found in read.items():
+                _add(conf, found if path not in included else Conf())
             paths.clear()
         read = {path: read_conf(path, self._folder, self._known) for path in self._confs}
         included = {one for path, conf in read.items() for one in conf.files if one != path}

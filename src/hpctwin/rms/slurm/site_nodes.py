@@ -259,7 +259,7 @@ def _gres(conf: Conf, nodes: Mapping[str, Row], notes: list[str]) -> dict[str, s
         parts = [row.get("gres")] if own else []
         for name, ones in (told.get("", {}) | told.get(node, {})).items():
             having = [one for one in own if one.name == name]
-            same = sum(one.count for one in having) == sum(count for _, count in ones)
+            same = sum(one.amount for one in having) == sum(count for _, count in ones)
             written = ",".join(
                 f"{name}:{kind}:{n:.0f}" if kind else f"{name}:{n:.0f}" for kind, n in ones
             )
