@@ -150,7 +150,7 @@ BLOCKS = "\n".join(f"BlockName=b{n} Nodes=n[{2 * n - 1}-{2 * n}]" for n in range
         ),
         (f"{BLOCKS}\n", {"b1": "0-1", "b5": "8-9"}, "whole-blocks"),
         (f"{BLOCKS}\nBlockSizes=2,6\n", {}, "no tree of all nodes: BlockSizes=2,6: each must be"),
-        ("BlockName=b Nodes=n[1-3]\n", {}, "no tree of all nodes: node 3 is at no switch"),
+        ("BlockName=b Nodes=n[1-3]\n", {}, "no tree of all nodes: node n4 is at no switch"),
         ("SwitchName=s Nodes=n[1-20]\n", {"s": "0-9"}, "fewest-switches (of shared nodes)"),
         ("SwitchName=s Nodes=m[1-4]\n", {}, "no tree of all nodes: s has none of the nodes"),
         (
