@@ -50,7 +50,7 @@ SlurmdParameters=config_overrides
 {more}
 NodeName=DEFAULT CPUs={cpus} RealMemory={memory} {node}
 NodeName=n[1-{nodes}] NodeHostName={host} NodeAddr=127.0.0.1 Port=[{first}-{last}]
-PartitionName=main Nodes=n[1-{nodes}] Default=YES MaxTime=INFINITE State=UP {partition}
+PartitionName=main Nodes={main} Default=YES MaxTime=INFINITE State=UP {partition}
 """
 
 
@@ -79,6 +79,7 @@ class SlurmCluster:
         node: str = "",
         parameters: str = QUICK,
         partition: str = "",
+        main: str = "",
         more: tuple[str, ...] = (),
     ) -> None:
         """`rule`, `events`: the site's submit rule and event script; `cpus`: with more than one, jobs
@@ -130,7 +131,7 @@ class SlurmCluster:
                 memory=memory or 100 * cpus,
                 select="linear" if cpus == 1 else f"cons_tres\nSelectTypeParameters={select}",
                 parameters=f"SchedulerParameters={parameters}" if parameters else "",
-                partition=partition, more="\n".join(more),
+                partition=partition, main=main or f"n[1-{nodes}]", more="\n".join(more),
             )
         )  # fmt: skip
         self.env = {**os.environ, "SLURM_CONF": str(self.conf)}

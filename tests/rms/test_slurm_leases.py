@@ -251,7 +251,7 @@ def test_on_a_slurm_as_shipped_each_submission_starts_by_the_twins_word(tmp_path
     with running(
         tmp_path, rule=True, events=True, scheduler="backfill", nodes=4, parameters=""
     ) as slurm:
-        twin = Beside(slurm)
+        twin = Beside(slurm, act={"idle_starts": False})
         try:
             twin.begin()
             jobs = []
@@ -325,7 +325,8 @@ def test_no_job_is_told_to_go_where_another_user_has_the_nodes_and_none_waits_fo
     one, other = ("--uid=daemon",), ("--uid=games",)
     shared = {"nodes": 2, "cpus": 4, "scheduler": "backfill"}
     with readable_folder() as folder, running(folder, rule=True, **shared) as slurm:
-        twin = Beside(slurm, manager={"poll_every": 1}, core={"pool": ["fcfs+first-fit"]})
+        pool = {"pool": ["fcfs+first-fit"]}
+        twin = Beside(slurm, manager={"poll_every": 1}, act={"idle_starts": False}, core=pool)
 
         def running_are(jobs: list[str]) -> bool:
             now = {i for i, said in states(slurm).items() if said.startswith("RUNNING")}

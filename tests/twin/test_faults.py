@@ -47,7 +47,7 @@ class Leasing(Manager):
         self.until_s.update(dict.fromkeys(job_ids, 0.0))
         return {job_id: self.start(job_id) for job_id in job_ids}
 
-    def heartbeat(self, seq: int) -> None:
+    def heartbeat(self, seq: int, *, starts_at_once: bool = False) -> None:
         pass
 
 

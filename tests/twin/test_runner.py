@@ -70,7 +70,7 @@ class Manager:
     def give_scheduling(self) -> Outcome:
         return self.inner.give_scheduling()
 
-    def heartbeat(self, seq: int) -> None:
+    def heartbeat(self, seq: int, *, starts_at_once: bool = False) -> None:
         if self.away:
             raise UnreachableError("away")
         self.inner.heartbeat(seq)

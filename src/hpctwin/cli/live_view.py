@@ -103,7 +103,11 @@ def _seen(twin: Twin, started: Counter[str]) -> Seen:
         forecasts=() if decision is None else decision.forecasts,
         counted=(started, "jobs"),
         lines=_explanation(twin),
-        trouble=[status[key] for key in ("fault", "stopped", "waits_for_snapshot") if status[key]],
+        trouble=[
+            status[key]
+            for key in ("fault", "inactive", "stopped", "waits_for_snapshot")
+            if status[key]
+        ],
     )
 
 

@@ -1,11 +1,13 @@
-"""The sign that the twin is in charge: a file that it renews, and that a site's submit rule looks at."""
+"""The heartbeat of a twin that is in charge: a file that it renews and that a site's submit rule reads."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from hpctwin.errors import OutputError, UnreachableError
 from hpctwin.model import check_file, write_atomically
@@ -13,18 +15,21 @@ from hpctwin.model import check_file, write_atomically
 __all__ = ["beat", "why_no_beat"]
 
 
-def beat(path: Path, seq: int, time_s: float | None = None) -> None:
+def beat(
+    path: Path, seq: int, time_s: float | None = None, more: Mapping[str, Any] | None = None
+) -> None:
     """Write that the twin is in charge.
 
     Args:
         path: the file.
-        seq: the last event that it has dealt with.
-        time_s: the present by the resource manager's clock; ours if left out.
+        seq: the last event that the twin has processed.
+        time_s: the present by the resource manager's clock; by this computer's if omitted.
+        more: further fields for the submit rule.
 
     Raises:
         UnreachableError: the file cannot be written.
     """
-    body = {"time_s": time_s or time.time(), "seq": seq, "pid": os.getpid()}
+    body = {"time_s": time_s or time.time(), "seq": seq, "pid": os.getpid(), **(more or {})}
     try:
         with write_atomically(path) as file:
             file.write(json.dumps(body).encode())
@@ -33,7 +38,7 @@ def beat(path: Path, seq: int, time_s: float | None = None) -> None:
 
 
 def why_no_beat(path: Path) -> str | None:
-    """Why a heartbeat cannot be written, in words; None if it can."""
+    """Return why a heartbeat cannot be written; None if it can."""
     try:
         check_file(path)
     except OutputError as error:

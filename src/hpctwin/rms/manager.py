@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from hpctwin.rms.news import News
@@ -54,10 +54,14 @@ class Report:
         notes: one sentence for each thing that the last snapshot leaves out or takes for granted.
         look_age_s: how long ago the last look at all of it began; None where each snapshot is a look.
         fault: why the look after that one failed; empty if it did not.
+        partitions: names of the partitions in which the twin may act; None for all.
+        left: why the twin leaves a pending job to the manager, by job id.
     """
 
     calls_per_minute: int = 0
     notes: tuple[str, ...] = ()
+    partitions: tuple[str, ...] | None = None
+    left: Mapping[str, str] = field(default_factory=dict)
     look_age_s: float | None = None
     fault: str = ""
 
@@ -140,10 +144,15 @@ class ResourceManager(Protocol):
     def set_priority(self, job_id: str, priority: float) -> Outcome:
         """Change a waiting job's priority; larger is sooner."""
 
-    def heartbeat(self, seq: int) -> None:
-        """Show that the twin is in charge, and has dealt with all events up to ``seq``.
+    def heartbeat(self, seq: int, *, starts_at_once: bool = False) -> None:
+        """Show that the twin is in charge, and has processed all events up to ``seq``.
 
-        While heartbeats stay away, the site's submit rule gives no leases.
+        While no heartbeats come, the site's submit rule gives no leases.
+
+        Args:
+            seq: the number of that event.
+            starts_at_once: whether a job may start without a decision of the twin where no job is pending
+                and it fits.
 
         Raises:
             UnreachableError: no answer.

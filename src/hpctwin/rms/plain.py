@@ -64,8 +64,8 @@ class PlainManager:
         """Refused."""
         return self._no("priorities that can be set")
 
-    def heartbeat(self, seq: int) -> None:
-        """Nobody looks at it."""
+    def heartbeat(self, seq: int, *, starts_at_once: bool = False) -> None:
+        """No submit rule reads it."""
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -340,9 +340,9 @@ class PolledManager:
             priority = self.poller.priorities.true(priority)
         return self._and_look(self.manager.set_priority(job_id, priority))
 
-    def heartbeat(self, seq: int) -> None:
+    def heartbeat(self, seq: int, *, starts_at_once: bool = False) -> None:
         """See `ResourceManager`."""
-        self.manager.heartbeat(seq)
+        self.manager.heartbeat(seq, starts_at_once=starts_at_once)
 
     def close(self) -> None:
         """See `ResourceManager`."""

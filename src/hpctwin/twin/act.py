@@ -132,7 +132,10 @@ class Command:
             if due and may and self.faults.keys() <= {"heartbeat"}:
                 self._beat_due = now + every_s
                 try:
-                    follower.manager.heartbeat(follower.core.mirror.seq or 0)
+                    at_once = self.guard.mode == "act" and self.guard.settings.idle_starts
+                    follower.manager.heartbeat(
+                        follower.core.mirror.seq or 0, starts_at_once=at_once
+                    )
                 except UnreachableError as error:
                     self.faults.set("heartbeat", str(error).removeprefix("heartbeat: "))
                 else:

@@ -140,6 +140,10 @@ class ActSettings(Settings):
             of the wait forecast, passes this; left out for no bound.
         kill_switch: while a file of this name exists, nothing is done.
         approve_within: a decision not confirmed in this time lapses.
+        inactive_after: warn if the twin has started no job for this long while jobs that it leaves to the
+            resource manager started.
+        idle_starts: With leases of Slurm, let a job start without a decision where no job is pending and
+            it fits, as it would without a twin. If false, each job waits for a decision.
     """
 
     mode: Mode = "observe"
@@ -153,6 +157,8 @@ class ActSettings(Settings):
     forecast_error: float | None = Field(default=None, gt=0)
     kill_switch: Path | None = None
     approve_within: Duration = Field(default=300.0, gt=0)
+    inactive_after: Duration = Field(default=600.0, gt=0)
+    idle_starts: bool = True
 
     @property
     def kinds(self) -> tuple[str, ...]:

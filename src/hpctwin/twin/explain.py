@@ -102,8 +102,9 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         ("kept_out", "It does not act"),
         ("stopped", "Stopped by itself"),
         ("missing_event", "Waiting for event"),
+        ("inactive", "In charge without effect"),
     ):
-        if status[key]:
+        if status.get(key):
             lines.append(f"{text}: {status[key]}.")
     if status["killed"]:
         lines.append("The kill switch is thrown.")

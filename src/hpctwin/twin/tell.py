@@ -8,6 +8,7 @@ from typing import Any
 from hpctwin.twin.act import Command
 from hpctwin.twin.decide import Decider
 from hpctwin.twin.follow import Follower
+from hpctwin.twin.inactive import Inactivity
 from hpctwin.twin.metering import Metering
 from hpctwin.twin.standing import OLDEST_S, Standing, starts_by
 
@@ -37,6 +38,7 @@ class Teller:
         self._command = command
         self._decider = decider
         self._metering = metering
+        self._inactivity = Inactivity(follower.config.act.inactive_after)
         self._said = 0
         self.due = 0.0
 
@@ -58,8 +60,9 @@ class Teller:
         """How things stand, in plain values."""
         follower, command, guard = self._follower, self._command, self._command.guard
         core, mirror = follower.core, follower.core.mirror
-        running = sum(job.start_s is not None for job in mirror.jobs.values())
         report, decided = follower.manager.report(), self._decider.decision
+        starts = command.actor.done if command.in_charge else None
+        runs = {job_id for job_id, job in mirror.jobs.items() if job.start_s is not None}
         return {
             "cluster": mirror.cluster,
             "time_s": follower.now_s(),
@@ -69,6 +72,7 @@ class Teller:
             "killed": guard.killed(),
             "fault": command.faults.text,
             "kept_out": command.charge.why_not,
+            "inactive": self._inactivity.turn(follower.now_s(), report, runs, starts),
             "policy": core.policy,
             "run": mirror.run,
             "seq": mirror.seq,
@@ -79,8 +83,8 @@ class Teller:
             "lag": follower.bus.lag(),
             "nodes": len(mirror.nodes),
             "free_nodes": core.free_nodes(),
-            "running": running,
-            "waiting": len(mirror.jobs) - running,
+            "running": len(runs),
+            "waiting": len(mirror.jobs) - len(runs),
             "decision": self._decider.decision_id,
             "cycle_ms": self._decider.took_ms,
             "what_ifs": {

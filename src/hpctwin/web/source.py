@@ -123,7 +123,8 @@ class Source(FollowedJournal):
 
     def _trouble(self) -> tuple[str, ...]:
         status = self._said[1]
-        named = (("", "fault"), ("it does not act: ", "kept_out"), ("stopped by itself: ", "stopped"),
+        named = (("", "fault"), ("", "inactive"), ("it does not act: ", "kept_out"),
+                 ("stopped by itself: ", "stopped"),
                  ("the mirror waits for a snapshot: ", "waits_for_snapshot"))  # fmt: skip
         found = [f"{text}{status[key]}" for text, key in named if status.get(key)]
         if (status.get("meter") or {}).get("fault"):

@@ -147,7 +147,7 @@ class EmulatedManager(PlainManager):
         """Let it schedule by itself again."""
         return self._act("give_scheduling")
 
-    def heartbeat(self, seq: int) -> None:
+    def heartbeat(self, seq: int, *, starts_at_once: bool = False) -> None:
         """Show that the twin lives.
 
         Raises:

@@ -297,7 +297,7 @@ class PbsManager(PlainManager):
             return Outcome("refused", says)
         return self._change("qalter", ["-p", str(int(priority))], job_id)
 
-    def heartbeat(self, seq: int) -> None:
+    def heartbeat(self, seq: int, *, starts_at_once: bool = False) -> None:
         """Renew the file that the hook looks at, keep the limit, and end what has run out.
 
         Raises:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from hpctwin.rms.slurm.jobs import Mine
@@ -36,28 +37,43 @@ class Begins:
         self.first_s = first_s
         self.mine: Mapping[str, Mine] = {}
         self.leases: dict[str, float] = {}
+        self.to_end: dict[str, float] = {}
+        """Jobs that are left to Slurm and still have a lease, and the begin time their users asked for."""
         self._given: dict[str, deque[float]] = {}
         self._lock = threading.Lock()
         self._wished: dict[str, float] = {}
         self._asked: dict[str, float] = {}
         self._noted: dict[str, float] = {}
 
-    def seen(self, mine: Mapping[str, Mine], now_s: float) -> dict[str, float | None]:
-        """Take in a look; the begin times that users asked for, None where there is none.
+    def seen(
+        self,
+        mine: Mapping[str, Mine],
+        now_s: float,
+        left: Mapping[str, Mine] = MappingProxyType({}),
+    ) -> dict[str, float | None]:
+        """Take in a snapshot; return the begin times that users asked for, None where there is none.
 
         Args:
-            mine: the twin's waiting jobs.
+            mine: the pending jobs that the twin may act on.
             now_s: the present by the manager's clock.
+            left: the pending jobs that it leaves to Slurm, though they may have a lease.
         """
         with self._lock:
-            return self._seen(mine, now_s)
+            return self._seen(mine, now_s, left)
 
-    def _seen(self, mine: Mapping[str, Mine], now_s: float) -> dict[str, float | None]:
+    def _seen(
+        self, mine: Mapping[str, Mine], now_s: float, left: Mapping[str, Mine]
+    ) -> dict[str, float | None]:
         self.mine = mine
         known: dict[str, Any]
         for known in (self._given, self._wished, self._noted):
-            for job_id in known.keys() - mine.keys():
+            for job_id in known.keys() - mine.keys() - left.keys():
                 del known[job_id]
+        self.to_end = {
+            job_id: asked_s
+            for job_id, one in left.items()
+            if one.begin_s > max(now_s, asked_s := self._wish(job_id, one, now_s))
+        }
         self._asked = {job_id: self._wish(job_id, one, now_s) for job_id, one in mine.items()}
         self.leases = {
             job_id: one.begin_s if one.begin_s > max(now_s, self._asked[job_id]) else 0.0

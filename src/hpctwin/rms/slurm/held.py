@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from hpctwin.rms.records import JobRecord, NodePart
 from hpctwin.rms.slurm.gres import gpus_in_parts, gpus_of, tres_of
 from hpctwin.rms.slurm.sharing import MB_PER_GB, Sharing, used_of
-from hpctwin.rms.slurm.values import number, whole
+from hpctwin.rms.slurm.values import number, whole, words
 
-__all__ = ["held_in_parts", "parts_held", "unequal"]
+__all__ = ["Idle", "held_in_parts", "idle_of", "parts_held", "unequal"]
 
 
 def parts_held(
@@ -173,4 +173,65 @@ def unequal(
             if abs(ours - theirs) > 0.5:
                 found[name] = f"jobs hold {ours:g} {unit}, Slurm says {theirs:g}"
                 break
+    return found
+
+
+class Idle(NamedTuple):
+    """What jobs of a partition may take at once without keeping a pending job from it.
+
+    Args:
+        nodes: idle nodes.
+        cpus: CPUs that no job has, of nodes that are up.
+        cpus_of_node: of its largest node.
+        whole: 1 where jobs get whole nodes, otherwise 0.
+    """
+
+    nodes: int
+    cpus: int
+    cpus_of_node: int
+    whole: int
+
+
+def idle_of(
+    rows: Iterable[Mapping[str, Any]],
+    members: Mapping[str, Collection[str]],
+    jobs: Mapping[str, JobRecord],
+    sharing: Sharing | None,
+) -> dict[str, Idle]:
+    """Return what is idle in each partition; nothing where a job is pending for one of its nodes.
+
+    Args:
+        rows: of the nodes.
+        members: names of the nodes of each partition.
+        jobs: all that have not ended.
+        sharing: how parts of nodes are given; None where jobs have whole ones.
+    """
+    free: dict[str, tuple[int, int]] = {}
+    for row in rows:
+        cpus, used = whole(row.get("cpus")), whole(row.get("alloc_cpus"))
+        up = words(row.get("state")) | words(row.get("state_flags"))
+        free[str(row.get("name"))] = (cpus, 0 if up - {"IDLE", "MIXED"} else max(0, cpus - used))
+    for job in jobs.values():
+        for name in job.node_names:
+            # A job that has ended may still be completing: its nodes are not idle.
+            if name in free and not job.parts:
+                free[name] = (free[name][0], 0)
+    pending = {
+        name
+        for job in jobs.values()
+        if job.start_s is None and not job.spec.held and not job.spec.reason
+        if not job.spec.dependencies and job.spec.not_before_s is None
+        for name in members.get(job.spec.partition, ())
+    }
+    found = {}
+    for label, names in members.items():
+        some = [free[name] for name in names if name in free]
+        shares = sharing is not None and label in sharing.partitions
+        largest = max((cpus for cpus, _ in some), default=0)
+        idle = [left for cpus, left in some if left == cpus]
+        if not pending.isdisjoint(names):
+            found[label] = Idle(0, 0, largest, int(not shares))
+        else:
+            of_nodes = sum(left for _, left in some) if shares else sum(idle)
+            found[label] = Idle(len(idle), of_nodes, largest, int(not shares))
     return found

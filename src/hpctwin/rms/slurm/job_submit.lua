@@ -15,11 +15,9 @@ local function is_set(seconds)
   return seconds ~= nil and seconds > 0 and seconds < 4294967294
 end
 
--- Jobs that may run in a partition that is not the twin's are left to Slurm.
-local function mine(names, parts)
-  if next(PARTITIONS) == nil then
-    return true
-  end
+-- The partitions that a job names; the default one if it names none.
+local function named(job, parts)
+  local names = job.partition
   if names == nil or names == "" then
     for name, part in pairs(parts) do
       if part.flag_default == 1 then
@@ -27,8 +25,13 @@ local function mine(names, parts)
       end
     end
   end
-  for name in string.gmatch(names or "?", "[^,]+") do
-    if not PARTITIONS[name] then
+  return names or "?"
+end
+
+-- Jobs that may run in a partition that is not the twin's are left to Slurm.
+local function mine(names)
+  for name in string.gmatch(names, "[^,]+") do
+    if next(PARTITIONS) ~= nil and not PARTITIONS[name] then
       return false
     end
   end
@@ -49,14 +52,75 @@ local function first_anyway(names, parts)
   return false
 end
 
-local function twin_lives(now)
+-- The heartbeat as text while the twin is in charge; otherwise nil.
+local function beat(now)
   local file = io.open(HEARTBEAT, "r")
   if file == nil then
+    return nil
+  end
+  local text = file:read(MOST_BYTES) or ""
+  file:close()
+  local written = tonumber(string.match(text, '"time_s": *(%d+)'))
+  return written ~= nil and math.abs(now - written) <= FRESH_S and text or nil
+end
+
+-- An amount in a job's description; 0 where it is not set (NO_VAL16, NO_VAL, NO_VAL64 and INFINITE).
+local function amount(value)
+  if value == nil or value <= 0 or value == 65534 or value == 65535 or value >= 4294967293 then
+    return 0
+  end
+  return value
+end
+
+-- Whether the twin acts in all partitions that a job names.
+local function acted_on(names, text)
+  for name in string.gmatch(names, "[^,]+") do
+    local key = string.gsub(name, "%W", "%%%0")
+    if not string.match(text, '"' .. key .. '": *%[') then
+      return false
+    end
+  end
+  return true
+end
+
+-- What jobs that got no lease took, of any partition: {time, nodes, cores}. It counts until a snapshot of
+-- the twin that is later than the submission shows it.
+local taken = {}
+
+-- Whether no job is pending in a job's partition and the job fits on what is idle there. Such a job needs
+-- no lease: it starts as if there were no twin.
+local function fits_idle(job, names, text, now)
+  if string.find(names, ",", 1, true) or (job.array_inx or "") ~= "" then
     return false
   end
-  local beat = tonumber(string.match(file:read(4096) or "", '"time_s": *(%d+)'))
-  file:close()
-  return beat ~= nil and math.abs(now - beat) <= FRESH_S
+  local key = string.gsub(names, "%W", "%%%0")
+  local nodes, cores, each, whole =
+    string.match(text, '"' .. key .. '": *%[ *(%d+), *(%d+), *(%d+), *(%d+) *%]')
+  local looked = tonumber(string.match(text, '"looked_s": *(%d+)'))
+  if nodes == nil or looked == nil then
+    return false
+  end
+  nodes, cores, each = tonumber(nodes), tonumber(cores), math.max(1, tonumber(each))
+  local kept = {}
+  for _, one in ipairs(taken) do
+    if one.time >= looked - 1 then
+      table.insert(kept, one)
+      nodes, cores = nodes - one.nodes, cores - one.cores
+    end
+  end
+  taken = kept
+  local tasks = math.max(1, amount(job.num_tasks)) * math.max(1, amount(job.cpus_per_task))
+  local needs = math.max(amount(job.min_cpus), tasks, amount(job.min_nodes))
+  local alone = whole == "1" or job.shared == 0 or job.shared == 2 or job.shared == 3
+  local needs_nodes = math.max(amount(job.min_nodes), math.ceil(needs / each))
+  if alone then
+    needs = needs_nodes * each
+  end
+  if needs > cores or (alone and needs_nodes > nodes) then
+    return false
+  end
+  table.insert(taken, {time = now, nodes = needs_nodes, cores = needs})
+  return true
 end
 
 -- Lua cannot refuse symbolic links: the folder must be writable by Slurm's user alone.
@@ -74,22 +138,27 @@ local function submitted(job, parts)
   if job.admin_comment ~= nil and string.sub(job.admin_comment, 1, #MARK) == MARK then
     job.admin_comment = ""
   end
-  if not mine(job.partition, parts) or job.immediate == 1 then
+  local names = named(job, parts)
+  if not mine(names) or job.immediate == 1 then
     return
   end
   local now = os.time()
   local asked = is_set(job.begin_time) and job.begin_time > now and job.begin_time or nil
   job.admin_comment = asked and string.format("%s:%d", MARK, asked) or MARK
-  -- Who asks for a reservation has nodes of their own.
+  -- A job in a reservation has nodes of its own.
   local reserved = job.reservation ~= nil and job.reservation ~= ""
   local first = first_anyway(job.partition, parts) or FREE_QOS[job.qos or ""]
-  if twin_lives(now) and not reserved and not first then
-    job.begin_time = math.max(asked or 0, now + LEASE_S)
-    tell(string.format('{"v":1,"t":%d,"kind":"submit"}', now))
+  local text = beat(now)
+  if text == nil or reserved or first or not acted_on(names, text) then
+    return
   end
+  if not fits_idle(job, names, text, now) then
+    job.begin_time = math.max(asked or 0, now + LEASE_S)
+  end
+  tell(string.format('{"v":1,"t":%d,"kind":"submit"}', now))
 end
 
--- A user may put off their own job, but not end its lease.
+-- A user may delay their own job, but not end its lease.
 local function modified(job, record, by)
   if not is_set(job.begin_time) or by ~= record.user_id or TRUSTED[by] then
     return
@@ -100,12 +169,13 @@ local function modified(job, record, by)
   local now = os.time()
   tell(string.format('{"v":1,"t":%d,"kind":"begin_time","job":"%d","at":%d}',
     now, record.job_id, job.begin_time))
-  if twin_lives(now) then
+  local text = beat(now)
+  if text ~= nil and acted_on(record.partition or "?", text) then
     job.begin_time = math.max(job.begin_time, now + LEASE_S)
   end
 end
 
--- A fault in here must not keep anybody from submitting.
+-- An error in here must not keep a user from submitting.
 local function safely(what, ...)
   local fine, fault = pcall(what, ...)
   if not fine then

@@ -75,7 +75,8 @@ class Mine:
         submit_s: when it was submitted.
         latest_s: no lease may end later, or it would miss its deadline.
         rest: tasks of the same array that are not in the picture.
-        requeues: how often it was thrown back into the queue.
+        requeues: how often it was requeued.
+        left: why the twin leaves the job to Slurm; empty where it may act on it.
     """
 
     parts: tuple[str, ...]
@@ -85,6 +86,7 @@ class Mine:
     latest_s: float = math.inf
     rest: tuple[int, ...] = ()
     requeues: int = 0
+    left: str = ""
 
 
 @dataclass
@@ -93,7 +95,7 @@ class Jobs:
 
     Args:
         records: by id; a task's is ``7_3``, a heterogeneous job's that of its first part.
-        mine: the twin's that wait.
+        mine: the pending jobs that the submit rule has marked as the twin's.
         names: ids by Slurm's own number, where the two differ.
         nice: nice values of the jobs that wait and are not held.
         rough: jobs that ask for what is not modelled where nodes are shared, and for what.
@@ -313,9 +315,13 @@ def _add(
     if not spec.held:
         jobs.nice[name] = number(row.get("nice")) or 0.0
     comment = re.fullmatch(MARK + r"(?::(\d{1,11}))?", str(row.get("admin_comment") or ""))
-    # Who asks for a reservation has nodes of their own, who preempts takes them: Slurm sees to it.
-    free = row.get("resv_name") or any(jobs.preempting.holds(one) for one in rows)
-    if comment is not None and not free:
+    left = jobs.rough.get(name, "")
+    # A job in a reservation has nodes of its own, and a job that preempts takes them: Slurm starts both.
+    if row.get("resv_name"):
+        left = "in a reservation"
+    elif any(jobs.preempting.holds(one) for one in rows):
+        left = "preempts"
+    if comment is not None:
         deadline_s = number(row.get("deadline")) or math.inf
         jobs.mine[name] = Mine(
             parts,
@@ -325,6 +331,7 @@ def _add(
             latest_s=deadline_s - spec.walltime_s - DEADLINE_SLACK_S,
             rest=rest,
             requeues=record.requeues,
+            left=left,
         )
 
 

@@ -99,8 +99,14 @@ class SlurmManager(PlainManager):
 
     def report(self) -> Report:
         """See `ResourceManager`."""
-        notes = () if self.found is None else tuple(self.found.notes)
-        return Report(self.commands.calls_per_minute(), notes)
+        if self.found is None:
+            return Report(self.commands.calls_per_minute())
+        return Report(
+            self.commands.calls_per_minute(),
+            tuple(self.found.notes),
+            partitions=tuple(self.found.idle),
+            left={job_id: one.left for job_id, one in self.found.left.items()},
+        )
 
     def now_s(self) -> float:
         """The controller's time, seconds since the epoch."""
@@ -153,7 +159,7 @@ class SlurmManager(PlainManager):
             if note not in self._told:
                 logger.warning("Slurm: %s", note)
         self._told = set(found.notes)
-        asked = self.begins.seen(found.mine, now_s)
+        asked = self.begins.seen(found.mine, now_s, found.left)
         found.snapshot = found.snapshot.model_copy(
             update={
                 "cluster": self.cluster,
@@ -257,14 +263,23 @@ class SlurmManager(PlainManager):
         nice = round(self.found.nice[job_id] + now - priority)
         return self._update([job_id], f"Nice={nice}")
 
-    def heartbeat(self, seq: int) -> None:
-        """Renew the file that the submit rule looks at; and write down what users have asked for since.
+    def heartbeat(self, seq: int, *, starts_at_once: bool = False) -> None:
+        """Renew the file that the submit rule reads, with the partitions in which the twin acts.
+
+        It also ends leases of jobs that are left to Slurm, and notes the begin times that users asked for.
 
         Raises:
             UnreachableError: the file cannot be written.
         """
+        found = self.found
         if self.heartbeat_file is not None:
-            beat(self.heartbeat_file, seq, self.now_s())
+            partitions = {} if found is None else found.idle
+            if not starts_at_once:
+                partitions = {n: one._replace(nodes=0, cpus=0) for n, one in partitions.items()}
+            looked_s = 0.0 if found is None else found.snapshot.time_s
+            more = {"looked_s": int(looked_s), "partitions": partitions}
+            beat(self.heartbeat_file, seq, self.now_s(), more)
+        self._end_leases()
         self._note_wishes()
 
     def translator(self) -> SlurmNews:
@@ -314,6 +329,18 @@ class SlurmManager(PlainManager):
                 else:
                     outcomes[job_id] = Outcome("refused", why or outcome.reason)
         return outcomes
+
+    def _end_leases(self) -> None:
+        """End the leases of jobs that are left to Slurm; its submit rule cannot know each of them."""
+        left = {} if self.found is None else self.found.left
+        together: dict[str, list[str]] = {}
+        for job_id, asked_s in self.begins.to_end.items():
+            if job_id in left:
+                when = _text(asked_s) if asked_s > self.now_s() else "now"
+                together.setdefault(when, []).append(job_id)
+        self.begins.to_end = {}
+        for when, job_ids in together.items():
+            self._begin(job_ids, left, when, rest=True)
 
     def _note_wishes(self) -> None:
         """Write down begin times that users have asked for after submission, where they cannot write."""

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -22,7 +22,7 @@ from hpctwin.rms.records import JobRecord, NodePower, NodeRecord, NodeReservatio
 from hpctwin.rms.slurm.conf import Row
 from hpctwin.rms.slurm.features import features_of, lying_of, names_asked
 from hpctwin.rms.slurm.gres import gpus_of, not_used_up
-from hpctwin.rms.slurm.held import unequal
+from hpctwin.rms.slurm.held import Idle, idle_of, unequal
 from hpctwin.rms.slurm.jobs import Mine, read_jobs
 from hpctwin.rms.slurm.preempt import Preempting, preempting_partitions, preempting_qos
 from hpctwin.rms.slurm.reservations import reservation_rows, shown
@@ -44,7 +44,10 @@ class Found:
     Args:
         snapshot: jobs and nodes.
         notes: one sentence for each thing left out or assumed.
-        mine: the waiting jobs of the twin's that it may act on.
+        mine: the pending jobs that the twin may act on.
+        left: pending jobs that the submit rule has marked, but that the twin leaves to Slurm; `Mine.left`
+            says why.
+        idle: the partitions in which the twin acts, and what is idle there.
         nice: nice values of the jobs that wait and are not held, by id.
         names: ids of jobs by Slurm's own number, where the two differ.
         unequal: nodes of which jobs hold otherwise than Slurm says in sum, and how.
@@ -55,6 +58,8 @@ class Found:
     snapshot: Snapshot
     notes: list[str] = field(default_factory=list)
     mine: dict[str, Mine] = field(default_factory=dict)
+    left: dict[str, Mine] = field(default_factory=dict)
+    idle: dict[str, Idle] = field(default_factory=dict)
     nice: dict[str, float] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     unequal: dict[str, str] = field(default_factory=dict)
@@ -146,14 +151,23 @@ def cluster_snapshot(
         )
     unsure = shared | set(doubtful)
     whole = {label for label, names in belongs.items() if not unsure & set(names)}
-    mine = {i: one for i, one in jobs.mine.items() if jobs.records[i].spec.partition in whole}
+    mine: dict[str, Mine] = {}
+    left: dict[str, Mine] = {}
+    for job_id, one in jobs.mine.items():
+        partition = jobs.records[job_id].spec.partition
+        if one.left or partition in whole:
+            why = one.left
+        elif partition in rough:
+            why = rough[partition]
+        else:
+            why = f"nodes of partition {partition} are not as its jobs say"
+        (left if why else mine)[job_id] = replace(one, left=why)
     if jobs.rough:
         job_id, said = next(iter(jobs.rough.items()))
         notes.append(
             f"{len(jobs.rough)} jobs ask for what is not modelled where nodes are shared (job {job_id}: "
             f"{said}): Slurm alone starts them"
         )
-        mine = {i: one for i, one in mine.items() if i not in jobs.rough}
     snapshot = Snapshot.model_construct(
         cluster="slurm",
         time_s=now_s,
@@ -172,7 +186,10 @@ def cluster_snapshot(
         own_scheduling=True,
         shared=tuple(sorted(shared)),
     )
-    return Found(snapshot, notes, mine, jobs.nice, jobs.names, differs, asked)
+    idle = idle_of(
+        node_rows, {name: belongs[name] for name in sorted(whole)}, jobs.records, sharing
+    )
+    return Found(snapshot, notes, mine, left, idle, jobs.nice, jobs.names, differs, asked)
 
 
 def _with_start(job: JobRecord, woken: Mapping[str, float]) -> JobRecord:

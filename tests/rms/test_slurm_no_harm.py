@@ -1,0 +1,119 @@
+"""Jobs that the twin leaves to Slurm, and jobs on an idle cluster, start as if there were no twin."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.rms.beside_slurm import Beside, begin_times, beside, running, states
+from tests.rms.slurm_cluster import SlurmCluster
+
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+
+NODES, CORES = 2, 4
+FIRST_LEASE = "10m"
+"""So long that a job that starts within a minute had none, or its lease was ended."""
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    """Partition main shares cores; partition over runs several jobs on a core, which is not modeled."""
+    with running(
+        tmp_path_factory.mktemp("harm"), rule={"lease": FIRST_LEASE}, events=True,
+        scheduler="backfill", nodes=NODES + 1, cpus=CORES, main=f"n[1-{NODES}]",
+        more=(f"PartitionName=over Nodes=n{NODES + 1} OverSubscribe=FORCE:2 State=UP",),
+    ) as cluster:  # fmt: skip
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def acting(slurm: SlurmCluster) -> Iterator[Beside]:
+    with beside(slurm, manager={"first_lease": FIRST_LEASE}) as twin:
+        yield twin
+
+
+@pytest.fixture
+def twin(acting: Beside) -> Iterator[Beside]:
+    """The queue is empty, and the heartbeat says so."""
+    acting.slurm.wait(lambda: f'"main": [{NODES}, {NODES * CORES},' in heartbeat(acting), 60)
+    yield acting
+    acting.slurm.say("scancel", "-u", "root")
+    acting.slurm.wait(lambda: not states(acting.slurm), 60)
+
+
+def heartbeat(twin: Beside) -> str:
+    return twin.heartbeat.read_text()
+
+
+def leased(slurm: SlurmCluster, jobs: list[str]) -> list[str]:
+    """The jobs that wait for a begin time ahead."""
+    begins = begin_times(slurm)
+    return [job for job in jobs if begins[job] > time.time()]
+
+
+def submit(slurm: SlurmCluster, *options: str, run_s: float = 60.0) -> str:
+    return slurm.submit(1, 5, run_s, *options)
+
+
+def test_jobs_that_fit_an_idle_cluster_get_no_lease_and_the_next_ones_do(twin: Beside) -> None:
+    slurm = twin.slurm
+    fit = [submit(slurm, "-n2", "-N1") for _ in range(NODES * CORES // 2)]
+    more = [submit(slurm, "-n2", "-N1") for _ in range(2)]
+    assert leased(slurm, more) == more
+    slurm.wait(lambda: all(states(slurm)[job].startswith("RUNNING") for job in fit), 30)
+    assert all("PENDING" in states(slurm)[job] for job in more)
+    slurm.say("scancel", *fit)
+    slurm.wait(lambda: all(states(slurm)[job].startswith("RUNNING") for job in more), 30)
+
+
+def test_a_whole_node_counts_with_all_its_cores_and_an_array_waits_for_the_twin(
+    twin: Beside,
+) -> None:
+    slurm = twin.slurm
+    array = submit(slurm, "--array=1-2", run_s=1)
+    assert leased(slurm, [array]) == [array]
+    slurm.wait(lambda: array not in " ".join(states(slurm)), 60)
+    slurm.wait(lambda: f'"main": [{NODES}, {NODES * CORES},' in heartbeat(twin), 60)
+    alone = [submit(slurm, "-n1", "--exclusive") for _ in range(NODES)]
+    more = submit(slurm, "-n1")
+    assert leased(slurm, [*alone, more]) == [more]
+
+
+def test_a_job_of_a_partition_where_the_twin_does_not_act_is_never_delayed(twin: Beside) -> None:
+    slurm = twin.slurm
+    assert '"over"' not in heartbeat(twin)
+    jobs = [submit(slurm, "-p", "over", "-n1") for _ in range(2)]
+    assert leased(slurm, jobs) == []
+    slurm.wait(lambda: all(states(slurm)[job].startswith("RUNNING") for job in jobs), 30)
+
+
+def test_the_lease_of_a_job_that_is_not_modeled_is_ended_while_others_wait(twin: Beside) -> None:
+    slurm = twin.slurm
+    full = submit(slurm, f"-n{(NODES - 1) * CORES + 1}", "-N2", run_s=300)
+    wide = submit(slurm, f"-n{NODES * CORES}", "-N2")
+    slurm.wait(lambda: leased(slurm, [wide]) == [wide], 30)
+    odd = submit(slurm, "-n1", "-t1", "--ntasks-per-core=1")
+    assert leased(slurm, [odd]) == [odd]
+    slurm.wait(lambda: states(slurm)[odd].startswith("RUNNING"), 60)
+    assert states(slurm)[full].startswith("RUNNING")
+
+
+def test_a_twin_that_can_act_nowhere_says_so_with_the_reasons(tmp_path: Path) -> None:
+    with (
+        running(
+            tmp_path, rule=True, events=True, scheduler="backfill", nodes=1, cpus=CORES,
+            partition="OverSubscribe=FORCE:2",
+        ) as slurm,
+        beside(slurm, act={"inactive_after": "2s"}) as twin,
+    ):  # fmt: skip
+        slurm.wait(lambda: twin.status().get("inactive"), 30)
+        assert "active in no partition" in twin.status()["inactive"]
+        said = twin.command("twin", "status").stdout
+        assert "In charge without effect: the twin is active in no partition" in said
+        assert "OverSubscribe=FORCE:2" in said
+        assert "active in no partition" in (tmp_path / "twin.log").read_text()
+        job = submit(slurm, "-n1")
+        assert leased(slurm, [job]) == []
