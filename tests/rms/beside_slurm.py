@@ -21,7 +21,8 @@ import yaml
 
 from hpctwin.cli import rms
 from tests.conftest import lacking
-from tests.rms.slurm_cluster import SlurmCluster, missing
+from tests.rms.slurm_accounting import Accounting, missing_accounting, settings_of
+from tests.rms.slurm_cluster import SlurmCluster, free_ports, missing
 
 NOBODY = "65534"
 
@@ -62,27 +63,36 @@ def running(
     version: str | None = None,
     rule: bool | dict[str, Any] = False,
     events: bool = False,
+    accounting: bool = False,
     **options: Any,
 ) -> Iterator[SlurmCluster]:
-    """A Slurm; with the submit rule and the event script if asked for.
+    """A Slurm; with the submit rule, the event script and slurmdbd if asked for.
 
     Its commands are the first on this process's search path, so hpctwin finds them as a site's.
     """
-    absent = missing(version)
+    absent = missing_accounting(version) if accounting else missing(version)
     if absent or os.getuid() != 0:
         lacking(f"a real Slurm needs root and {', '.join(absent) or 'nothing else'}")
     if rule is not False:
         options["rule"] = made_rule(folder, **(rule if isinstance(rule, dict) else {}))
     if events:
         options["events"] = made_events(folder)
+    port = free_ports(1) if accounting else 0
+    if accounting:
+        options["more"] = (*options.get("more", ()), *settings_of(port))
     cluster = SlurmCluster(folder, version=version, **options)
+    database = Accounting(cluster, port) if accounting else None
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", cluster.env["PATH"])
         try:
+            if database is not None:
+                database.begin()
             cluster.begin()
             yield cluster
         finally:
             cluster.end()
+            if database is not None:
+                database.end()
 
 
 class Beside:

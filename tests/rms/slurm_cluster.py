@@ -177,13 +177,13 @@ class SlurmCluster:
         # A job's daemon is looked for where Debian installs it, not beside slurmd.
         steps = ("-d", str(self.bin / "slurmstepd")) if self.bin else ()
         for number in range(1, self.nodes + 1):
-            self._run("slurmd", "-f", str(self.conf), "-N", f"n{number}", *steps)
+            self.run("slurmd", "-f", str(self.conf), "-N", f"n{number}", *steps)
         self.wait(
             lambda: self.say("sinfo", "-h", "-o", "%T %D").split() == ["idle", str(self.nodes)], 60
         )
 
     def begin_controller(self) -> None:
-        self._run("slurmctld", "-f", str(self.conf))
+        self.run("slurmctld", "-f", str(self.conf))
         self.wait(lambda: "UP" in self.say("scontrol", "ping"), 30)
 
     def end_controller(self) -> None:
@@ -256,7 +256,8 @@ class SlurmCluster:
                 raise TimeoutError(log.read_text()[-2000:] if log.exists() else "no log")
             time.sleep(0.05)
 
-    def _run(self, *command: str) -> None:
+    def run(self, *command: str) -> None:
+        """Run a command; an error if it fails."""
         subprocess.run(command, env=self.env, check=True, capture_output=True, timeout=300)
 
 
