@@ -148,9 +148,7 @@ SHARED: tuple[tuple[str, ...], ...] = (
 def shared(version: str) -> Iterator[SlurmCluster]:
     """Jobs that share nodes by core, memory, GPU and gres; exclusive ones by node and user."""
     more = ("Licenses=matlab:2", "PartitionName=mine Nodes=n[1-4] ExclusiveUser=YES State=UP",
-            "PartitionName=whole Nodes=n[3-4] OverSubscribe=EXCLUSIVE State=UP",
-            "PartitionName=tight Nodes=n[1-4] State=UP MaxNodes=2 MaxCPUsPerNode=6 DefMemPerCPU=500",
-    )  # fmt: skip
+            "PartitionName=whole Nodes=n[3-4] OverSubscribe=EXCLUSIVE State=UP")  # fmt: skip
     with cluster(
         version, nodes=4, cpus=8, memory=8000, select="CR_Core_Memory", scheduler="backfill", node=NODE,
         gpus={"a": 2, "b": 2}, gres=("fpga:x:2", "tmp:800G"), more=more,
