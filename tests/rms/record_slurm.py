@@ -14,6 +14,7 @@ import os
 import re
 import shlex
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -56,9 +57,10 @@ ASKED = (
     "scontrol show licenses --json",
 )
 """Commands as a shell reads them."""
+SINCE = "2000-01-01"
 ACCOUNTS = (
-    "sacct -a -D -P -S 2000-01-01 -o ALL",
-    "sacct -a -D -S 2000-01-01 --json",
+    f"sacct -a -D -P -S {SINCE} -o ALL",
+    f"sacct -a -D -S {SINCE} --json",
     "sacctmgr -P show associations",
     "sacctmgr -P show qos",
     "sacctmgr --json show associations",
@@ -67,7 +69,7 @@ ACCOUNTS = (
     "sacctmgr -nP show user root format=AdminLevel",
     "sshare -a -l -P",
 )
-IMPORTED = tuple(shlex.join(live_command(name, "2000-01-01")) for name in LIVE)
+IMPORTED = tuple(shlex.join(live_command(name, SINCE)) for name in LIVE)
 """What `hpctwin import slurm live` runs."""
 
 
@@ -98,6 +100,10 @@ def whole(version: str) -> Iterator[SlurmCluster]:
         reserve(slurm, "course", "StartTime=now", "Duration=60", "Nodes=n[7-8]", "Users=root")
         reserve(slurm, "maint", "StartTime=now+1days", "Duration=120", "Nodes=ALL", "Users=root",
                 "Flags=MAINT,WEEKLY")  # fmt: skip
+        reserve(slurm, "lab", "StartTime=now+2days", "Duration=30", "NodeCnt=2", "Users=daemon,games",
+                "Flags=DAILY,FLEX,IGNORE_JOBS", "PartitionName=main")  # fmt: skip
+        reserve(slurm, "keys", "StartTime=now+3days", "Duration=60", "Licenses=matlab:1", "Users=root",
+                "Flags=LICENSE_ONLY")  # fmt: skip
         first = slurm.submit(2, 30, 600)
         slurm.submit(1, 30, 600, "-L", "matlab:2")
         slurm.submit(1, 10, 600, "--reservation=course")
@@ -343,7 +349,8 @@ def cluster(
 
 
 def reserve(slurm: SlurmCluster, name: str, *about: str) -> None:
-    slurm.say("scontrol", "create", "reservation", f"ReservationName={name}", *about)
+    if not slurm.say("scontrol", "create", "reservation", f"ReservationName={name}", *about):
+        print(f"  refused: reservation {name} {' '.join(about)}")
 
 
 def submit_all(
@@ -386,8 +393,11 @@ def record(slurm: SlurmCluster, commands: tuple[str, ...]) -> dict[str, str]:
     now_s = time.time()
     said = {}
     for command in commands:
-        if output := slurm.say(*shlex.split(command)):
-            said[command] = output
+        done = subprocess.run(
+            shlex.split(command), env=slurm.env, capture_output=True, text=True, timeout=300
+        )
+        if done.returncode == 0:
+            said[command] = done.stdout
     if any(command.startswith("squeue") for command in commands):
         fields = slurm.say("squeue", "--helpFormat").split()
         fields = [one for one in fields if slurm.say("squeue", "-O", one)]
