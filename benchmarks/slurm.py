@@ -83,35 +83,33 @@ def run_slurm(
     scheduler: str, parameters: str, watch: bool
 ) -> tuple[dict[str, dict[str, float]], list[tuple], str]:
     """Times of each job in a real Slurm; forecasts made meanwhile; the policy of its settings."""
-    with tempfile.TemporaryDirectory() as folder:
-        slurm = SlurmCluster(Path(folder), scheduler=scheduler, parameters=parameters)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running(Path(folder), scheduler=scheduler, parameters=parameters) as slurm,
+    ):
         seen: dict[str, dict[str, float]] = {}
         said: list[tuple] = []
         own = policy_of(slurm)
         config = TwinConfig.of(
             {"manager": {"kind": "slurm", "conf": str(slurm.conf)}, "core": {"own_policy": own}}
         )
-        try:
-            slurm.begin()
-            manager = SlurmManager("emul", conf=slurm.conf)
-            begin, asked, due = time.time(), 0.0, submissions(1)
-            while due or any("end" not in job for job in seen.values()):
-                while due and time.time() - begin >= due[0][0]:
-                    _, nodes, minutes, runs = due.pop(0)
-                    job_id = slurm.submit(nodes, minutes, runs)
-                    seen[job_id] = {"submit": time.time(), "nodes": nodes, "limit": 60.0 * minutes}
-                if watch and time.time() - asked > 10 and seen:
-                    asked = time.time()
-                    said += forecasts(config, manager)
-                for job_id, job in seen.items():
-                    if "end" not in job:
-                        about = slurm.job(job_id)
-                        if about["JobState"] not in ("PENDING", "RUNNING", "COMPLETING"):
-                            job["start"] = stamp(about["StartTime"])
-                            job["end"] = stamp(about["EndTime"])
-                time.sleep(0.3)
-        finally:
-            slurm.end()
+        manager = SlurmManager("emul", conf=slurm.conf)
+        begin, asked, due = time.time(), 0.0, submissions(1)
+        while due or any("end" not in job for job in seen.values()):
+            while due and time.time() - begin >= due[0][0]:
+                _, nodes, minutes, runs = due.pop(0)
+                job_id = slurm.submit(nodes, minutes, runs)
+                seen[job_id] = {"submit": time.time(), "nodes": nodes, "limit": 60.0 * minutes}
+            if watch and time.time() - asked > 10 and seen:
+                asked = time.time()
+                said += forecasts(config, manager)
+            for job_id, job in seen.items():
+                if "end" not in job:
+                    about = slurm.job(job_id)
+                    if about["JobState"] not in ("PENDING", "RUNNING", "COMPLETING"):
+                        job["start"] = stamp(about["StartTime"])
+                        job["end"] = stamp(about["EndTime"])
+            time.sleep(0.3)
     return seen, said, own
 
 
@@ -188,35 +186,33 @@ def cpu_s(pid: int) -> float:
 
 
 def load() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        slurm = SlurmCluster(Path(folder), scheduler="backfill")
-        try:
-            slurm.begin()
-            slurm.submit(32, 60, 3000)
-            for _ in range(500):
-                slurm.submit(1, 10, 5)
-            time.sleep(5)
-            pid = int((slurm.folder / "slurmctld.pid").read_text())
-            manager = SlurmManager("emul", conf=slurm.conf)
-            idle = -cpu_s(pid)
-            time.sleep(10)
-            idle = (idle + cpu_s(pid)) / 10
-            for name, ask, times in (
-                ("squeue --start of one user", lambda: slurm.say("squeue", "--start"), 100),
-                ("one look of the twin", manager.snapshot, 20),
-            ):
-                spent, began = -cpu_s(pid), time.monotonic()
-                for _ in range(times):
-                    ask()
-                took = time.monotonic() - began
-                spent += cpu_s(pid) - idle * took
-                print(
-                    f"{name}, 501 jobs: {1e3 * spent / times:.1f} ms of slurmctld, "
-                    f"{1e3 * took / times:.0f} ms in all",
-                    flush=True,
-                )
-        finally:
-            slurm.end()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running(Path(folder), scheduler="backfill") as slurm,
+    ):
+        slurm.submit(32, 60, 3000)
+        for _ in range(500):
+            slurm.submit(1, 10, 5)
+        time.sleep(5)
+        pid = int((slurm.folder / "slurmctld.pid").read_text())
+        manager = SlurmManager("emul", conf=slurm.conf)
+        idle = -cpu_s(pid)
+        time.sleep(10)
+        idle = (idle + cpu_s(pid)) / 10
+        for name, ask, times in (
+            ("squeue --start of one user", lambda: slurm.say("squeue", "--start"), 100),
+            ("one look of the twin", manager.snapshot, 20),
+        ):
+            spent, began = -cpu_s(pid), time.monotonic()
+            for _ in range(times):
+                ask()
+            took = time.monotonic() - began
+            spent += cpu_s(pid) - idle * took
+            print(
+                f"{name}, 501 jobs: {1e3 * spent / times:.1f} ms of slurmctld, "
+                f"{1e3 * took / times:.0f} ms in all",
+                flush=True,
+            )
 
 
 def overhead(seconds: int = 60, rate: float = 10.0) -> None:

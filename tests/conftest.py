@@ -13,6 +13,7 @@ from hypothesis.internal.conjecture import providers
 
 from tests.engine import examples as of_the_engine
 from tests.examples import examples
+from tests.rms import slurm_roots
 
 # Compiling and a busy machine make single examples slow without anything being wrong.
 hypothesis.settings.register_profile(
@@ -49,12 +50,23 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         hypothesis.seed(zlib.crc32(item.nodeid.encode()))(test)
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that asks for `slurm_version` on each version of Slurm that its mark names, or on all."""
+    if "slurm_version" in metafunc.fixturenames:
+        mark = metafunc.definition.get_closest_marker("slurm")
+        versions = (mark and mark.args) or slurm_roots.VERSIONS
+        metafunc.parametrize("slurm_version", versions, scope="module")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Modules that wait for services and clocks are spread among those that compute.
 
     Of both, those with slow tests come first: in the end processes take each other's tests, and none is to
     be left alone with one that takes a minute.
     """
+    for item in items:
+        if item.get_closest_marker("slurm") and "slurm_version" not in item.fixturenames:
+            raise pytest.UsageError(f"{item.nodeid}: a test marked slurm must use slurm_version")
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     modules = sorted(dict.fromkeys(item.path for item in items), key=lambda path: path not in slow)
     live = [path for path in modules if path.parent.name in ("twin", "rms", "facility")]

@@ -31,7 +31,7 @@ from hpctwin.experiments.schedtwin_users import PbsUser, SlurmUser, Times
 from hpctwin.generate.four_phase import four_phase
 from hpctwin.model import Workload
 from tests.conftest import lacking
-from tests.rms.slurm_cluster import SlurmCluster, missing
+from tests.rms.beside_slurm import running
 
 SIX = Workload.build(
     submit_s=[0, 5, 10, 15, 20, 25],
@@ -246,18 +246,11 @@ def test_a_folder_without_runs_or_with_something_else_is_named(
 
 @pytest.mark.slurm
 @pytest.mark.slow
-def test_on_a_real_slurm_the_six_jobs_run_in_its_order(tmp_path: Path) -> None:
-    absent = missing()
-    if absent or os.getuid() != 0:
-        lacking(f"a real Slurm needs root and {', '.join(absent) or 'nothing else'}")
-    slurm = SlurmCluster(tmp_path)
-    try:
-        slurm.begin()
+def test_on_a_real_slurm_the_six_jobs_run_in_its_order(tmp_path: Path, slurm_version: str) -> None:
+    with running(tmp_path, version=slurm_version) as slurm:
         run = run_live(
             SlurmUser(conf=slurm.conf), SIX, on="slurm", under="fifo", seed=0, compress=30
         )
-    finally:
-        slurm.end()
     assert run.version.startswith("slurm")
     assert run.jobs["state"].to_list() == ["COMPLETED"] * 6
     start = run.jobs["start_s"].to_list()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,11 +16,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from hpctwin.cli import rms
 from tests.conftest import lacking
-from tests.rms.slurm_cluster import SlurmCluster, missing
+from tests.rms.slurm_accounting import Accounting, missing_accounting, settings_of
+from tests.rms.slurm_cluster import SlurmCluster, free_ports, missing
 
 NOBODY = "65534"
 
@@ -56,22 +58,41 @@ def readable_folder() -> Iterator[Path]:
 
 @contextmanager
 def running(
-    folder: Path, *, rule: bool | dict[str, Any] = False, events: bool = False, **options: Any
+    folder: Path,
+    *,
+    version: str | None = None,
+    rule: bool | dict[str, Any] = False,
+    events: bool = False,
+    accounting: bool = False,
+    **options: Any,
 ) -> Iterator[SlurmCluster]:
-    """A Slurm; with the submit rule and the event script if asked for."""
-    absent = missing()
+    """A Slurm; with the submit rule, the event script and slurmdbd if asked for.
+
+    Its commands are the first on this process's search path, so hpctwin finds them as a site's.
+    """
+    absent = missing_accounting(version) if accounting else missing(version)
     if absent or os.getuid() != 0:
         lacking(f"a real Slurm needs root and {', '.join(absent) or 'nothing else'}")
     if rule is not False:
         options["rule"] = made_rule(folder, **(rule if isinstance(rule, dict) else {}))
     if events:
         options["events"] = made_events(folder)
-    cluster = SlurmCluster(folder, **options)
-    try:
-        cluster.begin()
-        yield cluster
-    finally:
-        cluster.end()
+    port = free_ports(1) if accounting else 0
+    if accounting:
+        options["more"] = (*options.get("more", ()), *settings_of(port))
+    cluster = SlurmCluster(folder, version=version, **options)
+    database = Accounting(cluster, port) if accounting else None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", cluster.env["PATH"])
+        try:
+            if database is not None:
+                database.begin()
+            cluster.begin()
+            yield cluster
+        finally:
+            cluster.end()
+            if database is not None:
+                database.end()
 
 
 class Beside:
@@ -181,10 +202,19 @@ def states(slurm: SlurmCluster) -> dict[str, str]:
     return {line.split()[0]: " ".join(line.split()[1:]) for line in said.splitlines()}
 
 
+def job_rows(slurm: SlurmCluster) -> list[dict[str, str]]:
+    """What scontrol prints of each job; its keys are the same in all versions."""
+    said = slurm.say("scontrol", "show", "job", "-o").splitlines()
+    return [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in said]
+
+
 def begin_times(slurm: SlurmCluster) -> dict[str, float]:
-    """Eligible times of the jobs, by Slurm's own number."""
-    rows = json.loads(slurm.say("squeue", "--json"))["jobs"]
-    return {str(row["job_id"]): float(row["eligible_time"]) for row in rows}
+    """Eligible times of the jobs, by Slurm's own number; 0 for those that have none yet."""
+    times = {row["JobId"]: row["EligibleTime"] for row in job_rows(slurm) if "JobId" in row}
+    return {
+        job: 0.0 if said in ("Unknown", "N/A") else datetime.fromisoformat(said).timestamp()
+        for job, said in times.items()
+    }
 
 
 def job_ends(slurm: SlurmCluster, jobs: list[str]) -> bool:
@@ -203,7 +233,7 @@ class Wrapped:
             script = self.folder / name
             script.write_text(
                 "#!/bin/sh\n"
-                f"real=$(command -v {name})\n"
+                f"real={shutil.which(name)}\n"
                 f'case "$(cat {self.folder}/{name}.fault 2>/dev/null)" in\n'
                 "  hang) exec sleep 600 ;;\n"
                 "  fail) echo 'slurm_load error: Zero Bytes were transmitted or received' >&2; exit 1 ;;\n"

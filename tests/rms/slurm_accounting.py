@@ -7,9 +7,18 @@ import signal
 import subprocess
 from contextlib import suppress
 
-from tests.rms.slurm_cluster import SlurmCluster, begin_munge, free_ports, missing
+from tests.rms import slurm_roots
+from tests.rms.slurm_cluster import (
+    SlurmCluster,
+    begin_munge,
+    chosen,
+    free_ports,
+    missing,
+    search_path,
+)
 
 PROGRAMS = ("slurmdbd", "mariadbd", "mariadb-install-db", "mariadb", "sacctmgr")
+DEBIAN = "slurmdbd mariadb-server-core mariadb-client-core"
 
 CONF = """
 AuthType=auth/munge
@@ -24,6 +33,7 @@ StorageHost=127.0.0.1
 StoragePort={database}
 StorageUser=root
 StorageLoc=slurm
+{plugins}
 """
 OF_SLURM = (
     "AccountingStorageType=accounting_storage/slurmdbd",
@@ -34,9 +44,13 @@ OF_SLURM = (
 )
 
 
-def missing_accounting() -> list[str]:
-    """Programs that are not on this machine (Debian: slurmdbd slurm-wlm-mysql-plugin mariadb-server-core)."""
-    return [*missing(), *(name for name in PROGRAMS if shutil.which(name) is None)]
+def missing_accounting(version: str | None = None) -> list[str]:
+    """What this machine lacks for a cluster of a version with accounting."""
+    if lacks := missing(version):
+        return lacks
+    path = search_path(slurm_roots.bin_folder(chosen(version)))
+    lacks = [name for name in PROGRAMS if shutil.which(name, path=path) is None]
+    return [f"{', '.join(lacks)} (Debian: {DEBIAN})"] if lacks else []
 
 
 def settings_of(port: int) -> tuple[str, ...]:
@@ -71,7 +85,13 @@ class Accounting:
         ask = ("mariadb", "--no-defaults", "-u", "root", f"--socket={socket}", "-e", "select 1")
         self.slurm.wait(lambda: bool(self.slurm.say(*ask)), 60)
         conf = self.slurm.folder / "slurmdbd.conf"
-        conf.write_text(CONF.format(folder=self.folder, dbd=self.port, database=self.database))
+        plugins = slurm_roots.plugin_folder(self.slurm.version)
+        conf.write_text(
+            CONF.format(
+                folder=self.folder, dbd=self.port, database=self.database,
+                plugins=f"PluginDir={plugins}" if plugins else "",
+            )
+        )  # fmt: skip
         conf.chmod(0o600)
         self._start("slurmdbd", "-D")
         self.slurm.wait(lambda: bool(self.slurm.say("sacctmgr", "-n", "show", "qos")), 60)

@@ -13,12 +13,14 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from tests.rms import slurm_roots
+
 NODES = 32
 QUICK = "batch_sched_delay=0,sched_min_interval=10000,sched_interval=1,bf_interval=1"
 """A pass each second; a Slurm as shipped makes one a minute, and three seconds after a submission."""
 _TAKEN = itertools.count()
 JOBS = ("slurmstepd", "slurm_script", "sleep")
-DAEMONS = ("slurmctld", "slurmd", "munged", "sbatch", "squeue")
+DAEMONS = ("slurmctld", "slurmd", "sbatch", "squeue")
 
 CONF = """
 ClusterName=emul
@@ -54,9 +56,21 @@ PartitionName=main Nodes={main} Default=YES MaxTime=INFINITE State=UP {partition
 """
 
 
-def missing() -> list[str]:
-    """Programs of Slurm that are not on this machine."""
-    return [name for name in DAEMONS if shutil.which(name) is None]
+def chosen(version: str | None = None) -> str:
+    """The version of Slurm to use: the given one, HPCTWIN_SLURM's, or the one that is installed."""
+    return version or os.environ.get("HPCTWIN_SLURM") or slurm_roots.installed() or ""
+
+
+def missing(version: str | None = None) -> list[str]:
+    """What this machine lacks for a cluster of a version."""
+    lacks = [name for name in ("munged", "munge") if shutil.which(name) is None]
+    try:
+        folder = slurm_roots.bin_folder(chosen(version))
+    except slurm_roots.UnavailableError as error:
+        return [*lacks, str(error)]
+    return lacks + [
+        name for name in DAEMONS if shutil.which(name, path=search_path(folder)) is None
+    ]
 
 
 class SlurmCluster:
@@ -66,6 +80,7 @@ class SlurmCluster:
         self,
         folder: Path,
         *,
+        version: str | None = None,
         scheduler: str = "builtin",
         priority: str = "basic",
         rule: Path | None = None,
@@ -82,13 +97,29 @@ class SlurmCluster:
         main: str = "",
         more: tuple[str, ...] = (),
     ) -> None:
-        """`rule`, `events`: the site's submit rule and event script; `cpus`: with more than one, jobs
-        share nodes, by `select`; `memory`: MB of a node; `gpus`: of each node, files as devices, of one type
-        or by type; `gres`: what each has besides, such as ``fpga:x:2``; `node`: further settings of all
-        nodes; `parameters`: of the scheduler, empty for those of Slurm as shipped; `partition`, `more`:
-        further settings of the partition and of slurm.conf.
+        """Write the cluster's configuration; `begin` starts it.
+
+        Args:
+            folder: An empty folder for all that the cluster writes.
+            version: Slurm's version; see `chosen`.
+            scheduler: Name of the scheduler plugin.
+            priority: Name of the priority plugin.
+            rule: The site's submit rule.
+            events: The site's event script.
+            nodes: Number of nodes.
+            cpus: CPUs of each node; with more than one, jobs share nodes.
+            select: What jobs share nodes by.
+            memory: Memory of each node, in MB.
+            gpus: GPUs of each node, all of one type or by type; files stand for the devices.
+            gres: Further gres of each node, such as ``fpga:x:2``.
+            node: Further settings of all nodes.
+            parameters: SchedulerParameters; empty for Slurm's defaults.
+            partition: Further settings of the partition.
+            more: Further lines of slurm.conf.
         """
         self.folder = folder
+        self.version = chosen(version)
+        self.bin = slurm_roots.bin_folder(self.version)
         self.nodes = nodes
         self.conf = folder / "slurm.conf"
         for name in ("state", "spool"):
@@ -96,6 +127,11 @@ class SlurmCluster:
         host = socket.gethostname().partition(".")[0]
         first = free_ports(nodes + 1)
         more = list(more)
+        if plugins := slurm_roots.plugin_folder(self.version):
+            more.append(f"PluginDir={plugins}")
+        if self.version > "22.05":
+            # Jobs run where no cgroup may be made.
+            (folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
         lines = []
         if gpus:
             types = gpus if isinstance(gpus, dict) else {"a": gpus}
@@ -134,19 +170,21 @@ class SlurmCluster:
                 partition=partition, main=main or f"n[1-{nodes}]", more="\n".join(more),
             )
         )  # fmt: skip
-        self.env = {**os.environ, "SLURM_CONF": str(self.conf)}
+        self.env = {**os.environ, "SLURM_CONF": str(self.conf), "PATH": search_path(self.bin)}
 
     def begin(self) -> None:
         begin_munge()
         self.begin_controller()
+        # A job's daemon is looked for where Debian installs it, not beside slurmd.
+        steps = ("-d", str(self.bin / "slurmstepd")) if self.bin else ()
         for number in range(1, self.nodes + 1):
-            self._run("slurmd", "-f", str(self.conf), "-N", f"n{number}")
+            self.run("slurmd", "-f", str(self.conf), "-N", f"n{number}", *steps)
         self.wait(
             lambda: self.say("sinfo", "-h", "-o", "%T %D").split() == ["idle", str(self.nodes)], 60
         )
 
     def begin_controller(self) -> None:
-        self._run("slurmctld", "-f", str(self.conf))
+        self.run("slurmctld", "-f", str(self.conf))
         self.wait(lambda: "UP" in self.say("scontrol", "ping"), 30)
 
     def end_controller(self) -> None:
@@ -219,8 +257,14 @@ class SlurmCluster:
                 raise TimeoutError(log.read_text()[-2000:] if log.exists() else "no log")
             time.sleep(0.05)
 
-    def _run(self, *command: str) -> None:
+    def run(self, *command: str) -> None:
+        """Run a command; an error if it fails."""
         subprocess.run(command, env=self.env, check=True, capture_output=True, timeout=300)
+
+
+def search_path(folder: Path | None) -> str:
+    """The search path of commands, with those of a folder first."""
+    return os.pathsep.join([*([str(folder)] if folder else []), slurm_roots.PATH])
 
 
 def begin_munge() -> None:

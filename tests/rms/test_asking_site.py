@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -13,6 +14,12 @@ from hpctwin.cli import main
 from hpctwin.errors import UnreachableError
 from hpctwin.rms import commands
 from hpctwin.rms.asking_site import asked
+from hpctwin.rms.importing import import_site
+from hpctwin.rms.slurm import import_site as slurm_site
+from tests.rms.beside_slurm import readable_folder, running, states
+from tests.rms.record_slurm import SINCE
+from tests.rms.recorded import slurm as slurm_said
+from tests.rms.slurm_roots import VERSIONS
 
 SITE = Path(__file__).parent / "recorded" / "slurm-site"
 HEADER = "JobID|Submit|Start|End|ElapsedRaw|TimelimitRaw|NNodes|AllocCPUS|State"
@@ -101,3 +108,62 @@ def test_reservations_are_asked_for(
     assert told["read"]["files"]["reservations.txt"] == "scontrol show reservation"
     made = Cluster.from_yaml(tmp_path / "out" / "cluster.yaml").reservations
     assert [(one.name, one.end - one.start, one.nodes) for one in made] == [("repair", 600, "0-1")]
+
+
+@pytest.mark.slurm
+def test_a_running_slurm_with_accounting_is_imported_with_limits_shares_and_jobs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    slurm_version: str,
+) -> None:  # fmt: skip
+    weights = ("PriorityWeightFairshare=1000", "PriorityWeightQOS=100")
+    options = {"nodes": 2, "cpus": 4, "memory": 4000, "priority": "multifactor", "more": weights}
+    user = ("--uid=games", "--account=physics", "--mem=100")
+    with (
+        readable_folder() as folder,
+        running(
+            folder, version=slurm_version, accounting=True, select="CR_Core_Memory", **options
+        ) as slurm,
+    ):
+        for change in (
+            "add qos high", "modify qos high set Priority=9 MaxWall=60 MaxTRESPerUser=cpu=4",
+            "add account physics GrpTRES=cpu=6 Fairshare=3",
+            "add user games Account=physics QOS=normal,high Fairshare=2",
+        ):  # fmt: skip
+            slurm.run("sacctmgr", "-i", *change.split())
+        for asked_for in (("-n2",), ("-n1", "--qos=high"), ("-n1", "--array=1-2")):
+            slurm.submit_tasks(10, 1, *user, *asked_for)
+        slurm.wait(lambda: not states(slurm), 60)
+        monkeypatch.setenv("SLURM_CONF", str(slurm.conf))
+        with pytest.raises(SystemExit) as ended:
+            main(["import", "slurm", "live", "--out", str(tmp_path / "out"), "--json"])
+    assert not ended.value.code
+    told = json.loads(capsys.readouterr().out)
+    assert (told["jobs"], told["nodes"], told["partitions"]) == (4, 2, 1)
+    made = Cluster.from_yaml(tmp_path / "out" / "cluster.yaml")
+    assert made.qos == {"normal": 0, "high": 9}
+    shares = {account.name: (account.share, account.users) for account in made.accounts}
+    assert shares["physics"] == (3, {"games": 2})
+    limits = {(one.qos, one.account, one.per): (one.walltime, one.cores) for one in made.limits}
+    assert limits == {
+        ("high", None, "job"): (3600, None),
+        ("high", None, "user"): (None, 4),
+        (None, "physics", "all"): (None, 6),
+    }
+
+
+def test_the_recorded_accounts_of_each_version_of_slurm_are_imported_the_same(
+    tmp_path: Path,
+) -> None:
+    made = {}
+    for version in VERSIONS:
+        folder = tmp_path / version
+        folder.mkdir()
+        said = slurm_said(version, "accounts")
+        for name in slurm_site.LIVE:
+            (folder / name).write_bytes(said[shlex.join(slurm_site.live_command(name, SINCE))])
+        site = import_site("slurm", folder).site
+        assert site is not None
+        made[version] = (site.cluster, site.policy)
+    cluster, policy = made["22.05"]
+    assert (len(cluster.accounts), len(cluster.qos)) == (4, 3)
+    assert made == dict.fromkeys(VERSIONS, (cluster, policy))

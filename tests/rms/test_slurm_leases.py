@@ -69,10 +69,11 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def made(tmp_path_factory: pytest.TempPathFactory, slurm_version: str) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
     with running(
-        folder, rule={"partition": ("main",)}, events=True, scheduler="backfill", nodes=NODES,
+        folder, version=slurm_version, rule={"partition": ("main",)}, events=True,
+        scheduler="backfill", nodes=NODES,
         more=("Licenses=matlab:1", "PartitionName=other Nodes=n1 State=UP"),
     ) as slurm:  # fmt: skip
         site = Site(slurm)
@@ -247,10 +248,13 @@ def test_a_twin_that_is_ended_leaves_no_lease_behind_and_one_that_is_killed_shor
     slurm.wait(lambda: site.leased(*jobs), 20)
 
 
-def test_on_a_slurm_as_shipped_each_submission_starts_by_the_twins_word(tmp_path: Any) -> None:
+def test_on_a_slurm_as_shipped_each_submission_starts_by_the_twins_word(
+    tmp_path: Any, slurm_version: str
+) -> None:
     with running(
-        tmp_path, rule=True, events=True, scheduler="backfill", nodes=4, parameters=""
-    ) as slurm:
+        tmp_path, version=slurm_version, rule=True, events=True, scheduler="backfill", nodes=4,
+        parameters="",
+    ) as slurm:  # fmt: skip
         twin = Beside(slurm, act={"idle_starts": False})
         try:
             twin.begin()
@@ -267,12 +271,14 @@ def test_on_a_slurm_as_shipped_each_submission_starts_by_the_twins_word(tmp_path
             twin.end()
 
 
-def test_a_job_of_a_higher_tier_preempts_at_once_whatever_the_twin_leases(tmp_path: Any) -> None:
+def test_a_job_of_a_higher_tier_preempts_at_once_whatever_the_twin_leases(
+    tmp_path: Any, slurm_version: str
+) -> None:
     tiers = ("PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE")
     urgent = "PartitionName=urgent Nodes=n[1-2] PriorityTier=10 MaxTime=INFINITE State=UP"
     with running(
-        tmp_path, rule=True, events=True, scheduler="backfill", nodes=2, partition="PriorityTier=1",
-        more=(*tiers, urgent),
+        tmp_path, version=slurm_version, rule=True, events=True, scheduler="backfill", nodes=2,
+        partition="PriorityTier=1", more=(*tiers, urgent),
     ) as slurm:  # fmt: skip
         twin = Beside(slurm, core=FCFS)
         try:
@@ -293,8 +299,11 @@ def submitted_in(slurm: SlurmCluster) -> str:
     return slurm.submit(1, 1, 0.5)
 
 
-def test_on_shared_nodes_the_twin_chooses_and_slurm_fills_them(tmp_path: Any) -> None:
-    with running(tmp_path, rule=True, scheduler="backfill", nodes=2, cpus=4) as slurm:
+def test_on_shared_nodes_the_twin_chooses_and_slurm_fills_them(
+    tmp_path: Any, slurm_version: str
+) -> None:
+    shared = {"nodes": 2, "cpus": 4, "scheduler": "backfill"}
+    with running(tmp_path, version=slurm_version, rule=True, **shared) as slurm:
         twin = Beside(slurm, manager={"poll_every": 1}, core={"pool": ["sjf+easy"]})
         try:
             twin.begin()
@@ -321,9 +330,11 @@ def test_on_shared_nodes_the_twin_chooses_and_slurm_fills_them(tmp_path: Any) ->
             twin.end()
 
 
-def test_no_job_is_told_to_go_where_another_user_has_the_nodes_and_none_waits_for_ever() -> None:
+def test_no_job_is_told_to_go_where_another_user_has_the_nodes_and_none_waits_for_ever(
+    slurm_version: str,
+) -> None:
     one, other = ("--uid=daemon",), ("--uid=games",)
-    shared = {"nodes": 2, "cpus": 4, "scheduler": "backfill"}
+    shared = {"nodes": 2, "cpus": 4, "scheduler": "backfill", "version": slurm_version}
     with readable_folder() as folder, running(folder, rule=True, **shared) as slurm:
         pool = {"pool": ["fcfs+first-fit"]}
         twin = Beside(slurm, manager={"poll_every": 1}, act={"idle_starts": False}, core=pool)
@@ -370,10 +381,12 @@ def told_to_go(slurm: SlurmCluster) -> dict[str, int]:
 
 
 def test_where_jobs_may_have_the_same_cores_the_twin_observes_says_why_and_slurm_fills_them(
-    tmp_path: Any,
+    tmp_path: Any, slurm_version: str
 ) -> None:
     shared = {"nodes": 2, "cpus": 2, "partition": "OverSubscribe=FORCE:2"}
-    with running(tmp_path, rule=True, scheduler="backfill", **shared) as slurm:
+    with running(
+        tmp_path, version=slurm_version, rule=True, scheduler="backfill", **shared
+    ) as slurm:
         twin = Beside(slurm, manager={"poll_every": 1})
         try:
             twin.begin(wait=False)

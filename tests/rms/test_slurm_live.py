@@ -27,8 +27,8 @@ pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
 
 @pytest.fixture
-def slurm(tmp_path: Path) -> Iterator[SlurmCluster]:
-    with running(tmp_path, rule=True) as cluster:
+def slurm(tmp_path: Path, slurm_version: str) -> Iterator[SlurmCluster]:
+    with running(tmp_path, version=slurm_version, rule=True) as cluster:
         yield cluster
 
 
@@ -131,9 +131,11 @@ def test_a_controller_that_is_away_is_named_and_an_answer_that_is_lost_is_unknow
         manager.snapshot()
 
 
-def test_pushed_news_tell_of_starts_and_ends_between_two_looks(tmp_path: Path) -> None:
+def test_pushed_news_tell_of_starts_and_ends_between_two_looks(
+    tmp_path: Path, slurm_version: str
+) -> None:
     events: list[Event] = []
-    with running(tmp_path, events=True) as slurm:
+    with running(tmp_path, version=slurm_version, events=True) as slurm:
         poller = Poller(
             SlurmManager("emul", conf=slurm.conf), events.append, every_s=600.0, floor_s=0.2,
             lines=Spool(tmp_path / "news.jsonl"), translate=SlurmNews(),
@@ -159,10 +161,10 @@ def test_pushed_news_tell_of_starts_and_ends_between_two_looks(tmp_path: Path) -
 
 
 def test_by_priority_slurm_starts_the_jobs_in_the_order_that_the_twin_gives_them(
-    tmp_path: Path,
+    tmp_path: Path, slurm_version: str
 ) -> None:
     pool = {"pool": ["sjf+none"], "objective": {"ties": ["sjf+none"]}}
-    with running(tmp_path, priority="multifactor") as slurm:
+    with running(tmp_path, version=slurm_version, priority="multifactor") as slurm:
         twin = Beside(slurm, act={"by": "priority"}, core=pool)
         try:
             first = slurm.submit(32, 10, 580)
@@ -185,8 +187,10 @@ def test_by_priority_slurm_starts_the_jobs_in_the_order_that_the_twin_gives_them
             twin.end()
 
 
-def test_when_tells_of_a_waiting_job_beside_slurms_own_estimate(tmp_path: Path) -> None:
-    with running(tmp_path, scheduler="backfill") as slurm:
+def test_when_tells_of_a_waiting_job_beside_slurms_own_estimate(
+    tmp_path: Path, slurm_version: str
+) -> None:
+    with running(tmp_path, version=slurm_version, scheduler="backfill") as slurm:
         twin = Beside(slurm, act={"mode": "observe"}, core={"own_policy": "fcfs+conservative"})
         first = slurm.submit(32, 5, 290)
         slurm.submit(32, 1, 60)
@@ -221,9 +225,9 @@ def kinds(events: list[Event]) -> list[tuple[str, str]]:
 
 
 def test_a_cluster_that_has_ended_leaves_no_job_that_another_would_be_told_of(
-    tmp_path: Path,
+    tmp_path: Path, slurm_version: str
 ) -> None:
-    with running(tmp_path, nodes=2) as slurm:
+    with running(tmp_path, version=slurm_version, nodes=2) as slurm:
         job = slurm.submit(2, 10, 580)
         slurm.wait(lambda: slurm.job(job)["JobState"] == "RUNNING", 20)
     ours = f"SLURM_CONF={slurm.conf}".encode()

@@ -161,7 +161,7 @@ def in_use(slurm: SlurmCluster) -> int:
 
 
 def test_ten_meters_tell_what_slurm_s_nodes_draw_however_they_differ(
-    tmp_path: Path, prometheus: str
+    tmp_path: Path, prometheus: str, slurm_version: str
 ) -> None:
     meters = Meters(tmp_path)
     meters.begin()
@@ -180,7 +180,7 @@ def test_ten_meters_tell_what_slurm_s_nodes_draw_however_they_differ(
         for way, config in configs.items()
         if config.meter is not None
     }
-    with running(tmp_path) as slurm:
+    with running(tmp_path, version=slurm_version) as slurm:
         source = SlurmManager("emul", conf=slurm.conf)
         core = Core(configs["gaps"].core)
         for one in metering.values():

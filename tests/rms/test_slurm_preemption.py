@@ -42,10 +42,11 @@ def partitions(of: dict[str, tuple[str, ...]]) -> list[str]:
 
 
 @pytest.fixture
-def preempting(tmp_path_factory, request) -> Iterator[SlurmCluster]:
+def preempting(tmp_path_factory, request, slurm_version) -> Iterator[SlurmCluster]:
     more = ("PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE", *partitions(request.param))
     folder = tmp_path_factory.mktemp("preempting")
-    with running(folder, nodes=NODES, partition="PriorityTier=1", more=more) as made:
+    options = {"nodes": NODES, "partition": "PriorityTier=1", "more": more}
+    with running(folder, version=slurm_version, **options) as made:
         yield made
 
 
@@ -98,14 +99,15 @@ SHARED_COMING = [("high", 1), ("high", 3), ("high", 4), ("mid", 2), ("high", 2)]
 
 
 @pytest.fixture
-def sharing(tmp_path_factory) -> Iterator[SlurmCluster]:
+def sharing(tmp_path_factory, slurm_version) -> Iterator[SlurmCluster]:
     """Nodes of four cores, which jobs share, in partitions of three tiers."""
     nodes = sum(cores for _, cores in SHARED_FULL) // CORES
     of = [f"PartitionName={name} Nodes=n[1-{nodes}] MaxTime=INFINITE State=UP PriorityTier={tier}"
           for name, tier in TIERS.items() if name != "main"]  # fmt: skip
     more = ("PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE", *of)
     folder = tmp_path_factory.mktemp("sharing")
-    with running(folder, nodes=nodes, cpus=CORES, partition="PriorityTier=1", more=more) as made:
+    options = {"nodes": nodes, "cpus": CORES, "partition": "PriorityTier=1", "more": more}
+    with running(folder, version=slurm_version, **options) as made:
         yield made
 
 
@@ -222,12 +224,13 @@ def settings_of_tiers(nodes: int) -> tuple[str, ...]:
 
 
 @pytest.fixture
-def suspending(tmp_path_factory) -> Iterator[SlurmCluster]:
+def suspending(tmp_path_factory, slurm_version) -> Iterator[SlurmCluster]:
     folder = tmp_path_factory.mktemp("suspending")
     more = settings_of_tiers(6)
     with running(
-        folder, nodes=6, scheduler="backfill", partition="PriorityTier=1", more=more
-    ) as made:
+        folder, version=slurm_version, nodes=6, scheduler="backfill", partition="PriorityTier=1",
+        more=more,
+    ) as made:  # fmt: skip
         yield made
 
 
@@ -301,11 +304,13 @@ SHARED_SUSPENDED = [  # … nodes, cores, MB and GPUs of each node, seconds of w
 
 
 @pytest.fixture
-def suspending_shared(tmp_path_factory, request) -> Iterator[tuple[SlurmCluster, str]]:
+def suspending_shared(
+    tmp_path_factory, request, slurm_version
+) -> Iterator[tuple[SlurmCluster, str]]:
     """Two nodes of four cores, 8,000 MB and two GPUs; and by what they are shared."""
     folder = tmp_path_factory.mktemp("suspending")
     with running(
-        folder, nodes=2, cpus=CORES, select=request.param, memory=8000, gpus=2,
+        folder, version=slurm_version, nodes=2, cpus=CORES, select=request.param, memory=8000, gpus=2,
         scheduler="backfill", partition="PriorityTier=1", more=settings_of_tiers(2),
     ) as made:  # fmt: skip
         yield made, request.param

@@ -80,16 +80,22 @@ OF_USERS = (
 )  # fmt: skip
 
 
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+
 FEATURES = {"n1": "a,ib", "n2": "b,ib", "n3": "a"}
 
 
 @pytest.mark.parametrize("select", ["linear", "CR_Core_Memory"])
-def test_a_job_waits_for_nodes_with_its_features_as_it_does_in_slurm(select: str) -> None:
+def test_a_job_waits_for_nodes_with_its_features_as_it_does_in_slurm(
+    select: str, slurm_version: str
+) -> None:
     node = "Sockets=2 CoresPerSocket=4 ThreadsPerCore=1"
     options = {"nodes": 3, "cpus": 8, "memory": 8000, "scheduler": "builtin", "node": node}
+    if select != "linear":
+        options["select"] = select
     with (
         readable_folder() as folder,
-        running(folder, **options, **({} if select == "linear" else {"select": select})) as slurm,
+        running(folder, version=slurm_version, **options) as slurm,
     ):
         for name, of in FEATURES.items():
             about = f"NodeName={name}", f"AvailableFeatures={of}", f"ActiveFeatures={of}"
@@ -114,9 +120,9 @@ def test_a_job_waits_for_nodes_with_its_features_as_it_does_in_slurm(select: str
 
 
 @pytest.mark.parametrize("site", SITES)
-def test_no_job_fits_our_picture_that_slurm_leaves_waiting(site: str) -> None:
+def test_no_job_fits_our_picture_that_slurm_leaves_waiting(site: str, slurm_version: str) -> None:
     options = {"nodes": 3, "cpus": 8, "memory": 8000, "scheduler": "builtin", **SITES[site]}
-    with readable_folder() as folder, running(folder, **options) as slurm:
+    with readable_folder() as folder, running(folder, version=slurm_version, **options) as slurm:
         asked = [way for way in ASKED if options.get("gpus") or not any("g" in w for w in way[1:2])]
         if "gres" in options:
             asked = [*OF_CONSUMABLES, *asked]
@@ -158,10 +164,10 @@ def test_no_job_fits_our_picture_that_slurm_leaves_waiting(site: str) -> None:
     [("GPUs of two types", OF_TYPES * 2), ("consumables", (*OF_CONSUMABLES, *WITH_ROOM))],
 )
 def test_every_job_that_the_twin_starts_has_room_wherever_slurm_lays_the_others(
-    site: str, asked: tuple[tuple[str, ...], ...]
+    site: str, asked: tuple[tuple[str, ...], ...], slurm_version: str
 ) -> None:
     """None of them ends: who has no room at once has none at all."""
-    options = {"nodes": 3, "cpus": 8, "memory": 8000, **SITES[site]}
+    options = {"version": slurm_version, "nodes": 3, "cpus": 8, "memory": 8000, **SITES[site]}
     # However busy the machine is, no lease runs out, and no start is given up.
     rule, act = {"lease": "1000s"}, {"lease": 1000, "longest_lease": 1000}
     with readable_folder() as folder, running(folder, rule=rule, **options) as slurm:
@@ -214,8 +220,14 @@ SPREAD = (
 )  # fmt: skip
 
 
-def test_jobs_that_are_to_be_spread_get_the_nodes_that_our_picture_says() -> None:
-    options = {"nodes": 6, "cpus": 8, "memory": 8000, "select": "CR_CPU_Memory"}
+def test_jobs_that_are_to_be_spread_get_the_nodes_that_our_picture_says(slurm_version: str) -> None:
+    options = {
+        "version": slurm_version,
+        "nodes": 6,
+        "cpus": 8,
+        "memory": 8000,
+        "select": "CR_CPU_Memory",
+    }
     with readable_folder() as folder, running(folder, **options) as slurm:
         slurm.submit_tasks(5, 300, "-wn2", "-n8", "--mem-per-cpu=10")
         slurm.wait(lambda: next(iter(states(slurm).values())).startswith("RUNNING"), 30)

@@ -352,10 +352,13 @@ def test_workers_that_are_refused_are_told_at_once(
 
 @pytest.mark.slurm
 def test_workers_are_jobs_of_a_real_slurm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    slurm_version: str,
 ) -> None:
     options = ["interface=lo", "memory=1GB", "walltime=00:30:00", "queue=main"]
-    with running(tmp_path, nodes=2, cpus=2, memory=4096) as slurm:
+    with running(tmp_path, version=slurm_version, nodes=2, cpus=2, memory=4096) as slurm:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("SLURM_CONF", str(slurm.conf))
         Path("small.yaml").write_text(json.dumps(SMALL))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections import Counter
@@ -15,26 +14,22 @@ import yaml
 
 from hpctwin.rms.gate import JobRequest
 from hpctwin.twin.facility.queue import Queue
-from tests.conftest import lacking
-from tests.rms.slurm_cluster import SlurmCluster, missing
+from tests.rms.beside_slurm import running
+from tests.rms.slurm_cluster import SlurmCluster
 from tests.twin.facility.dying_placer import place
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def slurms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, SlurmCluster]]:
-    absent = missing()
-    if absent or os.getuid() != 0:
-        lacking(f"a real Slurm needs root and {', '.join(absent) or 'nothing else'}")
+def slurms(
+    tmp_path_factory: pytest.TempPathFactory, slurm_version: str
+) -> Iterator[dict[str, SlurmCluster]]:
     with ExitStack() as stack:
-        clusters = {}
-        for name in ("east", "west"):
-            cluster = SlurmCluster(tmp_path_factory.mktemp(name))
-            stack.callback(cluster.end)
-            cluster.begin()
-            clusters[name] = cluster
-        yield clusters
+        yield {
+            name: stack.enter_context(running(tmp_path_factory.mktemp(name), version=slurm_version))
+            for name in ("east", "west")
+        }
 
 
 @pytest.fixture
