@@ -90,6 +90,8 @@ def with_exec_vnode(frame: pl.DataFrame) -> pl.DataFrame:
     ).with_columns(
         size=pl.when(pl.col("kb") > 0).then(pl.format(":mem={}kb", "kb")).otherwise(pl.lit(""))
     )
+    # Equal shares side by side are one text for many jobs.
+    parts = parts.sort("row", "cores", "gpus", descending=[False, True, True], maintain_order=True)
     text = parts.select("row", text=pl.format("({}:ncpus={}{}{})", "host", "cores", "more", "size"))
     made = text.group_by("row", maintain_order=True).agg(found=pl.col("text").str.join("+"))
     processes = pl.max_horizontal("asked_cores", "procs")
