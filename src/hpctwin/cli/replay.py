@@ -38,7 +38,7 @@ def replay_command(
     from hpctwin.simulation import replay
 
     check_outputs(trace, folders=[out], files=[conflicts])
-    workload, window = reading.part(trace, part)
+    workload, window = reading.part(trace, part, machine)
     cluster = machine.make(workload, trace, reading.timezone)
     found = replay(workload, cluster, until_s=None if window is None else window.end_s)
     by_kind = dict(found.conflicts["what"].value_counts().sort("what").iter_rows())

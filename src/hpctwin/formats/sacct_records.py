@@ -21,7 +21,7 @@ STATES = {
     **dict.fromkeys(
         ("PREEMPTED", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"), "requeued"
     ),
-    "CANCELLED": "cancelled",
+    **dict.fromkeys(("CANCELLED", "REVOKED"), "cancelled"),
     **dict.fromkeys(
         ("RUNNING", "SUSPENDED", "COMPLETING", "RESIZING", "STAGE_OUT", "SIGNALING", "STOPPED"),
         "running",

@@ -17,7 +17,8 @@ from hpctwin.model.consumables import NAME, NOT_CONSUMED, amount_of
 from hpctwin.model.hostlist import expand
 from hpctwin.model.limits import ROOT
 from hpctwin.model.node_group import LYING
-from hpctwin.rms.machine import ListedNode, equal_nodes, group_nodes
+from hpctwin.rms.derived import in_partitions
+from hpctwin.rms.machine import ListedNode, group_nodes
 from hpctwin.rms.records import NodeRecord
 from hpctwin.rms.site import NO_BEARING, TAKEN, Setting, Site, named_cluster
 from hpctwin.rms.slurm.accounts import of_cluster, shares_of
@@ -106,12 +107,12 @@ class SlurmSettings:
         return key not in values or "MEMORY" in said(values, key).upper()
 
 
-def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
+def slurm_site(found: SlurmSettings, *, assumed: Sequence[ListedNode] = ()) -> Site:
     """The machine and the policy of a Slurm site.
 
     Args:
         found: its settings.
-        assumed: where these have no nodes, of so many equal ones.
+        assumed: the nodes, if the settings have none.
 
     Raises:
         ConfigError: the settings have no nodes, or associations are of several clusters and nothing says of
@@ -126,7 +127,7 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
     spreads = found.shared and is_least_loaded(found.values, list(named.values()))
     told_apart = {key for key, told in (("gracetime", preempts), ("lln", spreads)) if told}
     described = described_partitions(named, settings, told_apart)
-    listed = _nodes(found, described, notes) if found else equal_nodes(assumed, described)
+    listed = _nodes(found, described, notes) if found else in_partitions(assumed, described)
     if not listed:
         unread = [note for note in notes if note.endswith("left out")]
         raise ConfigError(
