@@ -136,7 +136,10 @@ def test_a_job_whose_nodes_are_cleared_has_ended_and_one_that_runs_has_not(tmp_p
             line("3", submit, start, "Unknown", 3600, "RUNNING"),
         )
     )
-    assert jobs.to_frame()["runtime_s"].to_list() == [3600, 86400, 86400]
+    assert jobs.to_frame()["runtime_s"].to_list() == [3600, 3600, 3600]
+    assert jobs.to_frame()["walltime_s"].to_list() == [86400, 86400, 86400]
+    told = "job that still ran when it was recorded, taken to end then: it runs longer in reality"
+    assert jobs.notes.counts[told] == 2
 
 
 def test_the_hour_that_comes_twice_in_autumn_is_told_by_how_long_a_job_ran(tmp_path):

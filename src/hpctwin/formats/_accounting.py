@@ -260,9 +260,11 @@ def _that_ran(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     )
     span = pl.col("end") - pl.col("start") - pl.col("suspended").fill_null(0)
     frame = frame.with_columns(runtime=pl.col("runtime").fill_null(span))
-    never = (state == "cancelled") & (
-        pl.col("start").is_null() | (pl.col("runtime").fill_null(0) <= 0)
-    )
+    start = pl.col("start")
+    nowhere = (
+        start.is_null() & start.is_not_null().any()
+    )  # without a column of starts, run times tell it
+    never = (state == "cancelled") & (nowhere | (pl.col("runtime").fill_null(0) <= 0))
     frame = tally.drop(frame, never, "record left out: the job was cancelled before it started")
     frame = tally.drop(
         frame, pl.col("runtime").is_null(), "record left out: how long the job ran is unknown"

@@ -182,7 +182,7 @@ def is_text_dump(head: bytes) -> bool:
     if separator is None:
         return False
     cells = lines[0].split(separator)
-    if any(_fitting(names, lines, separator) for names in _known_orders().values()):
+    if _told_by_values(lines) is not None:
         return True
     dated = any(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", cell) for cell in cells)
     words = "COMPLETED|FAILED|CANCELLED(?: by .*)?|TIMEOUT|RUNNING|PENDING|OUT_OF_MEMORY|NODE_FAIL|PREEMPTED"
@@ -226,12 +226,13 @@ def named_columns(text: str) -> tuple[str, ...]:
     asked = [name.partition("%")[0].strip() for name in text.split(",") if name.strip()]
     names = []
     for name in asked:
+        if name.lower() == "all":
+            raise ConfigError(
+                "--columns ALL: these differ between versions of Slurm; write the names of the columns"
+            )
         full = _full(name)
         if full is None:
-            why = f"{name!r} is no column of sacct(1).{near(name, FIELDS)}"
-            if name.lower() == "all":
-                why = "'ALL' is another list in every version of Slurm; write the names of the columns"
-            raise ConfigError(f"--columns {text[:60]!r}: {why}")
+            raise ConfigError(f"--columns: {name!r} is no column of sacct(1).{near(name, FIELDS)}")
         names.append(full)
     return tuple(names)
 

@@ -143,7 +143,10 @@ def _asked_otherwise(text: pl.DataFrame, made: pl.DataFrame) -> pl.DataFrame:
         if column in text.columns:
             each = text[column].str.extract(r"gpu(?::[\w.\-]+)?:(\d+)").cast(pl.Float64)
             asked = pl.lit(each) * pl.col("nodes").fill_null(1.0)
-            made = made.with_columns(pl.coalesce("gpus", asked))
+            # TRES has no GPUs either if the site does not account for them.
+            made = made.with_columns(
+                pl.when(pl.col("gpus") > 0).then("gpus").otherwise(pl.coalesce(asked, "gpus"))
+            )
     return made
 
 
@@ -155,7 +158,7 @@ def _features(text: pl.DataFrame) -> pl.Series | None:
     nodes = (
         amount(text["NNodes"])
         if "NNodes" in text.columns
-        else pl.repeat(None, len(text), eager=True)
+        else pl.repeat(None, len(text), dtype=pl.Float64, eager=True)
     )
     asked = pl.DataFrame({"said": said, "alone": (nodes == 1).fill_null(False)})
     kinds = asked.unique().drop_nulls()
