@@ -12,8 +12,9 @@ from hpctwin.formats.sacct import is_sacct
 from hpctwin.formats.sacct_layout import COLUMNS, FIELDS, NOT_MODELED, named_columns
 
 CELLS = {
-    "jobid": "7_2", "jobidraw": "9", "cluster": "c1", "partition": "batch", "qos": "normal", "account": "phys",
-    "group": "users", "gid": "100", "user": "ada", "uid": "1001", "submit": "2026-01-01T00:00:00",
+    "jobid": "7_2", "jobidraw": "9", "cluster": "c1", "partition": "batch", "qos": "normal",
+    "account": "phys", "group": "users", "gid": "100", "user": "ada", "uid": "1001",
+    "submit": "2026-01-01T00:00:00",
     "eligible": "2026-01-01T00:00:00", "start": "2026-01-01T01:00:00", "end": "2026-01-01T02:00:00",
     "elapsed": "01:00:00", "exitcode": "0:0", "state": "CANCELLED by 1001", "nnodes": "2", "ncpus": "64",
     "reqcpus": "64", "reqmem": "4Gc", "reqgres": "gpu:2", "reqtres": "cpu=64,mem=256G,node=2",
@@ -96,7 +97,7 @@ OTHER = "jobid,user,state,submit,start,end,timelimit,nnodes,ncpus"
 def test_other_orders_are_read_with_the_format_string_of_sacct(tmp_path, given):
     path = dump(tmp_path, printed(OTHER), "jobs.txt")
     with pytest.raises(
-        TraceError, match="no header, and no known order of columns fits; .* --columns JobID"
+        TraceError, match=r"no header, and no known order of columns fits; .* --columns JobID"
     ):
         read_workload(path)
     jobs = read_workload(path, **given)
@@ -118,26 +119,28 @@ def test_any_delimiter_is_recognized_with_and_without_a_header(tmp_path, separat
 
 def test_a_format_string_that_does_not_fit_is_refused_with_both_numbers(tmp_path):
     path = dump(tmp_path, printed(OTHER))
-    with pytest.raises(TraceError, match="found 9 cells in .*--columns names 2"):
+    with pytest.raises(TraceError, match=r"found 9 cells in .*--columns names 2"):
         read_workload(path, columns="jobid,submit")
     with pytest.raises(TraceError, match="a cell does not fit"):
         read_workload(path, columns="jobid,state,user,submit,start,end,timelimit,nnodes,ncpus")
 
 
 def test_an_unknown_column_of_a_format_string_names_the_nearest():
-    with pytest.raises(ConfigError, match="'Sumbit' is no column of sacct.* Did you mean 'Submit'"):
+    with pytest.raises(
+        ConfigError, match=r"'Sumbit' is no column of sacct.* Did you mean 'Submit'"
+    ):
         named_columns("JobID,Sumbit")
     with pytest.raises(ConfigError, match="ALL: these differ between versions"):
         named_columns("ALL")
 
 
 WIDE = """\
-       JobID      User              Submit               Start                 End    Elapsed      State   NNodes        NodeList
------------- --------- ------------------- ------------------- ------------------- ---------- ---------- -------- ---------------
-           1       ada 2026-01-01T00:00:00 2026-01-01T01:00:00 2026-01-01T02:00:00   01:00:00  COMPLETED        2        n[01-02]
-     1.batch           2026-01-01T01:00:00 2026-01-01T01:00:00 2026-01-01T02:00:00   01:00:00  COMPLETED        1             n01
-           2 longuser+ 2026-01-01T00:00:00 2026-01-01T01:00:00 2026-01-01T03:00:00   02:00:00 CANCELLED+        4 n[01-02,04-05,+
-123456789_1+       ada 2026-01-01T00:00:00 2026-01-01T01:00:00 2026-01-01T03:00:00   02:00:00 OUT_OF_ME+        1             n01
+       JobID      User              Submit                 End  Elapsed      State NNodes        NodeList
+------------ --------- ------------------- ------------------- -------- ---------- ------ ---------------
+           1       ada 2026-01-01T00:00:00 2026-01-01T02:00:00 01:00:00  COMPLETED      2        n[01-02]
+     1.batch           2026-01-01T01:00:00 2026-01-01T02:00:00 01:00:00  COMPLETED      1             n01
+           2 longuser+ 2026-01-01T00:00:00 2026-01-01T03:00:00 02:00:00 CANCELLED+      4 n[01-02,04-05,+
+123456789_1+       ada 2026-01-01T00:00:00 2026-01-01T03:00:00 02:00:00 OUT_OF_ME+      1             n01
 """  # fmt: skip
 
 

@@ -106,9 +106,10 @@ def derived_nodes(jobs: pl.LazyFrame, manager: str = "slurm") -> Derived | None:
             "every job has an even number of CPUs on each node: they may be hardware threads, two to a core"
         )
     partitions = _partitions(placed, ran["partition"], kinds)
+    often = Counter(kinds.values())
     nodes = [
         ListedNode(NodeRecord(name=name), *size, partitions.get((stem, size), ()))
-        for name, (stem, size) in kinds.items()
+        for name, (stem, size) in sorted(kinds.items(), key=lambda one: -often[one[1]])
     ]
     widest = int(ran["nodes"].max() or 1)  # type: ignore[arg-type]
     if widest > len(nodes):
