@@ -341,7 +341,8 @@ class ClusterOptions:
             return read_system(system)
         nodes = self.nodes if self.nodes is not None else workload.nodes_hint
         if nodes is None and self.shown:
-            return self.shown[0]
+            shown: Cluster = self.shown[0]
+            return shown
         if nodes is None:
             raise ConfigError(
                 f"the size of the machine is not known: {workload.name} does not say it; give --nodes N"

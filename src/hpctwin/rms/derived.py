@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import polars as pl
 
@@ -28,6 +29,20 @@ _OVERLAP = 0.01
 _LEVEL = 0.2
 """The share of nodes that must have reached a size for it to be one."""
 _GREW = 0.1
+
+
+class Kind(NamedTuple):
+    """A kind of node.
+
+    Args:
+        stem: its nodes' names with ``#`` in place of numbers.
+        cores, gpus, memory_gb: what each has; None where nothing is recorded.
+    """
+
+    stem: str
+    cores: float | None = None
+    gpus: float | None = None
+    memory_gb: float | None = None
 
 
 @dataclass(frozen=True)
@@ -108,8 +123,10 @@ def derived_nodes(jobs: pl.LazyFrame, manager: str = "slurm") -> Derived | None:
     partitions = _partitions(placed, ran["partition"], kinds)
     often = Counter(kinds.values())
     nodes = [
-        ListedNode(NodeRecord(name=name), *size, partitions.get((stem, size), ()))
-        for name, (stem, size) in sorted(kinds.items(), key=lambda one: -often[one[1]])
+        ListedNode(
+            NodeRecord(name=name), kind.cores, kind.gpus, kind.memory_gb, partitions.get(kind, ())
+        )
+        for name, kind in sorted(kinds.items(), key=lambda one: -often[one[1]])
     ]
     widest = int(ran["nodes"].max() or 1)  # type: ignore[arg-type]
     if widest > len(nodes):
@@ -117,9 +134,8 @@ def derived_nodes(jobs: pl.LazyFrame, manager: str = "slurm") -> Derived | None:
             f"the lists name {len(nodes):,} nodes, and a job had {widest:,}: the others are taken to be like "
             "the most frequent kind"
         )
-        usual = Counter(node[1:] for node in nodes).most_common(1)[0][0]
         more = range(widest - len(nodes))
-        nodes += [ListedNode(NodeRecord(name=f"unnamed{i}"), *usual) for i in more]
+        nodes += [nodes[0]._replace(record=NodeRecord(name=f"unnamed{i}")) for i in more]
     return Derived(nodes, shared, bool((ran["memory_gb"] > 0).any()), notes)
 
 
@@ -242,23 +258,22 @@ def _sharing(placed: pl.DataFrame) -> tuple[bool, str]:
     return False, how
 
 
-def _kinds(use: pl.DataFrame) -> dict[str, tuple[str, tuple[float | None, ...]]]:
-    """By node: its name without numbers, and its cores, GPUs and memory; None where nothing is recorded."""
-    rows = {row["node"]: row for row in use.iter_rows(named=True)}
-    found: dict[str, tuple[str, tuple[float | None, ...]]] = {
-        name: (re.sub(r"\d+", "#", name), ()) for name in rows
-    }
+def _kinds(use: pl.DataFrame) -> dict[str, Kind]:
+    """The kind of each node, by its name."""
+    seen = {row["node"]: row for row in use.iter_rows(named=True)}
+    found = {name: Kind(re.sub(r"\d+", "#", name)) for name in seen}
     for one in _SIZES:
-        alike: dict[tuple[str, tuple[float | None, ...]], list[str]] = {}
+        if one != "gpus" and not use[one].max():
+            continue
+        alike: dict[Kind, list[str]] = {}
         for name, kind in found.items():
             alike.setdefault(kind, []).append(name)
-        for (stem, before), names in alike.items():
-            seen = {name: rows[name][one] for name in names}
-            levels = [max(seen.values())] if one == "memory_gb" else _levels(seen.values())
+        for kind, names in alike.items():
+            most = [seen[name][one] for name in names]
+            levels = [max(most)] if one == "memory_gb" else _levels(most)
             for name in names:
-                size = next(level for level in levels if level >= seen[name])
-                known = use[one].max() or one == "gpus"
-                found[name] = (stem, (*before, size if known else None))
+                size = next(level for level in levels if level >= seen[name][one])
+                found[name] = kind._replace(**{one: size})
     return found
 
 
@@ -269,26 +284,23 @@ def _levels(seen: Iterable[float]) -> list[float]:
     return sorted(size for size, nodes in counts.items() if nodes >= least or size == max(counts))
 
 
-def _told_kinds(
-    kinds: Mapping[str, tuple[str, tuple[float | None, ...]]], use: pl.DataFrame
-) -> list[str]:
+def _told_kinds(kinds: Mapping[str, Kind], use: pl.DataFrame) -> list[str]:
     """What was derived of the nodes, and how certain it is."""
-    seen = dict(zip(use["node"], use["cores"], strict=True))
+    full = Counter(
+        kinds[name]
+        for name, cores in use.select("node", "cores").iter_rows()
+        if kinds[name].cores == cores
+    )
     notes = []
-    for (stem, (cores, gpus, memory)), count in Counter(kinds.values()).items():
-        size = [] if cores is None else [f"{cores:g} cores"]
-        size += [f"{gpus:g} GPUs"] if gpus else []
-        size += [f"{memory:.4g} GiB"] if memory else []
-        full = sum(
-            seen[name] == cores
-            for name, kind in kinds.items()
-            if kind[1][0] == cores and kind[0] == stem
-        )
+    for kind, count in Counter(kinds.values()).items():
+        size = [] if kind.cores is None else [f"{kind.cores:g} cores"]
+        size += [f"{kind.gpus:g} GPUs"] if kind.gpus else []
+        size += [f"{kind.memory_gb:.4g} GiB"] if kind.memory_gb else []
         notes.append(
-            f"{count:,} node{'' if count == 1 else 's'} {stem.replace('#', 'N')}"
+            f"{count:,} node{'' if count == 1 else 's'} {kind.stem.replace('#', 'N')}"
             + (f" with {', '.join(size)}" if size else "")
             + ", derived from the nodes of jobs and what they were allocated at once"
-            + (f": {full:,} had all cores in use at some time" if cores is not None else "")
+            + ("" if kind.cores is None else f": {full[kind]:,} had all cores in use at some time")
         )
     notes.append(
         "all of these are lower bounds: nodes, cores and memory that no job used are not known"
@@ -311,17 +323,13 @@ def _told_growth(placed: pl.DataFrame) -> list[str]:
 
 
 def _partitions(
-    placed: pl.DataFrame,
-    labels: pl.Series,
-    kinds: Mapping[str, tuple[str, tuple[float | None, ...]]],
-) -> dict[tuple[str, tuple[float | None, ...]], tuple[str, ...]]:
+    placed: pl.DataFrame, labels: pl.Series, kinds: Mapping[str, Kind]
+) -> dict[Kind, tuple[str, ...]]:
     """The partitions of each kind of node; none if all nodes are alike, or a job names no partition."""
     every = set(kinds.values())
     if len(every) < 2 or labels.null_count():
         return {}
-    ran: dict[str, set[tuple[str, tuple[float | None, ...]]]] = {
-        name: set() for name in labels.unique().to_list()
-    }
+    ran: dict[str, set[Kind]] = {name: set() for name in labels.unique().to_list()}
     for name, node in placed.select("partition", "node").unique().iter_rows():
         ran[name].add(kinds[node])
     return {

@@ -33,6 +33,8 @@ MANAGERS: Mapping[str, Callable[[], SlurmFiles | PbsFiles]] = {"slurm": SlurmFil
 
 _OF_NODES = ("gres.conf", "topology.conf")
 _MOST_FILES = 20_000
+_MOST_JOBS = 1_000_000
+"""Nodes are derived from the last jobs, since each job is looked at on each of its nodes."""
 
 
 @dataclass
@@ -101,8 +103,8 @@ def import_site(
     else:
         first = Tally()
         past = found.jobs(first, Machine(running=running), timezone)
-        derived = derived_nodes(past.scan(), manager)
-        site = _of_unknown_size(manager, found, derived, first)
+        derived = derived_nodes(past.last(_MOST_JOBS).lazy(), manager)
+        site = _of_unknown_size(manager, found, derived, first, len(past))
         machine = _machine(
             site, *((derived.shared, derived.memory) if derived else (False, True)), running
         )
@@ -131,7 +133,7 @@ def _machine(site: Site, shared: bool, memory: bool, running: Running) -> Machin
 
 
 def _of_unknown_size(
-    manager: str, found: SlurmFiles | PbsFiles, derived: Derived | None, tally: Tally
+    manager: str, found: SlurmFiles | PbsFiles, derived: Derived | None, tally: Tally, jobs: int
 ) -> Site:
     """What settings say, with the nodes that accounting shows, where nothing describes them.
 
@@ -146,6 +148,8 @@ def _of_unknown_size(
             + (f" ({', '.join(out)})" if out else "")
         )
     notes = [*derived.notes] if derived else []
+    if derived and jobs > _MOST_JOBS:
+        notes.append(f"only the last {_MOST_JOBS:,} of {jobs:,} jobs were looked at for the nodes")
     if site is None:
         assert derived is not None
         cluster = derived_cluster(derived, manager)
