@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
 
 from hpctwin.errors import ConfigError, TraceError
 from hpctwin.formats import read_workload
-from hpctwin.formats.sacct import is_sacct
+from hpctwin.formats._record import Tally
+from hpctwin.formats.sacct import is_sacct, sacct_jobs
 from hpctwin.formats.sacct_layout import COLUMNS, FIELDS, NOT_MODELED, named_columns
 
 CELLS = {
@@ -73,7 +75,7 @@ def test_column_orders_of_open_xdmod_are_known_without_a_header(tmp_path, order,
     assert (jobs.user.labels, jobs.partition.labels) == (("ada",), ("batch",))
     assert jobs.per_node["cores"].tolist() == [32] * 4
     assert jobs.recorded_nodes == ("n[01-02]",) * 4
-    assert "has no header; its values fit the columns of Open XDMoD" in jobs.notes.remarks[0]
+    assert "no header; its values fit the columns of Open XDMoD" in jobs.notes.remarks[0]
 
 
 def test_gres_and_tres_in_one_place_of_an_order_are_told_apart_by_their_values(tmp_path):
@@ -214,4 +216,19 @@ def test_a_column_that_no_version_of_sacct_has_is_reported_by_its_name(tmp_path)
     jobs = read_workload(
         dump(tmp_path, "JobID|Submit|Elapsed|Glitter\n1|2026-01-01T00:00:00|10:00|x\n")
     )
-    assert "columns that are not modeled: Glitter" in jobs.notes.remarks[0]
+    assert "columns of sacct that are not modeled: Glitter" in jobs.notes.remarks[0]
+
+
+def test_one_file_of_several_that_breaks_off_is_counted_and_the_others_are_read(tmp_path):
+    text = "JobID|Submit|Elapsed\n" + "".join(
+        f"{i}|2026-01-01T00:00:00|10:00\n" for i in range(1, 500)
+    )
+    whole = dump(tmp_path, text, "whole")
+    cut = tmp_path / "cut.gz"
+    cut.write_bytes(gzip.compress(text.encode())[:-200])
+    tally = Tally()
+    assert len(sacct_jobs([cut, whole], tally)) == 499
+    assert tally.counts["file left out from where it cannot be read"] == 1
+    assert "cut.gz: the gzip file is cut off" in tally.skipped[0]
+    with pytest.raises(TraceError, match="cut off"):
+        sacct_jobs([cut], Tally())

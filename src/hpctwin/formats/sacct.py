@@ -116,10 +116,18 @@ def sacct_table(
     zone = zone_of(timezone)
 
     def records() -> Iterator[pl.DataFrame]:
+        failed = 0
         for path in paths:
             lines = map(_with_ids, _texts(path, tally, columns, strict=not skip_invalid))
-            for text in jobs_with_steps(lines, tally):
-                yield records_of(text, zone, tally)
+            try:
+                for text in jobs_with_steps(lines, tally):
+                    yield records_of(text, zone, tally)
+            except TraceError as error:
+                failed += 1
+                if not skip_invalid or failed == len(paths):
+                    raise
+                tally.add("file left out from where it cannot be read")
+                tally.skip(str(error))
 
     return job_table(records(), tally, machine or Machine(features=()))
 
@@ -145,7 +153,7 @@ def _texts(
         return
     layout = layout_of(path, start, columns)
     check_columns(path, layout.names, line=1)
-    _tell(path, layout, tally)
+    _tell(layout, tally)
     rest = start.partition(b"\n")[2] if layout.header else start
 
     def all_blocks() -> Iterator[bytes]:
@@ -171,16 +179,18 @@ def _texts(
     tally.add("line read", table.lines - (1 if layout.header else 0))
 
 
-def _tell(path: Path, layout: Layout, tally: Tally) -> None:
+def _tell(layout: Layout, tally: Tally) -> None:
     """Report which columns were assumed, and which are not read though they bear on starts."""
+    remarks = []
     if layout.order:
-        tally.remarks.append(
-            f"{path.name} has no header; its values fit the columns of {layout.order}: "
+        remarks.append(
+            f"sacct's output has no header; its values fit the columns of {layout.order}: "
             f"{','.join(layout.names)}"
         )
     out = [name for name in layout.names if name in NOT_MODELED or name not in FIELDS]
     if out:
-        tally.remarks.append(f"{path.name}: columns that are not modeled: {', '.join(out)}")
+        remarks.append(f"columns of sacct that are not modeled: {', '.join(out)}")
+    tally.remarks += [remark for remark in remarks if remark not in tally.remarks]
 
 
 def _with_ids(text: pl.DataFrame) -> pl.DataFrame:

@@ -241,7 +241,7 @@ def _state(text: pl.DataFrame, tally: Tally) -> pl.Series:
     """What became of each, in the words of all managers."""
     if "State" not in text.columns:
         ended = pl.col("End").is_not_null() if "End" in text.columns else pl.lit(True)
-        return text.select(
+        return text.with_columns(
             pl.when(ended).then(pl.lit("completed")).otherwise(pl.lit("running")).alias("state")
         )["state"]
     word = text["State"].str.extract(r"^([A-Za-z_]+\+?)").str.to_uppercase()

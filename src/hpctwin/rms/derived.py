@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -233,7 +233,8 @@ def _most_at_once(placed: pl.DataFrame, by: str) -> pl.DataFrame:
     return (
         alone.join(most, on=by, how="left")
         .with_columns(
-            *(pl.max_horizontal(name, f"{name}_alone") for name in _SIZES),
+            # Rounded, since sums of parts differ in their last digits; a negative zero becomes zero.
+            *(pl.max_horizontal(name, f"{name}_alone").round(6) + 0.0 for name in _SIZES),
             pl.col("jobs").fill_null(1.0),
         )
         .sort(by)
@@ -273,15 +274,16 @@ def _kinds(use: pl.DataFrame) -> dict[str, Kind]:
             levels = [max(most)] if one == "memory_gb" else _levels(most)
             for name in names:
                 size = next(level for level in levels if level >= seen[name][one])
-                found[name] = kind._replace(**{one: size})
+                sized: dict[str, Any] = {one: size}
+                found[name] = kind._replace(**sized)
     return found
 
 
 def _levels(seen: Iterable[float]) -> list[float]:
     """Sizes that several nodes reached and did not exceed, smallest first."""
     counts = Counter(seen)
-    least = max(2, _LEVEL * counts.total())
-    return sorted(size for size, nodes in counts.items() if nodes >= least or size == max(counts))
+    least, largest = max(2, _LEVEL * counts.total()), max(counts)
+    return sorted(size for size, nodes in counts.items() if nodes >= least or size == largest)
 
 
 def _told_kinds(kinds: Mapping[str, Kind], use: pl.DataFrame) -> list[str]:
