@@ -143,3 +143,21 @@ def test_more_records_than_are_looked_at_together_give_the_same_jobs(tmp_path: P
         labels = [pl.col(name).cast(pl.String) for name in LABELS if name in whole.columns]
         found = parts.frame().select(sorted(parts.columns)).with_columns(labels)
         assert found.equals(whole.frame().select(sorted(whole.columns)).with_columns(labels))
+
+
+@pytest.mark.parametrize(
+    ("running", "hours"), [("elapsed", [1, 3]), ("limit", [1, 100]), ("drop", [1])]
+)
+def test_a_job_without_a_record_of_its_end_still_ran_when_the_log_ended(tmp_path, running, hours):
+    about = (
+        "user=u queue=work ctime=1767225600 qtime=1767225600 start={} exec_vnode=(h1:ncpus=8) "
+        "Resource_List.ncpus=8 Resource_List.nodect=1 Resource_List.walltime=100:00:00"
+    )
+    path = tmp_path / "20260101"
+    path.write_text(
+        f"01/01/2026 00:00:00;S;2.pbs;{about.format(1767225600)}\n"
+        f"01/01/2026 03:00:00;E;1.pbs;{about.format(1767232800)} end=1767236400 Exit_status=0\n"
+    )
+    jobs = read_workload(path, running=running)
+    assert (jobs.runtime_ms / 3.6e6).tolist() == hours
+    assert sum(n for what, n in jobs.notes.counts.items() if "still ran" in what) == 1
