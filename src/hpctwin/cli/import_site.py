@@ -54,7 +54,8 @@ def slurm(
     folder: From = None,
     since: str | None = None,
     timezone: str | None = None,
-    columns: Annotated[str | None, Parameter(name=["--columns", "--format"])] = None,
+    columns: str | None = None,
+    format: str | None = None,
     options: ImportOptions,
 ) -> int:
     """Read a Slurm site: slurm.conf and what it includes, what scontrol, sacctmgr and sacct print.
@@ -68,8 +69,9 @@ def slurm(
         since: with live: accounting from this date on, such as 2026-10-01; 30 days if left out.
         timezone: where sacct wrote its times, such as Europe/Berlin; UTC if left out.
         columns: the --format that sacct was called with, for its output without a header.
+        format: the same as --columns.
     """
-    return _import("slurm", folder, live == "live", options, since, timezone, columns)
+    return _import("slurm", folder, live == "live", options, since, timezone, columns or format)
 
 
 @import_app.command
