@@ -147,3 +147,26 @@ def test_a_folder_that_is_no_import_is_refused_by_name(tmp_path, capsys):
     assert run("simulate", tmp_path) == 2
     told = capsys.readouterr().err
     assert "there is no policy.yaml in it; expected a trace, a folder that hpctwin import" in told
+
+
+def test_sacct_without_a_header_is_named_and_read_with_its_format(tmp_path, capsys):
+    site, out = tmp_path / "site", tmp_path / "out"
+    site.mkdir()
+    (site / "slurm.conf").write_text(
+        "ClusterName=c\nNodeName=n[1-4] CPUs=8\nPartitionName=p Nodes=ALL\n"
+    )
+    (site / "sacct.txt").write_text(
+        "7|ada|2026-01-01T00:00:00|2026-01-01T00:00:00|Unknown|10:00|04:00:00|1|4|n1|RUNNING\n"
+    )
+    columns = "jobid%20,USER,submit,start,end,elapsed,timel,nnodes,alloccpus,NodeList%-30,state"
+    assert run("import", "slurm", "--from", site, "--out", out) == 2
+    assert "sacct.txt, line 1: found '7|ada" in capsys.readouterr().err
+    assert not out.exists()
+    for option in ("--columns", "--format"):
+        assert run("import", "slurm", "--from", site, "--out", out, "--json", option, columns) == 0
+        assert json.loads(capsys.readouterr().out)["jobs"] == 1
+        assert run("simulate", site / "sacct.txt", "--json", option, columns) == 0
+        assert json.loads(capsys.readouterr().out)["makespan_s"] == 600
+    hours = ("--still-running", "limit")
+    assert run("import", "slurm", "--from", site, "--out", out, "--columns", columns, *hours) == 0
+    assert read_workload(out / "workload.parquet").runtime_ms.tolist() == [4 * 3_600_000]

@@ -182,3 +182,17 @@ def test_files_of_real_sites_are_read_with_one_line_each(
         traces / "jobs_csv" / name, columns=Columns.model_validate(dict(columns_of([mapping])))
     )
     assert len(found) == jobs
+
+
+@pytest.mark.parametrize(
+    ("running", "hours"), [("elapsed", [1, 0.75]), ("limit", [1, 10]), ("drop", [1])]
+)
+def test_a_row_that_has_begun_and_has_no_end_still_ran(tmp_path, running, hours) -> None:
+    text = (
+        "sub,beg,fin,lim\n2026-01-01T00:00:00,2026-01-01T00:00:00,2026-01-01T01:00:00,02:00:00\n"
+        "2026-01-01T00:00:00,2026-01-01T00:15:00,,10:00:00\n2026-01-01T00:00:00,,,10:00:00\n"
+    )
+    jobs = read(tmp_path, "submit=sub,start=beg,end=fin,walltime=lim", text, running=running)
+    assert (jobs.runtime_ms / 3.6e6).tolist() == hours
+    assert sum(n for what, n in jobs.notes.counts.items() if "still ran" in what) == 1
+    assert jobs.notes.counts["record left out: how long the job ran is unknown"] == 1

@@ -257,3 +257,21 @@ def test_torque_s_accounting_is_known_by_its_content(tmp_path, name):
     path = tmp_path / name
     path.write_text(torque(1, "n/0-3", "Resource_List.nodes=1:ppn=4"))
     assert read_workload(path).to_frame()["cores_per_node"].to_list() == [4]
+
+
+@pytest.mark.parametrize(
+    ("running", "hours"), [("elapsed", [1, 3]), ("limit", [1, 100]), ("drop", [1])]
+)
+def test_a_job_without_a_record_of_its_end_still_ran_when_the_log_ended(tmp_path, running, hours):
+    about = (
+        "user=u queue=work ctime=1767225600 qtime=1767225600 start={} exec_vnode=(h1:ncpus=8) "
+        "Resource_List.ncpus=8 Resource_List.nodect=1 Resource_List.walltime=100:00:00"
+    )
+    path = tmp_path / "20260101"
+    path.write_text(
+        f"01/01/2026 00:00:00;S;2.pbs;{about.format(1767225600)}\n"
+        f"01/01/2026 03:00:00;E;1.pbs;{about.format(1767232800)} end=1767236400 Exit_status=0\n"
+    )
+    jobs = read_workload(path, running=running)
+    assert (jobs.runtime_ms / 3.6e6).tolist() == hours
+    assert sum(n for what, n in jobs.notes.counts.items() if "still ran" in what) == 1

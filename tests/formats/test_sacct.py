@@ -136,7 +136,49 @@ def test_a_job_whose_nodes_are_cleared_has_ended_and_one_that_runs_has_not(tmp_p
             line("3", submit, start, "Unknown", 3600, "RUNNING"),
         )
     )
-    assert jobs.to_frame()["runtime_s"].to_list() == [3600, 86400, 86400]
+    assert jobs.to_frame()["runtime_s"].to_list() == [3600, 3600, 3600]
+    assert jobs.to_frame()["walltime_s"].to_list() == [86400, 86400, 86400]
+    told = "job that still ran when it was recorded, taken to end then: it runs longer in reality"
+    assert jobs.notes.counts[told] == 2
+
+
+DUMPED = (
+    # Two that ended, one of a day that still ran, one without a limit, and one that was never closed.
+    line("1", "2026-01-01T10:00:00", "2026-01-01T11:00:00", "2026-01-01T12:00:00", 3600),
+    line("2", "2026-01-01T10:00:00", "2026-01-01T11:00:00", "2026-01-01T15:00:00", 14400),
+    line("3", "2026-01-01T10:00:00", "2026-01-01T13:00:00", "Unknown", 7200, "RUNNING"),
+    line("4", "2026-01-01T10:00:00", "2026-01-01T14:00:00", "Unknown", 3600, "RUNNING").replace(
+        "1-00:00:00", "UNLIMITED"
+    ),
+    line("5", "2025-12-01T10:00:00", "2025-12-01T11:00:00", "Unknown", 2_692_800, "RUNNING"),
+    line("6", "2026-01-01T10:00:00", "2026-01-01T14:30:00", "Unknown", 1800, "SUSPENDED"),
+)
+
+
+@pytest.mark.parametrize(
+    ("running", "hours"),
+    [
+        ("elapsed", {"1": 1, "2": 4, "3": 2, "4": 1, "5": 24, "6": 0.5}),
+        ("limit", {"1": 1, "2": 4, "3": 24, "4": 8760, "5": 748, "6": 24}),
+        ("drop", {"1": 1, "2": 4}),
+    ],
+)
+@pytest.mark.parametrize("without", [(), ("ElapsedRaw",)], ids=["elapsed known", "start alone"])
+def test_jobs_that_still_ran_end_with_the_dump_at_their_limit_or_are_left_out(
+    tmp_path, running, hours, without
+):
+    names = HEADER.split("|")
+    kept = [i for i, name in enumerate(names) if name not in without]
+    header, *lines = ("|".join(one.split("|")[i] for i in kept) for one in (HEADER, *DUMPED))
+    jobs = read_workload(dump(tmp_path, *lines, header=header), running=running)
+    found = dict(zip(map(str, jobs.job_id), jobs.runtime_ms / 3.6e6, strict=True))
+    assert found == hours
+    counts = jobs.notes.counts
+    assert {n for what, n in counts.items() if "still ran when it was recorded" in what} == {
+        "elapsed": {3}, "limit": {4}, "drop": {4}
+    }[running]  # fmt: skip
+    closed = "job recorded as running long after its limit, taken to have ended at its limit"
+    assert counts.get(closed, 0) == (running == "elapsed")
 
 
 def test_the_hour_that_comes_twice_in_autumn_is_told_by_how_long_a_job_ran(tmp_path):

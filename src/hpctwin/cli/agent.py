@@ -262,7 +262,7 @@ def _episodes(
     from hpctwin.learn import Episodes
     from hpctwin.learn.placement import largest_of
 
-    workload = reading.jobs(trace)
+    workload = reading.jobs(trace, machine)
     if facility is None:
         cluster = machine.make(workload, trace, reading.timezone)
     elif machine != ClusterOptions():

@@ -241,7 +241,7 @@ class _Asked:
         from hpctwin.simulation import Simulation
         from hpctwin.sweep import compare, fair_starts
 
-        workload, window = self.reading.part(trace, self.part)
+        workload, window = self.reading.part(trace, self.part, self.machine)
         if self.reward is not None:
             workload = rewarded_jobs(workload, self.reward)
         cluster = self.energy.machine(self.machine.make(workload, trace, self.reading.timezone))

@@ -40,6 +40,8 @@ class ImportOptions:
     check: bool = False
     """Simulate the past that was read, and say how far starts are from the recorded ones, and which
     assumption costs most; fidelity.json and report.html have it too."""
+    still_running: Literal["elapsed", "limit", "drop"] = "elapsed"
+    """Jobs that still ran when accounting was written: end them then, at their limit, or leave them out."""
     json: bool = False
     """Print what was read and left out as JSON."""
 
@@ -52,6 +54,8 @@ def slurm(
     folder: From = None,
     since: str | None = None,
     timezone: str | None = None,
+    columns: str | None = None,
+    format: str | None = None,
     options: ImportOptions,
 ) -> int:
     """Read a Slurm site: slurm.conf and what it includes, what scontrol, sacctmgr and sacct print.
@@ -64,8 +68,10 @@ def slurm(
         folder: the folder with the files, whatever their names.
         since: with live: accounting from this date on, such as 2026-10-01; 30 days if left out.
         timezone: where sacct wrote its times, such as Europe/Berlin; UTC if left out.
+        columns: the --format that sacct was called with, for its output without a header.
+        format: the same as --columns.
     """
-    return _import("slurm", folder, live == "live", options, since, timezone)
+    return _import("slurm", folder, live == "live", options, since, timezone, columns or format)
 
 
 @import_app.command
@@ -95,6 +101,7 @@ def _import(
     options: ImportOptions,
     since: str | None = None,
     timezone: str | None = None,
+    columns: str | None = None,
 ) -> int:
     import tempfile
 
@@ -111,13 +118,17 @@ def _import(
     key = _salt(options.salt) if options.anonymise else None
     if not live:
         assert source is not None
-        made = import_site(manager, source, timezone=timezone)
+        made = import_site(
+            manager, source, timezone=timezone, columns=columns, running=options.still_running
+        )
     else:
         with tempfile.TemporaryDirectory(prefix="hpctwin-") as scratch:
             notes = asked(
                 manager, Path(scratch), since=since, beside=source, commands_in=options.commands
             )
-            made = import_site(manager, Path(scratch), timezone=timezone)
+            made = import_site(
+                manager, Path(scratch), timezone=timezone, running=options.still_running
+            )
             made.site.notes += notes
     if key is not None:
         made = pseudonyms(made, key)

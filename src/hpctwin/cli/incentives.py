@@ -63,7 +63,7 @@ def incentives_command(
     names = incentive or tuple(n for n, rule in INCENTIVES.items() if not rule.budgeted)
     if (budget is None) == any(INCENTIVES[n].budgeted for n in names if n in INCENTIVES):
         raise ConfigError("--budget NODE-HOURS goes with --incentive budget, and is needed there")
-    workload = reading.jobs(trace)
+    workload = reading.jobs(trace, machine)
     labels = workload.account if accounts_by == "account" else workload.user
     if not labels.labels:
         raise ConfigError(f"{trace} does not say whose jobs they are: it has no {accounts_by}s")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -127,7 +127,8 @@ class TraceOptions:
     """How the trace is read."""
 
     format: Annotated[str | None, Parameter(group="Trace")] = None
-    """swf, spars, batsim, wfcommons, csv, parquet, sacct, pbs or a data set; the file tells if left out."""
+    """swf, spars, batsim, wfcommons, csv, parquet, sacct, pbs, a data set, or sacct's own --format string;
+    by default the file tells."""
     skip_invalid: Annotated[bool, Parameter(group="Trace")] = False
     """Leave out malformed records, and say which."""
     no_walltime: Annotated[str, Parameter(group="Trace")] = "runtime"
@@ -153,7 +154,12 @@ class TraceOptions:
     only: Annotated[tuple[str, ...], Parameter(group="Trace")] = ()
     """Of a data set: only rows of which a column has one of some values, as partition=1,2."""
     columns: Annotated[tuple[str, ...], Parameter(group="Trace")] = ()
-    """Of CSV or Parquet: what its columns are, as submit=Submit,walltime=limit_min*60, or YAML."""
+    """What columns are: of CSV or Parquet submit=Submit,walltime=limit_min*60, or YAML; of sacct -n its
+    --format string, such as JobID,Submit,Start,End."""
+    still_running: Annotated[Literal["elapsed", "limit", "drop"], Parameter(group="Trace")] = (
+        "elapsed"
+    )
+    """Jobs that still ran when accounting was written: end them then, at their limit, or leave them out."""
 
     def read(self, path: Path, *, to_write: bool = False) -> Workload:
         """Read a trace with these options.
@@ -179,15 +185,17 @@ class TraceOptions:
             processors=self.processors,
             partition_field=self.partition_field,
         )
+        listed = self.format is not None and "," in self.format
         workload = read_workload(
             path,
-            format=self.format,
+            format=None if listed else self.format,
             rules=rules,
             skip_invalid=self.skip_invalid,
             timezone=self.timezone,
             use="measured" if self.use == "predicted" else self.use,
             only=self.only,
-            columns=self._mapping(),
+            columns=self.format if listed else self._mapping(),
+            running=self.still_running,
         )
         if self.use != "predicted":
             return workload
@@ -195,29 +203,40 @@ class TraceOptions:
 
         return drawing_as_predicted(workload)
 
-    def jobs(self, path: Path) -> Workload:
+    def jobs(self, path: Path, machine: ClusterOptions | None = None) -> Workload:
         """Read a trace to simulate, and say what the reader changed or left out.
+
+        Args:
+            path: the trace.
+            machine: the cluster; if it is not given, accounting shows whether jobs share nodes.
 
         Raises:
             WorkloadError: it has no jobs.
         """
-        return self.part(path, WindowOptions())[0]
+        return self.part(path, WindowOptions(), machine)[0]
 
-    def part(self, path: Path, part: WindowOptions) -> tuple[Workload, Window | None]:
+    def part(
+        self, path: Path, part: WindowOptions, machine: ClusterOptions | None = None
+    ) -> tuple[Workload, Window | None]:
         """As `jobs`, of a part of the trace if one is asked for, and that part."""
         from hpctwin.cli.output import need_jobs, note_reading
 
         workload = self.read(path)
+        if machine is not None:
+            workload = machine.derive(workload, path)
         window = part.cut(workload)
         workload = workload if window is None else window.workload
         note_reading(workload)
         need_jobs(workload)
         return workload, window
 
-    def _mapping(self) -> Columns | None:
-        """What columns are, if they are not ours."""
+    def _mapping(self) -> Columns | str | None:
+        """The mapping of columns, or the names of columns of sacct, if either is given."""
         if not self.columns:
             return None
+        names = ",".join(self.columns)
+        if "=" not in names and not names.lower().endswith((".yaml", ".yml")):
+            return names
         from hpctwin.formats.mapped import columns_of
 
         return columns_of(self.columns)
@@ -255,13 +274,18 @@ class ClusterOptions:
     """The machine."""
 
     nodes: Annotated[int | None, Parameter(name=["--nodes", "-n"], group="Cluster")] = None
-    """Equal nodes; what the trace says of its machine, or a data set's machine, if left out."""
+    """Equal nodes; by default as the trace or data set says, or as accounting shows."""
     cluster: Annotated[Path | None, Parameter(name=["--cluster", "-M"], group="Cluster")] = None
     """The machine's file: our YAML, SPARS's platform.json, Batsim's XML; or a name of `system list`."""
 
     outages: Annotated[Path | None, Parameter(group="Cluster")] = None
     """When nodes were down or drained: what sacctmgr -P list events tells, or CSV of node, start, end, state;
     what a data set tells of it, if left out; none: nothing of that."""
+
+    shown: Annotated[list[Any], Parameter(parse=False)] = field(
+        default_factory=list, compare=False, repr=False
+    )
+    """The cluster that accounting shows, if nothing else describes it."""
 
     def make(
         self, workload: Workload, trace: Path | None = None, timezone: str | None = None
@@ -316,11 +340,34 @@ class ClusterOptions:
         if self.nodes is None and trace is not None and (system := _system_of(trace)):
             return read_system(system)
         nodes = self.nodes if self.nodes is not None else workload.nodes_hint
+        if nodes is None and self.shown:
+            shown: Cluster = self.shown[0]
+            return shown
         if nodes is None:
             raise ConfigError(
                 f"the size of the machine is not known: {workload.name} does not say it; give --nodes N"
             )
         return Cluster.uniform(nodes=nodes)
+
+    def derive(self, workload: Workload, trace: Path) -> Workload:
+        """Derive the cluster from where jobs ran, if nothing else describes it.
+
+        Returns:
+            The jobs, as they are on this cluster.
+        """
+        self.shown.clear()
+        given = (
+            self.nodes is not None or self.cluster is not None or workload.nodes_hint is not None
+        )
+        if given or workload.recorded_nodes is None or trace.is_dir() or _system_of(trace):
+            return workload
+        from hpctwin.rms.derived import as_derived, derived_cluster, derived_nodes
+
+        derived = derived_nodes(workload.to_frame().lazy())
+        if derived is None:
+            return workload
+        self.shown.append(derived_cluster(derived, workload.name))
+        return as_derived(workload, derived)
 
 
 def _system_of(trace: Path) -> str | None:

@@ -231,7 +231,7 @@ def s_raps_ml(
 
     path = trace or need_trace("Theta-2023-lumos.swf")
     check_outputs(path, figures=[plot])
-    workload = reading.jobs(path)
+    workload = reading.jobs(path, machine)
     experiment = SRapsMl(
         workload,
         machine.make(workload, path, reading.timezone),

@@ -38,7 +38,7 @@ def replay_command(
     from hpctwin.simulation import replay
 
     check_outputs(trace, folders=[out], files=[conflicts])
-    workload, window = reading.part(trace, part)
+    workload, window = reading.part(trace, part, machine)
     cluster = machine.make(workload, trace, reading.timezone)
     span = {} if window is None else {"from_s": window.begin_s, "until_s": window.end_s}
     found = replay(workload, cluster, **span)

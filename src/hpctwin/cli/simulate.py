@@ -172,7 +172,7 @@ def simulate_command(
         return simulate_streamed(
             trace, machine, chosen, run, others=asked, out=out, all=all, json=json
         )
-    workload, window = reading.part(trace, part)
+    workload, window = reading.part(trace, part, machine)
     if window is not None and fairness:
         raise ConfigError("--from and --until do not go with --fairness")
     if scheduler is not None and (window is not None or every_s is not None or fairness or explain):

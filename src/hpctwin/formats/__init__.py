@@ -11,7 +11,7 @@ batsim     ``.json``              workload of the simulator Batsim; told apart b
 wfcommons  ``.json``              workflow in WfCommons' WfFormat; read only
 csv        ``.csv``               our own columns (`hpctwin.model.frame`)
 parquet    ``.parquet``           the same
-sacct      any                    ``sacct -P``, ``-p``, ``--json`` of Slurm, or slurm2sql of it; read only
+sacct      any                    what Slurm's ``sacct`` prints, or slurm2sql of it; read only
 pbs        any                    accounting log of PBS or Torque; read only
 =========  =====================  =================================================================
 
@@ -34,6 +34,7 @@ from hpctwin.formats.swf_rules import SwfRules
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hpctwin.formats._record import Running
     from hpctwin.formats.datasets import DataSet
     from hpctwin.formats.datasets.declared import Use
     from hpctwin.formats.mapped import Columns
@@ -71,7 +72,8 @@ def read_workload(
     timezone: str | None = None,
     use: Use = "measured",
     only: Sequence[str] = (),
-    columns: Columns | None = None,
+    columns: Columns | str | None = None,
+    running: Running = "elapsed",
 ) -> Workload:
     """Read a workload; its name is the file's, its notes tell what was changed or left out.
 
@@ -87,7 +89,10 @@ def read_workload(
             ``Europe/Berlin``; UTC, or the data set's own, if left out.
         use: for data sets: what is read of how much jobs used; see `datasets.USES`.
         only: for data sets: which rows, as ``column=value,value``.
-        columns: for CSV and Parquet that are not in our own columns: which of theirs is what.
+        columns: for CSV and Parquet that are not in our own columns: which of theirs is what. For Slurm's
+            accounting without a header: the ``--format`` that ``sacct`` was called with.
+        running: for accounting and for tables with ``columns``: what becomes of jobs that still ran when they
+            were recorded; ``elapsed`` ends them then, ``limit`` at their limit, ``drop`` leaves them out.
 
     Raises:
         TraceError: the file cannot be read as what it claims to be; the message says what was
@@ -97,6 +102,17 @@ def read_workload(
             do not fit the file.
     """
     path = Path(path)
+    if isinstance(columns, str):
+        from hpctwin.formats.sacct import read_sacct
+
+        if only or format not in (None, "sacct"):
+            raise ConfigError(
+                f"--columns {columns[:40]!r} names columns of sacct; it works with --format sacct, not with "
+                "another format or --only"
+            )
+        return read_sacct(
+            path, skip_invalid=skip_invalid, timezone=timezone, columns=columns, running=running
+        )
     if columns is not None:
         from hpctwin.formats.mapped import read_mapped
 
@@ -104,7 +120,9 @@ def read_workload(
             raise ConfigError(
                 "a mapping of columns is for CSV and Parquet, and goes without --only"
             )
-        return read_mapped(path, columns, timezone=timezone, skip_invalid=skip_invalid)
+        return read_mapped(
+            path, columns, timezone=timezone, skip_invalid=skip_invalid, running=running
+        )
     published = dataset_of(path, format)
     if published is not None:
         from hpctwin.formats.datasets import read_dataset
@@ -135,11 +153,11 @@ def read_workload(
     if kind == "sacct":
         from hpctwin.formats.sacct import read_sacct
 
-        return read_sacct(path, skip_invalid=skip_invalid, timezone=timezone)
+        return read_sacct(path, skip_invalid=skip_invalid, timezone=timezone, running=running)
     if kind == "pbs":
         from hpctwin.formats.pbs_accounting import read_pbs_accounting
 
-        return read_pbs_accounting(path, skip_invalid=skip_invalid)
+        return read_pbs_accounting(path, skip_invalid=skip_invalid, running=running)
     if kind in ("csv", "parquet"):
         from hpctwin.formats import tables
 
@@ -153,7 +171,7 @@ def read_workload(
 
     document = read_json(path)
     if kind == "json" and is_sacct_document(document):
-        return read_sacct(path, timezone=timezone)
+        return read_sacct(path, timezone=timezone, running=running)
     if kind == "json":
         kind = "batsim" if is_batsim(document) and not is_spars(document) else "spars"
         kind = "wfcommons" if is_wfcommons(document) else kind

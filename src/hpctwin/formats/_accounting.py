@@ -7,18 +7,28 @@ what becomes of them is decided here, once: duplicates, heterogeneous jobs, stat
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 import polars as pl
 
 from hpctwin.formats._job_table import AT_ONCE, Collected, JobTable, ranges
 from hpctwin.formats._our_columns import in_our_columns
-from hpctwin.formats._record import LABELS, RECORD, Machine, Tally, count_of, empty_records
+from hpctwin.formats._record import (
+    LABELS,
+    RECORD,
+    Machine,
+    Running,
+    Tally,
+    count_of,
+    empty_records,
+)
 from hpctwin.model import Workload
 from hpctwin.model.features import has_features
 
 __all__ = ["job_table", "jobs_of", "workload_of", "workloads_of"]
 
 _LONGEST_S = 1e12
+_GRACE_S = 3600.0
 
 
 def jobs_of(
@@ -52,9 +62,11 @@ def job_table(
     machine = machine or Machine()
     made = Collected(at_once)
     limited = 0
-    for frame in ranges(_with_submission(records, tally), at_once):
+    recorded = _Recorded()
+    for frame in ranges(_with_submission(records, tally, recorded), at_once):
         frame = _once(frame, tally)
         frame = _heterogeneous(frame, tally)
+        frame = _running(frame, tally, machine.running, recorded.at_s)
         frame = _that_ran(frame, tally).sort("submit", maintain_order=True)
         frame = _with_features(frame, machine, tally)
         frame, known = _walltimes(frame, machine.limits, tally)
@@ -92,10 +104,24 @@ def _with_features(frame: pl.DataFrame, machine: Machine, tally: Tally) -> pl.Da
     return frame.with_columns(features=asked.set(open_, None).cast(pl.Categorical()))
 
 
-def _with_submission(records: Iterable[pl.DataFrame], tally: Tally) -> Iterator[pl.DataFrame]:
+@dataclass
+class _Recorded:
+    """When the records were made: the latest time in any of them, in seconds since the epoch."""
+
+    at_s: float = 0.0
+
+
+def _with_submission(
+    records: Iterable[pl.DataFrame], tally: Tally, recorded: _Recorded
+) -> Iterator[pl.DataFrame]:
     unknown = pl.col("submit").is_null()
     for frame in records:
-        yield tally.drop(_complete(frame), unknown, "record left out: its submit time is unknown")
+        frame = _complete(frame)
+        times = frame.select(pl.col("submit", "start", "end").max()).row(0)
+        recorded.at_s = max(
+            recorded.at_s, *(time for time in times if time is not None and time < _LONGEST_S), 0.0
+        )
+        yield tally.drop(frame, unknown, "record left out: its submit time is unknown")
 
 
 def workload_of(
@@ -190,25 +216,56 @@ def _heterogeneous(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     return pl.concat([frame.filter(~is_part), whole])
 
 
+def _running(frame: pl.DataFrame, tally: Tally, treated: Running, at_s: float) -> pl.DataFrame:
+    """Give a run time to jobs that still ran when they were recorded, or leave them out.
+
+    Args:
+        frame: records.
+        tally: counts what is assumed.
+        treated: what becomes of these jobs.
+        at_s: when the records were made, in seconds since the epoch.
+    """
+    running = (pl.col("state").cast(pl.String) == "running").fill_null(False)
+    if treated == "drop":
+        return tally.drop(frame, running, "record left out: the job still ran when it was recorded")
+    elapsed = pl.col("runtime").fill_null((at_s - pl.col("start")).clip(lower_bound=0))
+    limit = pl.col("walltime")
+    if treated == "limit":
+        runtime = pl.max_horizontal(limit, elapsed)
+        what = "job that still ran when it was recorded, taken to run to its limit"
+        tally.add(what, count_of(frame, running & runtime.is_not_null()))
+    else:
+        # Slurm and PBS end a job at its limit: such a record was never closed.
+        open_ = (limit > 0) & (elapsed > limit + _GRACE_S)
+        runtime = pl.when(open_).then(limit).otherwise(elapsed)
+        for what, which in (
+            (
+                "job recorded as running long after its limit, taken to have ended at its limit",
+                open_,
+            ),
+            (
+                "job that still ran when it was recorded, taken to end then: it runs longer in reality",
+                elapsed.is_not_null() & ~open_.fill_null(False),
+            ),
+        ):
+            tally.add(what, count_of(frame, running & which))
+    return frame.with_columns(runtime=pl.when(running).then(runtime).otherwise("runtime"))
+
+
 def _that_ran(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-    """Those of which it is known how long they ran."""
+    """The records of jobs with a known run time."""
     state = pl.col("state").cast(pl.String)
     frame = tally.drop(
         frame, state == "waiting", "record left out: the job had not started when it was recorded"
     )
     span = pl.col("end") - pl.col("start") - pl.col("suspended").fill_null(0)
     frame = frame.with_columns(runtime=pl.col("runtime").fill_null(span))
-    never = (state == "cancelled") & (
-        pl.col("start").is_null() | (pl.col("runtime").fill_null(0) <= 0)
-    )
+    start = pl.col("start")
+    nowhere = (
+        start.is_null() & start.is_not_null().any()
+    )  # without a column of starts, run times tell it
+    never = (state == "cancelled") & (nowhere | (pl.col("runtime").fill_null(0) <= 0))
     frame = tally.drop(frame, never, "record left out: the job was cancelled before it started")
-    limit = pl.max_horizontal("walltime", "runtime")
-    running = state == "running"
-    tally.add(
-        "job that still ran when it was recorded, taken to run to its limit",
-        count_of(frame, running & limit.is_not_null()),
-    )
-    frame = frame.with_columns(runtime=pl.when(running).then(limit).otherwise("runtime"))
     frame = tally.drop(
         frame, pl.col("runtime").is_null(), "record left out: how long the job ran is unknown"
     )

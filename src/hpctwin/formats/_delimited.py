@@ -167,7 +167,7 @@ def _mended(
     at = 0
     while at < len(lines):
         number, line = lines[at]
-        if line == table.header:
+        if table.header and line == table.header:
             tally.add("line that repeats the header, left out")
             at += 1
             continue
@@ -259,5 +259,7 @@ def _rows(
         return
     for more in range(extra + 1):
         text = table.separator.decode().join(cells[at : at + 1 + more])
+        if not table.fits(names[column], text):
+            continue
         for rest in _rows(cells, names, at + 1 + more, extra - more, table):
             yield [*fixed, text, *rest]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import polars as pl
 
 from hpctwin.model import ReadNotes
 
-__all__ = ["LABELS", "RECORD", "STATES", "Machine", "Tally", "count_of", "empty_records"]
+__all__ = [
+    "LABELS", "RECORD", "STATES", "Machine", "Running", "Tally", "count_of", "empty_records",
+]  # fmt: skip
 
 LABELS = ("user", "account", "partition", "qos")
 
@@ -92,9 +95,13 @@ def empty_records() -> pl.DataFrame:
     return pl.DataFrame(schema=RECORD)
 
 
+Running = Literal["elapsed", "limit", "drop"]
+"""What becomes of a job that still ran when it was recorded: it ends then, at its limit, or is left out."""
+
+
 @dataclass(frozen=True)
 class Machine:
-    """What a site's settings say that its accounting leaves open.
+    """What accounting leaves open, and a site's settings or its user decide.
 
     Args:
         limits: of each partition on walltimes, s.
@@ -104,6 +111,7 @@ class Machine:
         consumables: names of those that its nodes have.
         licences: names of those that the cluster has.
         features: those that nodes have together; None to take over whatever jobs ask for.
+        running: what becomes of jobs that still ran when they were recorded.
     """
 
     limits: Mapping[str, float] = field(default_factory=dict)
@@ -112,6 +120,7 @@ class Machine:
     consumables: tuple[str, ...] = ()
     licences: tuple[str, ...] = ()
     features: Collection[tuple[str, ...]] | None = None
+    running: Running = "elapsed"
 
 
 def count_of(frame: pl.DataFrame, which: pl.Expr) -> int:

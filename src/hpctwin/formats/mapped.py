@@ -17,7 +17,7 @@ from hpctwin.errors import ConfigError, TraceError, near
 from hpctwin.formats._accounting import jobs_of, workload_of
 from hpctwin.formats._fields import NOTHING, amount, duration_s, gigabytes, moments, zone_of
 from hpctwin.formats._files import stem
-from hpctwin.formats._record import STATES, Machine, Tally
+from hpctwin.formats._record import STATES, Machine, Running, Tally
 from hpctwin.formats.sacct_records import STATES as SLURM_STATES
 from hpctwin.formats.tables import read_cells
 from hpctwin.model import Workload
@@ -132,7 +132,12 @@ def columns_of(texts: Sequence[str]) -> Columns:
 
 
 def read_mapped(
-    path: Path, columns: Columns, *, timezone: str | None = None, skip_invalid: bool = False
+    path: Path,
+    columns: Columns,
+    *,
+    timezone: str | None = None,
+    skip_invalid: bool = False,
+    running: Running = "elapsed",
 ) -> Workload:
     """Read a table of jobs: CSV with a header line, compressed or not, or Parquet.
 
@@ -141,6 +146,7 @@ def read_mapped(
         columns: what its columns are.
         timezone: of dates that name none, in place of the mapping's.
         skip_invalid: leave rows out that have a cell that cannot be read, and say which.
+        running: what becomes of jobs without an end, which still ran when the table was written.
 
     Raises:
         TraceError: the file or a cell cannot be read; the message names line and column.
@@ -168,7 +174,8 @@ def read_mapped(
     records = pl.DataFrame(fields).filter(good) if fields else pl.DataFrame()
     if not len(records):
         raise TraceError(path, "there are no jobs in it")
-    jobs = jobs_of([_derived(records, tally)], tally, Machine(shared=columns.shared))
+    machine = Machine(shared=columns.shared, running=running)
+    jobs = jobs_of([_derived(records, tally)], tally, machine)
     return workload_of(jobs.drop("row", strict=False), stem(path), tally)
 
 
@@ -299,6 +306,11 @@ def _derived(records: pl.DataFrame, tally: Tally) -> pl.DataFrame:
         records = records.with_columns(submit=pl.col("interval").fill_null(0).cum_sum())
     if "wait" in records.columns:
         records = records.with_columns(start=pl.col("submit") + pl.col("wait"))
+    if {"start", "end"} <= set(records.columns) and "state" not in records.columns:
+        unended = pl.col("start").is_not_null() & pl.col("end").is_null()
+        if "runtime" in records.columns:
+            unended &= pl.col("runtime").is_null()
+        records = records.with_columns(state=pl.when(unended).then(pl.lit("running")))
     if "job_id" not in records.columns:
         return records.with_columns(job_id=pl.int_range(1, pl.len() + 1).cast(pl.String))
     # Tasks of an array, often: each row is a job.

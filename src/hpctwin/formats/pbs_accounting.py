@@ -26,7 +26,7 @@ from hpctwin.formats._delimited import lines_in
 from hpctwin.formats._fields import duration_s, gigabytes
 from hpctwin.formats._files import stem
 from hpctwin.formats._job_table import JobTable, Key, ranges
-from hpctwin.formats._record import Machine, Tally, empty_records
+from hpctwin.formats._record import Machine, Running, Tally, empty_records
 from hpctwin.formats.exec_host import with_exec_vnode
 from hpctwin.model import Workload
 from hpctwin.model.chunks import GROUP, Tasks, more_tasks_text
@@ -75,19 +75,23 @@ def is_pbs_accounting(head: bytes) -> bool:
     return re.search(record, head, re.MULTILINE) is not None
 
 
-def read_pbs_accounting(path: str | Path, *, skip_invalid: bool = False) -> Workload:
+def read_pbs_accounting(
+    path: str | Path, *, skip_invalid: bool = False, running: Running = "elapsed"
+) -> Workload:
     """Read an accounting log, compressed or not. Its times are in seconds since the epoch, whatever the zone.
 
     Args:
         path: the log.
         skip_invalid: leave out lines that cannot be read, and count them.
+        running: what becomes of jobs without a record of their end.
 
     Raises:
         TraceError: the file cannot be read, or a line of it.
     """
     path = Path(path)
     tally = Tally()
-    return workload_of(pbs_jobs([path], tally, skip_invalid=skip_invalid), stem(path), tally)
+    jobs = pbs_jobs([path], tally, Machine(running=running), skip_invalid=skip_invalid)
+    return workload_of(jobs, stem(path), tally)
 
 
 def pbs_jobs(

@@ -22,7 +22,7 @@ STATES = {
     **dict.fromkeys(
         ("PREEMPTED", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"), "requeued"
     ),
-    "CANCELLED": "cancelled",
+    **dict.fromkeys(("CANCELLED", "REVOKED"), "cancelled"),
     **dict.fromkeys(
         ("RUNNING", "SUSPENDED", "COMPLETING", "RESIZING", "STAGE_OUT", "SIGNALING", "STOPPED"),
         "running",
@@ -144,7 +144,10 @@ def _asked_otherwise(text: pl.DataFrame, made: pl.DataFrame) -> pl.DataFrame:
         if column in text.columns:
             each = _told_by("gpu", text[column], _gpus_of_node, pl.Float64)
             asked = pl.lit(each) * pl.col("nodes").fill_null(1.0)
-            made = made.with_columns(pl.coalesce("gpus", asked))
+            # TRES has no GPUs either if the site does not account for them.
+            made = made.with_columns(
+                pl.when(pl.col("gpus") > 0).then("gpus").otherwise(pl.coalesce(asked, "gpus"))
+            )
     return made
 
 
@@ -156,7 +159,7 @@ def _features(text: pl.DataFrame) -> pl.Series | None:
     nodes = (
         amount(text["NNodes"])
         if "NNodes" in text.columns
-        else pl.repeat(None, len(text), eager=True)
+        else pl.repeat(None, len(text), dtype=pl.Float64, eager=True)
     )
     asked = pl.DataFrame({"said": said, "alone": (nodes == 1).fill_null(False)})
     kinds = asked.unique().drop_nulls()
@@ -246,7 +249,7 @@ def _state(text: pl.DataFrame, tally: Tally) -> pl.Series:
     """What became of each, in the words of all managers."""
     if "State" not in text.columns:
         ended = pl.col("End").is_not_null() if "End" in text.columns else pl.lit(True)
-        return text.select(
+        return text.with_columns(
             pl.when(ended).then(pl.lit("completed")).otherwise(pl.lit("running")).alias("state")
         )["state"]
     word = text["State"].str.extract(r"^([A-Za-z_]+\+?)").str.to_uppercase()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 import polars as pl
 
-from hpctwin.errors import FormatError
 from hpctwin.formats._job_table import JobTable
 from hpctwin.model import Cluster
-from hpctwin.model.hostlist import expand
+from hpctwin.rms.derived import names_in
 from hpctwin.rms.site import TAKEN, Setting, Site
 
 __all__ = ["take_gone"]
@@ -125,25 +124,13 @@ def _groups(site: Site, jobs: JobTable, partition: str) -> list[str]:
     nodes = jobs.scan().filter(pl.col("partition").cast(pl.String) == partition)
     texts = nodes.select(pl.col("recorded_nodes").unique()).collect(engine="streaming")
     for text in texts["recorded_nodes"]:
-        groups = {group_of.get(node) for node in _nodes(site.manager, text)} or {None}
+        groups = {group_of.get(node) for node in names_in(site.manager, text)} or {None}
         if None in groups:
             return every
         found |= {str(group) for group in groups}
         if len(found) == len(every):
             break
     return [name for name in every if name in found]
-
-
-def _nodes(manager: str, text: str | None) -> Sequence[str]:
-    """Names of nodes, as accounting has them; none if they cannot be read."""
-    if text is None:
-        return ()
-    if manager == "pbs":
-        return text.split(",")
-    try:
-        return expand(text)
-    except FormatError:
-        return ()
 
 
 def _tell(site: Site, jobs: JobTable, kind: str, known: Collection[str], what_of_them: str) -> None:

@@ -14,10 +14,12 @@ import polars as pl
 from hpctwin.errors import ConfigError
 from hpctwin.formats import first_bytes
 from hpctwin.formats._job_table import JobTable
-from hpctwin.formats._record import LABELS, Machine, Tally
+from hpctwin.formats._record import LABELS, Machine, Running, Tally
 from hpctwin.model import Cluster
 from hpctwin.model.limits import ROOT
+from hpctwin.rms.derived import Derived, derived_cluster, derived_nodes
 from hpctwin.rms.gone import take_gone
+from hpctwin.rms.machine import equal_nodes
 from hpctwin.rms.pbs.import_site import PbsFiles
 from hpctwin.rms.site import NO_BEARING, Setting, Site
 from hpctwin.rms.slurm.import_site import SlurmFiles
@@ -31,6 +33,8 @@ MANAGERS: Mapping[str, Callable[[], SlurmFiles | PbsFiles]] = {"slurm": SlurmFil
 
 _OF_NODES = ("gres.conf", "topology.conf")
 _MOST_FILES = 20_000
+_MOST_JOBS = 1_000_000
+"""Nodes are derived from the last jobs, since each job is looked at on each of its nodes."""
 
 
 @dataclass
@@ -57,16 +61,26 @@ class Imported:
         return self.table.frame()
 
 
-def import_site(manager: str, folder: Path, *, timezone: str | None = None) -> Imported:
+def import_site(
+    manager: str,
+    folder: Path,
+    *,
+    timezone: str | None = None,
+    columns: str | None = None,
+    running: Running = "elapsed",
+) -> Imported:
     """Read what a folder holds of a site: settings, what commands printed, accounting.
 
     Args:
         manager: one of `MANAGERS`.
         folder: with the files, in it and in folders within; each is known by its content.
         timezone: where accounting wrote its times; UTC if left out.
+        columns: the ``--format`` that ``sacct`` was called with, for its output without a header.
+        running: what becomes of jobs that still ran when accounting was written.
 
     Raises:
-        ConfigError: the folder is not there or has nothing of that manager.
+        ConfigError: the folder is not there, has nothing of that manager, or has accounting whose columns are
+            not known.
         TraceError: accounting cannot be read at all.
     """
     if not folder.is_dir():
@@ -74,22 +88,30 @@ def import_site(manager: str, folder: Path, *, timezone: str | None = None) -> I
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     if len(paths) > _MOST_FILES:
         raise ConfigError(f"{folder}: {len(paths):,} files are in it, more than a site's settings")
-    found = SlurmFiles(folder, paths) if manager == "slurm" else MANAGERS[manager]()
+    found = SlurmFiles(folder, paths, columns) if manager == "slurm" else MANAGERS[manager]()
     files = {str(path.relative_to(folder)): found.take(path, first_bytes(path)) for path in paths}
+    if isinstance(found, SlurmFiles) and found.unread:
+        raise ConfigError("; ".join(found.unread[:3]))
     if not any(files.values()):
         raise ConfigError(f"{folder}: none of its {len(paths)} files is known; {found.expected}")
     tally = Tally()
     site = found.site()
     if site is not None:
-        jobs = found.jobs(tally, _machine(site, *found.shared), timezone)
+        machine = _machine(site, *found.shared, running)
     else:
-        jobs = found.jobs(tally, Machine(), timezone)
-        site = _of_unknown_size(manager, found, jobs, tally)
+        first = Tally()
+        past = found.jobs(first, Machine(running=running), timezone)
+        derived = derived_nodes(past.last(_MOST_JOBS).lazy(), manager)
+        site = _of_unknown_size(manager, found, derived, first, len(past))
+        machine = _machine(
+            site, *((derived.shared, derived.memory) if derived else (False, True)), running
+        )
         site.notes += _of_no_use(files)
     if isinstance(found, SlurmFiles):
         for path in found.included:
             name = str(path.relative_to(folder))
             files[name] = files[name] or "included by slurm.conf"
+    jobs = found.jobs(tally, machine, timezone)
     if site.shared_placement and len(jobs) and "tasks" in jobs.columns:
         site.policy = f"{site.policy}@{site.shared_placement}"
     jobs = take_gone(site, jobs)
@@ -100,7 +122,7 @@ def import_site(manager: str, folder: Path, *, timezone: str | None = None) -> I
     return Imported(site, jobs, tally, files, found.missing())
 
 
-def _machine(site: Site, shared: bool, memory: bool) -> Machine:
+def _machine(site: Site, shared: bool, memory: bool, running: Running) -> Machine:
     limits = {one.name: one.max_walltime for one in site.cluster.partitions if one.max_walltime}
     if shared:
         site.notes.append(
@@ -109,53 +131,42 @@ def _machine(site: Site, shared: bool, memory: bool) -> Machine:
         )
     features = {group.all_features for group in site.cluster.nodes}
     consumables = site.cluster.consumables if shared else ()
-    return Machine(limits, shared, memory, consumables, tuple(site.cluster.resources), features)
+    licences = tuple(site.cluster.resources)
+    return Machine(limits, shared, memory, consumables, licences, features, running)
 
 
 def _of_unknown_size(
-    manager: str, found: SlurmFiles | PbsFiles, jobs: JobTable, tally: Tally
+    manager: str, found: SlurmFiles | PbsFiles, derived: Derived | None, tally: Tally, jobs: int
 ) -> Site:
-    """What settings say beside a machine that could have run these jobs, where nothing describes the nodes.
+    """What settings say, with the nodes that accounting shows, where nothing describes them.
 
     Raises:
         ConfigError: no settings are there, nor jobs with a start.
     """
-    count = _most_in_use(jobs)
-    site = found.site(assumed=count or 1)
-    if site is None and not count:
+    site = found.site(assumed=derived.nodes if derived else equal_nodes(1, ()))
+    if site is None and derived is None:
         out = [f"{count:,} × {why}" for why, count in tally.counts.items() if "left out" in why]
         raise ConfigError(
             "no settings are there, and no job with a start: nothing tells the size of the machine"
             + (f" ({', '.join(out)})" if out else "")
         )
-    told = f"the machine has {count} equal nodes, the most that were in use at once"
+    notes = [*derived.notes] if derived else []
+    if derived and jobs > _MOST_JOBS:
+        notes.append(f"only the last {_MOST_JOBS:,} of {jobs:,} jobs were looked at for the nodes")
     if site is None:
-        note = f"no settings are there: {told}, and one partition; the policy is fcfs+conservative"
-        cluster = Cluster.uniform(nodes=count, name=manager)
-        return Site(manager, cluster, "fcfs+conservative", [], [note])
-    site.sized = bool(count)
+        assert derived is not None
+        cluster = derived_cluster(derived, manager)
+        note = "no settings are there: nodes are derived from accounting, the policy is fcfs+conservative"
+        return Site(manager, cluster, "fcfs+conservative", [], [note, *notes])
+    site.sized = derived is not None
     site.notes.append(
-        f"nothing describes the nodes: {told}"
-        if count
+        "nothing describes the nodes: they are derived from accounting"
+        if derived
         else "nothing describes the nodes, and no job tells how many they are: cluster.yaml has none; write "
         "them there, or add what is missing and import again"
     )
+    site.notes += notes
     return site
-
-
-def _most_in_use(table: JobTable) -> int:
-    """How many nodes were in use at once, at most; 0 where no job tells."""
-    if not len(table) or "recorded_start_s" not in table.columns:
-        return 0
-    start, nodes = pl.col("recorded_start_s"), pl.col("nodes").cast(pl.Int32)
-    ran = table.scan().filter(start.is_not_null())
-    change = [
-        ran.select(time=start, nodes=nodes),
-        ran.select(time=start + pl.col("runtime_s"), nodes=-nodes),
-    ]
-    used = pl.concat(change).sort("time", "nodes").select(pl.col("nodes").cum_sum().max())
-    widest = table.scan().select(nodes.max()).collect().item()
-    return max(int(used.collect().item() or 1), int(widest or 1))
 
 
 def _of_no_use(files: Mapping[str, str]) -> list[str]:

@@ -19,7 +19,8 @@ from hpctwin.errors import ConfigError, FormatError
 from hpctwin.formats._job_table import JobTable
 from hpctwin.formats._record import Machine, Tally
 from hpctwin.formats.pbs_accounting import Accounts, Meant, is_pbs_accounting, pbs_table
-from hpctwin.rms.machine import ListedNode, equal_nodes, group_nodes
+from hpctwin.rms.derived import in_partitions
+from hpctwin.rms.machine import ListedNode, group_nodes
 from hpctwin.rms.pbs.fair_share import Shares, is_resource_group, read_resource_group, told_of
 from hpctwin.rms.pbs.maui import Parameter, is_maui, maui_meaning, read_maui
 from hpctwin.rms.pbs.meaning import explained, meaning_of
@@ -176,11 +177,11 @@ class PbsFiles:
         unread = [one for one in lines if one.fault and one.name not in PARAMETERS]
         self._notes += [f"{one.where}: {one.name[:50]!r}: {one.fault}" for one in unread]
 
-    def site(self, *, assumed: int = 0) -> Site | None:
-        """Machine and policy; None if nothing tells of them.
+    def site(self, *, assumed: Sequence[ListedNode] = ()) -> Site | None:
+        """Cluster and policy; None if nothing tells of them.
 
         Args:
-            assumed: where no nodes are described, of so many equal ones; 0: None then.
+            assumed: the nodes, if none are described; without any: None then.
         """
         self._take_configured()
         if not self._nodes and not (assumed and self._tells):
@@ -204,7 +205,7 @@ class PbsFiles:
             listed = [
                 one._replace(weight=order.weights.get(one.record.name, 0.0)) for one in listed
             ]
-        grouped = group_nodes(listed or equal_nodes(assumed, queues))
+        grouped = group_nodes(listed or in_partitions(assumed, queues))
         default = routed(self._server.get("default_queue", ""), self._queues)
         without: list[str] = []
         partitions = partitions_of(queues, grouped.members, default, without)

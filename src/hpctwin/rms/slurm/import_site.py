@@ -9,8 +9,10 @@ from pathlib import Path
 from hpctwin.errors import TraceError
 from hpctwin.formats._job_table import JobTable
 from hpctwin.formats._record import Machine, Tally
-from hpctwin.formats.sacct import COLUMNS, is_sacct, sacct_fault, sacct_table
+from hpctwin.formats.sacct import COLUMNS, is_sacct, sacct_table
+from hpctwin.formats.sacct_layout import check_columns, layout_of
 from hpctwin.formats.slurm2sql import MAGIC, is_slurm2sql
+from hpctwin.rms.machine import ListedNode
 from hpctwin.rms.site import Site
 from hpctwin.rms.slurm.conf import (
     Conf,
@@ -81,8 +83,13 @@ class SlurmFiles:
 
     expected = "slurm.conf, the output of scontrol show node or sacct -P are such"
 
-    def __init__(self, folder: Path = Path(), known: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, folder: Path = Path(), known: Sequence[Path] = (), columns: str | None = None
+    ) -> None:
         self._folder, self._known = folder, known
+        self.columns = columns
+        """The ``--format`` that ``sacct`` was called with, for its output without a header."""
+        self._unknown: list[str] = []
         self._settings = SlurmSettings()
         self._confs: list[Path] = []
         self._gres: list[Path] = []
@@ -99,7 +106,7 @@ class SlurmFiles:
         first = head.lstrip(b"\xef\xbb\xbf\r\n\t ").partition(b"\n")[0].decode("utf-8", "replace")
         columns = {column_of(name) for name in first.split("|")}
         if is_sacct(head):
-            return self._take_sacct(path, "sacct")
+            return self._take_dump(path, head)
         if re.search(r"\b(account|name)\b", first.lower()) and _RULED.match(head.lstrip()):
             self._settings.notes.append(
                 f"{path.name} is printed in columns of one width, which cut what is longer: not read; "
@@ -162,14 +169,26 @@ class SlurmFiles:
             return "slurm.conf"
         return ""
 
-    def _take_sacct(self, path: Path, kind: str) -> str:
-        """Take accounting, if it can be read; one file that cannot does not end the import of others."""
-        fault = sacct_fault(path)
-        if fault:
-            self._settings.notes.append(f"{fault}; this file is not read")
+    def _take_dump(self, path: Path, head: bytes) -> str:
+        """Keep a dump for later, or say why it is not read."""
+        try:
+            layout = layout_of(path, head, self.columns)
+        except TraceError as error:
+            self._unknown.append(str(error))
+            self._settings.notes.append(f"{path.name}: not read: {error.reason}")
+            return ""
+        try:
+            check_columns(path, layout.names)
+        except TraceError as error:
+            self._settings.notes.append(f"{path.name}: not read: {error.field}: {error.reason}")
             return ""
         self._dumps.append(path)
-        return kind
+        return "sacct"
+
+    @property
+    def unread(self) -> list[str]:
+        """Why no accounting can be read, if some is there and its columns are not known."""
+        return [] if self._dumps else self._unknown
 
     def _take_table(self, path: Path, columns: set[str]) -> str:
         notes = self._settings.notes
@@ -201,7 +220,8 @@ class SlurmFiles:
             self._settings.notes.append(f"{error}; this file is not read")
             return ""
         if is_sacct_document(document):
-            return self._take_sacct(path, "sacct --json")
+            self._dumps.append(path)
+            return "sacct --json"
         for key, kind, rows in (
             ("nodes", "NodeName", self._settings.nodes),
             ("partitions", "PartitionName", self._settings.partitions),
@@ -224,11 +244,11 @@ class SlurmFiles:
             )
         return ""
 
-    def site(self, *, assumed: int = 0) -> Site | None:
-        """Machine and policy; None if nothing tells of them.
+    def site(self, *, assumed: Sequence[ListedNode] = ()) -> Site | None:
+        """Cluster and policy; None if nothing tells of them.
 
         Args:
-            assumed: where no nodes are described, of so many equal ones; 0: None then.
+            assumed: the nodes, if none are described; without any: None then.
         """
         self._read_confs()
         if not self._settings and not (assumed and self._settings.tells):
@@ -303,7 +323,7 @@ class SlurmFiles:
 
     def jobs(self, tally: Tally, machine: Machine, timezone: str | None) -> JobTable:
         """All jobs of all dumps."""
-        return sacct_table(self._dumps, tally, machine, timezone=timezone)
+        return sacct_table(self._dumps, tally, machine, timezone=timezone, columns=self.columns)
 
 
 def live_command(name: str, since: str) -> Sequence[str]:

@@ -13,7 +13,8 @@ from typing import Any
 
 from hpctwin.errors import ConfigError
 from hpctwin.model.limits import ROOT
-from hpctwin.rms.machine import equal_nodes, group_nodes
+from hpctwin.rms.derived import in_partitions
+from hpctwin.rms.machine import ListedNode, group_nodes
 from hpctwin.rms.site import NO_BEARING, TAKEN, Setting, Site, named_cluster
 from hpctwin.rms.slurm.accounts import of_cluster, shares_of
 from hpctwin.rms.slurm.conf import Conf, Row, said, take
@@ -106,12 +107,12 @@ class SlurmSettings:
         return key not in values or "MEMORY" in said(values, key).upper()
 
 
-def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
+def slurm_site(found: SlurmSettings, *, assumed: Sequence[ListedNode] = ()) -> Site:
     """The machine and the policy of a Slurm site.
 
     Args:
         found: its settings.
-        assumed: where these have no nodes, of so many equal ones.
+        assumed: the nodes, if the settings have none.
 
     Raises:
         ConfigError: the settings have no nodes, or associations are of several clusters and nothing says of
@@ -130,7 +131,7 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
     listed = (
         listed_nodes(found.nodes, found.conf, found.gres, described, notes, shared=found.shared)
         if found
-        else equal_nodes(assumed, described)
+        else in_partitions(assumed, described)
     )
     settings += node_settings(found.conf, shared=found.shared)
     if not listed:
