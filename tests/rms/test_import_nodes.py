@@ -346,8 +346,8 @@ def test_a_dump_without_a_needed_column_does_not_end_the_import_of_others(tmp_pa
         c_txt="JobID|Submit|State\n1|2026-01-01T00:00:00|COMPLETED\n",
     )
     assert (len(made.jobs), made.files["a.txt"], made.files["b.txt"]) == (1, "", "sacct")
-    assert "a.txt, line 1, field Submit: the column is missing" in told(made)
-    assert "c.txt, line 1: no column tells how long jobs ran" in told(made)
+    assert "a.txt: not read: Submit: the column is missing" in told(made)
+    assert "c.txt: not read: no column tells how long jobs ran" in told(made)
 
 
 def test_a_note_is_said_once(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_settings_without_nodes_hold_on_a_machine_as_large_as_what_ran_at_once(t
     assert policy(made) == "fcfs+pbs:strict_ordering=yes,by_queue=no"
     assert [(p.name, p.max_walltime) for p in cluster.partitions] == [("workq", 8 * 3600)]
     assert [(limit.partitions, limit.jobs) for limit in cluster.limits] == [(("workq",), 3)]
-    assert any(f"{cluster.node_count} equal nodes, the most that" in n for n in made.site.notes)
+    assert any(f"{cluster.node_count} nodes vm[N] with 1 cores" in n for n in made.site.notes)
     alone = tmp_path / "alone"
     alone.mkdir()
     shutil.copy(LOG, alone)

@@ -144,9 +144,17 @@ def _asked_otherwise(text: pl.DataFrame, made: pl.DataFrame) -> pl.DataFrame:
         if column in text.columns:
             each = _told_by("gpu", text[column], _gpus_of_node, pl.Float64)
             asked = pl.lit(each) * pl.col("nodes").fill_null(1.0)
-            # TRES has no GPUs either if the site does not account for them.
+            # TRES has no key for GPUs if the site does not account for them.
+            told = pl.any_horizontal(
+                pl.lit(False),
+                *(
+                    pl.lit(text[name].str.contains("gres/gpu").fill_null(False))
+                    for name in ("AllocTRES", "ReqTRES")
+                    if name in text.columns
+                ),
+            )
             made = made.with_columns(
-                pl.when(pl.col("gpus") > 0).then("gpus").otherwise(pl.coalesce(asked, "gpus"))
+                pl.when(told).then("gpus").otherwise(pl.coalesce(asked, "gpus"))
             )
     return made
 

@@ -180,7 +180,8 @@ class SlurmFiles:
         try:
             check_columns(path, layout.names)
         except TraceError as error:
-            self._settings.notes.append(f"{path.name}: not read: {error.field}: {error.reason}")
+            why = f"{error.field}: {error.reason}" if error.field else error.reason
+            self._settings.notes.append(f"{path.name}: not read: {why}")
             return ""
         self._dumps.append(path)
         return "sacct"
