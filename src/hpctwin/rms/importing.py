@@ -83,7 +83,7 @@ def import_site(manager: str, folder: Path, *, timezone: str | None = None) -> I
     if site is not None:
         jobs = found.jobs(tally, _machine(site, *found.shared), timezone)
     else:
-        jobs = found.jobs(tally, Machine(), timezone)
+        jobs = found.jobs(tally, Machine(features=()), timezone)
         site = _of_unknown_size(manager, found, jobs, tally)
         site.notes += _of_no_use(files)
     if site.shared_placement and len(jobs) and "tasks" in jobs.columns:
@@ -163,7 +163,7 @@ def _of_no_use(files: Mapping[str, str]) -> list[str]:
 
 
 def _told_of_features(text: str, new: Mapping[str, str]) -> str:
-    return re.sub(r"[\w.=-]+", lambda found: new.get(found[0], found[0]), text)
+    return re.sub(r"[^&|()!]+", lambda found: new.get(found[0], found[0]), text)
 
 
 def pseudonyms(made: Imported, salt: bytes) -> Imported:
