@@ -10,7 +10,7 @@ import csv
 import dataclasses
 import io
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,7 @@ class Cells:
     line: Sequence[int] | None
     skipped: tuple[str, ...] = ()
     before: int = 0
+    counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 def read_csv(path: str | Path, *, skip_invalid: bool = False) -> Workload:
@@ -73,7 +74,7 @@ def read_csv(path: str | Path, *, skip_invalid: bool = False) -> Workload:
     text = decode(path, read_bytes(path))
     table = _csv_at_once(text)
     if table is not None:
-        table = Cells(_with_least_nodes(path, table.frame), None)
+        table = _with_least_nodes(path, table)
     if table is not None and not faults_of(table.frame):
         return _workload(path, table)
     # Something is not in order: read row by row, to say where.
@@ -259,7 +260,7 @@ def _checked(path: Path, table: Cells, skip_invalid: bool) -> Workload:
         TraceError: a column is missing or does not fit, or a row is malformed and
             ``skip_invalid`` is false.
     """
-    table = dataclasses.replace(table, frame=_with_least_nodes(path, table.frame))
+    table = _with_least_nodes(path, table)
     for name in REQUIRED:
         if name not in table.frame.columns:
             raise TraceError(
@@ -280,7 +281,8 @@ def _checked(path: Path, table: Cells, skip_invalid: bool) -> Workload:
             raise error
         messages.append(str(error))
     good = ~pl.Series(range(len(table.frame)), dtype=pl.Int64).is_in(list(faults))
-    return _workload(path, Cells(table.frame.filter(good), None, (*table.skipped, *messages)))
+    skipped = (*table.skipped, *messages)
+    return _workload(path, Cells(table.frame.filter(good), None, skipped, counts=table.counts))
 
 
 def _workload(path: Path, table: Cells) -> Workload:
@@ -288,7 +290,7 @@ def _workload(path: Path, table: Cells) -> Workload:
     missing = [name for name in REQUIRED if name not in frame.columns]
     if missing:
         return _checked(path, table, skip_invalid=False)
-    counts: dict[str, int] = {}
+    counts = dict(table.counts)
     frame = frame.with_columns(
         frame[name].cast(pl.Float64)
         for name, dtype in frame.schema.items()
@@ -311,11 +313,13 @@ def _workload(path: Path, table: Cells) -> Workload:
         raise TraceError(path, str(error)) from error
 
 
-def _with_least_nodes(path: Path, frame: pl.DataFrame) -> pl.DataFrame:
+def _with_least_nodes(path: Path, table: Cells) -> Cells:
+    counts = dict(table.counts)
     try:
-        return with_least_nodes(frame)
+        frame = with_least_nodes(table.frame, counts)
     except WorkloadError as error:
         raise TraceError(path, str(error)) from error
+    return dataclasses.replace(table, frame=frame, counts=counts)
 
 
 def whole_or_text(column: pl.Series) -> pl.Series:
