@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from functools import cache
@@ -120,7 +120,7 @@ def parse_dependencies(text: str, *, known: Callable[[str], bool] = lambda _: Fa
 _ID = re.compile(r"(\d+)(?:_(\d+)|\[(\d+)\]|_\*|_?\[[^\]]*\](?:\[\d+\])?)?(?:[.@][\w.@-]*)?")
 
 
-def finder(ids: Sequence[Any]) -> Callable[[str], list[int]]:
+def finder(ids: Iterable[Any]) -> Callable[[str], list[int]]:
     """Make a function that finds the rows of jobs by an id as users write it.
 
     Of an array (``12``, ``12[]``, ``12_[1-4]``) it finds all tasks that are there, ``12_3`` and ``12[3]``;

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from hpctwin.errors import FormatError, WorkloadError
 from hpctwin.model.chunks import GROUP, Tasks, together
@@ -154,7 +155,7 @@ def _slurm(parts: Sequence[Options]) -> Request:
     first, *others = found
     if others:
         first = _together(first, others, ignored)
-    labels = {key: about[name] for name, key in _LABELS.items() if about.get(name)}
+    labels: dict[str, Any] = {key: about[name] for name, key in _LABELS.items() if about.get(name)}
     if "," in labels.get("partition", ""):
         labels["partition"] = labels["partition"].split(",")[0]
         ignored.append("--partition (all but the first)")
@@ -371,7 +372,9 @@ def _pbs(options: Options) -> Request:
             resources.setdefault("place", "excl")
         else:
             ignored.append(name if name == "script" else f"-{name}")
-    labels = {key: about[name] for name, key in _QSUB_LABELS.items() if about.get(name)}
+    labels: dict[str, Any] = {
+        key: about[name] for name, key in _QSUB_LABELS.items() if about.get(name)
+    }
     if "partition" in labels:
         labels["partition"] = labels["partition"].partition("@")[0]
     asked = set(resources)
@@ -470,11 +473,22 @@ def _placed(chunks: Iterable[Chunk], place: set[str], ignored: list[str]) -> Req
     most = int("scatter" in place)
     if place & {"pack", "group=host", "group=vnode"}:
         kinds, most = [together(kinds)], 0
-    first, *more = kinds
+    first, *more = _alike_together(kinds)
     return Request(
         1, first.tasks, *first.each, most, int(bool(place & {"excl", "exclhost"})), more=tuple(more),
         group_by=groups[0][1] if groups else None, consumables=first.consumables,
     )  # fmt: skip
+
+
+def _alike_together(kinds: Iterable[Tasks]) -> list[Tasks]:
+    """Kinds of which neighbors that are alike are one."""
+    found: list[Tasks] = []
+    for kind in kinds:
+        if found and replace(found[-1], tasks=kind.tasks) == kind:
+            found[-1] = replace(kind, tasks=found[-1].tasks + kind.tasks)
+        else:
+            found.append(kind)
+    return found
 
 
 def _whole(asked: Mapping[str, str], name: str, default: int) -> int:

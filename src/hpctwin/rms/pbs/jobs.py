@@ -220,7 +220,7 @@ def _dependencies(text: Any, job_id: str, notes: list[str]) -> tuple[JobDependen
         said = parse_dependencies(text) if isinstance(text, str) else []
     except ValueError:
         said = [Said(str(text), "", 0.0, None, False, "")]
-    result = []
+    result: list[JobDependency] = []
     for one in said:
         if one.waits:
             continue  # the job that waits says it with after…, too

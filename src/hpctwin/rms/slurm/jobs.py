@@ -409,7 +409,7 @@ def _dependencies(text: Any, name: str, notes: list[str]) -> tuple[JobDependency
         said = parse_dependencies(text) if isinstance(text, str) else []
     except ValueError:
         said = [Said(str(text), "", 0.0, None, False, "")]
-    result = []
+    result: list[JobDependency] = []
     for one in said:
         if one.kind is None or one.waits or one.lost:
             notes.append(
