@@ -375,8 +375,16 @@ def test_singletons_of_one_name_and_user_run_one_at_a_time() -> None:
 def test_the_file_of_a_request_that_cannot_be_understood_is_named(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text('submit_s,runtime_s,request\n0,10,"--requests=cpu=lots"\n')
-    with pytest.raises(TraceError, match=r"jobs\.csv: request '--requests=cpu=lots': cpu=lots is"):
+    with pytest.raises(
+        TraceError, match=r"jobs\.csv, line 2: request '--requests=cpu=lots': cpu=lots is"
+    ):
         read_workload(path)
+    path.write_text("submit_s,runtime_s,request\n0,10,-n 2\n0,10,-n many\n0,10,-n 3\n")
+    with pytest.raises(TraceError, match=r"jobs\.csv, line 3: request '-n many'"):
+        read_workload(path)
+    jobs = read_workload(path, skip_invalid=True)
+    assert jobs.chunks["tasks"].tolist() == [2, 3]
+    assert "'-n many'" in jobs.notes.skipped[0]
 
 
 def test_a_table_of_requests_is_read_and_simulated(tmp_path: Path) -> None:
