@@ -298,6 +298,15 @@ def test_options_of_requests_fill_the_columns_that_are_empty(tmp_path: Path) -> 
     assert jobs.notes.counts[line] == 3
 
 
+def test_a_frame_whose_requests_name_some_walltimes_gets_the_others_from_run_times() -> None:
+    frame = pl.DataFrame(
+        {"submit_s": 0.0, "runtime_s": [60.0, 60], "nodes": 1, "request": ["-t 5", "-n 1"]}
+    )
+    jobs = Workload.from_frame(frame)
+    assert jobs.walltime_ms.tolist() == [300_000, 60_000]
+    assert jobs.notes.counts["job without walltime, given its run time"] == 1
+
+
 def test_jobs_that_ask_for_nodes_alone_get_whole_ones_where_cores_are_unknown(
     tmp_path: Path,
 ) -> None:

@@ -149,7 +149,15 @@ def columns_of(frame: pl.DataFrame, counts: Counts | None = None) -> dict[str, A
         WorkloadError: a required column is missing, or a value is impossible.
     """
     counts = {} if counts is None else counts
+    said = "walltime_s" in frame.columns
     frame = with_least_nodes(frame, counts)
+    if not said and {"walltime_s", "runtime_s"} <= set(frame.columns):  # some requests say it
+        empty = int(frame["walltime_s"].null_count())
+        counts |= {"job without walltime, given its run time": empty} if empty else {}
+        instead = pl.max_horizontal(
+            pl.col("runtime_s").cast(pl.Float64, strict=False), pl.lit(0.001)
+        )
+        frame = frame.with_columns(pl.col("walltime_s").cast(pl.Float64).fill_null(instead))
     for name in ("submit_s", "runtime_s", "nodes"):
         if name not in frame.columns:
             raise WorkloadError(

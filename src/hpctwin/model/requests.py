@@ -190,6 +190,7 @@ def _together(first: Request, others: Sequence[Request], ignored: list[str]) -> 
         tasks_per_node=1 if all(one.tasks == one.nodes for one in (first, *others)) else 0,
         features=first.features if alike else None,
         exclusive=max(one.exclusive for one in (first, *others)),
+        spread_job=0,
     )
 
 
