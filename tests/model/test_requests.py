@@ -12,6 +12,7 @@ import pytest
 from hpctwin import Cluster, Workload, simulate
 from hpctwin.errors import ConfigError, TraceError, WorkloadError
 from hpctwin.formats import read_workload
+from hpctwin.formats.pieces import open_pieces
 from hpctwin.model.chunks import Tasks
 from hpctwin.model.requests import Request, parse_request
 
@@ -353,6 +354,20 @@ def test_a_list_of_dependencies_is_read_as_sbatch_and_qsub_take_it(
     assert {str(jobs.job_id[row]) for row in edges.job} <= {job}
     assert {str(jobs.job_id[row]) for row in edges.on} == on
     assert any(note in what for what in jobs.notes.counts) if note else not jobs.notes.counts
+
+
+def test_a_piece_of_a_table_keeps_the_dependencies_of_its_requests(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.parquet"
+    pl.DataFrame(
+        {
+            "job_id": [1, 2, 3], "submit_s": 0.0, "runtime_s": 5.0, "nodes": 1,
+            "request": ["-N 1", "-N 1 -d afterok:1", "-N 1"],
+        }
+    ).write_parquet(path)  # fmt: skip
+    (whole,) = open_pieces(path, 3).batches
+    assert (whole.edges.job.tolist(), whole.edges.on.tolist()) == ([2], [1])
+    with pytest.raises(TraceError, match="not in the same piece of 1 jobs"):
+        list(open_pieces(path, 1).batches)
 
 
 def test_before_makes_the_other_job_wait_and_minutes_count() -> None:

@@ -81,7 +81,15 @@ from hpctwin.model.requests import Request, parse_request
 from hpctwin.model.units import MS_PER_S, to_ms
 from hpctwin.model.usage import NODE_W, Usage
 
-__all__ = ["USE_STEP", "columns_of", "is_usage", "named_edges", "to_frame", "with_least_nodes"]
+__all__ = [
+    "NOT_THERE",
+    "USE_STEP",
+    "columns_of",
+    "is_usage",
+    "named_edges",
+    "to_frame",
+    "with_least_nodes",
+]
 
 USE_STEP = "_step_s"
 """How the head of a column of steps ends, after that of the column of usage."""
@@ -89,6 +97,8 @@ USE_STEP = "_step_s"
 _LABELS = ("user", "account", "partition", "qos", "features", "more_tasks", "group_by")
 _EDGE = re.compile(r"(after(?:any|ok)?):([^+;]+)(?:\+(\d+(?:\.\d+)?))?")
 _MINUTE_S = 60.0
+
+NOT_THERE = "dependency on a job that is not there: taken as ended"
 
 Counts = dict[str, int]
 """How many jobs, by what a reader did with something of theirs."""
@@ -502,7 +512,7 @@ def _dependencies(frame: pl.DataFrame, ids: npt.NDArray[Any], counts: Counts) ->
             if said.kind is None:
                 continue
             if not on and column == "dependency":
-                count("dependency on a job that is not there: taken as ended")
+                count(NOT_THERE)
             elif not on:
                 chain = chain_text(waiting_chain(_waits(frame["depends"], ids), said.on))
                 raise WorkloadError(
