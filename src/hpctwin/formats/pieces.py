@@ -124,8 +124,8 @@ def _pieces(
         if NOT_THERE in workload.notes.counts:
             raise TraceError(
                 path,
-                f"rows from {first + 1:,} on: a request or the column dependency names a job that is not in the "
-                f"same piece of {size:,} jobs; write the column depends",
+                f"rows from {first + 1:,} on: a request or the column dependency names a job that is not in "
+                f"the same piece of {size:,} jobs; write the column depends",
             )
         ids = whole_or_text(frame["job_id"]).to_numpy()
         if texts:
