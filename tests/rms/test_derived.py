@@ -188,7 +188,10 @@ def test_a_cluster_that_grew_is_said_to_have_changed_its_size(tmp_path):
 def test_settings_without_nodes_keep_their_partitions_on_the_derived_nodes(tmp_path):
     rows = [row(i, 0, 3600, f"n{i % 4}", 8, partition="p") for i in range(16)]
     rows += [row(100 + i, 0, 3600, f"g{i % 2}", 16, gpus=2, partition="g") for i in range(4)]
-    text = "PartitionName={}\n   AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL\n   MaxTime=02:00:00\n   State=UP TotalCPUs=32 TotalNodes=4\n\n"
+    text = (
+        "PartitionName={}\n   AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL\n   MaxTime=02:00:00\n"
+        "   State=UP TotalCPUs=32 TotalNodes=4\n\n"
+    )
     shown = "".join(text.format(name) for name in ("p", "g", "idle"))
     made = imported(tmp_path, rows, partitions_txt=shown)
     groups = {one.name: one.groups for one in made.site.cluster.partitions}

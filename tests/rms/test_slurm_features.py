@@ -21,7 +21,10 @@ LYING = {"sockets": {1, 2, 4}, "cores_per_socket": {8}, "threads_per_core": {1, 
         ({"features": "[a|b]&ib", "node_count": 1}, "(a|b)&ib"),
         ({"features": "[a|b]", "node_count": 2}, None),
         ({"features": "a*2&b*1", "node_count": 3}, None),
-        ({"features": "a&b|c"}, None),
+        ({"features": "a&b|c"}, "(a|c)&(b|c)"),
+        ({"features": "a*2", "node_count": 2}, "a"),
+        ({"features": "!gpu,ib", "node_count": 2}, "!gpu&ib"),
+        ({"features": "a b"}, None),
         ({"features": "a", "prefer": "a"}, ""),
         ({"sockets_per_node": 2}, "sockets=2|sockets=4"),
         ({"sockets_per_node": 1}, ""),
@@ -44,8 +47,9 @@ def test_parts_of_a_job_that_ask_for_different_features_are_not_modelled() -> No
 
 
 def test_nodes_have_those_features_that_jobs_ask_for() -> None:
-    asked = names_asked([{"features": "(a|b)&ib"}, {"features": "x*2", "node_count": 2}])
+    asked = names_asked([{"features": "(a|b)&ib"}, {"features": "x*2", "node_count": 3}])
     assert asked == {"a", "b", "ib"}
+    assert names_asked([{"features": "!gpu&ib"}]) == {"gpu", "ib"}
     assert features_of({"features": "a,ib,c", "active_features": "a,c"}, asked) == ("a",)
     assert features_of({"active_features": ["ib", "a"]}, asked) == ("a", "ib")
     assert features_of({}, asked) == ()

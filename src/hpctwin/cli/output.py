@@ -161,7 +161,14 @@ def note_without_effect(workload: Workload, cluster: Cluster) -> None:
     """Say on standard error which limits and factors are of nobody, and by what no nodes are grouped."""
     from hpctwin.model.features import without_groups
     from hpctwin.model.limits import idle_limits
+    from hpctwin.simulation.given import in_whole_nodes
 
+    if in_whole_nodes(workload, cluster) is not workload:
+        print(
+            f"{workload.name}: jobs ask for a number of nodes, and cluster {cluster.name!r} does not say how "
+            "many cores its nodes have: each job gets whole nodes",
+            file=sys.stderr,
+        )
     labels = {kind: getattr(workload, kind).labels for kind in ("qos", "account", "user")}
     listed = {*cluster.qos, *(one.qos for one in cluster.partitions if one.qos is not None)}
     features = {feature for group in cluster.nodes for feature in group.all_features}

@@ -90,7 +90,7 @@ def job_table(
 
 
 def _with_features(frame: pl.DataFrame, machine: Machine, tally: Tally) -> pl.DataFrame:
-    """Without features that no node is known to have: who ran with them could never start."""
+    """Leave features open that no node is known to have, or no job that asks for them could start."""
     if machine.features is None:
         return frame
     asked = frame["features"].cast(pl.String)
@@ -100,7 +100,10 @@ def _with_features(frame: pl.DataFrame, machine: Machine, tally: Tally) -> pl.Da
         if any(has_features(text, features) for features in machine.features)
     ]
     open_ = asked.is_not_null() & ~asked.is_in(there)
-    tally.add("features that no node is known to have, left open", int(open_.sum()))
+    if open_.any():
+        row = int(open_.arg_max() or 0)
+        example = f"job {frame['job_id'][row]}: {asked[row]}"
+        tally.add("features that no node is known to have, left open", int(open_.sum()), example)
     return frame.with_columns(features=asked.set(open_, None).cast(pl.Categorical()))
 
 

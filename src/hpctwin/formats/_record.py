@@ -63,15 +63,19 @@ class Tally:
         counts: how often, by a sentence that says what was done.
         skipped: a message for each malformed record, up to a thousand.
         remarks: what is to be said once.
+        named: for a sentence that has an example, the sentence with it, as it stands in ``counts``.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    named: dict[str, str] = field(default_factory=dict)
 
-    def add(self, what: str, count: int = 1) -> None:
-        """Count what happened; zero is not told."""
+    def add(self, what: str, count: int = 1, example: str = "") -> None:
+        """Count what happened, unless the count is zero; the first example is shown with it."""
         if count:
+            if example:
+                what = self.named.setdefault(what, f"{what} ({example})")
             self.counts[what] = self.counts.get(what, 0) + int(count)
 
     def skip(self, message: str) -> None:

@@ -31,6 +31,7 @@ REQUIRED = ("submit_s", "runtime_s", "nodes")
 TEXTS = (
     "job_id", "user", "account", "partition", "qos", "features", "more_tasks", "group_by", "speedup",
 )  # fmt: skip
+_OTHERS = ("depends", "dependency", "job_name", "recorded_nodes")
 _LIMIT = 1e12  # keeps sums of milliseconds far inside int64; 30,000 years as seconds
 
 
@@ -92,7 +93,7 @@ def check_types(path: Path, frame: pl.DataFrame) -> None:
             expected = "numbers or lists of numbers"
         elif rule_of(name, dtype) is not None:
             fits, expected = dtype.is_numeric() or dtype in (pl.String, pl.Null), "numbers"
-        elif name in (*TEXTS, "depends", "recorded_nodes"):
+        elif name in (*TEXTS, *_OTHERS):
             fits = dtype.is_numeric() or dtype in (pl.String, pl.Categorical, pl.Null)
             expected = "numbers or text"
         else:
@@ -171,7 +172,7 @@ def _plain(name: str) -> str:
 
 def is_ours(name: str) -> bool:
     """Whether a column is read."""
-    others = (*TEXTS, "depends", "recorded_nodes")
+    others = (*TEXTS, *_OTHERS)
     return (
         name in _NUMBERS
         or name in others

@@ -14,6 +14,7 @@ from hpctwin.formats._files import stem
 from hpctwin.formats.tables import checked_piece, whole_or_text
 from hpctwin.model import Category
 from hpctwin.model.batches import Batch, edges_of
+from hpctwin.model.frame import NOT_THERE
 from hpctwin.model.joining import LABELS, plain
 
 __all__ = ["Pieces", "open_pieces"]
@@ -119,13 +120,19 @@ def _pieces(
             ) from error
         if "job_id" not in frame.columns:
             frame = frame.with_columns(job_id=pl.int_range(first + 1, first + len(frame) + 1))
-        workload = plain(checked_piece(path, frame, first))
+        workload = checked_piece(path, frame, first)
+        if NOT_THERE in workload.notes.counts:
+            raise TraceError(
+                path,
+                f"rows from {first + 1:,} on: a request or the column dependency names a job that is not in "
+                f"the same piece of {size:,} jobs; write the column depends",
+            )
         ids = whole_or_text(frame["job_id"]).to_numpy()
         if texts:
             # A piece in which all are numbers by chance.
             ids = ids.astype(np.str_)
             workload = workload.replace(job_id=workload.job_id.astype(np.str_))
         if "depends" in frame.columns:
-            yield Batch(workload, edges_of(frame["depends"], ids), True)
+            yield Batch(plain(workload), edges_of(frame["depends"], ids), True)
         else:
             yield Batch.of_workload(workload)

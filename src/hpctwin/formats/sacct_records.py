@@ -9,8 +9,8 @@ import polars as pl
 
 from hpctwin.formats._fields import NOTHING, amount, duration_s, gigabytes, moments
 from hpctwin.formats._record import RECORD, Tally, empty_records
-from hpctwin.formats.slurm_values import constraint
 from hpctwin.model.consumables import GPU_TYPE, NOT_CONSUMED
+from hpctwin.model.features import read_constraint
 from hpctwin.model.gres import parse_gres
 
 __all__ = ["STATES", "records_of"]
@@ -52,7 +52,7 @@ def records_of(text: pl.DataFrame, zone: str | None, tally: Tally) -> pl.DataFra
     ]
     times = [pl.select(pl.when(time > 0).then(time).alias(time.name))[time.name] for time in times]
     text = text.with_columns(times)
-    frame = _fields(text).with_columns(_state(text, tally), used)
+    frame = _fields(text, tally).with_columns(_state(text, tally), used)
     odd = ~frame["job_id"].str.contains(r"^\d+(?:_\d+|_\[.*\]|\+\d+)?$").fill_null(False)
     if odd.any():
         tally.add("record left out: its id is none of a job", int(odd.sum()))
@@ -66,7 +66,7 @@ def _nothing(name: str) -> pl.Expr:
     return pl.when(cell.str.to_lowercase().is_in(NOTHING)).then(None).otherwise(cell).alias(name)
 
 
-def _fields(text: pl.DataFrame) -> pl.DataFrame:
+def _fields(text: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     """The fields of a record, but its state."""
 
     def first(*ways: tuple[str, Callable[[pl.Series], pl.Series]]) -> pl.Series | None:
@@ -117,7 +117,7 @@ def _fields(text: pl.DataFrame) -> pl.DataFrame:
         "account": first(("Account", as_written)),
         "partition": first(("Partition", as_written)),
         "qos": first(("QOS", as_written)),
-        "features": _features(text),
+        "features": _features(text, tally),
         "recorded_nodes": first(("NodeList", as_written)),
         "memory_gb": first(*tres("mem", gigabytes)),
     }
@@ -159,21 +159,28 @@ def _asked_otherwise(text: pl.DataFrame, made: pl.DataFrame) -> pl.DataFrame:
     return made
 
 
-def _features(text: pl.DataFrame) -> pl.Series | None:
-    """What jobs ask of their nodes; as Slurm writes it, where we cannot say it."""
+def _features(text: pl.DataFrame, tally: Tally) -> pl.Series | None:
+    """Features that jobs ask of their nodes; what a constraint asks besides is counted."""
     if "Constraints" not in text.columns:
         return None
-    said = text["Constraints"]
-    nodes = (
-        amount(text["NNodes"])
-        if "NNodes" in text.columns
-        else pl.repeat(None, len(text), dtype=pl.Float64, eager=True)
+    asked = text.select(
+        "job_id",
+        said=pl.col("Constraints"),
+        nodes=amount(text["NNodes"]) if "NNodes" in text.columns else pl.lit(None, pl.Float64),
     )
-    asked = pl.DataFrame({"said": said, "alone": (nodes == 1).fill_null(False)})
-    kinds = asked.unique().drop_nulls()
-    ours = [constraint(said, 1 if alone else None) or said for said, alone in kinds.rows()]
-    kinds = kinds.with_columns(pl.Series("ours", ours, pl.String))
-    return asked.join(kinds, on=["said", "alone"], how="left", maintain_order="left")["ours"]
+    kinds = asked.drop_nulls("said").group_by("said", "nodes", maintain_order=True)
+    rows = []
+    for said, nodes, jobs, job in kinds.agg(pl.len(), pl.col("job_id").first()).iter_rows():
+        features, lost = read_constraint(said, nodes)
+        rows.append((said, nodes, features or None))
+        if lost:
+            tally.add(lost, jobs, f"job {job}: {said[:60]}")
+    schema = {"said": pl.String, "nodes": pl.Float64, "features": pl.String}
+    table = pl.DataFrame(rows, schema, orient="row")
+    keys = ["said", "nodes"]
+    return asked.join(table, on=keys, how="left", nulls_equal=True, maintain_order="left")[
+        "features"
+    ]
 
 
 def _minutes(said: pl.Series) -> pl.Series:

@@ -10,7 +10,7 @@ import csv
 import dataclasses
 import io
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from hpctwin.formats._table_columns import (
 from hpctwin.model import ReadNotes, Workload, write_atomically
 from hpctwin.model.files import put_file
 from hpctwin.model.frame import USE_STEP, with_least_nodes
+from hpctwin.model.requests import parse_request
 
 __all__ = [
     "Cells",
@@ -57,6 +58,7 @@ class Cells:
     line: Sequence[int] | None
     skipped: tuple[str, ...] = ()
     before: int = 0
+    counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 def read_csv(path: str | Path, *, skip_invalid: bool = False) -> Workload:
@@ -73,7 +75,10 @@ def read_csv(path: str | Path, *, skip_invalid: bool = False) -> Workload:
     text = decode(path, read_bytes(path))
     table = _csv_at_once(text)
     if table is not None:
-        table = Cells(_with_least_nodes(path, table.frame), None)
+        try:
+            table = _with_least_nodes(path, table)
+        except TraceError:
+            table = None
     if table is not None and not faults_of(table.frame):
         return _workload(path, table)
     # Something is not in order: read row by row, to say where.
@@ -259,7 +264,7 @@ def _checked(path: Path, table: Cells, skip_invalid: bool) -> Workload:
         TraceError: a column is missing or does not fit, or a row is malformed and
             ``skip_invalid`` is false.
     """
-    table = dataclasses.replace(table, frame=_with_least_nodes(path, table.frame))
+    table = _with_least_nodes(path, _with_requests_read(path, table, skip_invalid))
     for name in REQUIRED:
         if name not in table.frame.columns:
             raise TraceError(
@@ -280,7 +285,8 @@ def _checked(path: Path, table: Cells, skip_invalid: bool) -> Workload:
             raise error
         messages.append(str(error))
     good = ~pl.Series(range(len(table.frame)), dtype=pl.Int64).is_in(list(faults))
-    return _workload(path, Cells(table.frame.filter(good), None, (*table.skipped, *messages)))
+    skipped = (*table.skipped, *messages)
+    return _workload(path, Cells(table.frame.filter(good), None, skipped, counts=table.counts))
 
 
 def _workload(path: Path, table: Cells) -> Workload:
@@ -288,7 +294,7 @@ def _workload(path: Path, table: Cells) -> Workload:
     missing = [name for name in REQUIRED if name not in frame.columns]
     if missing:
         return _checked(path, table, skip_invalid=False)
-    counts: dict[str, int] = {}
+    counts = dict(table.counts)
     frame = frame.with_columns(
         frame[name].cast(pl.Float64)
         for name, dtype in frame.schema.items()
@@ -311,11 +317,43 @@ def _workload(path: Path, table: Cells) -> Workload:
         raise TraceError(path, str(error)) from error
 
 
-def _with_least_nodes(path: Path, frame: pl.DataFrame) -> pl.DataFrame:
+def _with_requests_read(path: Path, table: Cells, skip_invalid: bool) -> Cells:
+    """The rows of which the request can be read.
+
+    Raises:
+        TraceError: one cannot, and ``skip_invalid`` is false.
+    """
+    if "request" not in table.frame.columns:
+        return table
+    texts = table.frame["request"].cast(pl.String)
+    unread: dict[str, str] = {}
+    for text in texts.unique().drop_nulls():
+        try:
+            parse_request(text)
+        except WorkloadError as error:
+            unread[text] = str(error)
+    if not unread:
+        return table
+    bad = texts.is_in(list(unread)).fill_null(False)
+    messages = []
+    for row in bad.arg_true():
+        line = table.line[row] if table.line else None
+        where = "" if table.line else f"row {table.before + row + 1:,}: "
+        fault = TraceError(path, where + unread[texts[row]], line=line)
+        if not skip_invalid:
+            raise fault
+        messages.append(str(fault))
+    left = None if table.line is None else [table.line[row] for row in (~bad).arg_true()]
+    return Cells(table.frame.filter(~bad), left, (*table.skipped, *messages), table.before)
+
+
+def _with_least_nodes(path: Path, table: Cells) -> Cells:
+    counts = dict(table.counts)
     try:
-        return with_least_nodes(frame)
+        frame = with_least_nodes(table.frame, counts)
     except WorkloadError as error:
         raise TraceError(path, str(error)) from error
+    return dataclasses.replace(table, frame=frame, counts=counts)
 
 
 def whole_or_text(column: pl.Series) -> pl.Series:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from functools import cache
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +19,13 @@ __all__ = [
     "Dependencies",
     "DependencyKind",
     "NamedEdges",
+    "Said",
     "chain_text",
     "check_acyclic",
     "doomed_by",
+    "finder",
+    "parse_dependencies",
+    "singletons",
     "waiting_chain",
 ]
 
@@ -33,6 +38,126 @@ class DependencyKind(IntEnum):
     AFTER = 0  # it has started, or ended without starting
     AFTERANY = 1  # it has ended, however
     AFTEROK = 2  # it has completed
+
+
+class Said(NamedTuple):
+    """One dependency as it is written.
+
+    Args:
+        word: the kind, such as ``afterok`` or ``singleton``.
+        on: id of the other job, or a count; empty if it names none.
+        delay: number behind ``+``, in the unit of the text.
+        kind: how the engine models it; None if it does not.
+        waits: whether the other job is the one that waits, as of ``before``.
+        lost: what of its meaning is not modeled; empty if all is.
+    """
+
+    word: str
+    on: str
+    delay: float
+    kind: DependencyKind | None
+    waits: bool
+    lost: str
+
+
+_AS = {
+    "": DependencyKind.AFTER, "start": DependencyKind.AFTER, "any": DependencyKind.AFTERANY,
+    "ok": DependencyKind.AFTEROK, "notok": DependencyKind.AFTERANY, "corr": DependencyKind.AFTEROK,
+    "burstbuffer": DependencyKind.AFTERANY,
+}  # fmt: skip
+_WORD = re.compile(r"(after|before)(|start|any|ok|notok|corr|burstbuffer)(?:array)?")
+_OTHERS = ("singleton", "expand", "on", "synccount", "syncwith", "runone")
+_LOST = {
+    "notok": "taken as afterany",
+    "burstbuffer": "taken as afterany",
+    "corr": "taken as afterok on the whole array",
+}
+
+
+def parse_dependencies(text: str, *, known: Callable[[str], bool] = lambda _: False) -> list[Said]:
+    """Read a list of dependencies as sbatch(1), qsub(1B) and Torque's qsub take it.
+
+    Args:
+        text: such as ``afterok:12:13,afterany:14``, ``after:12+5?singleton`` or ``before:12,on:2``; what
+            squeue adds, such as ``(unfulfilled)``, is ignored. Parts may be separated by ``;``, too.
+        known: whether a text is the id of a job, though it has a separator in it.
+
+    Raises:
+        ValueError: a part is no dependency.
+    """
+    found: list[Said] = []
+    one_of = "?" in text and not known(text)
+    for part in re.split(r"[,;?]", re.sub(r"\([^)]*\)", "", text)):
+        word, colon, rest = (one.strip() for one in part.strip().strip("\"'").partition(":"))
+        if not word:
+            continue
+        if not colon and re.match(r"\d", word):
+            word, rest = "afterany", word  # sbatch: the default type
+        word = word.lower()
+        match = _WORD.fullmatch(word)
+        if match is None and word not in _OTHERS:
+            raise ValueError(f"{part.strip()[:50]!r} is no dependency")
+        if match is None:
+            lost = "" if word in ("singleton", "on") else "ignored"
+            found.append(Said(word, rest, 0.0, None, False, lost))
+            continue
+        for one in [rest] if known(rest) else rest.split(":"):
+            on = re.fullmatch(r"(.*?)(?:\+(\d+(?:\.\d+)?))?", one.strip(), re.DOTALL)
+            if on is None or not on[1]:
+                raise ValueError(f"{part.strip()[:50]!r} names no job")
+            name, delay = (one, 0.0) if known(one) else (on[1], float(on[2] or 0))
+            kind, lost = _AS[match[2]], _LOST.get(match[2], "")
+            found.append(Said(word, name, delay, kind, match[1] == "before", lost))
+    if one_of and len(found) > 1:
+        kind, lost = (
+            DependencyKind.AFTERANY,
+            "one of several ('?'), taken as afterany on all of them",
+        )
+        found = [one._replace(kind=one.kind and kind, lost=lost) for one in found]
+    return found
+
+
+_ID = re.compile(r"(\d+)(?:_(\d+)|\[(\d+)\]|_\*|_?\[[^\]]*\](?:\[\d+\])?)?(?:[.@][\w.@-]*)?")
+
+
+def finder(ids: Iterable[Any]) -> Callable[[str], list[int]]:
+    """Make a function that finds the rows of jobs by an id as users write it.
+
+    Of an array (``12``, ``12[]``, ``12_[1-4]``) it finds all tasks that are there, ``12_3`` and ``12[3]``;
+    the name of the server (``12.pbs01``) is ignored if no job has it.
+    """
+    row_of = {str(job): row for row, job in enumerate(ids)}
+    by_number: dict[tuple[str, str | None], list[int]] = {}
+
+    def find(name: str) -> list[int]:
+        if name in row_of:
+            return [row_of[name]]
+        if not by_number:
+            for text, row in row_of.items():
+                if (one := _ID.fullmatch(text)) is not None:
+                    number, task = one[1], one[2] or one[3]
+                    for key in {(number, task), (number, None)}:
+                        by_number.setdefault(key, []).append(row)
+        said = _ID.fullmatch(name)
+        return [] if said is None else by_number.get((said[1], said[2] or said[3]), [])
+
+    return find
+
+
+def singletons(names: Sequence[Any], alone: Sequence[bool]) -> Iterator[tuple[int, int]]:
+    """Rows of jobs that wait, and of those they wait for, by ``singleton``.
+
+    Args:
+        names: name and user of each job, in the order of submission.
+        alone: whether each has the dependency.
+    """
+    before: dict[Any, list[int]] = {}
+    for row, (name, waits) in enumerate(zip(names, alone, strict=True)):
+        earlier = before.setdefault(name, [])
+        if waits:
+            yield from ((row, on) for on in earlier)
+            earlier.clear()  # the jobs behind this one wait for it, and so for all before it
+        earlier.append(row)
 
 
 @dataclass(frozen=True, eq=False)

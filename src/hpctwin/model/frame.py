@@ -12,7 +12,7 @@ column                  meaning
 ``cores_per_task`` …    what each task asks: ``cores_per_task`` (default 1), ``memory_gb_per_task``,
                         ``gpus_per_task`` (default 0; parts of one too)
 ``tasks_per_node``      at most so many tasks of the job are on a node; 0: any number
-``request``             all of these as a user writes them: ``-N 2 -n 8 -c 4 --mem-per-cpu=2G``,
+``request``             what a user asks for as ``sbatch`` or ``qsub`` take it: ``-N 2 -n 8 -c 4 -t 60``,
                         ``select=3:ncpus=8:ngpus=1 place=scatter`` (`hpctwin.model.requests`)
 ``exclusive``           1 (or true) if it shares its nodes with no other job, else 0
 ``spread_job``          1 (or true) if it lies on as many nodes as it can, else 0
@@ -28,6 +28,9 @@ column                  meaning
                         of whole nodes, what each of them must have
 ``res_NAME``            amount of the cluster-wide resource NAME
 ``depends``             ``afterok:12;afterany:13+600``: kind, id, seconds after it
+``dependency``          the same as ``sbatch --dependency`` or ``qsub -W depend`` take it, with minutes; a job
+                        that is not there counts as ended
+``job_name``            name of a job, by which ``singleton`` knows jobs
 ``recorded_start_s``    when it started in reality
 ``recorded_nodes``      where it ran, as text
 ``cancel_s``            when its user cancelled it
@@ -52,7 +55,7 @@ Other columns are not read. Empty cells are unknown.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -66,7 +69,11 @@ from hpctwin.model.consumables import COLUMN
 from hpctwin.model.dependencies import (
     Dependencies,
     DependencyKind,
+    Said,
     chain_text,
+    finder,
+    parse_dependencies,
+    singletons,
     waiting_chain,
 )
 from hpctwin.model.malleable import MALLEABLE
@@ -74,13 +81,27 @@ from hpctwin.model.requests import Request, parse_request
 from hpctwin.model.units import MS_PER_S, to_ms
 from hpctwin.model.usage import NODE_W, Usage
 
-__all__ = ["USE_STEP", "columns_of", "is_usage", "named_edges", "to_frame", "with_least_nodes"]
+__all__ = [
+    "NOT_THERE",
+    "USE_STEP",
+    "columns_of",
+    "is_usage",
+    "named_edges",
+    "to_frame",
+    "with_least_nodes",
+]
 
 USE_STEP = "_step_s"
 """How the head of a column of steps ends, after that of the column of usage."""
 
 _LABELS = ("user", "account", "partition", "qos", "features", "more_tasks", "group_by")
 _EDGE = re.compile(r"(after(?:any|ok)?):([^+;]+)(?:\+(\d+(?:\.\d+)?))?")
+_MINUTE_S = 60.0
+
+NOT_THERE = "dependency on a job that is not there: taken as ended"
+
+Counts = dict[str, int]
+"""How many jobs, by what a reader did with something of theirs."""
 
 
 def to_frame(workload: Mapping[str, Any]) -> pl.DataFrame:
@@ -127,13 +148,26 @@ def to_frame(workload: Mapping[str, Any]) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def columns_of(frame: pl.DataFrame) -> dict[str, Any]:
-    """What `Workload.build` takes, of a frame with the columns above.
+def columns_of(frame: pl.DataFrame, counts: Counts | None = None) -> dict[str, Any]:
+    """Make what `Workload.build` takes of a frame with the columns above.
+
+    Args:
+        frame: the table.
+        counts: what is ignored or changed is added.
 
     Raises:
         WorkloadError: a required column is missing, or a value is impossible.
     """
-    frame = with_least_nodes(frame)
+    counts = {} if counts is None else counts
+    said = "walltime_s" in frame.columns
+    frame = with_least_nodes(frame, counts)
+    if not said and {"walltime_s", "runtime_s"} <= set(frame.columns):  # some requests say it
+        empty = int(frame["walltime_s"].null_count())
+        counts |= {"job without walltime, given its run time": empty} if empty else {}
+        instead = pl.max_horizontal(
+            pl.col("runtime_s").cast(pl.Float64, strict=False), pl.lit(0.001)
+        )
+        frame = frame.with_columns(pl.col("walltime_s").cast(pl.Float64).fill_null(instead))
     for name in ("submit_s", "runtime_s", "nodes"):
         if name not in frame.columns:
             raise WorkloadError(
@@ -160,7 +194,7 @@ def columns_of(frame: pl.DataFrame) -> dict[str, Any]:
             for name in CHUNKS
             if name in frame.columns
         },
-        "dependencies": _dependencies(frame, row_ids),
+        "dependencies": _dependencies(frame, row_ids, counts),
         "recorded_start_s": _optional(frame, "recorded_start_s", row_ids),
         "recorded_nodes": (
             frame["recorded_nodes"].cast(pl.String).to_list()
@@ -237,14 +271,18 @@ def _usage(frame: pl.DataFrame, ids: npt.NDArray[Any]) -> dict[str, Usage]:
     return found
 
 
-def with_least_nodes(frame: pl.DataFrame) -> pl.DataFrame:
-    """A frame in which jobs with tasks that leave ``nodes`` open ask for one, and truths are 0 and 1.
+def with_least_nodes(frame: pl.DataFrame, counts: Counts | None = None) -> pl.DataFrame:
+    """Fill in what requests say, one node for jobs with tasks and no ``nodes``, and 0 and 1 for truths.
+
+    Args:
+        frame: the table.
+        counts: what of requests is ignored is added.
 
     Raises:
         WorkloadError: a request cannot be understood.
     """
     if "request" in frame.columns:
-        frame = _with_requests(frame)
+        frame = _with_requests(frame, {} if counts is None else counts)
     for name in ("exclusive", "fails", "spread_job", "suspendable"):
         if name in frame.columns and frame[name].dtype == pl.Boolean:
             frame = frame.with_columns(frame[name].cast(pl.Int64))
@@ -270,14 +308,44 @@ def with_least_nodes(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(nodes=least.otherwise(pl.col("nodes")))
 
 
-def _with_requests(frame: pl.DataFrame) -> pl.DataFrame:
-    """A frame with the columns that ``request`` stands for; what else it says goes before."""
-    texts = frame["request"].unique().drop_nulls().to_list()
-    rows = [{"request": text, **_columns_asked(parse_request(text))} for text in texts]
-    if not rows:
+def _with_requests(frame: pl.DataFrame, counts: Counts) -> pl.DataFrame:
+    """A frame with the columns that ``request`` stands for; a cell that another column has goes before."""
+    jobs = frame["request"].drop_nulls().value_counts(sort=True)
+    requests = {text: parse_request(text) for text in jobs["request"]}
+    if not requests:
         return frame.drop("request")
+    alone = any("singleton" in (one.dependency or "") for one in requests.values())
+    left_out = {
+        text: (*one.ignored, *(["the job's name"] if one.name and not alone else []))
+        for text, one in requests.items()
+    }
+    ignored: dict[str, int] = {}
+    for text, count in jobs.iter_rows():
+        for option in left_out[text]:
+            ignored[option] = ignored.get(option, 0) + count
+    if ignored:
+        options = ", ".join(f"{option} {count:,}" for option, count in ignored.items())
+        number = int(sum(n for text, n in jobs.iter_rows() if left_out[text]))
+        counts[
+            f"request with options that are not modeled, ignored (jobs by option): {options}"
+        ] = number
+    rows = [{"request": text, **_columns_asked(one)} for text, one in requests.items()]
     asked = pl.DataFrame(rows, infer_schema_length=None)
+    asked = asked[[name for name in asked.columns if asked[name].null_count() < len(asked)]]
     found = frame.join(asked, on="request", how="left", maintain_order="left", suffix="_asked")
+    if "nodes" in frame.columns:
+        # A request that says nothing of sizes leaves them to the column.
+        sized = (
+            pl.col("request").replace_strict(
+                {text: one.sized for text, one in requests.items()}, default=True
+            )
+            | pl.col("nodes").is_null()
+        )
+        found = found.with_columns(
+            pl.when(sized).then(pl.col(name)).alias(name)
+            for name in (one + "_asked" * (one in frame.columns) for one in _SIZES_ASKED)
+            if name in found.columns
+        )
     for name in asked.columns[1:]:
         other = f"{name}_asked"
         if other in found.columns:
@@ -285,6 +353,9 @@ def _with_requests(frame: pl.DataFrame) -> pl.DataFrame:
             both = pl.coalesce(own, pl.col(other).cast(pl.String))
             found = found.with_columns(both.alias(name)).drop(other)
     return found.drop("request")
+
+
+_SIZES_ASKED = ("tasks", "cores_per_task", "memory_gb_per_task", "gpus_per_task", "tasks_per_node")
 
 
 def _columns_asked(request: Request) -> dict[str, Any]:
@@ -301,6 +372,13 @@ def _columns_asked(request: Request) -> dict[str, Any]:
         "features": request.features,
         "more_tasks": more_tasks_text(request.more) or None,
         "group_by": request.group_by,
+        "walltime_s": request.walltime_s,
+        "partition": request.partition,
+        "account": request.account,
+        "qos": request.qos,
+        "priority": request.priority,
+        "job_name": request.name,
+        "dependency": request.dependency,
         **{f"{COLUMN}{name}": amount for name, amount in request.consumables},
     }
 
@@ -365,42 +443,104 @@ def _waits(depends: pl.Series, ids: npt.NDArray[Any]) -> dict[str, str]:
 def named_edges(
     depends: pl.Series, ids: npt.NDArray[Any]
 ) -> list[tuple[int, str, DependencyKind, int]]:
-    """What a column ``depends`` says: row of the job that waits, id of the other, kind, delay in ms.
+    """Read a column ``depends``: row of the job that waits, id of the other, kind, delay in ms.
 
     Args:
         depends: the column.
         ids: of the jobs, for messages.
 
     Raises:
-        WorkloadError: a cell cannot be read.
+        WorkloadError: a cell cannot be read, or says more than that.
     """
     edges = []
-    for row, text in enumerate(depends.cast(pl.String)):
-        for part in (text or "").split(";"):
-            if not part.strip():
-                continue
-            match = _EDGE.fullmatch(part.strip())
-            if not match:
-                raise WorkloadError(
-                    f"job {ids[row]}: depends is {part.strip()!r}, expected for example "
-                    "'afterok:12' or 'afterany:12+600'"
-                )
-            kind, on, delay = match.groups()
-            edges.append((row, on, DependencyKind[kind.upper()], to_ms(float(delay or 0))))
+    for row, said in _said(depends, ids):
+        if said.kind is None or said.waits or said.lost:
+            raise WorkloadError(
+                f"job {ids[row]}: depends is {said.word!r}, which is not read piece by piece; write after, "
+                "afterany or afterok"
+            )
+        edges.append((row, said.on, said.kind, to_ms(said.delay)))
     return edges
 
 
-def _dependencies(frame: pl.DataFrame, ids: npt.NDArray[Any]) -> Dependencies:
-    if "depends" not in frame.columns:
-        return Dependencies.none()
-    row_of = {str(job): row for row, job in enumerate(ids)}
-    edges = []
-    for row, on, kind, delay_ms in named_edges(frame["depends"], ids):
-        if on not in row_of:
-            chain = chain_text(waiting_chain(_waits(frame["depends"], ids), on))
-            raise WorkloadError(
-                f"job {ids[row]}: depends on job {on}, which is not there "
-                f"(chain {chain}; each waits for the next)"
-            )
-        edges.append((row, row_of[on], kind, delay_ms))
-    return Dependencies.of(edges)
+def _said(depends: pl.Series, ids: npt.NDArray[Any]) -> Iterator[tuple[int, Said]]:
+    """The dependencies in a column, each with the row of its job."""
+    names = set(map(str, ids))
+    for row, text in enumerate(depends.cast(pl.String)):
+        if not text:
+            continue
+        for part in text.split(";"):
+            match = _EDGE.fullmatch(part.strip())
+            if match and (match[2] in names or not re.search(r"[:,?(]", match[2])):
+                delay = float(match[3] or 0)
+                yield (
+                    row,
+                    Said(match[1], match[2], delay, DependencyKind[match[1].upper()], False, ""),
+                )
+                continue
+            try:
+                found = parse_dependencies(part, known=names.__contains__)
+            except ValueError as error:
+                raise WorkloadError(
+                    f"job {ids[row]}: depends is {part.strip()!r}, expected for example "
+                    "'afterok:12' or 'afterany:12+600'"
+                ) from error
+            yield from ((row, one) for one in found)
+
+
+def _dependencies(frame: pl.DataFrame, ids: npt.NDArray[Any], counts: Counts) -> Dependencies:
+    """The edges of columns ``depends``, with seconds, and ``dependency``, with minutes."""
+    edges: list[tuple[int, int, DependencyKind, int]] = []
+    find, alone = finder(ids), np.zeros(len(ids), bool)
+
+    def count(what: str) -> None:
+        counts[what] = counts.get(what, 0) + 1
+
+    for column, unit in (("depends", 1.0), ("dependency", _MINUTE_S)):
+        if column not in frame.columns:
+            continue
+        for row, said in _said(frame[column], ids):
+            if said.word == "singleton":
+                alone[row] = True
+                continue
+            on, lost = find(said.on), said.lost
+            task = re.fullmatch(r"\d+_(\d+)", str(ids[row])) if said.word == "aftercorr" else None
+            if task and (own := find(f"{said.on.rstrip('_*')}_{task[1]}")):
+                on, lost = own, ""
+            if lost:
+                count(f"dependency {said.word} that is not modeled: {lost}")
+            if said.kind is None:
+                continue
+            if not on and column == "dependency":
+                count(NOT_THERE)
+            elif not on:
+                chain = chain_text(waiting_chain(_waits(frame["depends"], ids), said.on))
+                raise WorkloadError(
+                    f"job {ids[row]}: depends on job {said.on}, which is not there "
+                    f"(chain {chain}; each waits for the next)"
+                )
+            delay = to_ms(said.delay * unit)
+            pairs = ((one, row) if said.waits else (row, one) for one in on)
+            edges += [(job, other, said.kind, delay) for job, other in pairs]
+    if alone.any():
+        edges += _one_at_a_time(frame, alone, count)
+    return Dependencies.of(list(dict.fromkeys(edges)))
+
+
+def _one_at_a_time(
+    frame: pl.DataFrame, alone: npt.NDArray[np.bool_], count: Callable[[str], None]
+) -> Iterator[tuple[int, int, DependencyKind, int]]:
+    """What ``singleton`` makes jobs wait for: earlier ones of the same name and user."""
+    if "job_name" not in frame.columns:
+        for _ in range(int(alone.sum())):
+            count("dependency singleton of a job without a name: ignored")
+        return
+    keys = [name for name in ("job_name", "user") if name in frame.columns]
+    names = list(frame.select(pl.col(keys).cast(pl.String)).iter_rows())
+    order = frame["submit_s"].cast(pl.Float64, strict=False).arg_sort().to_list()
+    named = [row for row in order if names[row][0] is not None]
+    for _ in range(int(alone.sum()) - sum(bool(alone[row]) for row in named)):
+        count("dependency singleton of a job without a name: ignored")
+    pairs = singletons([names[row] for row in named], [bool(alone[row]) for row in named])
+    for job, on in pairs:
+        yield named[job], named[on], DependencyKind.AFTERANY, 0

@@ -1,29 +1,44 @@
-"""What jobs ask as users write it for Slurm, PBS or Kubernetes, brought to tasks; see `chunks`."""
+"""Read what jobs ask for as users write it for Slurm, PBS, Torque or Kubernetes; see `chunks`."""
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from hpctwin.errors import WorkloadError
+from hpctwin.errors import FormatError, WorkloadError
 from hpctwin.model.chunks import GROUP, Tasks, together
 from hpctwin.model.consumables import GPU_TYPE, amount_of, check_names
+from hpctwin.model.features import read_constraint
 from hpctwin.model.gres import gres_count, parse_gres
+from hpctwin.model.hostlist import expand
+from hpctwin.model.pbs_requests import (
+    Chunk,
+    memory_gb,
+    parse_duration,
+    parse_nodes,
+    parse_select,
+    resources_in,
+)
 from hpctwin.model.pods import is_pods, parse_pods
+from hpctwin.model.submit_options import Options, read_qsub, read_slurm
 
 __all__ = ["Request", "parse_request"]
 
-_SHORT = {"N": "nodes", "n": "ntasks", "c": "cpus-per-task", "G": "gpus", "C": "constraint"}
-_KNOWN = (
+_COMMANDS = ("sbatch", "salloc", "srun", "qsub")
+_SIZES = (
     "nodes", "ntasks", "cpus-per-task", "ntasks-per-node", "mem", "mem-per-cpu", "mem-per-gpu", "gpus",
-    "gpus-per-node", "gpus-per-task", "gres", "constraint", "exclusive", "spread-job",
+    "gpus-per-node", "gpus-per-task", "gres", "constraint", "exclusive", "spread-job", "cpus-per-gpu",
+    "ntasks-per-gpu", "gpus-per-socket", "sockets-per-node", "tres-per-task",
 )  # fmt: skip
+"""Options of Slurm that say what each part of a job asks of nodes."""
+_LABELS = {"partition": "partition", "account": "account", "qos": "qos", "job-name": "name"}
 _UNITS = {"": 1 / 1024, "k": 1 / 1024**2, "m": 1 / 1024, "g": 1.0, "t": 1024.0}
-_PLACES = {"free", "pack", "scatter", "excl", "exclhost", "shared"}
+_PLACES = {"free", "pack", "scatter", "excl", "exclhost", "shared", "group=host", "group=vnode"}
 _GROUP = re.compile(rf"group=(?!(?:host|vnode)$)({GROUP})")
-_PBS_UNITS = {"b": 1 / 1024**3, "kb": 1 / 1024**2, "mb": 1 / 1024, "gb": 1.0, "tb": 1024.0}
 
 
 @dataclass(frozen=True)
@@ -31,17 +46,24 @@ class Request:
     """What one job asks.
 
     Args:
-        nodes: so many at least; of whole nodes, just so many.
-        tasks: how many; 0: it asks for whole nodes.
+        nodes: number of nodes at least; of whole nodes, the exact number.
+        tasks: number of tasks; 0: it asks for whole nodes.
         cores, memory_gb, gpus: of each task.
         tasks_per_node: at most; 0: any number.
-        exclusive: 1 if it shares its nodes with no other.
-        spread_job: 1 if it lies on as many nodes as it can.
+        exclusive: 1 if it shares its nodes with no other job.
+        spread_job: 1 if it is placed on as many nodes as it can.
         shared_with: 1 if it shares them with jobs of its user only, 2 with those of its account.
-        more: further kinds of tasks, besides those of which the fields above tell.
+        more: further kinds of tasks, besides those that the fields above describe.
         features: of its nodes; None for any.
         consumables: names of what each task asks besides, and how much.
         group_by: all of its nodes have one value of this; None for any nodes.
+        walltime_s: its limit, in seconds; None if it asks for none.
+        partition, account, qos: labels; None if it names none.
+        name: the name of the job.
+        dependency: which jobs it waits for, as ``--dependency`` or ``depend=`` says it.
+        priority: larger is sooner.
+        ignored: options and parts of options that are read and have no effect.
+        sized: whether it says how many nodes, tasks, cores, GPUs or how much memory it asks for.
     """
 
     nodes: int = 1
@@ -57,90 +79,239 @@ class Request:
     more: tuple[Tasks, ...] = ()
     group_by: str | None = None
     consumables: tuple[tuple[str, float], ...] = ()
+    walltime_s: float | None = None
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    name: str | None = None
+    dependency: str | None = None
+    priority: float | None = None
+    ignored: tuple[str, ...] = ()
+    sized: bool = True
 
 
 def parse_request(text: str) -> Request:
-    """What text asks, such as ``-N 2 -n 8 -c 4 --mem-per-cpu=2G`` or ``select=3:ncpus=8 place=scatter``.
+    """Read what a user asks, such as ``-N 2 -n 8 -c 4 --mem-per-cpu=2G``.
 
-    Or ``--replicas=4 --requests=cpu=500m,memory=2Gi``: each pod is a task.
+    Or ``select=3:ncpus=8 place=scatter``, or ``nodes=2:ppn=8,walltime=1:00:00``, or what pods ask, each of
+    which is a task: ``--replicas=4 --requests=cpu=500m,memory=2Gi``. The command, ``#SBATCH`` and ``#PBS``
+    may stand before the options, and a script behind them.
 
     Raises:
-        WorkloadError: it cannot be understood, or asks what is not modelled.
+        WorkloadError: it cannot be understood.
     """
     try:
-        words = shlex.split(text.removeprefix("-l ").replace(" -l ", " "))
+        words = _words(text)
+        command = words.pop(0) if words and words[0].rpartition("/")[2] in _COMMANDS else ""
         if is_pods(words):
             pods = parse_pods(words)
             return Request(1, pods.tasks, *pods.each, consumables=pods.consumables)
-        return _pbs(words) if "select=" in text else _slurm(_options(words))
-    except ValueError as error:
+        if command.endswith("qsub") or "#PBS" in text or (not command and _is_pbs(words)):
+            return _pbs(read_qsub(words))
+        return _slurm(read_slurm(words, srun=command.endswith("srun")))
+    except (ValueError, FormatError) as error:
         raise WorkloadError(f"request {text!r}: {error}") from error
 
 
-def _options(words: list[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    left = list(words)
-    while left:
-        word = left.pop(0)
-        if word.startswith("--"):
-            name, given, value = word[2:].partition("=")
-        elif re.fullmatch(r"-[A-Za-z].*", word) and word[1] in _SHORT:
-            name, value = _SHORT[word[1]], word[2:].removeprefix("=")
-            given = value
-        else:
-            raise ValueError(
-                f"{word!r} is no option of Slurm's, nor select= of PBS, nor --requests= of Kubernetes"
-            )
-        if name not in _KNOWN:
-            raise ValueError(f"--{name} is not read; known are {', '.join(_KNOWN)}")
-        if not given and name not in ("exclusive", "spread-job"):
-            if not left:
-                raise ValueError(f"--{name} has no value")
-            value = left.pop(0)
-        found[name] = value
+def _words(text: str) -> list[str]:
+    """The words as a shell splits them, without ``#SBATCH`` and comments."""
+    found: list[str] = []
+    for line in re.split(r"[\r\n]+|(?=#SBATCH\s|#PBS\s)", text):
+        if line.startswith("##") or (
+            line.startswith("#") and not line.startswith(("#SBATCH", "#PBS"))
+        ):
+            continue
+        plain = re.sub(r"[\u201c\u201d]", '"', re.sub(r"^#(SBATCH|PBS)\s", "", line))
+        found += shlex.split(re.sub(r"\s#.*$", "", plain))
     return found
 
 
-def _slurm(asked: Mapping[str, str]) -> Request:
-    alone, shared_with = _exclusive(asked)
-    # Of a job with --nodes Slurm has just so many.
+def _is_pbs(words: Sequence[str]) -> bool:
+    """Whether words are of ``qsub``: a resource list, or an attribute of a job."""
+    for word, after in zip(words, [*words[1:], ""], strict=False):
+        if re.match(r"(-[lW])?[A-Za-z][\w.]*=", word) or (word in ("-l", "-W") and "=" in after):
+            return True
+    return False
+
+
+def _slurm(parts: Sequence[Options]) -> Request:
+    """The request of all parts of a job; a heterogeneous one has several."""
+    ignored: list[str] = []
+    about: dict[str, str] = {}
+    found = []
+    for options in parts:
+        sizes: dict[str, str] = {}
+        for name, value in options:
+            if name in _SIZES:
+                sizes[name] = value
+            elif name in (*_LABELS, "time", "dependency", "priority", "nodelist"):
+                about.setdefault(name, value)
+            else:
+                ignored.append("script" if name == "script" else f"--{name}")
+        if "nodelist" in about:
+            ignored.append("--nodelist (the names)")
+            names = about.pop("nodelist")
+            sizes.setdefault("nodes", str(max(1, len(expand(names)))) if "/" not in names else "1")
+        found.append(_part(sizes, ignored))
+    first, *others = found
+    if others:
+        first = _together(first, others, ignored)
+    labels: dict[str, Any] = {key: about[name] for name, key in _LABELS.items() if about.get(name)}
+    if "," in labels.get("partition", ""):
+        labels["partition"] = labels["partition"].split(",")[0]
+        ignored.append("--partition (all but the first)")
+    number = about.get("priority", "")
+    if "priority" in about and not number.isdigit():
+        ignored.append("--priority")
+    return replace(
+        first,
+        **labels,
+        walltime_s=_slurm_time(about.get("time", ""), ignored),
+        dependency=about.get("dependency"),
+        priority=float(number) if number.isdigit() else None,
+        ignored=tuple(dict.fromkeys(ignored)),
+        sized=any(name in _SIZES and name != "constraint" for part in parts for name, _ in part),
+    )
+
+
+def _together(first: Request, others: Sequence[Request], ignored: list[str]) -> Request:
+    """One job of kinds of tasks, of the parts of a heterogeneous job."""
+    kinds = [
+        Tasks(one.tasks, one.cores, one.memory_gb, one.gpus, one.consumables)
+        for one in (first, *others)
+    ]
+    alike = len({(one.features, one.exclusive) for one in (first, *others)}) == 1
+    ignored.append(
+        f"heterogeneous parts (taken as tasks of one job{'' if alike else ', without their constraints'})"
+    )
+    return replace(
+        first,
+        nodes=1,
+        more=tuple(kinds[1:]),
+        tasks_per_node=1 if all(one.tasks == one.nodes for one in (first, *others)) else 0,
+        features=first.features if alike else None,
+        exclusive=max(one.exclusive for one in (first, *others)),
+        spread_job=0,
+    )
+
+
+def _slurm_time(text: str, ignored: list[str]) -> float | None:
+    """Seconds of minutes, ``M:S``, ``H:M:S``, ``D-H``, ``D-H:M`` or ``D-H:M:S``; None for no limit."""
+    match = re.fullmatch(r"(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,6}))?(?::(\d{1,6}))?", text.strip())
+    if match is None or not re.search("[1-9]", text):
+        if text:
+            ignored.append(
+                "--time" if text.upper() in ("UNLIMITED", "INFINITE", "0") else f"--time={text}"
+            )
+        return None
+    days, *clock = match.groups()
+    numbers = [int(one) for one in clock if one is not None]
+    units = (
+        {1: (60,), 2: (60, 1), 3: (3600, 60, 1)}[len(numbers)] if days is None else (3600, 60, 1)
+    )
+    return 86400.0 * int(days or 0) + sum(n * unit for n, unit in zip(numbers, units, strict=False))
+
+
+def _part(asked: dict[str, str], ignored: list[str]) -> Request:
+    """What one part of a job asks of nodes."""
+    _by_tres(asked, ignored)
+    alone, shared_with = _exclusive(asked, ignored)
+    # A job with --nodes gets exactly that number of nodes.
     spread = int("spread-job" in asked and "nodes" not in asked)
+    if re.search(r"[-,:]", asked.get("nodes", "")):
+        ignored.append("--nodes (the maximum)")
+        asked["nodes"] = re.split(r"[-,:]", asked["nodes"])[0]
     nodes = _whole(asked, "nodes", 1)
     per_node = _whole(asked, "ntasks-per-node", 0)
+    counted = _gpus(asked["gpus"]) if "gpus" in asked else {}
     tasks = _whole(asked, "ntasks", nodes * max(per_node, 1))
+    if "ntasks-per-gpu" in asked and "ntasks" not in asked and counted:
+        tasks = int(sum(counted.values())) * _whole(asked, "ntasks-per-gpu", 1)
+    elif "ntasks-per-gpu" in asked and "ntasks" in asked and not counted:
+        counted = {"": float(max(1, tasks // _whole(asked, "ntasks-per-gpu", 1)))}
     cores = float(_whole(asked, "cpus-per-task", 1))
     of_task = _gpus(asked["gpus-per-task"]) if "gpus-per-task" in asked else {}
-    if "gpus" in asked:
-        of_task = {model: count / tasks for model, count in _gpus(asked["gpus"]).items()}
-    gpus_task = sum(of_task.values())
     generic = _generic(asked.get("gres", ""))
     of_node = _gpus(asked["gpus-per-node"]) if "gpus-per-node" in asked else generic.gpus
-    on_node = sum(of_node.values())
+    if "gpus-per-socket" in asked and "sockets-per-node" in asked:
+        sockets = _whole(asked, "sockets-per-node", 1)
+        of_node = {model: n * sockets for model, n in _gpus(asked["gpus-per-socket"]).items()}
+    else:
+        ignored += [f"--{one}" for one in ("gpus-per-socket", "sockets-per-node") if one in asked]
+    nodes = min(nodes, tasks)  # as Slurm: "can't run 2 processes on 4 nodes"
+    if counted:
+        before = tasks
+        tasks, cores = _by_gpus(tasks, cores, sum(counted.values()), nodes)
+        per_node = max(min(per_node, 1), per_node * tasks // before)
+        of_task = {model: count / tasks for model, count in counted.items()}
+    gpus_task, on_node = sum(of_task.values()), sum(of_node.values())
+    if "cpus-per-gpu" in asked and "cpus-per-task" not in asked and (gpus_task or on_node):
+        each = _whole(asked, "cpus-per-gpu", 1)
+        cores = each * (gpus_task or on_node * nodes / tasks)
     memory = cores * _memory(asked.get("mem-per-cpu", "0"), _UNITS)
     memory += gpus_task * _memory(asked.get("mem-per-gpu", "0"), _UNITS)
-    features = "&".join(filter(None, (asked.get("constraint"), *generic.types))) or None
+    features = _features(asked.get("constraint", ""), nodes, generic.types, ignored)
+    if asked.get("mem") in ("0", "0K", "0M", "0G"):
+        ignored.append("--mem=0")
     if not on_node and "mem" not in asked and not generic.others:
         return Request(
             nodes, tasks, cores, memory, gpus_task, per_node, alone, features, shared_with, spread,
             consumables=_of_types(of_task),
         )  # fmt: skip
     # What is asked of each node makes one task of all that are on it.
-    if "nodes" not in asked and (spread or not per_node):
-        raise ValueError("what is asked of each node needs --nodes: say how many there are")
     if "nodes" not in asked:
-        nodes = -(-tasks // per_node)
-    if tasks % nodes:
-        raise ValueError(f"{tasks} tasks are not as many on each of {nodes} nodes")
-    here = tasks // nodes
-    memory = _memory(asked["mem"], _UNITS) if "mem" in asked else here * memory
-    memory += on_node * _memory(asked.get("mem-per-gpu", "0"), _UNITS)
-    gpus = {model: count * here for model, count in of_task.items()}
-    for model, count in of_node.items():
-        gpus[model] = gpus.get(model, 0.0) + count
+        nodes = -(-tasks // per_node) if per_node else 1
+        if tasks > 1 and not per_node:
+            ignored.append(
+                "--ntasks without --nodes, with amounts of each node (taken as one node)"
+            )
+    here, further = divmod(tasks, nodes)
+
+    def on_one_node(tasks_here: int, count: int) -> Tasks:
+        gpus = {model: each * tasks_here for model, each in of_task.items()}
+        for model, each in of_node.items():
+            gpus[model] = gpus.get(model, 0.0) + each
+        there = _memory(asked["mem"], _UNITS) if "mem" in asked else tasks_here * memory
+        there += on_node * _memory(asked.get("mem-per-gpu", "0"), _UNITS)
+        consumables = (*generic.others.items(), *_of_types(gpus))
+        return Tasks(count, tasks_here * cores, there, sum(gpus.values()), consumables)
+
+    kinds = [on_one_node(here + 1, further)] if further else []
+    first, *more = [*kinds, on_one_node(here, nodes - further)]
     return Request(
-        nodes, nodes, here * cores, memory, sum(gpus.values()), 1, alone, features, shared_with,
-        consumables=(*generic.others.items(), *_of_types(gpus)),
+        1 if further else nodes, first.tasks, *first.each, 1, alone, features, shared_with,
+        more=tuple(more), consumables=first.consumables,
     )  # fmt: skip
+
+
+def _by_tres(asked: dict[str, str], ignored: list[str]) -> None:
+    """Put ``--tres-per-task=cpu=2,gres/gpu:a100=1`` into the options that ask for the same."""
+    for one in asked.pop("tres-per-task", "").split(","):
+        match = re.fullmatch(r"(?:(cpu)|gres[/:]gpu(?::([\w.-]+?))?)[=:](\d+)", one.strip())
+        if match and match[1]:
+            asked.setdefault("cpus-per-task", match[3])
+        elif match:
+            asked.setdefault("gpus-per-task", f"{match[2]}:{match[3]}" if match[2] else match[3])
+        elif one:
+            ignored.append(f"--tres-per-task={one}")
+
+
+def _by_gpus(tasks: int, cores: float, gpus: float, nodes: int) -> tuple[int, float]:
+    """Tasks that get whole GPUs, and the cores of each: tasks that share a GPU are one."""
+    common = math.gcd(tasks, int(gpus))
+    if not gpus % tasks or not common or common < nodes:
+        return tasks, cores
+    return common, cores * tasks / common
+
+
+def _features(constraint: str, nodes: int, types: Sequence[str], ignored: list[str]) -> str | None:
+    features, lost = read_constraint(constraint, nodes)
+    if lost:
+        ignored.append(f"--constraint: {lost}")
+    texts = [
+        f"({one})" if types and "|" in one and "&" not in one else one for one in (features, *types)
+    ]
+    return "&".join(filter(None, texts)) or None
 
 
 @dataclass
@@ -170,82 +341,156 @@ def _generic(text: str) -> _Generic:
     return found
 
 
-def _exclusive(asked: Mapping[str, str]) -> tuple[int, int]:
-    """Whether a job shares its nodes with no other, and with whose jobs it does."""
+def _exclusive(asked: Mapping[str, str], ignored: list[str]) -> tuple[int, int]:
+    """Whether a job shares its nodes with no other job, and with whose jobs it does."""
     if "exclusive" not in asked:
         return 0, 0
-    with_whom = {"": (1, 0), "user": (0, 1), "mcs": (0, 2)}
-    if asked["exclusive"] not in with_whom:
-        raise ValueError(
-            f"--exclusive={asked['exclusive']} is not modelled; known are --exclusive, which shares with "
-            "nobody, --exclusive=user and --exclusive=mcs"
-        )
-    return with_whom[asked["exclusive"]]
+    with_whom = {"user": (0, 1), "mcs": (0, 2)}
+    if asked["exclusive"] not in ("", *with_whom):
+        ignored.append(f"--exclusive={asked['exclusive']} (taken as --exclusive)")
+    return with_whom.get(asked["exclusive"], (1, 0))
 
 
-def _pbs(words: list[str]) -> Request:
-    said = dict(word.partition("=")[::2] for word in words)
-    if unknown := set(said) - {"select", "place"}:
-        raise ValueError(f"{sorted(unknown)[0]!r} is not read; known are select and place")
-    place = set(said.get("place", "free").split(":"))
+_QSUB_LABELS = {"q": "partition", "A": "account", "N": "name"}
+
+
+def _pbs(options: Options) -> Request:
+    """What options of ``qsub`` ask."""
+    ignored: list[str] = []
+    resources: dict[str, str] = {}
+    about: dict[str, str] = {}
+    for name, value in options:
+        if name == "l":
+            resources |= resources_in(value)
+        elif name == "W":
+            for key, said in resources_in(value).items():
+                if key == "depend":
+                    about["depend"] = said
+                else:
+                    ignored.append(f"-W {key}")
+        elif name in _QSUB_LABELS or (name == "p" and re.fullmatch(r"[+-]?\d{1,5}", value)):
+            about[name] = value
+        elif name == "n":
+            resources.setdefault("place", "excl")
+        else:
+            ignored.append(name if name == "script" else f"-{name}")
+    labels: dict[str, Any] = {
+        key: about[name] for name, key in _QSUB_LABELS.items() if about.get(name)
+    }
+    if "partition" in labels:
+        labels["partition"] = labels["partition"].partition("@")[0]
+    asked = set(resources)
+    found = _of_chunks(resources, ignored)
+    walltime = parse_duration(resources.pop("walltime", None))
+    if walltime == 0:
+        walltime = None
+    return replace(
+        found,
+        **labels,
+        walltime_s=walltime,
+        dependency=about.get("depend"),
+        priority=float(about["p"]) if "p" in about else None,
+        ignored=tuple(dict.fromkeys((*ignored, *(f"-l {name}" for name in resources)))),
+        sized=bool({"select", "nodes", "procs", "ncpus", "ngpus", "mem"} & asked),
+    )
+
+
+def _of_chunks(resources: dict[str, str], ignored: list[str]) -> Request:
+    """What resources ask of nodes; those that are used are taken out."""
+    select, nodes = resources.pop("select", None), resources.pop("nodes", None)
+    place = {word.removeprefix("v") for word in resources.pop("place", "free").split(":")}
+    features = None
+    if select is not None:
+        inside = re.search(r":walltime=(\d+(?::\d+){0,2}(?:\.\d+)?)", select)
+        if inside:  # a resource of the whole job, whatever chunk it stands in
+            select = select.replace(inside[0], "")
+            resources.setdefault("walltime", inside[1])
+        chunks = parse_select(select)
+    elif nodes is not None:
+        chunks, features = _of_nodes(nodes, resources)
+        place = (place - {"free"}) | {"scatter"}
+        place |= {"excl"} if "#excl" in nodes or "ppn=all" in nodes else set()
+    else:
+        chunks = _of_job(resources)
+    for chunk in chunks:
+        what = "select" if nodes is None else "nodes"
+        ignored += [
+            f"{what} {one.partition('=')[0]}"
+            for one in chunk.others
+            if one.partition("=")[0] not in dict(chunk.consumables) and one != features
+        ]
+    return replace(_placed(chunks, place, ignored), features=features)
+
+
+def _of_nodes(nodes: str, resources: dict[str, str]) -> tuple[tuple[Chunk, ...], str | None]:
+    """The chunks of Torque's ``nodes=``, each one node, and the property that all of them have."""
+    chunks = parse_nodes(nodes)
+    count = sum(chunk.count for chunk in chunks)
+    each = _size(resources.pop("pmem", None))
+    whole = _size(resources.pop("mem", None))
+    resources.pop("ncpus", None)
+    chunks = tuple(
+        replace(chunk, memory_gb=chunk.memory_gb or each * chunk.cores or whole / count)
+        for chunk in chunks
+    )
+    named = {tuple(one for one in chunk.others if "=" not in one) for chunk in chunks}
+    names = named.pop() if len(named) == 1 else ()
+    known = [one for one in names if not re.match(r"exclusive|shared|default|reseterr", one)]
+    return chunks, known[0] if len(known) == 1 else None
+
+
+def _of_job(resources: dict[str, str]) -> tuple[Chunk, ...]:
+    """The chunks of a job that says only sums: ``ncpus=8,mem=16gb``, or Torque's ``procs=16``."""
+    procs, cores = resources.pop("procs", None), resources.pop("ncpus", None)
+    gpus = resources.pop("ngpus", resources.pop("gpus", None))
+    whole, each = _size(resources.pop("mem", None)), _size(resources.pop("pmem", None))
+    for name, said in (("procs", procs), ("ncpus", cores), ("ngpus", gpus)):
+        if said is not None and not re.fullmatch(r"\d{1,9}", said):
+            raise ValueError(f"{name} is {said!r}, it must be a whole number")
+    count = max(1, int(procs or 1))
+    cores_each = float(cores or 1)
+    return (Chunk(count, cores_each, float(gpus or 0), each * cores_each or whole / count),)
+
+
+def _size(said: str | None) -> float:
+    """GB of a size of PBS's; 0 where nothing is said."""
+    found = memory_gb(said or "0")
+    if found is None:
+        raise ValueError(f"{said!r} is no amount of memory, such as 4000, 16G or 16gb")
+    return found
+
+
+def _placed(chunks: Iterable[Chunk], place: set[str], ignored: list[str]) -> Request:
+    """A request for chunks that are placed in some way."""
     groups = [match for word in sorted(place) if (match := _GROUP.fullmatch(word))][:1]
-    place -= {match[0] for match in groups}
-    if unknown := place - _PLACES:
-        raise ValueError(
-            f"place={sorted(unknown)[0]} is not modelled; known are {', '.join(sorted(_PLACES))} and "
-            "group=RESOURCE, one, and pack for a single host"
-        )
-    group_by = groups[0][1] if groups else None
-    chunks = [_chunk(text) for text in said["select"].split("+")]
-    exclusive = int(bool(place & {"excl", "exclhost"}))
-    kinds = chunks
+    place = place - {match[0] for match in groups}
+    ignored += [f"place={word}" for word in sorted(place - _PLACES)]
+    kinds = [
+        Tasks(chunk.count, chunk.cores, chunk.memory_gb, chunk.gpus, chunk.consumables)
+        for chunk in chunks
+    ]
+    for kind in kinds:
+        if not any((*kind.each, *(amount for _, amount in kind.consumables))):
+            raise ValueError(f"a chunk of {kind.tasks} asks for no cores, memory or GPUs")
     most = int("scatter" in place)
-    if "pack" in place:
-        kinds, most = [together(chunks)], 0
-    first, *more = kinds
+    if place & {"pack", "group=host", "group=vnode"}:
+        kinds, most = [together(kinds)], 0
+    first, *more = _alike_together(kinds)
     return Request(
-        1, first.tasks, *first.each, most, exclusive, more=tuple(more), group_by=group_by,
-        consumables=first.consumables,
+        1, first.tasks, *first.each, most, int(bool(place & {"excl", "exclhost"})), more=tuple(more),
+        group_by=groups[0][1] if groups else None, consumables=first.consumables,
     )  # fmt: skip
 
 
-def _chunk(text: str) -> Tasks:
-    """How many, and what each asks."""
-    first, *parts = text.split(":")
-    if "=" in first:
-        first, parts = "1", [first, *parts]
-    asked = dict(part.partition("=")[::2] for part in parts)
-    asked.pop("mpiprocs", None)
-    asked.pop("ompthreads", None)
-    others = {
-        name: asked.pop(name) for name in list(asked) if name not in ("ncpus", "mem", "ngpus")
-    }
-    consumables = tuple((name, _consumable(name, said)) for name, said in others.items())
-    memory = _memory(asked.get("mem", "0b"), _PBS_UNITS)
-    each = (asked.get("ncpus", "1"), asked.get("ngpus", "0"))
-    known = all(re.fullmatch(r"\d{1,9}(\.\d{1,9})?", number) for number in each)
-    if not known or not re.fullmatch(r"0*[1-9]\d{0,8}", first):
-        raise ValueError(
-            f"{text!r} is no chunk; write how many and what each asks, such as 2:ncpus=8:ngpus=1:mem=4gb"
-        )
-    cores, gpus = map(float, each)
-    if not (cores or memory or gpus or any(amount for _, amount in consumables)):
-        raise ValueError(f"chunk {text!r} asks for no cores, memory or GPUs")
-    return Tasks(int(first), cores, memory, gpus, consumables)
-
-
-def _consumable(name: str, said: str) -> float:
-    """How much of a resource of the site's a chunk asks for."""
-    if name in ("host", "vnode", "arch", "mpiprocs"):
-        raise ValueError(f"{name!r} of a chunk is not read: which nodes it names is not modelled")
-    try:
-        check_names([name])
-        return amount_of(said)
-    except ValueError as error:
-        raise ValueError(
-            f"{name}={said} of a chunk is not read: only amounts are, such as ncpus, mem, ngpus, and of the "
-            f"site's own resources those that nodes have so much of, such as scratch=100gb ({error})"
-        ) from error
+def _alike_together(kinds: Iterable[Tasks]) -> list[Tasks]:
+    """Kinds of which neighbors that are alike are one."""
+    found: list[Tasks] = []
+    for kind in kinds:
+        if found and replace(found[-1], tasks=kind.tasks) == kind:
+            found[-1] = replace(kind, tasks=found[-1].tasks + kind.tasks)
+        else:
+            found.append(kind)
+    return found
 
 
 def _whole(asked: Mapping[str, str], name: str, default: int) -> int:

@@ -413,8 +413,13 @@ class Workload(Shown):
         """
         from hpctwin.model.frame import columns_of
 
+        counts: dict[str, int] = {}
+        columns = columns_of(frame, counts)
+        notes = notes or ReadNotes()
+        if counts:
+            notes = dataclasses.replace(notes, counts={**notes.counts, **counts})
         return cls.build(
-            **columns_of(frame),
+            **columns,
             name=name,
             start_epoch_s=start_epoch_s,
             header=header,

@@ -100,12 +100,12 @@ def import_site(
         machine = _machine(site, *found.shared, running)
     else:
         first = Tally()
-        past = found.jobs(first, Machine(running=running), timezone)
+        past = found.jobs(first, Machine(features=(), running=running), timezone)
         derived = derived_nodes(past.last(_MOST_JOBS).lazy(), manager)
         site = _of_unknown_size(manager, found, derived, first, len(past))
-        machine = _machine(
-            site, *((derived.shared, derived.memory) if derived else (False, True)), running
-        )
+        shares = (derived.shared, derived.memory) if derived else (False, True)
+        # No file says which features the nodes have.
+        machine = replace(_machine(site, *shares, running), features=())
         site.notes += _of_no_use(files)
     if isinstance(found, SlurmFiles):
         for path in found.included:
@@ -179,7 +179,7 @@ def _of_no_use(files: Mapping[str, str]) -> list[str]:
 
 
 def _told_of_features(text: str, new: Mapping[str, str]) -> str:
-    return re.sub(r"[\w.=-]+", lambda found: new.get(found[0], found[0]), text)
+    return re.sub(r"[^&|()!]+", lambda found: new.get(found[0], found[0]), text)
 
 
 def pseudonyms(made: Imported, salt: bytes) -> Imported:

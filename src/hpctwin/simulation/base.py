@@ -47,7 +47,14 @@ from hpctwin.simulation import powered, sharing
 from hpctwin.simulation.claims import is_interrupted, suspends
 from hpctwin.simulation.cut_off import check_cut_off
 from hpctwin.simulation.decided import Deciding, circumstances
-from hpctwin.simulation.given import as_cluster, as_workload, begins_ms, expected_ms, risks
+from hpctwin.simulation.given import (
+    as_cluster,
+    as_workload,
+    begins_ms,
+    expected_ms,
+    in_whole_nodes,
+    risks,
+)
 from hpctwin.simulation.looks import Looks
 from hpctwin.simulation.lower import facts_of, lower
 from hpctwin.simulation.outages import BLOCK_MS, Outages, drawn_outages, recorded_outages
@@ -125,7 +132,8 @@ class SimulationBase(Looks):
         seed: int = 0,
     ) -> None:
         self.cluster = cluster = as_cluster(cluster)
-        self.workload = workload = as_features(as_workload(workload), cluster)
+        workload = in_whole_nodes(as_workload(workload), cluster)
+        self.workload = workload = as_features(workload, cluster)
         self.policy = make_policy(
             policy,
             OUTSIDE if sizing is not None and (policy, backfill) == (None, None) else backfill,

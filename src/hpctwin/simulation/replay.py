@@ -15,7 +15,7 @@ from hpctwin.model import MS_PER_S, Cluster, DependencyKind, State, Workload
 from hpctwin.model.gpu_types import as_features
 from hpctwin.simulation.capacity import capacity_over_time
 from hpctwin.simulation.course import Course
-from hpctwin.simulation.given import as_cluster, as_workload
+from hpctwin.simulation.given import as_cluster, as_workload, in_whole_nodes
 from hpctwin.simulation.lower import lower
 from hpctwin.simulation.outages import recorded_outages
 from hpctwin.simulation.refusals import check_usage
@@ -76,7 +76,7 @@ def replay(
             jobs share.
     """
     cluster = as_cluster(cluster)
-    workload = as_features(as_workload(workload), cluster)
+    workload = as_features(in_whole_nodes(as_workload(workload), cluster), cluster)
     start = workload.recorded_start_ms
     known = start >= 0
     if not known.any():

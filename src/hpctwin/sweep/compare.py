@@ -13,7 +13,7 @@ from hpctwin.model import Cluster, Workload
 from hpctwin.model.progress import counted, progress_bar
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation import Result, Simulation, Window
-from hpctwin.simulation.given import as_cluster, as_workload
+from hpctwin.simulation.given import as_cluster, as_workload, in_whole_nodes
 from hpctwin.simulation.interruptible import run_all
 from hpctwin.simulation.options import RunOptions, spelled_out
 from hpctwin.simulation.refusals import check_together
@@ -64,6 +64,7 @@ def compare(
     if part is not None:
         workload = part.workload
         options.setdefault("begin_s", part.not_before_s)
+    workload = in_whole_nodes(workload, cluster)
     pool = [parse_policy(p) if isinstance(p, str) else p for p in policies]
     names = [policy.name for policy in pool]
     if not pool:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from hpctwin.model.dependencies import Said, parse_dependencies
 from hpctwin.rms.pbs.reasons import reason_of
 from hpctwin.rms.pbs.request import Chunk, nodes_needed, parse_duration, parse_select, vnodes
 from hpctwin.rms.pbs.sharing import Sharing, parts_held, tasks_asked
@@ -29,7 +30,6 @@ LONGEST_S = 365 * 86_400.0
 _RUNNING, _WAITING = {"R", "E", "S", "U"}, {"Q", "W", "H", "T"}
 _STATE_NUMBERS = {"0": "T", "1": "Q", "2": "H", "3": "W", "4": "R", "5": "E"}
 """Job states as hooks give them."""
-_KINDS = {"after": "after", "afterany": "afterany", "afterok": "afterok"}
 _OTHER_WAY = {"before", "beforeany", "beforeok", "beforenotok"}
 """Said of the job waited for, too; the job that waits says it with after…"""
 _MODELLED = {
@@ -217,22 +217,22 @@ def how_it_lies(row: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _dependencies(text: Any, job_id: str, notes: list[str]) -> tuple[JobDependency, ...]:
-    """Of text such as ``afterok:12.vm@vm:13.vm@vm,beforeany:20.vm@vm``."""
-    result = []
-    for part in str(text).split(",") if isinstance(text, str) and text else []:
-        kind, *others = part.split(":")
-        if kind in _OTHER_WAY:
-            continue
-        if kind not in _KINDS or not others:
+    """Read text such as ``afterok:12.vm@vm:13.vm@vm,beforeany:20.vm@vm``."""
+    try:
+        said = parse_dependencies(text) if isinstance(text, str) else []
+    except ValueError:
+        said = [Said(str(text), "", 0.0, None, False, "")]
+    result: list[JobDependency] = []
+    for one in said:
+        if one.waits:
+            continue  # the job that waits says it with after…, too
+        if one.kind is None or one.lost:
             notes.append(
-                f"job {job_id} has a dependency that is not modelled, and waits: {part[:50]!r}"
+                f"job {job_id} has a dependency that is not modelled, and waits: {str(text)[:50]!r}"
             )
-            result.append(JobDependency(on="0", kind="afterany"))
-            continue
-        result += [
-            JobDependency.model_validate({"on": other.partition("@")[0], "kind": _KINDS[kind]})
-            for other in others
-        ]
+            return (*result, JobDependency(on="0", kind="afterany"))
+        on, kind = one.on.partition("@")[0], one.kind.name.lower()
+        result.append(JobDependency.model_validate({"on": on, "kind": kind}))
     return tuple(result)
 
 

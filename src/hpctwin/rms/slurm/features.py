@@ -12,8 +12,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from hpctwin.formats.slurm_values import constraint
-from hpctwin.model.features import alternatives
+from hpctwin.model.features import alternatives, read_constraint
 from hpctwin.model.node_group import LYING
 from hpctwin.rms.slurm.values import whole
 
@@ -48,15 +47,17 @@ def features_asked(
 
 
 def _understood(row: Mapping[str, Any]) -> str | None:
-    # What is only preferred keeps nobody waiting.
+    """A row's features; None if its constraint says more than they do."""
+    # A preference (--prefer) keeps no job waiting.
     text = "" if row.get("prefer") else str(row.get("features") or "")
-    return constraint(text, whole(row.get("node_count")))
+    features, lost = read_constraint(text, whole(row.get("node_count")) or None)
+    return None if lost else features
 
 
 def names_asked(rows: Iterable[Mapping[str, Any]]) -> set[str]:
     """All features that jobs ask for by name."""
     texts = {text for row in rows if (text := _understood(row))}
-    return {name for text in texts for some in alternatives(text) for name in some}
+    return {name.lstrip("!") for text in texts for some in alternatives(text) for name in some}
 
 
 def features_of(row: Mapping[str, Any], asked: Collection[str]) -> tuple[str, ...]:

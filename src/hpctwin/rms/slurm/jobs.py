@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from hpctwin.errors import FormatError
+from hpctwin.model.dependencies import Said, parse_dependencies
 from hpctwin.model.hostlist import expand
 from hpctwin.model.settings import first_fault
 from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodePart, NodeRecord
@@ -44,7 +45,6 @@ _RUNNING = {
     "SIGNALING",
 }
 _WAITING = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
-_KINDS = {"after": "after", "afterany": "afterany", "afterok": "afterok"}
 _TURN = {"", "None", "Priority", "Resources", "BeginTime", "Dependency", "Cleaning", "Prolog"}
 """Reasons of jobs that wait for nodes, for their turn, or for what the picture has itself."""
 _REASONS = (
@@ -411,25 +411,26 @@ def _constraints(rows: list[dict[str, Any]], modelled: Collection[str]) -> str:
 
 
 def _dependencies(text: Any, name: str, notes: list[str]) -> tuple[JobDependency, ...]:
-    """Of text such as ``afterok:12_*(unfulfilled),afterany:13+5(unfulfilled)``."""
-    result = []
-    for part in re.split(r"[,?]", text) if isinstance(text, str) and text else []:
-        kind, *others = re.sub(r"\(.*?\)", "", part).split(":")
-        if kind not in _KINDS or not others:
+    """Read text such as ``afterok:12_*(unfulfilled),afterany:13+5(unfulfilled)``."""
+    try:
+        said = parse_dependencies(text) if isinstance(text, str) else []
+    except ValueError:
+        said = [Said(str(text), "", 0.0, None, False, "")]
+    result: list[JobDependency] = []
+    for one in said:
+        if one.kind is None or one.waits or one.lost:
             notes.append(
-                f"job {name} has a dependency that is not modelled, and waits: {part[:50]!r}"
+                f"job {name} has a dependency that is not modelled, and waits: {str(text)[:50]!r}"
             )
-            result.append(JobDependency(on="0", kind="afterany"))
-            continue
-        for other in others:
-            match = re.fullmatch(r"(\d{1,12}(?:_\d+)?)(?:_\*)?(?:\+(\d{1,6}))?", other)
-            if match:
-                delay_s = 60.0 * int(match[2] or 0)
-                result.append(
-                    JobDependency.model_validate(
-                        {"on": match[1], "kind": _KINDS[kind], "delay_s": delay_s}
-                    )
+            return (*result, JobDependency(on="0", kind="afterany"))
+        match = re.fullmatch(r"(\d{1,12}(?:_\d+)?)(?:_\*)?", one.on)
+        if match:
+            kind = one.kind.name.lower()
+            result.append(
+                JobDependency.model_validate(
+                    {"on": match[1], "kind": kind, "delay_s": 60.0 * one.delay}
                 )
+            )
     return tuple(result)
 
 
