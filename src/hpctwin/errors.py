@@ -21,12 +21,14 @@
     ├── QueueError                        a facility's queue that cannot be used, or not like this
     └── ExperimentError (RuntimeError)    an experiment on a real cluster that cannot go on
 
-A message says what was wrong, where, and what would be right.
+A message says what was wrong, where, and what would be right. ``exit_code`` of an error is what the
+command ends with: 2 if the call or its input is wrong, 1 if the work failed.
 """
 
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
 from collections.abc import Iterable
 
@@ -49,6 +51,7 @@ __all__ = [
     "UnknownNameError",
     "UnreachableError",
     "WorkloadError",
+    "exit_code_of",
     "near",
     "need",
 ]
@@ -63,12 +66,41 @@ def near(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {found[0]!r}?" if found else ""
 
 
+_WRONG_PATH = {
+    errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.EROFS,
+    errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL,
+}  # fmt: skip
+"""What the system says of a path that the user gave wrongly; a full disk, say, is not among it."""
+
+
+def exit_code_of(error: Exception) -> int:
+    """Return the exit code of a command that ends with an error.
+
+    Args:
+        error: The error, of hpctwin or of the system.
+
+    Returns:
+        2 if the call or its input is wrong, 1 if the work failed.
+    """
+    # A file that cannot be written is a wrong path, or a full disk: the system's error says which.
+    said: BaseException | None = error
+    while isinstance(said, OutputError):
+        said = said.__cause__
+    if isinstance(said, OSError) and said.errno is not None:
+        return 2 if said.errno in _WRONG_PATH else 1
+    return error.exit_code if isinstance(error, HpctwinError) else 1
+
+
 class HpctwinError(Exception):
     """Base of every error raised by hpctwin."""
+
+    exit_code = 1
 
 
 class ConfigError(HpctwinError, ValueError):
     """A configuration is not valid."""
+
+    exit_code = 2
 
 
 def need(package: str, extra: str, what: str) -> None:
@@ -92,6 +124,8 @@ def need(package: str, extra: str, what: str) -> None:
 
 class WorkloadError(HpctwinError, ValueError):
     """A workload is not valid."""
+
+    exit_code = 2
 
 
 class TraceError(WorkloadError):
@@ -128,6 +162,8 @@ class UnknownNameError(HpctwinError, LookupError):
         known: the names there are.
     """
 
+    exit_code = 2
+
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
         super().__init__(f"unknown {kind} {name!r}.{near(name, names)} Known: {', '.join(names)}")
@@ -143,6 +179,8 @@ class OutputError(HpctwinError, OSError):
         path: the file or folder.
         reason: what stands in the way.
     """
+
+    exit_code = 2
 
     def __init__(self, path: object, reason: str) -> None:
         super().__init__(f"{path}: cannot be written: {reason}")
@@ -183,6 +221,8 @@ class RefusedError(DownloadError):
 class PolicyError(HpctwinError, ValueError):
     """A policy written by the user cannot be used."""
 
+    exit_code = 2
+
 
 class SimulationError(HpctwinError, RuntimeError):
     """A simulation cannot do what was asked of it."""
@@ -212,6 +252,8 @@ class CommandError(HpctwinError, RuntimeError):
 class FormatError(HpctwinError, ValueError):
     """What a resource manager wrote cannot be understood: an event, a list of nodes, a command's output."""
 
+    exit_code = 2
+
 
 class ContradictionError(HpctwinError, ValueError):
     """An event cannot be true of what is known already."""
@@ -220,9 +262,13 @@ class ContradictionError(HpctwinError, ValueError):
 class JournalError(HpctwinError):
     """The journal cannot be read or written, or is another twin's."""
 
+    exit_code = 2
+
 
 class QueueError(HpctwinError):
     """A facility's queue cannot be read or written, is another placer's, or has no such job."""
+
+    exit_code = 2
 
 
 class ExperimentError(HpctwinError, RuntimeError):

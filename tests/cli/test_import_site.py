@@ -77,7 +77,7 @@ def test_it_says_how_far_it_is_from_the_site_s_own_past(folder, tmp_path, capsys
 def test_a_past_of_which_nothing_is_recorded_cannot_be_checked(tmp_path, capsys):
     shutil.copytree(SLURM, tmp_path / "site")
     out = tmp_path / "out"
-    assert run("import", "slurm", "--from", tmp_path / "site", "--out", out, "--check") == 1
+    assert run("import", "slurm", "--from", tmp_path / "site", "--out", out, "--check") == 2
     assert "there is no accounting" in capsys.readouterr().err
     assert not out.exists()
 
