@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import ConfigError
-from hpctwin.model.units import epoch_s_of
+from hpctwin.model.units import FIRST_UNIX_S, epoch_s_of
 
 __all__ = ["Series", "cheapest_begins", "times_of"]
 
@@ -192,10 +192,12 @@ def numbers_of(frame: pl.DataFrame, name: str, path: Path) -> FloatArray:
 
 
 def times_of(column: pl.Series, path: Path) -> tuple[FloatArray, float | None]:
-    """Seconds from the first, and the Unix time of the first if the column has dates."""
+    """Return seconds from the first, and the Unix time of the first if times are dates or Unix seconds."""
     epoch = None
     if column.dtype.is_numeric():
         seconds = column.cast(pl.Float64).to_numpy()
+        if len(seconds) and seconds[0] >= FIRST_UNIX_S:
+            epoch = float(seconds[0])
     else:
         found = [_epoch_s(text) for text in column.cast(pl.String)]
         if None in found:

@@ -19,6 +19,7 @@ from hpctwin.model.frame import USE_STEP, is_usage
 __all__ = [
     "REQUIRED",
     "TEXTS",
+    "TIMES",
     "check_types",
     "faults_of",
     "is_ours",
@@ -31,6 +32,8 @@ REQUIRED = ("submit_s", "runtime_s", "nodes")
 TEXTS = (
     "job_id", "user", "account", "partition", "qos", "features", "more_tasks", "group_by", "speedup",
 )  # fmt: skip
+TIMES = ("submit_s", "recorded_start_s", "cancel_s")
+"""Columns of times, which may also be dates."""
 _LIMIT = 1e12  # keeps sums of milliseconds far inside int64; 30,000 years as seconds
 
 

@@ -15,7 +15,7 @@ import polars as pl
 
 from hpctwin.errors import ConfigError, TraceError, near
 from hpctwin.formats._accounting import jobs_of, workload_of
-from hpctwin.formats._fields import NOTHING, amount, duration_s, gigabytes, moments, zone_of
+from hpctwin.formats._fields import NOTHING, amount, duration_s, gigabytes, moments, unix_s, zone_of
 from hpctwin.formats._files import stem
 from hpctwin.formats._record import STATES, Machine, Tally
 from hpctwin.formats.sacct_records import STATES as SLURM_STATES
@@ -230,7 +230,12 @@ def _says_no_limit(name: str, text: pl.Series) -> pl.Series:
 
 def _moment(text: pl.Series, zone: str | None, tally: Tally) -> pl.Series:
     if text.dtype == pl.String:
-        return moments(text, zone, Tally())  # what cannot be read is told here, with its line
+        mine = Tally()
+        found = moments(text, zone, mine)
+        for what, count in mine.counts.items():
+            if "cannot be read" not in what:  # the caller names that with its line
+                tally.add(what, count)
+        return found
     if text.dtype == pl.Date:
         text = text.cast(pl.Datetime("ms"))
     if isinstance(text.dtype, pl.Datetime):
@@ -239,7 +244,7 @@ def _moment(text: pl.Series, zone: str | None, tally: Tally) -> pl.Series:
                 zone or "UTC", ambiguous="earliest", non_existent="null"
             )
         return text.dt.epoch("ms") / 1000
-    return text.cast(pl.Float64, strict=False)
+    return unix_s(text.cast(pl.Float64, strict=False), tally)
 
 
 def _span(text: pl.Series, zone: str | None, tally: Tally) -> pl.Series:

@@ -18,11 +18,14 @@ from typing import Any
 import polars as pl
 
 from hpctwin.errors import TraceError, WorkloadError
+from hpctwin.formats._fields import moments
 from hpctwin.formats._files import decode, read_bytes, stem, write_bytes
 from hpctwin.formats._losses import swf_fields_lost
+from hpctwin.formats._record import Tally
 from hpctwin.formats._table_columns import (
     REQUIRED,
     TEXTS,
+    TIMES,
     check_types,
     faults_of,
     is_ours,
@@ -33,6 +36,7 @@ from hpctwin.formats._table_columns import (
 from hpctwin.model import ReadNotes, Workload, write_atomically
 from hpctwin.model.files import put_file
 from hpctwin.model.frame import USE_STEP, with_least_nodes
+from hpctwin.model.units import FIRST_UNIX_S
 
 __all__ = [
     "Cells",
@@ -57,6 +61,8 @@ class Cells:
     line: Sequence[int] | None
     skipped: tuple[str, ...] = ()
     before: int = 0
+    start_epoch_s: float | None = None
+    remarks: tuple[str, ...] = ()
 
 
 def read_csv(path: str | Path, *, skip_invalid: bool = False) -> Workload:
@@ -73,7 +79,7 @@ def read_csv(path: str | Path, *, skip_invalid: bool = False) -> Workload:
     text = decode(path, read_bytes(path))
     table = _csv_at_once(text)
     if table is not None:
-        table = Cells(_with_least_nodes(path, table.frame), None)
+        table = _prepared(path, table)
     if table is not None and not faults_of(table.frame):
         return _workload(path, table)
     # Something is not in order: read row by row, to say where.
@@ -136,7 +142,8 @@ def checked_piece(path: Path, frame: pl.DataFrame, before: int) -> Workload:
     Raises:
         TraceError: a column is missing, or a row is malformed.
     """
-    table = Cells(frame.drop("depends", strict=False), None, before=before)
+    # Pieces have one time zero only if it is that of Unix time.
+    table = Cells(frame.drop("depends", strict=False), None, before=before, start_epoch_s=0.0)
     return _checked(path, table, skip_invalid=False)
 
 
@@ -259,7 +266,7 @@ def _checked(path: Path, table: Cells, skip_invalid: bool) -> Workload:
         TraceError: a column is missing or does not fit, or a row is malformed and
             ``skip_invalid`` is false.
     """
-    table = dataclasses.replace(table, frame=_with_least_nodes(path, table.frame))
+    table = _prepared(path, table)
     for name in REQUIRED:
         if name not in table.frame.columns:
             raise TraceError(
@@ -280,7 +287,10 @@ def _checked(path: Path, table: Cells, skip_invalid: bool) -> Workload:
             raise error
         messages.append(str(error))
     good = ~pl.Series(range(len(table.frame)), dtype=pl.Int64).is_in(list(faults))
-    return _workload(path, Cells(table.frame.filter(good), None, (*table.skipped, *messages)))
+    skipped = (*table.skipped, *messages)
+    return _workload(
+        path, dataclasses.replace(table, frame=table.frame.filter(good), line=None, skipped=skipped)
+    )
 
 
 def _workload(path: Path, table: Cells) -> Workload:
@@ -303,19 +313,69 @@ def _workload(path: Path, table: Cells) -> Workload:
         if not is_ours(name):
             counts[f"cell of column {name!r}, which is none of ours, not read"] = len(frame)
     notes = ReadNotes(
-        {why: n for why, n in counts.items() if n}, table.skipped, remarks_of(frame.columns)
+        {why: n for why, n in counts.items() if n},
+        table.skipped,
+        (*table.remarks, *remarks_of(frame.columns)),
     )
+    epoch_s = table.start_epoch_s
+    if epoch_s is None and len(frame) and float(frame["submit_s"].min()) >= FIRST_UNIX_S:  # type: ignore[arg-type]
+        epoch_s = 0.0
     try:
-        return Workload.from_frame(frame, name=stem(path), notes=notes)
+        return Workload.from_frame(frame, name=stem(path), notes=notes, start_epoch_s=epoch_s)
     except WorkloadError as error:
         raise TraceError(path, str(error)) from error
 
 
-def _with_least_nodes(path: Path, frame: pl.DataFrame) -> pl.DataFrame:
+def _prepared(path: Path, table: Cells) -> Cells:
+    """Return the table with the nodes of jobs that leave them open, and dates as seconds from time zero."""
     try:
-        return with_least_nodes(frame)
+        frame = with_least_nodes(table.frame)
     except WorkloadError as error:
         raise TraceError(path, str(error)) from error
+    there = [name for name in TIMES if name in frame.columns]
+    dated = [name for name in there if _has_dates(frame[name])]
+    if not dated:
+        zero = table.start_epoch_s if table.remarks else None
+        return dataclasses.replace(table, frame=frame, start_epoch_s=zero)
+    if "submit_s" not in dated:
+        raise TraceError(
+            path,
+            "the column has dates, and submit_s has none: give both or neither",
+            field=dated[0],
+        )
+    tally = Tally()
+    at = {name: _moments(frame[name], tally) for name in there}
+    zero = table.start_epoch_s
+    if zero is None:
+        zero = float(at["submit_s"].min() or 0)  # type: ignore[arg-type]
+    for name, seconds in at.items():
+        # What is no date stays as it is, for the message that names its line.
+        text = frame[name].cast(pl.String)
+        since = (seconds - zero).round(3).cast(pl.String).alias(name)
+        frame = frame.with_columns(since.zip_with(seconds.is_not_null() | text.is_null(), text))
+        if name != "submit_s":
+            unknown = text.cast(pl.Float64, strict=False) < 0
+            frame = frame.with_columns(frame[name].set(unknown.fill_null(False), None))
+    said = f"{', '.join(dated)}: dates, in UTC where they name no time zone (--columns with --timezone reads others)"
+    return dataclasses.replace(table, frame=frame, start_epoch_s=zero, remarks=(said,))
+
+
+def _has_dates(column: pl.Series) -> bool:
+    if column.dtype == pl.String:
+        some = column.drop_nulls().head(1)
+        return bool(some.cast(pl.Float64, strict=False).is_null().any()) and bool(
+            moments(some, None, Tally()).is_not_null().any()
+        )
+    return isinstance(column.dtype, pl.Datetime | pl.Date)
+
+
+def _moments(column: pl.Series, tally: Tally) -> pl.Series:
+    if column.dtype.is_temporal():
+        return (
+            column.cast(pl.Datetime("us", getattr(column.dtype, "time_zone", None))).dt.epoch("us")
+            / 1e6
+        )
+    return moments(column, None, tally)
 
 
 def whole_or_text(column: pl.Series) -> pl.Series:

@@ -14,13 +14,24 @@ from typing import Annotated, Any, Self, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from hpctwin.errors import ConfigError, HpctwinError, near
-from hpctwin.model.units import parse_duration_s
+from hpctwin.model.units import Moment, parse_duration_s, parse_moment
 from hpctwin.model.yaml_file import located
 
-__all__ = ["Duration", "Settings", "faults_of", "first_fault"]
+__all__ = ["Duration", "Settings", "Time", "faults_of", "first_fault"]
 
 Duration = Annotated[float, BeforeValidator(lambda value: parse_duration_s(value))]
 """Seconds, or text such as ``"2h"``."""
+
+
+def _not_before_zero(value: Any) -> Moment:
+    found = parse_moment(value)
+    if isinstance(found, float) and not found >= 0:
+        raise ValueError(f"it must be 0 or more, or a date, not {value!r:.60}")
+    return found
+
+
+Time = Annotated[Moment, BeforeValidator(_not_before_zero, json_schema_input_type=float | str)]
+"""Seconds or a duration from time zero, or a date, which is in UTC if it names no zone."""
 
 Place = tuple[int | str, ...]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -336,14 +337,21 @@ class Workload(Shown):
         )
         return moved.in_order(np.lexsort((self.job_id, submit)))
 
-    def window(self, begin: float | str, end: float | str | None = None) -> Workload:
-        """The jobs submitted in a part of the time; `hpctwin.simulation.window` also has what ran then.
+    def window(
+        self, begin: float | str | dt.date, end: float | str | dt.date | None = None
+    ) -> Workload:
+        """Return the jobs submitted in a part of the time; `hpctwin.simulation.window` also has what ran then.
 
         Args:
-            begin: since the first submission, in seconds or as text such as ``30d``.
-            end: the same, for the first that is not wanted; up to the last if left out.
+            begin: Time since the first submission, in seconds or as text such as ``30d``; or a date, in UTC if it
+                names no zone.
+            end: The same, of the first job that is not wanted; by default all to the last.
+
+        Raises:
+            ConfigError: It is no time, or a date and the workload has none.
         """
-        return self.take(rows_within(self.submit_ms, begin, end))
+        rows = rows_within(self.submit_ms, begin, end, self.start_epoch_s, self.name)
+        return self.take(rows)
 
     def sample(self, jobs: int | float, seed: int = 0) -> Workload:
         """Some of the jobs, drawn at random; dependencies on others are dropped.

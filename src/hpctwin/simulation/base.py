@@ -122,8 +122,9 @@ class SimulationBase(Looks):
         log: bool = False,
         seed: int = 0,
     ) -> None:
-        self.cluster = cluster = as_cluster(cluster)
-        self.workload = workload = as_features(as_workload(workload), cluster)
+        workload = as_workload(workload)
+        self.cluster = cluster = as_cluster(cluster).at(workload.start_epoch_s, workload.name)
+        self.workload = workload = as_features(workload, cluster)
         self.policy = make_policy(
             policy,
             OUTSIDE if sizing is not None and (policy, backfill) == (None, None) else backfill,

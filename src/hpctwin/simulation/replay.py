@@ -72,8 +72,9 @@ def replay(
         ConfigError: the workload asks for a resource the cluster does not have, or says what nodes drew that
             jobs share.
     """
-    cluster = as_cluster(cluster)
-    workload = as_features(as_workload(workload), cluster)
+    workload = as_workload(workload)
+    cluster = as_cluster(cluster).at(workload.start_epoch_s, workload.name)
+    workload = as_features(workload, cluster)
     start = workload.recorded_start_ms
     known = start >= 0
     if not known.any():
