@@ -52,6 +52,7 @@ __all__ = [
     "UnreachableError",
     "WorkloadError",
     "exit_code_of",
+    "in_brief",
     "near",
     "need",
 ]
@@ -89,6 +90,11 @@ def exit_code_of(error: Exception) -> int:
     if isinstance(said, OSError) and said.errno is not None:
         return 2 if said.errno in _WRONG_PATH else 1
     return error.exit_code if isinstance(error, HpctwinError) else 1
+
+
+def in_brief(value: object) -> str:
+    """Return a value as messages show it: in one line of at most 60 characters."""
+    return " ".join(f"{value!r}".split())[:60]
 
 
 class HpctwinError(Exception):
@@ -166,7 +172,8 @@ class UnknownNameError(HpctwinError, LookupError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
-        super().__init__(f"unknown {kind} {name!r}.{near(name, names)} Known: {', '.join(names)}")
+        hint = near(name, names) if isinstance(name, str) else ""
+        super().__init__(f"unknown {kind} {in_brief(name)}.{hint} Known: {', '.join(names)}")
         self.kind = kind
         self.name = name
         self.known = names

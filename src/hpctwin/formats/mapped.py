@@ -7,13 +7,13 @@ A value of the mapping is the name of a column, or an expression over columns in
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 import polars as pl
 
-from hpctwin.errors import ConfigError, TraceError, near
+from hpctwin.errors import ConfigError, TraceError, in_brief, near
 from hpctwin.formats._accounting import jobs_of, workload_of
 from hpctwin.formats._fields import NOTHING, amount, duration_s, gigabytes, moments, unix_s, zone_of
 from hpctwin.formats._files import stem
@@ -21,10 +21,11 @@ from hpctwin.formats._record import STATES, Machine, Tally
 from hpctwin.formats.sacct_records import STATES as SLURM_STATES
 from hpctwin.formats.tables import read_cells
 from hpctwin.model import Workload
+from hpctwin.model.arguments import ArgumentError
 from hpctwin.model.settings import Settings
 from hpctwin.model.yaml_file import read_yaml
 
-__all__ = ["Columns", "columns_of", "read_mapped"]
+__all__ = ["Columns", "as_columns", "columns_of", "read_mapped"]
 
 Value = str | float
 """A column's name, an expression, or a number that all jobs have."""
@@ -129,6 +130,24 @@ def columns_of(texts: Sequence[str]) -> Columns:
     columns = Columns.checked(found, "--columns")
     columns.enough()
     return columns
+
+
+def as_columns(given: Columns | Mapping[str, Value] | Sequence[str] | str) -> Columns:
+    """Return a mapping that is given as one, as a dict, or as text.
+
+    Raises:
+        ConfigError: It is none, or has a field that there is not.
+    """
+    if isinstance(given, Columns):
+        return given
+    if isinstance(given, Mapping):
+        return Columns.checked(given, "columns")
+    texts = [given] if isinstance(given, str) else given
+    if not isinstance(texts, Sequence) or not all(isinstance(one, str) for one in texts):
+        raise ArgumentError(
+            f"columns is {in_brief(given)}, it must be a dict such as {{'submit': 'Submit'}}, or text"
+        )
+    return columns_of(texts)
 
 
 def read_mapped(

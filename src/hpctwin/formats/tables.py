@@ -356,7 +356,7 @@ def _prepared(path: Path, table: Cells) -> Cells:
         if name != "submit_s":
             unknown = text.cast(pl.Float64, strict=False) < 0
             frame = frame.with_columns(frame[name].set(unknown.fill_null(False), None))
-    said = f"{', '.join(dated)}: dates, in UTC where they name no time zone (--columns with --timezone reads others)"
+    said = f"{', '.join(dated)}: dates, in UTC if they name no zone; --columns with --timezone reads others"
     return dataclasses.replace(table, frame=frame, start_epoch_s=zero, remarks=(said,))
 
 

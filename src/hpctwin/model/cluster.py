@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from hpctwin.errors import ConfigError, near
+from hpctwin.model.arguments import check_arguments
 from hpctwin.model.cap import PowerCap
 from hpctwin.model.consumables import GPU_TYPE
 from hpctwin.model.cooling import Cooling
@@ -305,6 +306,7 @@ class Cluster(Shown, Settings):
         return cls.checked({"name": name, "nodes": [group], **about}, "cluster")
 
     @classmethod
+    @check_arguments()
     def from_yaml(cls, path: str | Path) -> Cluster:
         """Read a YAML file.
 

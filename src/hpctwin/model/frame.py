@@ -59,7 +59,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.errors import WorkloadError
+from hpctwin.errors import WorkloadError, in_brief
+from hpctwin.model.arguments import ArgumentError
 from hpctwin.model.chunks import CHUNKS, SHARED_WITH, more_tasks_text
 from hpctwin.model.columns import PER_NODE, PREDICTED, Category, known_seconds
 from hpctwin.model.consumables import COLUMN
@@ -74,7 +75,15 @@ from hpctwin.model.requests import Request, parse_request
 from hpctwin.model.units import MS_PER_S, to_ms
 from hpctwin.model.usage import NODE_W, Usage
 
-__all__ = ["USE_STEP", "columns_of", "is_usage", "named_edges", "to_frame", "with_least_nodes"]
+__all__ = [
+    "USE_STEP",
+    "as_frame",
+    "columns_of",
+    "is_usage",
+    "named_edges",
+    "to_frame",
+    "with_least_nodes",
+]
 
 USE_STEP = "_step_s"
 """How the head of a column of steps ends, after that of the column of usage."""
@@ -125,6 +134,34 @@ def to_frame(workload: Mapping[str, Any]) -> pl.DataFrame:
     if workload["recorded_nodes"] is not None:
         columns["recorded_nodes"] = pl.Series(workload["recorded_nodes"], dtype=pl.String)
     return pl.DataFrame(columns)
+
+
+def as_frame(given: Any) -> pl.DataFrame:
+    """Return a table as a Polars frame.
+
+    Args:
+        given: A Polars frame, a dict of columns, or a table of pandas or Arrow.
+
+    Raises:
+        ArgumentError: It is none of these.
+    """
+    if isinstance(given, pl.DataFrame):
+        return given
+    if isinstance(given, pl.LazyFrame):
+        return given.collect()
+    try:
+        if isinstance(given, Mapping):
+            return pl.DataFrame(dict(given), strict=False)
+        if hasattr(given, "columns") and hasattr(given, "__getitem__"):
+            names = getattr(given, "column_names", None) or list(given.columns)
+            return pl.DataFrame({str(one): np.asarray(given[one]) for one in names}, strict=False)
+    except Exception as error:  # of Polars, which has many kinds
+        raise ArgumentError(
+            f"frame is {in_brief(given)}, which is no table: {in_brief(error)}"
+        ) from error
+    raise ArgumentError(
+        f"frame is {in_brief(given)}, it must be a table: a Polars frame, or a dict of columns"
+    )
 
 
 def columns_of(frame: pl.DataFrame) -> dict[str, Any]:

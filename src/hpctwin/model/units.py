@@ -11,7 +11,7 @@ import re
 import zoneinfo
 from fractions import Fraction
 
-from hpctwin.errors import ConfigError
+from hpctwin.errors import ConfigError, in_brief
 
 __all__ = [
     "FIRST_UNIX_S", "MS_PER_S", "NEVER_MS", "Moment", "epoch_s_of", "exact", "format_duration", "moment_text",
@@ -52,7 +52,9 @@ def parse_duration_s(value: float | str | dt.timedelta) -> float:
     except OverflowError:  # an integer of hundreds of digits
         seconds = float("inf")
     if not abs(seconds) <= _LONGEST_S:  # NaN too
-        raise ConfigError(f"{value!r:.60} is not a duration: it must be {_LONGEST_S:g} s at most")
+        raise ConfigError(
+            f"{in_brief(value)} is not a duration: it must be {_LONGEST_S:g} s at most"
+        )
     return seconds
 
 
@@ -74,7 +76,7 @@ def _seconds(value: float | str | dt.timedelta) -> float:
     if text and not _PART.sub("", text).strip():
         return sum(float(number) * _UNIT_S[unit.lower()] for number, unit in _PART.findall(text))
     raise ConfigError(
-        f"{value!r} is not a duration; write seconds, '15m', '1d 12h', '2:30:00' or '1-12:00:00'"
+        f"{in_brief(value)} is not a duration; write seconds, '15m', '1d 12h', '2:30:00' or '1-12:00:00'"
     )
 
 
@@ -151,8 +153,8 @@ def parse_moment(value: object) -> Moment:
     """Parse a time that a user gives.
 
     Args:
-        value: Seconds or a duration from time zero, as `parse_duration_s` reads them; or a date, as `epoch_s_of`
-            reads it.
+        value: Seconds or a duration from time zero, as `parse_duration_s` reads them; or a date, as
+            `epoch_s_of` reads it.
 
     Returns:
         Seconds from time zero, or a date in UTC.
@@ -170,8 +172,8 @@ def parse_moment(value: object) -> Moment:
         return parse_duration_s(value)  # type: ignore[arg-type]
     except ConfigError as error:
         raise ConfigError(
-            f"{value!r:.60} is not a duration, nor a date{f' ({why})' if why else ''}; write seconds, 30d, "
-            "1-12:00:00, or 2024-01-31T13:00 (UTC unless it names a zone)"
+            f"{in_brief(value)} is not a duration, nor a date{f' ({why})' if why else ''}; write seconds, "
+            "30d, 1-12:00:00, or 2024-01-31T13:00 (UTC unless it names a zone)"
         ) from error
 
 

@@ -67,13 +67,15 @@ def rows_drawn(size: int, jobs: int | float, seed: int) -> npt.NDArray[Any]:
     Raises:
         ConfigError: there are not so many.
     """
+    if seed < 0:
+        raise ConfigError(f"seed is {seed}, it must be 0 or more")
     share = isinstance(jobs, float)
     if not 0 <= jobs <= (1 if share else size):
         raise ConfigError(
             f"jobs is {jobs!r}; it must be a number of jobs, up to {size:,}, or a share such as 0.1"
         )
     count = round(jobs * size) if share else int(jobs)
-    return np.random.default_rng(seed).choice(size, count, replace=False)
+    return np.random.default_rng(int(seed)).choice(size, count, replace=False)
 
 
 def _since_first(submit_ms: IntArray) -> IntArray:

@@ -32,6 +32,7 @@ from hpctwin.engine.speeds import speed_columns
 from hpctwin.engine.state import choose_pass, more_log, more_outages, more_room, new_sim
 from hpctwin.errors import ConfigError, SimulationError
 from hpctwin.model import NEVER_MS, Cluster, Workload
+from hpctwin.model.arguments import check_arguments
 from hpctwin.model.gpu_types import as_features
 from hpctwin.policies import (
     Ordering,
@@ -99,6 +100,7 @@ class SimulationBase(Looks):
     single_gpus: bool | None = None
     """Whether any job asks for a part of a GPU; None: as its jobs say."""
 
+    @check_arguments("workload", "cluster", "policy", "order", "candidates", "placement", "power")
     def __init__(
         self,
         workload: Workload | str | os.PathLike[str],

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.errors import ConfigError, WorkloadError
+from hpctwin.errors import ConfigError, WorkloadError, in_brief
 from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload
+from hpctwin.model.arguments import column
 from hpctwin.model.columns import ms_of
 
 __all__ = ["as_cluster", "as_workload", "begins_ms", "expected_ms", "risks"]
@@ -33,7 +34,7 @@ def as_workload(given: Workload | str | os.PathLike[str]) -> Workload:
         raise WorkloadError(
             f"a {type(given).__name__} is no workload; make one with Workload.from_frame(table)"
         )
-    raise WorkloadError(f"{given!r:.60} is no workload: give a Workload or the path of a trace")
+    raise WorkloadError(f"{in_brief(given)} is no workload: give a Workload or the path of a trace")
 
 
 def as_cluster(given: Cluster | int | str | os.PathLike[str]) -> Cluster:
@@ -51,15 +52,15 @@ def as_cluster(given: Cluster | int | str | os.PathLike[str]) -> Cluster:
         from hpctwin.formats.machines import read_cluster
 
         return read_cluster(Path(given))
-    if not isinstance(given, bool) and hasattr(number, "__index__"):
+    if not isinstance(given, bool) and hasattr(number, "__index__") and not np.ndim(number):
         return Cluster.uniform(nodes=number.__index__())
     raise ConfigError(
-        f"{given!r:.60} is no cluster: give a Cluster, a number of nodes or the path of a YAML file"
+        f"{in_brief(given)} is no cluster: give a Cluster, a number of nodes or the path of a YAML file"
     )
 
 
 def _of_jobs(given: npt.ArrayLike, workload: Workload, name: str) -> npt.NDArray[np.float64]:
-    numbers = np.asarray(given, np.float64)
+    numbers = column(name, given)
     if numbers.shape != (len(workload),):
         raise ConfigError(
             f"{name} has shape {numbers.shape}, it must be ({len(workload)},): one per job"

@@ -12,6 +12,7 @@ import polars as pl
 from hpctwin.errors import WorkloadError
 from hpctwin.metrics import capacity_conflicts
 from hpctwin.model import MS_PER_S, Cluster, DependencyKind, State, Workload
+from hpctwin.model.arguments import check_arguments
 from hpctwin.model.gpu_types import as_features
 from hpctwin.simulation.capacity import capacity_over_time
 from hpctwin.simulation.course import Course
@@ -50,6 +51,7 @@ class Replay:
     without_start: int
 
 
+@check_arguments("workload", "cluster")
 def replay(
     workload: Workload | str | os.PathLike[str],
     cluster: Cluster | int | str | os.PathLike[str],

@@ -26,6 +26,7 @@ from hpctwin.engine.carry import settled_jobs
 from hpctwin.errors import HpctwinError, WorkloadError
 from hpctwin.metrics.running import RunningSummary
 from hpctwin.model import MS_PER_S, Category, Cluster, State, Workload, write_atomically
+from hpctwin.model.arguments import check_arguments
 from hpctwin.model.batches import Batch
 from hpctwin.model.chunks import CHUNKS
 from hpctwin.model.dependencies import check_acyclic
@@ -104,6 +105,7 @@ class StreamedResult:
 
 
 @spelled_out(SimulationOptions)
+@check_arguments("source", "cluster", "policy")
 def simulate_stream(
     source: Source,
     cluster: Cluster | int | str | os.PathLike[str],

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from threading import Event
 from typing import Unpack
 
-from hpctwin.errors import ConfigError
+from hpctwin.errors import ConfigError, in_brief
 from hpctwin.model import Cluster, Workload
+from hpctwin.model.arguments import ArgumentError, check_arguments
 from hpctwin.model.progress import counted, progress_bar
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation import Result, Simulation, Window
@@ -25,6 +26,7 @@ AT_ONCE = 1 << 14
 
 
 @spelled_out(RunOptions)
+@check_arguments("workload", "cluster")
 def compare(
     workload: Workload | str | os.PathLike[str],
     cluster: Cluster | int | str | os.PathLike[str],
@@ -64,6 +66,13 @@ def compare(
     if part is not None:
         workload = part.workload
         options.setdefault("begin_s", part.not_before_s)
+    for one in policies:
+        if not isinstance(one, str | Policy):
+            raise ArgumentError(
+                f"policies: {in_brief(one)} is none; give texts such as 'fcfs+easy', or policies"
+            )
+    if threads is not None and threads < 1:
+        raise ConfigError(f"threads is {threads}, it must be 1 or more")
     pool = [parse_policy(p) if isinstance(p, str) else p for p in policies]
     names = [policy.name for policy in pool]
     if not pool:

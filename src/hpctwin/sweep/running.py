@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from hpctwin.errors import ConfigError, PolicyError, UnreachableError
 from hpctwin.model import Cluster, Workload
+from hpctwin.model.arguments import check_arguments
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.sweep.bench import Row, about
 from hpctwin.sweep.figures import check_figures
@@ -52,6 +53,7 @@ class Progress(NamedTuple):
     left_s: float | None
 
 
+@check_arguments()
 def sweep(
     settings: SweepSettings | str | os.PathLike[str] | None = None,
     /,
