@@ -4,6 +4,7 @@
 
     HpctwinError
     ├── ConfigError (ValueError)          a cluster, policy or option that cannot be right
+    │   └── ArgumentError (TypeError)     an argument of a kind that a function does not take
     ├── WorkloadError (ValueError)        a workload that cannot be right
     │   └── TraceError                    a file that cannot be read as the trace it claims to be
     ├── UnknownNameError (LookupError)    a name that no policy, generator, … has
@@ -33,6 +34,7 @@ import importlib
 from collections.abc import Iterable
 
 __all__ = [
+    "ArgumentError",
     "CommandError",
     "ConfigError",
     "ContradictionError",
@@ -107,6 +109,10 @@ class ConfigError(HpctwinError, ValueError):
     """A configuration is not valid."""
 
     exit_code = 2
+
+
+class ArgumentError(ConfigError, TypeError):
+    """An argument of a function is of a kind that the function does not take."""
 
 
 def need(package: str, extra: str, what: str) -> None:

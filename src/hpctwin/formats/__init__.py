@@ -28,10 +28,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpctwin.errors import ConfigError, TraceError, UnknownNameError, WorkloadError, in_brief
+from hpctwin.errors import (
+    ArgumentError,
+    ConfigError,
+    TraceError,
+    UnknownNameError,
+    WorkloadError,
+    in_brief,
+)
 from hpctwin.formats._files import STANDARD_INPUT, first_bytes, read_bytes, read_json
 from hpctwin.formats.swf_rules import SwfRules
-from hpctwin.model.arguments import ArgumentError, check_arguments
+from hpctwin.model.arguments import check_arguments
 
 if TYPE_CHECKING:
     from hpctwin.formats.datasets import DataSet

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import polars as pl
 
-from hpctwin.errors import ConfigError, TraceError, in_brief, near
+from hpctwin.errors import ArgumentError, ConfigError, TraceError, in_brief, near
 from hpctwin.formats._accounting import jobs_of, workload_of
 from hpctwin.formats._fields import NOTHING, amount, duration_s, gigabytes, moments, unix_s, zone_of
 from hpctwin.formats._files import stem
@@ -21,7 +21,6 @@ from hpctwin.formats._record import STATES, Machine, Tally
 from hpctwin.formats.sacct_records import STATES as SLURM_STATES
 from hpctwin.formats.tables import read_cells
 from hpctwin.model import Workload
-from hpctwin.model.arguments import ArgumentError
 from hpctwin.model.settings import Settings
 from hpctwin.model.yaml_file import read_yaml
 
@@ -183,12 +182,23 @@ def read_mapped(
                 raise error
             tally.skip(str(error))
         good &= ~bad
+    used = {
+        name for what in columns.given().values() for name in _columns_in(what, cells.frame.columns)
+    }
+    others = [name for name in cells.frame.columns if name not in used]
+    if others:
+        tally.remarks.append(f"columns not read: {', '.join(others)[:300]}")
     tally.add("row left out: a cell cannot be read", int((~good).sum()))
     records = pl.DataFrame(fields).filter(good) if fields else pl.DataFrame()
     if not len(records):
         raise TraceError(path, "there are no jobs in it")
     jobs = jobs_of([_derived(records, tally)], tally, Machine(shared=columns.shared))
     return workload_of(jobs.drop("row", strict=False), stem(path), tally)
+
+
+def _columns_in(what: str, there: Sequence[str]) -> list[str]:
+    """The columns that a value of the mapping names."""
+    return [what] if what in there else pl.sql_expr(what).meta.root_names()
 
 
 def _found(path: Path, frame: pl.DataFrame, name: str, what: str) -> pl.Series:

@@ -17,9 +17,9 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.errors import ConfigError, in_brief
+from hpctwin.errors import ArgumentError, in_brief
 
-__all__ = ["ArgumentError", "check_arguments", "column"]
+__all__ = ["check_arguments", "column"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,10 +30,6 @@ _WORDS = {
     "str": "text", "Path": "a path", "PathLike": "a path", "Sequence": "a list", "Iterable": "a list",
     "Mapping": "a dict", "Callable": "a function",
 }  # fmt: skip
-
-
-class ArgumentError(ConfigError, TypeError):
-    """An argument of a function is of a kind that the function does not take."""
 
 
 def check_arguments(*skipped: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -112,7 +108,7 @@ def _resolved(annotation: Any, function: Callable[..., Any]) -> Any:
     if not isinstance(annotation, str):
         return annotation
     try:
-        return eval(annotation, inspect.unwrap(function).__globals__)  # type: ignore[attr-defined]
+        return eval(annotation, inspect.unwrap(function).__globals__)
     except NameError:
         return Any
 
@@ -154,7 +150,7 @@ def _is_whole(value: Any) -> bool:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         return False
     try:
-        return -(2**63) <= value.__index__() < 2**64
+        return -(2**63) <= int(value.__index__()) < 2**64
     except TypeError:  # an array of several
         return False
 

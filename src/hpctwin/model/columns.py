@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.errors import in_brief
-from hpctwin.model.arguments import ArgumentError
+from hpctwin.errors import ArgumentError, in_brief
 from hpctwin.model.units import MS_PER_S
 
 if TYPE_CHECKING:

@@ -59,8 +59,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.errors import WorkloadError, in_brief
-from hpctwin.model.arguments import ArgumentError
+from hpctwin.errors import ArgumentError, WorkloadError, in_brief
 from hpctwin.model.chunks import CHUNKS, SHARED_WITH, more_tasks_text
 from hpctwin.model.columns import PER_NODE, PREDICTED, Category, known_seconds
 from hpctwin.model.consumables import COLUMN

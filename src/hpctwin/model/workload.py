@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.errors import ConfigError, UnknownNameError, WorkloadError, in_brief
-from hpctwin.model.arguments import ArgumentError, check_arguments, column
+from hpctwin.errors import ArgumentError, ConfigError, UnknownNameError, WorkloadError, in_brief
+from hpctwin.model.arguments import check_arguments, column
 from hpctwin.model.checks import check_distinct, check_values
 from hpctwin.model.chunks import check_group_by, check_more_tasks, checked_chunks
 from hpctwin.model.columns import PER_NODE, PREDICTED, UNKNOWN, Category, alike, every, ms_of
@@ -268,9 +268,9 @@ class Workload(Shown):
         check_group_by(labels["group_by"], asked, ids)
         sizes = checked_malleable(malleable, ids, nodes_f.astype(np.int64))
         depends = dependencies or Dependencies.none()
-        for one in (depends.job, depends.on):
-            if len(one) and not (one.min() >= 0 and one.max() < size):
-                wrong = int(one[(one < 0) | (one >= size)][0])
+        for end in (depends.job, depends.on):
+            if len(end) and not (end.min() >= 0 and end.max() < size):
+                wrong = int(end[(end < 0) | (end >= size)][0])
                 raise WorkloadError(f"dependencies name row {wrong}; rows are 0 to {size - 1}")
         check_acyclic(depends, ids)
         made = cls(

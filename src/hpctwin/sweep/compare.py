@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from threading import Event
 from typing import Unpack
 
-from hpctwin.errors import ConfigError, in_brief
+from hpctwin.errors import ArgumentError, ConfigError, in_brief
 from hpctwin.model import Cluster, Workload
-from hpctwin.model.arguments import ArgumentError, check_arguments
+from hpctwin.model.arguments import check_arguments
 from hpctwin.model.progress import counted, progress_bar
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation import Result, Simulation, Window
