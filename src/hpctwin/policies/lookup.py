@@ -44,7 +44,7 @@ def _parameters(maker: Callable[..., Ordering]) -> tuple[Parameter, ...]:
     """Those of a function that makes orderings: its keywords."""
     return tuple(
         Parameter(name, _KINDS.get(type(value), "number"), value)
-        for name, value in (maker.__kwdefaults__ or {}).items()
+        for name, value in (inspect.unwrap(maker).__kwdefaults__ or {}).items()
     )
 
 
