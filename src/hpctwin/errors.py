@@ -4,6 +4,7 @@
 
     HpctwinError
     ├── ConfigError (ValueError)          a cluster, policy or option that cannot be right
+    │   └── ArgumentError (TypeError)     an argument of a kind that a function does not take
     ├── WorkloadError (ValueError)        a workload that cannot be right
     │   └── TraceError                    a file that cannot be read as the trace it claims to be
     ├── UnknownNameError (LookupError)    a name that no policy, generator, … has
@@ -21,16 +22,19 @@
     ├── QueueError                        a facility's queue that cannot be used, or not like this
     └── ExperimentError (RuntimeError)    an experiment on a real cluster that cannot go on
 
-A message says what was wrong, where, and what would be right.
+A message says what was wrong, where, and what would be right. ``exit_code`` of an error is what the
+command ends with: 2 if the call or its input is wrong, 1 if the work failed.
 """
 
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
 from collections.abc import Iterable
 
 __all__ = [
+    "ArgumentError",
     "CommandError",
     "ConfigError",
     "ContradictionError",
@@ -49,6 +53,8 @@ __all__ = [
     "UnknownNameError",
     "UnreachableError",
     "WorkloadError",
+    "exit_code_of",
+    "in_brief",
     "near",
     "need",
 ]
@@ -63,12 +69,50 @@ def near(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {found[0]!r}?" if found else ""
 
 
+_WRONG_PATH = {
+    errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.EROFS,
+    errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL,
+}  # fmt: skip
+"""What the system says of a path that the user gave wrongly; a full disk, say, is not among it."""
+
+
+def exit_code_of(error: Exception) -> int:
+    """Return the exit code of a command that ends with an error.
+
+    Args:
+        error: The error, of hpctwin or of the system.
+
+    Returns:
+        2 if the call or its input is wrong, 1 if the work failed.
+    """
+    # A file that cannot be written is a wrong path, or a full disk: the system's error says which.
+    said: BaseException | None = error
+    while isinstance(said, OutputError):
+        said = said.__cause__
+    if isinstance(said, OSError) and said.errno is not None:
+        return 2 if said.errno in _WRONG_PATH else 1
+    return error.exit_code if isinstance(error, HpctwinError) else 1
+
+
+def in_brief(value: object) -> str:
+    """Return a value as messages show it: in one line of at most 60 characters."""
+    return " ".join(f"{value!r}".split())[:60]
+
+
 class HpctwinError(Exception):
     """Base of every error raised by hpctwin."""
+
+    exit_code = 1
 
 
 class ConfigError(HpctwinError, ValueError):
     """A configuration is not valid."""
+
+    exit_code = 2
+
+
+class ArgumentError(ConfigError, TypeError):
+    """An argument of a function is of a kind that the function does not take."""
 
 
 def need(package: str, extra: str, what: str) -> None:
@@ -92,6 +136,8 @@ def need(package: str, extra: str, what: str) -> None:
 
 class WorkloadError(HpctwinError, ValueError):
     """A workload is not valid."""
+
+    exit_code = 2
 
 
 class TraceError(WorkloadError):
@@ -128,9 +174,12 @@ class UnknownNameError(HpctwinError, LookupError):
         known: the names there are.
     """
 
+    exit_code = 2
+
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
-        super().__init__(f"unknown {kind} {name!r}.{near(name, names)} Known: {', '.join(names)}")
+        hint = near(name, names) if isinstance(name, str) else ""
+        super().__init__(f"unknown {kind} {in_brief(name)}.{hint} Known: {', '.join(names)}")
         self.kind = kind
         self.name = name
         self.known = names
@@ -143,6 +192,8 @@ class OutputError(HpctwinError, OSError):
         path: the file or folder.
         reason: what stands in the way.
     """
+
+    exit_code = 2
 
     def __init__(self, path: object, reason: str) -> None:
         super().__init__(f"{path}: cannot be written: {reason}")
@@ -183,6 +234,8 @@ class RefusedError(DownloadError):
 class PolicyError(HpctwinError, ValueError):
     """A policy written by the user cannot be used."""
 
+    exit_code = 2
+
 
 class SimulationError(HpctwinError, RuntimeError):
     """A simulation cannot do what was asked of it."""
@@ -212,6 +265,8 @@ class CommandError(HpctwinError, RuntimeError):
 class FormatError(HpctwinError, ValueError):
     """What a resource manager wrote cannot be understood: an event, a list of nodes, a command's output."""
 
+    exit_code = 2
+
 
 class ContradictionError(HpctwinError, ValueError):
     """An event cannot be true of what is known already."""
@@ -220,9 +275,13 @@ class ContradictionError(HpctwinError, ValueError):
 class JournalError(HpctwinError):
     """The journal cannot be read or written, or is another twin's."""
 
+    exit_code = 2
+
 
 class QueueError(HpctwinError):
     """A facility's queue cannot be read or written, is another placer's, or has no such job."""
+
+    exit_code = 2
 
 
 class ExperimentError(HpctwinError, RuntimeError):

@@ -108,7 +108,7 @@ def test_a_cluster_file_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (["simulate", "none.swf", "-n", "4"], 1, "none.swf"),
+        (["simulate", "none.swf", "-n", "4"], 2, "none.swf"),
         (["simulate", "{trace}", "-n", "4", "-o", "wfpp"], 2, "Did you mean 'wfp'"),
         (["simulate", "{trace}", "-n", "4", "-b", "eazy"], 2, "Did you mean 'easy'"),
         (["simulate", "{trace}", "-n", "four"], 2, "-n is 'four', it must be a whole number"),
@@ -117,7 +117,7 @@ def test_a_cluster_file_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture
         (["compare", "{trace}", "-n", "4", "-p", "wait+nodez"], 2, "no 'nodez'"),
         (["workload", "generate", "poison", "x.swf"], 2, "Did you mean 'poisson'"),
         (["workload", "generate", "poisson", "x.swf", "jobz=3"], 2, "jobz"),
-        (["workload", "convert", "{trace}", "x.doc"], 1, ".doc"),
+        (["workload", "convert", "{trace}", "x.doc"], 2, ".doc"),
         (["polcy"], 2, "polcy"),
         (["policy", "check", "0*wait/0"], 2, "NaN"),
     ],

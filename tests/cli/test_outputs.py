@@ -45,7 +45,7 @@ def test_what_cannot_be_written_is_told_and_leaves_nothing(
     (tmp_path / "folder.png").mkdir()
     before = sorted(tmp_path.rglob("*"))
     given = [a.format(file=tmp_path / "file", folder=tmp_path / "folder") for a in arguments]
-    assert run("simulate", trace, "-n", 32, *given) == 1
+    assert run("simulate", trace, "-n", 32, *given) == 2
     told = capsys.readouterr().err.strip().splitlines()
     assert told[-1].startswith(f"hpctwin: {given[1]}: cannot be written: ")
     assert sorted(tmp_path.rglob("*")) == before
@@ -56,8 +56,8 @@ def test_nothing_is_simulated_for_a_result_that_cannot_be_written(
 ) -> None:
     monkeypatch.setattr("hpctwin.simulation.Simulation.run", None)
     (tmp_path / "file").touch()
-    assert run("simulate", trace, "-n", 32, "--out", tmp_path / "file") == 1
-    assert run("compare", trace, "-n", 32, "--html", tmp_path) == 1
+    assert run("simulate", trace, "-n", 32, "--out", tmp_path / "file") == 2
+    assert run("compare", trace, "-n", 32, "--html", tmp_path) == 2
 
 
 def limited(*arguments: object, most_bytes: int) -> subprocess.CompletedProcess[str]:

@@ -81,7 +81,7 @@ def test_malleable_columns_that_cannot_be_are_told(
     files: Path, capsys: pytest.CaptureFixture[str], cells: str, why: str
 ) -> None:
     (files / "bad.csv").write_text(JOBS.replace("2,1,4,linear,true,0", cells))
-    assert run(files, "--sizing", "carbonscaler:12h", jobs="bad.csv") == 1
+    assert run(files, "--sizing", "carbonscaler:12h", jobs="bad.csv") == 2
     assert why in " ".join(capsys.readouterr().err.split())
 
 

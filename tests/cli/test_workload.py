@@ -69,5 +69,5 @@ def test_a_log_that_is_cut_off_or_has_no_jobs_is_told(
     assert "MaxJobs: 1000, which is 993 more than the log has" in capsys.readouterr().err
     log.write_text("; MaxJobs: 0\n; MaxProcs: 4\n")
     for command in (["simulate"], ["compare"], ["replay"]):
-        assert run(*command, log) == 1
+        assert run(*command, log) == 2
         assert "has no jobs" in capsys.readouterr().err

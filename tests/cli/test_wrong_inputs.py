@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from hpctwin import generate, write_workload
+from hpctwin.errors import OutputError, exit_code_of
 from tests.cli.test_cli import run
 
 FILES = {
@@ -78,13 +80,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("line", "code", "told"),
     [
         ("folder", 2, "folder: there is no policy.yaml in it; expected a trace, a folder that"),
-        ("none.swf", 1, "none.swf: No such file or directory"),
-        ("other.csv -n 4", 1, "other.csv, field submit_s: the column is missing; required are"),
-        ("bad.json -n 4", 1, "bad.json, line 1: not JSON"),
-        ("empty.swf -n 4", 1, "empty.swf: the file is empty"),
-        ("binary.swf -n 4", 1, "binary.swf, line 1: found 1 columns, expected 18"),
-        ("short.swf -n 4", 1, "short.swf, line 1: found 3 columns, expected 18"),
-        ("cut.parquet -n 4", 1, "cut.parquet: not a Parquet file, or cut off"),
+        ("none.swf", 2, "none.swf: No such file or directory"),
+        ("other.csv -n 4", 2, "other.csv, field submit_s: the column is missing; required are"),
+        ("bad.json -n 4", 2, "bad.json, line 1: not JSON"),
+        ("empty.swf -n 4", 2, "empty.swf: the file is empty"),
+        ("binary.swf -n 4", 2, "binary.swf, line 1: found 1 columns, expected 18"),
+        ("short.swf -n 4", 2, "short.swf, line 1: found 3 columns, expected 18"),
+        ("cut.parquet -n 4", 2, "cut.parquet: not a Parquet file, or cut off"),
         ("t.swf -M folder", 2, "folder: Is a directory"),
         ("t.swf -M bad.yaml", 2, "bad.yaml, line 2, column 1: not YAML"),
         ("t.swf -M list.yaml", 2, "list.yaml: expected fields such as 'nodes:', found [1]"),
@@ -136,8 +138,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("t.swf -n 8 --from 1d", 2, "give --from and --until, both"),
         ("t.swf -n 8 --from x --until 2d", 2, "'x' is not a duration"),
         ("t.swf -n 8 --plot a.gif", 2, "a.gif: a figure is written as .png, .svg, .pdf"),
-        ("t.swf -n 8 --plot none/a.png", 1, "cannot be written: the folder none is not there"),
-        ("t.swf -n 8 --out t.swf", 1, "it is a file, and should be a folder"),
+        ("t.swf -n 8 --plot none/a.png", 2, "cannot be written: the folder none is not there"),
+        ("t.swf -n 8 --out t.swf", 2, "it is a file, and should be a folder"),
         ("t.swf -n 8 --out-every 1s", 2, "--out-every needs --out: where to write"),
     ],
 )
@@ -168,7 +170,7 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         ("simulate t.swf -n 8 --price x.csv", 2, "--price needs a machine of which it is known"),
         ("simulate t.swf -n 8 --cap 9", 2, "--cap needs a machine of which it is known what"),
         ("simulate t.swf -n 8 --weather hot", 2, "--weather needs a machine of which it is known"),
-        ("simulate t.swf -n 8 --scheduler nosuchprogram", 1, "'nosuchprogram' cannot be started"),
+        ("simulate t.swf -n 8 --scheduler nosuchprogram", 2, "'nosuchprogram' cannot be started"),
         ("simulate t.swf -n 8 --stream", 2, "--stream needs --out FOLDER"),
         ("simulate t.swf -n 8 --jsn", 2, "Did you mean --json?"),
         ("simulate t.swf -n 8 --nodes", 2, "--nodes needs a value"),
@@ -178,14 +180,14 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         ("simulate t.swf -n 8 --columns a", 2, "field=column, such as submit=Submit"),
         ("compare t.swf -n 8 -p sjf+easy -p sjf+easy", 2, "policy 'sjf+easy' is there twice"),
         ("compare t.swf -n 8 --threads x", 2, "--threads is 'x', it must be a whole number"),
-        ("compare t.swf -n 8 --html folder", 1, "it is a folder, and should be a file"),
-        ("workload describe none", 1, "none: No such file or directory"),
+        ("compare t.swf -n 8 --html folder", 2, "it is a folder, and should be a file"),
+        ("workload describe none", 2, "none: No such file or directory"),
         ("workload describe", 2, "TRACE is missing: see hpctwin workload describe --help"),
         ("serve --port x", 2, "--port is 'x', it must be a whole number"),
         ("compare t.swf -n 8 -p sjf -p", 2, "-p needs a value"),
         ("workload convert t.swf t.swf", 2, "t.swf is there already; --overwrite writes over it"),
         ("workload filter t.swf o.swf --after x", 2, "'x' is not a duration"),
-        ("workload filter t.swf none/o.swf", 1, "the folder none is not there"),
+        ("workload filter t.swf none/o.swf", 2, "the folder none is not there"),
         ("workload generate lublen o.swf", 2, "generator 'lublen'. Did you mean 'lublin'?"),
         ("workload generate lublin o.swf jobs=x", 2, "jobs is 'x', it must be a whole number"),
         ("workload generate lublin o.swf jobs", 2, "write NAME=VALUE, for example seed=7"),
@@ -195,13 +197,13 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         ("cluster check folder", 2, "folder: Is a directory"),
         ("cluster check none.yaml", 2, "none.yaml: No such file or directory"),
         ("dataset describe m100", 2, "unknown data set 'm100'. Did you mean 'marconi100'?"),
-        ("dataset check folder", 1, "folder: its columns are of no data set that is known"),
+        ("dataset check folder", 2, "folder: its columns are of no data set that is known"),
         ("system show fronteir", 2, "'fronteir'. Did you mean 'frontier'?"),
         ("accounts", 2, "no accounts; give files that hpctwin simulate --accounts wrote"),
         ("accounts t.swf", 2, "t.swf does not hold accounts"),
-        ("calibrate none.csv", 1, "none.csv: cannot be read as a table"),
-        ("calibrate other.csv", 1, "other.csv, field time_s: the column is missing; found a, b"),
-        ("replay t.swf -n 8", 1, "has no recorded start times, so there is nothing to replay"),
+        ("calibrate none.csv", 2, "none.csv: cannot be read as a table"),
+        ("calibrate other.csv", 2, "other.csv, field time_s: the column is missing; found a, b"),
+        ("replay t.swf -n 8", 2, "has no recorded start times, so there is nothing to replay"),
         ("report", 2, "name the folders of runs"),
         ("report folder --html o.html", 2, "folder: there is no run in it; a run's folder is"),
         ("export folder", 2, "name a file to write: --perfetto, --evalys or --openmetrics"),
@@ -230,9 +232,9 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
             "line 4, plicies: there is no such field. Did you mean 'policies'?",
         ),
         ("sweep sweep-policy.yaml", 2, "unknown ordering 'fcsf'. Did you mean 'fcfs'?"),
-        ("sweep sweep-trace.yaml", 1, "none.swf: No such file or directory"),
-        ("sweep sweep-table.yaml", 1, "other.csv, field submit_s: the column is missing"),
-        ("sweep sweep-folder.yaml", 1, "folder: neither the name nor the content tells the format"),
+        ("sweep sweep-trace.yaml", 2, "none.swf: No such file or directory"),
+        ("sweep sweep-table.yaml", 2, "other.csv, field submit_s: the column is missing"),
+        ("sweep sweep-folder.yaml", 2, "folder: neither the name nor the content tells the format"),
         ("sweep sweep-generator.yaml", 2, "generator 'lublen'. Did you mean 'lublin'?"),
         (
             "sweep sweep-nodes.yaml",
@@ -252,22 +254,22 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
             "nowhere: that is no address, such as tcp://HOST",
         ),
         ("sweep sweep-fine.yaml --jobqueue slrum", 2, 'Did you mean "slurm"?'),
-        ("sweep sweep-fine.yaml --out t.swf", 1, "it is a file, and should be a folder"),
-        ("sweep sweep-fine.yaml --plot none/a.png", 1, "the folder none is not there"),
+        ("sweep sweep-fine.yaml --out t.swf", 2, "it is a file, and should be a folder"),
+        ("sweep sweep-fine.yaml --plot none/a.png", 2, "the folder none is not there"),
         ("policy search folder", 2, "folder: Is a directory"),
         ("policy search search-figure.yaml", 2, "'mean_wiat_s'. Did you mean 'mean_wait_s'?"),
         ("policy search search-place.yaml", 2, "search-place.yaml: {b} is no parameter. Known: a"),
         ("policy search search-bounds.yaml", 2, "low is 3 and high 2; low must be less"),
         ("policy search search-trials.yaml", 2, "line 7, trials: it must be 1 or more, not -2"),
         ("policy search search-baseline.yaml", 2, "ordering 'wfpp'. Did you mean 'wfp'?"),
-        ("policy search search-fine.yaml --out t.swf", 1, "it is a file, and should be a folder"),
+        ("policy search search-fine.yaml --out t.swf", 2, "it is a file, and should be a folder"),
         ("agent train JobSelecton t.swf a.safetensors", 2, 'Did you mean "JobSelection"?'),
         (
             "agent train JobSelection folder a.safetensors",
             2,
             "folder: there is no workload.parquet in it",
         ),
-        ("agent train JobSelection t.swf folder -n 8", 1, "it is a folder, and should be a file"),
+        ("agent train JobSelection t.swf folder -n 8", 2, "it is a folder, and should be a file"),
         (
             "agent train JobSelection t.swf a.txt -n 8",
             2,
@@ -275,7 +277,7 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         ),
         (
             "agent train JobSelection other.csv a.safetensors",
-            1,
+            2,
             "field submit_s: the column is missing",
         ),
         (
@@ -304,7 +306,7 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         (f"{TRAIN} --option reward=slow", 2, "unknown reward 'slow'"),
         (f"{TRAIN} --option reward=[", 2, "--option 'reward=[': '[' is not a value"),
         (f"{TRAIN} --option window", 2, "--option 'window': write NAME=VALUE"),
-        (f"{TRAIN} --checkpoints t.swf", 1, "it is a file, and should be a folder"),
+        (f"{TRAIN} --checkpoints t.swf", 2, "it is a file, and should be a folder"),
         (
             "agent evaluate folder t.swf -n 8 --jobs 9",
             2,
@@ -320,16 +322,16 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
             2,
             "text.safetensors holds no agent",
         ),
-        ("agent evaluate text.safetensors none.swf -n 8", 1, "none.swf: No such file or directory"),
+        ("agent evaluate text.safetensors none.swf -n 8", 2, "none.swf: No such file or directory"),
         ("agent evaluate a t.swf -n 8 --metric mean_wait", 2, 'Did you mean "mean_wait_s"?'),
         ("agent evaluate a t.swf -n 8 --episodes 0", 2, "--episodes is '0', it must be 1 or more"),
         ("agent list none", 2, "none is no folder"),
         ("agent list t.swf", 2, "t.swf is no folder"),
         ("predictor forecast folder", 2, "folder: there is no workload.parquet in it"),
-        ("predictor forecast other.csv", 1, "other.csv, field submit_s: the column is missing"),
+        ("predictor forecast other.csv", 2, "other.csv, field submit_s: the column is missing"),
         (
             "predictor forecast t.swf -n 8",
-            1,
+            2,
             "when jobs started; give a policy that they start by (--under)",
         ),
         ("predictor forecast t.swf -n 8 --under fcsf", 2, "'fcsf'. Did you mean 'fcfs'?"),
@@ -347,17 +349,17 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         ),
         ("experiment list --jsn", 2, "Did you mean --json?"),
         ("experiment run spars-figure-44", 2, "'spars-figure-44'. Did you mean 'spars-figure-4'?"),
-        ("experiment run spars-figure-4 --out t.swf", 1, "it is a file, and should be a folder"),
+        ("experiment run spars-figure-4 --out t.swf", 2, "it is a file, and should be a folder"),
         ("experiment run", 2, "NAME is missing: see hpctwin experiment run --help"),
-        ("experiment all --out t.swf", 1, "it is a file, and should be a folder"),
+        ("experiment all --out t.swf", 2, "it is a file, and should be a folder"),
         ("when 12 -c folder", 2, "folder: Is a directory"),
         ("when 12 -c twin.yaml", 1, "nobody.sock: No such file or directory"),
         ("when 12 -c twin.yaml --plot a.gif", 2, "a.gif: a figure is written as .png, .svg, .pdf"),
-        ("when 12 -c twin.yaml --plot none/a.png", 1, "the folder none is not there"),
+        ("when 12 -c twin.yaml --plot none/a.png", 2, "the folder none is not there"),
         ("when --nodes 0 --walltime 2h -c twin.yaml", 2, "--nodes is '0', it must be 1 or more"),
         ("when --nodes 4 --walltime long -c twin.yaml", 2, "'long' is not a duration"),
         ("twin accuracy -c folder", 2, "folder: Is a directory"),
-        ("twin accuracy -c twin.yaml", 1, "no such journal; `hpctwin twin run` makes one"),
+        ("twin accuracy -c twin.yaml", 2, "no such journal; `hpctwin twin run` makes one"),
         ("twin accuracy -c twin.yaml --by sizes", 2, 'Did you mean "size"?'),
     ],
 )
@@ -385,3 +387,112 @@ def test_an_empty_policy_is_no_policy(
         assert run(command, "t.swf", "-n", "8", "-p", "") == 2
         told = "the policy is an empty text; write ORDER+BACKFILL, such as wfp+easy"
         assert capsys.readouterr().err == f"hpctwin: {told}\n"
+
+
+READERS = {
+    "simulate {} -n 8": ("", ".swf", ".csv", ".json", ".parquet"),
+    "simulate {} -n 8 --columns submit=a,runtime=b": (".csv", ".parquet"),
+    "simulate {} -n 8 --stream --out o": (".swf", ".csv", ".parquet"),
+    "simulate {}": (".yaml",),
+    "simulate t.swf -n 8 --columns {}": (".yaml",),
+    "simulate t.swf -M {}": (".yaml", ".json", ".xml"),
+    "simulate t.swf -n 8 --outages {}": (".csv",),
+    "simulate t.swf -M power.yaml --price {}": (".csv",),
+    "simulate t.swf -M power.yaml --carbon {}": (".csv",),
+    "simulate t.swf -n 8 --reward low-power:{}": (".json", ".parquet"),
+    "simulate t.swf -n 8 -o {}:f": (".py",),
+    "simulate t.swf -n 8 --scheduler ./{}": ("",),
+    "compare {} -n 8": (".swf", ".json"),
+    "compare t.swf {} -n 8": (".swf",),
+    "compare t.swf -M {}": (".yaml",),
+    "replay {} -n 8": (".swf", ".parquet"),
+    "replay t.swf -M {}": (".yaml",),
+    "sweep {}": (".yaml",),
+    "export {} --evalys e.csv": ("",),
+    "report {} --html o.html": ("",),
+    "workload describe {}": (".swf", ".json", ".csv"),
+    "workload convert {} o.csv": (".swf", ".json"),
+    "workload filter {} o.csv": (".swf", ".parquet"),
+    "predictor train {} o.predictor": (".swf",),
+    "predictor score {}": (".swf",),
+    "predictor intervals {}": (".swf",),
+    "predictor apply t.swf o.parquet --predictor {}": ("",),
+    "predictor forecast {} -n 8 --under fcfs": (".swf",),
+    "agent train JobSelection {} a.safetensors -n 8": (".swf",),
+    "agent evaluate {} t.swf -n 8 --jobs 9": (".safetensors",),
+    "policy check {}:f": (".py",),
+    "policy search {}": (".yaml",),
+    "cluster check {}": (".yaml", ".json", ".xml"),
+    "dataset check {}": ("", ".csv"),
+    "accounts {}": (".json", ".parquet"),
+    "incentives {} -n 8": (".swf",),
+    "calibrate {}": (".csv",),
+    "facility check {}": (".yaml",),
+    "facility simulate {} t.swf": (".yaml",),
+    "facility compare {} t.swf": (".yaml",),
+    "facility queue {}": (".yaml",),
+    "twin check {}": (".yaml",),
+    "twin status -c {}": (".yaml",),
+    "twin run -c {}": (".yaml",),
+    "twin accuracy -c {}": (".yaml",),
+    "twin explain decision 1 -c {}": (".yaml",),
+    "twin repeat 1 -c {}": (".yaml",),
+    "twin approve 1 -c {}": (".yaml",),
+    "when 12 -c {}": (".yaml",),
+    "serve {}": ("",),
+    "mcp -c {}": (".yaml",),
+}
+"""Every command that reads a file, and endings of what it reads."""
+
+
+@pytest.fixture(scope="module")
+def files(folder: Path) -> Path:
+    """A file of each kind that no command can use, under each ending."""
+    power = "nodes: [{name: a, count: 8, modes: {base: {power_w: 100, idle_w: 50}}}]\n"
+    (folder / "power.yaml").write_text(power)
+    for ending in {one for endings in READERS.values() for one in endings}:
+        (folder / f"a-folder{ending}").mkdir(exist_ok=True)
+        (folder / f"nothing{ending}").write_bytes(b"")
+        (folder / f"bytes{ending}").write_bytes(bytes(range(256)))
+        (folder / f"words{ending}").write_text("hello there\nworld: [\n")
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["missing", "a-folder", "nothing", "bytes", "words"])
+@pytest.mark.parametrize("command", READERS)
+def test_a_file_that_cannot_be_used_exits_2_and_is_named(
+    files: Path,
+    command: str,
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(files)
+    for ending in READERS[command]:
+        line = command.replace("{}", kind + ending)
+        assert run(*line.split()) == 2, line
+        shown = capsys.readouterr()
+        said = [one for one in shown.err.splitlines() if "compiling the engine" not in one]
+        told = said or shown.out.splitlines()
+        assert any(kind in one for one in told), line
+        assert len(said) <= 1, line
+        assert "Traceback" not in shown.err + shown.out
+
+
+@pytest.mark.parametrize(
+    ("cause", "code"),
+    [
+        (FileNotFoundError(errno.ENOENT, "No such file or directory"), 2),
+        (PermissionError(errno.EACCES, "Permission denied"), 2),
+        (OSError(errno.EROFS, "Read-only file system"), 2),
+        (OSError(errno.ENOSPC, "No space left on device"), 1),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), 1),
+        (OSError(errno.EIO, "Input/output error"), 1),
+    ],
+)
+def test_a_wrong_path_exits_2_and_a_failing_disk_exits_1(cause: OSError, code: int) -> None:
+    failed = OutputError("out", cause.strerror)
+    failed.__cause__ = cause
+    within = OutputError("folder/out", cause.strerror)
+    within.__cause__ = failed
+    assert [exit_code_of(one) for one in (cause, failed, within)] == [code] * 3

@@ -113,7 +113,7 @@ def test_a_trace_is_read_from_the_standard_input_whatever_its_format(
 
 def test_an_empty_standard_input_is_told() -> None:
     done = piped(b"", "simulate", "-", "-n", 4)
-    assert (done.returncode, done.stderr) == (1, b"hpctwin: -: the file is empty\n")
+    assert (done.returncode, done.stderr) == (2, b"hpctwin: -: the file is empty\n")
 
 
 def test_a_date_before_the_trace_is_told_with_the_date_it_begins(

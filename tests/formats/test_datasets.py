@@ -649,7 +649,7 @@ def test_dataset_commands_list_describe_sample_and_check(
     assert (found["name"], found["jobs"], found["use"]) == ("marconi100", 100, ["node_w"])
     rewritten(path, drop="end_time")
     code, out, _ = ran(capsys, "dataset", "check", str(path))
-    assert code == 1
+    assert code == 2
     assert "missing: end_time" in out
 
 

@@ -146,7 +146,7 @@ def test_from_a_command_to_what_if(tmp_path: Path, capsys: pytest.CaptureFixture
     with pytest.raises(SystemExit, match="0"):
         main(["simulate", path, "-n", "4", "--columns", MAPPING, "--json"])
     assert json.loads(capsys.readouterr().out)["jobs"] == 3
-    with pytest.raises(SystemExit, match="1"):
+    with pytest.raises(SystemExit, match="2"):
         main(["simulate", path, "-n", "4"])
     assert "--columns" in capsys.readouterr().err
 

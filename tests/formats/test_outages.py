@@ -175,8 +175,8 @@ def test_the_commands_take_outages_and_say_how_many(
     assert code == 0
     assert "outages: 3 × time that a node was away" in err
     code, _, err = ran("replay", jobs, "-n", "8", "--outages", jobs)
-    assert code == 1
+    assert code == 2
     assert "sacct.txt, field nodename: the column is missing" in err.splitlines()[-1]
     code, _, err = ran("replay", jobs, "-n", "8", "--outages", "nosuch.txt")
-    assert code == 1
+    assert code == 2
     assert err.splitlines()[-1].startswith("hpctwin: nosuch.txt")

@@ -176,7 +176,7 @@ def test_parquet_says_which_row_is_malformed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("column", "values"),
     [
-        ("submit_s", [dt.datetime(2024, 1, 1)]),
+        ("runtime_s", [dt.datetime(2024, 1, 1)]),
         ("nodes", [[1, 2]]),
         ("job_id", [{"a": 1}]),
         ("user", [dt.date(2024, 1, 1)]),
@@ -189,6 +189,15 @@ def test_parquet_columns_of_a_type_that_does_not_fit(
     frame.with_columns(pl.Series(column, values)).write_parquet(tmp_path / "w.parquet")
     with pytest.raises(TraceError, match=rf"field {column}: the column holds .*, expected numbers"):
         read_workload(tmp_path / "w.parquet")
+
+
+def test_parquet_dates_are_times_since_the_first_submission(tmp_path: Path) -> None:
+    days = [dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 1, 0, 0, 5)]
+    frame = pl.DataFrame({"submit_s": days, "runtime_s": [1, 1], "nodes": [1, 1]})
+    frame.write_parquet(tmp_path / "w.parquet")
+    jobs = read_workload(tmp_path / "w.parquet")
+    assert jobs.submit_ms.tolist() == [0, 5000]
+    assert jobs.start_epoch_s == dt.datetime(2024, 1, 1, tzinfo=dt.UTC).timestamp()
 
 
 def test_whole_floating_point_ids_are_integers(tmp_path: Path) -> None:

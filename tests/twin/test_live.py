@@ -318,7 +318,7 @@ def test_status_explain_and_accuracy_answer_beside_a_running_twin(pair: Pair) ->
     assert "it starts at" in said
     assert pair.command("accuracy").returncode == 0
     assert pair.command("explain", "job", "no-such-job").returncode == 0
-    assert pair.command("explain", "decision", "999999").returncode == 1
+    assert pair.command("explain", "decision", "999999").returncode == 2
 
 
 def _compared(path: Path) -> list[int]:

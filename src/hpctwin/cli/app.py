@@ -13,7 +13,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from hpctwin._version import __version__
 from hpctwin.cli.numbers import read_value
-from hpctwin.errors import ConfigError, HpctwinError, PolicyError, UnknownNameError
+from hpctwin.errors import HpctwinError, exit_code_of
 
 __all__ = ["app", "main"]
 
@@ -92,7 +92,7 @@ def main(arguments: list[str] | None = None) -> None:
     Args:
         arguments: instead of those of the process, which then goes on.
 
-    Exit codes: 0 done, 1 the work failed, 2 wrong usage, 130 interrupted.
+    Exit codes: 0 done, 1 the work failed, 2 the call or its input is wrong, 130 interrupted.
     """
     try:
         outcome = app(
@@ -104,10 +104,8 @@ def main(arguments: list[str] | None = None) -> None:
         from hpctwin.cli.usage import in_our_words
 
         _end(2, in_our_words(str(error)))
-    except (ConfigError, PolicyError, UnknownNameError) as error:
-        _end(2, str(error))
     except HpctwinError as error:
-        _end(1, str(error))
+        _end(exit_code_of(error), str(error))
     except BrokenPipeError:
         # The reader of our output went away (as `head` does); there is nobody to tell.
         _give_up_output()
@@ -121,7 +119,7 @@ def main(arguments: list[str] | None = None) -> None:
     except OSError as error:
         where = error.filename if error.filename is not None else "standard output"
         _give_up_output()
-        _end(1, f"{where}: {error.strerror or error}")
+        _end(exit_code_of(error), f"{where}: {error.strerror or error}")
     code = outcome if isinstance(outcome, int) else 0
     if arguments is None and threading.active_count() == 1:
         _leave(code)

@@ -21,6 +21,7 @@ def check(path: Path, /, *, json: bool = False) -> int:
     """
     from hpctwin.cli.output import print_json
     from hpctwin.formats.machines import read_cluster
+    from hpctwin.model.units import moment_text
 
     cluster = read_cluster(path)
     if json:
@@ -34,7 +35,8 @@ def check(path: Path, /, *, json: bool = False) -> int:
     for name, amount in cluster.resources.items():
         print(f"  resource {name}: {amount:,}")
     for reservation in cluster.reservations:
-        print(f"  reservation {reservation.name}: {reservation.start:g} s to {reservation.end:g} s")
+        start, end = moment_text(reservation.start), moment_text(reservation.end)
+        print(f"  reservation {reservation.name}: {start} to {end}")
     return 0
 
 

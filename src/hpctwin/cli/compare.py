@@ -185,6 +185,7 @@ class _Compared:
         told: by policy, all figures, and tables over time by name.
         classes: by policy, figures by class of jobs, where they are asked for.
         code: 1 if no job could run.
+        notes: What is assumed, or not used.
     """
 
     name: str
@@ -192,6 +193,7 @@ class _Compared:
     told: dict[str, tuple[dict[str, Any], dict[str, pl.DataFrame]]]
     classes: dict[str, list[dict[str, Any]]]
     code: int
+    notes: list[str]
 
     @property
     def summaries(self) -> dict[str, dict[str, Any]]:
@@ -202,7 +204,9 @@ class _Compared:
     def plain(self) -> list[dict[str, Any]]:
         """For JSON."""
         return [
-            {**summary, "by": self.classes[name]} if name in self.classes else summary
+            summary
+            | ({"notes": self.notes} if self.notes else {})
+            | ({"by": self.classes[name]} if name in self.classes else {})
             for name, summary in self.summaries.items()
         ]
 
@@ -234,10 +238,11 @@ class _Asked:
         import numpy as np
 
         from hpctwin.cli.driven import planned_s, rewarded_jobs
-        from hpctwin.cli.output import note_rejected, note_without_effect
+        from hpctwin.cli.output import note_classes, note_rejected, note_without_effect
         from hpctwin.cli.simulate import breakdown_rows
         from hpctwin.metrics import unfair_delay
         from hpctwin.model.progress import counted
+        from hpctwin.model.unused import assumptions
         from hpctwin.simulation import Simulation
         from hpctwin.sweep import compare, fair_starts
 
@@ -246,6 +251,7 @@ class _Asked:
             workload = rewarded_jobs(workload, self.reward)
         cluster = self.energy.machine(self.machine.make(workload, trace, self.reading.timezone))
         note_without_effect(workload, cluster)
+        note_classes(workload, self.by)
         series, notes = self.energy.series(workload, cluster)
         begins = self.energy.begins(workload, series)
         more = {**notes, **self.energy.savings(workload, series, begins)}
@@ -271,7 +277,8 @@ class _Asked:
         by = self.by
         classes = {name: breakdown_rows(one, by) for name, one in results.items() if by}
         code = note_rejected(next(iter(results.values())))
-        return _Compared(workload.name, results, told, classes, code)
+        said = assumptions(workload, cluster)
+        return _Compared(workload.name, results, told, classes, code, said)
 
 
 def _show_one(compared: _Compared, plot: Path | None, json: bool) -> None:

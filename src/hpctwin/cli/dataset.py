@@ -105,7 +105,7 @@ def check(
         fault = str(error)
     if json:
         print_json(_outcome(found, files, workload, fault))
-        return int(fault is not None)
+        return 0 if fault is None else 2
     print(f"{path}: data set {found.name}")
     for file in files:
         print(f"{file['path']}: {file['found']} of {file['declared']} columns")
@@ -114,7 +114,7 @@ def check(
                 print(f"  {what}: {', '.join(file[what])}")
     if workload is None:
         print(f"cannot be read: {fault}")
-        return 1
+        return 2
     note_reading(workload)
     print(f"{len(workload):,} jobs; use known of {', '.join(workload.usage) or 'nothing'}")
     return 0

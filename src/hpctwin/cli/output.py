@@ -19,6 +19,7 @@ __all__ = [
     "as_json",
     "check_outputs",
     "need_jobs",
+    "note_classes",
     "note_doomed",
     "note_of",
     "note_reading",
@@ -158,25 +159,18 @@ def need_jobs(workload: Workload) -> None:
 
 
 def note_without_effect(workload: Workload, cluster: Cluster) -> None:
-    """Say on standard error which limits and factors are of nobody, and by what no nodes are grouped."""
-    from hpctwin.model.features import without_groups
-    from hpctwin.model.limits import idle_limits
-    from hpctwin.simulation.given import in_whole_nodes
+    """Say on standard error what of a workload the cluster does not know, and what is assumed of it."""
+    from hpctwin.model.unused import unused
 
-    if in_whole_nodes(workload, cluster) is not workload:
-        print(
-            f"{workload.name}: jobs ask for a number of nodes, and cluster {cluster.name!r} does not say how "
-            "many cores its nodes have: each job gets whole nodes",
-            file=sys.stderr,
-        )
-    labels = {kind: getattr(workload, kind).labels for kind in ("qos", "account", "user")}
-    listed = {*cluster.qos, *(one.qos for one in cluster.partitions if one.qos is not None)}
-    features = {feature for group in cluster.nodes for feature in group.all_features}
-    for sentence in (
-        *idle_limits(cluster.limits, cluster.fairshare.factors, labels, listed),
-        *without_groups(workload.group_by, features),
-    ):
+    for sentence in unused(workload, cluster):
         print(f"{workload.name}: {sentence}", file=sys.stderr)
+
+
+def note_classes(workload: Workload, by: str | None) -> None:
+    """Say on standard error that no job has what figures are broken down by."""
+    labels = getattr(workload, by or "", None)
+    if by in ("user", "account", "partition") and len(workload) and not labels.labels:  # type: ignore[union-attr]
+        print(f"{workload.name}: --by {by}: no job says its {by}", file=sys.stderr)
 
 
 def note_rejected(result: Result) -> int:

@@ -127,7 +127,13 @@ def simulate_command(
     import numpy as np
 
     from hpctwin.cli.driven import backfill_of, check_alone, driven, planned_s, rewarded_jobs
-    from hpctwin.cli.output import check_outputs, note_doomed, note_rejected, note_without_effect
+    from hpctwin.cli.output import (
+        check_outputs,
+        note_classes,
+        note_doomed,
+        note_rejected,
+        note_without_effect,
+    )  # fmt: skip
     from hpctwin.cli.writing import every_seconds, inputs_of, writing
     from hpctwin.errors import ConfigError
     from hpctwin.model.progress import progress_bar
@@ -208,6 +214,7 @@ def simulate_command(
     )
     note_doomed(simulation)
     note_without_effect(workload, cluster)
+    note_classes(workload, by)
     if explain:
         _explain(simulation, explain, json)
         return 0
@@ -312,6 +319,7 @@ def _show(
 ) -> None:
     """Write and print what a run gave."""
     from hpctwin.cli.output import print_json, screen
+    from hpctwin.model.unused import assumptions
     from hpctwin.report import answer_table, summary_table
     from hpctwin.report.accessor import breakdown_table
     from hpctwin.report.folder import write_run
@@ -326,7 +334,9 @@ def _show(
     if plot is not None:
         save_figure(_figure(result, plot), plot)
     if json:
-        print_json(summary if by is None else {**summary, "by": breakdown_rows(result, by)})
+        notes = assumptions(result.workload, result.cluster)
+        told = summary | ({"notes": notes} if notes else {})
+        print_json(told if by is None else {**told, "by": breakdown_rows(result, by)})
         return
     console = screen()
     console.print(summary_table(summary) if all else answer_table(summary))

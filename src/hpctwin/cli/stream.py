@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,8 +57,10 @@ def simulate_streamed(
             own if imported else trace, cluster, policy, out=out, progress=progress, **run.as_dict()
         )
     summary = result.summary()
+    for note in result.notes:
+        print(f"{trace.name}: {note}", file=sys.stderr)
     if json:
-        print_json(summary)
+        print_json(summary | ({"notes": result.notes} if result.notes else {}))
     else:
         screen().print(summary_table(summary) if all else answer_table(summary))
     return int(summary.get("jobs_rejected", 0) == summary["jobs"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -89,10 +90,13 @@ def sweep_command(
     compared = result.compare()
     if plot is not None:
         save_figure(plot_sweep(compared, title=f"{config.stem}: means with 95 % intervals"), plot)
+    for note in result.notes:
+        print(note, file=sys.stderr)
     failed = result.failed
     if json:
         faults = failed.select("point", "workload", "policy", "error").to_dicts()
-        print_json({"points": len(result.table), "failed": faults, "compared": compared.to_dicts()})
+        told = {"failed": faults, "notes": result.notes, "compared": compared.to_dicts()}
+        print_json({"points": len(result.table), **told})
     else:
         console = screen()
         console.print(sweep_table(compared, width=console.width))

@@ -111,8 +111,8 @@ def filter_jobs(
         source: the trace; - for the standard input.
         target: the file to write.
         first: the first so many jobs.
-        after: submitted at or after this time since the first submission, such as 30d.
-        before: submitted before this time.
+        after: Submitted at or after this: a time since the first submission such as 30d, or a date (UTC).
+        before: Submitted before this time or date.
         min_nodes: of at least so many nodes.
         max_nodes: of at most so many nodes.
         user: of these users.
@@ -123,17 +123,14 @@ def filter_jobs(
     import numpy as np
 
     from hpctwin.cli.output import note_reading
-    from hpctwin.model import parse_duration_s, to_ms
+    from hpctwin.errors import WorkloadError
+    from hpctwin.model.varied import rows_within
 
     check_target(target, overwrite)
     workload = reading.read(source, to_write=True)
     note_reading(workload)
-    since = workload.submit_ms - workload.submit_ms.min(initial=0)
-    kept = np.ones(len(workload), bool)
-    if after is not None:
-        kept &= since >= to_ms(parse_duration_s(after))
-    if before is not None:
-        kept &= since < to_ms(parse_duration_s(before))
+    where = (workload.submit_ms, after or 0, before, workload.start_epoch_s, workload.name)
+    kept = rows_within(*where)
     if min_nodes is not None:
         kept &= workload.nodes >= min_nodes
     if max_nodes is not None:
@@ -142,12 +139,30 @@ def filter_jobs(
         if labels:
             kept &= column.among(labels)
     rows = np.flatnonzero(kept)[:: every or 1][:first]
+    if not len(rows):
+        raise WorkloadError(
+            f"{source}: none of its {len(workload):,} jobs is selected, so {target} is not written; "
+            f"{_there(workload)}"
+        )
     chosen = workload.take(rows)
     write_to(chosen, target)
     lost = len(workload.dependencies) - len(chosen.dependencies)
     dropped = f"; {lost:,} dependencies went with the jobs left out" if lost else ""
     print(f"{target}: {len(chosen):,} of {len(workload):,} jobs{dropped}")
     return 0
+
+
+def _there(workload: Workload) -> str:
+    """Say what there would be to select."""
+    span_s = int(workload.submit_ms.max(initial=0) - workload.submit_ms.min(initial=0)) / 1000
+    said = [
+        f"{workload.nodes.min():,} to {workload.nodes.max():,} nodes, submitted in {span_s:g} s"
+    ]
+    for kind in ("user", "partition"):
+        labels = getattr(workload, kind).labels
+        more = ", …" if len(labels) > 10 else ""
+        said.append(f"{kind}s: {', '.join(map(str, labels[:10])) or 'none is known'}{more}")
+    return "; ".join(said)
 
 
 @workload_app.command

@@ -12,7 +12,8 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import ConfigError
-from hpctwin.model.units import epoch_s_of
+from hpctwin.model.arguments import check_arguments, column
+from hpctwin.model.units import FIRST_UNIX_S, epoch_s_of
 
 __all__ = ["Series", "cheapest_begins", "times_of"]
 
@@ -44,6 +45,7 @@ class Series:
     start_epoch_s: float | None = None
 
     @classmethod
+    @check_arguments()
     def hourly(cls, per_kwh: npt.ArrayLike, unit: str, *, step_s: float = 3600.0) -> Series:
         """Values per kWh at equal steps.
 
@@ -52,11 +54,12 @@ class Series:
             unit: of the value, such as ``EUR`` or ``g``.
             step_s: seconds from one to the next.
         """
-        values = np.asarray(per_kwh, np.float64) / _J_PER["kwh"]
+        values = column("per_kwh", per_kwh) / _J_PER["kwh"]
         times = np.arange(len(values), dtype=np.float64) * step_s
         return cls(times, values, len(values) * step_s, unit)
 
     @classmethod
+    @check_arguments()
     def read(cls, path: str | Path, column: str | None = None) -> Series:
         """Read a CSV file (``.gz`` too): times in the first column, values in another.
 
@@ -191,10 +194,12 @@ def numbers_of(frame: pl.DataFrame, name: str, path: Path) -> FloatArray:
 
 
 def times_of(column: pl.Series, path: Path) -> tuple[FloatArray, float | None]:
-    """Seconds from the first, and the Unix time of the first if the column has dates."""
+    """Return seconds from the first, and the Unix time of the first if times are dates or Unix seconds."""
     epoch = None
     if column.dtype.is_numeric():
         seconds = column.cast(pl.Float64).to_numpy()
+        if len(seconds) and seconds[0] >= FIRST_UNIX_S:
+            epoch = float(seconds[0])
     else:
         found = [_epoch_s(text) for text in column.cast(pl.String)]
         if None in found:

@@ -24,16 +24,23 @@ header, start date and machine size), SPARS and Batsim for little more than time
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpctwin.errors import ConfigError, TraceError, UnknownNameError, WorkloadError
+from hpctwin.errors import (
+    ArgumentError,
+    ConfigError,
+    TraceError,
+    UnknownNameError,
+    WorkloadError,
+    in_brief,
+)
 from hpctwin.formats._files import STANDARD_INPUT, first_bytes, read_bytes, read_json
 from hpctwin.formats.swf_rules import SwfRules
+from hpctwin.model.arguments import check_arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from hpctwin.formats._record import Running
     from hpctwin.formats.datasets import DataSet
     from hpctwin.formats.datasets.declared import Use
@@ -62,6 +69,7 @@ _SUFFIXES = {
 }
 
 
+@check_arguments("flops_per_s")
 def read_workload(
     path: str | Path,
     *,
@@ -72,7 +80,7 @@ def read_workload(
     timezone: str | None = None,
     use: Use = "measured",
     only: Sequence[str] = (),
-    columns: Columns | str | None = None,
+    columns: Columns | Mapping[str, str | float] | Sequence[str] | str | None = None,
     running: Running = "elapsed",
 ) -> Workload:
     """Read a workload; its name is the file's, its notes tell what was changed or left out.
@@ -89,8 +97,9 @@ def read_workload(
             ``Europe/Berlin``; UTC, or the data set's own, if left out.
         use: for data sets: what is read of how much jobs used; see `datasets.USES`.
         only: for data sets: which rows, as ``column=value,value``.
-        columns: for CSV and Parquet that are not in our own columns: which of theirs is what. For Slurm's
-            accounting without a header: the ``--format`` that ``sacct`` was called with.
+        columns: For CSV and Parquet that are not in our own columns, which of theirs is what: a `Columns`, a
+            dict, or text as of ``--columns``. For Slurm's accounting without a header: the ``--format`` that
+            ``sacct`` was called with.
         running: for accounting and for tables with ``columns``: what becomes of jobs that still ran when they
             were recorded; ``elapsed`` ends them then, ``limit`` at their limit, ``drop`` leaves them out.
 
@@ -114,7 +123,9 @@ def read_workload(
             path, skip_invalid=skip_invalid, timezone=timezone, columns=columns, running=running
         )
     if columns is not None:
-        from hpctwin.formats.mapped import read_mapped
+        from hpctwin.formats.mapped import as_columns, read_mapped
+
+        columns = as_columns(columns)
 
         if only or format not in (None, "csv", "parquet"):
             raise ConfigError(
@@ -123,6 +134,7 @@ def read_workload(
         return read_mapped(
             path, columns, timezone=timezone, skip_invalid=skip_invalid, running=running
         )
+    only = tuple(only)
     published = dataset_of(path, format)
     if published is not None:
         from hpctwin.formats.datasets import read_dataset
@@ -196,6 +208,7 @@ def dataset_of(path: Path, format: str | None = None) -> DataSet | None:
     return told_by(path) if path.exists() else None
 
 
+@check_arguments()
 def write_workload(
     workload: Workload, path: str | Path, *, format: str | None = None
 ) -> tuple[str, ...]:
@@ -214,6 +227,10 @@ def write_workload(
         OutputError: the file cannot be written.
         UnknownNameError: there is no such format.
     """
+    from hpctwin.model import Workload
+
+    if not isinstance(workload, Workload):
+        raise ArgumentError(f"workload is {in_brief(workload)}, it must be a Workload")
     path = Path(path)
     kind = _format_of(path, format)
     if kind in ("pbs", "sacct", "wfcommons"):

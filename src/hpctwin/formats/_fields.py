@@ -8,8 +8,9 @@ import polars as pl
 
 from hpctwin.errors import ConfigError
 from hpctwin.formats._record import Tally
+from hpctwin.model.units import epoch_s_of
 
-__all__ = ["NOTHING", "amount", "duration_s", "gigabytes", "moments", "zone_of"]
+__all__ = ["NOTHING", "amount", "duration_s", "gigabytes", "moments", "unix_s", "zone_of"]
 
 NOTHING = (
     "",
@@ -100,7 +101,9 @@ def zone_of(name: str | None) -> str | None:
 
 
 def moments(column: pl.Series, zone: str | None, tally: Tally) -> pl.Series:
-    """Seconds since the epoch of texts: ISO dates with or without zone, or such seconds.
+    """Return the Unix time of texts: dates as `epoch_s_of` reads them, or Unix seconds.
+
+    ``3/4/2024`` has its day first if another date of the column can have nothing else there.
 
     Args:
         column: texts; what says nothing (`NOTHING`) is null.
@@ -121,8 +124,11 @@ def moments(column: pl.Series, zone: str | None, tally: Tally) -> pl.Series:
     missing = seconds.is_null() & text.is_not_null() & local.is_null()
     if missing.any():
         zoned = _zoned(text)
-        number = text.cast(pl.Float64, strict=False)
+        number = unix_s(text.cast(pl.Float64, strict=False), tally)
         seconds = pl.select(pl.coalesce(seconds, zoned, number))[:, 0]
+        other = seconds.is_null() & text.is_not_null() & local.is_null()
+        if other.any():
+            seconds = seconds.zip_with(~other, _written(text.set(~other, None), zone, tally))
         strange = seconds.is_null() & text.is_not_null() & local.is_null()
         if strange.any():
             example = str(text.filter(strange)[0])[:40]
@@ -139,6 +145,44 @@ def _zoned(text: pl.Series) -> pl.Series:
     plain = plain.str.replace(r"([+-]\d\d):(\d\d)$", "$1$2")
     made = plain.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f%z", strict=False, time_unit="ms")
     return made.dt.epoch("ms") / 1000
+
+
+def unix_s(number: pl.Series, tally: Tally) -> pl.Series:
+    """Return numbers as seconds: those too large for Unix seconds are milliseconds, or finer."""
+    per_s = {1e17: 1e9, 1e14: 1e6, 1e11: 1e3}
+    scale = pl.lit(1.0)
+    for least in reversed(per_s):
+        scale = pl.when(pl.col("n").abs() > least).then(per_s[least]).otherwise(scale)
+    table = pl.DataFrame({"n": number.cast(pl.Float64)}).with_columns(scale=scale)
+    tally.add(
+        f"time in column {number.name} taken for milliseconds or finer, as it is no number of seconds",
+        int((table["scale"] > 1).sum()),
+    )
+    return (table["n"] / table["scale"]).alias(number.name)
+
+
+def _written(text: pl.Series, zone: str | None, tally: Tally) -> pl.Series:
+    """Return the Unix time of dates as spreadsheets write them; null where there is none."""
+    parts = text.str.extract_groups(r"^(\d{1,2})[/-](\d{1,2})[/-]\d{4}").struct.unnest()
+    first, second = (parts[name].cast(pl.Int64) for name in parts.columns)
+    # Both at once cannot be: then each date that has one meaning keeps it, and the others have none.
+    day_first = None
+    if (first > 12).any() != (second > 12).any():
+        day_first = bool((first > 12).any())
+
+    def read(one: str) -> float | None:
+        try:
+            return epoch_s_of(one, day_first=day_first)
+        except (ValueError, OverflowError):
+            return None
+
+    known = {one: read(one) for one in text.drop_nulls().unique().to_list()}
+    plain = text.replace_strict(known, default=None, return_dtype=pl.Float64)
+    named = text.str.contains(r"(?i)[a-z]{3,}|[+-]\d\d:?\d\d$").fill_null(False)
+    if zone is None or named.all():
+        return plain
+    local = (plain * 1000).round().cast(pl.Int64).cast(pl.Datetime("ms")).alias(text.name)
+    return plain.zip_with(named, _epoch(local.set(named, None), zone, tally))
 
 
 def _epoch(local: pl.Series, zone: str | None, tally: Tally) -> pl.Series:

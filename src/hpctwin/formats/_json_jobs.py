@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +17,15 @@ from hpctwin.errors import TraceError
 from hpctwin.formats._files import write_bytes
 from hpctwin.model import MS_PER_S
 
-__all__ = ["JsonRecord", "job_ids", "machine_size", "plain_seconds", "read_jobs", "write_json"]
+__all__ = [
+    "JsonRecord",
+    "job_ids",
+    "machine_size",
+    "not_read",
+    "plain_seconds",
+    "read_jobs",
+    "write_json",
+]
 
 T = TypeVar("T")
 
@@ -56,6 +65,10 @@ class JsonRecord:
         if not (least <= value <= _LIMIT and math.isfinite(value)) or (whole and value % 1):
             raise self.fault(key, f"is {value!r:.40}, expected {expected}, up to {_LIMIT:g}")
         return float(value)
+
+    def unread(self, known: Iterable[str]) -> list[str]:
+        """The keys that are not among those that are read."""
+        return [str(key) for key in self.values if key not in known]
 
     def fault(self, key: str, what: str) -> TraceError:
         """The error that says what is wrong with a key."""
@@ -107,6 +120,21 @@ def read_jobs(
         ids[job_id] = None
         found.append(one)
     return list(ids), found, tuple(skipped)
+
+
+def not_read(
+    what: str, records: Iterable[JsonRecord], known: Iterable[str]
+) -> Iterator[tuple[str, int]]:
+    """Yield a sentence on each field that is there and is not read, and in how many records it is.
+
+    Args:
+        what: How messages call such a record.
+        records: The records.
+        known: The keys that are read.
+    """
+    counts = Counter(key for record in records for key in record.unread(known))
+    for key, count in counts.items():
+        yield f"field {key[:40]!r} of {what}, not read", count
 
 
 def job_ids(ids: list[int | str]) -> npt.NDArray[Any]:

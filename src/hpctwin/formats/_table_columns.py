@@ -19,6 +19,7 @@ from hpctwin.model.frame import USE_STEP, is_usage
 __all__ = [
     "REQUIRED",
     "TEXTS",
+    "TIMES",
     "check_types",
     "faults_of",
     "is_ours",
@@ -32,6 +33,8 @@ TEXTS = (
     "job_id", "user", "account", "partition", "qos", "features", "more_tasks", "group_by", "speedup",
 )  # fmt: skip
 _OTHERS = ("depends", "dependency", "job_name", "recorded_nodes")
+TIMES = ("submit_s", "recorded_start_s", "cancel_s")
+"""Columns of times, which may also be dates."""
 _LIMIT = 1e12  # keeps sums of milliseconds far inside int64; 30,000 years as seconds
 
 

@@ -18,6 +18,7 @@ from hpctwin.formats._json_jobs import (
     JsonRecord,
     job_ids,
     machine_size,
+    not_read,
     plain_seconds,
     read_jobs,
     write_json,
@@ -29,6 +30,10 @@ __all__ = ["is_batsim", "read_batsim", "write_batsim"]
 
 _CARRIED = frozenset({"nodes_hint"})
 _SHORTEST_S = 0.001
+ASSUMED_FLOPS_PER_S = 1e9
+"""Speed of a node, where nothing says it."""
+_OF_JOBS = ("id", "subtime", "res", "walltime", "profile")
+_OF_PROFILES = ("type", "delay", "cpu", "com", "ret")
 _SUPPORTED = "delay, parallel_homogeneous"
 
 
@@ -40,7 +45,8 @@ def is_batsim(document: Any) -> bool:
 def read_batsim(path: Path, document: Any, *, flops_per_s: float, skip_invalid: bool) -> Workload:
     """Read a Batsim workload.
 
-    Jobs without walltime (left out or -1) get their run time as walltime.
+    Jobs without walltime (left out or -1) get their run time as walltime. A job whose profile returns
+    something other than 0 (``ret``) fails. Fields that are not read are counted in the read notes.
 
     Args:
         path: the file.
@@ -58,18 +64,35 @@ def read_batsim(path: Path, document: Any, *, flops_per_s: float, skip_invalid: 
     if not isinstance(profiles, dict):
         raise TraceError(path, "expected an object with an object 'profiles'", field="profiles")
 
+    records: list[JsonRecord] = []
+
     def read_one(job: JsonRecord) -> tuple[float, float, float, float | None]:
         limited = job.has("walltime") and job.values["walltime"] != -1
-        return (
+        found = (
             job.number("subtime"),
             job.number("res", least=1, whole=True),
             _runtime_s(job, profiles, flops_per_s),
             job.number("walltime", least=_SHORTEST_S) if limited else None,
         )
+        records.append(job)
+        return found
 
     ids, jobs, skipped = read_jobs(path, document, "id", read_one, skip_invalid=skip_invalid)
     without = sum(walltime is None for *_, walltime in jobs)
     counts = {"job without walltime, given its run time": without} if without else {}
+    named = [profiles.get(job.values.get("profile")) for job in records]
+    used = [one if isinstance(one, dict) else {} for one in named]
+    computing = sum(one.get("type") == "parallel_homogeneous" for one in used)
+    if computing and flops_per_s == ASSUMED_FLOPS_PER_S:
+        counts[f"job that computes, on nodes assumed to do {flops_per_s / 1e9:g} Gflop/s"] = (
+            computing
+        )
+    of_profiles = [JsonRecord(path, "profile", one) for one in used]
+    document_record = JsonRecord(path, "the workload", document)
+    counts |= not_read("a job", records, _OF_JOBS)
+    counts |= not_read("a job's profile", of_profiles, _OF_PROFILES)
+    counts |= not_read("the workload", [document_record], ("nb_res", "jobs", "profiles"))
+    fails = [bool(one.get("ret")) for one in used]
     try:
         return Workload.build(
             job_id=job_ids(ids),
@@ -82,6 +105,7 @@ def read_batsim(path: Path, document: Any, *, flops_per_s: float, skip_invalid: 
             ],
             name=stem(path),
             nodes_hint=machine_size(path, document),
+            fails=fails,
             notes=ReadNotes(counts, skipped),
         )
     except WorkloadError as error:

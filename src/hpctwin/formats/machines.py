@@ -11,6 +11,7 @@ from hpctwin.errors import ConfigError
 from hpctwin.formats.node_lists import alibaba_nodes
 from hpctwin.formats.systems import read_system, system_names
 from hpctwin.model import Cluster
+from hpctwin.model.arguments import check_arguments
 from hpctwin.model.files import cause
 
 __all__ = ["read_cluster"]
@@ -19,6 +20,7 @@ _STATES = ("active", "switching_off", "sleeping", "switching_on")
 _FOLLOWS = dict(zip(_STATES, (*_STATES[1:], _STATES[0]), strict=True))
 
 
+@check_arguments()
 def read_cluster(path: str | Path) -> Cluster:
     """Read a machine: our YAML, SPARS's ``platform.json``, Batsim's XML or Alibaba's CSV, by the file's name.
 

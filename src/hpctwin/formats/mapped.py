@@ -7,15 +7,15 @@ A value of the mapping is the name of a column, or an expression over columns in
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 import polars as pl
 
-from hpctwin.errors import ConfigError, TraceError, near
+from hpctwin.errors import ArgumentError, ConfigError, TraceError, in_brief, near
 from hpctwin.formats._accounting import jobs_of, workload_of
-from hpctwin.formats._fields import NOTHING, amount, duration_s, gigabytes, moments, zone_of
+from hpctwin.formats._fields import NOTHING, amount, duration_s, gigabytes, moments, unix_s, zone_of
 from hpctwin.formats._files import stem
 from hpctwin.formats._record import STATES, Machine, Running, Tally
 from hpctwin.formats.sacct_records import STATES as SLURM_STATES
@@ -24,7 +24,7 @@ from hpctwin.model import Workload
 from hpctwin.model.settings import Settings
 from hpctwin.model.yaml_file import read_yaml
 
-__all__ = ["Columns", "columns_of", "read_mapped"]
+__all__ = ["Columns", "as_columns", "columns_of", "read_mapped"]
 
 Value = str | float
 """A column's name, an expression, or a number that all jobs have."""
@@ -131,6 +131,24 @@ def columns_of(texts: Sequence[str]) -> Columns:
     return columns
 
 
+def as_columns(given: Columns | Mapping[str, Value] | Sequence[str] | str) -> Columns:
+    """Return a mapping that is given as one, as a dict, or as text.
+
+    Raises:
+        ConfigError: It is none, or has a field that there is not.
+    """
+    if isinstance(given, Columns):
+        return given
+    if isinstance(given, Mapping):
+        return Columns.checked(given, "columns")
+    texts = [given] if isinstance(given, str) else given
+    if not isinstance(texts, Sequence) or not all(isinstance(one, str) for one in texts):
+        raise ArgumentError(
+            f"columns is {in_brief(given)}, it must be a dict such as {{'submit': 'Submit'}}, or text"
+        )
+    return columns_of(texts)
+
+
 def read_mapped(
     path: Path,
     columns: Columns,
@@ -170,6 +188,12 @@ def read_mapped(
                 raise error
             tally.skip(str(error))
         good &= ~bad
+    used = {
+        name for what in columns.given().values() for name in _columns_in(what, cells.frame.columns)
+    }
+    others = [name for name in cells.frame.columns if name not in used]
+    if others:
+        tally.remarks.append(f"columns not read: {', '.join(others)[:300]}")
     tally.add("row left out: a cell cannot be read", int((~good).sum()))
     records = pl.DataFrame(fields).filter(good) if fields else pl.DataFrame()
     if not len(records):
@@ -177,6 +201,11 @@ def read_mapped(
     machine = Machine(shared=columns.shared, running=running)
     jobs = jobs_of([_derived(records, tally)], tally, machine)
     return workload_of(jobs.drop("row", strict=False), stem(path), tally)
+
+
+def _columns_in(what: str, there: Sequence[str]) -> list[str]:
+    """The columns that a value of the mapping names."""
+    return [what] if what in there else pl.sql_expr(what).meta.root_names()
 
 
 def _found(path: Path, frame: pl.DataFrame, name: str, what: str) -> pl.Series:
@@ -237,7 +266,12 @@ def _says_no_limit(name: str, text: pl.Series) -> pl.Series:
 
 def _moment(text: pl.Series, zone: str | None, tally: Tally) -> pl.Series:
     if text.dtype == pl.String:
-        return moments(text, zone, Tally())  # what cannot be read is told here, with its line
+        mine = Tally()
+        found = moments(text, zone, mine)
+        for what, count in mine.counts.items():
+            if "cannot be read" not in what:  # the caller names that with its line
+                tally.add(what, count)
+        return found
     if text.dtype == pl.Date:
         text = text.cast(pl.Datetime("ms"))
     if isinstance(text.dtype, pl.Datetime):
@@ -246,7 +280,7 @@ def _moment(text: pl.Series, zone: str | None, tally: Tally) -> pl.Series:
                 zone or "UTC", ambiguous="earliest", non_existent="null"
             )
         return text.dt.epoch("ms") / 1000
-    return text.cast(pl.Float64, strict=False)
+    return unix_s(text.cast(pl.Float64, strict=False), tally)
 
 
 def _span(text: pl.Series, zone: str | None, tally: Tally) -> pl.Series:

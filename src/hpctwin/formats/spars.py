@@ -15,6 +15,7 @@ from hpctwin.formats._json_jobs import (
     JsonRecord,
     job_ids,
     machine_size,
+    not_read,
     plain_seconds,
     read_jobs,
     write_json,
@@ -26,6 +27,19 @@ __all__ = ["is_spars", "read_spars", "write_spars"]
 
 _CARRIED = frozenset({"user", "nodes_hint"})
 _SHORTEST_S = 0.001
+_OF_JOBS = (
+    "job_id",
+    "id",
+    "res",
+    "subtime",
+    "reqtime",
+    "walltime",
+    "runtime",
+    "user_id",
+    "profile",
+)
+_OF_ALL = ("nb_res", "jobs", "profiles")
+"""What is read, and what the older form has of Batsim's and needs not be read."""
 
 
 class _Job(NamedTuple):
@@ -56,11 +70,20 @@ def read_spars(path: Path, document: Any, *, skip_invalid: bool) -> Workload:
     Raises:
         TraceError: it is not such a workload, or a job is faulty.
     """
+    records: list[JsonRecord] = []
+
+    def read_one(job: JsonRecord) -> _Job:
+        found = _read_one(job)
+        records.append(job)
+        return found
+
     ids, jobs, skipped = read_jobs(
-        path, document, _id_key(document), _read_one, skip_invalid=skip_invalid
+        path, document, _id_key(document), read_one, skip_invalid=skip_invalid
     )
     without = sum(not job.runtime_known for job in jobs)
     counts = {"job without run time, given its requested time": without} if without else {}
+    counts |= not_read("a job", records, _OF_JOBS)
+    counts |= not_read("the workload", [JsonRecord(path, "the workload", document)], _OF_ALL)
     users = [job.user for job in jobs]
     try:
         return Workload.build(

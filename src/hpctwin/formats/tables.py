@@ -18,11 +18,14 @@ from typing import Any
 import polars as pl
 
 from hpctwin.errors import TraceError, WorkloadError
+from hpctwin.formats._fields import moments
 from hpctwin.formats._files import decode, read_bytes, stem, write_bytes
 from hpctwin.formats._losses import swf_fields_lost
+from hpctwin.formats._record import Tally
 from hpctwin.formats._table_columns import (
     REQUIRED,
     TEXTS,
+    TIMES,
     check_types,
     faults_of,
     is_ours,
@@ -34,6 +37,7 @@ from hpctwin.model import ReadNotes, Workload, write_atomically
 from hpctwin.model.files import put_file
 from hpctwin.model.frame import USE_STEP, with_least_nodes
 from hpctwin.model.requests import parse_request
+from hpctwin.model.units import FIRST_UNIX_S
 
 __all__ = [
     "Cells",
@@ -59,6 +63,8 @@ class Cells:
     skipped: tuple[str, ...] = ()
     before: int = 0
     counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    start_epoch_s: float | None = None
+    remarks: tuple[str, ...] = ()
 
 
 def read_csv(path: str | Path, *, skip_invalid: bool = False) -> Workload:
@@ -76,7 +82,7 @@ def read_csv(path: str | Path, *, skip_invalid: bool = False) -> Workload:
     table = _csv_at_once(text)
     if table is not None:
         try:
-            table = _with_least_nodes(path, table)
+            table = _prepared(path, table)
         except TraceError:
             table = None
     if table is not None and not faults_of(table.frame):
@@ -141,7 +147,8 @@ def checked_piece(path: Path, frame: pl.DataFrame, before: int) -> Workload:
     Raises:
         TraceError: a column is missing, or a row is malformed.
     """
-    table = Cells(frame.drop("depends", strict=False), None, before=before)
+    # Pieces have one time zero only if it is that of Unix time.
+    table = Cells(frame.drop("depends", strict=False), None, before=before, start_epoch_s=0.0)
     return _checked(path, table, skip_invalid=False)
 
 
@@ -264,7 +271,7 @@ def _checked(path: Path, table: Cells, skip_invalid: bool) -> Workload:
         TraceError: a column is missing or does not fit, or a row is malformed and
             ``skip_invalid`` is false.
     """
-    table = _with_least_nodes(path, _with_requests_read(path, table, skip_invalid))
+    table = _prepared(path, _with_requests_read(path, table, skip_invalid))
     for name in REQUIRED:
         if name not in table.frame.columns:
             raise TraceError(
@@ -286,7 +293,9 @@ def _checked(path: Path, table: Cells, skip_invalid: bool) -> Workload:
         messages.append(str(error))
     good = ~pl.Series(range(len(table.frame)), dtype=pl.Int64).is_in(list(faults))
     skipped = (*table.skipped, *messages)
-    return _workload(path, Cells(table.frame.filter(good), None, skipped, counts=table.counts))
+    return _workload(
+        path, dataclasses.replace(table, frame=table.frame.filter(good), line=None, skipped=skipped)
+    )
 
 
 def _workload(path: Path, table: Cells) -> Workload:
@@ -309,10 +318,15 @@ def _workload(path: Path, table: Cells) -> Workload:
         if not is_ours(name):
             counts[f"cell of column {name!r}, which is none of ours, not read"] = len(frame)
     notes = ReadNotes(
-        {why: n for why, n in counts.items() if n}, table.skipped, remarks_of(frame.columns)
+        {why: n for why, n in counts.items() if n},
+        table.skipped,
+        (*table.remarks, *remarks_of(frame.columns)),
     )
+    epoch_s = table.start_epoch_s
+    if epoch_s is None and len(frame) and float(frame["submit_s"].min()) >= FIRST_UNIX_S:  # type: ignore[arg-type]
+        epoch_s = 0.0
     try:
-        return Workload.from_frame(frame, name=stem(path), notes=notes)
+        return Workload.from_frame(frame, name=stem(path), notes=notes, start_epoch_s=epoch_s)
     except WorkloadError as error:
         raise TraceError(path, str(error)) from error
 
@@ -344,16 +358,63 @@ def _with_requests_read(path: Path, table: Cells, skip_invalid: bool) -> Cells:
             raise fault
         messages.append(str(fault))
     left = None if table.line is None else [table.line[row] for row in (~bad).arg_true()]
-    return Cells(table.frame.filter(~bad), left, (*table.skipped, *messages), table.before)
+    return dataclasses.replace(
+        table, frame=table.frame.filter(~bad), line=left, skipped=(*table.skipped, *messages)
+    )
 
 
-def _with_least_nodes(path: Path, table: Cells) -> Cells:
+def _prepared(path: Path, table: Cells) -> Cells:
+    """Return the table with the nodes of jobs that leave them open, and dates as seconds from time zero."""
     counts = dict(table.counts)
     try:
         frame = with_least_nodes(table.frame, counts)
     except WorkloadError as error:
         raise TraceError(path, str(error)) from error
-    return dataclasses.replace(table, frame=frame, counts=counts)
+    table = dataclasses.replace(table, frame=frame, counts=counts)
+    there = [name for name in TIMES if name in frame.columns]
+    dated = [name for name in there if _has_dates(frame[name])]
+    if not dated:
+        zero = table.start_epoch_s if table.remarks else None
+        return dataclasses.replace(table, frame=frame, start_epoch_s=zero)
+    if "submit_s" not in dated:
+        raise TraceError(
+            path,
+            "the column has dates, and submit_s has none: give both or neither",
+            field=dated[0],
+        )
+    tally = Tally()
+    at = {name: _moments(frame[name], tally) for name in there}
+    zero = table.start_epoch_s
+    if zero is None:
+        zero = float(at["submit_s"].min() or 0)  # type: ignore[arg-type]
+    for name, seconds in at.items():
+        # What is no date stays as it is, for the message that names its line.
+        text = frame[name].cast(pl.String)
+        since = (seconds - zero).round(3).cast(pl.String).alias(name)
+        frame = frame.with_columns(since.zip_with(seconds.is_not_null() | text.is_null(), text))
+        if name != "submit_s":
+            unknown = text.cast(pl.Float64, strict=False) < 0
+            frame = frame.with_columns(frame[name].set(unknown.fill_null(False), None))
+    said = f"{', '.join(dated)}: dates, in UTC if they name no zone; --columns with --timezone reads others"
+    return dataclasses.replace(table, frame=frame, start_epoch_s=zero, remarks=(said,))
+
+
+def _has_dates(column: pl.Series) -> bool:
+    if column.dtype == pl.String:
+        some = column.drop_nulls().head(1)
+        return bool(some.cast(pl.Float64, strict=False).is_null().any()) and bool(
+            moments(some, None, Tally()).is_not_null().any()
+        )
+    return isinstance(column.dtype, pl.Datetime | pl.Date)
+
+
+def _moments(column: pl.Series, tally: Tally) -> pl.Series:
+    if column.dtype.is_temporal():
+        return (
+            column.cast(pl.Datetime("us", getattr(column.dtype, "time_zone", None))).dt.epoch("us")
+            / 1e6
+        )
+    return moments(column, None, tally)
 
 
 def whole_or_text(column: pl.Series) -> pl.Series:

@@ -7,7 +7,8 @@ From version 1.5 on, ``workflow.specification.tasks`` say who waits for whom and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,10 @@ __all__ = ["is_wfcommons", "read_wfcommons"]
 _SHORTEST_S = 0.001
 _BYTES_PER_GB = 2**30
 _BYTES_PER_OLD_UNIT = 1000
+_OF_TASKS = (
+    "name", "id", "parents", "children", "runtime", "runtimeInSeconds", "cores", "coreCount",
+    "memoryInBytes", "memory", "priority",
+)  # fmt: skip
 
 
 class _Task(NamedTuple):
@@ -88,6 +93,12 @@ def read_wfcommons(
     counts = {"job without walltime, given its run time": size}
     if dropped:
         counts["dependency on a task that is not there, not read"] = dropped
+    records = [
+        JsonRecord(path, "", {**task, **ran.get(name, {})})
+        for name, task in zip(names, specified, strict=True)
+    ]
+    unread = [f"{what} ({count:,})" for what, count in _unread(records)]
+    remarks = (f"fields of tasks that are not read: {', '.join(unread)}",) if unread else ()
     cores = np.array([task.cores for task in read.values()])
     memory = np.array([task.memory_gb for task in read.values()])
     asked = {"cores": cores, "memory_gb": memory}
@@ -114,7 +125,7 @@ def read_wfcommons(
             name=stem(path),
             start_epoch_s=_epoch_s(execution.get("executedAt") or workflow.get("executedAt")),
             nodes_hint=len(machines) if isinstance(machines, list) and machines else None,
-            notes=ReadNotes(counts if size else {}, tuple(skipped)),
+            notes=ReadNotes(counts if size else {}, tuple(skipped), remarks),
         )
     except WorkloadError as error:
         raise error if isinstance(error, TraceError) else TraceError(path, str(error)) from error
@@ -157,6 +168,11 @@ def _name(record: JsonRecord, key: str) -> str:
         found = "is missing" if value is None else f"is {value!r:.40}"
         raise record.fault(key, f"{found}, expected printable text")
     return value
+
+
+def _unread(records: Iterable[JsonRecord]) -> list[tuple[str, int]]:
+    """Fields of tasks that are not read, and how many tasks have each."""
+    return Counter(key for one in records for key in one.unread(_OF_TASKS)).most_common()
 
 
 def _read_one(task: JsonRecord) -> _Task:

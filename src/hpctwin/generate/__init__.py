@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.model.arguments import check_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -27,6 +28,7 @@ GENERATORS = {
 """Generators by name, and the module each is in, as the function of the module's name."""
 
 
+@check_arguments()
 def generate(name: str, **options: Any) -> Workload:
     """Generate a workload.
 

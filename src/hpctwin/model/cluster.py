@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from hpctwin.errors import near
+from hpctwin.errors import ConfigError, near
+from hpctwin.model.arguments import check_arguments
 from hpctwin.model.cap import PowerCap
 from hpctwin.model.consumables import GPU_TYPE
 from hpctwin.model.cooling import Cooling
@@ -16,9 +17,10 @@ from hpctwin.model.limits import Account, Limit, check_accounts, check_limits
 from hpctwin.model.node_group import MOST_NODES, NodeGroup
 from hpctwin.model.nodes_text import parse_nodes
 from hpctwin.model.preemption import Preemption, check_preemption
-from hpctwin.model.settings import Duration, Settings
+from hpctwin.model.settings import Duration, Settings, Time
 from hpctwin.model.shown import Shown
 from hpctwin.model.switches import Switch, check_switches
+from hpctwin.model.units import Moment, moment_text, since
 from hpctwin.model.yaml_file import read_yaml
 
 __all__ = [
@@ -77,23 +79,42 @@ class Reservation(Settings):
 
     Args:
         name: the name.
-        start: seconds from time zero, or text such as ``"30d"``.
-        end: when they are back.
+        start: Seconds from time zero, text such as ``"30d"``, or a date (UTC if it names no zone) for
+            workloads that say their own.
+        end: When they are back, in the same way.
         groups: whole node groups.
         nodes: node numbers such as ``"0-127,512"``. With neither, all nodes.
     """
 
     name: str = "maintenance"
-    start: Duration = Field(ge=0)
-    end: Duration = Field(ge=0)
+    start: Time
+    end: Time
     groups: tuple[str, ...] | None = None
     nodes: str | None = None
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        if self.end <= self.start:
-            raise ValueError(f"reservation {self.name!r} ends at {self.end:g} s, not after start")
+        if _is_after(self.start, self.end):
+            raise ValueError(
+                f"reservation {self.name!r} ends at {moment_text(self.end)}, not after start"
+            )
         return self
+
+    def at(self, start_epoch_s: float | None, workload: str) -> Reservation | None:
+        """Return it in seconds from a workload's time zero; None if it ends before that."""
+        start, end = (since(one, start_epoch_s, workload) for one in (self.start, self.end))
+        if (start, end) == (self.start, self.end):
+            return self
+        if end <= 0 < end - start:
+            return None
+        return Reservation(
+            name=self.name, start=max(start, 0.0), end=end, groups=self.groups, nodes=self.nodes
+        )
+
+
+def _is_after(one: Moment, other: Moment) -> bool:
+    """Whether a time is at another or later; False if they cannot be compared yet."""
+    return type(one) is type(other) and one >= other  # type: ignore[operator]
 
 
 class Outage(Settings):
@@ -101,13 +122,24 @@ class Outage(Settings):
 
     Args:
         node: node number.
-        start: seconds from time zero.
+        start: Seconds from time zero, or a date, as of a reservation.
         duration: seconds.
     """
 
     node: int = Field(ge=0)
-    start: Duration = Field(ge=0)
+    start: Time
     duration: Duration = Field(gt=0)
+
+    def at(self, start_epoch_s: float | None, workload: str) -> Outage | None:
+        """Return it in seconds from a workload's time zero; None if it ends before that."""
+        start = since(self.start, start_epoch_s, workload)
+        if start == self.start:
+            return self
+        if start + self.duration <= 0:
+            return None
+        return Outage(
+            node=self.node, start=max(start, 0.0), duration=self.duration + min(start, 0.0)
+        )
 
 
 class Failures(Settings):
@@ -144,7 +176,7 @@ class FairShare(Settings):
         half_life: after this time, use counts half.
         shares: promised shares by label, in any unit; 1 for those not named. A tree's are those of accounts.
         every: a tree is ranked once in so long, and limits of use that decays are looked at.
-        resets: when all use is forgotten, one after the other.
+        resets: Times or dates at which all use is forgotten, one after the other.
         factors: by QOS, use of its jobs counts so many times, for fair shares and under limits (to a
             thousandth); once for those not named.
         safe_factors: QOS whose factor also counts for the walltime of a job that is to start.
@@ -155,7 +187,7 @@ class FairShare(Settings):
     half_life: Duration = Field(default=7 * 86400, gt=0)
     shares: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     every: Duration = Field(default=300, ge=0.001)
-    resets: tuple[Annotated[Duration, Field(ge=0)], ...] = ()
+    resets: tuple[Time, ...] = ()
     factors: dict[str, Annotated[float, Field(ge=0, le=1e6)]] = Field(default_factory=dict)
     safe_factors: tuple[str, ...] = ()
 
@@ -170,7 +202,7 @@ class FairShare(Settings):
                 raise ValueError(
                     f"safe_factors: QOS {name!r} has no factor under 'factors'.{near(name, self.factors)}"
                 )
-        if any(later - sooner < 0.001 for sooner, later in pairwise(self.resets)):
+        if any(_is_after(sooner, later) for sooner, later in pairwise(self.resets)):
             raise ValueError("resets: each is later than the one before, by a millisecond at least")
         if self.kind == "tree" and self.shares:
             raise ValueError("a tree has its shares under 'accounts:', not here")
@@ -274,6 +306,7 @@ class Cluster(Shown, Settings):
         return cls.checked({"name": name, "nodes": [group], **about}, "cluster")
 
     @classmethod
+    @check_arguments()
     def from_yaml(cls, path: str | Path) -> Cluster:
         """Read a YAML file.
 
@@ -287,6 +320,39 @@ class Cluster(Shown, Settings):
             if isinstance(value, str)
         }
         return made.model_copy(update=files) if files else made
+
+    def at(self, start_epoch_s: float | None, workload: str) -> Cluster:
+        """Return the cluster with all its times in seconds from a workload's time zero.
+
+        What ended before that is omitted.
+
+        Args:
+            start_epoch_s: The Unix time of time zero; None if it is not known.
+            workload: Its name, for messages.
+
+        Raises:
+            ConfigError: A time is a date, and the workload has none.
+        """
+        failures, shares = self.failures, self.fairshare
+        try:
+            where = "reservations"
+            kept = [one.at(start_epoch_s, workload) for one in self.reservations]
+            where = "failures.outages"
+            broken = [one.at(start_epoch_s, workload) for one in failures.outages]
+            where = "fairshare.resets"
+            resets = [since(one, start_epoch_s, workload) for one in shares.resets]
+        except ConfigError as error:
+            raise ConfigError(f"cluster {self.name!r}, {where}: {error}") from error
+        update: dict[str, Any] = {}
+        if kept != list(self.reservations):
+            update["reservations"] = tuple(one for one in kept if one is not None)
+        if broken != list(failures.outages):
+            outages = tuple(one for one in broken if one is not None)
+            update["failures"] = failures.model_copy(update={"outages": outages})
+        if resets != list(shares.resets):
+            later = tuple(one for one in resets if one >= 0)
+            update["fairshare"] = shares.model_copy(update={"resets": later})
+        return self.model_copy(update=update) if update else self
 
     @property
     def node_count(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.errors import ArgumentError, in_brief
 from hpctwin.model.units import MS_PER_S
 
 if TYPE_CHECKING:
@@ -80,6 +81,33 @@ class Category:
         return cls(codes.fill_null(UNKNOWN).to_numpy(), tuple(str(v) for v in distinct))
 
     @classmethod
+    def given(cls, name: str, values: object, size: int | None) -> Category:
+        """Return labels that a user gives: such a column, or one for each job; None if they are not known.
+
+        Raises:
+            ArgumentError: They are neither; the message has the argument's name.
+        """
+        if values is None:
+            return cls.unknown(size or 0)
+        if isinstance(values, Category):
+            return values
+        expected = "it must be a list of labels, one per job"
+        if isinstance(values, (str, bytes, Mapping, Set)) or not isinstance(values, Iterable):
+            raise ArgumentError(f"{name} is {in_brief(values)}; {expected}")
+        single = isinstance(values, np.ndarray) and values.ndim != 1
+        each = [values] if single else list(values)
+        if isinstance(values, np.ndarray) and not single:
+            each = values.tolist()
+        if any(hasattr(one, "__len__") and not isinstance(one, str) for one in each):
+            raise ArgumentError(f"{name} is {in_brief(values)}; {expected}")
+        kinds = {*map(type, each)} - {type(None)}
+        plain = kinds in (set(), {str}, {int})
+        return cls.of(each if plain else [_label(one) for one in each])
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @classmethod
     def _of_dense(cls, numbers: npt.NDArray[np.int64], low: int, high: int) -> Category:
         """Collect whole numbers between two that are not far apart: by a table of all there could be."""
         there = np.zeros(high - low + 1, np.bool_)
@@ -104,6 +132,13 @@ class Category:
 
         codes = np.where(self.codes < 0, len(self.labels), self.codes)
         return pl.Series(name, [*self.labels, None], dtype=pl.String)[codes]
+
+
+def _label(value: object) -> str | None:
+    """One label as text; None where it is not known."""
+    if value is None or value != value or value == UNKNOWN:
+        return None
+    return str(int(value)) if isinstance(value, float) and value % 1 == 0 else str(value)
 
 
 def alike(value: Any, size: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

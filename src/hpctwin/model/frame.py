@@ -62,7 +62,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.errors import WorkloadError
+from hpctwin.errors import ArgumentError, WorkloadError, in_brief
 from hpctwin.model.chunks import CHUNKS, SHARED_WITH, more_tasks_text
 from hpctwin.model.columns import PER_NODE, PREDICTED, Category, known_seconds
 from hpctwin.model.consumables import COLUMN
@@ -84,6 +84,7 @@ from hpctwin.model.usage import NODE_W, Usage
 __all__ = [
     "NOT_THERE",
     "USE_STEP",
+    "as_frame",
     "columns_of",
     "is_usage",
     "named_edges",
@@ -146,6 +147,34 @@ def to_frame(workload: Mapping[str, Any]) -> pl.DataFrame:
     if workload["recorded_nodes"] is not None:
         columns["recorded_nodes"] = pl.Series(workload["recorded_nodes"], dtype=pl.String)
     return pl.DataFrame(columns)
+
+
+def as_frame(given: Any) -> pl.DataFrame:
+    """Return a table as a Polars frame.
+
+    Args:
+        given: A Polars frame, a dict of columns, or a table of pandas or Arrow.
+
+    Raises:
+        ArgumentError: It is none of these.
+    """
+    if isinstance(given, pl.DataFrame):
+        return given
+    if isinstance(given, pl.LazyFrame):
+        return given.collect()
+    try:
+        if isinstance(given, Mapping):
+            return pl.DataFrame(dict(given), strict=False)
+        if hasattr(given, "columns") and hasattr(given, "__getitem__"):
+            names = getattr(given, "column_names", None) or list(given.columns)
+            return pl.DataFrame({str(one): np.asarray(given[one]) for one in names}, strict=False)
+    except Exception as error:  # of Polars, which has many kinds
+        raise ArgumentError(
+            f"frame is {in_brief(given)}, which is no table: {in_brief(error)}"
+        ) from error
+    raise ArgumentError(
+        f"frame is {in_brief(given)}, it must be a table: a Polars frame, or a dict of columns"
+    )
 
 
 def columns_of(frame: pl.DataFrame, counts: Counts | None = None) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -22,6 +23,17 @@ class ReadNotes:
     counts: Mapping[str, int] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+
+    def sentences(self) -> list[str]:
+        """Return all that is to be said, a sentence each, with counts."""
+        counted = (f"{count:,} × {what}" for what, count in self.counts.items())
+        return [*self.remarks, *counted, *(f"skipped: {one}" for one in self.skipped)]
+
+    def joined(self, later: ReadNotes) -> ReadNotes:
+        """Return these notes and those on a later part of the same."""
+        counts = Counter(self.counts) + Counter(later.counts)
+        remarks = tuple(dict.fromkeys((*self.remarks, *later.remarks)))
+        return ReadNotes(dict(counts), (*self.skipped, *later.skipped), remarks)
 
     def merged(self, **counts: int) -> ReadNotes:
         """These notes and further counts (those above zero)."""

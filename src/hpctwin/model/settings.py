@@ -13,14 +13,25 @@ from typing import Annotated, Any, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
-from hpctwin.errors import ConfigError, HpctwinError, near
-from hpctwin.model.units import parse_duration_s
+from hpctwin.errors import ConfigError, HpctwinError, in_brief, near
+from hpctwin.model.units import Moment, parse_duration_s, parse_moment
 from hpctwin.model.yaml_file import located
 
-__all__ = ["Duration", "Settings", "faults_of", "first_fault"]
+__all__ = ["Duration", "Settings", "Time", "faults_of", "first_fault"]
 
 Duration = Annotated[float, BeforeValidator(lambda value: parse_duration_s(value))]
 """Seconds, or text such as ``"2h"``."""
+
+
+def _not_before_zero(value: Any) -> Moment:
+    found = parse_moment(value)
+    if isinstance(found, float) and not found >= 0:
+        raise ValueError(f"it must be 0 or more, or a date, not {in_brief(value)}")
+    return found
+
+
+Time = Annotated[Moment, BeforeValidator(_not_before_zero, json_schema_input_type=float | str)]
+"""Seconds or a duration from time zero, or a date, which is in UTC if it names no zone."""
 
 Place = tuple[int | str, ...]
 
@@ -150,18 +161,18 @@ def _words(fault: Any, model: type[BaseModel], place: Place) -> str:
         return f"there is no such field.{listed}"
     if kind == "literal_error":
         known = re.findall(r"'([^']*)'", about["expected"])
-        return f"{given!r:.60} is not known.{near(str(given), known)} Known: {', '.join(known)}"
+        return f"{in_brief(given)} is not known.{near(str(given), known)} Known: {', '.join(known)}"
     if kind == "union_tag_invalid":
         known = re.findall(r"'([^']*)'", about["expected_tags"])
-        tag = f"{about['discriminator']} {about['tag']!r:.60}".replace("'", "", 2)
+        tag = f"{about['discriminator']} {in_brief(about['tag'])}".replace("'", "", 2)
         return f"{tag} is not known.{near(about['tag'], known)} Known: {', '.join(known)}"
     if kind == "union_tag_not_found":
         return f"{about['discriminator']} is missing in it".replace("'", "")
     if kind == "string_type" and isinstance(given, Mapping):
-        return f"it must be text, in quotes where it has a colon or a brace, not {given!r:.60}"
+        return f"it must be text, in quotes where it has a colon or a brace, not {in_brief(given)}"
     bounds = {k: f"{v:,.12g}" if isinstance(v, int | float) else v for k, v in about.items()}
     must = _MUST.get(kind) or fault["msg"].removeprefix("Input should ").removeprefix("be ")
-    return f"it must be {must.format(**bounds)}, not {given!r:.60}"
+    return f"it must be {must.format(**bounds)}, not {in_brief(given)}"
 
 
 _TEXT, _WHOLE, _NUMBER = "text", "a whole number", "a number"

@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.model.chunks import PER_TASK, read_more_tasks
+from hpctwin.model.cluster import Cluster
 from hpctwin.model.workload import Workload
 
-__all__ = ["consumables_asked", "totals_asked"]
+__all__ = ["consumables_asked", "in_whole_nodes", "totals_asked"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -60,3 +61,28 @@ def totals_asked(
             whole = whole + np.array([*more, 0.0])[workload.more_tasks.codes]
         found[name] = whole + np.zeros(len(nodes))
     return found
+
+
+def in_whole_nodes(workload: Workload, cluster: Cluster) -> Workload:
+    """Give jobs that ask for nothing but a number of nodes whole ones, if the nodes' cores are unknown.
+
+    Args:
+        workload: the jobs; those of which any asks for more, such as cores, stay as they are.
+        cluster: the cluster; if any of its node groups says its cores, jobs stay as they are.
+    """
+    asks = workload.chunks
+    if not asks or any(group.cores is not None for group in cluster.nodes):
+        return workload
+    nodes = np.where(asks["tasks_per_node"] == 1, asks["tasks"], workload.nodes)
+    nodes_alone = (
+        not workload.more_tasks.labels
+        and not workload.group_by.labels
+        and not consumables_asked(workload)
+        and not any(asks[name].any() for name in ("gpus_per_task", "memory_gb_per_task"))
+        and not any(asks[name].any() for name in ("shared_with", "spread_job"))
+        and ((asks["tasks"] == 0) | (asks["tasks"] == nodes)).all()
+        and (asks["cores_per_task"] <= 1).all()
+    )
+    if not nodes_alone:
+        return workload
+    return workload.replace(chunks={}, nodes=nodes.astype(np.int64))

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.errors import ConfigError, UnknownNameError, WorkloadError
+from hpctwin.errors import ArgumentError, ConfigError, UnknownNameError, WorkloadError, in_brief
+from hpctwin.model.arguments import check_arguments, column
 from hpctwin.model.checks import check_distinct, check_values
 from hpctwin.model.chunks import check_group_by, check_more_tasks, checked_chunks
-from hpctwin.model.columns import PER_NODE, PREDICTED, UNKNOWN, Category, alike, ms_of
+from hpctwin.model.columns import PER_NODE, PREDICTED, UNKNOWN, Category, alike, every, ms_of
 from hpctwin.model.consumables import checked_consumables
 from hpctwin.model.dependencies import Dependencies, check_acyclic
 from hpctwin.model.features import check_features
 from hpctwin.model.malleable import Malleable, checked_malleable
 from hpctwin.model.notes import ReadNotes
 from hpctwin.model.shown import Shown
-from hpctwin.model.units import MS_PER_S, format_duration
+from hpctwin.model.units import MS_PER_S, format_duration, parse_moment
 from hpctwin.model.usage import Usage
 from hpctwin.model.varied import rows_drawn, rows_within, submit_for_load
 
@@ -31,6 +33,16 @@ __all__ = ["Workload"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+
+Labels = Category | Sequence[Any] | npt.NDArray[Any]
+"""Labels of jobs: a column of them, or a list with one each."""
+
+_OF_ROWS = (
+    "submit_s", "runtime_s", "nodes", "walltime_s", "job_id", "user", "account", "partition", "qos",
+    "features", "more_tasks", "group_by", "priority", "recorded_start_s", "cancel_s", "fails",
+    "checkpoint_s", "used_memory_gb", "start_epoch_s",
+)  # fmt: skip
+"""Arguments of `Workload.build` that it checks itself."""
 
 _OF_ALL = ("name", "start_epoch_s", "header", "nodes_hint", "notes")
 """Fields that are of all jobs together."""
@@ -118,6 +130,7 @@ class Workload(Shown):
     consumables: Mapping[str, FloatArray] = field(default_factory=dict)
 
     @classmethod
+    @check_arguments(*_OF_ROWS)
     def build(
         cls,
         *,
@@ -126,13 +139,13 @@ class Workload(Shown):
         nodes: npt.ArrayLike,
         walltime_s: npt.ArrayLike | None = None,
         job_id: npt.ArrayLike | None = None,
-        user: Category | None = None,
-        account: Category | None = None,
-        partition: Category | None = None,
-        qos: Category | None = None,
-        features: Category | None = None,
-        more_tasks: Category | None = None,
-        group_by: Category | None = None,
+        user: Labels | None = None,
+        account: Labels | None = None,
+        partition: Labels | None = None,
+        qos: Labels | None = None,
+        features: Labels | None = None,
+        more_tasks: Labels | None = None,
+        group_by: Labels | None = None,
         priority: npt.ArrayLike | None = None,
         per_node: Mapping[str, npt.ArrayLike] | None = None,
         resources: Mapping[str, npt.ArrayLike] | None = None,
@@ -144,7 +157,7 @@ class Workload(Shown):
         checkpoint_s: npt.ArrayLike | None = None,
         used_memory_gb: npt.ArrayLike | None = None,
         name: str = "workload",
-        start_epoch_s: float | None = None,
+        start_epoch_s: float | str | dt.date | None = None,
         header: Sequence[str] = (),
         nodes_hint: int | None = None,
         notes: ReadNotes | None = None,
@@ -157,6 +170,9 @@ class Workload(Shown):
     ) -> Workload:
         """Validate columns (times in seconds), sort them, and make the workload.
 
+        Numbers are lists, arrays or columns of tables; labels may be lists of text. ``start_epoch_s`` is a
+        number or a date (UTC if it names no zone).
+
         Columns have the meaning of the fields of the same name; ``walltime_s`` is the runtime (at least 1 ms)
         if left out, ``job_id`` 1, 2, …. Negative ``recorded_start_s`` and ``cancel_s`` mean unknown and
         never. Dependencies refer to rows as given here. ``malleable`` has columns by the names of
@@ -166,37 +182,40 @@ class Workload(Shown):
             WorkloadError: a column has the wrong length, a value is impossible, an id is not
                 unique, or dependencies form a cycle; the message names the job.
         """
-        nodes_f = np.asarray(nodes, np.float64)
+        nodes_f = column("nodes", nodes)
         size = len(nodes_f)
-        ids = np.arange(1, size + 1) if job_id is None else np.asarray(job_id)
+        ids = np.arange(1, size + 1) if job_id is None else _ids(job_id)
         if ids.dtype.kind in "iu":
             ids = ids.astype(np.int64, copy=job_id is not None)
         else:
             ids = ids.astype(np.str_)
-        runtime = np.asarray(runtime_s, np.float64)
+        runtime = column("runtime_s", runtime_s)
         walltime = np.maximum(runtime, 1 / MS_PER_S) if walltime_s is None else walltime_s
         times = {
-            "submit_s": np.asarray(submit_s, np.float64),
+            "submit_s": column("submit_s", submit_s),
             "runtime_s": runtime,
-            "walltime_s": np.asarray(walltime, np.float64),
+            "walltime_s": column("walltime_s", walltime),
         }
         may_be_unknown = {
             "recorded_start_s": recorded_start_s, "cancel_s": cancel_s, "checkpoint_s": checkpoint_s,
         }  # fmt: skip
-        times |= {k: np.asarray(v, np.float64) for k, v in may_be_unknown.items() if v is not None}
+        times |= {k: column(k, v) for k, v in may_be_unknown.items() if v is not None}
         # What is kept as it is given is copied: a workload is not changed from outside.
-        amounts = {k: np.array(v, np.float64) for k, v in (resources or {}).items()}
-        per = {k: np.array(v, np.float64) for k, v in (per_node or {}).items()}
+        amounts, per, further, foretold, used_up, parts = (
+            {k: column(f"{name} {k}", v).copy() for k, v in (given or {}).items()}
+            for name, given in (
+                ("resources", resources), ("per_node", per_node), ("carried", carried),
+                ("predicted", predicted), ("consumables", consumables), ("chunks", chunks),
+            )
+        )  # fmt: skip
         unknown = sorted(set(per) - set(PER_NODE))
         if unknown:
             raise WorkloadError(
                 f"per-node resource {unknown[0]!r} is none of {', '.join(PER_NODE)}"
             )
-        further = {k: np.array(v, np.float64) for k, v in (carried or {}).items()}
-        foretold = {k: np.array(v, np.float64) for k, v in (predicted or {}).items()}
         if set(foretold) - set(PREDICTED):
             raise UnknownNameError("prediction", min(set(foretold) - set(PREDICTED)), PREDICTED)
-        prio = alike(0.0, size, float) if priority is None else np.array(priority, np.float64)
+        prio = alike(0.0, size, float) if priority is None else column("priority", priority).copy()
         categories = {
             "user": user,
             "account": account,
@@ -206,7 +225,7 @@ class Workload(Shown):
             "more_tasks": more_tasks,
             "group_by": group_by,
         }
-        labels = {k: v or Category.unknown(size) for k, v in categories.items()}
+        labels = {k: Category.given(k, v, size) for k, v in categories.items()}
         columns: dict[str, npt.NDArray[Any]] = {
             "job_id": ids,
             "nodes": nodes_f,
@@ -219,26 +238,40 @@ class Workload(Shown):
             **{k: v.codes for k, v in labels.items()},
         }
         if fails is not None:
-            columns["fails"] = np.array(fails, bool)
+            columns["fails"] = column("fails", fails) != 0
         if used_memory_gb is not None:
-            columns["used_memory_gb"] = np.array(used_memory_gb, np.float64)
-        for column, values in columns.items():
+            columns["used_memory_gb"] = column("used_memory_gb", used_memory_gb).copy()
+        if recorded_nodes is not None:
+            columns["recorded_nodes"] = np.array(recorded_nodes, object)
+            if not all(one is None or isinstance(one, str) for one in recorded_nodes):
+                raise ArgumentError(
+                    f"recorded_nodes is {in_brief(recorded_nodes)}; it must be a list of texts or None"
+                )
+        if nodes_hint is not None and nodes_hint < 1:
+            raise WorkloadError(f"nodes_hint is {nodes_hint}, it must be 1 or more, or None")
+        for one, values in columns.items():
             if values.shape != (size,):
-                raise WorkloadError(f"column {column} has shape {values.shape}, expected ({size},)")
+                raise WorkloadError(f"column {one} has shape {values.shape}, expected ({size},)")
         check_distinct(ids)
         check_values(ids, columns)
         check_features(labels["features"].labels)
         used = usage or {}
         for kind, found in used.items():
+            if not isinstance(found, Usage):
+                raise ArgumentError(f"usage {kind} is {in_brief(found)}, it must be a Usage")
             if len(found) != size:
                 raise WorkloadError(f"usage {kind} is of {len(found)} jobs, expected {size}")
             found.check(kind, ids)
-        used_up = checked_consumables(consumables, ids)
-        asked = checked_chunks(chunks, ids, nodes_f, used_up)
+        used_up = checked_consumables(used_up, ids)
+        asked = checked_chunks(parts, ids, nodes_f, used_up)
         check_more_tasks(labels["more_tasks"], asked, nodes_f, ids)
         check_group_by(labels["group_by"], asked, ids)
         sizes = checked_malleable(malleable, ids, nodes_f.astype(np.int64))
         depends = dependencies or Dependencies.none()
+        for end in (depends.job, depends.on):
+            if len(end) and not (end.min() >= 0 and end.max() < size):
+                wrong = int(end[(end < 0) | (end >= size)][0])
+                raise WorkloadError(f"dependencies name row {wrong}; rows are 0 to {size - 1}")
         check_acyclic(depends, ids)
         made = cls(
             job_id=ids,
@@ -257,7 +290,7 @@ class Workload(Shown):
             checkpoint_ms=None if checkpoint_s is None else _known_ms(times, "checkpoint_s", size),
             used_memory_gb=columns.get("used_memory_gb"),
             name=name,
-            start_epoch_s=start_epoch_s,
+            start_epoch_s=_epoch_s(start_epoch_s),
             header=tuple(header),
             nodes_hint=nodes_hint,
             notes=notes or ReadNotes(),
@@ -280,7 +313,9 @@ class Workload(Shown):
 
     def __getitem__(self, rows: slice | npt.NDArray[Any]) -> Workload:
         """Some of the jobs, as by `take`: ``workload[:1000]``, ``workload[workload.nodes > 8]``."""
-        return self.take(np.arange(len(self))[rows])
+        if isinstance(rows, slice):
+            return self.take(np.arange(len(self))[rows])
+        return self.take(np.atleast_1d(np.asarray(rows)))
 
     def shown(self) -> tuple[str, dict[str, str]]:
         """See `Shown`."""
@@ -305,6 +340,7 @@ class Workload(Shown):
             )
         return facts
 
+    @check_arguments()
     def scale(self, load: float, nodes: int | None = None) -> Workload:
         """The same jobs, closer together or further apart, so that they offer a machine some load.
 
@@ -317,9 +353,11 @@ class Workload(Shown):
             A workload with other submit times, and without recorded starts, which are true no longer.
 
         Raises:
-            ConfigError: the load is not above 0, or the size is not known.
+            ConfigError: the load is not above 0, or the size is not known or not 1 or more.
             WorkloadError: all jobs come at once.
         """
+        if nodes is not None and nodes < 1:
+            raise ConfigError(f"nodes is {nodes}, it must be 1 or more")
         machine = nodes if nodes is not None else self.nodes_hint
         if machine is None:
             raise ConfigError(
@@ -336,15 +374,23 @@ class Workload(Shown):
         )
         return moved.in_order(np.lexsort((self.job_id, submit)))
 
-    def window(self, begin: float | str, end: float | str | None = None) -> Workload:
-        """The jobs submitted in a part of the time; `hpctwin.simulation.window` also has what ran then.
+    def window(
+        self, begin: float | str | dt.date, end: float | str | dt.date | None = None
+    ) -> Workload:
+        """Return the jobs submitted in a part of the time; see also `hpctwin.simulation.window`.
 
         Args:
-            begin: since the first submission, in seconds or as text such as ``30d``.
-            end: the same, for the first that is not wanted; up to the last if left out.
-        """
-        return self.take(rows_within(self.submit_ms, begin, end))
+            begin: Time since the first submission, in seconds or as text such as ``30d``; or a date, in UTC
+                if it names no zone.
+            end: The same, of the first job that is not wanted; by default all to the last.
 
+        Raises:
+            ConfigError: It is no time, or a date and the workload has none.
+        """
+        rows = rows_within(self.submit_ms, begin, end, self.start_epoch_s, self.name)
+        return self.take(rows)
+
+    @check_arguments()
     def sample(self, jobs: int | float, seed: int = 0) -> Workload:
         """Some of the jobs, drawn at random; dependencies on others are dropped.
 
@@ -374,9 +420,22 @@ class Workload(Shown):
         """Seconds from the first submission to the last."""
         return float(np.ptp(self.submit_ms)) / MS_PER_S if len(self) else 0.0
 
-    def take(self, rows: npt.NDArray[Any]) -> Workload:
-        """The jobs at ``rows`` (indices or a mask); dependencies on others are dropped."""
-        return self.in_order(np.flatnonzero(rows) if rows.dtype == bool else np.sort(rows))
+    def take(self, rows: npt.ArrayLike) -> Workload:
+        """Return the jobs at ``rows`` (indices or a mask); dependencies on others are dropped.
+
+        Raises:
+            ArgumentError: The rows are neither indices of jobs nor a mask with a value for each job.
+        """
+        given, size = np.asarray(rows), len(self)
+        if given.ndim == 1 and not len(given):
+            given = given.astype(np.int64)
+        if given.dtype == bool and given.shape == (size,):
+            return self.in_order(np.flatnonzero(given))
+        if given.ndim != 1 or given.dtype.kind not in "iu" or not every(_within(given, size)):
+            raise ArgumentError(
+                f"rows is {in_brief(rows)}; it must be indices of the {size:,} jobs, or a mask of as many"
+            )
+        return self.in_order(np.sort(given % size if size else given))
 
     def in_order(self, index: IntArray) -> Workload:
         """The jobs at ``index``, which must be by submit time and id; dependencies on others are dropped."""
@@ -384,8 +443,36 @@ class Workload(Shown):
         return self.replace(**{k: _at(v, index) for k, v in told if k not in _OF_ALL})
 
     def replace(self, **columns: Any) -> Workload:
-        """A copy with some columns replaced, for example ``walltime_ms=w.runtime_ms``."""
-        return dataclasses.replace(self, **columns)
+        """Return a copy with some columns replaced, for example ``walltime_ms=w.runtime_ms``.
+
+        Raises:
+            ArgumentError: A column is none, or not of as many jobs as the others.
+        """
+        made = {name: self._as_column(name, given) for name, given in columns.items()}
+        size = len(made.get("nodes", self.nodes))
+        for name, given in made.items():
+            if isinstance(given, (np.ndarray, Category)) and len(given) != size:
+                raise ArgumentError(f"{name} is of {len(given):,} jobs, it must be of {size:,}")
+        return dataclasses.replace(self, **made)
+
+    def _as_column(self, name: str, given: Any) -> Any:
+        """What is given for a field, of the kind that it is of."""
+        now = getattr(self, name, None)
+        if isinstance(now, Category) and not isinstance(given, Category):
+            return Category.given(name, given, None)
+        if name == "job_id":
+            return _ids(given)
+        if isinstance(now, np.ndarray):
+            fits = isinstance(given, np.ndarray) and given.ndim == 1 and given.dtype.kind in "iufb"
+            found = given if fits else column(name, given)
+            if now.dtype.kind == "i" and found.dtype.kind == "f" and not every(np.isfinite(found)):
+                raise ArgumentError(
+                    f"{name} is {in_brief(given)}; it must be whole numbers, one per job"
+                )
+            return found if fits else found.astype(now.dtype)
+        if isinstance(now, str) and not isinstance(given, str):
+            raise ArgumentError(f"{name} is {in_brief(given)}, it must be text")
+        return _epoch_s(given) if name == "start_epoch_s" else given
 
     def to_frame(self) -> pl.DataFrame:
         """All columns as a Polars frame; `Workload.from_frame` reads it back."""
@@ -396,25 +483,27 @@ class Workload(Shown):
     @classmethod
     def from_frame(
         cls,
-        frame: pl.DataFrame,
+        frame: Any,
         *,
         name: str = "workload",
-        start_epoch_s: float | None = None,
+        start_epoch_s: float | str | dt.date | None = None,
         header: Sequence[str] = (),
         nodes_hint: int | None = None,
         notes: ReadNotes | None = None,
     ) -> Workload:
         """Make a workload of a Polars frame in our columns; see `hpctwin.model.frame`.
 
-        What is not a column is as of the fields of the same name.
+        What is not a column is as of the fields of the same name. The frame may also be a dict of columns,
+        or a table of pandas or Arrow.
 
         Raises:
             WorkloadError: a required column is missing or a value is impossible.
+            ArgumentError: It is no table.
         """
-        from hpctwin.model.frame import columns_of
+        from hpctwin.model.frame import as_frame, columns_of
 
         counts: dict[str, int] = {}
-        columns = columns_of(frame, counts)
+        columns = columns_of(as_frame(frame), counts)
         notes = notes or ReadNotes()
         if counts:
             notes = dataclasses.replace(notes, counts={**notes.counts, **counts})
@@ -450,6 +539,29 @@ def _in_order(ids: npt.NDArray[Any], submit_s: FloatArray) -> bool:
     """Whether rows are by submit time, then id, as those of most logs are."""
     later = submit_s[1:] > submit_s[:-1]
     return bool((later | ((submit_s[1:] == submit_s[:-1]) & (ids[1:] > ids[:-1]))).all())
+
+
+def _ids(given: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Ids of jobs: whole numbers, or texts."""
+    if isinstance(given, (str, bytes, Mapping, Set)):
+        raise ArgumentError(f"job_id is {in_brief(given)}; it must be a list of numbers or texts")
+    found = np.asarray(list(given) if isinstance(given, Iterator) else given)
+    if found.ndim != 1 or found.dtype.kind not in "iufUO":
+        raise ArgumentError(f"job_id is {in_brief(given)}; it must be a list of numbers or texts")
+    return found
+
+
+def _epoch_s(given: float | str | dt.date | None) -> float | None:
+    """Unix time of time zero, given as a number or a date."""
+    if given is None:
+        return None
+    found = parse_moment(given)
+    return found.timestamp() if isinstance(found, dt.datetime) else found
+
+
+def _within(rows: IntArray, size: int) -> npt.NDArray[np.bool_]:
+    inside: npt.NDArray[np.bool_] = (rows >= -size) & (rows < size)
+    return inside
 
 
 def _at_least_one(ms: IntArray) -> IntArray:

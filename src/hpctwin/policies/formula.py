@@ -13,6 +13,7 @@ from typing import Any
 from hpctwin.engine.abi import JobView
 from hpctwin.engine.syntax import syntax_tree
 from hpctwin.errors import PolicyError
+from hpctwin.model.arguments import check_arguments
 from hpctwin.policies.ordering import Ordering, ordering
 from hpctwin.policies.shape import power_of
 
@@ -54,6 +55,7 @@ def is_formula(text: str) -> bool:
     return any(sign in text for sign in "+*/%()<>") or text.startswith("-") or " - " in text
 
 
+@check_arguments()
 @lru_cache(maxsize=256)
 def formula(text: str) -> Ordering:
     """Make an ordering of a formula; the same again is not compiled again.

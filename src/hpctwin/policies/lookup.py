@@ -9,7 +9,7 @@ from importlib import metadata
 from typing import Any
 
 from hpctwin.engine.abi import JobView
-from hpctwin.errors import PolicyError, UnknownNameError
+from hpctwin.errors import PolicyError, UnknownNameError, in_brief
 from hpctwin.policies.adaptive import adaptive, pas, pfm
 from hpctwin.policies.agents import agent_ordering
 from hpctwin.policies.files import is_file, load_function
@@ -44,7 +44,7 @@ def _parameters(maker: Callable[..., Ordering]) -> tuple[Parameter, ...]:
     """Those of a function that makes orderings: its keywords."""
     return tuple(
         Parameter(name, _KINDS.get(type(value), "number"), value)
-        for name, value in (maker.__kwdefaults__ or {}).items()
+        for name, value in (inspect.unwrap(maker).__kwdefaults__ or {}).items()
     )
 
 
@@ -77,7 +77,7 @@ def find_ordering(what: OrderingLike) -> Ordering:
         return made
     if not isinstance(what, str):
         raise PolicyError(
-            f"an ordering is {what!r}; it must be a name, a formula, a function or an Ordering"
+            f"an ordering is {in_brief(what)}; it must be a name, a formula, a function or an Ordering"
         )
     text = what.strip()
     name, _, details = text.partition(":")

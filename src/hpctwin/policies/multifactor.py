@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import inspect
 
-from hpctwin.errors import ConfigError
+from hpctwin.errors import ConfigError, in_brief
+from hpctwin.model.arguments import check_arguments
 from hpctwin.model.units import parse_duration_s
 from hpctwin.policies.formula import formula
 from hpctwin.policies.ordering import Ordering
@@ -13,6 +14,7 @@ from hpctwin.policies.ordering import Ordering
 __all__ = ["multifactor"]
 
 
+@check_arguments("max_age")
 def multifactor(
     *,
     age: float = 1000,
@@ -66,9 +68,13 @@ def multifactor(
     }  # fmt: skip
     for name, weight in weights.items():
         if not isinstance(weight, (int, float)) or weight < 0:
-            raise ConfigError(f"multifactor: weight {name} is {weight!r}, it must be 0 or more")
+            raise ConfigError(
+                f"multifactor: weight {name} is {in_brief(weight)}, it must be 0 or more"
+            )
     if not isinstance(machine_cores, (int, float)) or machine_cores < 0:
-        raise ConfigError(f"multifactor: machine_cores is {machine_cores!r}, it must be 0 or more")
+        raise ConfigError(
+            f"multifactor: machine_cores is {in_brief(machine_cores)}, it must be 0 or more"
+        )
     width = _size(float(machine_cores), relative_to_time=relative_to_time)
     since = "submit" if accrue_always else "eligible"
     terms = {

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hpctwin.engine.abi import CHANGING, JobView
+from hpctwin.model.arguments import check_arguments
 from hpctwin.policies.code import constants_of, plain_function
 from hpctwin.policies.score import FACTS, FAIRSHARE, Score, uses
 
@@ -56,6 +57,7 @@ class Ordering(Score):
         return ORDER_SIGNATURE
 
 
+@check_arguments("function")
 def ordering(
     function: Callable[[float, JobView], float] | None = None,
     *,

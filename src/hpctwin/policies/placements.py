@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from hpctwin.engine import layout
 from hpctwin.engine.abi import JobView, NodeView
-from hpctwin.errors import PolicyError
+from hpctwin.errors import PolicyError, in_brief
 from hpctwin.policies.code import constants_of, plain_function
 from hpctwin.policies.files import is_file, load_function
 from hpctwin.policies.registry import Entry, Registry
@@ -123,7 +123,9 @@ def find_placement(what: PlacementLike) -> Placement:
     if callable(what):
         return _scored(what)
     if not isinstance(what, str):
-        raise PolicyError(f"a placement is {what!r}; it must be a name, a function or a Placement")
+        raise PolicyError(
+            f"a placement is {in_brief(what)}; it must be a name, a function or a Placement"
+        )
     if is_file(what.strip()):
         name, found = load_function(what.strip(), Placement, "placement")
         return find_placement(found) if isinstance(found, Placement) else _scored(found, name)

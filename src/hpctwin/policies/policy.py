@@ -11,6 +11,7 @@ from typing import Any
 from hpctwin.engine.layout import CONTIGUOUS
 from hpctwin.engine.passes import PASSES, Pass
 from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.model.arguments import check_arguments
 from hpctwin.policies.backfills import BACKFILLS, CANDIDATES, engine_numbers, find_backfill
 from hpctwin.policies.files import is_file
 from hpctwin.policies.formula import is_formula
@@ -121,6 +122,7 @@ PowerLike = str | PowerPolicy | Callable[[Any], Any]
 PolicyLike = str | Policy | Ordering | Callable[..., float]
 
 
+@check_arguments("policy", "order", "candidates", "placement", "power")
 def make_policy(
     policy: PolicyLike | None = None,
     backfill: str | None = None,
@@ -220,6 +222,7 @@ def _settings(name: str, given: Mapping[str, Any]) -> tuple[tuple[str, Any], ...
     )
 
 
+@check_arguments()
 def parse_policy(text: str) -> Policy:
     """Read ``ORDER+BACKFILL@PLACEMENT~POWER``; what is left out is fcfs, easy, first-fit and none.
 

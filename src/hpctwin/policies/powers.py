@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from hpctwin.engine.powers import POWER_PASSES, PowerPass
-from hpctwin.errors import ConfigError, PolicyError
+from hpctwin.errors import ConfigError, PolicyError, in_brief
 from hpctwin.policies.backfills import Entries, engine_numbers, parameter_of
 from hpctwin.policies.files import is_file, load_function, split_file
 from hpctwin.policies.network import is_network
@@ -147,7 +147,7 @@ def find_power(what: str | PowerPolicy | Callable[[Any], Any] | None) -> PowerPo
     if callable(what):
         return PowerPolicy("orders", control=what)
     if not isinstance(what, str):
-        raise PolicyError(f"a power policy is {what!r}; it must be a name or a function")
+        raise PolicyError(f"a power policy is {in_brief(what)}; it must be a name or a function")
     text = what.strip()
     if is_file(text):
         return _in_file(text)

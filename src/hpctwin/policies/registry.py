@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.errors import ConfigError, UnknownNameError, in_brief
 from hpctwin.model.units import MS_PER_S, parse_duration_s, to_ms
 
 __all__ = ["Entry", "Parameter", "Registry", "exact_duration"]
@@ -59,7 +59,7 @@ class Parameter:
         text = given.strip() if isinstance(given, str) else given
         value = self._read(text, of)
         if not self._fits(value):
-            raise ConfigError(f"{of}: {self.name} is {given!r}, it must be {self._must()}")
+            raise ConfigError(f"{of}: {self.name} is {in_brief(given)}, it must be {self._must()}")
         return value
 
     def _read(self, given: Any, of: str) -> Any:
@@ -80,13 +80,13 @@ class Parameter:
             if given.isdigit():
                 return int(given)
             raise ConfigError(
-                f"{of}: {given!r} is not a number of {self.name}; it must be {self._must()}"
+                f"{of}: {in_brief(given)} is not a number of {self.name}; it must be {self._must()}"
             )
         if self.kind == "number" and isinstance(given, str):
             try:
                 return float(given)
             except ValueError as error:
-                raise ConfigError(f"{of}: {self.name}={given!r} is not a number") from error
+                raise ConfigError(f"{of}: {self.name}={in_brief(given)} is not a number") from error
         return given
 
     def _fits(self, value: Any) -> bool:

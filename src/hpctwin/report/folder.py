@@ -19,6 +19,7 @@ from hpctwin.energy.outputs import energy_tables
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, write_atomically, write_folder
 from hpctwin.model.files import other_format
+from hpctwin.model.unused import assumptions
 from hpctwin.report.run import ReportedRun
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def write_run(
     tables: Mapping[str, pl.DataFrame] | None = None,
     inputs: Iterable[Path] = (),
     now_s: float | None = None,
+    notes: Iterable[str] = (),
 ) -> None:
     """Write a run's folder: jobs and series as Parquet, where jobs ran, energy; summary and manifest as JSON.
 
@@ -55,6 +57,7 @@ def write_run(
         tables: more of them, by name, such as ``cooling``.
         inputs: files that the run was made of, for their hashes in the manifest.
         now_s: so far the simulation has come, if it goes on.
+        notes: What else is assumed, a sentence each, for the manifest.
 
     Raises:
         OutputError: it cannot be written; nothing of it is left then.
@@ -74,6 +77,8 @@ def write_run(
         "workload": result.workload.name,
         "reading": dict(result.workload.notes.counts),
         "skipped": list(result.workload.notes.skipped),
+        "assumptions": [*assumptions(result.workload, result.cluster), *notes],
+        "empty_columns": {name: empty for name, one in written.items() if (empty := _empty(one))},
         "options": options,
         "cluster": result.cluster.model_dump(mode="json"),
         "start_epoch_s": result.workload.start_epoch_s,
@@ -90,6 +95,11 @@ def write_run(
         for name, content in ((SUMMARY, told), (MANIFEST, manifest)):
             with write_atomically(new / name) as file:
                 file.write(json.dumps(content, indent=2, default=str).encode())
+
+
+def _empty(table: pl.DataFrame) -> list[str]:
+    """The columns in which nothing is known."""
+    return [name for name in table.columns if len(table) and table[name].null_count() == len(table)]
 
 
 def _tables(result: Result) -> dict[str, pl.DataFrame]:

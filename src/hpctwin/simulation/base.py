@@ -32,7 +32,9 @@ from hpctwin.engine.speeds import speed_columns
 from hpctwin.engine.state import choose_pass, more_log, more_outages, more_room, new_sim
 from hpctwin.errors import ConfigError, SimulationError
 from hpctwin.model import NEVER_MS, Cluster, Workload, to_ms
+from hpctwin.model.arguments import check_arguments
 from hpctwin.model.gpu_types import as_features
+from hpctwin.model.totals import in_whole_nodes
 from hpctwin.policies import (
     Ordering,
     OrderingLike,
@@ -52,7 +54,6 @@ from hpctwin.simulation.given import (
     as_workload,
     begins_ms,
     expected_ms,
-    in_whole_nodes,
     risks,
 )
 from hpctwin.simulation.looks import Looks
@@ -108,6 +109,7 @@ class SimulationBase(Looks):
     _latest_first_ms: int = NEVER_MS
     """Energy and drawn failures begin here at the latest, if the first submission is later."""
 
+    @check_arguments("workload", "cluster", "policy", "order", "candidates", "placement", "power")
     def __init__(
         self,
         workload: Workload | str | os.PathLike[str],
@@ -131,8 +133,9 @@ class SimulationBase(Looks):
         log: bool = False,
         seed: int = 0,
     ) -> None:
-        self.cluster = cluster = as_cluster(cluster)
-        workload = in_whole_nodes(as_workload(workload), cluster)
+        workload = as_workload(workload)
+        self.cluster = cluster = as_cluster(cluster).at(workload.start_epoch_s, workload.name)
+        workload = in_whole_nodes(workload, cluster)
         self.workload = workload = as_features(workload, cluster)
         self.policy = make_policy(
             policy,

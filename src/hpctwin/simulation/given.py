@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.errors import ConfigError, WorkloadError
+from hpctwin.errors import ConfigError, WorkloadError, in_brief
 from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload
+from hpctwin.model.arguments import column
 from hpctwin.model.columns import ms_of
-from hpctwin.model.totals import consumables_asked
 
-__all__ = ["as_cluster", "as_workload", "begins_ms", "expected_ms", "in_whole_nodes", "risks"]
+__all__ = ["as_cluster", "as_workload", "begins_ms", "expected_ms", "risks"]
 
 
 def as_workload(given: Workload | str | os.PathLike[str]) -> Workload:
@@ -34,32 +34,7 @@ def as_workload(given: Workload | str | os.PathLike[str]) -> Workload:
         raise WorkloadError(
             f"a {type(given).__name__} is no workload; make one with Workload.from_frame(table)"
         )
-    raise WorkloadError(f"{given!r:.60} is no workload: give a Workload or the path of a trace")
-
-
-def in_whole_nodes(workload: Workload, cluster: Cluster) -> Workload:
-    """Give jobs that ask for nothing but a number of nodes whole ones, if the nodes' cores are unknown.
-
-    Args:
-        workload: the jobs; those of which any asks for more, such as cores, stay as they are.
-        cluster: the cluster; if any of its node groups says its cores, jobs stay as they are.
-    """
-    asks = workload.chunks
-    if not asks or any(group.cores is not None for group in cluster.nodes):
-        return workload
-    nodes = np.where(asks["tasks_per_node"] == 1, asks["tasks"], workload.nodes)
-    nodes_alone = (
-        not workload.more_tasks.labels
-        and not workload.group_by.labels
-        and not consumables_asked(workload)
-        and not any(asks[name].any() for name in ("gpus_per_task", "memory_gb_per_task"))
-        and not any(asks[name].any() for name in ("shared_with", "spread_job"))
-        and ((asks["tasks"] == 0) | (asks["tasks"] == nodes)).all()
-        and (asks["cores_per_task"] <= 1).all()
-    )
-    if not nodes_alone:
-        return workload
-    return workload.replace(chunks={}, nodes=nodes.astype(np.int64))
+    raise WorkloadError(f"{in_brief(given)} is no workload: give a Workload or the path of a trace")
 
 
 def as_cluster(given: Cluster | int | str | os.PathLike[str]) -> Cluster:
@@ -77,15 +52,15 @@ def as_cluster(given: Cluster | int | str | os.PathLike[str]) -> Cluster:
         from hpctwin.formats.machines import read_cluster
 
         return read_cluster(Path(given))
-    if not isinstance(given, bool) and hasattr(number, "__index__"):
+    if not isinstance(given, bool) and hasattr(number, "__index__") and not np.ndim(number):
         return Cluster.uniform(nodes=number.__index__())
     raise ConfigError(
-        f"{given!r:.60} is no cluster: give a Cluster, a number of nodes or the path of a YAML file"
+        f"{in_brief(given)} is no cluster: give a Cluster, a number of nodes or the path of a YAML file"
     )
 
 
 def _of_jobs(given: npt.ArrayLike, workload: Workload, name: str) -> npt.NDArray[np.float64]:
-    numbers = np.asarray(given, np.float64)
+    numbers = column(name, given)
     if numbers.shape != (len(workload),):
         raise ConfigError(
             f"{name} has shape {numbers.shape}, it must be ({len(workload)},): one per job"

@@ -12,10 +12,12 @@ import polars as pl
 from hpctwin.errors import WorkloadError
 from hpctwin.metrics import capacity_conflicts
 from hpctwin.model import MS_PER_S, Cluster, DependencyKind, State, Workload
+from hpctwin.model.arguments import check_arguments
 from hpctwin.model.gpu_types import as_features
+from hpctwin.model.totals import in_whole_nodes
 from hpctwin.simulation.capacity import capacity_over_time
 from hpctwin.simulation.course import Course
-from hpctwin.simulation.given import as_cluster, as_workload, in_whole_nodes
+from hpctwin.simulation.given import as_cluster, as_workload
 from hpctwin.simulation.lower import lower
 from hpctwin.simulation.outages import recorded_outages
 from hpctwin.simulation.refusals import check_usage
@@ -50,6 +52,7 @@ class Replay:
     without_start: int
 
 
+@check_arguments("workload", "cluster")
 def replay(
     workload: Workload | str | os.PathLike[str],
     cluster: Cluster | int | str | os.PathLike[str],
@@ -75,8 +78,9 @@ def replay(
         ConfigError: the workload asks for a resource the cluster does not have, or says what nodes drew that
             jobs share.
     """
-    cluster = as_cluster(cluster)
-    workload = as_features(in_whole_nodes(as_workload(workload), cluster), cluster)
+    workload = as_workload(workload)
+    cluster = as_cluster(cluster).at(workload.start_epoch_s, workload.name)
+    workload = as_features(in_whole_nodes(workload, cluster), cluster)
     start = workload.recorded_start_ms
     known = start >= 0
     if not known.any():

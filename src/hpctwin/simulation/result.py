@@ -17,6 +17,7 @@ from hpctwin.engine.sim import Sim
 from hpctwin.errors import ConfigError
 from hpctwin.metrics.sources import JobTable
 from hpctwin.model import MS_PER_S, Cluster, Workload, format_duration
+from hpctwin.model.arguments import check_arguments
 from hpctwin.model.kept import kept
 from hpctwin.model.shown import Shown
 from hpctwin.simulation.base import SimulationBase
@@ -198,6 +199,7 @@ class Result(Shown):
             return self.jobs, self.lost
         return attempts_of(self.jobs, self.stretches, self.lost)
 
+    @check_arguments()
     def accounts(self, by: AccountsBy = "account") -> Accounts:
         """What each user or account used, spent and waited; accounts of several runs can be added up.
 
@@ -233,6 +235,7 @@ class Result(Shown):
             ),
         )
 
+    @check_arguments()
     def breakdown(self, by: By) -> pl.DataFrame:
         """Figures by class of jobs; see `hpctwin.metrics.breakdown`.
 

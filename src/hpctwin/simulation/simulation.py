@@ -11,6 +11,7 @@ from typing import Any, Self, Unpack
 from hpctwin.energy.sizing import Sizing
 from hpctwin.engine.clock import stop_at_start_of
 from hpctwin.model import MS_PER_S, Cluster, Workload
+from hpctwin.model.arguments import check_arguments
 from hpctwin.model.progress import progress_bar
 from hpctwin.policies import Policy, PolicyLike
 from hpctwin.simulation import outside
@@ -93,6 +94,7 @@ class Simulation(SimulationBase):
         if progress is not None:
             progress(1.0)
 
+    @check_arguments()
     def advance(self, until_s: float | None = None, *, instants: int | None = None) -> Outcome:
         """Go on until a time (its events included), for so many instants, or to the end.
 
@@ -215,6 +217,7 @@ class Simulation(SimulationBase):
 
 
 @spelled_out(SimulationOptions)
+@check_arguments("workload", "cluster", "policy")
 def simulate(
     workload: Workload | str | os.PathLike[str],
     cluster: Cluster | int | str | os.PathLike[str],

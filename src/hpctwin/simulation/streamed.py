@@ -26,11 +26,14 @@ from hpctwin.engine.carry import settled_jobs
 from hpctwin.errors import HpctwinError, WorkloadError
 from hpctwin.metrics.running import RunningSummary
 from hpctwin.model import MS_PER_S, Category, Cluster, State, Workload, write_atomically
+from hpctwin.model.arguments import check_arguments
 from hpctwin.model.batches import Batch
 from hpctwin.model.chunks import CHUNKS
 from hpctwin.model.dependencies import check_acyclic
 from hpctwin.model.joining import joined
+from hpctwin.model.notes import ReadNotes
 from hpctwin.model.parts import Parts
+from hpctwin.model.unused import unused
 from hpctwin.policies import PolicyLike, make_policy
 from hpctwin.simulation.feed import Feed, Source, feed_of
 from hpctwin.simulation.given import as_cluster
@@ -65,10 +68,12 @@ class StreamedResult:
         folder: where it is: ``jobs/part-*.parquet``, ``lost/…``, and ``node_map/…`` if nodes have identity,
             or ``placements/…`` if jobs share them.
         figures: as of `hpctwin.Result.summary`; quantiles to `hpctwin.metrics.quantiles.ERROR` of themselves.
+        notes: What the reader changed or left out, and what is assumed, a sentence each.
     """
 
     folder: Path
     figures: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
 
     def summary(self) -> dict[str, Any]:
         """All figures of the run in one flat dict; see docs/metrics.md."""
@@ -104,6 +109,7 @@ class StreamedResult:
 
 
 @spelled_out(SimulationOptions)
+@check_arguments("source", "cluster", "policy")
 def simulate_stream(
     source: Source,
     cluster: Cluster | int | str | os.PathLike[str],
@@ -162,6 +168,7 @@ class _Stream:
     ) -> None:
         self.feed, self.parts = feed, parts
         self.began = time.time()
+        self.said = ReadNotes()
         batch = feed.next()
         if batch is None:
             raise WorkloadError(f"{feed.name} has no jobs, so there is nothing to simulate")
@@ -178,6 +185,7 @@ class _Stream:
             parts=self.gpu_parts,
             **options,
         )
+        self.unused = tuple(unused(self.simulation.workload, self.simulation.cluster))
         self.promised = self._promised(cluster)
         self._tell()
         self.shared = SharedSums(cluster) if self.shares else None
@@ -220,7 +228,8 @@ class _Stream:
             if standing != "complete":
                 self.parts.finish()
             self._note(standing, error)
-        return StreamedResult(self.parts.folder, self._figures())
+        said = (*self.said.sentences(), *self.unused)
+        return StreamedResult(self.parts.folder, self._figures(), said)
 
     def _exchange(self, batch: Batch, until_ms: int) -> None:
         """What has ended goes out, other jobs come in."""
@@ -257,6 +266,7 @@ class _Stream:
 
     def _asking(self, batch: Batch) -> Batch:
         """Jobs that ask for tasks where any do, and for whole nodes where none does."""
+        self.said = self.said.joined(batch.workload.notes)
         asks = batch.workload.shares_nodes
         if asks and not self.shares:
             raise WorkloadError(

@@ -18,8 +18,8 @@ from hpctwin.energy.series import Series
 from hpctwin.engine.clock import stand_until
 from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.metrics import summarize
-from hpctwin.model import MS_PER_S, Dependencies, Workload, parse_duration_s
-from hpctwin.model.units import epoch_s_of
+from hpctwin.model import MS_PER_S, Dependencies, Workload
+from hpctwin.model.units import parse_moment, since
 from hpctwin.simulation.result import Result
 from hpctwin.simulation.simulation import Simulation
 
@@ -180,28 +180,22 @@ def window(workload: Workload, begin_s: float, end_s: float) -> Window:
     return Window(part.replace(notes=notes), begin_s, end_s, running[order], waiting[order], counts)
 
 
-def moment(given: float | str, workload: Workload) -> float:
-    """Seconds from a workload's time zero.
+def moment(given: object, workload: Workload) -> float:
+    """Return the seconds from a workload's time zero to a time that a user gives.
 
     Args:
-        given: a date such as ``2020-10-10T00:00`` (UTC), or a time from time zero, such as ``30d``.
-        workload: says its date, if it is known.
+        given: A date such as ``2020-10-10T00:00`` (UTC if it names no zone), a time from time zero such as
+            ``30d``, or seconds.
+        workload: Its date, if it is known, is that of time zero.
 
     Raises:
-        ConfigError: it is neither, or the workload's date is not known, or later.
+        ConfigError: It is no time, or a date that the workload does not have or begins after.
     """
-    try:
-        at_s = epoch_s_of(given if isinstance(given, str) else "")
-    except ValueError:
-        return parse_duration_s(given)
-    if workload.start_epoch_s is None:
-        raise ConfigError(
-            f"{workload.name} does not say its date; give a time since it begins, such as 30d"
-        )
-    since = at_s - workload.start_epoch_s
-    if since < 0:
-        first = dt.datetime.fromtimestamp(workload.start_epoch_s, dt.UTC)
+    found = parse_moment(given)
+    since_s = since(found, workload.start_epoch_s, workload.name)
+    if isinstance(found, dt.datetime) and since_s < 0:
+        first = dt.datetime.fromtimestamp(workload.start_epoch_s or 0, dt.UTC)
         raise ConfigError(
             f"{given} is before {workload.name} begins, at {first:%Y-%m-%dT%H:%M:%S} UTC"
         )
-    return since
+    return since_s

@@ -156,9 +156,8 @@ def workload_of(world: World, inputs: Inputs) -> tuple[Workload, Cluster]:
         assert source.generate is not None
         jobs = generate(source.generate, **{"seed": world.seed, **source.options})
     if world.span is not None:
-        first_s = int(jobs.submit_ms[:1].sum()) / MS_PER_S
-        begin, end = (moment(text, jobs) - first_s for text in (world.span.begin, world.span.end))
-        jobs = jobs.window(begin, end)
+        begin, end = (moment(text, jobs) * MS_PER_S for text in (world.span.begin, world.span.end))
+        jobs = jobs.take(np.flatnonzero((jobs.submit_ms >= begin) & (jobs.submit_ms < end)))
     if source.resample is not None:
         jobs = _resampled(jobs, source.resample, world.seed)
     if not len(jobs):

@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from threading import Event
 from typing import Unpack
 
-from hpctwin.errors import ConfigError
+from hpctwin.errors import ArgumentError, ConfigError, in_brief
 from hpctwin.model import Cluster, Workload
+from hpctwin.model.arguments import check_arguments
 from hpctwin.model.progress import counted, progress_bar
+from hpctwin.model.totals import in_whole_nodes
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation import Result, Simulation, Window
-from hpctwin.simulation.given import as_cluster, as_workload, in_whole_nodes
+from hpctwin.simulation.given import as_cluster, as_workload
 from hpctwin.simulation.interruptible import run_all
 from hpctwin.simulation.options import RunOptions, spelled_out
 from hpctwin.simulation.refusals import check_together
@@ -25,6 +27,7 @@ AT_ONCE = 1 << 14
 
 
 @spelled_out(RunOptions)
+@check_arguments("workload", "cluster")
 def compare(
     workload: Workload | str | os.PathLike[str],
     cluster: Cluster | int | str | os.PathLike[str],
@@ -65,6 +68,13 @@ def compare(
         workload = part.workload
         options.setdefault("begin_s", part.not_before_s)
     workload = in_whole_nodes(workload, cluster)
+    for one in policies:
+        if not isinstance(one, str | Policy):
+            raise ArgumentError(
+                f"policies: {in_brief(one)} is none; give texts such as 'fcfs+easy', or policies"
+            )
+    if threads is not None and threads < 1:
+        raise ConfigError(f"threads is {threads}, it must be 1 or more")
     pool = [parse_policy(p) if isinstance(p, str) else p for p in policies]
     names = [policy.name for policy in pool]
     if not pool:

@@ -29,10 +29,12 @@ class SweepResult(Shown):
             ``widths``, ``cluster``, ``seed``, ``policy``, that policy as it was ``written``,
             ``parameter_…``), ``error`` where it failed, all figures of the simulation (docs/metrics.md),
             ``engine_s`` and ``seconds``.
+        notes: What readers changed or left out, and what is assumed, a sentence each.
     """
 
     settings: SweepSettings
     table: pl.DataFrame
+    notes: tuple[str, ...] = ()
 
     def shown(self) -> tuple[str, dict[str, str]]:
         """See `Shown`."""

@@ -13,6 +13,8 @@ from typing import Any, Literal, NamedTuple
 
 from hpctwin.errors import ConfigError, PolicyError, UnreachableError
 from hpctwin.model import Cluster, Workload
+from hpctwin.model.arguments import check_arguments
+from hpctwin.model.unused import unused
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.sweep.bench import Row, about
 from hpctwin.sweep.figures import check_figures
@@ -52,6 +54,7 @@ class Progress(NamedTuple):
     left_s: float | None
 
 
+@check_arguments()
 def sweep(
     settings: SweepSettings | str | os.PathLike[str] | None = None,
     /,
@@ -105,10 +108,24 @@ def sweep(
         keeper = _Kept(plan, None, settings, progress)
         keeper.run(making)
         rows = sorted(keeper.rows, key=lambda row: row["point"])
-        return SweepResult(settings, table_of(rows))
+        return SweepResult(settings, table_of(rows), _notes(plan.inputs))
     with Store(Path(out)) as store:
         _Kept(plan, store, settings, progress).run(making)
-        return SweepResult(settings, read_rows(store.folder, [point.key for point in plan]))
+        rows_of_all = read_rows(store.folder, [point.key for point in plan])
+        return SweepResult(settings, rows_of_all, _notes(plan.inputs))
+
+
+def _notes(inputs: Inputs) -> tuple[str, ...]:
+    """What is to be said of the workloads, and of each of them on each cluster."""
+    said = [
+        f"{jobs.name}: {one}"
+        for jobs in inputs.workloads.values()
+        for one in (
+            *jobs.notes.sentences(),
+            *(it for cluster in inputs.clusters.values() for it in unused(jobs, cluster)),
+        )
+    ]
+    return tuple(dict.fromkeys(said))
 
 
 def _plain(varied: Mapping[str, Any], given: dict[str, Workload | Cluster]) -> dict[str, Any]:

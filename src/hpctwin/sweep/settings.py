@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from hpctwin.errors import near
 from hpctwin.model.settings import Duration, Settings
-from hpctwin.model.units import parse_duration_s
+from hpctwin.model.units import parse_moment
 from hpctwin.model.yaml_file import read_yaml
 from hpctwin.sweep.filling import names_in
 
@@ -61,12 +60,8 @@ class Source(Settings):
 
 
 def _moment(given: Any) -> str:
-    text = str(given)
-    try:
-        dt.datetime.fromisoformat(text)
-    except ValueError:
-        parse_duration_s(given)
-    return text
+    parse_moment(given)
+    return str(given)
 
 
 Moment = Annotated[str, BeforeValidator(_moment)]

@@ -111,7 +111,9 @@ class Journal:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             if isinstance(error, sqlite3.Error):
-                raise JournalError(f"{self.path}: cannot be written: {error}") from error
+                failed = JournalError(f"{self.path}: cannot be written: {error}")
+                failed.exit_code = 1
+                raise failed from error
             raise
 
     # --- writing, inside `writing` ---------------------------------------------------------------

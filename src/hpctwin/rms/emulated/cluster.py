@@ -62,6 +62,10 @@ class EmulatedCluster(NodeLife):
         run: int = 1,
         record: bool = False,
     ) -> None:
+        zero, name = (start_s, "the emulated cluster") if workload is None else (
+            workload.start_epoch_s, workload.name
+        )  # fmt: skip
+        machine = machine.at(zero, name)
         faults = with_failures(faults or Faults(), machine.failures)
         # A clock that is wrong by a constant tells all times wrong by it.
         now_s = start_s + faults.clock_skew_s

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from hpctwin.model.cluster import Failures
+from hpctwin.model.units import since, to_ms
 from hpctwin.rms.emulated.agenda import NODE, Agenda
 from hpctwin.rms.emulated.faults import Faults
 from hpctwin.rms.emulated.nodes import Nodes
@@ -93,8 +94,9 @@ def with_failures(faults: Faults, failures: Failures) -> Faults:
 def _outages(failures: Failures) -> list[tuple[int, float, float]]:
     """Node, start and end of each outage; those of one node that touch are one."""
     merged: list[tuple[int, float, float]] = []
-    for outage in sorted(failures.outages, key=lambda o: (o.node, o.start)):
-        node, start_s, end_s = outage.node, outage.start, outage.start + outage.duration
+    for outage in sorted(failures.outages, key=lambda o: (o.node, to_ms(o.start))):
+        node, start_s = outage.node, since(outage.start, None, "the emulated cluster")
+        end_s = start_s + outage.duration
         if merged and merged[-1][0] == node and start_s <= merged[-1][2]:
             _, start_s, known_s = merged.pop()
             end_s = max(end_s, known_s)

@@ -12,6 +12,7 @@ from hpctwin.errors import HpctwinError
 from hpctwin.model import Cluster, Reservation
 from hpctwin.model.cluster import parse_nodes
 from hpctwin.model.node_group import Sleep
+from hpctwin.model.units import since
 from hpctwin.rms.records import JobRecord, JobSpec, NodePower, NodeRecord, NodeReservation
 from hpctwin.rms.room import Room, Taken
 
@@ -190,8 +191,8 @@ def planned_reservations(
         name = f"{window.name}-{number + 1}" if window.name in found else window.name
         found[name] = NodeReservation(
             name=name,
-            start_s=zero_s + window.start,
-            end_s=zero_s + window.end,
+            start_s=zero_s + since(window.start, None, name),
+            end_s=zero_s + since(window.end, None, name),
             node_names=tuple(names[n] for n in _nodes_of(window, machine)),
         )
     return list(found.values())

@@ -23,7 +23,7 @@ import time
 from collections.abc import Sequence
 from typing import IO, Any, Self
 
-from hpctwin.errors import SimulationError
+from hpctwin.errors import ConfigError, SimulationError
 from hpctwin.model import Cluster
 from hpctwin.simulation.schedulers.driving import Happened, Orders
 
@@ -41,7 +41,8 @@ class JsonLinesScheduler:
         timeout_s: so long it may take to answer, seconds.
 
     Raises:
-        SimulationError: it cannot be started, or does not answer as it should.
+        ConfigError: The program cannot be started.
+        SimulationError: It does not answer as it should.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class JsonLinesScheduler:
 
     def __enter__(self) -> Self:
         if not self.command:
-            raise SimulationError("the scheduler is no command; give a program and its arguments")
+            raise ConfigError("the scheduler is no command; give a program and its arguments")
         try:
             self._process = subprocess.Popen(
                 self.command,
@@ -64,7 +65,7 @@ class JsonLinesScheduler:
                 bufsize=1,
             )
         except OSError as error:
-            raise SimulationError(
+            raise ConfigError(
                 f"scheduler {self.command[0]!r} cannot be started: {error}"
             ) from error
         assert self._process.stdin is not None

@@ -1,0 +1,173 @@
+"""What users pass to public functions: checked in one way, and named if it cannot be used."""
+
+from __future__ import annotations
+
+import collections.abc
+import functools
+import inspect
+import math
+import numbers
+import os
+import types
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.errors import ArgumentError, in_brief
+
+__all__ = ["check_arguments", "column"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+FloatArray = npt.NDArray[np.float64]
+_WORDS = {
+    "NoneType": "None", "int": "a whole number", "float": "a finite number", "bool": "True or False",
+    "str": "text", "Path": "a path", "PathLike": "a path", "Sequence": "a list", "Iterable": "a list",
+    "Mapping": "a dict", "Callable": "a function",
+}  # fmt: skip
+
+
+def check_arguments(*skipped: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Have a function's arguments checked against its annotations before it runs.
+
+    Args:
+        skipped: Names of arguments that the function itself checks.
+
+    Returns:
+        The decorator. The function then raises `ArgumentError` with argument, value and what is right.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+
+        @functools.cache
+        def hints() -> dict[str, Any]:
+            return {
+                name: _resolved(one.annotation, function)
+                for name, one in signature.parameters.items()
+                if name not in skipped and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
+            }
+
+        @functools.wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            for name, value in signature.bind(*args, **kwargs).arguments.items():
+                hint = hints().get(name, Any)
+                if not _fits(value, hint):
+                    raise ArgumentError(f"{name} is {in_brief(value)}, it must be {_form(hint)}")
+            return function(*args, **kwargs)
+
+        return checked
+
+    return decorate
+
+
+def column(name: str, values: object) -> FloatArray:
+    """Return a column of numbers, one per job; durations become seconds.
+
+    Args:
+        name: The argument's, for messages.
+        values: A list, an array, a column of a table, or whatever else gives numbers one by one.
+
+    Raises:
+        ArgumentError: It is none, or something in it is no number.
+    """
+    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "iufb":
+        return np.asarray(values, np.float64)
+    expected = "it must be a list or array of numbers, one per job"
+    if isinstance(values, (str, bytes, collections.abc.Mapping, collections.abc.Set)):
+        raise ArgumentError(f"{name} is {in_brief(values)}; {expected}")
+    if isinstance(values, collections.abc.Iterator):
+        values = list(values)
+    try:
+        made = np.asarray(values)
+        if made.dtype.kind == "m":
+            return made / np.timedelta64(1, "s")
+        if made.dtype.kind in "MSV":
+            raise TypeError("dates and bytes are no numbers")
+        found = made.astype(np.float64) if made.dtype.kind != "c" else None
+    except (TypeError, ValueError, OverflowError):
+        found = None
+    if found is None or not isinstance(found, np.ndarray):
+        raise ArgumentError(f"{name} is {in_brief(values)}; {expected}")
+    if found.ndim != 1:
+        raise ArgumentError(
+            f"{name} is {in_brief(values)}, of shape {found.shape}; {expected}, of one dimension"
+        )
+    return found
+
+
+def _resolved(annotation: Any, function: Callable[..., Any]) -> Any:
+    """What an annotation says; anything, where it names what is there for type checkers alone."""
+    if annotation is inspect.Parameter.empty:
+        return Any
+    if not isinstance(annotation, str):
+        return annotation
+    try:
+        return eval(annotation, inspect.unwrap(function).__globals__)
+    except NameError:
+        return Any
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is what an annotation says, or works like it."""
+    origin, within = typing.get_origin(hint), typing.get_args(hint)
+    if hint is npt.ArrayLike or hint is Any or isinstance(hint, (TypeVar, str)):
+        return True
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, one) for one in within)
+    if origin is typing.Literal:
+        return isinstance(value, str)  # the function says which words there are
+    if origin is typing.Annotated:
+        return _fits(value, within[0])
+    kind = origin or hint
+    if hint is None or kind is type(None):
+        return value is None
+    if kind is bool:
+        return isinstance(value, (bool, np.bool_)) or (isinstance(value, int) and value in (0, 1))
+    if kind is int:
+        return _is_whole(value)
+    if kind is float:
+        return isinstance(value, numbers.Real) and not isinstance(value, bool) and _is_finite(value)
+    if kind is collections.abc.Callable:
+        return callable(value)
+    if kind in (collections.abc.Sequence, collections.abc.Iterable):
+        single = isinstance(value, (str, bytes, collections.abc.Mapping))
+        return hasattr(value, "__iter__") and not single and getattr(value, "ndim", 1) > 0
+    if kind is Path:
+        kind = os.PathLike
+    try:
+        return not isinstance(kind, type) or isinstance(value, kind)
+    except TypeError:  # a protocol
+        return True
+
+
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        return False
+    try:
+        return -(2**63) <= int(value.__index__()) < 2**64
+    except TypeError:  # an array of several
+        return False
+
+
+def _is_finite(value: numbers.Real) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def _form(hint: Any) -> str:
+    """What an annotation asks for, in words."""
+    origin, within = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(dict.fromkeys(_form(one) for one in within))
+    if origin is typing.Literal:
+        return " or ".join(map(repr, within))
+    name = getattr(origin or hint, "__name__", str(hint))
+    return _WORDS.get(name, f"a {name}")

@@ -1,0 +1,182 @@
+"""Public functions given values of any kind: they work, or say in a line which argument is wrong."""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import hpctwin
+from hpctwin import Cluster, Simulation, Workload
+from hpctwin.energy import Series
+from hpctwin.errors import HpctwinError
+from hpctwin.model import Dependencies, DependencyKind, NodeGroup
+from hpctwin.model.cluster import Partition, Reservation
+
+COLUMNS: dict[str, Any] = {"submit_s": [0, 1, 2], "runtime_s": [5, 6, 7], "nodes": [1, 2, 1]}
+JOBS = Workload.build(**COLUMNS, recorded_start_s=[0, 1, 2])
+MACHINE = Cluster.uniform(nodes=4)
+
+VALUES: tuple[Callable[[], Any], ...] = (
+    lambda: (i for i in range(3)),
+    lambda: lambda x: x,
+    *(functools.partial(lambda value: value, value) for value in (
+        None, True, -1, 0, 1.5, float("nan"), float("inf"), 10**400, "x", "", b"x", 1j, [], [1],
+        ["a", "b", "c"], [1, None, 3], ("a", 1, None), [[1], [2], [3]], {}, {"a": 1}, {1, 2}, object(),
+        np.array(["a", "b", "c"]), np.array([1.5, np.nan, 2]), np.zeros((3, 2)), np.array(5),
+        np.array([1, 2, 3], "m8[s]"), np.array([1, 2, 3], "M8[s]"), pl.Series([1, 2, 3]),
+        pl.Series(["a", "b", "c"]), pl.DataFrame({"a": [1]}), dt.date(2023, 1, 1), JOBS, MACHINE,
+    )),
+)  # fmt: skip
+
+
+def fields(model: Callable[..., Any], **good: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """A model of settings, as a function of its fields; the fields to try are those that are given."""
+
+    def made(**changed: Any) -> Any:
+        return model(**{**good, **changed})
+
+    names = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in good]
+    made.__signature__ = inspect.Signature(names)  # type: ignore[attr-defined]
+    return made, {}
+
+
+CALLS: Mapping[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "Workload.build": (Workload.build, COLUMNS),
+    "Workload.from_frame": (Workload.from_frame, {"frame": JOBS.to_frame()}),
+    "window": (JOBS.window, {"begin": 0}),
+    "sample": (JOBS.sample, {"jobs": 2}),
+    "scale": (JOBS.scale, {"load": 0.9, "nodes": 4}),
+    "take": (JOBS.take, {"rows": [0]}),
+    "replace": fields(JOBS.replace, nodes=[1, 1, 1], user=None, walltime_ms=[9, 9, 9], name="w"),
+    "Cluster.uniform": (Cluster.uniform, {"nodes": 4}),
+    "Cluster.from_yaml": (Cluster.from_yaml, {"path": "none.yaml"}),
+    "Cluster": fields(
+        Cluster, name="c", nodes=[{"name": "a", "count": 2}], partitions=(), reservations=(), resources={},
+        cleanup=0, qos={}, limits=(), cap=None, price=None, switches=(),
+    ),
+    "NodeGroup": fields(NodeGroup, name="a", count=1, cores=1, speed=1.0, memory_gb=1, features=()),
+    "Partition": fields(Partition, name="p", groups=None, min_nodes=1, max_nodes=2, max_walltime=9),
+    "Reservation": fields(Reservation, start=0, end=5, nodes=None, groups=None),
+    "Simulation": (Simulation, {"workload": JOBS, "cluster": MACHINE}),
+    "advance": (Simulation(JOBS, MACHINE).advance, {}),
+    "replay": (hpctwin.replay, {"workload": JOBS, "cluster": MACHINE}),
+    "compare": (
+        lambda policies=("fcfs",), threads=1, progress=None: hpctwin.compare(
+            JOBS, MACHINE, policies, threads=threads, progress=progress
+        ),
+        {},
+    ),
+    "make_policy": (hpctwin.make_policy, {}),
+    "parse_policy": (hpctwin.parse_policy, {}),
+    "formula": (hpctwin.formula, {}),
+    "multifactor": (hpctwin.multifactor, {}),
+    "generate": (
+        lambda name="poisson", jobs=5, nodes=4, seed=1: hpctwin.generate(
+            name, jobs=jobs, nodes=nodes, seed=seed
+        ),
+        {},
+    ),
+    "read_workload": (hpctwin.read_workload, {"path": "none.swf"}),
+    "write_workload": (hpctwin.write_workload, {"workload": JOBS, "path": "none/o.csv"}),
+    "read_cluster": (hpctwin.read_cluster, {}),
+    "sweep": (hpctwin.sweep, {}),
+    "Series.hourly": (Series.hourly, {"per_kwh": [1, 2], "unit": "EUR"}),
+    "Series.read": (Series.read, {"path": "none.csv"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_value_of_any_kind_works_or_is_named_in_a_line(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    function, good = CALLS[call]
+    kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in kinds:
+            continue
+        for make in VALUES:
+            value = make()
+            said = f"{call}({parameter.name}={value!r:.40})"
+            named = {} if parameter.kind is parameter.POSITIONAL_ONLY else {parameter.name: value}
+            error = raised(
+                function, *(() if named else (value,)), **{**(good if named else {}), **named}
+            )
+            if isinstance(error, TypeError) and not isinstance(error, HpctwinError):
+                assert parameter.name in str(error), f"{said}: {error}"
+                assert "\n" not in str(error), said
+            else:
+                assert error is None or isinstance(error, HpctwinError), f"{said}: {error!r}"
+
+
+def raised(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Exception | None:
+    """What a call raises."""
+    try:
+        function(*args, **kwargs)
+    except Exception as error:
+        return error
+    return None
+
+
+def test_a_list_of_labels_is_a_column_of_labels() -> None:
+    lists = {"partition": ["a", "b", "a"], "user": np.array(["u", "v", "u"]), "qos": [1, 2, None]}
+    jobs = Workload.build(**COLUMNS, **lists, account=pl.Series(["x", None, "y"]))
+    frame = jobs.to_frame()
+    assert frame["partition"].to_list() == ["a", "b", "a"]
+    assert frame["user"].to_list() == ["u", "v", "u"]
+    assert frame["qos"].to_list() == ["1", "2", None]
+    assert frame["account"].to_list() == ["x", None, "y"]
+    assert jobs.replace(user=["a", "a", "b"]).user.labels == ("a", "b")
+
+
+def test_durations_are_seconds_and_a_start_may_be_a_date() -> None:
+    jobs = Workload.build(
+        submit_s=np.array([0, 1], "m8[m]"),
+        runtime_s=pl.Series([dt.timedelta(seconds=5), dt.timedelta(minutes=1)]),
+        nodes=(n for n in (1, 2)),
+        start_epoch_s="2023-01-01",
+    )
+    assert jobs.submit_ms.tolist() == [0, 60_000]
+    assert jobs.runtime_ms.tolist() == [5_000, 60_000]
+    assert jobs.start_epoch_s == 1672531200
+
+
+def test_a_workload_is_made_of_a_dict_of_columns() -> None:
+    assert len(Workload.from_frame(COLUMNS)) == 3
+    assert len(Workload.from_frame(pl.DataFrame(COLUMNS).lazy())) == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"partition": "gpu"}, "partition is 'gpu'; it must be a list of labels, one per job"),
+        ({"partition": {"a": 1}}, "partition is {'a': 1}; it must be a list of labels"),
+        ({"partition": ["a", "b"]}, "column partition has shape (2,), expected (3,)"),
+        ({"nodes": 4}, "nodes is 4, of shape (); it must be a list or array of numbers"),
+        ({"nodes": ["a", "b", "c"]}, "nodes is ['a', 'b', 'c']; it must be a list or array of numbers"),
+        ({"submit_s": np.array([1, 2, 3], "M8[s]")}, "submit_s is array(['1970"),
+        ({"recorded_nodes": ["n1"]}, "column recorded_nodes has shape (1,), expected (3,)"),
+        ({"recorded_nodes": [1, 2, 3]}, "it must be a list of texts or None"),
+        ({"header": "; Version: 2"}, "header is '; Version: 2', it must be a list"),
+        ({"nodes_hint": 0}, "nodes_hint is 0, it must be 1 or more"),
+        ({"per_node": {"cores": "x"}}, "per_node cores is 'x'"),
+        (
+            {"dependencies": Dependencies.of([(0, 7, DependencyKind.AFTEROK, 0)])},
+            "dependencies name row 7; rows are 0 to 2",
+        ),
+    ],
+)  # fmt: skip
+def test_a_column_that_cannot_be_names_argument_value_and_form(
+    given: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(HpctwinError) as caught:
+        Workload.build(**{**COLUMNS, **given})
+    assert told in str(caught.value)
