@@ -100,7 +100,9 @@ def zone_of(name: str | None) -> str | None:
     return name
 
 
-def moments(column: pl.Series, zone: str | None, tally: Tally) -> pl.Series:
+def moments(
+    column: pl.Series, zone: str | None, tally: Tally, *, seconds_only: bool = False
+) -> pl.Series:
     """Return the Unix time of texts: dates as `epoch_s_of` reads them, or Unix seconds.
 
     ``3/4/2024`` has its day first if another date of the column can have nothing else there.
@@ -109,6 +111,7 @@ def moments(column: pl.Series, zone: str | None, tally: Tally) -> pl.Series:
         column: texts; what says nothing (`NOTHING`) is null.
         zone: of the dates that name none; left out, they are taken for UTC.
         tally: told of texts that are no time, and of local times that are twice or not at all.
+        seconds_only: Whether numbers are always seconds. Otherwise large ones are milliseconds or finer.
     """
     text = column.cast(pl.String).str.strip_chars()
     text = text.set(text.str.to_lowercase().is_in(NOTHING), None)
@@ -124,7 +127,8 @@ def moments(column: pl.Series, zone: str | None, tally: Tally) -> pl.Series:
     missing = seconds.is_null() & text.is_not_null() & local.is_null()
     if missing.any():
         zoned = _zoned(text)
-        number = unix_s(text.cast(pl.Float64, strict=False), tally)
+        number = text.cast(pl.Float64, strict=False)
+        number = number if seconds_only else unix_s(number, tally)
         seconds = pl.select(pl.coalesce(seconds, zoned, number))[:, 0]
         other = seconds.is_null() & text.is_not_null() & local.is_null()
         if other.any():

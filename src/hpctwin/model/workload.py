@@ -504,8 +504,8 @@ class Workload(Shown):
 
         counts: dict[str, int] = {}
         columns = columns_of(as_frame(frame), counts)
-        notes = notes or ReadNotes()
         if counts:
+            notes = notes or ReadNotes()
             notes = dataclasses.replace(notes, counts={**notes.counts, **counts})
         return cls.build(
             **columns,

@@ -298,7 +298,9 @@ def _read_as(column: Column, dtype: pl.DataType | None, zone: str, tally: Tally)
                 value = value.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
             return value.dt.epoch("ms") / 1000
         if isinstance(dtype, pl.String):
-            return value.map_batches(lambda cells: moments(cells, zone, tally), pl.Float64)
+            return value.map_batches(
+                lambda cells: moments(cells, zone, tally, seconds_only=True), pl.Float64
+            )
     return value.cast(pl.Float64, strict=False)
 
 
