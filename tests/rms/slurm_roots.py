@@ -130,7 +130,6 @@ def _unpack(version: str, place: Path, made: Path) -> None:
         "Dir::State::status": place / "state" / "status",
         "Dir::Cache": place / "cache",
         "APT::Sandbox::User": "root" if os.getuid() == 0 else "",
-        "APT::Update::Post-Invoke::": "true",
         "Acquire::Languages": "none",
         "Acquire::Retries": "3",
     }
