@@ -65,6 +65,15 @@ def test_a_version_that_cannot_be_made_is_a_failure_whose_reason_the_tests_repea
     assert [path.name for path in nothing_kept.iterdir()] == [f"{version}.failed"]  # no half of one
 
 
+def test_a_newer_slurm_stands_for_the_newest_alone() -> None:
+    newest = slurm_roots.NEWEST
+    stands_for = slurm_roots.stands_for
+    assert [one for one in slurm_roots.VERSIONS if stands_for(one, "slurm-wlm 99.05.1")] == [newest]
+    assert not stands_for(newest, "slurm-wlm 24.11.5")
+    assert not stands_for(newest, "no version")
+    assert stands_for("24.11", "slurm-wlm 24.11.5")
+
+
 def test_an_unknown_version_is_a_wrong_call_that_names_those_known(nothing_kept: Path) -> None:
     done = subprocess.run(
         [sys.executable, slurm_roots.__file__, "23.02"], capture_output=True, text=True
@@ -83,7 +92,7 @@ def test_programs_are_of_their_version_and_load_no_library_of_this_machine(
     folder = slurm_roots.root(slurm_version)
     daemon = str(folder / "bin" / "slurmctld") if folder else "slurmctld"
     said = subprocess.run([daemon, "-V"], capture_output=True, text=True, check=True).stdout
-    assert said.startswith(f"slurm-wlm {slurm_version}.")
+    assert slurm_roots.stands_for(slurm_version, said)
     if folder is None:
         return
     for program in [*(folder / "bin").iterdir(), *folder.glob("slurm/usr/lib/*/slurm-wlm/*.so")]:
