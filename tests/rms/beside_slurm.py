@@ -147,7 +147,7 @@ class Beside:
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "hpctwin", *words, "-c", str(self.config)],
-            capture_output=True, text=True, timeout=60, check=False,
+            capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
 
     def status(self) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def as_user(slurm: SlurmCluster, *command: str) -> subprocess.CompletedProcess[s
         Path(folder).chmod(0o755)
         return subprocess.run(
             ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", *command],
-            env={**slurm.env, "SLURM_CONF": str(conf)}, capture_output=True, text=True, timeout=60,
+            env={**slurm.env, "SLURM_CONF": str(conf)}, capture_output=True, text=True, timeout=300,
             check=False, cwd="/tmp",
         )  # fmt: skip
 
