@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import random
 import sys
 import tempfile
@@ -26,7 +25,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.rms.beside_slurm import Beside, Wrapped, running
+from tests.rms.beside_slurm import Beside, Wrapped, begin_time, job_rows, running
 from tests.rms.slurm_cluster import SlurmCluster
 
 NODES = 16
@@ -113,25 +112,25 @@ class Watch:
 
     def _look(self, waiting: dict[str, Wait]) -> None:
         idle = int(self.slurm.say("sinfo", "-h", "-t", "idle", "-o", "%D") or 0)
-        rows = json.loads(self.slurm.say("squeue", "--json"))["jobs"]
+        rows = {row["JobId"]: row for row in job_rows(self.slurm)}
         now_s = time.time()
         self.looks += 1
-        runs = {str(r["job_id"]) for r in rows if r["job_state"] in ("RUNNING", "COMPLETING")}
+        runs = {i for i, row in rows.items() if row["JobState"] in ("RUNNING", "COMPLETING")}
         self.most_limited = max(self.most_limited, len(runs & self.limited))
         self.held_ran |= runs & self.held
         fits = {
-            str(r["job_id"]): r
-            for r in rows
-            if r["job_state"] == "PENDING"
-            and r["node_count"] <= idle
-            and str(r["job_id"]) not in self.limited | self.held | self.later
+            i: row
+            for i, row in rows.items()
+            if row["JobState"] == "PENDING"
+            and int(row["NumNodes"].partition("-")[0]) <= idle
+            and i not in self.limited | self.held | self.later
         }
         for job_id in waiting.keys() - fits.keys():
             self.waits.append(waiting.pop(job_id))
         for job_id, row in fits.items():
             wait = waiting.setdefault(job_id, Wait(job_id))
-            lease_s = row["eligible_time"] - now_s
-            wait.looks.append(Seen(now_s, idle, lease_s, row["state_reason"], self.twin))
+            lease_s = begin_time(row) - now_s
+            wait.looks.append(Seen(now_s, idle, lease_s, row["Reason"], self.twin))
 
     def longest(self) -> list[Wait]:
         """The longest wait, and the one of the longest time under leases."""

@@ -32,6 +32,7 @@ from hpctwin.generate.four_phase import four_phase
 from hpctwin.model import Workload
 from tests.conftest import lacking
 from tests.rms.beside_slurm import running
+from tests.rms.slurm_roots import NEWEST
 
 SIX = Workload.build(
     submit_s=[0, 5, 10, 15, 20, 25],
@@ -244,7 +245,7 @@ def test_a_folder_without_runs_or_with_something_else_is_named(
     assert "slurm" in capsys.readouterr().err
 
 
-@pytest.mark.slurm
+@pytest.mark.slurm(NEWEST)
 @pytest.mark.slow
 def test_on_a_real_slurm_the_six_jobs_run_in_its_order(tmp_path: Path, slurm_version: str) -> None:
     with running(tmp_path, version=slurm_version) as slurm:

@@ -147,7 +147,7 @@ class Beside:
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "hpctwin", *words, "-c", str(self.config)],
-            capture_output=True, text=True, timeout=60, check=False,
+            capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
 
     def status(self) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def as_user(slurm: SlurmCluster, *command: str) -> subprocess.CompletedProcess[s
         Path(folder).chmod(0o755)
         return subprocess.run(
             ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", *command],
-            env={**slurm.env, "SLURM_CONF": str(conf)}, capture_output=True, text=True, timeout=60,
+            env={**slurm.env, "SLURM_CONF": str(conf)}, capture_output=True, text=True, timeout=300,
             check=False, cwd="/tmp",
         )  # fmt: skip
 
@@ -204,17 +204,20 @@ def states(slurm: SlurmCluster) -> dict[str, str]:
 
 def job_rows(slurm: SlurmCluster) -> list[dict[str, str]]:
     """What scontrol prints of each job; its keys are the same in all versions."""
-    said = slurm.say("scontrol", "show", "job", "-o").splitlines()
-    return [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in said]
+    rows = slurm.say("scontrol", "show", "job", "-o").splitlines()
+    told = [dict(word.split("=", 1) for word in row.split() if "=" in word) for row in rows]
+    return [row for row in told if "JobId" in row]  # there may be none at all
+
+
+def begin_time(row: dict[str, str]) -> float:
+    """When a job of `job_rows` may begin, s since the epoch; 0 if Slurm has not said so yet."""
+    said = row["EligibleTime"]
+    return 0.0 if said in ("Unknown", "N/A") else datetime.fromisoformat(said).timestamp()
 
 
 def begin_times(slurm: SlurmCluster) -> dict[str, float]:
-    """Eligible times of the jobs, by Slurm's own number; 0 for those that have none yet."""
-    times = {row["JobId"]: row["EligibleTime"] for row in job_rows(slurm) if "JobId" in row}
-    return {
-        job: 0.0 if said in ("Unknown", "N/A") else datetime.fromisoformat(said).timestamp()
-        for job, said in times.items()
-    }
+    """Eligible times of the jobs, by Slurm's own number."""
+    return {row["JobId"]: begin_time(row) for row in job_rows(slurm)}
 
 
 def job_ends(slurm: SlurmCluster, jobs: list[str]) -> bool:

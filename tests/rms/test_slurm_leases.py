@@ -25,8 +25,9 @@ from tests.rms.beside_slurm import (
     waited_s,
 )
 from tests.rms.slurm_cluster import SlurmCluster
+from tests.rms.slurm_roots import NEWEST
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+pytestmark = [pytest.mark.slurm(NEWEST), pytest.mark.slow]
 
 NODES = 8
 LEASE_S, WITHIN_S = 6, 4
@@ -96,6 +97,7 @@ def submitted(site: Site, *options: str) -> str:
     return site.slurm.submit(1, 1, 1, *options)
 
 
+@pytest.mark.slurm
 def test_arrays_heterogeneous_jobs_and_those_without_a_partition_are_leased_and_run_once(
     site: Site,
 ) -> None:
@@ -132,6 +134,7 @@ def test_a_wide_job_goes_before_the_tasks_of_an_array_submitted_after_it(site: S
     assert len([i for i in waiting if i.startswith(f"{array}_")]) >= 40 - NODES
 
 
+@pytest.mark.slurm
 def test_what_a_user_or_an_administrator_holds_stays_held_until_they_release_it(site: Site) -> None:
     slurm = site.slurm
     full = site.fill()
@@ -248,6 +251,7 @@ def test_a_twin_that_is_ended_leaves_no_lease_behind_and_one_that_is_killed_shor
     slurm.wait(lambda: site.leased(*jobs), 20)
 
 
+@pytest.mark.slurm
 def test_on_a_slurm_as_shipped_each_submission_starts_by_the_twins_word(
     tmp_path: Any, slurm_version: str
 ) -> None:
@@ -271,6 +275,7 @@ def test_on_a_slurm_as_shipped_each_submission_starts_by_the_twins_word(
             twin.end()
 
 
+@pytest.mark.slurm
 def test_a_job_of_a_higher_tier_preempts_at_once_whatever_the_twin_leases(
     tmp_path: Any, slurm_version: str
 ) -> None:
@@ -299,6 +304,7 @@ def submitted_in(slurm: SlurmCluster) -> str:
     return slurm.submit(1, 1, 0.5)
 
 
+@pytest.mark.slurm
 def test_on_shared_nodes_the_twin_chooses_and_slurm_fills_them(
     tmp_path: Any, slurm_version: str
 ) -> None:
@@ -330,6 +336,7 @@ def test_on_shared_nodes_the_twin_chooses_and_slurm_fills_them(
             twin.end()
 
 
+@pytest.mark.slurm
 def test_no_job_is_told_to_go_where_another_user_has_the_nodes_and_none_waits_for_ever(
     slurm_version: str,
 ) -> None:
@@ -380,6 +387,7 @@ def told_to_go(slurm: SlurmCluster) -> dict[str, int]:
         )
 
 
+@pytest.mark.slurm
 def test_where_jobs_may_have_the_same_cores_the_twin_observes_says_why_and_slurm_fills_them(
     tmp_path: Any, slurm_version: str
 ) -> None:

@@ -22,6 +22,7 @@ from hpctwin.rms.spool import Spool
 from hpctwin.twin.journal import Journal
 from tests.rms.beside_slurm import Beside, job_ends, running
 from tests.rms.slurm_cluster import SlurmCluster
+from tests.rms.slurm_roots import NEWEST
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
@@ -50,6 +51,7 @@ def running_jobs(slurm: SlurmCluster) -> list[str]:
     return slurm.say("squeue", "-h", "-t", "R,CG", "-o", "%A").split()
 
 
+@pytest.mark.slurm(NEWEST)
 def test_the_twin_runs_every_job_once_through_death_restarts_and_a_lost_node(
     slurm: SlurmCluster, twin: Beside
 ) -> None:
@@ -224,6 +226,7 @@ def kinds(events: list[Event]) -> list[tuple[str, str]]:
     return [(getattr(event, "job_id", ""), event.kind) for event in list(events)]
 
 
+@pytest.mark.slurm(NEWEST)
 def test_a_cluster_that_has_ended_leaves_no_job_that_another_would_be_told_of(
     tmp_path: Path, slurm_version: str
 ) -> None:

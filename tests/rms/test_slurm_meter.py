@@ -23,8 +23,9 @@ from hpctwin.twin.core import Core
 from hpctwin.twin.metering import Metering
 from tests.rms.beside_slurm import running
 from tests.rms.slurm_cluster import SlurmCluster
+from tests.rms.slurm_roots import NEWEST
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+pytestmark = [pytest.mark.slurm(NEWEST), pytest.mark.slow]
 
 IDLE_W, NODE_W, SECONDS = 3000.0, 400.0, 75
 BERLIN = ZoneInfo("Europe/Berlin")

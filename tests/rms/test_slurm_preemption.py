@@ -17,8 +17,9 @@ from hpctwin.model import Category
 from hpctwin.rms.importing import import_site
 from tests.rms.beside_slurm import job_ends, running
 from tests.rms.slurm_cluster import SlurmCluster
+from tests.rms.slurm_roots import NEWEST
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+pytestmark = [pytest.mark.slurm(NEWEST), pytest.mark.slow]
 
 NODES = 12
 TIERS = {"main": 1, "mid": 2, "high": 3}

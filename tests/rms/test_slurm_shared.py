@@ -17,6 +17,7 @@ from hpctwin.twin.core import Core
 from hpctwin.twin.journal import Journal
 from tests.rms.beside_slurm import Beside, readable_folder, running, states
 from tests.rms.slurm_cluster import SlurmCluster
+from tests.rms.slurm_roots import NEWEST
 
 SITES: dict[str, dict[str, Any]] = {
     "cores, memory and GPUs": {
@@ -163,6 +164,7 @@ def test_no_job_fits_our_picture_that_slurm_leaves_waiting(site: str, slurm_vers
     ("site", "asked"),
     [("GPUs of two types", OF_TYPES * 2), ("consumables", (*OF_CONSUMABLES, *WITH_ROOM))],
 )
+@pytest.mark.slurm(NEWEST)
 def test_every_job_that_the_twin_starts_has_room_wherever_slurm_lays_the_others(
     site: str, asked: tuple[tuple[str, ...], ...], slurm_version: str
 ) -> None:

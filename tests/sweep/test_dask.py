@@ -26,6 +26,7 @@ from hpctwin.errors import ConfigError, UnknownNameError, UnreachableError
 from hpctwin.sweep import on_dask, sweep
 from hpctwin.sweep.on_dask import OnDask, connected, jobqueue
 from tests.rms.beside_slurm import running
+from tests.rms.slurm_roots import NEWEST
 from tests.sweep.test_sweep import SMALL, same
 
 pytestmark = pytest.mark.filterwarnings("default")  # Dask's own
@@ -350,7 +351,7 @@ def test_workers_that_are_refused_are_told_at_once(
     assert not [one for one in caplog.records if one.levelname == "ERROR"]
 
 
-@pytest.mark.slurm
+@pytest.mark.slurm(NEWEST)
 def test_workers_are_jobs_of_a_real_slurm(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -16,9 +16,10 @@ from hpctwin.rms.gate import JobRequest
 from hpctwin.twin.facility.queue import Queue
 from tests.rms.beside_slurm import running
 from tests.rms.slurm_cluster import SlurmCluster
+from tests.rms.slurm_roots import NEWEST
 from tests.twin.facility.dying_placer import place
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+pytestmark = [pytest.mark.slurm(NEWEST), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
