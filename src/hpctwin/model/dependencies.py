@@ -28,11 +28,12 @@ _SHOWN = 12
 
 
 class DependencyKind(IntEnum):
-    """What must have happened to the other job. The names are Slurm's and PBS's."""
+    """What must have happened to the other job. The names are Slurm's and PBS's, but for ``THINK``."""
 
     AFTER = 0  # it has started, or ended without starting
     AFTERANY = 1  # it has ended, however
     AFTEROK = 2  # it has completed
+    THINK = 3  # as AFTERANY; the user submits the job only then (SWF, fields 17 and 18)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +44,7 @@ class Dependencies:
         job: int64 rows of the jobs that wait.
         on: int64 rows of the jobs they wait for.
         kind: int8, `DependencyKind`.
-        delay_ms: int64, time that must pass after the event (SWF's think time).
+        delay_ms: int64, time that must pass after the event; for ``THINK`` the think time.
     """
 
     job: npt.NDArray[np.int64]
@@ -80,6 +81,12 @@ class Dependencies:
         job, on = new_row[self.job], new_row[self.on]
         kept = (job >= 0) & (on >= 0)
         return Dependencies(job[kept], on[kept], self.kind[kept], self.delay_ms[kept])
+
+    def thinks(self, size: int) -> npt.NDArray[np.bool_]:
+        """Return which of ``size`` jobs are submitted only when their dependencies are met [jobs]."""
+        found = np.zeros(size, np.bool_)
+        found[self.job[self.kind == DependencyKind.THINK]] = True
+        return found
 
     def levels(self, size: int) -> npt.NDArray[np.int64]:
         """Most dependencies in a chain of jobs that wait for each of ``size`` jobs, one for another."""

@@ -27,7 +27,7 @@ column                  meaning
 ``consumable_NAME``     what each task asks of what nodes have besides, such as ``consumable_fpga``; of a job
                         of whole nodes, what each of them must have
 ``res_NAME``            amount of the cluster-wide resource NAME
-``depends``             ``afterok:12;afterany:13+600``: kind, id, seconds after it
+``depends``             ``afterok:12;afterany:13+600`` or ``think:13+600``: kind, id, seconds after it
 ``recorded_start_s``    when it started in reality
 ``recorded_nodes``      where it ran, as text
 ``cancel_s``            when its user cancelled it
@@ -80,7 +80,7 @@ USE_STEP = "_step_s"
 """How the head of a column of steps ends, after that of the column of usage."""
 
 _LABELS = ("user", "account", "partition", "qos", "features", "more_tasks", "group_by")
-_EDGE = re.compile(r"(after(?:any|ok)?):([^+;]+)(?:\+(\d+(?:\.\d+)?))?")
+_EDGE = re.compile(r"(after(?:any|ok)?|think):([^+;]+)(?:\+(\d+(?:\.\d+)?))?")
 
 
 def to_frame(workload: Mapping[str, Any]) -> pl.DataFrame:
@@ -383,7 +383,7 @@ def named_edges(
             if not match:
                 raise WorkloadError(
                     f"job {ids[row]}: depends is {part.strip()!r}, expected for example "
-                    "'afterok:12' or 'afterany:12+600'"
+                    "'afterok:12', 'afterany:12+600' or 'think:12+600'"
                 )
             kind, on, delay = match.groups()
             edges.append((row, on, DependencyKind[kind.upper()], to_ms(float(delay or 0))))
