@@ -134,7 +134,9 @@ def columns_of(texts: Sequence[str]) -> Columns:
 def read_mapped(
     path: Path, columns: Columns, *, timezone: str | None = None, skip_invalid: bool = False
 ) -> Workload:
-    """Read a table of jobs: CSV with a header line, compressed or not, or Parquet.
+    """Read a table of jobs: CSV, compressed or not, or Parquet.
+
+    Columns of CSV without a header line are named by their numbers, from 1.
 
     Args:
         path: the file.
@@ -149,6 +151,7 @@ def read_mapped(
     columns.enough()
     cells, tally = read_cells(path, skip_invalid=skip_invalid), Tally()
     tally.skipped += cells.skipped
+    tally.remarks += cells.remarks
     zone = zone_of(timezone or columns.timezone)
     good = pl.repeat(True, len(cells.frame), eager=True)
     fields: dict[str, pl.Series] = {}
