@@ -15,7 +15,7 @@ from hpctwin.model import Category, Cluster, Dependencies, DependencyKind, State
 from tests.reference import Pass, ReferenceJob, simulate_reference
 
 Row = tuple[float, float, float, int]
-AFTER, AFTERANY, AFTEROK = DependencyKind
+AFTER, AFTERANY, AFTEROK, THINK = DependencyKind
 
 
 def labels(*values: str | None) -> Category:

@@ -45,13 +45,16 @@ def edges(workload: Workload) -> set[tuple[int, ...]]:
     )
 
 
+SWF_KINDS = (DependencyKind.AFTERANY, DependencyKind.THINK)
+
+
 @st.composite
 def workloads(
     draw: st.DrawFn,
     *,
     min_size: int = 0,
     number_labels: bool = True,
-    kinds: tuple[DependencyKind, ...] = (DependencyKind.AFTERANY,),
+    kinds: tuple[DependencyKind, ...] = SWF_KINDS,
     dependencies: bool = True,
 ) -> Workload:
     """A workload that SWF can carry, of up to eight jobs."""
@@ -69,7 +72,10 @@ def workloads(
         for row in range(1, size):
             if draw(st.booleans()):
                 on = draw(st.integers(0, row - 1))
-                edges.append((row, on, draw(st.sampled_from(kinds)), draw(MS) % 999_000))
+                kind = draw(st.sampled_from(kinds))
+                # SWF takes a delay for a think time.
+                delay = 0 if kinds == SWF_KINDS and kind == DependencyKind.AFTERANY else draw(MS)
+                edges.append((row, on, kind, delay % 999_000))
     categories: dict[str, Any] = {}
     for name in ("user", "account", "partition"):
         values = column(some)

@@ -1,13 +1,22 @@
 from __future__ import annotations
 
+import bz2
+import codecs
+import gzip
+import io
+import lzma
+import os
 import subprocess
 import sys
+import tarfile
+import threading
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from hpctwin.errors import HpctwinError, OutputError, TraceError, UnknownNameError
-from hpctwin.formats import read_workload, write_workload
+from hpctwin.formats import _files, read_workload, write_workload
 from hpctwin.formats._files import read_json, stem
 from hpctwin.model import Workload
 
@@ -54,6 +63,142 @@ def test_bad_json_is_explained(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "w.json").write_text(text)
     with pytest.raises(TraceError, match=message):
         read_json(tmp_path / "w.json")
+
+
+SWF = "; MaxProcs: 8\n1 0 0 100 4 -1 -1 4 120 -1 1 1 1 1 1 1 -1 -1\n"
+
+
+def in_zip(*names: str) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name in names:
+            archive.writestr(name, SWF)
+    return packed.getvalue()
+
+
+def in_tar(*names: str) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name in names:
+            member = tarfile.TarInfo(name)
+            member.size = len(SWF)
+            archive.addfile(member, io.BytesIO(SWF.encode()))
+    return packed.getvalue()
+
+
+def frame_of_zstd(text: str) -> bytes:
+    """A Zstandard frame of one raw block."""
+    raw = text.encode()
+    assert len(raw) < 256
+    block = (len(raw) << 3 | 1).to_bytes(3, "little")
+    return b"\x28\xb5\x2f\xfd\x20" + bytes([len(raw)]) + block + raw
+
+
+PACKED = {
+    "gz": gzip.compress(SWF.encode()),
+    "two members": gzip.compress(SWF[:30].encode()) + gzip.compress(SWF[30:].encode()),
+    "twice": gzip.compress(gzip.compress(SWF.encode())),
+    "bz2": bz2.compress(SWF.encode()),
+    "xz": lzma.compress(SWF.encode()),
+    "zst": frame_of_zstd(SWF),
+    "two frames": frame_of_zstd(SWF[:13]) + frame_of_zstd(SWF[13:]),
+    "zip": in_zip("a.swf", "__MACOSX/._a.swf"),
+    "tar": in_tar("a.swf"),
+    "utf-16": SWF.encode("utf-16"),
+    "utf-16 big": codecs.BOM_UTF16_BE + SWF.encode("utf-16-be"),
+    "utf-16 in xz": lzma.compress(SWF.encode("utf-16")),
+    "windows": codecs.BOM_UTF8 + SWF.replace("\n", "\r\n").encode(),
+}
+
+
+@pytest.mark.parametrize("name", ["w.swf", "w.log", "w.txt", "w", "w.swf.gz", "w.SWF.XZ", "w.2024"])
+@pytest.mark.parametrize("packing", PACKED)
+def test_content_tells_packing_and_format(tmp_path: Path, packing: str, name: str) -> None:
+    (tmp_path / name).write_bytes(PACKED[packing])
+    assert read_workload(tmp_path / name).runtime_ms.tolist() == [100_000]
+
+
+@pytest.mark.parametrize("suffix", [".swf", ".csv", ".tsv", ".json"])
+@pytest.mark.parametrize("packing", ["", ".gz", ".bz2", ".xz"])
+def test_suffixes_of_packing_hold_for_writing_too(
+    tmp_path: Path, suffix: str, packing: str
+) -> None:
+    path = tmp_path / f"w{suffix}{packing}"
+    write_workload(ONE, path)
+    assert packing == "" or not path.read_bytes().isascii()
+    back = read_workload(path)
+    assert (back.name, back.runtime_ms.tolist()) == ("w", [1000])
+
+
+def test_zst_is_written_if_a_module_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "w.swf.zst"
+    if _files._zstd() is None:
+        with pytest.raises(OutputError, match=r"pip install 'hpctwin\[zstd\]'"):
+            write_workload(ONE, path)
+        assert not path.exists()
+        return
+    write_workload(ONE, path)
+    assert read_workload(path).runtime_ms.tolist() == [1000]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (in_zip("a.swf", "b.swf"), r"zip archive holds 2 files \(a.swf, b.swf\), expected one"),
+        (in_tar("a.swf", "b.swf", "c", "d"), r"tar archive holds 4 files \(a.swf, b.swf, c, …\)"),
+        (in_zip(), "zip archive holds 0 files, expected one"),
+        (b"7z\xbc\xaf\x27\x1c and more", "7-Zip files are not read; unpack it first"),
+        (PACKED["xz"][:-20], "the compressed file is cut off or corrupt"),
+        (PACKED["bz2"][:-20], "the compressed file is cut off or corrupt"),
+        (PACKED["zst"][:-20], "the compressed file is cut off or corrupt"),
+        (in_zip("a.swf")[:-30], "the compressed file is cut off or corrupt"),
+        (codecs.BOM_UTF16_LE + b"a", "begins as UTF-16 text, and is none"),
+    ],
+)
+@pytest.mark.parametrize("name", ["w.swf", "w"])
+def test_what_cannot_be_unpacked_says_why(
+    tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(TraceError, match=message):
+        read_workload(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        ("submit_s,runtime_s,nodes\n0,100,4\n", "csv"),
+        ("submit_s;runtime_s;nodes\n0;100;4\n", "csv"),
+        (
+            '{"jobs": [{"job_id": 1, "res": 4, "subtime": 0, "reqtime": 120, "runtime": 100}], "nb_res": 8}',
+            "json",
+        ),
+        ("JobID|Submit|ElapsedRaw|NNodes|State\n1|2024-01-01T00:00:00|100|4|COMPLETED\n", "sacct"),
+        ("# from a script\n1,0,0,100,4,-1,-1,4,120,-1,1,1,1,1,1,1,-1,-1\n", "swf"),
+    ],
+)
+@pytest.mark.parametrize("name", ["w.log", "w.txt", "w", "w.dat.xz"])
+def test_names_that_tell_nothing_leave_it_to_the_content(
+    tmp_path: Path, name: str, content: str, kind: str
+) -> None:
+    raw = content.encode()
+    (tmp_path / name).write_bytes(lzma.compress(raw) if name.endswith(".xz") else raw)
+    assert read_workload(tmp_path / name).runtime_ms.tolist() == [100_000]
+
+
+@pytest.mark.parametrize("content", [b"Dear reader\nthis is no trace\n", b"\x89PNG\r\n\0\0,1 2 3"])
+def test_content_that_is_no_workload_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "readme").write_bytes(content)
+    with pytest.raises(TraceError, match="neither the name nor the content tells the format"):
+        read_workload(tmp_path / "readme")
+
+
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=[PACKED["xz"]])
+    writer.start()
+    assert read_workload(tmp_path / "pipe").runtime_ms.tolist() == [100_000]
+    writer.join()
 
 
 def test_an_unknown_ending_is_answered_with_the_known_ones(tmp_path: Path) -> None:

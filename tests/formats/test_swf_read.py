@@ -13,7 +13,7 @@ from hpctwin import formats
 from hpctwin.errors import ConfigError, TraceError
 from hpctwin.formats import SwfRules, read_workload, swf, swf_large, swf_records
 from hpctwin.formats.swf import read_swf, write_swf
-from hpctwin.model import Workload
+from hpctwin.model import DependencyKind, Workload
 from tests.formats.format_strategies import assert_same_jobs, labels_of, swf_files
 
 FIELDS = (
@@ -175,6 +175,105 @@ def test_dependency_on_a_job_that_is_not_there_is_counted(tmp_path: Path) -> Non
     w = read(tmp_path, line(preceding=5), line(job=2))
     assert len(w.dependencies) == 0
     assert w.notes.counts == {"job whose preceding job is not there, dependency not read": 1}
+
+
+def test_a_think_time_makes_a_submission_and_none_a_dependency(tmp_path: Path) -> None:
+    w = read(tmp_path, line(), line(job=2, preceding=1, think=0), line(job=3, preceding=1))
+    assert w.dependencies.kind.tolist() == [DependencyKind.THINK, DependencyKind.AFTERANY]
+    assert w.dependencies.delay_ms.tolist() == [0, 0]
+
+
+def test_a_job_that_names_itself_waits_for_none_and_is_counted(tmp_path: Path) -> None:
+    w = read(tmp_path, line(), line(job=2, preceding=2, think=5), line(job=3, preceding=1))
+    assert w.dependencies.job.tolist() == [2]
+    assert w.notes.counts == {"job that names itself as preceding job, dependency not read": 1}
+
+
+def test_skip_invalid_reads_jobs_of_a_cycle_without_it(tmp_path: Path) -> None:
+    lines = [
+        line(job=n, preceding=on) for n, on in ((1, 3), (2, 1), (3, 2), (4, 3), (5, 4), (6, -1))
+    ]
+    w = read(tmp_path, *lines, skip_invalid=True)
+    assert w.dependencies.job.tolist() == [3, 4]
+    assert w.notes.counts == {"job in a cycle of preceding jobs, dependency not read": 3}
+    assert "1 → 3 → 2 → 1" in w.notes.skipped[0]
+
+
+HEADER = "; MaxProcs: 8"
+
+
+@pytest.mark.parametrize(
+    ("mark", "lines"),
+    [
+        (",", ["1,0,0,100,4,,-1,4,120,-1,1,1,1,1,1,1,-1,-1"]),
+        (";", ["1;0;0;100;4;-1;-1;4;120;-1;1;1;1;1;1;1;-1;-1"]),
+        ("|", ["1| 0| 0| 100| 4| -1|-1|4|120|-1|1|1|1|1|1|1|-1|"]),
+        ("11 columns", ["1 0 0 100 4 -1 -1 4 120 -1 1"]),
+        ("11 columns by comma", ["1,0,0,100,4,-1,-1,4,120,-1,1"]),
+        ("14 columns, # as comment", ["# a note", "1 0 0 100 4 -1 -1 4 120 -1 1 1 1 1"]),
+    ],
+)
+def test_logs_of_other_programs_are_read_as_swf(
+    tmp_path: Path, mark: str, lines: list[str]
+) -> None:
+    w = read(tmp_path, HEADER, *lines, "", "; the end")
+    assert (w.job_id.tolist(), w.runtime_ms.tolist(), w.nodes.tolist()) == ([1], [100_000], [4])
+    assert w.walltime_ms.tolist() == [120_000]
+    assert any("columns" in remark for remark in w.notes.remarks) == ("columns" in mark)
+
+
+def test_five_columns_need_comments_of_swf(tmp_path: Path) -> None:
+    lines = "1 0 0 100 4", "2 5 0 50 8"
+    assert read(tmp_path, "# MaxProcs: 8", *lines).nodes.tolist() == [4, 8]
+    with pytest.raises(TraceError, match="line 1: found 5 columns, expected 18"):
+        read(tmp_path, *lines)
+    with pytest.raises(TraceError, match="line 2: found 5 columns, expected 18"):
+        read(tmp_path, HEADER, lines[0], "2 5 0 50")
+
+
+def test_a_separator_between_words_is_no_log(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="line 1: found 1 columns, expected 18"):
+        read(tmp_path, "job,submit,wait,run,procs,a", "1,0,0,100,4,1")
+
+
+def test_a_job_known_by_its_parts_alone_runs_as_long_as_all(tmp_path: Path) -> None:
+    parts = [
+        line(run=60, wait=3, status=2),
+        line(submit=-1, run=40, status=2),
+        line(run=5, status=3),
+    ]
+    w = read(tmp_path, *parts, line(job=2, run=7), line(job=3, run=9, status=4))
+    assert w.runtime_ms.tolist() == [105_000, 7_000, 9_000]
+    assert w.recorded_start_ms.tolist() == [3_000, -1, -1]
+    assert w.carried["status"].tolist() == [1, 1, 4]
+    assert w.notes.counts == {
+        "line about a part of a job (status 2, 3 or 4), added to its first part": 2
+    }
+
+
+def test_a_job_with_a_line_of_its_own_is_not_counted_twice(tmp_path: Path) -> None:
+    lines = [line(run=60, status=2), line(run=100), line(run=40, status=3)]
+    w = read(tmp_path, *lines)
+    assert w.runtime_ms.tolist() == [100_000]
+
+
+@pytest.mark.parametrize(
+    ("header", "hint", "said"),
+    [
+        (["; MaxProcs: 8"], 8, "1 of 2 jobs ask for more, job 2 for 64"),
+        (["; MaxNodes: 8"], 64, "too few for jobs of up to 64 processors"),
+        (["; MaxNodes: 8", "; MaxProcs: 64"], 64, ""),
+        (["; MaxNodes: 100"], 100, ""),
+        (["; MaxProcs: 64 (8,56)", "; MaxJobs: 1"], 64, "but the log has 2 lines of jobs"),
+        ([], None, ""),
+    ],
+)
+def test_a_header_that_does_not_fit_the_jobs_is_reported(
+    tmp_path: Path, header: list[str], hint: int | None, said: str
+) -> None:
+    w = read(tmp_path, *header, line(), line(job=2, nodes=64))
+    assert w.nodes_hint == hint
+    assert [said in remark for remark in w.notes.remarks] == [True] * bool(said)
 
 
 def test_a_column_full_of_one_preceding_job_is_a_placeholder(tmp_path: Path) -> None:

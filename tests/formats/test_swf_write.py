@@ -121,3 +121,11 @@ def test_the_same_workload_gives_the_same_compressed_file(tmp_path: Path) -> Non
 def test_no_jobs_and_no_header_still_make_a_log(tmp_path: Path) -> None:
     write_workload(Workload.build(submit_s=[], runtime_s=[], nodes=[]), tmp_path / "w.swf")
     assert len(read_workload(tmp_path / "w.swf")) == 0
+
+
+def test_a_delay_in_the_queue_is_reported_as_a_think_time(tmp_path: Path) -> None:
+    depends = [(1, 0, DependencyKind.AFTERANY, 5_000), (2, 0, DependencyKind.AFTERANY, 0)]
+    (said,) = write_swf(three_jobs(dependencies=Dependencies.of(depends)), tmp_path / "w.swf")
+    assert "1 jobs with a delay" in said
+    back = read_swf(tmp_path / "w.swf", AS_IT_IS).dependencies
+    assert back.kind.tolist() == [DependencyKind.THINK, DependencyKind.AFTERANY]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hpctwin.errors import TraceError
 from hpctwin.formats import read_workload, write_workload
+from hpctwin.formats.mapped import Columns
 from hpctwin.model import Category, DependencyKind, Workload
 from tests.formats.format_strategies import assert_same_jobs, labels_of, workloads
 
@@ -218,3 +219,43 @@ def test_numbered_users_come_back_in_order_of_number(tmp_path: Path) -> None:
     w = Workload.build(submit_s=[0, 1], runtime_s=[1, 1], nodes=[1, 1], user=Category.of([10, 9]))
     write_workload(w, tmp_path / "w.csv")
     assert read_workload(tmp_path / "w.csv").user.labels == ("9", "10")
+
+
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
+@pytest.mark.parametrize("quoted", [False, True])
+def test_tables_with_other_separators_may_have_decimal_commas(
+    tmp_path: Path, mark: str, quoted: bool
+) -> None:
+    rows = [
+        ["submit_s", "runtime_s", "nodes", "user"],
+        ["0,5", "10", "2", "a,b"],
+        ["1", "2,25", "1", "c"],
+    ]
+    if quoted:
+        rows[2][3] = '"c"'
+    w = table(tmp_path, "".join(mark.join(row) + "\n" for row in rows))
+    assert (w.submit_ms.tolist(), w.runtime_ms.tolist()) == ([500, 1000], [10_000, 2250])
+    assert labels_of(w.user) == ["a,b", "c"]
+    assert "numbers of column submit_s, runtime_s have a decimal comma" in w.notes.remarks
+
+
+def test_commas_stay_commas_where_they_separate(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="line 2, field runtime_s: found '1,5'"):
+        table(tmp_path, 'submit_s,runtime_s,nodes\n0,"1,5",1\n')
+
+
+def test_latin_1_is_read_and_said(tmp_path: Path) -> None:
+    (tmp_path / "w.csv").write_bytes(f"{HEAD}1,0,1,1,Jürgen\n".encode("latin-1"))
+    w = read_workload(tmp_path / "w.csv")
+    assert labels_of(w.user) == ["Jürgen"]
+    assert "the text is not UTF-8 (line 2): it was read as Latin-1" in w.notes.remarks
+
+
+@pytest.mark.parametrize("text", ["1,0,5,4\n2,1,6,8\n", "1;0;5;4\r\n2;1;6;8\r\n"])
+def test_a_table_without_header_asks_for_columns_by_number(tmp_path: Path, text: str) -> None:
+    with pytest.raises(TraceError, match=r"line 1: .*expected a header row.*--columns submit=1"):
+        table(tmp_path, text)
+    columns = Columns(job_id="1", submit="2", runtime="3", nodes="4")
+    w = table(tmp_path, text, columns=columns)
+    assert (w.job_id.tolist(), w.runtime_ms.tolist()) == ([1, 2], [5000, 6000])
+    assert w.nodes.tolist() == [4, 8]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from hpctwin.model import (
     MS_PER_S,
     Category,
@@ -101,6 +103,7 @@ class Job:
     fails: bool  # ends with an error when its runtime is over
     waits_for: list[tuple[Job, DependencyKind, int]] = field(default_factory=list)
     waited_for_by: list[tuple[Job, DependencyKind]] = field(default_factory=list)
+    rank: int = 0  # of its id
     # What has become of it
     state: State = State.PENDING
     submitted: bool = False
@@ -140,6 +143,19 @@ class Job:
     remains: int = 0  # … and after that
     paused: int = 0  # ms of the time since its start
 
+    @property
+    def thinks(self) -> bool:
+        """Whether its user submits it only when all that it waits for has happened."""
+        return any(kind == DependencyKind.THINK for _, kind, _ in self.waits_for)
+
+    @property
+    def came(self) -> tuple[int, int]:
+        """When an eligible job was submitted, and its place among those of the same time."""
+        if not self.thinks:
+            return self.submit, self.rank
+        assert self.eligible is not None
+        return self.eligible, self.rank
+
     def released(self) -> int | None:
         """When it becomes eligible; None as long as a dependency is open."""
         times = [self.submit]
@@ -148,7 +164,7 @@ class Job:
             if kind == DependencyKind.AFTER:
                 # Read: a start stays a start when the job is requeued later.
                 event = on.told if on.first_start is None else on.first_start
-            elif kind == DependencyKind.AFTERANY or on.state == State.COMPLETED:
+            elif kind != DependencyKind.AFTEROK or on.state == State.COMPLETED:
                 event = on.told
             else:
                 event = None
@@ -273,6 +289,8 @@ def jobs_of(workload: Workload, machine: Machine, expected_ms: Sequence[int] | N
                 ),
             )
         )
+    for rank, row in enumerate(np.argsort(workload.job_id, kind="stable").tolist()):
+        jobs[row].rank = rank
     edges = workload.dependencies
     for job_row, on_row, kind, delay in zip(
         edges.job.tolist(), edges.on.tolist(), edges.kind.tolist(), edges.delay_ms.tolist(),

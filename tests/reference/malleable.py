@@ -115,7 +115,7 @@ class SizedSimulation(Simulation):
             seen.append(
                 SizedJob(
                     job_id=self.workload.job_id[row].item(),
-                    submit_s=job.submit / MS_PER_S,
+                    submit_s=job.came[0] / MS_PER_S,
                     nodes=nodes,
                     min_nodes=self.column("min_nodes", row, nodes),
                     max_nodes=self.column("max_nodes", row, nodes),

@@ -31,7 +31,7 @@ class View:
         self.states = np.array([node.state for node in simulation.nodes])
         self.since_s = np.array([(now - node.since) / MS_PER_S for node in simulation.nodes])
         self.waiting = [
-            (job.width, job.walltime / MS_PER_S, (now - job.submit) / MS_PER_S)
+            (job.width, job.walltime / MS_PER_S, (now - job.came[0]) / MS_PER_S)
             for job in simulation.in_state(State.WAITING)
         ]
 

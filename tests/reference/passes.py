@@ -65,7 +65,8 @@ class Simulation(Events):
             assert job.eligible is not None
             view = job.view
             view.eligible = job.eligible / MS_PER_S
-            view.wait = (self.now - job.submit) / MS_PER_S
+            view.submit = job.came[0] / MS_PER_S
+            view.wait = (self.now - job.came[0]) / MS_PER_S
             view.fairshare, view.usage = factors[job.share_label]
             view.requeues = float(job.requeues)
             view.chain = self.chain(job) / MS_PER_S
@@ -73,13 +74,14 @@ class Simulation(Events):
     def chain(self, job: Job) -> int:
         """Expected runtimes of the longest chain of submitted jobs that wait for a job, ms."""
         lengths = [
-            other.expected + self.chain(other) for other, _ in job.waited_for_by if other.submitted
+            other.expected + self.chain(other)
+            for other, _ in job.waited_for_by
+            if other.submitted and not other.thinks
         ]
         return max(lengths, default=0)
 
     def ordered(self, queue: list[Job], order: Order) -> list[Job]:
-        # Rows are sorted by submit time, then job id, so that the row settles ties.
-        return sorted(queue, key=lambda job: (order(self.now / MS_PER_S, job.view), job.row))
+        return sorted(queue, key=lambda job: (order(self.now / MS_PER_S, job.view), job.came))
 
     def plan(self) -> Plan:
         """The plan without waiting jobs."""
@@ -245,7 +247,7 @@ class Simulation(Events):
             and self.now - job.eligible >= self.patience
             and not self.skipped(job)
         ]:
-            oldest = min(patient, key=lambda job: (job.eligible, job.row))
+            oldest = min(patient, key=lambda job: (job.eligible, job.came))
             if not self.start_if_it_fits(oldest, plan):
                 self.reserve(oldest, plan)
                 break
@@ -302,7 +304,9 @@ class Simulation(Events):
         if not queue:
             return
         of = self.settings
-        submitted = sum(job.submitted for job in self.jobs)
+        submitted = sum(
+            job.submitted and (job.eligible is not None or not job.thinks) for job in self.jobs
+        )
         apart = of["sched_min_interval"]
         if submitted == self.told:
             apart = max(apart, of["batch_sched_delay"])

@@ -247,10 +247,10 @@ class PreemptingSimulation(Simulation):
                 found.append(other)
         assert self.preemption is not None
         if self.preemption.youngest_first:
-            return sorted(found, key=lambda other: (-other.start, other.row))
+            return sorted(found, key=lambda other: (-other.start, other.came))
         return sorted(
             found,
-            key=lambda other: (self.classes[other.standing][2], self.wide(other), other.row),
+            key=lambda other: (self.classes[other.standing][2], self.wide(other), other.came),
         )
 
     def pools_of(self, job: Job) -> set[int]:

@@ -71,7 +71,7 @@ def _hear(simulation: Simulation) -> None:
     """Dependants that were submitted since promote what they wait for in the main queue."""
     submitted = [job for job in simulation.jobs if job.submitted]
     for job in submitted[simulation.queues.told :]:
-        if job.state == State.PENDING and not job.doomed:
+        if job.state == State.PENDING and not job.doomed and not job.thinks:
             for other, *_ in sorted(job.waits_for, key=lambda edge: edge[0].row):
                 _promote(simulation, other, job)
     simulation.queues.told = len(submitted)
@@ -87,13 +87,14 @@ def _take_in(simulation: Simulation, fresh: list[Job]) -> None:
         place += 1
     for job in fresh:
         for other, _ in sorted(job.waited_for_by, key=lambda edge: edge[0].row):
-            if other.submitted and other.state == State.PENDING and not other.doomed:
+            there = other.submitted and not other.thinks
+            if there and other.state == State.PENDING and not other.doomed:
                 _promote(simulation, job, other)
 
 
-def _key(simulation: Simulation, job: Job) -> tuple[float, int]:
+def _key(simulation: Simulation, job: Job) -> tuple[float, tuple[int, int]]:
     """By which jobs have their priority: it does not change with time."""
-    return simulation.order(simulation.now / MS_PER_S, job.view), job.row
+    return simulation.order(simulation.now / MS_PER_S, job.view), job.came
 
 
 def _promote(simulation: Simulation, job: Job, dependant: Job) -> None:

@@ -244,7 +244,7 @@ class SharedSuspendingSimulation(Suspending, SharedPreemptingSimulation):
         """Of those that are suspended, and of some others, those run that have their cores."""
         some = {*taken, *(job for job in self.on if job.suspended)}
         runs = {*self.on} - some
-        for job in sorted(some, key=lambda job: (-self.level(job.standing), job.row)):
+        for job in sorted(some, key=lambda job: (-self.level(job.standing), job.came)):
             if self.has_cores(job, runs | {*self.above(job)}):
                 runs.add(job)
                 if job.suspended:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.engine.course import submitted_ms
 from hpctwin.engine.sim import Sim
 from hpctwin.model import MS_PER_S, Cluster, Workload
 
@@ -110,7 +111,7 @@ class PowerView:
         """Nodes, walltime and wait so far (seconds) of each waiting job, by submit time."""
         sim, workload = self._simulation.state, self._simulation.workload
         rows = np.sort(sim["queue"][: sim.clock.queued])
-        wait = (sim.clock.now - workload.submit_ms[rows]) / MS_PER_S
+        wait = (sim.clock.now - submitted_ms(sim, workload.submit_ms)[rows]) / MS_PER_S
         return list(
             zip(
                 workload.nodes[rows].tolist(),

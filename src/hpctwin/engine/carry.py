@@ -158,7 +158,7 @@ def lengthen_chains(sim: Sim, rows: IntArray, on: IntArray) -> None:
         on: of the job that each waits for.
     """
     state = sim["state"]
-    there = state["phase"][rows] != UNSUBMITTED
+    there = (state["phase"][rows] != UNSUBMITTED) & (sim["job"]["thinks"][rows] == 0)
     rows, on = rows[there], on[there]
     np.maximum.at(state["chain"], on, state["chain"][rows] + sim["job"]["expected"][rows])
 

@@ -13,7 +13,7 @@ from hpctwin.engine.layout import COMPLETED, PENDING, RUNNING, UNSUBMITTED
 from hpctwin.engine.rows import sim_at
 from hpctwin.engine.sim import Sim
 
-__all__ = ["TELL_COURSE", "Course", "course_of"]
+__all__ = ["TELL_COURSE", "Course", "course_of", "submitted_ms"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -32,6 +32,21 @@ class Course(NamedTuple):
     end: IntArray
     phase: npt.NDArray[np.int8]
     put_back: bool
+
+
+def submitted_ms(sim: Sim, recorded_ms: IntArray) -> IntArray:
+    """Return when each job was submitted, ms; with a think time that is when it became eligible [jobs].
+
+    Args:
+        sim: arrays of a simulation.
+        recorded_ms: submit times of the workload; they hold for all other jobs, and for those that
+            their users still think about [jobs].
+    """
+    thinks = sim["job"]["thinks"] != 0
+    if not thinks.any():
+        return recorded_ms
+    eligible = sim["state"]["eligible"]
+    return np.where(thinks & (eligible >= 0), eligible, recorded_ms)
 
 
 def course_of(sim: Sim) -> Course:

@@ -24,7 +24,7 @@ from hpctwin.engine.layout import (
 )
 from hpctwin.engine.limits import count_submitted, forget_used, too_many_submitted
 from hpctwin.engine.nodes import touch
-from hpctwin.engine.order import dequeue, enqueue, leave
+from hpctwin.engine.order import dequeue, enqueue, leave, submitted_at
 from hpctwin.engine.suspended import go_on
 from hpctwin.engine.transitions import (
     close,
@@ -77,8 +77,15 @@ def release_submitted(j: int, sim: Arrays) -> None:
     elif state.release > sim.clock.now:
         sim.clock.releases = heap_push(sim.releases, sim.clock.releases, state.release, j)
     else:
-        state.eligible = sim.clock.now
+        note_eligible(j, sim)
         enqueue(j, sim)
+
+
+@jit
+def note_eligible(j: int, sim: Arrays) -> None:
+    """A job may start, as far as dependencies go; with a think time it is submitted only now."""
+    sim.state[j].eligible = sim.clock.now
+    sim.clock.submitted += sim.job[j].thinks
 
 
 @jit
@@ -88,7 +95,7 @@ def lengthen_chains(first: int, last: int, sim: Arrays) -> None:
     n = 0
     for i in range(first, last):
         j = sim.by_submit[i]
-        if sim.job[j].waits_to > sim.job[j].waits_from:
+        if sim.job[j].waits_to > sim.job[j].waits_from and sim.job[j].thinks == 0:
             n = heap_push(sim.levels, n, sim.job[j].level, j)
     done = -1
     # By level, so that a job's own chain is known before it is handed on.
@@ -109,7 +116,7 @@ def lengthen_chains(first: int, last: int, sim: Arrays) -> None:
                 dequeue(on, sim)
                 enqueue(on, sim)
             # What is not submitted yet says nothing of what it waits for.
-            if sim.job[on].submit <= now:
+            if submitted_at(on, sim) <= now:
                 n = heap_push(sim.levels, n, sim.job[on].level, on)
 
 
@@ -157,6 +164,8 @@ def apply_submissions(sim: Arrays) -> None:
                 settle(j, DEPENDENCY, sim)
                 fallen = True
     if len(sim.tells) > 0:
+        for i in range(first, last):
+            sim.clock.submitted -= sim.job[sim.by_submit[i]].thinks
         lengthen_chains(first, last, sim)
     for i in range(first, last):
         j = sim.by_submit[i]
@@ -312,5 +321,5 @@ def apply_events(sim: Arrays) -> None:
         elif sim.state[j].phase == PENDING:
             # Who was sent back has been eligible before.
             if sim.state[j].eligible < 0:
-                sim.state[j].eligible = clock.now
+                note_eligible(j, sim)
             enqueue(j, sim)

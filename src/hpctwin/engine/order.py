@@ -47,6 +47,24 @@ def reckon_fairshare(sim: Arrays) -> None:
 
 
 @jit
+def submitted_at(j: int, sim: Arrays) -> int:
+    """When a job is submitted, ms; with a think time that is when it becomes eligible, NEVER before."""
+    if sim.job[j].thinks == 0:
+        return sim.job[j].submit
+    return sim.state[j].eligible if sim.state[j].eligible >= 0 else NEVER
+
+
+@jit
+def submitted_before(a: int, b: int, sim: Arrays) -> bool:
+    """Whether job a was submitted before job b, or at the same time with an id that comes first."""
+    at_a = submitted_at(a, sim)
+    at_b = submitted_at(b, sim)
+    if at_a != at_b:
+        return at_a < at_b
+    return sim.job[a].rank < sim.job[b].rank
+
+
+@jit
 def seen(j: int, now: int, factor: float, current: float, sim: Arrays) -> JobView:
     """A job as orderings and placements see it.
 
@@ -61,10 +79,11 @@ def seen(j: int, now: int, factor: float, current: float, sim: Arrays) -> JobVie
     # Where nobody asks for facts, one row of them does for all.
     fact = sim.fact[j * sim.rules.facts]
     state = sim.state[j]
+    submit = submitted_at(j, sim)
     return JobView(
-        job.submit / 1000.0,
+        submit / 1000.0,
         state.eligible / 1000.0,
-        (now - job.submit) / 1000.0,
+        (now - submit) / 1000.0,
         job.limit / 1000.0,
         (job.expected - sim.rules.cleanup) / 1000.0,
         float(job.nodes),
@@ -116,9 +135,7 @@ def before(score_a: float, a: int, score_b: float, b: int, sim: Arrays) -> bool:
     """Whether job a comes before job b: by score, then submit time, then id."""
     if score_a != score_b:
         return score_a < score_b
-    if sim.job[a].submit != sim.job[b].submit:
-        return sim.job[a].submit < sim.job[b].submit
-    return sim.job[a].rank < sim.job[b].rank
+    return submitted_before(a, b, sim)
 
 
 @jit

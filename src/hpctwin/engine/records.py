@@ -70,7 +70,8 @@ class Job:
     user: Small  # column of `State.user_running`; 0 where not known
     share: Small  # row of `State.usage`
     rejected: Small  # 1: it can never run here
-    fails: Small  # 1: it fails when its runtime is over
+    fails: Short  # 1: it fails when its runtime is over
+    thinks: Short  # 1: its user submits it when it becomes eligible, not at ``submit``
     cancel: Int  # when it is cancelled, not before submission; NEVER
     level: Small  # most dependencies in a chain of jobs that wait for it
     counts: Small  # for fair share its use counts so many times, in thousandths

@@ -223,7 +223,9 @@ def make_facility_result(
 def _never_placed(workload: Workload) -> pl.DataFrame:
     none = np.full(len(workload), -1, np.int64)
     rejected = np.full(len(workload), State.REJECTED, np.int8)
-    return Course(workload, eligible=none, start=none, end=none, state=rejected).table
+    return Course(
+        workload, submit=workload.submit_ms, eligible=none, start=none, end=none, state=rejected
+    ).table
 
 
 def _weighted(values: pl.Series, weights: pl.Series) -> float | None:

@@ -1,6 +1,7 @@
 """Reading and writing workloads: SWF, SPARS, Batsim, WfCommons, CSV, Parquet; accounting of Slurm and PBS.
 
-Formats go by the file's name; ``.gz`` may follow any but ``.parquet``. Accounting is told by its content.
+The file's name tells the format; ``.gz``, ``.bz2``, ``.xz`` or ``.zst`` may follow any but ``.parquet``.
+The content tells it if the name does not (``.txt``, ``.log``, none), and of accounting always.
 
 =========  =====================  =================================================================
 format     file names             what it is
@@ -9,7 +10,7 @@ swf        ``.swf``, ``.txt``     Standard Workload Format (Parallel Workloads A
 spars      ``.json``              workload of the simulator SPARS
 batsim     ``.json``              workload of the simulator Batsim; told apart by its profiles
 wfcommons  ``.json``              workflow in WfCommons' WfFormat; read only
-csv        ``.csv``               our own columns (`hpctwin.model.frame`)
+csv        ``.csv``, ``.tsv``     our own columns (`hpctwin.model.frame`)
 parquet    ``.parquet``           the same
 sacct      any                    what Slurm's ``sacct`` prints, or slurm2sql of it; read only
 pbs        any                    accounting log of PBS or Torque; read only
@@ -24,6 +25,7 @@ header, start date and machine size), SPARS and Batsim for little more than time
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,7 +38,14 @@ from hpctwin.errors import (
     WorkloadError,
     in_brief,
 )
-from hpctwin.formats._files import STANDARD_INPUT, first_bytes, read_bytes, read_json
+from hpctwin.formats._files import (
+    PACKED,
+    STANDARD_INPUT,
+    check_readable,
+    first_bytes,
+    read_json,
+    without_packing,
+)
 from hpctwin.formats.swf_rules import SwfRules
 from hpctwin.model.arguments import check_arguments
 
@@ -65,6 +74,7 @@ _SUFFIXES = {
     ".txt": "swf",
     ".json": "json",
     ".csv": "csv",
+    ".tsv": "csv",
     ".parquet": "parquet",
 }
 
@@ -87,8 +97,7 @@ def read_workload(
 
     Args:
         path: the file; ``-`` for the standard input.
-        format: one of `FORMATS` or a data set's name; read off the file's name (JSON, data sets and the
-            standard input: off the content) if left out.
+        format: one of `FORMATS` or a data set's name; by default the file's name or its content tells it.
         rules: for SWF: what to do where the log leaves something open; of WfCommons too, whether nodes are
             shared (``processors``).
         skip_invalid: leave malformed records out and list them in the notes.
@@ -144,12 +153,9 @@ def read_workload(
         )
     if only:
         raise ConfigError(f"--only is for published data sets, and {path} is none that is known")
-    if path == STANDARD_INPUT and format is None:
-        kind = _format_of_content(read_bytes(path))
-    else:
-        if path != STANDARD_INPUT and not path.exists():
-            raise TraceError(path, "No such file or directory")
-        kind = _format_of(path, format)
+    if path != STANDARD_INPUT and not path.exists():
+        raise TraceError(path, "No such file or directory")
+    kind = _format_of(path, format)
     if timezone is not None:
         from hpctwin.formats.sacct_json import is_sacct_document
 
@@ -216,7 +222,7 @@ def write_workload(
 
     Args:
         workload: what to write.
-        path: the file; a name that ends in ``.gz`` means compressed.
+        path: the file; a name that ends in ``.gz``, ``.bz2``, ``.xz`` or ``.zst`` means compressed.
         format: one of `FORMATS`; read off the file's name if left out (``.json`` is SPARS).
 
     Returns:
@@ -232,7 +238,9 @@ def write_workload(
     if not isinstance(workload, Workload):
         raise ArgumentError(f"workload is {in_brief(workload)}, it must be a Workload")
     path = Path(path)
-    kind = _format_of(path, format)
+    kind = _known(format) or _told_by_name(path)
+    if kind is None:
+        raise _unknown(path, "the name does not tell the format")
     if kind in ("pbs", "sacct", "wfcommons"):
         raise WorkloadError(
             f"{kind} is read only; write csv or parquet, which hold dependencies too"
@@ -255,44 +263,67 @@ def write_workload(
     return write_spars(workload, path)
 
 
-def _format_of_content(content: bytes) -> str:
-    """What content is, if it is a workload: our Parquet, some JSON, CSV with a header, else SWF."""
+def _format_of_content(content: bytes) -> str | None:
+    """What a file that begins like this is, if it is a workload."""
     if content.startswith(b"PAR1"):
         return "parquet"
     if kind := accounting_of(content):
         return kind
-    start = content.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if start.startswith((b"{", b"[")):
+    lines = [line.strip() for line in content.removeprefix(b"\xef\xbb\xbf").splitlines()]
+    lines = [line for line in lines if line]
+    first = next((line for line in lines if not line.startswith((b";", b"#"))), b"")
+    if b"\0" in content or not lines:
+        return None
+    if first.startswith((b"{", b"[")):
         return "json"
-    return "csv" if start[:1].isalpha() or start.startswith(b'"') else "swf"
+    if not first or all(map(_is_number, first.split())):
+        return "swf"
+    numbers = sum(map(_is_number, re.split(rb"[,;|\s]+", first)))
+    if numbers >= 18 or (numbers and first != lines[0]):
+        return "swf"
+    # Names of columns are no numbers.
+    return "csv" if not numbers and re.search(rb"[,;|\t]", first) else None
+
+
+def _known(name: str | None) -> str | None:
+    if name is not None and name not in FORMATS:
+        raise UnknownNameError("format", name, FORMATS)
+    return name
 
 
 def _format_of(path: Path, name: str | None) -> str:
     if name is not None:
-        if name not in FORMATS:
-            raise UnknownNameError("format", name, FORMATS)
-        return name
-    told = _told_by_name(path)
+        return _known(name) or name
+    told = None if path == STANDARD_INPUT else _told_by_name(path)
     if told in ("parquet", "json") or (told == "swf" and _is_plain_swf(path)):
         return told
-    kind = accounting_of(first_bytes(path)) or told
-    if kind is not None:
-        return kind
-    raise TraceError(
+    content = first_bytes(path)
+    if without_packing(path.name).endswith(".txt"):
+        told = _format_of_content(content) or told
+    kind = accounting_of(content) or told or _format_of_content(content)
+    if kind is None:
+        if not content:
+            check_readable(path)
+        raise _unknown(path, "neither the name nor the content tells the format")
+    return kind
+
+
+def _unknown(path: Path, why: str) -> TraceError:
+    return TraceError(
         path,
-        f"neither the name nor the content tells the format; expected one of {', '.join(_SUFFIXES)} "
-        f"(.gz may follow), or give the format: {', '.join(FORMATS)}",
+        f"{why}; expected one of {', '.join(_SUFFIXES)} ({', '.join(PACKED)} may follow), or give the format "
+        f"(--format): {', '.join(FORMATS)}. --columns reads a table without a header row: submit=1,runtime=3",
     )
 
 
 def _told_by_name(path: Path) -> str | None:
-    lower = path.name.lower().removesuffix(".gz")
-    return next((kind for suffix, kind in _SUFFIXES.items() if lower.endswith(suffix)), None)
+    name = without_packing(path.name)
+    return next((kind for suffix, kind in _SUFFIXES.items() if name.endswith(suffix)), None)
 
 
 def _is_plain_swf(path: Path) -> bool:
-    """Whether a file is called SWF and its first record is 18 numbers, so that it can be nothing else."""
-    if path == STANDARD_INPUT or _told_by_name(path) != "swf":
+    """Whether the first record of a file is 18 numbers, and its name does not tell another format."""
+    if path == STANDARD_INPUT or path.is_dir() or _told_by_name(path) not in ("swf", None):
         return False
     for line in first_bytes(path, 1 << 14).splitlines()[:-1]:
         fields = line.split()
@@ -302,7 +333,7 @@ def _is_plain_swf(path: Path) -> bool:
 
 
 def _is_number(field: bytes) -> bool:
-    return field.removeprefix(b"-").replace(b".", b"", 1).isdigit()
+    return re.fullmatch(rb"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?", field) is not None
 
 
 def accounting_of(content: bytes) -> str | None:

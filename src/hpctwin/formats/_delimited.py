@@ -6,9 +6,7 @@ cells as the header go to Polars, a block at once; only others are looked at one
 
 from __future__ import annotations
 
-import gzip
 import itertools
-import zlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +15,8 @@ import numpy as np
 import polars as pl
 
 from hpctwin.errors import TraceError
-from hpctwin.formats._files import open_binary
+from hpctwin.formats._files import READING, open_binary, unreadable
 from hpctwin.formats._record import Tally
-from hpctwin.model.files import cause
 
 __all__ = ["Table", "lines_in", "tables_in"]
 
@@ -70,7 +67,7 @@ def lines_in(path: Path, block: int = _BLOCK) -> Iterator[bytes]:
     """Blocks of whole lines, each ended by a line feed.
 
     Raises:
-        TraceError: the file cannot be read, or its gzip data is cut off or corrupt.
+        TraceError: the file cannot be read, or is cut off or corrupt.
     """
     try:
         with open_binary(path) as file:
@@ -87,10 +84,8 @@ def lines_in(path: Path, block: int = _BLOCK) -> Iterator[bytes]:
                 yield whole.replace(b"\r\n", b"\n") if returns else whole
             if rest:
                 yield rest.replace(b"\r\n", b"\n") + b"\n"
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise TraceError(path, f"the gzip file is cut off or corrupt ({error})") from error
-    except (OSError, ValueError) as error:
-        raise TraceError(path, cause(error)) from error
+    except READING as error:
+        raise unreadable(path, error) from error
 
 
 def tables_in(blocks: Iterator[bytes], table: Table, tally: Tally) -> Iterator[pl.DataFrame]:

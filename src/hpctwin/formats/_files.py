@@ -1,77 +1,243 @@
-"""Files: read whole, decompressed and decoded with faults named; written all or not at all."""
+"""Files: read whole, decompressed, decoded with errors that name the cause; written whole or not at all."""
 
 from __future__ import annotations
 
+import bz2
+import codecs
 import errno
 import gzip
+import importlib
 import io
 import json
-import struct
+import lzma
 import sys
+import tarfile
+import zipfile
 import zlib
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, cast
 
-from hpctwin.errors import TraceError
+from hpctwin.errors import OutputError, TraceError
 from hpctwin.model.files import cause, write_atomically
 
 __all__ = [
-    "STANDARD_INPUT", "decode", "first_bytes", "open_binary", "read_bytes", "read_json", "stem",
-    "write_bytes",
+    "PACKED", "READING", "STANDARD_INPUT", "check_readable", "decode", "first_bytes", "open_binary",
+    "read_bytes", "read_json", "stem", "unreadable", "without_packing", "write_bytes",
 ]  # fmt: skip
 
 STANDARD_INPUT = Path("-")
-_GZIP_MAGIC = b"\x1f\x8b"
+PACKED = (".gz", ".bz2", ".xz", ".zst")
+"""Suffixes of compressed files that are read and written."""
+_ARCHIVES = (".zip", ".tar", ".tgz", ".tbz2", ".txz")
 _LINE = 256
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a file; what starts as gzip does is decompressed, whatever its name.
+    """Read a file, decompressed; its content tells how it is compressed, not its name.
 
     ``-`` is the standard input.
 
     Raises:
-        TraceError: the file cannot be opened, is empty, or its gzip data is cut off or corrupt.
+        TraceError: the file cannot be opened, is empty, cut off or corrupt, or an archive of several files.
     """
     try:
-        content = _standard_input() if path == STANDARD_INPUT else path.read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
-        raise TraceError(path, cause(error)) from error
-    if content.startswith(_GZIP_MAGIC):
-        try:
-            content = gzip.decompress(content)
-        except (EOFError, OSError, zlib.error, struct.error) as error:
-            raise TraceError(path, f"the gzip file is cut off or corrupt ({error})") from error
+        with open_binary(path) as file:
+            content = file.read()
+    except READING as error:
+        raise unreadable(path, error) from error
     if not content[:_LINE].strip() and not content.strip():
         raise TraceError(path, "the file is empty")
     return content
 
 
 def first_bytes(path: Path, size: int = 1 << 16) -> bytes:
-    """What a file begins with, decompressed; nothing if it cannot be read, which its reader will say."""
+    """Return what a file begins with, decompressed; nothing if it cannot be read: its reader says why."""
     try:
         with open_binary(path) as file:
             return file.read(size)
-    except (OSError, ValueError, EOFError, zlib.error):
+    except (*READING, TraceError):
         return b""
 
 
+def check_readable(path: Path) -> None:
+    """Check that a file can be opened and decompressed.
+
+    Raises:
+        TraceError: it cannot, or it is an empty standard input.
+    """
+    try:
+        with open_binary(path) as file:
+            empty = not file.read(1)
+    except READING as error:
+        raise unreadable(path, error) from error
+    if empty and path == STANDARD_INPUT:
+        raise TraceError(path, "the file is empty")
+
+
 def open_binary(path: Path) -> BinaryIO:
-    """A file for reading, decompressed if it begins as gzip does; a standard input is read whole."""
-    if path == STANDARD_INPUT:
-        return io.BytesIO(read_bytes(path))
+    """Open a file for reading: decompressed, an archive's only member, and UTF-16 as UTF-8.
+
+    Raises:
+        TraceError: it is an archive of several files, or compressed in a way that is not supported.
+    """
+    if path == STANDARD_INPUT or path.is_fifo():
+        # It can be read once, and recognizing the format and reading it are two readings.
+        return _unpacked(path, io.BytesIO(_piped(path)))
     with path.open("rb") as file:
-        packed = file.read(2) == _GZIP_MAGIC
-    return cast(BinaryIO, gzip.open(path)) if packed else path.open("rb")
+        packing = _packing(file.read(tarfile.BLOCKSIZE))
+    if packing is None:
+        return path.open("rb")
+    return _unpacked(path, packing(path, path))
+
+
+def _unpacked(path: Path, file: BinaryIO) -> BinaryIO:
+    """A file's content, however often it was packed."""
+    packing = _packing(file.read(tarfile.BLOCKSIZE))
+    file.seek(0)
+    return file if packing is None else _unpacked(path, packing(path, file))
+
+
+Packing = Callable[[Path, Any], BinaryIO]
+"""Opens what is packed, given the path for messages, and that path or an open file."""
+
+
+def _packing(start: bytes) -> Packing | None:
+    """What opens a file that begins so; None if it is not packed."""
+    if start[257:262] == b"ustar":
+        return _from_tar
+    return next((one for magic, one in _PACKINGS.items() if start.startswith(magic)), None)
+
+
+def _from_gzip(path: Path, source: Any) -> BinaryIO:
+    name, file = (source, None) if source is path else (None, source)
+    return cast(BinaryIO, gzip.GzipFile(name, "rb", fileobj=file))
+
+
+def _from_zip(path: Path, source: Any) -> BinaryIO:
+    with zipfile.ZipFile(source) as archive:
+        names = [one.filename for one in archive.infolist() if not one.is_dir()]
+        return io.BytesIO(archive.read(_only(path, "zip", names)))
+
+
+def _from_tar(path: Path, source: Any) -> BinaryIO:
+    name, file = (source, None) if source is path else (None, source)
+    with tarfile.open(name, fileobj=file) as archive:
+        names = [one.name for one in archive if one.isfile()]
+        member = archive.extractfile(_only(path, "tar", names))
+        assert member is not None
+        return io.BytesIO(member.read())
+
+
+def _from_utf16(path: Path, source: Any) -> BinaryIO:
+    content = path.read_bytes() if source is path else source.read()
+    return io.BytesIO(content.decode("utf-16").encode())
+
+
+def _refused(what: str, command: str) -> Packing:
+    def refuse(path: Path, source: Any) -> BinaryIO:
+        raise TraceError(
+            path, f"{what} files are not read; unpack it first ({command} {path.name})"
+        )
+
+    return refuse
+
+
+def _only(path: Path, kind: str, names: list[str]) -> str:
+    """The one file of an archive; what macOS adds for itself does not count.
+
+    Raises:
+        TraceError: there are several, or none.
+    """
+    files = [name for name in names if not name.startswith("__MACOSX/") and "/._" not in f"/{name}"]
+    if len(files) == 1:
+        return files[0]
+    some = ", ".join(files[:3]) + (", …" if len(files) > 3 else "")
+    raise TraceError(
+        path,
+        f"the {kind} archive holds {len(files):,} files{f' ({some})' if files else ''}, expected one; unpack "
+        "it and give the file, or for a published data set the folder",
+    )
+
+
+def _zstd() -> Any:
+    """The module that reads and writes Zstandard; None if there is none."""
+    for name in ("compression.zstd", "backports.zstd"):
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            continue
+    return None
+
+
+def _from_zstd(path: Path, source: Any) -> BinaryIO:
+    module = _zstd()
+    if module is not None:
+        return cast(BinaryIO, module.open(source))
+    import polars as pl  # it decompresses text
+
+    content = path.read_bytes() if source is path else source.read()
+    try:
+        lines = pl.read_lines(io.BytesIO(content))["line"]
+    except pl.exceptions.PolarsError as error:
+        raise _NoTextError(str(error)) from error
+    return io.BytesIO("".join(f"{line}\n" for line in lines).encode())
+
+
+class _NoTextError(ValueError):
+    """What Zstandard holds is not text."""
+
+
+_ZSTD_NEEDED = "Python 3.14 or the extra: pip install 'hpctwin[zstd]'"
+_PACKINGS: dict[bytes, Packing] = {
+    b"\x1f\x8b": _from_gzip,
+    b"BZh": lambda _, source: cast(BinaryIO, bz2.BZ2File(source)),
+    b"\xfd7zXZ\x00": lambda _, source: cast(BinaryIO, lzma.LZMAFile(source)),  # noqa: SIM115
+    b"\x28\xb5\x2f\xfd": _from_zstd,
+    b"PK\x03\x04": _from_zip,
+    b"PK\x05\x06": _from_zip,  # empty
+    codecs.BOM_UTF16_LE: _from_utf16,
+    codecs.BOM_UTF16_BE: _from_utf16,
+    b"7z\xbc\xaf\x27\x1c": _refused("7-Zip", "7z x"),
+    b"Rar!\x1a\x07": _refused("RAR", "unrar x"),
+    b"\x1f\x9d": _refused("compress (.Z)", "gzip -d"),
+    b"\x04\x22\x4d\x18": _refused("LZ4", "lz4 -d"),
+}
+"""By what a file begins with."""
+READING = (OSError, ValueError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError,
+           RuntimeError)  # fmt: skip
+"""What reading a file may raise. ValueError: a path with a NUL in it; RuntimeError: a zip with a password."""
+
+
+def unreadable(path: Path, error: Exception) -> TraceError:
+    """Return the error that says why a file cannot be read, given one of `READING`."""
+    if isinstance(error, UnicodeDecodeError):
+        return TraceError(path, f"it begins as UTF-16 text, and is none ({error.reason})")
+    if isinstance(error, _NoTextError):
+        return TraceError(path, f"Zstandard of anything but UTF-8 text needs {_ZSTD_NEEDED}")
+    damaged = isinstance(error, EOFError) or not isinstance(error, (OSError, ValueError))
+    if damaged or isinstance(error, gzip.BadGzipFile) or getattr(error, "errno", 0) is None:
+        return TraceError(path, f"the compressed file is cut off or corrupt ({error})")
+    return TraceError(path, cause(error))
 
 
 @cache
-def _standard_input() -> bytes:
-    """All of it: it can be read once, and telling the format and reading are two readings."""
+def _piped(path: Path) -> bytes:
+    """All that comes through the standard input, or a pipe."""
+    if path != STANDARD_INPUT:
+        return path.read_bytes()
     if sys.stdin is None:
         raise OSError(errno.EBADF, "the standard input is closed")
     return sys.stdin.buffer.read()
+
+
+def without_packing(name: str) -> str:
+    """Return a file's name in lower case without the suffixes that say how it is compressed."""
+    lower = name.lower()
+    while suffix := next((s for s in (*PACKED, *_ARCHIVES) if lower.endswith(s)), None):
+        lower = lower.removesuffix(suffix)
+    return lower
 
 
 def decode(path: Path, content: bytes) -> str:
@@ -117,27 +283,39 @@ def read_json(path: Path) -> Any:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file atomically, compressed if its name ends in ``.gz``.
+    """Write a file atomically, compressed if its name ends in one of `PACKED`.
 
     Raises:
         OutputError: the file cannot be written.
     """
-    if path.name.lower().endswith(".gz"):
+    lower = path.name.lower()
+    if lower.endswith(".gz"):
         packed = io.BytesIO()
         # No name and time inside: the same workload gives the same file.
         with gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as file:
             file.write(content)
         content = packed.getvalue()
+    elif lower.endswith(".bz2"):
+        content = bz2.compress(content)
+    elif lower.endswith(".xz"):
+        content = lzma.compress(content)
+    elif lower.endswith(".zst"):
+        module = _zstd()
+        if module is None:
+            raise OutputError(
+                path, f"writing .zst needs {_ZSTD_NEEDED}; .gz, .bz2 and .xz need nothing"
+            )
+        content = module.compress(content)
     with write_atomically(path) as target:
         target.write(content)
 
 
 def stem(path: Path) -> str:
-    """The file's name without the endings that tell its format."""
+    """Return the file's name without the endings that tell its format."""
     if path == STANDARD_INPUT:
         return "standard input"
-    name = path.name
-    for suffix in (".gz", ".swf", ".json", ".csv", ".parquet", ".txt"):
+    name = path.name[: len(without_packing(path.name))] or path.name
+    for suffix in (".swf", ".json", ".csv", ".tsv", ".parquet", ".txt", ".log"):
         if name.lower().endswith(suffix) and len(name) > len(suffix):
             name = name[: -len(suffix)]
     return name

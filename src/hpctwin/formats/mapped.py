@@ -157,7 +157,9 @@ def read_mapped(
     skip_invalid: bool = False,
     running: Running = "elapsed",
 ) -> Workload:
-    """Read a table of jobs: CSV with a header line, compressed or not, or Parquet.
+    """Read a table of jobs: CSV, compressed or not, or Parquet.
+
+    Columns of CSV without a header line are named by their numbers, from 1.
 
     Args:
         path: the file.
@@ -173,6 +175,7 @@ def read_mapped(
     columns.enough()
     cells, tally = read_cells(path, skip_invalid=skip_invalid), Tally()
     tally.skipped += cells.skipped
+    tally.remarks += cells.remarks
     zone = zone_of(timezone or columns.timezone)
     good = pl.repeat(True, len(cells.frame), eager=True)
     fields: dict[str, pl.Series] = {}

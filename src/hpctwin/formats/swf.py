@@ -2,8 +2,8 @@
 
 Each line is a job with 18 fields; further fields are not read. Comment lines start with a semicolon.
 Jobs get: user of field 12, account of field 13 (group), nodes of field 8 or 5, the walltime of
-field 9, the recorded start of submit and wait time, and a dependency (``afterany``) on the preceding
-job of field 17 with the think time of field 18 as delay.
+field 9, the recorded start of submit and wait time, and a dependency on the preceding job of field 17:
+``think`` with the think time of field 18 (the job is submitted when it is over), ``afterany`` without one.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from hpctwin.formats.swf_records import (
     Records,
     parse_fast,
     parse_lines,
+    plain_lines,
     split_comments,
     unify_line_ends,
 )
@@ -30,6 +31,7 @@ from hpctwin.formats.swf_rules import SwfRules
 from hpctwin.formats.swf_write import write_swf
 from hpctwin.model import MS_PER_S, Category, Dependencies, DependencyKind, ReadNotes, Workload
 from hpctwin.model.columns import ms_of
+from hpctwin.model.dependencies import check_acyclic
 
 __all__ = ["SwfRules", "read_swf", "write_swf"]
 
@@ -68,7 +70,7 @@ def read_swf(
     """
     path = Path(path)
     rules = rules or SwfRules()
-    content = unify_line_ends(read_bytes(path))
+    content, said = plain_lines(unify_line_ends(read_bytes(path)))
     header, body = split_comments(content)
     records = parse_large(body) if len(body) >= LARGE else None
     if records is None:
@@ -83,8 +85,8 @@ def read_swf(
         counts, kept = _choose(records, rules)
         records, kept = _without_faults(path, records, kept, skip_invalid=skip_invalid)
     del content
-    remarks = _remarks(header, len(records) + len(records.skipped))
-    return _workload(path, header, records, kept, counts, rules, remarks)
+    remarks = (*said, *_remarks(header, len(records) + len(records.skipped)))
+    return _workload(path, header, records, kept, counts, rules, remarks, skip_invalid=skip_invalid)
 
 
 def _remarks(header: tuple[str, ...], found: int) -> tuple[str, ...]:
@@ -92,8 +94,10 @@ def _remarks(header: tuple[str, ...], found: int) -> tuple[str, ...]:
     stated = _header_number(header, "MaxJobs")
     if found == 0:
         return ("the log has no jobs, only comments",)
-    if stated is None or stated <= found:
+    if stated is None or stated == found:
         return ()
+    if stated < found:
+        return (f"the header says MaxJobs: {stated:.0f}, but the log has {found:,} lines of jobs",)
     lacking = int(stated) - found
     return (
         f"the header says MaxJobs: {stated:.0f}, which is {lacking:,} more than the log has: it was cleaned "
@@ -116,8 +120,14 @@ def _choose(records: Records, rules: SwfRules) -> tuple[dict[str, int], BoolArra
         kept = kept & ~which
 
     part = np.isin(status, _PARTS)
+    alone = np.zeros(len(records), np.bool_)
     if part.any():
-        part &= np.isin(column["job number"], column["job number"][~part])
+        alone = part & ~np.isin(column["job number"], column["job number"][~part])
+        part &= ~alone
+    drop(
+        _put_together(column, alone),
+        "line about a part of a job (status 2, 3 or 4), added to its first part",
+    )
     drop(part, "line about a part of a job (status 2, 3 or 4), left out: the job has its own")
     if rules.cancelled == "drop":
         drop(never_ran, "job cancelled before it started, left out")
@@ -133,6 +143,34 @@ def _choose(records: Records, rules: SwfRules) -> tuple[dict[str, int], BoolArra
     if rules.no_nodes == "drop":
         drop(column["requested processors"] <= 0, "job without requested processors, left out")
     return counts, kept
+
+
+def _put_together(column: dict[str, npt.NDArray[Any]], alone: BoolArray) -> BoolArray:
+    """Make a job of its parts where it has no line of its own: its first one, run for as long as all.
+
+    Args:
+        column: fields of all lines; run time and status of first parts are replaced.
+        alone: lines of such jobs.
+
+    Returns:
+        Which lines are of later parts.
+    """
+    rows = np.flatnonzero(alone)
+    _, first, job, parts = np.unique(
+        column["job number"][rows], return_index=True, return_inverse=True, return_counts=True
+    )
+    later = alone.copy()
+    later[rows[first]] = False
+    if later.any():
+        several = parts > 1
+        run = np.bincount(job, np.maximum(column["run time"][rows], 0))[several]
+        last = np.zeros(len(first), np.int64)
+        np.maximum.at(last, job, np.arange(len(rows)))
+        end = column["status"][rows[last]].astype(np.int64)[several]
+        column["run time"], column["status"] = column["run time"].copy(), column["status"].copy()
+        column["run time"][rows[first[several]]] = run
+        column["status"][rows[first[several]]] = np.choose(end - 2, [2, 1, 0])
+    return later
 
 
 def _faults(records: Records, kept: BoolArray) -> dict[int, tuple[str, str]]:
@@ -203,6 +241,8 @@ def _workload(
     counts: dict[str, int],
     rules: SwfRules,
     remarks: tuple[str, ...],
+    *,
+    skip_invalid: bool,
 ) -> Workload:
     column: dict[str, npt.NDArray[Any]] = dict(records.columns)
     if not kept.all():
@@ -229,9 +269,21 @@ def _workload(
     submit = submit - zero
     left_queue = np.where(wait >= 0, submit + wait, -1)
     dependencies = _dependencies(column, counts)
+    skipped = records.skipped
+    try:
+        check_acyclic(dependencies, column["job number"])
+    except WorkloadError as error:
+        if not skip_invalid:
+            raise TraceError(
+                path, f"{error}; --skip-invalid reads these jobs without it"
+            ) from error
+        dependencies, without = _without_cycles(dependencies, len(submit))
+        skipped = (*skipped, f"{path}: {error}")
+        counts["job in a cycle of preceding jobs, dependency not read"] = without
     counts["line with more than 18 fields, the others not read"] = records.wider
     processors = _processors(column, counts)
     shared = rules.processors == "cores"
+    hint, doubt = _size(header, column["job number"], processors, rules.procs_per_node)
     partition = column[rules.partition_field] if rules.partition_field != "none" else None
     try:
         return Workload.build(
@@ -251,8 +303,10 @@ def _workload(
             name=stem(path),
             start_epoch_s=epoch_s,
             header=header,
-            nodes_hint=_nodes_hint(header, rules.procs_per_node),
-            notes=ReadNotes({why: n for why, n in counts.items() if n}, records.skipped, remarks),
+            nodes_hint=hint,
+            notes=ReadNotes(
+                {why: n for why, n in counts.items() if n}, skipped, (*remarks, *doubt)
+            ),
         )
     except WorkloadError as error:
         raise TraceError(path, str(error)) from error
@@ -331,12 +385,35 @@ def _time_zero(
     return zero, began + zero if began else None
 
 
-def _nodes_hint(header: tuple[str, ...], procs_per_node: int) -> int | None:
-    processors = _header_number(header, "MaxProcs")
-    if processors:
-        return -int(-processors // procs_per_node)
+def _size(
+    header: tuple[str, ...],
+    jobs: npt.NDArray[np.int64],
+    processors: FloatArray,
+    procs_per_node: int,
+) -> tuple[int | None, tuple[str, ...]]:
+    """The cluster's nodes as the header has them, and what to say where jobs ask for more."""
+    largest = float(processors.max(initial=0))
+    stated = _header_number(header, "MaxProcs")
+    if stated:
+        hint = -int(-stated // procs_per_node)
+        over = processors > hint * procs_per_node
+        if not over.any():
+            return hint, ()
+        job, most = jobs[int(processors.argmax())], f"{largest:,.0f}"
+        return hint, (
+            f"the header says MaxProcs: {stated:.0f}, but {over.sum():,} of {len(jobs):,} jobs ask for "
+            f"more, job {job} for {most}; such jobs are rejected, unless --nodes gives a larger cluster",
+        )
     nodes = _header_number(header, "MaxNodes")
-    return int(nodes) if nodes else None
+    if not nodes:
+        return None, ()
+    if largest <= nodes * procs_per_node:
+        return int(nodes), ()
+    return -int(-largest // procs_per_node), (
+        f"the header has no MaxProcs, and says MaxNodes: {nodes:.0f}, which is too few for jobs of up to "
+        f"{largest:,.0f} processors: the cluster gets as many nodes as the largest job asks for; --nodes "
+        "sets another number, --procs-per-node says how many processors a node has",
+    )
 
 
 def _header_number(header: tuple[str, ...], key: str) -> float | None:
@@ -364,14 +441,39 @@ def _dependencies(column: dict[str, npt.NDArray[Any]], counts: dict[str, int]) -
         counts["preceding job not read: all jobs name the same, one of them itself"] = len(jobs)
         return Dependencies.none()
     order = np.argsort(jobs)
+    itself = jobs[waiting] == preceding[waiting]
+    counts["job that names itself as preceding job, dependency not read"] = int(itself.sum())
+    waiting = waiting[~itself]
     place = np.searchsorted(jobs[order], preceding[waiting])
     on = order[np.minimum(place, len(order) - 1)]
     found = jobs[on] == preceding[waiting]
     counts["job whose preceding job is not there, dependency not read"] = int((~found).sum())
-    delay = np.maximum(column["think time"][waiting][found], 0)
+    think = column["think time"][waiting][found]
     return Dependencies(
         job=waiting[found].astype(np.int64),
         on=on[found].astype(np.int64),
-        kind=np.full(int(found.sum()), DependencyKind.AFTERANY, np.int8),
-        delay_ms=ms_of(delay),
+        kind=np.where(think < 0, DependencyKind.AFTERANY, DependencyKind.THINK).astype(np.int8),
+        delay_ms=ms_of(np.maximum(think, 0)),
     )
+
+
+def _without_cycles(edges: Dependencies, size: int) -> tuple[Dependencies, int]:
+    """Dependencies without those of jobs that wait for themselves, and how many these are.
+
+    Each job waits for at most one.
+    """
+    on = np.full(size, -1)
+    on[edges.job] = edges.on
+    # After as many steps as there are jobs, one is in a cycle or past the last job that it waits for.
+    at, steps = on.copy(), 1
+    while steps < size:
+        at = np.where(at >= 0, at[at], -1)
+        steps *= 2
+    cyclic = np.zeros(size, np.bool_)
+    open_rows = at[at >= 0]
+    while len(open_rows) and not cyclic[open_rows].all():
+        cyclic[open_rows] = True
+        open_rows = on[open_rows]
+    left = ~cyclic[edges.job]
+    kept = Dependencies(edges.job[left], edges.on[left], edges.kind[left], edges.delay_ms[left])
+    return kept, int((~left).sum())

@@ -22,6 +22,7 @@ __all__ = [
     "Records",
     "parse_fast",
     "parse_lines",
+    "plain_lines",
     "split_comments",
     "unify_line_ends",
 ]
@@ -88,6 +89,58 @@ def unify_line_ends(content: bytes) -> bytes:
     if b"\r" in content:
         content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     return content
+
+
+def plain_lines(content: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """Bring a log that other programs wrote into SWF's own form; its lines keep their numbers.
+
+    - ``#`` begins a comment as ``;`` does.
+    - Fields may be separated by ``,``, ``;`` or ``|``; an empty one is unknown.
+    - All lines may end after the same field, from the 11th (status) on, or from the 5th (processors) on
+      where comments of SWF say what they are; the other fields are unknown.
+
+    Args:
+        content: the log, with line feeds.
+
+    Returns:
+        The log, and what was done that is not sure.
+    """
+    if b"#" in content:
+        content = _HASH.sub(rb"\1;", content)
+    found = _DATA.search(content)
+    first = found[1].split() if found else []
+    if found is None or len(first) >= len(FIELDS):
+        return content, ()
+    mark = max((b",", b";", b"|"), key=found[1].count)
+    cells = [cell.strip() for cell in found[1].split(mark)]
+    separated = len(cells) > max(len(first), _FEWEST - 1)
+    if separated and all(not cell or _NUMBER.fullmatch(cell) for cell in cells):
+        first = cells
+
+        def blanks(line: re.Match[bytes]) -> bytes:
+            return b" ".join(cell.strip() or b"-1" for cell in line[1].split(mark))
+
+        content = _DATA.sub(blanks, content)
+    if not _FEWEST <= len(first) < len(FIELDS) or not all(map(_NUMBER.fullmatch, first)):
+        return content, ()
+    widths = {len(line[1].split()) for line in _DATA.finditer(content)}
+    named = _HEADER.search(content) is not None
+    if len(widths) > 1 or (len(first) < _STATUS and not named):
+        return content, ()
+    unknown = b" -1" * (len(FIELDS) - len(first))
+    content = _DATA.sub(lambda line: line[1].rstrip() + unknown, content)
+    said = (
+        f"lines have {len(first)} columns: they were read as the first {len(first)} fields of SWF, from job "
+        f"number to {FIELDS[len(first) - 1]}; the others are unknown"
+    )
+    return content, (said,)
+
+
+_HASH = re.compile(rb"(?m)^([ \t]*)#")
+_DATA = re.compile(rb"(?m)^[ \t]*([^;\s][^\n]*)")
+_HEADER = re.compile(rb"(?mi)^[ \t]*;\s*(Version|Computer|Installation|Max\w+|UnixStartTime)\s*:")
+_FEWEST = 5
+_STATUS = 11
 
 
 def split_comments(content: bytes) -> tuple[tuple[str, ...], bytes | memoryview]:
@@ -219,7 +272,8 @@ def _parse_line(path: Path, line: int, tokens: list[bytes]) -> tuple[list[float]
         raise TraceError(
             path,
             f"found {len(tokens)} columns, expected {len(FIELDS)}; the line starts with "
-            f"{_text(b' '.join(tokens))[:40]!r}",
+            f"{_text(b' '.join(tokens))[:40]!r}. Fields that are not known are -1; a table with a header "
+            "row is read as CSV with --columns",
             line=line,
         )
     values = []

@@ -43,14 +43,21 @@ def write_swf(workload: Workload, path: str | Path) -> tuple[str, ...]:
         What the format could not carry, a sentence each.
 
     Raises:
-        WorkloadError: a job has dependencies that SWF cannot express (it knows one ``afterany``
-            for a job).
+        WorkloadError: a job has dependencies that SWF cannot express (it knows one ``think`` or
+            ``afterany`` for a job).
         OutputError: the file cannot be written.
     """
     lost = list(lost_by("SWF", workload, _CARRIED))
     key: list[str] = []
     numbers = _job_numbers(workload, key)
     preceding, think_ms = _preceding(workload, numbers)
+    edges = workload.dependencies
+    delayed = int(((edges.kind == DependencyKind.AFTERANY) & (edges.delay_ms > 0)).sum())
+    if delayed:
+        lost.append(
+            f"SWF has think times only: {delayed} jobs with a delay after another job count as submitted "
+            "when it is over"
+        )
     started = workload.recorded_start_ms >= 0
     wait_ms = np.where(started, workload.recorded_start_ms - workload.submit_ms, -1)
     early = started & (wait_ms < 0)
@@ -151,7 +158,7 @@ class _Gaps:
         if "think time" not in self._workload.carried:
             return values
         was = self._workload.carried["think time"]
-        gaps = pl.Series(np.where(preceding < 0, was != -1, (was < 0) & (think_ms == 0)))
+        gaps = pl.Series(np.where(preceding < 0, was != -1, (was < 0) & (think_ms <= 0)))
         return values.cast(pl.String).zip_with(~gaps, _numbers(was).cast(pl.String))
 
     def given_allocated(self) -> npt.NDArray[np.bool_]:
@@ -220,12 +227,13 @@ def _preceding(workload: Workload, numbers: IntArray) -> tuple[IntArray, IntArra
     edges = workload.dependencies
     preceding = np.full(len(workload), -1, np.int64)
     think_ms = np.full(len(workload), -1, np.int64)
-    other = np.flatnonzero(edges.kind != DependencyKind.AFTERANY)
+    held = edges.kind == DependencyKind.AFTERANY
+    other = np.flatnonzero(~held & (edges.kind != DependencyKind.THINK))
     if len(other):
         kind = DependencyKind(int(edges.kind[other[0]])).name.lower()
         raise WorkloadError(
             f"job {workload.job_id[edges.job[other[0]]]} has a dependency {kind}; "
-            "SWF can only express afterany"
+            "SWF can only express think and afterany"
         )
     rows, times = np.unique(edges.job, return_counts=True)
     if (times > 1).any():
@@ -234,7 +242,8 @@ def _preceding(workload: Workload, numbers: IntArray) -> tuple[IntArray, IntArra
             f"job {workload.job_id[row]} depends on {times[times > 1][0]} jobs; SWF can only express one"
         )
     preceding[edges.job] = numbers[edges.on]
-    think_ms[edges.job] = edges.delay_ms
+    # Without a think time a job waits for the other one in the queue.
+    think_ms[edges.job] = np.where(held & (edges.delay_ms == 0), -1, edges.delay_ms)
     return preceding, think_ms
 
 

@@ -1,7 +1,8 @@
 """Workloads as CSV and Parquet in our own columns (`hpctwin.model.frame` lists them).
 
 The jobs come back as they were written. What describes the workload as a whole, its header, start
-date and machine size, has no place in a table; the name is the file's.
+date and machine size, has no place in a table; the name is the file's. A table is separated by the one of
+``,``, ``;``, tab and ``|`` that is most frequent in its first line.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ import polars as pl
 
 from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats._fields import moments
-from hpctwin.formats._files import decode, read_bytes, stem, write_bytes
+from hpctwin.formats._files import decode, read_bytes, stem, without_packing, write_bytes
 from hpctwin.formats._losses import swf_fields_lost
 from hpctwin.formats._record import Tally
 from hpctwin.formats._table_columns import (
@@ -56,7 +58,10 @@ _PARQUET_MAGIC = b"PAR1"
 
 @dataclass(frozen=True)
 class Cells:
-    """Rows of text or typed values, and the line of each where the file has lines; or rows before them."""
+    """Rows of text or typed values, and the line of each where the file has lines; or rows before them.
+
+    ``remarks`` say how the text was read.
+    """
 
     frame: pl.DataFrame
     line: Sequence[int] | None
@@ -71,14 +76,21 @@ def read_csv(path: str | Path, *, skip_invalid: bool = False) -> Workload:
     """Read a CSV file with a header line, compressed or not.
 
     Args:
-        path: the file, UTF-8, separated by commas.
+        path: the file, separated by ``,``, ``;``, tab or ``|``.
         skip_invalid: leave malformed rows out and list them in the read notes.
 
     Raises:
         TraceError: the file cannot be read, a required column is missing or a row is malformed.
     """
     path = Path(path)
-    text = decode(path, read_bytes(path))
+    text = _Text.of(path, read_bytes(path))
+    if text.headless:
+        raise TraceError(
+            path,
+            f"found {text.first[:60]!r}, expected a header row with the names of the columns; add one "
+            f"({', '.join(REQUIRED)}, …), or name the columns by their numbers: --columns submit=1,runtime=3",
+            line=1,
+        )
     table = _csv_at_once(text)
     if table is not None:
         try:
@@ -108,7 +120,9 @@ def read_parquet(path: str | Path, *, skip_invalid: bool = False) -> Workload:
 
 
 def read_cells(path: Path, *, skip_invalid: bool = False) -> Cells:
-    """A table as it is in a file: CSV, all of it text, or Parquet.
+    """Read a table as it is in a file: CSV, all of it text, or Parquet.
+
+    Without a header row, columns have their numbers as names, from 1.
 
     Args:
         path: the file.
@@ -120,11 +134,12 @@ def read_cells(path: Path, *, skip_invalid: bool = False) -> Cells:
     content = read_bytes(path)
     if content.startswith(_PARQUET_MAGIC):
         return Cells(_parquet(path, content), None)
-    text = decode(path, content)
+    text = _Text.of(path, content)
     cells = _csv_at_once(text)
     if cells is None:
         return _csv_by_rows(path, text, skip_invalid)
-    return dataclasses.replace(cells, line=range(2, len(cells.frame) + 2))
+    first = 1 if text.headless else 2
+    return dataclasses.replace(cells, line=range(first, len(cells.frame) + first))
 
 
 def _parquet(path: Path, content: bytes) -> pl.DataFrame:
@@ -153,7 +168,7 @@ def checked_piece(path: Path, frame: pl.DataFrame, before: int) -> Workload:
 
 
 def write_csv(workload: Workload, path: str | Path) -> tuple[str, ...]:
-    """Write a CSV file, compressed if the name ends in ``.gz``, all of it or nothing.
+    """Write a CSV file, all of it or nothing; ``.tsv`` is separated by tabs, ``.gz`` … compress it.
 
     Returns:
         What the format could not carry, a sentence each.
@@ -164,7 +179,8 @@ def write_csv(workload: Workload, path: str | Path) -> tuple[str, ...]:
     frame = workload.to_frame()
     lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List)]
     frame = frame.with_columns(pl.col(lists).list.mean()).drop(name + USE_STEP for name in lists)
-    write_bytes(Path(path), frame.write_csv().encode())
+    mark = "\t" if without_packing(Path(path).name).endswith(".tsv") else ","
+    write_bytes(Path(path), frame.write_csv(separator=mark).encode())
     means = [f"CSV has no place for samples over time: {name} is their mean" for name in lists]
     return (*_lost("CSV", workload), *means)
 
@@ -212,27 +228,105 @@ def _lost(format_name: str, workload: Workload) -> tuple[str, ...]:
     )
 
 
-def _csv_at_once(text: str) -> Cells | None:
+@dataclass(frozen=True)
+class _Text:
+    """A table's text.
+
+    Args:
+        text: all of it.
+        mark: what separates its cells.
+        remarks: how it was read.
+    """
+
+    text: str
+    mark: str
+    remarks: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, path: Path, content: bytes) -> _Text:
+        """Decode a table's bytes and find out what separates its cells.
+
+        Raises:
+            TraceError: they are not text.
+        """
+        if b"\0" in content[:_HEAD]:
+            raise TraceError(path, "found binary data, expected a table of text (CSV)")
+        remarks: tuple[str, ...] = ()
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            if b"\xff" in content:  # no letter of Western Europe's texts
+                decode(path, content)
+            line = content.count(b"\n", 0, error.start) + 1
+            text = content.decode("latin-1")
+            remarks = (f"the text is not UTF-8 (line {line:,}): it was read as Latin-1",)
+        unquoted = re.sub(r'"[^"]*"', "", _first_line(text))
+        return cls(text, max(",;\t|", key=unquoted.count), remarks)
+
+    @property
+    def first(self) -> str:
+        """The first line."""
+        return _first_line(self.text)
+
+    @property
+    def headless(self) -> bool:
+        """Whether the first line is a row of values: one of its cells is a number."""
+        return any(_NUMBER.fullmatch(cell.strip(' "')) for cell in self.first.split(self.mark))
+
+
+def _first_line(text: str) -> str:
+    found = re.match(r"[\r\n]*([^\r\n]*)", text)
+    return found[1] if found else ""
+
+
+_HEAD = 1 << 12
+_NUMBER = re.compile(r"[+-]?\d+([.,]\d*)?([eE][+-]?\d+)?")
+
+
+def _with_points(table: Cells, mark: str) -> Cells:
+    """Numbers with a decimal comma with a point in its place, where commas do not separate cells."""
+    if mark == ",":
+        return table
+    columns = []
+    for name in table.frame.columns:
+        text = table.frame[name].str.strip_chars().drop_nulls()
+        numbers = text.str.contains(r"^[+-]?\d+(,\d+)?([eE][+-]?\d+)?$")
+        if numbers.all() and text.str.contains(",", literal=True).any():
+            columns.append(name)
+    if not columns:
+        return table
+    said = f"numbers of column {', '.join(columns)} have a decimal comma"
+    frame = table.frame.with_columns(pl.col(columns).str.replace(",", ".", literal=True))
+    return dataclasses.replace(table, frame=frame, remarks=(*table.remarks, said))
+
+
+def _csv_at_once(given: _Text) -> Cells | None:
     """The rows as text; None if rows differ in length or nothing sure can be said."""
+    text, mark = given.text, given.mark
     header, _, body = text.partition("\n")
-    columns = header.rstrip("\r").split(",")
+    columns = header.rstrip("\r").split(mark)
+    if given.headless:
+        columns, body = [str(number + 1) for number in range(len(columns))], text
     rows = body.rstrip("\n").count("\n") + 1
-    # With quotes, commas do not tell how many cells a row has; nor do empty lines hold rows.
+    # With quotes, separators do not tell how many cells a row has; nor do empty lines hold rows.
     if any(column != column.strip() for column in columns):
         return None
     if '"' in text or "\n\n" in text or "\r" in text or len(set(columns)) != len(columns):
         return None
-    if body.count(",") != rows * (len(columns) - 1) or len(columns) == 1:
+    if body.count(mark) != rows * (len(columns) - 1) or len(columns) == 1:
         return None
     try:
-        frame = pl.read_csv(text.encode(), infer_schema=False, quote_char=None, null_values="")
+        frame = pl.read_csv(
+            text.encode(), infer_schema=False, quote_char=None, null_values="", separator=mark,
+            has_header=not given.headless, new_columns=columns,
+        )  # fmt: skip
     except (pl.exceptions.PolarsError, OSError):  # OSError: it takes the bytes for compressed ones
         return None
-    return Cells(frame, None)
+    return _with_points(Cells(frame, None, remarks=given.remarks), mark)
 
 
-def _csv_by_rows(path: Path, text: str, skip_invalid: bool) -> Cells:
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+def _csv_by_rows(path: Path, given: _Text, skip_invalid: bool) -> Cells:
+    reader = csv.reader(io.StringIO(given.text, newline=""), strict=True, delimiter=given.mark)
     rows: list[list[str | None]] = []
     lines: list[int] = []
     skipped: list[str] = []
@@ -242,7 +336,9 @@ def _csv_by_rows(path: Path, text: str, skip_invalid: bool) -> Cells:
             line = reader.line_num
             if not cells:
                 continue
-            if not columns:
+            if not columns and given.headless:
+                columns = [str(number + 1) for number in range(len(cells))]
+            elif not columns:
                 columns = [cell.strip() for cell in cells]
                 continue
             if len(cells) != len(columns):
@@ -261,7 +357,9 @@ def _csv_by_rows(path: Path, text: str, skip_invalid: bool) -> Cells:
     if twice:
         raise TraceError(path, "two columns have this name", line=1, field=twice[0])
     frame = pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String), orient="row")
-    return Cells(frame, tuple(lines), tuple(skipped))
+    return _with_points(
+        Cells(frame, tuple(lines), tuple(skipped), remarks=given.remarks), given.mark
+    )
 
 
 def _checked(path: Path, table: Cells, skip_invalid: bool) -> Workload:
@@ -396,7 +494,9 @@ def _prepared(path: Path, table: Cells) -> Cells:
             unknown = text.cast(pl.Float64, strict=False) < 0
             frame = frame.with_columns(frame[name].set(unknown.fill_null(False), None))
     said = f"{', '.join(dated)}: dates, in UTC if they name no zone; --columns with --timezone reads others"
-    return dataclasses.replace(table, frame=frame, start_epoch_s=zero, remarks=(said,))
+    return dataclasses.replace(
+        table, frame=frame, start_epoch_s=zero, remarks=(*table.remarks, said)
+    )
 
 
 def _has_dates(column: pl.Series) -> bool:

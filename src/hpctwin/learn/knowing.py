@@ -72,7 +72,7 @@ def _mean(metric: str, simulation: Simulation) -> float:
     """Of the jobs that ran."""
     start, end = (simulation.column(name) / MS_PER_S for name in ("start", "end"))
     ran = start >= 0
-    wait = (start - simulation.workload.submit_ms / MS_PER_S)[ran]
+    wait = (start - simulation.submit_ms / MS_PER_S)[ran]
     if metric == "mean_wait_s":
         return float(wait.mean())
     run = (end - start)[ran]

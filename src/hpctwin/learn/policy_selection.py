@@ -115,7 +115,7 @@ class PolicySelection(gymnasium.Env[FloatArray, np.int64]):
     def _waited(self) -> float:
         """Job-seconds waited so far."""
         simulation = self.simulation
-        submit, start = simulation.workload.submit_ms, simulation.column("start")
+        submit, start = simulation.submit_ms, simulation.column("start")
         now_ms = round(min(self._until_s, simulation.now_s) * MS_PER_S)
         until = np.where(start >= 0, np.minimum(start, now_ms), now_ms)
         waited: float = np.maximum(until - submit, 0).sum() / MS_PER_S
@@ -130,7 +130,7 @@ class PolicySelection(gymnasium.Env[FloatArray, np.int64]):
         seen[2] = simulation.free_nodes() / total
         if len(rows):
             nodes = workload.nodes[rows]
-            wait_s = simulation.now_s - workload.submit_ms[rows] / MS_PER_S
+            wait_s = simulation.now_s - simulation.submit_ms[rows] / MS_PER_S
             longest, mean = float(wait_s.max()), float(wait_s.mean())
             asked = int(nodes.sum())
             seen[0] = len(rows) / (len(rows) + 100)

@@ -75,13 +75,16 @@ def fidelity(workload: Workload, jobs: pl.DataFrame) -> Fidelity:
         raise WorkloadError(
             f"no job of {workload.name} has a recorded start, with which simulated ones could be compared"
         )
-    past = pl.DataFrame({"job_id": workload.job_id, "_recorded": recorded}).fill_nan(None)
+    submitted = workload.submit_ms / MS_PER_S
+    past = pl.DataFrame(
+        {"job_id": workload.job_id, "_recorded": recorded, "_submitted": submitted}
+    ).fill_nan(None)
     both = jobs.join(past, on="job_id", how="left", maintain_order="left").filter(
         pl.col("start_s").is_not_null(), pl.col("_recorded").is_not_null()
     )
     laid = both.with_columns(
-        recorded_wait_s=pl.col("_recorded") - pl.col("submit_s"),
+        recorded_wait_s=pl.col("_recorded") - pl.col("_submitted"),
         simulated_wait_s=pl.col("start_s") - pl.col("submit_s"),
         error_s=pl.col("start_s") - pl.col("_recorded"),
-    ).drop("_recorded")
+    ).drop("_recorded", "_submitted")
     return Fidelity(laid, len(jobs) - len(laid))

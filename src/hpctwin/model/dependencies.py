@@ -33,11 +33,12 @@ _SHOWN = 12
 
 
 class DependencyKind(IntEnum):
-    """What must have happened to the other job. The names are Slurm's and PBS's."""
+    """What must have happened to the other job. The names are Slurm's and PBS's, but for ``THINK``."""
 
     AFTER = 0  # it has started, or ended without starting
     AFTERANY = 1  # it has ended, however
     AFTEROK = 2  # it has completed
+    THINK = 3  # as AFTERANY; the user submits the job only then (SWF, fields 17 and 18)
 
 
 class Said(NamedTuple):
@@ -78,7 +79,8 @@ def parse_dependencies(text: str, *, known: Callable[[str], bool] = lambda _: Fa
     """Read a list of dependencies as sbatch(1), qsub(1B) and Torque's qsub take it.
 
     Args:
-        text: such as ``afterok:12:13,afterany:14``, ``after:12+5?singleton`` or ``before:12,on:2``; what
+        text: such as ``afterok:12:13,afterany:14``, ``after:12+5?singleton``, ``before:12,on:2`` or
+            ``think:12+600``; what
             squeue adds, such as ``(unfulfilled)``, is ignored. Parts may be separated by ``;``, too.
         known: whether a text is the id of a job, though it has a separator in it.
 
@@ -95,9 +97,9 @@ def parse_dependencies(text: str, *, known: Callable[[str], bool] = lambda _: Fa
             word, rest = "afterany", word  # sbatch: the default type
         word = word.lower()
         match = _WORD.fullmatch(word)
-        if match is None and word not in _OTHERS:
+        if match is None and word not in (*_OTHERS, "think"):
             raise ValueError(f"{part.strip()[:50]!r} is no dependency")
-        if match is None:
+        if match is None and word != "think":
             lost = "" if word in ("singleton", "on") else "ignored"
             found.append(Said(word, rest, 0.0, None, False, lost))
             continue
@@ -106,6 +108,9 @@ def parse_dependencies(text: str, *, known: Callable[[str], bool] = lambda _: Fa
             if on is None or not on[1]:
                 raise ValueError(f"{part.strip()[:50]!r} names no job")
             name, delay = (one, 0.0) if known(one) else (on[1], float(on[2] or 0))
+            if match is None:
+                found.append(Said(word, name, delay, DependencyKind.THINK, False, ""))
+                continue
             kind, lost = _AS[match[2]], _LOST.get(match[2], "")
             found.append(Said(word, name, delay, kind, match[1] == "before", lost))
     if one_of and len(found) > 1:
@@ -168,7 +173,7 @@ class Dependencies:
         job: int64 rows of the jobs that wait.
         on: int64 rows of the jobs they wait for.
         kind: int8, `DependencyKind`.
-        delay_ms: int64, time that must pass after the event (SWF's think time).
+        delay_ms: int64, time that must pass after the event; for ``THINK`` the think time.
     """
 
     job: npt.NDArray[np.int64]
@@ -205,6 +210,12 @@ class Dependencies:
         job, on = new_row[self.job], new_row[self.on]
         kept = (job >= 0) & (on >= 0)
         return Dependencies(job[kept], on[kept], self.kind[kept], self.delay_ms[kept])
+
+    def thinks(self, size: int) -> npt.NDArray[np.bool_]:
+        """Return which of ``size`` jobs are submitted only when their dependencies are met [jobs]."""
+        found = np.zeros(size, np.bool_)
+        found[self.job[self.kind == DependencyKind.THINK]] = True
+        return found
 
     def levels(self, size: int) -> npt.NDArray[np.int64]:
         """Most dependencies in a chain of jobs that wait for each of ``size`` jobs, one for another."""

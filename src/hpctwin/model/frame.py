@@ -27,7 +27,7 @@ column                  meaning
 ``consumable_NAME``     what each task asks of what nodes have besides, such as ``consumable_fpga``; of a job
                         of whole nodes, what each of them must have
 ``res_NAME``            amount of the cluster-wide resource NAME
-``depends``             ``afterok:12;afterany:13+600``: kind, id, seconds after it
+``depends``             ``afterok:12;afterany:13+600`` or ``think:13+600``: kind, id, seconds after it
 ``dependency``          the same as ``sbatch --dependency`` or ``qsub -W depend`` take it, with minutes; a job
                         that is not there counts as ended
 ``job_name``            name of a job, by which ``singleton`` knows jobs
@@ -96,7 +96,7 @@ USE_STEP = "_step_s"
 """How the head of a column of steps ends, after that of the column of usage."""
 
 _LABELS = ("user", "account", "partition", "qos", "features", "more_tasks", "group_by")
-_EDGE = re.compile(r"(after(?:any|ok)?):([^+;]+)(?:\+(\d+(?:\.\d+)?))?")
+_EDGE = re.compile(r"(after(?:any|ok)?|think):([^+;]+)(?:\+(\d+(?:\.\d+)?))?")
 _MINUTE_S = 60.0
 
 NOT_THERE = "dependency on a job that is not there: taken as ended"
@@ -486,7 +486,7 @@ def named_edges(
         if said.kind is None or said.waits or said.lost:
             raise WorkloadError(
                 f"job {ids[row]}: depends is {said.word!r}, which is not read piece by piece; write after, "
-                "afterany or afterok"
+                "afterany, afterok or think"
             )
         edges.append((row, said.on, said.kind, to_ms(said.delay)))
     return edges

@@ -12,7 +12,7 @@ import polars as pl
 
 from hpctwin.engine import layout
 from hpctwin.engine.carry import begun_ms, paused_ms, started_ms
-from hpctwin.engine.course import course_of
+from hpctwin.engine.course import course_of, submitted_ms
 from hpctwin.engine.sim import Sim
 from hpctwin.metrics.sources import JobsInMs
 from hpctwin.model import MS_PER_S, Category, State, Workload
@@ -31,6 +31,7 @@ class Course:
 
     Args:
         workload: the jobs.
+        submit: when each was submitted: as the workload says, but with a think time when that is over.
         eligible, start, end: times [jobs].
         state: what became of each, of `hpctwin.model.State` [jobs].
         requeues: how often a failure of its nodes put it back into the queue [jobs].
@@ -39,6 +40,7 @@ class Course:
     """
 
     workload: Workload
+    submit: IntArray
     eligible: IntArray
     start: IntArray
     end: IntArray
@@ -50,14 +52,14 @@ class Course:
     def source(self) -> JobsInMs:
         """What a summary is made of."""
         workload = self.workload
-        times = workload.submit_ms, self.eligible, self.start, self.end
+        times = self.submit, self.eligible, self.start, self.end
         return JobsInMs(*times, workload.nodes, self.state, workload.user)
 
     @kept
     def table(self) -> pl.DataFrame:
         """As `hpctwin.Result.jobs`."""
         workload, start, end = self.workload, self.start, self.end
-        submit = workload.submit_ms
+        submit = self.submit
         submit_s = pl.Series(submit / MS_PER_S)
         columns: dict[str, Any] = {
             "job_id": workload.job_id,
@@ -94,6 +96,7 @@ def course_so_far(workload: Workload, sim: Sim) -> Course:
     told = course_of(sim)
     return Course(
         workload,
+        submit=submitted_ms(sim, workload.submit_ms),
         eligible=told.eligible,
         start=started_ms(sim) if len(sim["beneath"]) else told.start,
         end=told.end,

@@ -105,6 +105,7 @@ class _Story:
         shares = simulation.workload.shares_nodes
         self.shortages = (SharedShortages if shares else WholeShortages)(simulation, row)
         self.limits = limits_in(simulation.workload, simulation.cluster)
+        self.thinks = bool(simulation.workload.dependencies.thinks(len(simulation.workload))[row])
 
     @property
     def ended(self) -> bool:
@@ -124,6 +125,9 @@ class _Story:
         eligible = int(job["eligible"])
         if before == layout.UNSUBMITTED:
             self.submitted(eligible)
+        if self.thinks and eligible >= 0 and before == layout.PENDING:
+            text = f"submitted, after its think time; asks for {self.shortages.asks()}"
+            self.add("submitted", text, at_ms=eligible)
         if eligible >= 0 and before in (layout.UNSUBMITTED, layout.PENDING):
             self.add("eligible", "eligible: waits for no other job", at_ms=eligible)
         requeues = int(job["requeues"])
@@ -139,7 +143,7 @@ class _Story:
             self.stretch.now_for(self.shortages.short(), self.kept_by(), self.place())
         start = int(job["start"])
         if start >= 0 and before != layout.RUNNING:
-            wait = start - int(self.simulation.workload.submit_ms[self.row])
+            wait = start - int(self.simulation.submit_ms[self.row])
             self.add("started", f"started, after {_length(wait)} of waiting", at_ms=start)
         if self.ended:
             label = State(self.state).label
@@ -149,11 +153,14 @@ class _Story:
     def submitted(self, eligible: int) -> None:
         workload = self.simulation.workload
         submit = int(workload.submit_ms[self.row])
-        self.add("submitted", f"submitted; asks for {self.shortages.asks()}", at_ms=submit)
         edges = workload.dependencies
-        on = workload.job_id[edges.on[edges.job == self.row]]
-        if len(on) and eligible != submit:
-            jobs = [str(one) for one in on]
+        jobs = [str(one) for one in workload.job_id[edges.on[edges.job == self.row]]]
+        if self.thinks and eligible != submit and not self.ended:
+            text = f"not submitted yet: its user waits for {_names(jobs)}, and thinks"
+            self.add("pending", text, at_ms=submit, jobs=jobs)
+            return
+        self.add("submitted", f"submitted; asks for {self.shortages.asks()}", at_ms=submit)
+        if jobs and eligible != submit:
             self.add("pending", f"waits for {_names(jobs)}", at_ms=submit, jobs=jobs)
 
     def promoted(self) -> None:

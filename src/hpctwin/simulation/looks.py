@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.energy.sizing import Sizing
+from hpctwin.engine.course import submitted_ms
 from hpctwin.engine.sim import Sim
 from hpctwin.errors import SimulationError
 from hpctwin.model import MS_PER_S, Cluster, Workload, format_duration, to_ms
@@ -75,6 +76,11 @@ class Looks(Shown):
     def state(self) -> Sim:
         """The engine's arrays; to be looked at, not changed."""
         return self._sim
+
+    @property
+    def submit_ms(self) -> npt.NDArray[np.int64]:
+        """When each job was submitted; with a think time that is when it became eligible [jobs]."""
+        return submitted_ms(self._sim, self.workload.submit_ms)
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """How it goes with each job: ``eligible``, ``start`` and ``end`` in ms, -1 for not yet … [jobs].

@@ -186,7 +186,9 @@ def _told(edges: Dependencies, order: IntArray) -> npt.NDArray[Any]:
     )
 
 
-def _edges_by_job(edges: Dependencies, jobs: int) -> tuple[IntArray, IntArray, dict[str, IntArray]]:
+def _edges_by_job(
+    edges: Dependencies, jobs: int
+) -> tuple[IntArray, IntArray, dict[str, npt.NDArray[Any]]]:
     """The edges by the job waited for, and by the one that waits; what jobs know of them [jobs]."""
     if not len(edges):
         return _NOBODY, _NOBODY, {}
@@ -197,6 +199,7 @@ def _edges_by_job(edges: Dependencies, jobs: int) -> tuple[IntArray, IntArray, d
     waits = np.searchsorted(edges.job[by_job], rows)
     of_jobs = {
         "level": edges.levels(jobs),
+        "thinks": edges.thinks(jobs),
         "tells_from": tells[:-1],
         "tells_to": tells[1:],
         "waits_from": waits[:-1],

@@ -99,9 +99,11 @@ def replay(
     failed = over & (False if workload.fails is None else workload.fails)
     states = [State.FAILED, State.COMPLETED, State.RUNNING]
     state = np.select([failed, over, known], states, State.PENDING)
+    submit = _submitted(workload, start, end)
     course = Course(
         workload,
-        eligible=np.where(known, workload.submit_ms, -1),
+        submit=submit,
+        eligible=np.where(known, submit, -1),
         start=start,
         end=np.where(over, end, -1),
         state=state.astype(np.int8),
@@ -220,6 +222,15 @@ def _taken(workload: Workload, start: IntArray, held: Held) -> list[pl.DataFrame
         free=pl.Series([float(held.short[row]) for row in rows.tolist()], dtype=pl.Float64),
     )
     return [found]
+
+
+def _submitted(workload: Workload, start: IntArray, end: IntArray) -> IntArray:
+    """When jobs were submitted: those with a think time when it was over, if they had not started by then."""
+    edges, submit = workload.dependencies, workload.submit_ms.copy()
+    some = (edges.kind == DependencyKind.THINK) & (end[edges.on] >= 0) & (start[edges.job] >= 0)
+    job, over = edges.job[some], end[edges.on[some]] + edges.delay_ms[some]
+    np.maximum.at(submit, job, np.minimum(over, start[job]))
+    return submit
 
 
 def _too_early(workload: Workload, start: IntArray, known: npt.NDArray[np.bool_]) -> pl.DataFrame:

@@ -76,7 +76,9 @@ class Simulation(SimulationBase):
         self._run(progress)
         # Where sizes were decided, what jobs have is known there alone; stretches are told of it.
         stretches = self.sizing is not None or suspends(self.cluster)
-        if not (self.cluster.has_power or self.workload.shares_nodes or stretches):
+        # The engine alone knows which jobs have a think time.
+        thinks = bool(self._sim["job"]["thinks"].any())
+        if not (self.cluster.has_power or self.workload.shares_nodes or stretches or thinks):
             self._sim.forget("job")
         return self.result()
 

@@ -189,7 +189,7 @@ def _seen(simulation: SimulationBase, row: int, job_id: Any) -> SizedJob:
     left = expected - _done(simulation, row, rules)
     return SizedJob(
         job_id=job_id.item() if isinstance(job_id, np.generic) else job_id,
-        submit_s=int(simulation.workload.submit_ms[row]) / MS_PER_S,
+        submit_s=int(simulation.submit_ms[row]) / MS_PER_S,
         nodes=rules.nodes,
         min_nodes=rules.least,
         max_nodes=rules.most,

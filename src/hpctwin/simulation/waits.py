@@ -143,6 +143,11 @@ class Waits:
         np.add.at(count, found.job[fresh], more[fresh])
         np.maximum.at(release, found.job[fresh & true], time[fresh & true])
         dead[found.job[fresh & failed]] = True
+        thinking = found.job[edges.kind == DependencyKind.THINK]
+        if len(thinking):
+            # Also of jobs that wait for none that is there: they are submitted when they are released.
+            sim.own("job")
+            sim["job"]["thinks"][thinking] = 1
         owe(sim, rows, count[rows], release[rows], dead[rows])
         lengthen_chains(sim, found.job[here & ~fresh], found.on[here & ~fresh])
 

@@ -8,6 +8,7 @@ from hpctwin.engine.agents.jobs import empty_rows, free_now, mask_places
 from hpctwin.engine.agents.record import agent_at, hook, put_seen
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import NEVER, ZERO, Arrays
+from hpctwin.engine.order import submitted_at
 from hpctwin.engine.running import close_holes
 
 __all__ = ["DELAY_FEATURES", "OBSERVE_DELAYS"]
@@ -79,7 +80,7 @@ def put_delays(
     out = agent_at(address).seen
     now = sim.clock.now
     job = sim.job[j]
-    wait = (now - job.submit) / 1000.0
+    wait = (now - submitted_at(j, sim)) / 1000.0
     walltime = job.limit / 1000.0
     delay = (begin - now) / 1000.0
     long = in_logs(walltime)

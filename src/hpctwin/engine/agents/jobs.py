@@ -20,6 +20,7 @@ from hpctwin.engine.agents.step import TAU_MS
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import DONE, NEED_ROOM, NEVER, ONE, STEPPED, WAITING, ZERO, Arrays
 from hpctwin.engine.loop import records_have_room
+from hpctwin.engine.order import submitted_at
 from hpctwin.engine.passes.admitted import admission, place_of
 from hpctwin.engine.passes.selected import selection
 from hpctwin.engine.rows import go_on
@@ -261,7 +262,7 @@ def see_features(address: int, sim: Arrays) -> None:
     for i in range(there):
         job = sim.job[sim.queue[i]]
         row = FEATURES * i
-        wait = float(now - job.submit)
+        wait = float(now - submitted_at(sim.queue[i], sim))
         put_features(out, row, wait, job.limit, job.nodes / total, job.nodes <= free)
         put_seen(out, row + 5, share)
         put_seen(out, row + 6, nodes_back(now + job.limit, sim) / total)
@@ -285,7 +286,7 @@ def put_rlscheduler(j: int, size: float, fits: bool, row: int, address: int, sim
     job = sim.job[j]
     fact = sim.fact[j]
     memory = fact.memory_gb if fact.memory_gb > 0.0 else -1.0
-    put_seen(out, row, min((sim.clock.now - job.submit) / HALF_DAY_MS, ALMOST_1))
+    put_seen(out, row, min((sim.clock.now - submitted_at(j, sim)) / HALF_DAY_MS, ALMOST_1))
     put_seen(out, row + 1, min(job.limit / fact_at(facts, ZERO), ALMOST_1))
     put_seen(out, row + 2, min(size, ALMOST_1))
     put_seen(out, row + 3, among(memory, fact_at(facts, ONE)))
@@ -330,7 +331,10 @@ def observe_job(address: int, sim: Arrays) -> None:
     for i in range(there):
         job = sim.job[sim.queue[i]]
         a, b, c, d, e = seen_of_job(
-            (now - job.submit) / 1000.0, job.limit / 1000.0, float(job.nodes), machine
+            (now - submitted_at(sim.queue[i], sim)) / 1000.0,
+            job.limit / 1000.0,
+            float(job.nodes),
+            machine,
         )
         row = JOB_FEATURES * i
         put_seen(out, row, 1.0)
@@ -388,7 +392,7 @@ def reward_lately(address: int, sim: Arrays) -> None:
             continue
         settled = False
         until = state.start if 0 <= state.start <= now else now
-        begin = max(sim.job[j].submit, since)
+        begin = max(submitted_at(j, sim), since)
         if until > begin:
             total += (until - begin) / float(max(sim.job[j].runtime, TAU_MS))
     agent.earned = -total / len(sim.state)

@@ -7,6 +7,7 @@ from hpctwin.engine.agents.record import agent_at, hook
 from hpctwin.engine.agents.step import wasted
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import ZERO, Arrays
+from hpctwin.engine.order import submitted_at
 
 __all__ = ["REWARD_JOBS", "REWARD_SHARES", "REWARD_SPARS"]
 
@@ -54,8 +55,10 @@ def all_waited(address: int, sim: Arrays) -> tuple[int, float, float]:
                 agent.low = i + 1
             continue
         settled = False
-        submit = sim.job[j].submit
+        submit = submitted_at(j, sim)
         until = now if start < 0 or start > now else start
+        if submit > until:
+            continue
         jobs += 1
         lately += max(ZERO, until - max(submit, since))
         in_all += until - submit

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hpctwin.engine.agents.record import agent_at
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import NEVER, ZERO, Arrays
+from hpctwin.engine.order import submitted_at
 
 __all__ = ["note_queue", "waited_in_queue"]
 
@@ -27,9 +28,10 @@ def note_queue(address: int, sim: Arrays) -> None:
         job = sim.job[sim.queue[i]]
         nodes += job.nodes
         walltimes += job.limit
-        submits += job.submit
-        first = min(first, job.submit)
-        last = max(last, job.submit)
+        submit = submitted_at(sim.queue[i], sim)
+        submits += submit
+        first = min(first, submit)
+        last = max(last, submit)
     agent.asked = nodes
     agent.walltimes = walltimes
     agent.submits = submits
@@ -46,5 +48,5 @@ def waited_in_queue(address: int, sim: Arrays) -> tuple[int, int]:
     lately = sim.clock.queued * (now - agent.since)
     if agent.last > agent.since:
         for i in range(sim.clock.queued):
-            lately -= max(ZERO, sim.job[sim.queue[i]].submit - agent.since)
+            lately -= max(ZERO, submitted_at(sim.queue[i], sim) - agent.since)
     return lately, sim.clock.queued * now - agent.submits

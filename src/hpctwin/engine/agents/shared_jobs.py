@@ -26,6 +26,7 @@ from hpctwin.engine.agents.jobs import (
 from hpctwin.engine.agents.record import agent_at, hook, put_seen
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import ONE, ZERO, Arrays
+from hpctwin.engine.order import submitted_at
 from hpctwin.engine.running import close_holes
 from hpctwin.engine.shared.amounts import CORES
 from hpctwin.engine.shared.room import begin_pass, may_fit
@@ -90,7 +91,7 @@ def see_features_shared(address: int, sim: Arrays) -> None:
         j = sim.queue[i]
         job = sim.job[j]
         row = FEATURES * i
-        wait = float(now - job.submit)
+        wait = float(now - submitted_at(j, sim))
         put_features(out, row, wait, job.limit, size_of(j, sim) / total, may_fit(job.kind, sim))
         put_seen(out, row + 5, share)
         put_seen(out, row + 6, min(nodes_back(now + job.limit, sim) / total, 1.0))

@@ -16,6 +16,7 @@ from hpctwin.engine.agents.record import (
 )
 from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import COMPUTING, DEPTH_STATES, IDLE, STEPPED, Arrays
+from hpctwin.engine.order import submitted_at
 from hpctwin.engine.power import standing_in
 from hpctwin.engine.rows import call_with_job, sim_at
 
@@ -78,7 +79,7 @@ def sum_up(address: int, sim: Arrays) -> None:
         if state.start < 0 or state.end > sim.clock.now:
             continue
         ran += 1
-        submit = sim.job[j].submit
+        submit = submitted_at(j, sim)
         wait += state.start - submit
         run = float(max(state.end - state.start, TAU_MS))
         slowdown += max(1.0, (state.end - submit) / run)

@@ -116,7 +116,7 @@ def promote_for_new(sim: Arrays) -> None:
     if len(sim.tells) > 0:
         for i in range(own(sim.own)[0].told, sim.clock.arrived):
             j = sim.by_submit[i]
-            if sim.state[j].phase != PENDING or sim.state[j].dead == 1:
+            if sim.state[j].phase != PENDING or sim.state[j].dead == 1 or sim.job[j].thinks == 1:
                 continue
             for e in range(sim.job[j].waits_from, sim.job[j].waits_to):
                 on = sim.waits[e]
@@ -150,7 +150,8 @@ def take_in(sim: Arrays) -> None:
         j = sim.later[i]
         for e in range(sim.job[j].tells_from, sim.job[j].tells_to):
             other = sim.tells[e].job
-            if sim.state[other].phase == PENDING and sim.state[other].dead == 0:
+            is_there = sim.state[other].phase == PENDING and sim.job[other].thinks == 0
+            if is_there and sim.state[other].dead == 0:
                 promote(j, sim.job[other].expected, sim)
 
 

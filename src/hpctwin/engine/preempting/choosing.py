@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import ONE, RETURN, TAKE, ZERO, Arrays
+from hpctwin.engine.order import submitted_before
 from hpctwin.engine.plan import load_take, plan_change, plan_fits, planned_end, row_at
 from hpctwin.engine.preempting.lending import has_nodes_for, leave_nodes
 from hpctwin.engine.preempting.parts import (
@@ -40,9 +41,7 @@ def comes_first(a: int, b: int, sim: Arrays) -> bool:
         return one.first < other.first
     if one.second != other.second:
         return one.second < other.second
-    if sim.job[one.job].submit != sim.job[other.job].submit:
-        return sim.job[one.job].submit < sim.job[other.job].submit
-    return sim.job[one.job].rank < sim.job[other.job].rank
+    return submitted_before(one.job, other.job, sim)
 
 
 @jit

@@ -11,6 +11,7 @@ from numba import types
 
 from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import Arrays
+from hpctwin.engine.order import submitted_before
 from hpctwin.engine.rows import SIM
 from hpctwin.engine.shared.amounts import ALONE, CORES, held
 from hpctwin.engine.shared.room import go_together
@@ -26,9 +27,7 @@ def goes_before(a: int, b: int, sim: Arrays) -> bool:
     other = sim.yields[sim.claim[b].standing].level
     if one != other:
         return one > other
-    if sim.job[a].submit != sim.job[b].submit:
-        return sim.job[a].submit < sim.job[b].submit
-    return sim.job[a].rank < sim.job[b].rank
+    return submitted_before(a, b, sim)
 
 
 @jit

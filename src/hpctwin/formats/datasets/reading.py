@@ -14,7 +14,7 @@ import polars as pl
 from hpctwin.errors import ConfigError, TraceError, UnknownNameError, near
 from hpctwin.formats._accounting import jobs_of, workload_of
 from hpctwin.formats._fields import moments, zone_of
-from hpctwin.formats._files import first_bytes, open_binary, read_bytes, stem
+from hpctwin.formats._files import READING, first_bytes, open_binary, read_bytes, stem, unreadable
 from hpctwin.formats._record import Machine, Tally
 from hpctwin.formats.datasets.declared import USES, Column, DataSet, File, Given, Use
 from hpctwin.formats.systems import read_system
@@ -59,10 +59,13 @@ def columns_in(path: Path, file: File) -> dict[str, pl.DataType]:
             return {column.name: pl.String() for column in file.columns}
         if path.suffix == ".parquet":
             return dict(pl.read_parquet_schema(path))
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise TraceError(path, f"cannot be read: {_why(error)}") from error
+    try:
         with open_binary(path) as source:
             head = source.readline()
-    except (OSError, EOFError, ValueError, pl.exceptions.PolarsError) as error:
-        raise TraceError(path, f"cannot be read: {_why(error)}") from error
+    except READING as error:
+        raise unreadable(path, error) from error
     if not head.strip():
         raise TraceError(path, "the file is empty")
     try:

@@ -135,8 +135,10 @@ def _edges(workload: Workload, ids: list[str]) -> dict[int, tuple[JobDependency,
         depends.job.tolist(), depends.on.tolist(), depends.kind.tolist(),
         depends.delay_ms.tolist(), strict=True,
     ):  # fmt: skip
+        # Resource managers know no think times: the job waits for the other in the queue.
+        kind = DependencyKind.AFTERANY if kind == DependencyKind.THINK else DependencyKind(kind)
         edge = JobDependency.model_validate(
-            {"on": ids[on], "kind": DependencyKind(kind).name.lower(),
+            {"on": ids[on], "kind": kind.name.lower(),
              "delay_s": delay_ms / MS_PER_S}
         )  # fmt: skip
         edges[job] = (*edges.get(job, ()), edge)

@@ -13,7 +13,7 @@ import numpy as np
 from hpctwin.engine import layout
 from hpctwin.engine.opened import stand_by
 from hpctwin.errors import SimulationError
-from hpctwin.model import MS_PER_S, State, Workload, to_ms
+from hpctwin.model import MS_PER_S, State, to_ms
 from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation.result import Result
 from hpctwin.simulation.simulation import Simulation
@@ -175,7 +175,7 @@ class _Watch:
         for place in np.flatnonzero(changed).tolist():
             row, now = int(self.open[place]), int(phase[place])
             if now == layout.WAITING:
-                came.append(_told(simulation.workload, row))
+                came.append(_told(simulation, row))
             elif _OVER[0] <= now < _OVER[1]:
                 over = True
                 # A job that can never run is over without having been seen.
@@ -201,11 +201,12 @@ class _Watch:
         return [_plain(job) for job in self.simulation.workload.job_id[rows]]
 
 
-def _told(workload: Workload, row: int) -> dict[str, Any]:
+def _told(simulation: Simulation, row: int) -> dict[str, Any]:
     """What a scheduler may know of a job."""
+    workload = simulation.workload
     told: dict[str, Any] = {
         "job_id": _plain(workload.job_id[row]),
-        "submit_s": int(workload.submit_ms[row]) / MS_PER_S,
+        "submit_s": int(simulation.submit_ms[row]) / MS_PER_S,
         "nodes": int(workload.nodes[row]),
         "walltime_s": int(workload.walltime_ms[row]) / MS_PER_S,
     }
