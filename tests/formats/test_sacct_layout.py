@@ -229,6 +229,6 @@ def test_one_file_of_several_that_breaks_off_is_counted_and_the_others_are_read(
     tally = Tally()
     assert len(sacct_jobs([cut, whole], tally)) == 499
     assert tally.counts["file left out from where it cannot be read"] == 1
-    assert "cut.gz: the gzip file is cut off" in tally.skipped[0]
+    assert "cut.gz: the compressed file is cut off" in tally.skipped[0]
     with pytest.raises(TraceError, match="cut off"):
         sacct_jobs([cut], Tally())

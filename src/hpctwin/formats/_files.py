@@ -181,12 +181,9 @@ def _from_zstd(path: Path, source: Any) -> BinaryIO:
     try:
         lines = pl.read_lines(io.BytesIO(content))["line"]
     except pl.exceptions.PolarsError as error:
-        raise _NoTextError(str(error)) from error
+        why = f"Zstandard of anything but UTF-8 text needs {_ZSTD_NEEDED}"
+        raise TraceError(path, why) from error
     return io.BytesIO("".join(f"{line}\n" for line in lines).encode())
-
-
-class _NoTextError(ValueError):
-    """What Zstandard holds is not text."""
 
 
 _ZSTD_NEEDED = "Python 3.14 or the extra: pip install 'hpctwin[zstd]'"
@@ -214,8 +211,8 @@ def unreadable(path: Path, error: Exception) -> TraceError:
     """Return the error that says why a file cannot be read, given one of `READING`."""
     if isinstance(error, UnicodeDecodeError):
         return TraceError(path, f"it begins as UTF-16 text, and is none ({error.reason})")
-    if isinstance(error, _NoTextError):
-        return TraceError(path, f"Zstandard of anything but UTF-8 text needs {_ZSTD_NEEDED}")
+    if isinstance(error, TraceError):
+        return error
     damaged = isinstance(error, EOFError) or not isinstance(error, (OSError, ValueError))
     if damaged or isinstance(error, gzip.BadGzipFile) or getattr(error, "errno", 0) is None:
         return TraceError(path, f"the compressed file is cut off or corrupt ({error})")
