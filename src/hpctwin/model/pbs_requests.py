@@ -27,6 +27,7 @@ MOST_CHUNKS = 1_000_000
 _OF_NODES = {"ncpus", "mpiprocs", "ompthreads", "mem", "vmem", "ngpus"}
 _OF_PBS = {"host", "vnode", "arch", "aoe", "eoe", "nchunk", "pcpus", "hpctwin", "hpctwin_wait"}
 """Resources that PBS has itself, of which jobs use nothing up, and the twin's."""
+_GPU_MODES = {"default", "exclusive", "exclusive_process", "exclusive_thread", "reseterr", "shared"}
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,12 @@ class Chunk:
     memory_gb: float
     others: tuple[str, ...] = ()
     consumables: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def properties(self) -> tuple[str, ...]:
+        """Names that each node must have, sorted; modes of GPUs are none."""
+        names = filter(re.compile(r"[\w.-]+").fullmatch, self.others)
+        return tuple(sorted(name for name in names if name.lower() not in _GPU_MODES))
 
 
 def parse_select(text: str) -> tuple[Chunk, ...]:
