@@ -30,6 +30,7 @@ from hpctwin.formats._record import Machine, Running, Tally, empty_records
 from hpctwin.formats.exec_host import with_exec_vnode
 from hpctwin.model import Workload
 from hpctwin.model.chunks import GROUP, Tasks, more_tasks_text
+from hpctwin.model.pbs_requests import DEFAULT_PROJECT
 from hpctwin.model.requests import parse_request
 
 __all__ = [
@@ -60,7 +61,6 @@ _JOINED = r" ?(\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];)"
 _OF_JOBS = ("Q", "S", "E", "R", "D", "A", "C")
 _STOPS = ("R", "D", "A", "C")
 _UNKNOWN = ("", "0")
-_DEFAULT_PROJECT = "_pbs_project_default"
 _NUMBER = Key("number", 1000)
 _AT_ONCE = 200_000
 """Rows of logs are longer than those of `sacct`: each names all vnodes of a job."""
@@ -239,7 +239,7 @@ def _values(meant: Meant) -> list[pl.Expr]:
         return pl.when(~text.is_in(_UNKNOWN)).then(text).cast(pl.Float64, strict=False)
 
     project = value("project")
-    named = pl.coalesce(value("account"), pl.when(project != _DEFAULT_PROJECT).then(project))
+    named = pl.coalesce(value("account"), pl.when(project != DEFAULT_PROJECT).then(project))
     account = {"account": named, "group": value("group"), "project": project}[meant.accounts]
     group = pl.col("place").str.extract(rf"(?:^|:)group=({GROUP})(?::|$)")
     vnodes = (

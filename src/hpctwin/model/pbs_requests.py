@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from hpctwin.model.consumables import check_names
 
 __all__ = [
-    "Chunk", "amount_said", "is_consumable", "memory_gb", "parse_duration", "parse_nodes", "parse_select",
-    "resources_in",
+    "DEFAULT_PROJECT", "Chunk", "amount_said", "is_consumable", "memory_gb", "parse_duration", "parse_nodes",
+    "parse_select", "resources_in",
 ]  # fmt: skip
 
 _UNITS = {"": 1, "b": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40, "pb": 2**50}
@@ -23,6 +23,9 @@ _WORD = 8
 """Bytes of a word, in which PBS sizes may be given (``kw``, ``mw`` …)."""
 
 MOST_CHUNKS = 1_000_000
+
+DEFAULT_PROJECT = "_pbs_project_default"
+"""Project of a job that has none."""
 
 _OF_NODES = {"ncpus", "mpiprocs", "ompthreads", "mem", "vmem", "ngpus"}
 _OF_PBS = {"host", "vnode", "arch", "aoe", "eoe", "nchunk", "pcpus", "hpctwin", "hpctwin_wait"}

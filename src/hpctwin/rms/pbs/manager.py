@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import json
 import logging
 import re
 import time
@@ -11,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from hpctwin.errors import CommandError, HpctwinError, UnreachableError
+from hpctwin.errors import CommandError, FormatError, HpctwinError, UnreachableError
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.doubts import Doubts
 from hpctwin.rms.heartbeat import beat
@@ -19,7 +18,7 @@ from hpctwin.rms.manager import Outcome, Priorities, Report, Way, Where
 from hpctwin.rms.pbs.leasing import OVERLAP_S, Leasing, leases_file
 from hpctwin.rms.pbs.limit import WaitLimit
 from hpctwin.rms.pbs.news import PbsNews
-from hpctwin.rms.pbs.output import too_old, words_of
+from hpctwin.rms.pbs.output import read_output, too_old, words_of
 from hpctwin.rms.pbs.parse import (
     Found,
     cluster_snapshot,
@@ -267,7 +266,7 @@ class PbsManager(PlainManager):
         """Whether a job was taken that was run with ``-a``: then PBS does not tell that it refuses."""
         try:
             said = self.commands.run("qstat", ["-f", "-F", "json", job_id])
-            (row,) = json.loads(said, strict=False)["Jobs"].values()
+            (row,) = read_output(said, "qstat -f -F json", [])["Jobs"].values()
             waits = str(row["job_state"]) == "Q"
         except CommandError as error:
             # It may have ended already.
@@ -275,7 +274,7 @@ class PbsManager(PlainManager):
             return Outcome("done") if gone else Outcome("unknown", str(error))
         except UnreachableError as error:
             return Outcome("unknown", str(error))
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (FormatError, ValueError, KeyError, TypeError, AttributeError):
             return Outcome("unknown", "qstat did not say whether it runs")
         if waits:
             return Outcome("refused", "one of the vnodes has no room for it any more, or is not up")
@@ -328,8 +327,8 @@ class PbsManager(PlainManager):
         """See `Identified`."""
         try:
             said = self.commands.run("qstat", ["-B", "-f", "-F", "json"])
-            names = sorted(json.loads(said)["Server"])
-        except (CommandError, ValueError, KeyError, TypeError):
+            names = sorted(read_output(said, "qstat -B -f -F json", [])["Server"])
+        except (CommandError, FormatError, KeyError, TypeError):
             names = []
         return f"pbs {names[0] if names else self.cluster}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,6 +15,7 @@ from hpctwin.model import Cluster, Partition
 from hpctwin.model.settings import first_fault
 from hpctwin.rms.machine import ListedNode, group_nodes
 from hpctwin.rms.pbs.jobs import (
+    STATES,
     LargestNode,
     LeaseMark,
     array_of,
@@ -24,6 +26,7 @@ from hpctwin.rms.pbs.jobs import (
     job_record,
     roughly,
     selected,
+    state_of,
 )  # fmt: skip
 from hpctwin.rms.pbs.node_attributes import is_parent
 from hpctwin.rms.pbs.output import read_output
@@ -50,6 +53,13 @@ _DOWN = {
     "wait-provisioning", "initializing", "sleep", "deleted",
 }  # fmt: skip
 _DRAINED = {"offline", "offline_by_mom", "maintenance"}
+_UP = {
+    "free", "busy", "job-busy", "job-exclusive", "job-sharing", "resv-exclusive", "reserve", "time-shared",
+    "running", "",
+}  # fmt: skip
+
+_LIMITS = re.compile("max_(run|user_|group_|queued_res)")
+"""Limits on what runs. New versions of qstat list those of ``max_run_res`` in ``max_queued_res``."""
 
 
 @dataclass
@@ -195,10 +205,9 @@ def cluster_snapshot(
         )
     if why or doubtful:
         marks = {}
-    stamp = jobs_about.get("timestamp")
     snapshot = Snapshot.model_construct(
         cluster="pbs",
-        time_s=float(stamp) if isinstance(stamp, int) and stamp > 0 else now_s,
+        time_s=time_s(jobs_about.get("timestamp")) or now_s,
         run="",
         seq=0,
         machine=Cluster(
@@ -279,7 +288,7 @@ def listed_nodes(
     # A queue that has nodes of its own uses no others.
     shared = tuple(sorted(queue for queue in queues if queue not in bound))
     needs = {queue: needed_of(about) for queue, about in queues.items()}
-    listed = []
+    listed, unknown = [], Counter[str]()
     for name, row in rows.items():
         has = resources(row.get("resources_available"))
         cores = integer(has.get("ncpus", row.get("pcpus")))
@@ -290,8 +299,11 @@ def listed_nodes(
                     f"node {name[:50]} ({row.get('state', 'no state')}) has {said}: omitted"
                 )
             continue
+        words = {word.strip().lower() for word in str(row.get("state", "")).split(",")}
+        unknown.update(words - _DOWN - _DRAINED - _UP)
+        state = "down" if words & _DOWN else "drained" if words & _DRAINED else "up"
         try:
-            record = NodeRecord.model_validate({"name": name, "state": _node_state(row)})
+            record = NodeRecord.model_validate({"name": name, "state": state})
         except ValidationError:
             notes.append(f"a node without a usable name was left out: {name[:50]!r}")
             continue
@@ -321,6 +333,10 @@ def listed_nodes(
                 ),
             )
         )
+    notes += [
+        f"state {word[:40]!r} of {count} nodes is unknown: ignored"
+        for word, count in unknown.items()
+    ]
     return listed
 
 
@@ -362,13 +378,6 @@ def asked_by_name(jobs: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _node_state(row: Mapping[str, Any]) -> str:
-    words = {word.strip().lower() for word in str(row.get("state", "")).split(",")}
-    if words & _DOWN:
-        return "down"
-    return "drained" if words & _DRAINED else "up"
-
-
 def routed(name: str, queues: Mapping[str, dict[str, Any]]) -> str:
     """The queue that a job gets into: of a routing queue, the first that it leads to."""
     for _ in queues:
@@ -407,7 +416,7 @@ def partitions_of(
                 backfill_depth=int(depth) if re.fullmatch(r"\d{1,9}", depth) else None,
             )
         )
-        limits = sorted(key for key in about if key.startswith("max_run"))
+        limits = sorted(filter(_LIMITS.match, about))
         if limits:
             notes.append(f"queue {name} has limits that are not modelled: {', '.join(limits)}")
     return result
@@ -441,6 +450,9 @@ def _listed_job(
             notes.append(f"job {job_id[:40]} is left alone: it is an array, its subjobs not listed")
         return None
     queue = str(row.get("queue", ""))
+    if (state := state_of(row)) not in STATES:
+        notes.append(f"job {job_id[:40]} was left out: its state {state[:40]!r} is unknown")
+        return None
     try:
         record = job_record(job_id, row, known, largest, notes)
     except ValidationError as error:
