@@ -127,11 +127,13 @@ class PbsManager(PlainManager):
 
     def report(self) -> Report:
         """See `ResourceManager`."""
-        notes = [] if self.found is None else self.found.notes
-        faults = [
+        found, calls = self.found, self.commands.calls_per_minute()
+        faults = tuple(
             f"the hook failed, and let pass what it should see to: {f}" for f in self._hook_faults
-        ]
-        return Report(self.commands.calls_per_minute(), (*faults, *notes))
+        )
+        if found is None:
+            return Report(calls, faults)
+        return Report(calls, (*faults, *found.notes), found.acted, found.left)
 
     def own_estimates(self) -> dict[str, float]:
         """Starts that PBS estimates, where the site lets it (``est_start_time_freq``), s since the epoch.
@@ -192,7 +194,9 @@ class PbsManager(PlainManager):
         found.snapshot = found.snapshot.model_copy(update={"cluster": self.cluster})
         if self.limit is not None:
             self.limit.looked(server, found.limit_counts)
-        self.leasing.looked(found.marks, now_s, found.kept)
+        # Where the twin acts in no queue, the hook refuses no job.
+        left = found.left if found.acted else found.kept
+        self.leasing.looked(found.marks, now_s, left, found.kept)
         later = {i: one for i, one in self._lies.items() if one.told_s >= now_s - OVERLAP_S}
         self._lies = later | {i: _Lies(how) for i, how in found.lies.items()}
         self.found = found
@@ -251,8 +255,14 @@ class PbsManager(PlainManager):
         if self.heartbeat_file is not None and self._beat is not None:
             seq, at = self._beat
             if time.monotonic() - at >= BEAT_AGAIN_S:
-                self._beat = (seq, time.monotonic())
-                beat(self.heartbeat_file, seq)
+                self._beat_now(self.heartbeat_file, seq)
+
+    def _beat_now(self, path: Path, seq: int) -> None:
+        """Renew the file, with the queues in which the twin acts."""
+        self._beat = (seq, time.monotonic())
+        found = self.found
+        queues = () if found is None else (*found.acted, *found.routes)
+        beat(path, seq, more={"queues": queues})
 
     def _not_there(self, job_id: str) -> None:
         """Keep a job for its next turn: else PBS starts it, on vnodes that others are just told to take."""
@@ -310,8 +320,7 @@ class PbsManager(PlainManager):
             if time.monotonic() - since < RIGHTS_AGAIN_S:
                 raise UnreachableError(why)
             self._no_rights = None
-        self._beat = (seq, time.monotonic())
-        beat(self.heartbeat_file, seq)
+        self._beat_now(self.heartbeat_file, seq)
         self.limit.keep()
         self.leasing.end_run_out()
 
