@@ -401,6 +401,20 @@ def test_a_job_that_is_left_to_pbs_goes_as_soon_as_the_twin_sees_it_and_is_not_l
     assert limited.lease({"7.vm": NOW_S + 90})["7.vm"].result == "refused"
 
 
+def test_a_job_that_an_operator_takes_from_the_twin_goes_by_pbs_at_once(
+    pbs: FakePbs, limited: PbsManager
+) -> None:
+    assert limited.limit is not None
+    limited.lease(dict.fromkeys(limited.leases(), NOW_S + 60))
+    changed(pbs, "qstat", "Jobs", **{"7__vm": {"Resource_List": {"hpctwin": 1, "hpctwin_wait": 1}}})
+    limited.snapshot()
+    limited.limit.stands = True
+    pbs.calls()
+    limited.heartbeat(2)
+    assert let_through(pbs, "7.vm")
+    assert limited.report().left == {"7.vm": "an operator took it from the twin"}
+
+
 def test_a_job_that_the_hook_tells_of_and_that_is_left_to_pbs_waits_for_no_look(
     pbs: FakePbs, limited: PbsManager
 ) -> None:

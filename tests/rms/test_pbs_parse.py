@@ -268,6 +268,30 @@ def test_a_name_that_a_version_writes_as_a_number_or_word_is_that_name(text: str
         assert (spec.user, spec.account, spec.partition) == (text, text, text)
 
 
+@pytest.mark.parametrize("value", ["[1]", '{"a": 1}', "[]", "{}"])
+def test_a_name_that_is_json_itself_ends_nothing(value: str) -> None:
+    """Later builds of OpenPBS write a text that is JSON as what it says."""
+    for file in ("qstat", "pbsnodes", "queues"):
+        for name in (
+            "queue",
+            "comment",
+            "state",
+            "project",
+            "Account_Name",
+            "depend",
+            "sharing",
+            "started",
+        ):
+            content = json.loads(PBS[f"{file}.json"])
+            for rows in (content.get(kind, {}) for kind in ("Jobs", "nodes", "Queue")):
+                for row in list(rows.values())[:3]:
+                    row[name] = "VALUE"
+            text = json.dumps(content).replace('"VALUE"', value).encode()
+            about = {"qstat": PBS["qstat.json"], "nodes": PBS["pbsnodes.json"]}
+            about |= {{"pbsnodes": "nodes"}.get(file, file): text}
+            assert len(read(**about).snapshot.jobs) >= len(read().snapshot.jobs) - 3
+
+
 @pytest.mark.parametrize("value", ["null", '""'])
 def test_what_is_not_set_is_not_set_in_each_of_its_forms(value: str) -> None:
     content = json.loads(PBS["qstat.json"])

@@ -130,8 +130,8 @@ class Leasing:
         PBS does not look by itself. A job that is left to PBS goes at once, the others every `AGAIN_S`.
         """
         now = self.clock()
+        own = set(map(array_of, self.marks()))
         with self._lock:
-            own = set(map(array_of, self._marks))
             left = {whole: kept for whole, kept in self._left.items() if whole not in own}
         found = [whole for whole in left if self._until.get(whole) != 0.0]
         if now >= self._again_s:

@@ -247,7 +247,7 @@ def cluster_snapshot(
         kept=kept,
         acted=acted,
         routes=tuple(name for name in queues_about if _leads_to(name, queues_about, acted)),
-        strange=any(row.get("queue") not in queues_about for row in rows.values()),
+        strange=any(str(row.get("queue", "")) not in queues_about for row in rows.values()),
         limit_counts=any(map(counts, rows.values())),
         unequal=differs,
         asked=asked_by_name(rows.values()),
@@ -302,7 +302,7 @@ def listed_nodes(
         consumables: resources of the site's that jobs use up.
         sets: resources of whose values placement sets are: features.
     """
-    bound = {row.get("queue") for row in rows.values()}
+    bound = {str(row.get("queue", "")) for row in rows.values()}
     # A queue that has nodes of its own uses no others.
     shared = tuple(sorted(queue for queue in queues if queue not in bound))
     needs = {queue: needed_of(about) for queue, about in queues.items()}
@@ -325,10 +325,10 @@ def listed_nodes(
         except ValidationError:
             notes.append(f"a node without a usable name was left out: {name[:50]!r}")
             continue
-        own = row.get("queue")
-        partitions = (own,) if isinstance(own, str) and own in queues else shared
+        own = str(row.get("queue", ""))
+        partitions = (own,) if own in queues else shared
         if own and own not in queues:
-            notes.append(f"node {name[:50]} belongs to queue {str(own)[:50]}, which is unknown")
+            notes.append(f"node {name[:50]} belongs to queue {own[:50]}, which is unknown")
         partitions = tuple(queue for queue in partitions if _serves(row, has, needs[queue]))
         listed.append(
             ListedNode(
@@ -487,7 +487,7 @@ def _listed_job(
 
 def _left(
     rows: Mapping[str, dict[str, Any]],
-    marks: Collection[str],
+    marks: Mapping[str, LeaseMark],
     reasons: Mapping[str, str],
     of_all: str,
 ) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -495,17 +495,19 @@ def _left(
 
     Of an array with jobs that are listed, these are named.
     """
-    own = set(map(array_of, marks))
-    left, kept, listed = {}, set(), set()
+    own = {array_of(job_id) for job_id, mark in marks.items() if not mark.free}
+    left: dict[str, str] = {}
+    kept, listed = set[str](), set[str]()
     for job_id in sorted(rows, key=lambda i: "[]" in i):
         mark = job_mark(rows[job_id])
-        if mark is None or array_of(job_id) in own:
+        if mark is None or array_of(job_id) in own or (mark.free and not mark.kept):
             continue
         if mark.kept:
             kept.add(array_of(job_id))
         if job_id not in listed:
             listed.add(array_of(job_id))
-            left[job_id] = reasons.get(job_id) or of_all or "it was not read"
+            why = "an operator took it from the twin" if mark.free else of_all or "it was not read"
+            left[job_id] = reasons.get(job_id) or why
     return left, tuple(sorted(kept))
 
 
