@@ -217,7 +217,7 @@ def _events(
         frame.select((pl.col("mixed") & pl.col("kind").is_in(["E", "R"])).sum()).item(),
     )
     tally.add(
-        "record whose nodes= cannot be read, taken by its exec_host",
+        "record whose nodes= cannot be read, taken by what else it says",
         frame.select(
             (pl.col("nodes").is_not_null() & pl.col("asked_nodes").is_null()).sum()
         ).item(),
