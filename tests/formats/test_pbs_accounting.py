@@ -187,6 +187,17 @@ def test_cores_are_those_of_exec_host_and_without_it_those_that_were_asked(
     assert row.get("gpus_per_node", 0) * nodes == gpus
 
 
+def test_nodes_that_cannot_be_read_are_counted_and_the_job_has_its_exec_host(tmp_path):
+    asked = ["1:ppn=x", "0:ppn=2", "1:ppn=2+", "1:mem=2xb", "1:ppn=2"]
+    (tmp_path / "log").write_text(
+        "".join(torque(i, "a/0-1", f"Resource_List.nodes={text}") for i, text in enumerate(asked))
+    )
+    tally = Tally()
+    frame = pbs_jobs([tmp_path / "log"], tally)
+    assert workload_of(frame, "log", Tally()).to_frame()["cores_per_node"].to_list() == [2] * 5
+    assert [n for what, n in tally.counts.items() if "nodes= cannot be read" in what] == [4]
+
+
 def test_where_nodes_are_shared_torque_s_jobs_ask_for_what_they_had_on_each_host(tmp_path):
     (tmp_path / "log").write_text(
         torque(1, "a/0-7+b/0-3+c/0-3", "Resource_List.nodes=1:ppn=8:gpus=2+2:ppn=4")

@@ -134,6 +134,10 @@ from hpctwin.model.requests import Request, parse_request
         ("-l nodes=1:ppn=4,mem=8gb", Request(1, 1, 4, 8, 0, 1)),
         ("-l nodes=1:ppn=4 -l pmem=2gb", Request(1, 1, 4, 8, 0, 1)),
         ("-l nodes=4:big:ppn=4#excl", Request(1, 4, 4, 0, 0, 1, 1, features="big")),
+        (
+            "nodes=2:ib:big:ppn=4:gpus=1:Shared",
+            Request(1, 2, 4, 0, 1, 1, features="big&ib", ignored=("nodes Shared",)),
+        ),
         ("-l procs=12,pmem=1gb", Request(1, 12, 1, 1)),
         ("-l ncpus=8,mem=16gb,walltime=1:00:00", Request(1, 1, 8, 16, walltime_s=3600)),
         ("select=2:ncpus=4:walltime=02:00:00", Request(1, 2, 4, walltime_s=7200)),

@@ -240,6 +240,23 @@ def test_a_job_is_kept_back_from_its_submission_while_the_twin_shows_life(
     assert (job.mark, job.kept) == (0, None)
 
 
+def test_jobs_of_queues_in_which_the_twin_does_not_act_are_never_delayed(
+    hook: Hook, settings: HookSettings
+) -> None:
+    names = ["workq", "in", *(f"queue_of_a_project_{n}" for n in range(5000))]
+    beat(settings.heartbeat, 1, more={"queues": names})
+    assert [hook(QUEUEJOB, Job(queue=name)).kept for name in (None, "in", names[-1])] == [1, 1, 1]
+    other = hook(QUEUEJOB, Job(queue=Queue("long")))
+    assert (other.mark, other.kept) == (0, None)
+    lease(settings, j7=30.0)
+    for age_s in (1, 500):
+        hook(RUNJOB, job_of(age_s, queue=Queue("long")))
+        hook(RUNJOB, job_of(age_s, queue=Queue("workq")), refused=True)
+    beat(settings.heartbeat, 1, more={"queues": []})
+    assert hook(QUEUEJOB, Job()).kept is None
+    hook(RUNJOB, job_of(1, queue=Queue("workq")))
+
+
 def test_a_job_that_starts_uses_nothing_of_the_limit(hook: Hook, settings: HookSettings) -> None:
     lease(settings, j7=-1.0)
     job = job_of(500)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from hpctwin.rms.pbs.news import PbsNews
 from hpctwin.rms.pbs.parse import Found, cluster_snapshot
 from hpctwin.rms.pbs.reasons import reason_of
 from hpctwin.rms.records import REASONS, JobSpec
+from hpctwin.twin.inactive import Inactivity
 from tests.rms.fake_pbs import FakePbs
 from tests.rms.recorded import PBS
 
@@ -355,6 +358,133 @@ def test_jobs_that_are_left_to_pbs_are_not_kept_back_by_the_limit(
     hook_lives(pbs, NOW_S + 20)
     limited.heartbeat(3)
     assert pbs.calls() == []
+
+
+def changed(pbs: FakePbs, file: str, kind: str, **rows: dict[str, Any]) -> None:
+    """Change attributes in what PBS's commands answer; resources of a job are added."""
+    said = json.loads((pbs.folder / f"{file}.json").read_text())
+    for name, about in rows.items():
+        row = said[kind].setdefault(name.replace("__", "."), {})
+        resources = row.get("Resource_List", {}) | about.get("Resource_List", {})
+        row |= about | {"Resource_List": resources}
+    (pbs.folder / f"{file}.json").write_text(json.dumps(said))
+
+
+GROUPED = {"Resource_List": {"place": "scatter:group=rack", "hpctwin_wait": 1}}
+
+
+def test_a_job_that_is_left_to_pbs_goes_as_soon_as_the_twin_sees_it_and_is_not_leased_again(
+    pbs: FakePbs, limited: PbsManager
+) -> None:
+    assert limited.limit is not None
+    limited.lease(dict.fromkeys(limited.leases(), NOW_S + 60))
+    changed(pbs, "qstat", "Jobs", **{"7__vm": GROUPED})
+    limited.snapshot()
+    limited.limit.stands = True
+    pbs.calls()
+    limited.heartbeat(2)
+    assert let_through(pbs, "7.vm")
+    # Within the ten seconds in which other leases are not looked at.
+    changed(pbs, "qstat", "Jobs", **{"7__vm": GROUPED, "2__vm": GROUPED})
+    limited.snapshot()
+    limited.limit.stands = True
+    pbs.calls()
+    limited.leasing.clock = lambda: NOW_S + 1
+    limited.heartbeat(3)
+    assert let_through(pbs, "2.vm")
+    limited.heartbeat(4)
+    assert pbs.calls() == []
+    # The hook would refuse a job that the file does not name and that was just submitted.
+    limited.lease({"12.vm": NOW_S + 90})
+    assert {i: written(pbs)[i] for i in ("2.vm", "7.vm")} == {"2.vm": 0.0, "7.vm": 0.0}
+    assert limited.report().left == dict.fromkeys(("2.vm", "7.vm"), "place=scatter:group=rack")
+    assert limited.lease({"7.vm": NOW_S + 90})["7.vm"].result == "refused"
+
+
+def test_a_job_that_an_operator_takes_from_the_twin_goes_by_pbs_at_once(
+    pbs: FakePbs, limited: PbsManager
+) -> None:
+    assert limited.limit is not None
+    limited.lease(dict.fromkeys(limited.leases(), NOW_S + 60))
+    changed(pbs, "qstat", "Jobs", **{"7__vm": {"Resource_List": {"hpctwin": 1, "hpctwin_wait": 1}}})
+    limited.snapshot()
+    limited.limit.stands = True
+    pbs.calls()
+    limited.heartbeat(2)
+    assert let_through(pbs, "7.vm")
+    assert limited.report().left == {"7.vm": "an operator took it from the twin"}
+
+
+def test_a_job_that_the_hook_tells_of_and_that_is_left_to_pbs_waits_for_no_look(
+    pbs: FakePbs, limited: PbsManager
+) -> None:
+    line = json.loads(PBS["leases-hook-lines.jsonl"].splitlines()[0])
+    line["job"]["id"] = "50.vm"
+    line["job"]["Resource_List"] += ",hpctwin_wait=1"
+    news = PbsNews(lambda: limited.found, limited.leasing.told)
+    news(json.dumps(line))
+    assert "50.vm" in limited.leases()
+    line["job"]["id"] = "51.vm"
+    line["job"]["Resource_List"] = re.sub(
+        r"place=\w+", "place=scatter:group=rack", line["job"]["Resource_List"]
+    )
+    news(json.dumps(line))
+    assert "51.vm" not in limited.leases()
+    limited.heartbeat(2)
+    assert let_through(pbs, "51.vm")
+    # A look that began before it came changes nothing of that.
+    limited.leasing.looked({}, NOW_S - 5)
+    limited.heartbeat(3)
+    assert pbs.calls() == []
+
+
+ACTED = ("small", "stopped", "workq")
+
+
+@pytest.mark.parametrize(
+    ("queues", "nodes", "acts", "why"),
+    [
+        ({}, {}, [*ACTED, "route"], ""),
+        (
+            {
+                "in": {"queue_type": "Route", "route_destinations": "far@other,first"},
+                "first": {"queue_type": "Route", "route_destinations": "workq"},
+                "loop": {"queue_type": "Route", "route_destinations": "loop,gone"},
+            },
+            {}, [*ACTED, "route", "in", "first"], "",
+        ),
+        ({key: {"queue_type": "Route"} for key in ACTED}, {}, [], "it waits in queue '"),
+        ({}, {"sharing": "force_shared", "ncpus": 4}, [], "vnodes with sharing="),
+    ],
+)  # fmt: skip
+def test_the_heartbeat_names_the_queues_in_which_the_twin_acts_and_the_report_says_why_not_more(
+    pbs: FakePbs, queues: dict, nodes: dict, acts: list[str], why: str
+) -> None:
+    changed(pbs, "queues", "Queue", **queues)
+    said = json.loads((pbs.folder / "pbsnodes.json").read_text())
+    if nodes:
+        row = list(said["nodes"].values())[-1]
+        row["sharing"] = nodes["sharing"]
+        row["resources_available"]["ncpus"] = nodes["ncpus"]
+        (pbs.folder / "pbsnodes.json").write_text(json.dumps(said))
+    manager = PbsManager(
+        "theta", folder=str(pbs.bin), timeout_s=120.0, heartbeat_file=pbs.folder / "alive"
+    )
+    manager.heartbeat(1)
+    assert json.loads((pbs.folder / "alive").read_text())["queues"] == []
+    manager.snapshot()
+    pbs.calls()
+    manager.heartbeat(2)
+    assert acts or pbs.calls() == []
+    assert sorted(json.loads((pbs.folder / "alive").read_text())["queues"]) == sorted(acts)
+    report = manager.report()
+    assert set(report.partitions) == set(ACTED if acts else ())
+    assert bool(report.left) == bool(why)
+    assert all(why in reason for reason in report.left.values())
+    assert not why or not manager.leases()
+    said_so = Inactivity(600.0).turn(NOW_S, report, (), 0)
+    assert said_so.startswith("the twin is active in no partition: ") == bool(why)
+    assert why in said_so
 
 
 @pytest.mark.parametrize("life", ["", "{", '{"time_s": "now"}', '{"time_s": 4}'])

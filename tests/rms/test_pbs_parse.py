@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +26,7 @@ from hpctwin.rms.pbs.request import (
 from tests.examples import examples
 from tests.rms.recorded import PBS
 
+ROOT = Path(__file__).parents[2]
 NOW_S = 1_795_246_410.0
 
 
@@ -173,6 +176,172 @@ def test_each_resource_of_a_job_that_is_not_modeled_is_named() -> None:
     for name in RESOURCES.split():
         job = one(changed(waits, Resource_List={**asks, name: "7"}), waits)
         assert f"{name}=7" in job.spec.constraints, name
+
+
+def documented(what: str) -> dict[str, list[str]]:
+    """Names in docs/pbs.md by what becomes of them, such as ``Read``."""
+    page = (ROOT / "docs/pbs.md").read_text()
+    part = page.partition(f"\n{what}, of `")[2].partition("\n\n")[2].partition("\n\n")[0]
+    items = [item.partition(":") for item in re.split(r"^- ", part, flags=re.M)[1:]]
+    return {kind: re.findall(r"`(\w+)`", names) for kind, _, names in items}
+
+
+WAITS, RUNS = "930.pbsvm", "926.pbsvm"
+LATER = "Sat Nov 21 23:00:00 2026"
+READ_OF_JOBS: dict[str, tuple[str, Any, dict[str, Any]]] = {
+    # a job, another value, and what else is as it has to be
+    "Account_Name": (WAITS, "other", {}), "Execution_Time": (WAITS, LATER, {"job_state": "W"}),
+    "Hold_Types": (WAITS, "u", {}), "Job_Owner": (WAITS, "other@vm", {"euser": None}),
+    "Priority": (WAITS, 77, {}), "Resource_List": (WAITS, {"walltime": "09:00:00"}, {}),
+    "comment": (WAITS, "Not Running: User has reached queue workq running job limit.", {}),
+    "ctime": (WAITS, LATER, {"qtime": None}), "depend": (WAITS, "afterok:926.pbsvm@pbsvm", {}),
+    "euser": (WAITS, "other", {}), "exec_vnode": (RUNS, "(pbsvm[1]:ncpus=1)", {}),
+    "job_state": (WAITS, "F", {}), "max_run_subjobs": (WAITS, 2, {}), "mtime": (RUNS, LATER, {"stime": None}),
+    "project": (WAITS, "other", {}), "qtime": (WAITS, LATER, {}), "queue": (WAITS, "none", {}),
+    "run_count": (WAITS, 3, {}), "schedselect": (WAITS, "3:ncpus=1", {}), "stime": (RUNS, LATER, {}),
+}  # fmt: skip
+
+
+def test_the_documentation_tells_which_attributes_of_jobs_are_read_and_which_are_not() -> None:
+    of_jobs = documented("Jobs")
+    assert set(of_jobs["Read"]) == READ_OF_JOBS.keys()
+    for name, (job_id, value, others) in READ_OF_JOBS.items():
+        found, before = changed(job_id, **others, **{name: value}), changed(job_id, **others)
+        assert (one(found, job_id), found.notes) != (one(before, job_id), before.notes), name
+    assert len(of_jobs["Ignored"]) > 80
+    plain = changed(WAITS, **dict.fromkeys(of_jobs["Ignored"], "2"))
+    assert (one(plain, WAITS), plain.notes) == (one(read(), WAITS), [])
+
+
+@pytest.mark.parametrize(
+    ("what", "file", "which", "values"),
+    [
+        (
+            "Nodes", "pbsnodes", ("nodes", "pbsvm[32]"),
+            {
+                "in_multivnode_host": (0, {"resources_available": {"ncpus": 2}}),
+                "pcpus": (5, {"resources_available": {}}), "queue": ("other", {}), "state": ("down", {}),
+                "resources_available": ({"ncpus": 2}, {}), "sharing": ("force_excl", {"resources_available":
+                {"ncpus": 2}}), "resources_assigned": ({"ncpus": 2}, {"resources_available": {"ncpus": 2}}),
+            },
+        ),
+        (
+            "Queues", "queues", ("Queue", "workq"),
+            {
+                "Priority": (7, {}), "backfill_depth": (3, {}), "default_chunk": ({"Qlist": "gpu"}, {}),
+                "queue_type": ("Route", {}), "resources_default": ({"neednodes": "big"}, {}), "resources_max":
+                ({"walltime": "1:00:00"}, {}), "resources_min": ({"nodect": 2}, {}), "started": ("False", {}),
+                "route_destinations": None,
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_the_documentation_tells_what_is_read_of_nodes_and_queues(
+    what, file, which, values
+) -> None:
+    def found_with(about: dict[str, Any]) -> Found:
+        content = json.loads(PBS[f"{file}.json"])
+        content[which[0]][which[1]] |= about
+        text = json.dumps(content).encode()
+        return read(nodes=text) if file == "pbsnodes" else read(queues=text)
+
+    told = documented(what)
+    assert set(told["Read"]) == values.keys()
+    for name, (value, others) in {k: v for k, v in values.items() if v}.items():
+        assert found_with({**others, name: value}) != found_with(others), name
+    for name in told.get("Named as not modeled", []):
+        assert any(name in note for note in found_with({name: "[u:PBS_GENERIC=3]"}).notes), name
+    assert len(told["Ignored"]) > 25
+    assert found_with(dict.fromkeys(told["Ignored"], "2")) == read()
+
+
+@pytest.mark.parametrize(
+    "text", ["1e5", "0012", "nan", "NaN", "-Infinity", "true", "12", "1.50", "9" * 100]
+)
+def test_a_name_that_a_version_writes_as_a_number_or_word_is_that_name(text: str) -> None:
+    for written in (text, f'"{text}"'):
+        content = json.loads(PBS["qstat.json"])
+        content["Jobs"][WAITS] |= {"euser": "NAME", "Account_Name": "NAME", "queue": "NAME"}
+        queues = PBS["queues.json"].replace(b'"workq"', f'"{text}"'.encode())
+        qstat = json.dumps(content, indent=1).replace('"NAME"', written).encode()
+        spec = one(read(qstat, queues=queues), WAITS).spec
+        assert (spec.user, spec.account, spec.partition) == (text, text, text)
+
+
+@pytest.mark.parametrize("value", ["[1]", '{"a": 1}', "[]", "{}"])
+def test_a_name_that_is_json_itself_ends_nothing(value: str) -> None:
+    """Later builds of OpenPBS write a text that is JSON as what it says."""
+    for file in ("qstat", "pbsnodes", "queues"):
+        for name in (
+            "queue",
+            "comment",
+            "state",
+            "project",
+            "Account_Name",
+            "depend",
+            "sharing",
+            "started",
+        ):
+            content = json.loads(PBS[f"{file}.json"])
+            for rows in (content.get(kind, {}) for kind in ("Jobs", "nodes", "Queue")):
+                for row in list(rows.values())[:3]:
+                    row[name] = "VALUE"
+            text = json.dumps(content).replace('"VALUE"', value).encode()
+            about = {"qstat": PBS["qstat.json"], "nodes": PBS["pbsnodes.json"]}
+            about |= {{"pbsnodes": "nodes"}.get(file, file): text}
+            assert len(read(**about).snapshot.jobs) >= len(read().snapshot.jobs) - 3
+
+
+@pytest.mark.parametrize("value", ["null", '""'])
+def test_what_is_not_set_is_not_set_in_each_of_its_forms(value: str) -> None:
+    content = json.loads(PBS["qstat.json"])
+    row = content["Jobs"][WAITS]
+    names = (
+        "Account_Name project euser run_count comment depend Execution_Time Priority schedselect"
+    )
+    row |= dict.fromkeys(names.split(), "NONE")
+    row["Resource_List"] |= dict.fromkeys(("place", "mem", "software"), "NONE")
+    found = read(json.dumps(content).replace('"NONE"', value).encode())
+    del row["Resource_List"]["place"], row["Resource_List"]["mem"], row["Resource_List"]["software"]
+    for name in names.split():
+        del row[name]
+    assert one(found, WAITS) == one(read(json.dumps(content).encode()), WAITS)
+    assert found.notes == []
+
+
+def test_the_project_of_jobs_that_have_none_is_no_account() -> None:
+    for project, account in (("_pbs_project_default", ""), ("fusion", "fusion"), ("7", "7")):
+        found = changed(WAITS, Account_Name=None, project=project)
+        assert one(found, WAITS).spec.account == account
+
+
+def test_limits_that_are_written_under_one_key_each_are_all_read() -> None:
+    limit = (
+        '"max_run_res": {"hpctwin_wait": "[o:PBS_ALL=0]", "ncpus": "[u:a=3]", "ncpus": "[u:b=4]"}'
+    )
+    for text in (
+        f'{{"Server": {{"vm": {{{limit}}}}}}}',
+        '{\n"Server":{\n"vm":{\n"comment":"a "b" c",\n'
+        + limit.replace("{", "{\n").replace(", ", ",\n").replace("}", "\n}")
+        + "\n}\n}\n}",
+    ):
+        about = server_attributes(text.encode())
+        assert about["max_run_res"] == {"hpctwin_wait": "[o:PBS_ALL=0]", "ncpus": "[u:a=3],[u:b=4]"}
+
+
+def test_a_state_that_is_not_known_is_named() -> None:
+    found = changed(WAITS, job_state="Z")
+    assert one(found, WAITS) is None
+    assert found.notes == [f"job {WAITS} was left out: its state 'Z' is unknown"]
+    nodes = json.loads(PBS["pbsnodes.json"])
+    for number, state in enumerate(("job-busy,melting", "Melting,offline", "down-ish"), start=1):
+        nodes["nodes"][f"pbsvm[{number}]"]["state"] = state
+    found = read(nodes=json.dumps(nodes).encode())
+    states = {node.name: node.state for node in found.snapshot.nodes}
+    assert [states[f"pbsvm[{n}]"] for n in (1, 2, 3)] == ["up", "drained", "up"]
+    assert sorted(found.notes) == [
+        "state 'down-ish' of 1 nodes is unknown: ignored", "state 'melting' of 2 nodes is unknown: ignored",
+    ]  # fmt: skip
 
 
 def test_an_array_that_bounds_how_many_of_it_run_is_left_to_pbs_and_named() -> None:

@@ -9,6 +9,7 @@ import polars as pl
 
 from hpctwin.errors import WorkloadError
 from hpctwin.model.consumables import COLUMN, GPU_TYPE, amount_of
+from hpctwin.model.pbs_requests import is_consumable
 from hpctwin.model.requests import parse_request
 
 __all__ = ["as_asked", "had_of", "held_of"]
@@ -104,9 +105,12 @@ def as_asked(
 
 
 def _known_alone(text: str, consumables: Collection[str]) -> str:
-    """A request without what chunks ask that is neither common nor a consumable of nodes."""
-    known = {"ncpus", "mem", "ngpus", "select", *consumables}
-    return re.sub(r":([\w.-]+)=[^:+\s]*", lambda m: m[0] if m[1] in known else "", text)
+    """A request without the consumables that no node has."""
+    return re.sub(
+        r":([\w.-]+)=([^:+\s]*)",
+        lambda m: "" if m[1] not in consumables and is_consumable(m[1], m[2]) else m[0],
+        text,
+    )
 
 
 def _is_understood(text: str) -> bool:

@@ -9,52 +9,15 @@ Source:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import polars as pl
 
-__all__ = ["NodeSpec", "parse_nodes", "with_exec_vnode"]
+from hpctwin.model.pbs_requests import Chunk, parse_nodes
 
-_MOST = 1_000_000
-_GPU_MODES = frozenset(
-    ("default", "exclusive", "exclusive_process", "exclusive_thread", "reseterr", "shared")
-)
+__all__ = ["with_exec_vnode"]
+
 _INDEX = r"^(?<first>\d{1,9})(?:-(?<last>\d{1,9})|\*(?<cores>\d{1,9}))?$"
-
-
-class NodeSpec(NamedTuple):
-    """One part of ``nodes=2:ppn=8:gpus=1:bigmem+1:ppn=4``.
-
-    Args:
-        nodes: Number of (virtual) nodes; 1 if a host is named.
-        cores: Cores on each.
-        gpus: GPUs on each.
-        properties: Names that each node must have.
-    """
-
-    nodes: int
-    cores: int
-    gpus: int
-    properties: tuple[str, ...]
-
-
-def parse_nodes(text: str) -> tuple[NodeSpec, ...]:
-    """Parse Torque's ``nodes=``; what is no number or property is ignored."""
-    specs = []
-    for part in text.partition("#")[0].split("+"):
-        first, *words = part.split(":")
-        said = dict(word.partition("=")[::2] for word in words if "=" in word)
-        properties = (w for w in words if "=" not in w and w.lower() not in _GPU_MODES)
-        count = int(first) if re.fullmatch(r"\d{1,7}", first) else 1
-        cores, gpus = (
-            int(said[name]) if re.fullmatch(r"\d{1,7}", said.get(name, "")) else default
-            for name, default in (("ppn", 1), ("gpus", 0))
-        )
-        names = tuple(sorted(filter(re.compile(r"[\w.-]+").fullmatch, properties)))
-        specs.append(NodeSpec(min(count, _MOST), cores, gpus, names))
-    return tuple(specs)
 
 
 def with_exec_vnode(frame: pl.DataFrame) -> pl.DataFrame:
@@ -114,23 +77,30 @@ def with_exec_vnode(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _asked(nodes: pl.Series) -> pl.DataFrame:
-    """Sums and properties of each distinct ``nodes=``."""
+    """Sums and properties of each distinct ``nodes=``; null where it cannot be read."""
     rows = []
     for text in nodes.drop_nulls().unique().to_list():
-        specs = parse_nodes(text)
-        alike = {spec.properties for spec in specs}
-        features = "&".join(specs[0].properties) if len(alike) == 1 else ""
-        count, cores, gpus = (
-            float(sum(each))
-            for each in zip(
-                *((one.nodes, one.nodes * one.cores, one.nodes * one.gpus) for one in specs),
-                strict=True,
-            )
+        chunks = _chunks(text)
+        if not chunks:
+            continue
+        alike = {chunk.properties for chunk in chunks}
+        features = "&".join(chunks[0].properties) if len(alike) == 1 else ""
+        cores, gpus = (
+            sum(chunk.count * getattr(chunk, name) for chunk in chunks)
+            for name in ("cores", "gpus")
         )
+        count = float(sum(chunk.count for chunk in chunks))
         rows.append((text, count, cores, gpus, features or None, len(alike) > 1))
     number = dict.fromkeys(("asked_nodes", "asked_cores", "asked_gpus"), pl.Float64)
     schema = {"nodes": pl.String, **number, "features": pl.String, "mixed": pl.Boolean}
     return pl.DataFrame(rows, schema, orient="row")
+
+
+def _chunks(nodes: str) -> tuple[Chunk, ...]:
+    try:
+        return parse_nodes(nodes)
+    except ValueError:
+        return ()
 
 
 def _hosts(frame: pl.DataFrame) -> pl.DataFrame:
@@ -152,23 +122,23 @@ def _hosts(frame: pl.DataFrame) -> pl.DataFrame:
 def _gpus(hosts: pl.DataFrame) -> pl.Series:
     """GPUs on each host: the nodes that were asked fill the hosts in their order."""
     with_gpus = hosts.filter(pl.col("asked_gpus") > 0)
-    on: dict[tuple[int, str], int] = {}
+    on: dict[tuple[int, str], float] = {}
     for (row, nodes), some in with_gpus.group_by("row", "nodes", maintain_order=True):
-        gpus = _spread(some["cores"].to_list(), parse_nodes(str(nodes)))
+        gpus = _spread(some["cores"].to_list(), _chunks(str(nodes)))
         on |= {(row, host): n for host, n in zip(some["host"], gpus, strict=True)}
     if not on:
         return pl.zeros(hosts.height, pl.Int64, eager=True).alias("gpus")
     found = [on.get(key, 0) for key in hosts.select("row", "host").iter_rows()]
-    return pl.Series("gpus", found, pl.Int64)
+    return pl.Series("gpus", found, pl.Float64).cast(pl.Int64)
 
 
-def _spread(cores: Sequence[int], specs: Sequence[NodeSpec]) -> list[int]:
-    left = [spec for spec in specs for _ in range(spec.nodes)][::-1]
+def _spread(cores: Sequence[int], chunks: Sequence[Chunk]) -> list[float]:
+    left = [chunk for chunk in chunks for _ in range(chunk.count)][::-1]
     found = []
     for has in cores:
-        gpus = 0
-        while left and (free := has - left[-1].cores) >= 0:
-            has, gpus = free, gpus + left.pop().gpus
+        free, gpus = float(has), 0.0
+        while left and free >= left[-1].cores:
+            free, gpus = free - left[-1].cores, gpus + left.pop().gpus
         found.append(gpus)
-    found[-1] += sum(spec.gpus for spec in left)
+    found[-1] += sum(chunk.gpus for chunk in left)
     return found

@@ -30,7 +30,8 @@ from hpctwin.formats._record import Machine, Running, Tally, empty_records
 from hpctwin.formats.exec_host import with_exec_vnode
 from hpctwin.model import Workload
 from hpctwin.model.chunks import GROUP, Tasks, more_tasks_text
-from hpctwin.model.requests import Request, parse_request
+from hpctwin.model.pbs_requests import DEFAULT_PROJECT
+from hpctwin.model.requests import parse_request
 
 __all__ = [
     "Accounts", "Meant", "is_pbs_accounting", "pbs_jobs", "pbs_records", "pbs_table",
@@ -60,7 +61,6 @@ _JOINED = r" ?(\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];)"
 _OF_JOBS = ("Q", "S", "E", "R", "D", "A", "C")
 _STOPS = ("R", "D", "A", "C")
 _UNKNOWN = ("", "0")
-_DEFAULT_PROJECT = "_pbs_project_default"
 _NUMBER = Key("number", 1000)
 _AT_ONCE = 200_000
 """Rows of logs are longer than those of `sacct`: each names all vnodes of a job."""
@@ -216,6 +216,12 @@ def _events(
         "record of a job that asks for nodes with different properties, which are not modeled: any nodes",
         frame.select((pl.col("mixed") & pl.col("kind").is_in(["E", "R"])).sum()).item(),
     )
+    tally.add(
+        "record whose nodes= cannot be read, taken by what else it says",
+        frame.select(
+            (pl.col("nodes").is_not_null() & pl.col("asked_nodes").is_null()).sum()
+        ).item(),
+    )
     number = pl.col("job_id").str.extract(r"^(\d+)").cast(pl.Float64)
     return frame.select("kind", "at", *_values(meant), number.fill_null(math.inf).alias("number"))
 
@@ -233,7 +239,7 @@ def _values(meant: Meant) -> list[pl.Expr]:
         return pl.when(~text.is_in(_UNKNOWN)).then(text).cast(pl.Float64, strict=False)
 
     project = value("project")
-    named = pl.coalesce(value("account"), pl.when(project != _DEFAULT_PROJECT).then(project))
+    named = pl.coalesce(value("account"), pl.when(project != DEFAULT_PROJECT).then(project))
     account = {"account": named, "group": value("group"), "project": project}[meant.accounts]
     group = pl.col("place").str.extract(rf"(?:^|:)group=({GROUP})(?::|$)")
     vnodes = (
@@ -427,7 +433,9 @@ def _with_kinds(runs: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     found = []
     for select, place, jobs in several.group_by(keys, maintain_order=True).len().iter_rows():
         try:
-            request = _request(select, place or "free")
+            # What `group_by` says is told by the column of that name.
+            lie = [word for word in (place or "").split(":") if not word.startswith("group=")]
+            request = parse_request(f"select={select} place={':'.join(lie) or 'free'}")
         except WorkloadError:
             tally.add("job of which the select is not understood, taken for equal chunks", jobs)
             continue
@@ -443,23 +451,3 @@ def _with_kinds(runs: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     }
     table = pl.DataFrame(found, schema, orient="row")
     return runs.join(table, on=keys, how="left", nulls_equal=True, maintain_order="left")
-
-
-def _request(select: str, place: str) -> Request:
-    """What chunks ask of amounts, and how they lie."""
-    chunks = []
-    for chunk in select.split("+"):
-        count, *_ = parts = chunk.split(":")
-        asked = [part for part in parts if _is_amount(*part.partition("=")[::2])]
-        chunks.append(":".join([count if count.isdigit() else "1", *asked]))
-    lie = [word.removeprefix("v") for word in place.split(":") if not word.startswith("group=")]
-    return parse_request(f"select={'+'.join(chunks)} place={':'.join(lie) or 'free'}")
-
-
-def _is_amount(name: str, said: str) -> bool:
-    """Whether a chunk asks for so much of something, and not for a host, a word or a number of processes."""
-    if name in ("mpiprocs", "ompthreads", "host", "vnode", "arch"):
-        return False
-    if name in ("ncpus", "mem", "ngpus"):
-        return True
-    return re.fullmatch(r"\d{1,18}([kmgtp]?b)?", said) is not None

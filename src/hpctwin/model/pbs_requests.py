@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from hpctwin.model.consumables import check_names
 
 __all__ = [
-    "Chunk", "amount_said", "is_consumable", "memory_gb", "parse_duration", "parse_nodes", "parse_select",
-    "resources_in",
+    "DEFAULT_PROJECT", "Chunk", "amount_said", "is_consumable", "memory_gb", "parse_duration", "parse_nodes",
+    "parse_select", "resources_in",
 ]  # fmt: skip
 
 _UNITS = {"": 1, "b": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40, "pb": 2**50}
@@ -24,9 +24,13 @@ _WORD = 8
 
 MOST_CHUNKS = 1_000_000
 
+DEFAULT_PROJECT = "_pbs_project_default"
+"""Project of a job that has none."""
+
 _OF_NODES = {"ncpus", "mpiprocs", "ompthreads", "mem", "vmem", "ngpus"}
 _OF_PBS = {"host", "vnode", "arch", "aoe", "eoe", "nchunk", "pcpus", "hpctwin", "hpctwin_wait"}
 """Resources that PBS has itself, of which jobs use nothing up, and the twin's."""
+_GPU_MODES = {"default", "exclusive", "exclusive_process", "exclusive_thread", "reseterr", "shared"}
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,12 @@ class Chunk:
     memory_gb: float
     others: tuple[str, ...] = ()
     consumables: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def properties(self) -> tuple[str, ...]:
+        """Names that each node must have, sorted; modes of GPUs are none."""
+        names = filter(re.compile(r"[\w.-]+").fullmatch, self.others)
+        return tuple(sorted(name for name in names if name.lower() not in _GPU_MODES))
 
 
 def parse_select(text: str) -> tuple[Chunk, ...]:

@@ -417,13 +417,14 @@ def _of_chunks(resources: dict[str, str], ignored: list[str]) -> Request:
         ignored += [
             f"{what} {one.partition('=')[0]}"
             for one in chunk.others
-            if one.partition("=")[0] not in dict(chunk.consumables) and one != features
+            if one.partition("=")[0] not in dict(chunk.consumables)
+            and one not in (features or "").split("&")
         ]
     return replace(_placed(chunks, place, ignored), features=features)
 
 
 def _of_nodes(nodes: str, resources: dict[str, str]) -> tuple[tuple[Chunk, ...], str | None]:
-    """The chunks of Torque's ``nodes=``, each one node, and the property that all of them have."""
+    """The chunks of Torque's ``nodes=``, each one node, and the properties that all of them have."""
     chunks = parse_nodes(nodes)
     count = sum(chunk.count for chunk in chunks)
     each = _size(resources.pop("pmem", None))
@@ -433,10 +434,8 @@ def _of_nodes(nodes: str, resources: dict[str, str]) -> tuple[tuple[Chunk, ...],
         replace(chunk, memory_gb=chunk.memory_gb or each * chunk.cores or whole / count)
         for chunk in chunks
     )
-    named = {tuple(one for one in chunk.others if "=" not in one) for chunk in chunks}
-    names = named.pop() if len(named) == 1 else ()
-    known = [one for one in names if not re.match(r"exclusive|shared|default|reseterr", one)]
-    return chunks, known[0] if len(known) == 1 else None
+    named = {chunk.properties for chunk in chunks}
+    return chunks, "&".join(named.pop()) or None if len(named) == 1 else None
 
 
 def _of_job(resources: dict[str, str]) -> tuple[Chunk, ...]:

@@ -3,8 +3,9 @@
 
 While the twin shows life, PBS's scheduler is refused the jobs that are to wait: those that the twin's
 file names with a time to come, and for a moment those that were just submitted, so that the twin can say
-whether they may go first. Which jobs are the twin's says a mark, a resource that users cannot write: 0;
-an operator takes a job out with 1. Without a fresh sign of life nothing is refused.
+whether they may go first. Jobs of queues that its heartbeat does not name are never refused. Which jobs are
+the twin's says a mark, a resource that users cannot write: 0; an operator takes a job out with 1. Without a
+fresh sign of life nothing is refused.
 
 (Begin times would be simpler. But PBS 23.06 keeps the timer of each begin time that a job ever had, and
 puts a job that is just ending back into its queue when such a timer goes off: it runs twice.)
@@ -86,12 +87,14 @@ def read(path, most):
     return json.loads(data.decode("utf-8"))
 
 
-def silence(now):
-    """How long ago the twin was last in charge, seconds; a lot where it never was."""
+def acts(queue=None):
+    """Whether the twin is in charge, and acts on jobs of a queue."""
     try:
-        return abs(now - read(HEARTBEAT, 4096)["time_s"])
+        said = read(HEARTBEAT, 1 << 20)
+        fresh = abs(time.time() - said["time_s"]) <= FRESH_S
+        return fresh and (queue is None or queue in said.get("queues", [queue]))
     except Exception:
-        return 1e9
+        return False
 
 
 def is_express(name):
@@ -108,7 +111,7 @@ def submitted(job):
     if (QUEUES and name not in QUEUES) or re.match("[RSM][0-9]+$", name) or is_express(name):
         return
     job.Resource_List[MARK] = 0
-    if silence(time.time()) <= FRESH_S:
+    if acts(name):
         job.Resource_List[WAIT] = 1
 
 
@@ -116,9 +119,9 @@ def waits(job):
     """Whether the twin wants a job to wait."""
     now = time.time()
     mark = job.Resource_List[MARK]
-    if mark is None or int(mark) != 0 or silence(now) > FRESH_S:
-        return False
     queue = str(job.queue or "")
+    if mark is None or int(mark) != 0 or not acts(queue or None):
+        return False
     if re.match("[RSM][0-9]+$", queue) or is_express(queue):
         return False
     number = str(job.id)
@@ -139,7 +142,7 @@ def lacks(job):
     PBS's server does not look: it goes by its scheduler, which knows no more of what the twin has started
     since its cycle began than the twin does of what it starts.
     """
-    if silence(time.time()) > FRESH_S or re.match("[RSM][0-9]+$", str(job.queue or "")):
+    if not acts() or re.match("[RSM][0-9]+$", str(job.queue or "")):
         return None
     try:
         counted = read(HEARTBEAT + ".leases", LIMIT).get("rooms")
@@ -196,7 +199,7 @@ def show_life():
 
 def lift():
     """Where the twin that kept the limit is gone, lift it and have PBS look at all jobs."""
-    if silence(time.time()) <= FRESH_S:
+    if acts():
         return
     server = pbs.server()
     if WAIT not in str(server.max_run_res):

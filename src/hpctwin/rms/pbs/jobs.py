@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hpctwin.model.dependencies import Said, parse_dependencies
+from hpctwin.model.pbs_requests import DEFAULT_PROJECT
 from hpctwin.rms.pbs.reasons import reason_of
 from hpctwin.rms.pbs.request import Chunk, nodes_needed, parse_duration, parse_select, vnodes
 from hpctwin.rms.pbs.sharing import Sharing, parts_held, tasks_asked
@@ -15,8 +16,8 @@ from hpctwin.rms.pbs.values import integer, resources, time_s
 from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodeRecord
 
 __all__ = [
-    "MARK", "WAIT", "LargestNode", "LeaseMark", "array_of", "as_subjob", "counts", "how_it_lies",
-    "job_mark", "job_record", "roughly", "selected",
+    "MARK", "STATES", "WAIT", "LargestNode", "LeaseMark", "array_of", "as_subjob", "counts", "how_it_lies",
+    "job_mark", "job_record", "roughly", "selected", "state_of",
 ]  # fmt: skip
 
 MARK = "hpctwin"
@@ -28,7 +29,9 @@ LONGEST_S = 365 * 86_400.0
 """Stands for a walltime without limit."""
 
 _RUNNING, _WAITING = {"R", "E", "S", "U"}, {"Q", "W", "H", "T"}
-_STATE_NUMBERS = {"0": "T", "1": "Q", "2": "H", "3": "W", "4": "R", "5": "E"}
+STATES = _RUNNING | _WAITING | {"B", "F", "M", "X", "C"}
+"""B: an array of which jobs have started. The others have ended, C in Torque."""
+_STATE_NUMBERS = dict(zip("0123456789", "TQHWREXBMF", strict=True))
 """Job states as hooks give them."""
 _OTHER_WAY = {"before", "beforeany", "beforeok", "beforenotok"}
 """Said of the job waited for, too; the job that waits says it with after…"""
@@ -74,7 +77,7 @@ def array_of(job_id: str) -> str:
 
 def as_subjob(row: dict[str, Any], array: Mapping[str, Any]) -> dict[str, Any]:
     """A subjob's attributes. One that waits is listed as queued, whatever keeps its whole array."""
-    if _state(row) not in _WAITING:
+    if state_of(row) not in _WAITING:
         return row
     state = str(array.get("job_state", "Q"))
     of_all = ("Hold_Types", "depend", "Execution_Time", "comment", "max_run_subjobs")
@@ -84,7 +87,7 @@ def as_subjob(row: dict[str, Any], array: Mapping[str, Any]) -> dict[str, Any]:
 
 def job_mark(row: Mapping[str, Any]) -> LeaseMark | None:
     """How a waiting job is marked as the twin's; None where it is not, or runs."""
-    state = _state(row)
+    state = state_of(row)
     value = str(resources(row.get("Resource_List")).get(MARK, ""))
     if state not in _WAITING or not re.fullmatch(r"\d{1,11}", value):
         return None
@@ -93,7 +96,7 @@ def job_mark(row: Mapping[str, Any]) -> LeaseMark | None:
 
 def counts(row: Mapping[str, Any]) -> bool:
     """Whether it runs, and counts in the limit of those that wait: it was started past the hook."""
-    return _state(row) in _RUNNING and _waits(row)
+    return state_of(row) in _RUNNING and _waits(row)
 
 
 def job_record(
@@ -115,7 +118,7 @@ def job_record(
     Raises:
         ValueError: the attributes do not say what is needed.
     """
-    state = _state(row)
+    state = state_of(row)
     running = state in _RUNNING
     if not running and state not in _WAITING:
         return None
@@ -171,6 +174,7 @@ def _spec(
     }
     if largest.sharing is not None and chunks:
         about = tasks_asked(chunks, str(asks.get("place", "free")), largest.sharing, [])
+    project = str(row.get("project", ""))
     owner = row.get("euser") or str(row.get("Job_Owner", "")).partition("@")[0]
     return JobSpec(
         id=job_id,
@@ -179,7 +183,7 @@ def _spec(
         walltime_s=min(parse_duration(asks.get("walltime")) or LONGEST_S, LONGEST_S),
         not_before_s=not_before_s,
         user=str(owner)[:128],
-        account=str(row.get("Account_Name") or row.get("project") or "")[:128],
+        account=str(row.get("Account_Name") or project.replace(DEFAULT_PROJECT, ""))[:128],
         partition=str(row.get("queue", ""))[:128],
         priority=float(priority) if re.fullmatch(r"-?\d{1,6}", priority) else 0.0,
         dependencies=dependencies if state not in _RUNNING else (),
@@ -247,7 +251,8 @@ def _waits(row: Mapping[str, Any]) -> bool:
     return integer(resources(row.get("Resource_List")).get(WAIT)) > 0
 
 
-def _state(row: Mapping[str, Any]) -> str:
+def state_of(row: Mapping[str, Any]) -> str:
+    """Return the letter of its state."""
     state = str(row.get("job_state", ""))
     return _STATE_NUMBERS.get(state, state)
 

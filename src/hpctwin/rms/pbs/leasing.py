@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -69,8 +69,8 @@ class Leasing:
         self.clock = clock
         self._lock = threading.Lock()
         self._marks: dict[str, LeaseMark] = {}
-        self._left: tuple[str, ...] = ()
-        self._since: list[tuple[float, str, LeaseMark]] = []
+        self._left: dict[str, bool] = {}
+        self._since: list[tuple[float, str, LeaseMark, bool]] = []
         self._until: dict[str, float] = {}
         self._admitted: dict[str, float] = {}
         self._kept: set[str] = set()
@@ -82,29 +82,42 @@ class Leasing:
         self._rooms: tuple[str, ...] = ()
 
     def looked(
-        self, marks: Mapping[str, LeaseMark], began_s: float, left: Sequence[str] = ()
+        self,
+        marks: Mapping[str, LeaseMark],
+        began_s: float,
+        left: Iterable[str] = (),
+        kept: Collection[str] = (),
     ) -> None:
         """What a look found that began then; what was told since counts on.
 
         Args:
             marks: the waiting jobs that are the twin's.
             began_s: when the look began.
-            left: those that are left to PBS and kept back all the same; arrays as one.
+            left: waiting jobs with the hook's mark that are left to PBS.
+            kept: those of them that PBS's scheduler passes over; arrays as one.
         """
         with self._lock:
-            self._left = tuple(left)
+            self._left = {whole: whole in kept for whole in map(array_of, left)}
             self._since = [one for one in self._since if one[0] >= began_s - OVERLAP_S]
             self._marks = dict(marks)
-            self._marks |= {job_id: mark for _, job_id, mark in self._since}
+            for _, job_id, mark, is_left in self._since:
+                self._take(job_id, mark, is_left)
             self._looked_s = began_s
             self._seen()
 
-    def told(self, job_id: str, mark: LeaseMark) -> None:
-        """A job of the twin's was submitted."""
+    def told(self, job_id: str, mark: LeaseMark, is_left: bool = False) -> None:
+        """Note that a job was submitted, which is the twin's or is left to PBS."""
         with self._lock:
-            self._since.append((self.clock(), job_id, mark))
-            self._marks[job_id] = mark
+            self._since.append((self.clock(), job_id, mark, is_left))
+            self._take(job_id, mark, is_left)
             self._seen()
+
+    def _take(self, job_id: str, mark: LeaseMark, is_left: bool) -> None:
+        if is_left:
+            self._marks.pop(job_id, None)
+            self._left[array_of(job_id)] = mark.kept
+        else:
+            self._marks[job_id] = mark
 
     def marks(self) -> dict[str, LeaseMark]:
         """The waiting jobs that are the twin's, as last known."""
@@ -114,11 +127,23 @@ class Leasing:
     def end_run_out(self) -> None:
         """Let jobs go whose leases ran out, of which nothing was said, or that are left to PBS.
 
-        PBS does not look by itself.
+        PBS does not look by itself. A job that is left to PBS goes at once, the others every `AGAIN_S`.
         """
         now = self.clock()
-        if now < self._again_s:
-            return
+        own = set(map(array_of, self.marks()))
+        with self._lock:
+            left = {whole: kept for whole, kept in self._left.items() if whole not in own}
+        found = [whole for whole in left if self._until.get(whole) != 0.0]
+        if now >= self._again_s:
+            found += [whole for whole, kept in left.items() if kept and whole not in found]
+            found += self._run_out(now)
+            if found:
+                self._again_s = now + AGAIN_S
+        if found:
+            self._let_through(found)
+
+    def _run_out(self, now: float) -> list[str]:
+        """Jobs of the twin's whose leases ran out, or of which nothing was said."""
         stands = self.limit is not None and self.limit.stands
         found = []
         for job_id, mark in self.marks().items():
@@ -128,12 +153,7 @@ class Leasing:
             over = 0.0 < until_s <= now or (until_s == 0.0 and stands and whole in self._kept)
             if over and not mark.held:
                 found.append(job_id)
-        with self._lock:
-            own = set(map(array_of, self._marks))
-            left = [job_id for job_id in self._left if job_id not in own]
-        if found or left:
-            self._again_s = now + AGAIN_S
-            self._let_through([*found, *left])
+        return found
 
     def leases(self) -> dict[str, float]:
         """See `ResourceManager`."""
@@ -218,12 +238,12 @@ class Leasing:
         if self.limit is None or not self.limit.stands:
             return {}
         wholes = dict.fromkeys(map(array_of, job_ids))
-        kept = self._kept.union(self._left)
+        kept = self._kept.union(whole for whole, is_kept in self._left.items() if is_kept)
         wanted = [whole for whole in wholes if (whole in kept) != bool(amount)]
         missed = self.limit.give(wanted, amount)
         with self._lock:
             now = self.clock()
-            self._left = tuple(i for i in self._left if i not in wanted or i in missed)
+            self._left |= {i: False for i in wanted if i in self._left and i not in missed}
             self._given |= {i: (now, bool(amount)) for i in wanted if i not in missed}
             self._seen()
         return missed
@@ -251,7 +271,7 @@ class Leasing:
             says = "manager.heartbeat is not set: leases are given beside that file"
             return dict.fromkeys(changes, Outcome("refused", says))
         with self._lock:
-            known = set(map(array_of, self._marks))
+            known = set(map(array_of, self._marks)).union(self._left)
         kept = {whole: until_s for whole, until_s in self._until.items() if whole in known}
         wholes: dict[str, float] = {}
         for job_id, until_s in changes.items():

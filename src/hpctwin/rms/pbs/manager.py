@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import json
 import logging
 import re
 import time
@@ -11,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from hpctwin.errors import CommandError, HpctwinError, UnreachableError
+from hpctwin.errors import CommandError, FormatError, HpctwinError, UnreachableError
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.doubts import Doubts
 from hpctwin.rms.heartbeat import beat
@@ -19,7 +18,7 @@ from hpctwin.rms.manager import Outcome, Priorities, Report, Way, Where
 from hpctwin.rms.pbs.leasing import OVERLAP_S, Leasing, leases_file
 from hpctwin.rms.pbs.limit import WaitLimit
 from hpctwin.rms.pbs.news import PbsNews
-from hpctwin.rms.pbs.output import too_old, words_of
+from hpctwin.rms.pbs.output import read_output, too_old, words_of
 from hpctwin.rms.pbs.parse import (
     Found,
     cluster_snapshot,
@@ -128,11 +127,13 @@ class PbsManager(PlainManager):
 
     def report(self) -> Report:
         """See `ResourceManager`."""
-        notes = [] if self.found is None else self.found.notes
-        faults = [
+        found, calls = self.found, self.commands.calls_per_minute()
+        faults = tuple(
             f"the hook failed, and let pass what it should see to: {f}" for f in self._hook_faults
-        ]
-        return Report(self.commands.calls_per_minute(), (*faults, *notes))
+        )
+        if found is None:
+            return Report(calls, faults)
+        return Report(calls, (*faults, *found.notes), found.acted, found.left)
 
     def own_estimates(self) -> dict[str, float]:
         """Starts that PBS estimates, where the site lets it (``est_start_time_freq``), s since the epoch.
@@ -193,7 +194,9 @@ class PbsManager(PlainManager):
         found.snapshot = found.snapshot.model_copy(update={"cluster": self.cluster})
         if self.limit is not None:
             self.limit.looked(server, found.limit_counts)
-        self.leasing.looked(found.marks, now_s, found.kept)
+        # Where the twin acts in no queue, the hook refuses no job.
+        left = found.left if found.acted else found.kept
+        self.leasing.looked(found.marks, now_s, left, found.kept)
         later = {i: one for i, one in self._lies.items() if one.told_s >= now_s - OVERLAP_S}
         self._lies = later | {i: _Lies(how) for i, how in found.lies.items()}
         self.found = found
@@ -252,8 +255,14 @@ class PbsManager(PlainManager):
         if self.heartbeat_file is not None and self._beat is not None:
             seq, at = self._beat
             if time.monotonic() - at >= BEAT_AGAIN_S:
-                self._beat = (seq, time.monotonic())
-                beat(self.heartbeat_file, seq)
+                self._beat_now(self.heartbeat_file, seq)
+
+    def _beat_now(self, path: Path, seq: int) -> None:
+        """Renew the file, with the queues in which the twin acts."""
+        self._beat = (seq, time.monotonic())
+        found = self.found
+        queues = () if found is None else (*found.acted, *found.routes)
+        beat(path, seq, more={"queues": queues})
 
     def _not_there(self, job_id: str) -> None:
         """Keep a job for its next turn: else PBS starts it, on vnodes that others are just told to take."""
@@ -267,7 +276,7 @@ class PbsManager(PlainManager):
         """Whether a job was taken that was run with ``-a``: then PBS does not tell that it refuses."""
         try:
             said = self.commands.run("qstat", ["-f", "-F", "json", job_id])
-            (row,) = json.loads(said, strict=False)["Jobs"].values()
+            (row,) = read_output(said, "qstat -f -F json", [])["Jobs"].values()
             waits = str(row["job_state"]) == "Q"
         except CommandError as error:
             # It may have ended already.
@@ -275,7 +284,7 @@ class PbsManager(PlainManager):
             return Outcome("done") if gone else Outcome("unknown", str(error))
         except UnreachableError as error:
             return Outcome("unknown", str(error))
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (FormatError, ValueError, KeyError, TypeError, AttributeError):
             return Outcome("unknown", "qstat did not say whether it runs")
         if waits:
             return Outcome("refused", "one of the vnodes has no room for it any more, or is not up")
@@ -311,8 +320,7 @@ class PbsManager(PlainManager):
             if time.monotonic() - since < RIGHTS_AGAIN_S:
                 raise UnreachableError(why)
             self._no_rights = None
-        self._beat = (seq, time.monotonic())
-        beat(self.heartbeat_file, seq)
+        self._beat_now(self.heartbeat_file, seq)
         self.limit.keep()
         self.leasing.end_run_out()
 
@@ -328,8 +336,8 @@ class PbsManager(PlainManager):
         """See `Identified`."""
         try:
             said = self.commands.run("qstat", ["-B", "-f", "-F", "json"])
-            names = sorted(json.loads(said)["Server"])
-        except (CommandError, ValueError, KeyError, TypeError):
+            names = sorted(read_output(said, "qstat -B -f -F json", [])["Server"])
+        except (CommandError, FormatError, KeyError, TypeError):
             names = []
         return f"pbs {names[0] if names else self.cluster}"
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from hpctwin.rms.changes import End
 from hpctwin.rms.news import JobBack, JobBegan, JobGone, JobSeen, Look, News, read_line
-from hpctwin.rms.pbs.jobs import LeaseMark, how_it_lies, job_mark, job_record
+from hpctwin.rms.pbs.jobs import LeaseMark, how_it_lies, job_mark, job_record, roughly
 from hpctwin.rms.pbs.parse import Found, asked_by_name
 from hpctwin.rms.pbs.request import vnodes
 
@@ -32,7 +32,7 @@ class PbsNews:
 
     Args:
         found: gives what the last look found, for nodes and their sizes.
-        marked: told of each new job that is marked as the twin's.
+        marked: told of each new job that is marked as the twin's, and whether it is left to PBS.
         failed: told of each fault of the hook's own.
         lies: told of select and place of each new job that is to have parts of vnodes.
     """
@@ -40,7 +40,7 @@ class PbsNews:
     def __init__(
         self,
         found: Callable[[], Found | None],
-        marked: Callable[[str, LeaseMark], None] = lambda job_id, mark: None,
+        marked: Callable[[str, LeaseMark, bool], None] = lambda job_id, mark, left: None,
         failed: Callable[[str], None] = lambda fault: None,
         lies: Callable[[str, tuple[str, str]], None] = lambda job_id, how: None,
     ) -> None:
@@ -89,8 +89,10 @@ class PbsNews:
         if record is None or record.spec.partition not in queues:
             return Look(time_s)
         mark = job_mark(job)
-        if mark is not None:
-            self.marked(job_id, mark)
+        acts = record.spec.partition in found.acted
+        if mark is not None and (acts or mark.kept):
+            left = not acts or bool(roughly(job, found.largest.sharing))
+            self.marked(job_id, mark, left)
         if record.spec.tasks:
             self.lies(job_id, how_it_lies(job))
         return JobSeen(time_s, record)

@@ -16,7 +16,10 @@ _CLOSE = re.compile(r"^\s*([}\]])\s*,?\s*$")
 
 
 def read_output(text: bytes, what: str, notes: list[str]) -> dict[str, Any]:
-    """The object that a command with ``-F json`` wrote.
+    """Return the object that a command with ``-F json`` wrote, with every value as text.
+
+    Each version writes some texts as JSON numbers, ``true`` or ``null``: a user named 1e5 is a number.
+    They become text again. What is not set (``null`` or an empty text) is omitted.
 
     Some versions escape neither quotes nor backslashes nor line ends in values that users choose, and
     leave values out or write them as they are. Such output is read line by line, one key to a line as PBS
@@ -33,13 +36,37 @@ def read_output(text: bytes, what: str, notes: list[str]) -> dict[str, Any]:
     """
     content = text.decode("utf-8", errors="replace")
     try:
-        found = json.loads(content, strict=False)
+        found = _DECODER.decode(content)
     except (ValueError, RecursionError):
         found = _mended(content, what)
         notes.append(f"{what}: the JSON was broken and was read line by line")
     if not isinstance(found, dict):
         raise FormatError(f"{what}: expected an object, found {str(found)[:40]!r}")
     return found
+
+
+def _put(inside: dict[str, Any], key: str, value: Any) -> None:
+    """Set a key; limits such as ``[u:alice=3]`` are written under one key each, and joined."""
+    if isinstance(value, bool):
+        value = str(value).lower()
+    before = inside.get(key, "")
+    if value in (None, ""):
+        return
+    if str(before).startswith("[") and isinstance(value, str) and value != before:
+        value = f"{before},{value}"
+    inside[key] = value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        _put(found, key, value)
+    return found
+
+
+_DECODER = json.JSONDecoder(
+    strict=False, parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=_object
+)
 
 
 def _mended(content: str, what: str) -> dict[str, Any]:
@@ -86,18 +113,18 @@ def _take(line: str, open_things: list[dict[str, Any] | list[Any]]) -> None:
         inside[key] = opened
         open_things.append(opened)
     else:
-        inside[key] = _value(rest)
+        _put(inside, key, _value(rest))
 
 
 def _value(text: str) -> Any:
     text = text.strip().removesuffix(",").rstrip()
     if len(text) >= 2 and text[0] == text[-1] == '"':
         try:
-            return json.loads(text, strict=False)
+            return _DECODER.decode(text)
         except ValueError:
             return text[1:-1]
     try:
-        return json.loads(text)
+        return _DECODER.decode(text)
     except (ValueError, RecursionError):
         return text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,6 +15,7 @@ from hpctwin.model import Cluster, Partition
 from hpctwin.model.settings import first_fault
 from hpctwin.rms.machine import ListedNode, group_nodes
 from hpctwin.rms.pbs.jobs import (
+    STATES,
     LargestNode,
     LeaseMark,
     array_of,
@@ -24,6 +26,7 @@ from hpctwin.rms.pbs.jobs import (
     job_record,
     roughly,
     selected,
+    state_of,
 )  # fmt: skip
 from hpctwin.rms.pbs.node_attributes import is_parent
 from hpctwin.rms.pbs.output import read_output
@@ -50,6 +53,13 @@ _DOWN = {
     "wait-provisioning", "initializing", "sleep", "deleted",
 }  # fmt: skip
 _DRAINED = {"offline", "offline_by_mom", "maintenance"}
+_UP = {
+    "free", "busy", "job-busy", "job-exclusive", "job-sharing", "resv-exclusive", "reserve", "time-shared",
+    "running", "",
+}  # fmt: skip
+
+_LIMITS = re.compile("max_(run|user_|group_|queued_res)")
+"""Limits on what runs. New versions of qstat list those of ``max_run_res`` in ``max_queued_res``."""
 
 
 @dataclass
@@ -61,7 +71,10 @@ class Found:
         largest: what the largest node has.
         notes: one sentence for each thing left out or assumed.
         marks: the waiting jobs that are the twin's.
-        kept: waiting jobs that are left to PBS, but that its scheduler still passes over.
+        left: why a waiting job that the hook has marked is left to PBS, by job.
+        kept: those of them that PBS's scheduler still passes over.
+        acted: queues in which the twin acts.
+        routes: routing queues that lead to one of them.
         strange: whether jobs are in queues that were not told of.
         limit_counts: whether jobs run that the limit of those that wait counts.
         unequal: vnodes of which jobs hold otherwise than PBS says in sum, and how.
@@ -75,7 +88,10 @@ class Found:
     largest: LargestNode
     notes: list[str] = field(default_factory=list)
     marks: dict[str, LeaseMark] = field(default_factory=dict)
+    left: dict[str, str] = field(default_factory=dict)
     kept: tuple[str, ...] = ()
+    acted: tuple[str, ...] = ()
+    routes: tuple[str, ...] = ()
     strange: bool = False
     limit_counts: bool = False
     unequal: dict[str, str] = field(default_factory=dict)
@@ -145,13 +161,15 @@ def cluster_snapshot(
     jobs: dict[str, JobRecord] = {}
     marks = {}
     rough: dict[str, str] = {}
+    unread: dict[str, str] = {}
     lies: dict[str, tuple[str, str]] = {}
     for job_id, row in rows.items():
         array = rows.get(array_of(job_id))
         if array is not None and array is not row:
             row = as_subjob(row, array)
         record = _listed_job(job_id, row, rows, open_queues, known, largest, notes)
-        if record is None:
+        if record is None or isinstance(record, str):
+            unread[job_id] = record or ""
             continue
         reason = ""
         if record.spec.partition in stopped:
@@ -168,8 +186,10 @@ def cluster_snapshot(
         said = roughly(row, sharing) if record.start_s is None else ""
         if said:
             rough[record.spec.id] = said
-        elif mark is not None:
+        elif mark is not None and record.spec.partition in grouped.members:
             marks[record.spec.id] = mark
+        else:
+            unread[record.spec.id] = "its queue has no nodes"
     booked = _reservations(reservations, known, notes, now_s)
     differs = {}
     if sharing is not None:
@@ -178,6 +198,7 @@ def cluster_snapshot(
         there = {name: node_rows[name] for name in known.keys() - begun}
         differs = unequal(there, jobs.values(), sorted(consumables))
     doubtful = sorted(set(blind) & differs.keys())
+    unmodeled = bool(why)
     if why:
         notes.append(
             f"{why}, which is not modelled: forecasts are rough, and PBS alone starts jobs"
@@ -193,12 +214,15 @@ def cluster_snapshot(
             f"{len(rough)} jobs ask for what is not modelled (job {job_id[:40]}: "
             f"{said[:60]}): PBS alone starts them"
         )
-    if why or doubtful:
+    if doubtful:
+        why = why or f"vnode {doubtful[0]} is not as its jobs say"
+    if why:
         marks = {}
-    stamp = jobs_about.get("timestamp")
+    acted = () if why else tuple(name for name in open_queues if name in grouped.members)
+    left, kept = _left(rows, marks, rough | unread, why)
     snapshot = Snapshot.model_construct(
         cluster="pbs",
-        time_s=float(stamp) if isinstance(stamp, int) and stamp > 0 else now_s,
+        time_s=time_s(jobs_about.get("timestamp")) or now_s,
         run="",
         seq=0,
         machine=Cluster(
@@ -212,15 +236,18 @@ def cluster_snapshot(
         jobs=tuple(jobs.values()),
         reservations=booked,
         own_scheduling=scheduling,
-        shared=tuple(known) if why else (),
+        shared=tuple(known) if unmodeled else (),
     )
     return Found(
         snapshot,
         largest,
         notes,
         marks,
-        kept=_left(rows, marks),
-        strange=any(row.get("queue") not in queues_about for row in rows.values()),
+        left=left,
+        kept=kept,
+        acted=acted,
+        routes=tuple(name for name in queues_about if _leads_to(name, queues_about, acted)),
+        strange=any(str(row.get("queue", "")) not in queues_about for row in rows.values()),
         limit_counts=any(map(counts, rows.values())),
         unequal=differs,
         asked=asked_by_name(rows.values()),
@@ -275,11 +302,11 @@ def listed_nodes(
         consumables: resources of the site's that jobs use up.
         sets: resources of whose values placement sets are: features.
     """
-    bound = {row.get("queue") for row in rows.values()}
+    bound = {str(row.get("queue", "")) for row in rows.values()}
     # A queue that has nodes of its own uses no others.
     shared = tuple(sorted(queue for queue in queues if queue not in bound))
     needs = {queue: needed_of(about) for queue, about in queues.items()}
-    listed = []
+    listed, unknown = [], Counter[str]()
     for name, row in rows.items():
         has = resources(row.get("resources_available"))
         cores = integer(has.get("ncpus", row.get("pcpus")))
@@ -290,15 +317,18 @@ def listed_nodes(
                     f"node {name[:50]} ({row.get('state', 'no state')}) has {said}: omitted"
                 )
             continue
+        words = {word.strip().lower() for word in str(row.get("state", "")).split(",")}
+        unknown.update(words - _DOWN - _DRAINED - _UP)
+        state = "down" if words & _DOWN else "drained" if words & _DRAINED else "up"
         try:
-            record = NodeRecord.model_validate({"name": name, "state": _node_state(row)})
+            record = NodeRecord.model_validate({"name": name, "state": state})
         except ValidationError:
             notes.append(f"a node without a usable name was left out: {name[:50]!r}")
             continue
-        own = row.get("queue")
-        partitions = (own,) if isinstance(own, str) and own in queues else shared
+        own = str(row.get("queue", ""))
+        partitions = (own,) if own in queues else shared
         if own and own not in queues:
-            notes.append(f"node {name[:50]} belongs to queue {str(own)[:50]}, which is unknown")
+            notes.append(f"node {name[:50]} belongs to queue {own[:50]}, which is unknown")
         partitions = tuple(queue for queue in partitions if _serves(row, has, needs[queue]))
         listed.append(
             ListedNode(
@@ -321,6 +351,10 @@ def listed_nodes(
                 ),
             )
         )
+    notes += [
+        f"state {word[:40]!r} of {count} nodes is unknown: ignored"
+        for word, count in unknown.items()
+    ]
     return listed
 
 
@@ -362,13 +396,6 @@ def asked_by_name(jobs: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _node_state(row: Mapping[str, Any]) -> str:
-    words = {word.strip().lower() for word in str(row.get("state", "")).split(",")}
-    if words & _DOWN:
-        return "down"
-    return "drained" if words & _DRAINED else "up"
-
-
 def routed(name: str, queues: Mapping[str, dict[str, Any]]) -> str:
     """The queue that a job gets into: of a routing queue, the first that it leads to."""
     for _ in queues:
@@ -407,7 +434,7 @@ def partitions_of(
                 backfill_depth=int(depth) if re.fullmatch(r"\d{1,9}", depth) else None,
             )
         )
-        limits = sorted(key for key in about if key.startswith("max_run"))
+        limits = sorted(filter(_LIMITS.match, about))
         if limits:
             notes.append(f"queue {name} has limits that are not modelled: {', '.join(limits)}")
     return result
@@ -433,34 +460,71 @@ def _listed_job(
     known: Mapping[str, NodeRecord],
     largest: LargestNode,
     notes: list[str],
-) -> JobRecord | None:
-    """One job of qstat, or None if it has ended or is left alone."""
+) -> JobRecord | str | None:
+    """Return one job of qstat, or why it is left alone; None if it has ended, or is an array."""
     if job_id.partition(".")[0].endswith("[]"):
         stem = job_id.partition("[")[0] + "["
         if not any(other != job_id and other.startswith(stem) for other in rows):
             notes.append(f"job {job_id[:40]} is left alone: it is an array, its subjobs not listed")
+            return "an array, its subjobs not listed"
         return None
     queue = str(row.get("queue", ""))
+    if (state := state_of(row)) not in STATES:
+        notes.append(f"job {job_id[:40]} was left out: its state {state[:40]!r} is unknown")
+        return None
     try:
         record = job_record(job_id, row, known, largest, notes)
-    except ValidationError as error:
-        notes.append(f"job {job_id[:40]} was left out: {first_fault(error)}")
-        return None
     except ValueError as error:
-        notes.append(f"job {job_id[:40]} was left out: {error}")
-        return None
+        why = first_fault(error) if isinstance(error, ValidationError) else str(error)
+        notes.append(f"job {job_id[:40]} was left out: {why}")
+        return why
     if record is None or record.start_s is not None or queue in queues:
         return record
     why = "a reservation's queue" if _is_reservation(queue) else f"queue {queue[:40]!r}"
     notes.append(f"job {job_id[:40]} is left alone: it waits in {why}, from which nothing starts")
-    return None
+    return f"it waits in {why}"
 
 
-def _left(rows: Mapping[str, dict[str, Any]], marks: Collection[str]) -> tuple[str, ...]:
-    """Waiting jobs that are not the twin's to start, though its mark keeps them back; arrays as one."""
-    own = set(map(array_of, marks))
-    kept = {array_of(i) for i, row in rows.items() if (mark := job_mark(row)) and mark.kept}
-    return tuple(sorted(kept - own))
+def _left(
+    rows: Mapping[str, dict[str, Any]],
+    marks: Mapping[str, LeaseMark],
+    reasons: Mapping[str, str],
+    of_all: str,
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Why waiting jobs with the hook's mark are left to PBS; and which of them it still passes over.
+
+    Of an array with jobs that are listed, these are named.
+    """
+    own = {array_of(job_id) for job_id, mark in marks.items() if not mark.free}
+    left: dict[str, str] = {}
+    kept, listed = set[str](), set[str]()
+    for job_id in sorted(rows, key=lambda i: "[]" in i):
+        mark = job_mark(rows[job_id])
+        if mark is None or array_of(job_id) in own or (mark.free and not mark.kept):
+            continue
+        if mark.kept:
+            kept.add(array_of(job_id))
+        if job_id not in listed:
+            listed.add(array_of(job_id))
+            why = "an operator took it from the twin" if mark.free else of_all or "it was not read"
+            left[job_id] = reasons.get(job_id) or why
+    return left, tuple(sorted(kept))
+
+
+def _leads_to(name: str, queues: Mapping[str, dict[str, Any]], acted: Collection[str]) -> bool:
+    """Whether a routing queue leads to one of the queues in which the twin acts."""
+    seen, to_see = set[str](), [name]
+    while to_see:
+        about = queues.get(one := to_see.pop(), {})
+        if one in seen or not str(about.get("queue_type", "")).lower().startswith("r"):
+            continue
+        seen.add(one)
+        to_see += [
+            to.partition("@")[0] for to in str(about.get("route_destinations", "")).split(",")
+        ]
+        if set(acted) & set(to_see):
+            return True
+    return False
 
 
 def _is_reservation(queue: str) -> bool:

@@ -47,8 +47,9 @@ def begin_time(seconds: float) -> str:
 
 
 def integer(value: Any) -> int:
-    """A whole number, 0 where it is none."""
-    return int(value) if re.fullmatch(r"\d{1,9}", str(value)) else 0
+    """Return a whole number, also of 4.0; 0 if it is not one."""
+    match = re.fullmatch(r"(\d{1,9})(?:\.0+)?", str(value))
+    return int(match[1]) if match else 0
 
 
 def is_false(value: Any) -> bool:
