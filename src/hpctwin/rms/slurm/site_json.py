@@ -129,9 +129,12 @@ def _listed(value: Any) -> str:
     return "" if value is None else str(value) or _NONE
 
 
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value in (None, "") else [value]
+
+
 def _node(one: Mapping[str, Any]) -> dict[str, str]:
-    states = [one.get("state"), one.get("state_flags")]
-    listed = [[some] if isinstance(some, str) else some for some in states]
+    states = [*_list(one.get("state")), *_list(one.get("state_flags"))]
     return {
         "NodeName": one["name"],
         "CPUTot": _whole(one.get("cpus")),
@@ -139,7 +142,7 @@ def _node(one: Mapping[str, Any]) -> dict[str, str]:
         "Gres": _listed(one.get("gres")),
         "AvailableFeatures": _listed(one.get("features")),
         "ActiveFeatures": _listed(one.get("active_features")),
-        "State": "+".join(str(word) for some in listed for word in some or ()).upper(),
+        "State": "+".join(map(str, states)).upper(),
         "Partitions": _listed(one.get("partitions")),
         "Weight": _whole(one.get("weight")),
         "CPUEfctv": _whole(one.get("effective_cpus")),
@@ -218,12 +221,15 @@ def _of_sinfo(groups: Iterable[Mapping[str, Any]], where: str, notes: list[str])
     nodes: dict[str, dict[str, str]] = {}
     unequal = 0
     for group in groups:
-        partition = _at(group, "partition/name")
-        if isinstance(partition, str) and partition:
-            row = _row(_partition(group["partition"]), where)
-            partitions.setdefault(partition, row)
+        partition = str(_at(group, "partition/name") or "")
+        if partition and partition not in partitions:
+            partitions[partition] = _row(
+                _partition({**group["partition"], "name": partition}), where
+            )
         try:
-            names = [name for text in _at(group, "nodes/nodes") or () for name in expand(str(text))]
+            names = [
+                name for text in _list(_at(group, "nodes/nodes")) for name in expand(str(text))
+            ]
         except FormatError as error:
             notes.append(f"{where}: {error}, left out")
             continue
@@ -235,7 +241,7 @@ def _of_sinfo(groups: Iterable[Mapping[str, Any]], where: str, notes: list[str])
             key: _at(group, f"{key}/minimum")
             for key in ("cpus", "sockets", "cores", "threads", "weight")
         }
-        each = (number(_at(group, "cpus/total")) or 0) / max(len(names), 1)
+        each, left = divmod(int(_whole(_at(group, "cpus/total")) or 0), max(len(names), 1))
         about = {
             **least,
             "real_memory": _at(group, "memory/minimum"),
@@ -243,7 +249,7 @@ def _of_sinfo(groups: Iterable[Mapping[str, Any]], where: str, notes: list[str])
             "features": _at(group, "features/total"),
             "active_features": _at(group, "features/active"),
             "state": _at(group, "node/state"),
-            "effective_cpus": each if each == int(each) and each else None,
+            "effective_cpus": each if each and not left else None,
             "specialized_cpus": _at(group, "resource_spec/cpus"),
             "specialized_memory": _at(group, "resource_spec/memory"),
         }
@@ -313,7 +319,7 @@ def _qos(one: Mapping[str, Any]) -> dict[str, str]:
         "Name": one["name"],
         "Flags": ",".join(_QOS_FLAGS.get(flag, flag) for flag in sorted(words(one.get("flags")))),
         "GraceTime": _whole(_at(one, "limits/grace_time")),
-        "Preempt": ",".join(map(str, _at(one, "preempt/list") or ())),
+        "Preempt": ",".join(map(str, _list(_at(one, "preempt/list")))),
         "PreemptMode": ",".join(sorted(mode.lower() for mode in modes)) or "cluster",
         "PreemptExemptTime": _clock(exempt) if exempt and math.isfinite(exempt) else "",
         **{key: _amount(_at(one, path)) for key, path in _QOS.items()},

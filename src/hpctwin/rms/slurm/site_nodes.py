@@ -225,15 +225,18 @@ def _from_conf(conf: Conf, notes: list[str]) -> dict[str, Row]:
 
 def with_defaults(rows: Sequence[Row], kind: str) -> list[Row]:
     """Rows with what the DEFAULT lines before them say; two lines of one name are one."""
-    default: dict[str, str] = {}
+    default = Row({}, "", {})
     made: dict[str, Row] = {}
     for row in rows:
-        if row.get(kind).upper() == "DEFAULT":
-            default |= {key: value for key, value in row.values.items() if key != kind}
-            continue
         name = row.get(kind)
-        before = made[name].values if name in made else default
-        made[name] = Row({kind: name, **before, **row.values}, row.where, row.names)
+        before = made.get(name, default)
+        values = {kind: name, **before.values, **row.values}
+        whole = Row(values, row.where, {**before.names, **row.names})
+        if name.upper() == "DEFAULT":
+            values.pop(kind)
+            default = whole
+        else:
+            made[name] = whole
     return list(made.values())
 
 
