@@ -220,7 +220,21 @@ def _from_conf(conf: Conf, notes: list[str]) -> dict[str, Row]:
             if name in named:
                 of = named[name]
                 named[name] = Row({**of.values, "state": state}, of.where, of.names)
-    return named
+    return {name: _laid_out(row) for name, row in named.items()}
+
+
+def _laid_out(row: Row) -> Row:
+    """Infer what a NodeName line omits of Sockets, CoresPerSocket and ThreadsPerCore, as Slurm does."""
+
+    def number(key: str) -> int:
+        return int(row.get(key)) if row.get(key).isdecimal() else 0
+
+    cores, threads = number("corespersocket") or 1, number("threadspercore") or 1
+    sockets = number("sockets") or (number("boards") or 1) * number("socketsperboard")
+    sockets = sockets or max((number("cpus") or number("procs")) // (cores * threads), 1)
+    inferred = {"sockets": sockets, "corespersocket": cores, "threadspercore": threads}
+    values = {**row.values, **{key: str(value) for key, value in inferred.items()}}
+    return Row(values, row.where, row.names)
 
 
 def with_defaults(rows: Sequence[Row], kind: str) -> list[Row]:
