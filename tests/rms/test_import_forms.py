@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hpctwin.rms.importing import Imported, import_site
+from hpctwin.rms.importing import Imported, import_site, pseudonyms
 from hpctwin.rms.site import NOT_MODELLED, TAKEN
 from hpctwin.rms.slurm.parse import settings
 from tests.rms.record_slurm import TREE, live_command
@@ -353,11 +354,14 @@ def test_a_partition_with_a_topology_of_its_own_is_named(tmp_path: Path) -> None
     files = {"slurm.conf": site.encode(), "topology.yaml": (TREE_YAML + BLOCKS_YAML).encode()}
     made = imported(tmp_path / "site", files)
     assert [one for one in becomes(made, "Topology") if ":" in one] == ["debug: Topology"]
-    assert becomes(made, "topology.yaml: pods")["topology.yaml: pods"][:2] == (
+    assert becomes(made, "topology pods")["topology pods"][:2] == (
         "block",
         NOT_MODELLED,
     )
     assert len(made.site.cluster.switches) == 3
+    public = pseudonyms(made, b"0123456789abcdef")
+    told = " ".join(f"{s.name} {s.value} {s.why}" for s in public.site.settings)
+    assert not re.search(r"\b(?:pods|fabric|debug|twice)\b", told)
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def chosen_topology(
         return Chosen(conf)
     others = [
         Setting(
-            f"topology.yaml: {one.name}", one.kind, one.where, NOT_MODELLED,
+            f"topology {one.name}", one.kind, one.where, NOT_MODELLED,
             "a topology of some partitions; all have the cluster's default",
         )
         for one in topologies
@@ -150,7 +150,7 @@ def chosen_topology(
     rows: Sequence[Row] = shown
     if default is not None:
         source, kind, where, rows = (
-            f"topology.yaml: {default.name}", default.kind, default.where, shown or default.rows,
+            f"topology {default.name}", default.kind, default.where, shown or default.rows,
         )  # fmt: skip
     if rows:
         kind, where = (
