@@ -11,8 +11,9 @@ import pytest
 
 from hpctwin.rms.importing import Imported, import_site, pseudonyms
 from hpctwin.rms.site import NOT_MODELLED, TAKEN
+from hpctwin.rms.slurm.import_site import live_command
 from hpctwin.rms.slurm.parse import settings
-from tests.rms.record_slurm import TREE, live_command
+from tests.rms.record_slurm import TREE
 from tests.rms.recorded import slurm
 from tests.rms.slurm_roots import VERSIONS
 
@@ -150,7 +151,8 @@ def test_slurm_conf_gives_the_cluster_that_scontrol_prints(
     printed = of(tmp_path / "text", version, site, TEXT)
     cluster, policy = outcome(printed)
     assert outcome(by_conf) == (cluster, policy.replace(",bf_round_up=no", ""))
-    assert [note for note in by_conf.site.notes if "Slurm's version is unknown" in note]
+    assert becomes(by_conf, "SLURM_VERSION")["SLURM_VERSION"][0] == "in no file"
+    assert becomes(printed, "SLURM_VERSION")["SLURM_VERSION"][0].startswith(version)
     # A file that says the version, and nothing else that slurm.conf does not.
     config = slurm(version, site)["scontrol show config"]
     with_config = imported(tmp_path / "both", files | {"config.txt": config})

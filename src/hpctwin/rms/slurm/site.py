@@ -131,6 +131,16 @@ class SlurmSettings:
         return {key: row for row in rows for key in row.values}
 
     @property
+    def slurm_version(self) -> str:
+        """Slurm's version as its settings, a document or else its nodes say it; empty if none does."""
+        told = said(self.values, "slurm_version") or self.version
+        nodes = {row.get("version") for some in self.shown_nodes for row in some}
+        known = [text for text in nodes if re.match(r"\d+\.\d+\b", text)]
+        return told or max(
+            known, key=lambda text: [int(n) for n in re.findall(r"\d+", text)], default=""
+        )
+
+    @property
     def shared(self) -> bool:
         """Whether jobs may be on one node together: cores are what is given out, not to one job alone."""
         alone = [gives_whole_nodes(row) for row in self.named_partitions().values()]
@@ -202,8 +212,11 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
         "gres/gpu": sum(node.gpus or 0 for node in listed),
         "mem": sum(node.memory_gb or 0 for node in listed),
     }
+    with_version = values
+    if version := found.slurm_version:
+        with_version = {**values, "slurm_version": Row({"slurm_version": version}, "", {})}
     policy = order_and_backfill(
-        _with_version(found, values, notes),
+        with_version,
         described,
         settings,
         totals=totals,
@@ -292,25 +305,6 @@ def _untold(found: SlurmSettings) -> list[str]:
             "CpuSpecList, MemSpecLimit): jobs have all; add scontrol show node"
         )
     return notes
-
-
-def _with_version(
-    found: SlurmSettings, values: Mapping[str, Row], notes: list[str]
-) -> Mapping[str, Row]:
-    """Settings with Slurm's version if any output says it."""
-    if "slurm_version" in values:
-        return values
-    versions = [found.version, *(row.get("version") for some in found.shown_nodes for row in some)]
-    known = [text for text in versions if re.match(r"\d+\.\d+\b", text)]
-    if not known:
-        if values and "builtin" not in said(values, "schedulertype"):
-            notes.append(
-                "Slurm's version is unknown: reservations of the backfill are rounded as since 25.05; add "
-                "what scontrol show config prints"
-            )
-        return values
-    latest = max(known, key=lambda text: [int(part) for part in re.findall(r"\d+", text)[:2]])
-    return {**values, "slurm_version": Row({"slurm_version": latest}, "", {})}
 
 
 def _licences(values: Mapping[str, Row], settings: list[Setting]) -> dict[str, int]:
