@@ -350,6 +350,16 @@ def test_topologies_that_the_model_lacks_are_named(
     assert found[1] == NOT_MODELLED
 
 
+def test_switches_without_settings_do_not_end_that_limits_are_held(tmp_path: Path) -> None:
+    form = {name: command for name, command in TEXT.items() if name != "config.txt"}
+    without = of(tmp_path / "without", "24.11", "accounts", form)
+    tree = "SwitchName=s Level=0 LinkSpeed=1 Nodes=n[1-4]\n"
+    made = of(tmp_path / "with", "24.11", "accounts", form, **{"switches.txt": tree})
+    assert made.site.cluster.limits == without.site.cluster.limits != ()
+    assert made.site.policy == without.site.policy
+    assert len(made.site.cluster.switches) == 1
+
+
 def test_a_partition_with_a_topology_of_its_own_is_named(tmp_path: Path) -> None:
     site = CONF["tiers"].replace("PartitionName=debug", "PartitionName=debug Topology=pods")
     site = site.replace("PartitionName=twice", "PartitionName=twice Topology=fabric")

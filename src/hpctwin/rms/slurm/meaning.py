@@ -290,7 +290,7 @@ def _backfill(values: Mapping[str, Row], settings: list[Setting]) -> str:
         if version is not None and version < (25, 5):
             given["bf_round_up"] = "no"
         if version is None and values:
-            why = "slurm, with reservations rounded up as since 25.05; scontrol show config prints the version"
+            why = "slurm: reservations are rounded up as since 25.05; scontrol show config says the version"
             settings.append(Setting("SLURM_VERSION", "in no file", "", TAKEN, why))
         text = ":".join(["slurm", *filter(None, [",".join(f"{k}={v}" for k, v in given.items())])])
     for key, value in parameters.items():

@@ -173,7 +173,8 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
     named |= named_by_nodes([row for some in found.shown_nodes for row in some], named, notes)
     notes += _untold(found)
     topology = chosen_topology(found.topology.rows, found.shown_topology, found.topologies)
-    values = {**found.values, **topology.plugin}
+    values = found.values
+    placed = {**values, **topology.plugin}
     shared = found.shared
     preemption = preemption_of(values, named, qos, shared=shared)
     preempts = preemption is not None and preemption.fields is not None
@@ -227,7 +228,7 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
     if shared:
         weighted = any(node.weight for node in listed)
         placement = shared_placement(
-            values, list(described.values()), weighted=weighted, settings=settings
+            placed, list(described.values()), weighted=weighted, settings=settings
         )
     if preempts:
         settings = [_youngest_taken(one) for one in settings]
@@ -266,7 +267,7 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
     fields |= _with_accounts(limits, fields)
     fields |= _preemption(preemption, fields)
     told = PREEMPTION_KEYS if preemption is not None else frozenset[str]()
-    settings += explained(values, told, shared=shared)
+    settings += explained(placed, told, shared=shared)
     switches, became = connections(topology, [n for some in grouped.names for n in some])
     settings += [*became, *topology.others]
     if switches:
