@@ -321,6 +321,7 @@ def test_switches_and_blocks_are_the_same_from_each_form(
     for name, text in others:
         made = imported(tmp_path / name, files | {name: text.encode()})
         assert outcome(made) == outcome(by_conf), name
+    files["again.txt"] = dict(others).get("topology.txt", "").encode()
     both = imported(
         tmp_path / "both",
         files | {n: t.encode() for n, t in others} | {"topology.conf": b"SwitchName=x Nodes=n1\n"},

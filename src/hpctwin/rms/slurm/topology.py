@@ -132,6 +132,9 @@ def chosen_topology(
         shown: Rows of ``scontrol show topology``.
         topologies: Of topology.yaml.
     """
+    # A folder may have both topology.yaml and what scontrol prints of it.
+    topologies = list({one.name: one for one in reversed(topologies)}.values())[::-1]
+    shown = list({tuple(row.values.items()): row for row in shown}.values())
     default = next((one for one in topologies if one.default), next(iter(topologies), None))
     if default is None and not shown:
         return Chosen(conf)
