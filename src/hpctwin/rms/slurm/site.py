@@ -293,8 +293,8 @@ def _untold(found: SlurmSettings) -> list[str]:
     text, nodes, of_sinfo = found.shown_nodes
     if of_sinfo and not text and not nodes:
         notes.append(
-            "only sinfo shows nodes: of nodes in one state it prints the features and generic resources of "
-            "the first; add scontrol show node"
+            "only sinfo shows nodes: it prints no hidden partitions, and features and generic resources of "
+            "the first of the nodes in one state; add scontrol show node and partition"
         )
     if (
         not text
