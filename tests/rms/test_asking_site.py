@@ -12,12 +12,15 @@ import pytest
 from hpctwin import Cluster
 from hpctwin.cli import main
 from hpctwin.errors import UnreachableError
+from hpctwin.policies import parse_policy
+from hpctwin.policies.policy_file import read_policy
 from hpctwin.rms import commands
 from hpctwin.rms.asking_site import asked
 from hpctwin.rms.importing import import_site
+from hpctwin.rms.managers import probe
 from hpctwin.rms.slurm import import_site as slurm_site
 from tests.rms.beside_slurm import readable_folder, running, states
-from tests.rms.record_slurm import SINCE
+from tests.rms.record_slurm import SINCE, cluster
 from tests.rms.recorded import slurm as slurm_said
 from tests.rms.slurm_roots import VERSIONS
 
@@ -168,3 +171,54 @@ def test_the_recorded_accounts_of_each_version_of_slurm_are_imported_the_same(
     cluster, policy = made["22.05"]
     assert (len(cluster.accounts), len(cluster.qos)) == (5, 3)  # root too
     assert made == dict.fromkeys(VERSIONS, (cluster, policy))
+
+
+@pytest.mark.slurm
+def test_a_running_slurm_its_files_and_its_json_give_the_same_cluster(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    slurm_version: str,
+) -> None:  # fmt: skip
+    parts = ("s1 Nodes=n1", "s2 Nodes=n2", "root Switches=s[1-2]")
+    tree = "".join(f"SwitchName={one}\n" for one in parts)
+    more = ("TopologyPlugin=topology/tree",)
+    exclusive = "Exclusive=NODE" if slurm_version >= "26.05" else "OverSubscribe=EXCLUSIVE"
+    options = {
+        "nodes": 2,
+        "cpus": 4,
+        "scheduler": "backfill",
+        "partition": exclusive,
+        "events": True,
+    }
+    with cluster(slurm_version, {"topology.conf": tree}, more=more, **options) as slurm:
+        monkeypatch.setenv("SLURM_CONF", str(slurm.conf))
+        with pytest.raises(SystemExit) as ended:
+            main(["import", "slurm", "live", "--out", str(tmp_path / "out"), "--json"])
+        config = slurm.say("scontrol", "show", "config")
+        forms = {
+            "conf": {"slurm.conf": slurm.conf.read_text(), "topology.conf": tree},
+            "json": {
+                "topology.txt": slurm.say("scontrol", "show", "topology"),
+                "nodes.json": slurm.say("scontrol", "show", "nodes", "--json"),
+                "partitions.json": slurm.say("scontrol", "show", "partitions", "--json"),
+            },
+        }
+        (found,) = [one for one in probe(conf=slurm.conf) if one.manager == "slurm"]
+    assert not ended.value.code
+    capsys.readouterr()
+    # Since 24.05 the configuration has PrologSlurmctld[0].
+    assert {one.what: one.works for one in found.findings}["pushed starts"]
+    live = Cluster.from_yaml(tmp_path / "out" / "cluster.yaml")
+    policy = parse_policy(read_policy(tmp_path / "out" / "policy.yaml")).name
+    assert len(live.switches) == 3
+    assert policy.endswith("@contiguous")
+    if slurm_version < "26.05":
+        # scontrol of 22.05 has no JSON, that of 24.11 does not say which partition is the default.
+        del forms["json"]
+    for name, files in forms.items():
+        (tmp_path / name).mkdir()
+        for file, text in {**files, "config.txt": config}.items():
+            (tmp_path / name / file).write_text(text)
+        made = import_site("slurm", tmp_path / name).site
+        assert made is not None
+        assert made.cluster.model_dump() == live.model_dump(), name
+        assert parse_policy(made.policy).name == policy, name

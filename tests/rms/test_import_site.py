@@ -181,7 +181,7 @@ def test_blocks_are_switches_with_nodes_and_larger_ones_above_them(
         (["SelectType=select/linear"], "fcfs+slurm@contiguous"),
         (["SelectType=select/linear", "SchedulerType=sched/builtin"], "fcfs+none"),
         (["SLURM_VERSION=22.05.8"], "fcfs+slurm:bf_round_up=no"),
-        (["SLURM_VERSION=25.05.1"], "fcfs+slurm"),
+        (["SLURM_VERSION=25.05.1", "PriorityType=priority/basic"], "fcfs+slurm"),
         (
             [
                 "SchedulerParameters=bf_min_age_reserve=600,bf_window=2880,sched_min_interval=2000000"

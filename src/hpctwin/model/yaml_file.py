@@ -11,7 +11,7 @@ import yaml
 from hpctwin.errors import ConfigError
 from hpctwin.model.files import cause
 
-__all__ = ["Fields", "located", "parse_yaml", "read_yaml"]
+__all__ = ["Fields", "located", "parse_yaml", "read_yaml", "yaml_document"]
 
 
 class Fields(dict[str, Any]):
@@ -89,6 +89,23 @@ def parse_yaml(text: str, where: str, example: str) -> Fields:
     Raises:
         ConfigError: as `read_yaml`.
     """
+    root, content = yaml_document(text, where)
+    if root is None or not isinstance(content, dict):
+        found = "nothing" if content is None else f"{content!r:.60}"
+        raise ConfigError(f"{where}: expected fields such as '{example}:', found {found}")
+    return Fields(content, root)
+
+
+def yaml_document(text: str, where: str) -> tuple[yaml.Node | None, Any]:
+    """Read one YAML document: its nodes and its plain values; None and None if it is empty.
+
+    Args:
+        text: the YAML.
+        where: what messages call it.
+
+    Raises:
+        ConfigError: it is not YAML, or has a field twice; the message names the line where there is one.
+    """
     try:
         loader = _Loader(text)
         loader.where = where
@@ -108,10 +125,7 @@ def parse_yaml(text: str, where: str, example: str) -> Fields:
         raise ConfigError(f"{where}: not a usable value: {error}") from error
     except RecursionError as error:
         raise ConfigError(f"{where}: nested too deeply for settings") from error
-    if root is None or not isinstance(content, dict):
-        found = "nothing" if content is None else f"{content!r:.60}"
-        raise ConfigError(f"{where}: expected fields such as '{example}:', found {found}")
-    return Fields(content, root)
+    return root, content
 
 
 class _Loader(yaml.SafeLoader):

@@ -51,13 +51,16 @@ def asked(
     notes = []
     for name in site.LIVE:
         program, *arguments = site.live_command(name, first)
+        path = folder / name
         try:
-            with (folder / name).open("wb") as file:
+            with path.open("wb") as file:
                 commands.run_into(
                     file, program, arguments, timeout_s=_LONGER_S.get(program, _TIMEOUT_S)
                 )
+            if not path.stat().st_size:
+                path.unlink()  # a Slurm without switches prints nothing of them
         except (CommandError, UnreachableError) as error:
-            (folder / name).unlink()  # what it wrote before it failed is not all
+            path.unlink()  # what it wrote before it failed is not all
             notes.append(f"{program} {' '.join(arguments)[:60]}: {error}")
     if len(notes) == len(site.LIVE):
         raise UnreachableError("; ".join(notes))

@@ -249,8 +249,10 @@ def pseudonyms(made: Imported, salt: bytes) -> Imported:
         if isinstance(limit.get("partitions"), tuple | list):
             limit["partitions"] = [pseudonym("partition", name) for name in limit["partitions"]]
     for setting in made.site.settings:
-        for kind, name in re.findall(r"^(reservation|node) ([^\s:]+)", setting.name):
+        for kind, name in re.findall(r"^(reservation|node|topology) ([^\s:]+)", setting.name):
             pseudonym(kind, name)
+        if setting.name.endswith(": Topology"):
+            pseudonym("topology", setting.value)
     for reservation in plain.get("reservations", ()):
         reservation["name"] = pseudonym("reservation", reservation["name"])
     preemption = plain.get("preemption", {})

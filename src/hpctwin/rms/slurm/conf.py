@@ -6,24 +6,20 @@ Source:
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 from hpctwin.errors import ConfigError
 from hpctwin.model.files import cause
 from hpctwin.rms.site import TAKEN, Setting
-from hpctwin.rms.slurm.values import number as number_of
-from hpctwin.rms.slurm.values import words
 
 __all__ = [
-    "Conf", "Row", "blocks", "column_of", "conf_rows", "dumped_associations", "json_rows", "read_conf",
-    "row_of", "said", "shown_shares", "shown_weights", "table", "take",
+    "Conf", "Row", "blocks", "column_of", "conf_rows", "dumped_associations", "read_conf", "row_of", "said",
+    "shown_shares", "shown_weights", "table", "take",
 ]  # fmt: skip
 
 _PAIR = re.compile(r'([\w/]+)\s*\+?=\s*("[^"]*"|\'[^\']*\'|\S*)')
@@ -351,95 +347,3 @@ def dumped_associations(text: str, where: str) -> list[Row]:
         }
         rows.append(Row(values, f"{where}:{number}", {key.lower(): key for key, _ in pairs}))
     return rows
-
-
-def json_rows(listed: list[Any], kind: str, where: str) -> list[Row]:
-    """Things of ``scontrol show … --json`` (or sinfo's), as rows of what it prints as text.
-
-    Args:
-        listed: the objects.
-        kind: one of `_OF_JSON`, what such a row begins with.
-        where: of the output.
-    """
-    rows = []
-    for one in listed:
-        if not isinstance(one, dict) or not isinstance(one.get("name"), str):
-            continue
-        made = _OF_JSON[kind](one)
-        values = {kind.lower(): one["name"], **{k: v for k, v in made.items() if v}}
-        rows.append(Row(values, where, {key: key for key in values}))
-    return rows
-
-
-def _node(one: Mapping[str, Any]) -> dict[str, str]:
-    features, partitions = one.get("features", ""), one.get("partitions")
-    return {
-        "cputot": _whole(one.get("cpus")),
-        "realmemory": _whole(one.get("real_memory")),
-        "gres": str(one.get("gres") or ""),
-        "availablefeatures": ",".join(features)
-        if isinstance(features, list)
-        else str(features or ""),
-        "state": "+".join(sorted(words(one.get("state")) | words(one.get("state_flags")))),
-        "partitions": ",".join(map(str, partitions)) if isinstance(partitions, list) else "",
-        "weight": _whole(one.get("weight")),
-        "cpuefctv": _whole(one.get("effective_cpus")),
-        "sockets": _whole(one.get("sockets")),
-        "corespersocket": _whole(one.get("cores")),
-        "threadspercore": _whole(one.get("threads")),
-    }
-
-
-def _partition(one: Mapping[str, Any]) -> dict[str, str]:
-    """Of 23.02 on; the fields are in objects by subject."""
-
-    def at(*path: str) -> Any:
-        found: Any = one
-        for key in path:
-            found = found.get(key) if isinstance(found, dict) else None
-        return found
-
-    flags = words(one.get("flags")) | words(at("defaults", "job"))
-    return {
-        "nodes": str(at("nodes", "configured") or ""),
-        "maxtime": _whole(at("maximums", "time")),
-        "maxnodes": _whole(at("maximums", "nodes")),
-        "minnodes": _whole(at("minimums", "nodes")),
-        "prioritytier": _whole(at("priority", "tier")),
-        "priorityjobfactor": _whole(at("priority", "job_factor")),
-        "default": "YES" if "DEFAULT" in flags else "",
-        "state": "+".join(sorted(words(at("partition", "state")))),
-    }
-
-
-def _reservation(one: Mapping[str, Any]) -> dict[str, str]:
-    """Of 23.02 on; times are seconds since the epoch."""
-    flags = one.get("flags")
-    purged = one.get("purge_completed")
-    idle_s = int(_whole(purged.get("time")) or 0) if isinstance(purged, dict) else 0
-    named = [str(flag) for flag in flags] if isinstance(flags, list) else []
-    if idle_s and "PURGE_COMP" in named:
-        clock = f"{idle_s // 3600:02}:{idle_s // 60 % 60:02}:{idle_s % 60:02}"
-        named[named.index("PURGE_COMP")] = f"PURGE_COMP={clock}"
-    end = number_of(one.get("end_time"))
-    return {
-        "starttime": _whole(one.get("start_time")) or "(null)",
-        "endtime": _whole(one.get("end_time")) or "(null)",
-        "duration": "UNLIMITED" if end == math.inf else "",
-        "flags": ",".join(named) or "(null)",
-        **{
-            text: str(one.get(key) or "(null)")
-            for text, key in (
-                ("nodes", "node_list"), ("users", "users"), ("groups", "groups"), ("accounts", "accounts"),
-                ("licenses", "licenses"), ("burstbuffer", "burst_buffer"), ("tres", "tres"),
-            )
-        },
-    }  # fmt: skip
-
-
-_OF_JSON = {"NodeName": _node, "PartitionName": _partition, "ReservationName": _reservation}
-
-
-def _whole(value: Any) -> str:
-    found = number_of(value)
-    return f"{found:.0f}" if found is not None and math.isfinite(found) else ""

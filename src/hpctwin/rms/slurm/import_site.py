@@ -6,12 +6,15 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hpctwin.errors import TraceError
+from hpctwin.errors import ConfigError, TraceError
+from hpctwin.formats._files import read_json
 from hpctwin.formats._job_table import JobTable
 from hpctwin.formats._record import Machine, Tally
 from hpctwin.formats.sacct import COLUMNS, is_sacct, sacct_table
+from hpctwin.formats.sacct_json import is_sacct_document
 from hpctwin.formats.sacct_layout import check_columns, layout_of
 from hpctwin.formats.slurm2sql import MAGIC, is_slurm2sql
+from hpctwin.model.yaml_file import yaml_document
 from hpctwin.rms.machine import ListedNode
 from hpctwin.rms.site import Site
 from hpctwin.rms.slurm.conf import (
@@ -28,8 +31,11 @@ from hpctwin.rms.slurm.conf import (
     table,
 )
 from hpctwin.rms.slurm.limits import LIMITS
+from hpctwin.rms.slurm.parse import settings
 from hpctwin.rms.slurm.reservations import reservation_rows
 from hpctwin.rms.slurm.site import SlurmSettings, slurm_site
+from hpctwin.rms.slurm.site_json import KINDS, document_rows, version_of_document
+from hpctwin.rms.slurm.topology import topologies_of
 
 __all__ = ["LIVE", "SlurmFiles", "live_command"]
 
@@ -40,6 +46,7 @@ LIVE: dict[str, tuple[str, ...]] = {
     "config.txt": ("scontrol", "show", "config"),
     "nodes.txt": ("scontrol", "show", "node"),
     "partitions.txt": ("scontrol", "show", "partition"),
+    "topology.txt": ("scontrol", "show", "topology"),
     "reservations.txt": ("scontrol", "show", "reservation", "-o"),
     "associations.txt": (
         "sacctmgr", "-P", "show", "associations",
@@ -99,7 +106,9 @@ class SlurmFiles:
     def take(self, path: Path, head: bytes) -> str:
         """What a file is, by what it begins with; empty if it is nothing of Slurm's."""
         if head.lstrip().startswith(b"{"):
-            return self._take_json(path, head)
+            return self._take_json(path)
+        if head.startswith(b"%YAML") or re.search(rb"^\s*-\s+topology\s*:", head, re.MULTILINE):
+            return self._take_yaml(path)
         if head.startswith(MAGIC):
             self._dumps += [path] if is_slurm2sql(path, head) else []
             return "slurm2sql" if path in self._dumps else ""
@@ -129,7 +138,8 @@ class SlurmFiles:
             )
             return ""
         if re.search(rb"^Configuration data as of", head, re.MULTILINE):
-            rows = [row_of(line, path.name) for line in _text(path).splitlines()]
+            shown = settings(path.read_bytes()).items()
+            rows = [row_of(f"{key}={value}", path.name) for key, value in shown if key != "as_of"]
             self._settings.conf.rows += [row for row in rows if row is not None]
             return "scontrol show config"
         return "" if b"\0" in head else self._take_settings(path, head)
@@ -154,7 +164,11 @@ class SlurmFiles:
             shown.append("scontrol show reservation")
         if shown:
             return ", ".join(shown)
-        if first & {"switchname", "blockname"} and not first & _CONF:
+        if first & {"switchname", "blockname", "ringname"} and not first & _CONF:
+            if keys & {"level", "blockindex", "ringsize"}:
+                lines = (row_of(line, path.name) for line in _text(path).splitlines())
+                self._settings.shown_topology += [row for row in lines if row is not None]
+                return "scontrol show topology"
             self._topologies.append(path)
             return "topology.conf"
         if not first & (_CONF - {"nodename"}) and ("autodetect" in first or "name" in keys):
@@ -210,11 +224,20 @@ class SlurmFiles:
             return "sacctmgr show qos"
         return ""
 
-    def _take_json(self, path: Path, head: bytes) -> str:
-        from hpctwin.formats._files import read_json
-        from hpctwin.formats.sacct_json import is_sacct_document
-        from hpctwin.rms.slurm.conf import json_rows
+    def _take_yaml(self, path: Path) -> str:
+        """Take topology.yaml, or what a command prints with ``--yaml``."""
+        try:
+            _, document = yaml_document(_text(path), path.name)
+        except ConfigError as error:
+            self._settings.notes.append(f"{error}; this file is not read")
+            return ""
+        topologies = topologies_of(document, path.name)
+        if topologies:
+            self._settings.topologies += topologies
+            return "topology.yaml"
+        return self._take_document(path, document, "YAML")
 
+    def _take_json(self, path: Path) -> str:
         try:
             document = read_json(path)
         except TraceError as error:
@@ -223,25 +246,25 @@ class SlurmFiles:
         if is_sacct_document(document):
             self._dumps.append(path)
             return "sacct --json"
-        for key, kind, rows in (
-            ("nodes", "NodeName", self._settings.nodes),
-            ("partitions", "PartitionName", self._settings.partitions),
-            ("reservations", "ReservationName", self._settings.reservations),
-        ):
-            if isinstance(document, dict) and isinstance(document.get(key), list):
-                made = json_rows(document[key], kind, path.name)
-                unnamed = len(document[key]) - len(made)
-                if unnamed:
-                    self._settings.notes.append(
-                        f"{path.name}: {unnamed} of its {key} without a name, left out"
-                    )
-                rows += made
-                return f"{key} as JSON"
-        if isinstance(document, dict) and "meta" in document:
-            keys = ", ".join(sorted(document.keys() - {"meta"}))
-            self._settings.notes.append(
-                f"{path.name} is JSON of Slurm with {keys}: not read; "
-                "scontrol show node --json, scontrol show partition --json and sacct --json are"
+        return self._take_document(path, document, "JSON")
+
+    def _take_document(self, path: Path, document: object, form: str) -> str:
+        settings = self._settings
+        if not isinstance(document, dict):
+            return ""
+        rows = document_rows(document, path.name, settings.notes)
+        for name, made in rows.items():
+            settings.documents.setdefault(name, []).extend(made)
+        if rows:
+            settings.version = settings.version or version_of_document(document)
+            return f"{', '.join(KINDS[name] for name in rows)} as {form}"
+        if "meta" in document:
+            keys = ", ".join(
+                sorted(document.keys() - {"meta", "errors", "warnings", "last_update"})
+            )
+            settings.notes.append(
+                f"{path.name} is {form} of Slurm with {keys}: not read; {', '.join(KINDS.values())} are, "
+                "and jobs of sacct --json"
             )
         return ""
 
@@ -301,8 +324,9 @@ class SlurmFiles:
             "how jobs are scheduled, and whether limits are held: slurm.conf, or what scontrol show config "
             "prints": found.values,
             f"accounts with shares and limits: what sacctmgr -P show assoc {columns} "
-            "prints": found.associations,
-            "QOS with priorities and limits: what sacctmgr -P show qos prints": found.qos,
+            "prints": found.associations or "associations" in found.documents,
+            "QOS with priorities and limits: what sacctmgr -P show qos prints": found.qos
+            or "qos" in found.documents,
             f"jobs: what sacct -a -D -P -o {_COLUMNS} prints": self._dumps,
         }
         return [what for what, is_there in there.items() if not is_there]
@@ -314,8 +338,11 @@ class SlurmFiles:
 
     @property
     def reservations(self) -> Sequence[Row]:
-        """Of ``scontrol show reservation``."""
-        return self._settings.reservations
+        """Of ``scontrol show reservation``, as text or else as JSON."""
+        text = self._settings.reservations
+        names = {row.get("reservationname") for row in text}
+        documents = self._settings.documents.get("reservations", [])
+        return [*text, *(row for row in documents if row.get("reservationname") not in names)]
 
     @property
     def shared(self) -> tuple[bool, bool]:

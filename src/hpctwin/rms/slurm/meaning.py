@@ -114,6 +114,8 @@ _OF_PASSES = (
 )  # fmt: skip
 """What SchedulerParameters begin with that say which jobs are looked at, and when."""
 
+_MAX_AGE_S = 7 * 86400.0
+"""PriorityMaxAge of Slurm, and of `multifactor`, if nothing is said."""
 _EMPTY = ("", "(null)", "n/a", "none")
 
 
@@ -152,7 +154,7 @@ def order_and_backfill(
     tiers = {name: _number(row, "prioritytier") for name, row in partitions.items()}
     factors = {name: _number(row, "priorityjobfactor") for name, row in partitions.items()}
     by_tier = len(set(tiers.values())) > 1
-    if told("prioritytype").endswith("multifactor"):
+    if told("prioritytype").endswith("multifactor") or _is_multifactor_by_default(values):
         text, priority = _multifactor(values, tiers, factors, settings, by_tier=by_tier)
         text += _of_tres(values, totals, settings, one=len(partitions) == 1)
         if not whole and _is_weight(told("priorityweightjobsize")):
@@ -173,6 +175,13 @@ def order_and_backfill(
     backfill = _backfill(values, settings)
     placement = "@contiguous" if whole and backfill != "none" else ""
     return Meaning(f"{text}+{backfill}{placement}", priority)
+
+
+def _is_multifactor_by_default(values: Mapping[str, Row]) -> bool:
+    """Whether settings without a PriorityType are of a Slurm that then has priority/multifactor."""
+    version = version_of(values)
+    unsaid = not said(values, "prioritytype") and values.keys() > {"slurm_version"}
+    return unsaid and version is not None and version >= (23, 11)
 
 
 def _unused_priorities(values: Mapping[str, Row], settings: list[Setting]) -> None:
@@ -213,7 +222,7 @@ def _multifactor(
     }
     parts = [f"{name}={value:.12g}" for name, value in given.items()]
     oldest = limit_s(told("prioritymaxage"))
-    if oldest:
+    if oldest and oldest != _MAX_AGE_S:
         parts.append(f"max_age={oldest:.0f}")
     if told("priorityfavorsmall").lower() in ("yes", "true", "1"):
         parts.append("favor_small=yes")
@@ -280,6 +289,9 @@ def _backfill(values: Mapping[str, Row], settings: list[Setting]) -> str:
         version = version_of(values)
         if version is not None and version < (25, 5):
             given["bf_round_up"] = "no"
+        if version is None and values:
+            why = "slurm: reservations are rounded up as since 25.05; scontrol show config says the version"
+            settings.append(Setting("SLURM_VERSION", "in no file", "", TAKEN, why))
         text = ":".join(["slurm", *filter(None, [",".join(f"{k}={v}" for k, v in given.items())])])
     for key, value in parameters.items():
         became, reason = NO_BEARING, ""

@@ -206,9 +206,14 @@ def _with_start(job: JobRecord, woken: Mapping[str, float]) -> JobRecord:
 
 
 def settings(config: bytes) -> dict[str, str]:
-    """Of ``scontrol show config``; the controller's time is ``as_of``."""
+    """Read ``scontrol show config``; the controller's time is ``as_of``.
+
+    Values of numbered keys, such as ``Prolog[0]`` of 24.05 and later, are joined by commas.
+    """
     text = config.decode(errors="replace")
-    found = {k: v.strip() for k, v in re.findall(r"^(\w+)\s*= (.*)$", text, flags=re.MULTILINE)}
+    found: dict[str, str] = {}
+    for key, index, value in re.findall(r"(?m)^(\w+)(\[\d+\])?[ \t]*=(.*)$", text):
+        found[key] = f"{found[key]},{value.strip()}" if index and key in found else value.strip()
     head = re.search(r"^Configuration data as of (\S+)", text)
     return {**found, "as_of": head[1]} if head else found
 

@@ -162,9 +162,11 @@ def _own(found: Found, one: dict[str, Any], what: str, row: Row, values: Mapping
     own = row.get("preemptmode")
     if own.lower() not in _NOTHING:
         mode, became, why = _mode(found, own)
-        one["mode"] = _requeued(mode, values)
-        if one["mode"] != mode:
-            why = f"preemption: mode {one['mode']}"
+        own_mode = _requeued(mode, values)
+        if own_mode != mode:
+            why = f"preemption: mode {own_mode}"
+        if own_mode != _requeued(found.mode, values):
+            one["mode"] = own_mode
         if "WITHIN" in own.upper():
             became, why = (NOT_MODELLED, "jobs of one QOS do not preempt each other")
         found.settings.append(Setting(f"{what}: PreemptMode", own[:80], row.where, became, why))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import zoneinfo
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -161,7 +163,8 @@ def _taken(
     name = row.get("reservationname")
 
     def became(what: str, why: str) -> Setting:
-        value = " to ".join(row.get(key) for key in ("starttime", "endtime") if row.get(key))
+        ends = [row.get(key) for key in ("starttime", "endtime") if row.get(key)]
+        value = " to ".join(_printed(text, zone) for text in ends)
         return Setting(f"reservation {name}", value, row.where, what, why)
 
     cut = lacking(row)
@@ -400,6 +403,15 @@ def _moment(text: str, zone: str | None) -> float:
     if found is None or not 0 <= found < _YEAR_9999:
         raise ValueError(f"{text[:40]!r} is no time such as 2026-10-01T08:00:00")
     return float(found)
+
+
+def _printed(text: str, zone: str | None) -> str:
+    """Write a time as scontrol does in the site's time zone; JSON has seconds since the epoch."""
+    try:
+        shown = dt.datetime.fromtimestamp(int(text), zoneinfo.ZoneInfo(zone or "UTC"))
+    except (ValueError, OverflowError, OSError):
+        return text
+    return f"{shown:%Y-%m-%dT%H:%M:%S}"
 
 
 def _ranges(numbers: Sequence[int]) -> str:

@@ -25,16 +25,21 @@ from hpctwin.rms.slurm.limits import (
     limits_of_qos,
 )
 from hpctwin.rms.slurm.meaning import explained, order_and_backfill
-from hpctwin.rms.slurm.partitions import described_partitions, partition_fields
+from hpctwin.rms.slurm.partitions import (
+    described_partitions,
+    gives_whole_nodes,
+    partition_fields,
+)
 from hpctwin.rms.slurm.placing import is_least_loaded, shared_placement
 from hpctwin.rms.slurm.preempted import PREEMPTION_KEYS, Found, preemption_of
 from hpctwin.rms.slurm.site_nodes import (
+    completed,
     listed_nodes,
     named_by_nodes,
     node_settings,
     with_defaults,
 )
-from hpctwin.rms.slurm.topology import connections
+from hpctwin.rms.slurm.topology import Topology, chosen_topology, connections
 
 __all__ = ["SlurmSettings", "slurm_site"]
 
@@ -50,11 +55,15 @@ class SlurmSettings:
         conf: of slurm.conf; or what ``scontrol show config`` printed, a row for each setting.
         gres: of gres.conf.
         topology: of topology.conf.
+        shown_topology: of ``scontrol show topology``.
+        topologies: of topology.yaml.
         nodes: of ``scontrol show node``.
         partitions: of ``scontrol show partition``.
         associations: of ``sacctmgr show assoc``.
         qos: of ``sacctmgr show qos``.
         reservations: of ``scontrol show reservation``.
+        documents: what the same commands and ``sinfo`` print with ``--json``, by the name of the list.
+        version: of Slurm, as such a document says it.
         weights: of ``sprio -w``, which count where nothing else says them.
         notes: what of these could not be read.
     """
@@ -62,22 +71,55 @@ class SlurmSettings:
     conf: Conf = field(default_factory=Conf)
     gres: Conf = field(default_factory=Conf)
     topology: Conf = field(default_factory=Conf)
+    shown_topology: list[Row] = field(default_factory=list)
+    topologies: list[Topology] = field(default_factory=list)
     nodes: list[Row] = field(default_factory=list)
     partitions: list[Row] = field(default_factory=list)
     associations: list[Row] = field(default_factory=list)
     qos: list[Row] = field(default_factory=list)
     reservations: list[Row] = field(default_factory=list)
+    documents: dict[str, list[Row]] = field(default_factory=dict)
+    version: str = ""
     weights: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.nodes or self.conf.of("nodename"))
+        return bool(any(self.shown_nodes) or self.conf.of("nodename"))
+
+    @property
+    def shown_nodes(self) -> list[list[Row]]:
+        """Rows of nodes that a running Slurm printed, as text first, then as JSON and by sinfo."""
+        return [self.nodes, *self._of_documents("nodes", "nodename")]
+
+    @property
+    def shown_partitions(self) -> list[list[Row]]:
+        """Rows of partitions that a running Slurm printed, as text first, then as JSON and by sinfo."""
+        return [self.partitions, *self._of_documents("partitions", "partitionname")]
+
+    def _of_documents(self, name: str, kind: str) -> list[list[Row]]:
+        of_sinfo = [row for row in self.documents.get("sinfo", ()) if row.kind == kind]
+        return [self.documents.get(name, []), of_sinfo]
+
+    def named_partitions(self) -> dict[str, Row]:
+        """Rows of partitions by name."""
+        shown = [{row.get("partitionname"): row for row in some} for some in self.shown_partitions]
+        written = with_defaults(self.conf.of("partitionname"), "partitionname")
+        return completed(shown, {row.get("partitionname"): row for row in written})
+
+    def as_text_or_json(self, name: str, text: list[Row]) -> list[Row]:
+        """Rows of text, or those of a document if there are none."""
+        return text or self.documents.get(name, [])
 
     @property
     def tells(self) -> bool:
         """Whether it says anything of scheduling, partitions, accounts or QOS."""
         return bool(
-            self.conf.rows or self.partitions or self.associations or self.qos or self.weights
+            self.conf.rows
+            or any(self.shown_partitions)
+            or self.associations
+            or self.qos
+            or self.weights
+            or self.documents.keys() & {"associations", "qos"}
         )
 
     @property
@@ -90,15 +132,22 @@ class SlurmSettings:
         return {key: row for row in rows for key in row.values}
 
     @property
+    def slurm_version(self) -> str:
+        """Slurm's version as its settings, a document or else its nodes say it; empty if none does."""
+        told = said(self.values, "slurm_version") or self.version
+        nodes = {row.get("version") for some in self.shown_nodes for row in some}
+        known = [text for text in nodes if re.match(r"\d+\.\d+\b", text)]
+        return told or max(
+            known, key=lambda text: [int(n) for n in re.findall(r"\d+", text)], default=""
+        )
+
+    @property
     def shared(self) -> bool:
         """Whether jobs may be on one node together: cores are what is given out, not to one job alone."""
-        rows = self.partitions or self.conf.of("partitionname")
-        alone = [row.get("oversubscribe") or row.get("shared") for row in rows]
+        alone = [gives_whole_nodes(row) for row in self.named_partitions().values()]
         # Since 23.02 cores are what is given out if nothing is said.
         select = said(self.values, "selecttype") or "select/cons_tres"
-        return "linear" not in select and not (
-            alone and all(a.upper() == "EXCLUSIVE" for a in alone)
-        )
+        return "linear" not in select and not (alone and all(alone))
 
     @property
     def shares_memory(self) -> bool:
@@ -120,20 +169,27 @@ def slurm_site(found: SlurmSettings, *, assumed: Sequence[ListedNode] = ()) -> S
     """
     notes = [*found.conf.notes, *found.gres.notes, *found.topology.notes, *found.notes]
     settings: list[Setting] = []
-    kept = found.partitions or with_defaults(found.conf.of("partitionname"), "partitionname")
-    named = {row.get("partitionname"): row for row in kept}
-    named |= named_by_nodes(found.nodes, named, notes)
-    preemption = preemption_of(found.values, named, found.qos, shared=found.shared)
+    qos = found.as_text_or_json("qos", found.qos)
+    named = found.named_partitions()
+    named |= named_by_nodes([row for some in found.shown_nodes for row in some], named, notes)
+    notes += _untold(found)
+    topology = chosen_topology(found.topology.rows, found.shown_topology, found.topologies)
+    values = found.values
+    placed = {**values, **topology.plugin}
+    shared = found.shared
+    preemption = preemption_of(values, named, qos, shared=shared)
     preempts = preemption is not None and preemption.fields is not None
-    spreads = found.shared and is_least_loaded(found.values, list(named.values()))
+    spreads = shared and is_least_loaded(values, list(named.values()))
     told_apart = {key for key, told in (("gracetime", preempts), ("lln", spreads)) if told}
-    described = described_partitions(named, settings, told_apart, whole=not found.shared)
+    described = described_partitions(
+        named, settings, told_apart, whole=not shared, topology=topology.name
+    )
     listed = (
-        listed_nodes(found.nodes, found.conf, found.gres, described, notes, shared=found.shared)
+        listed_nodes(found.shown_nodes, found.conf, found.gres, described, notes, shared=shared)
         if found
         else in_partitions(assumed, described)
     )
-    settings += node_settings(found.conf, shared=found.shared)
+    settings += node_settings(found.conf, shared=shared)
     if not listed:
         unread = [note for note in notes if re.search("left out|excluded|not there", note)]
         raise ConfigError(
@@ -147,25 +203,33 @@ def slurm_site(found: SlurmSettings, *, assumed: Sequence[ListedNode] = ()) -> S
         notes.append(
             f"by their features nodes would be of more than {MOST_GROUPS} groups: they are left out"
         )
-    holds = enforced(found.values)
+    holds = enforced(values)
     held = holds.held
-    settings += _enforcing(found.values, held=held)
+    settings += _enforcing(values, held=held)
     by_tier = preemption is not None and preempts and preemption.by == "partition"
-    whole = not found.shared and not preempts
+    whole = not shared and not preempts
     totals = {
         "node": len(listed),
         "cpu": sum(node.cores or 0 for node in listed),
         "gres/gpu": sum(node.gpus or 0 for node in listed),
         "mem": sum(node.memory_gb or 0 for node in listed),
     }
+    with_version = values
+    if version := found.slurm_version:
+        with_version = {**values, "slurm_version": Row({"slurm_version": version}, "", {})}
     policy = order_and_backfill(
-        found.values, described, settings, totals=totals, preempts=by_tier, whole=whole
+        with_version,
+        described,
+        settings,
+        totals=totals,
+        preempts=by_tier,
+        whole=whole,
     )
     placement = ""
-    if found.shared:
+    if shared:
         weighted = any(node.weight for node in listed)
         placement = shared_placement(
-            found.values, list(described.values()), weighted=weighted, settings=settings
+            placed, list(described.values()), weighted=weighted, settings=settings
         )
     if preempts:
         settings = [_youngest_taken(one) for one in settings]
@@ -183,17 +247,18 @@ def slurm_site(found: SlurmSettings, *, assumed: Sequence[ListedNode] = ()) -> S
         )
     unknown = sorted(described.keys() - grouped.members.keys())
     notes += [f"partition {name} has no node that is available, left out" for name in unknown]
-    called = found.values.get("clustername")
-    associations = of_cluster(found.associations, called, notes)
+    called = values.get("clustername")
+    associations = of_cluster(
+        found.as_text_or_json("associations", found.associations), called, notes
+    )
     fields: dict[str, Any] = {
         "name": called.get("clustername") if called else "slurm",
         "nodes": [group.model_dump(exclude_defaults=True) for group in grouped.groups],
         "partitions": partitions,
-        "resources": _licences(found.values, settings),
-        "qos": _qos(found.qos),
-        **shares_of(found.values, associations, settings, notes),
+        "resources": _licences(values, settings),
+        "qos": _qos(qos),
+        **shares_of(values, associations, settings, notes),
     }
-    qos = found.qos
     if preemption is not None:
         settings += preemption.settings
         qos = [_without_preempt(row) for row in qos]
@@ -203,13 +268,45 @@ def slurm_site(found: SlurmSettings, *, assumed: Sequence[ListedNode] = ()) -> S
     fields |= _with_accounts(limits, fields)
     fields |= _preemption(preemption, fields)
     told = PREEMPTION_KEYS if preemption is not None else frozenset[str]()
-    settings += explained(found.values, told, shared=found.shared)
-    switches, became = connections(found.topology.rows, [n for some in grouped.names for n in some])
-    settings += became
+    settings += explained(placed, told, shared=shared)
+    switches, became = connections(topology, [n for some in grouped.names for n in some])
+    settings += [*became, *topology.others]
     if switches:
         fields["switches"] = switches
     cluster, names = named_cluster(fields, grouped.names, "slurm")
     return Site("slurm", cluster, policy.text, settings, notes, names, shared_placement=placement)
+
+
+def _untold(found: SlurmSettings) -> list[str]:
+    """Say what JSON of some versions lacks, if no other form says it."""
+    notes = []
+    text, *documents = found.shown_partitions
+    written = found.conf.of("partitionname")
+    if (
+        not text
+        and not written
+        and any("default" not in row.values for some in documents for row in some)
+    ):
+        notes.append(
+            "JSON of this Slurm does not say which partition is the default, nor LLN, RootOnly, ReqResv, "
+            "ExclusiveUser, ExclusiveTopo and PreemptMode of partitions: add scontrol show partition"
+        )
+    text, nodes, of_sinfo = found.shown_nodes
+    if of_sinfo and not text and not nodes:
+        notes.append(
+            "only sinfo shows nodes: it prints no hidden partitions, and features and generic resources of "
+            "the first of the nodes in one state; add scontrol show node and partition"
+        )
+    if (
+        not text
+        and not found.conf.of("nodename")
+        and any("cpuefctv" not in row.values for row in nodes)
+    ):
+        notes.append(
+            "JSON of this Slurm does not say which cores and memory are the system's (CoreSpecCount, "
+            "CpuSpecList, MemSpecLimit): jobs have all; add scontrol show node"
+        )
+    return notes
 
 
 def _licences(values: Mapping[str, Row], settings: list[Setting]) -> dict[str, int]:

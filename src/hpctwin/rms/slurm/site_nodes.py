@@ -19,7 +19,7 @@ from hpctwin.rms.slurm.gres import consumables_of, gpus_by_type, gpus_of, types_
 from hpctwin.rms.slurm.placing import weights_of
 from hpctwin.rms.slurm.values import node_flags
 
-__all__ = ["listed_nodes", "named_by_nodes", "node_settings", "with_defaults"]
+__all__ = ["completed", "listed_nodes", "named_by_nodes", "node_settings", "with_defaults"]
 
 _NAMED = 10
 """A note names this many nodes."""
@@ -57,7 +57,7 @@ def node_settings(conf: Conf, *, shared: bool) -> list[Setting]:
 
 
 def listed_nodes(
-    shown: Sequence[Row],
+    shown: Sequence[Sequence[Row]],
     conf: Conf,
     gres_conf: Conf,
     described: Mapping[str, Row],
@@ -68,14 +68,14 @@ def listed_nodes(
     """List the nodes that jobs can be given; the others are noted with their names.
 
     Args:
-        shown: Of scontrol show node; those of slurm.conf count if it is empty.
+        shown: Of scontrol show node as text, as JSON, and of sinfo; see `completed`.
         conf: Of slurm.conf.
         gres_conf: Of gres.conf.
         described: The partitions by name.
         notes: What is to be said is appended.
         shared: Whether jobs share nodes.
     """
-    rows = _named(shown, "nodename", notes) if shown else _from_conf(conf, notes)
+    rows = completed([_named(some, "nodename", notes) for some in shown], _from_conf(conf, notes))
     in_partitions = _members(conf, described, rows, notes)
     gres = _gres(gres_conf, rows, notes)
     weights = weights_of(rows) if shared else {}
@@ -106,6 +106,43 @@ def listed_nodes(
             )
         )
     return listed
+
+
+_SAME = {
+    "shared": "oversubscribe", "priority": "prioritytier", "exclusiveuser": "exclusive",
+    "exclusivetopo": "exclusive",
+}  # fmt: skip
+"""Keys that another key says as well."""
+
+
+def completed(shown: Sequence[Mapping[str, Row]], written: Mapping[str, Row]) -> dict[str, Row]:
+    """Return rows by name; what one form does not say, the next one does.
+
+    Args:
+        shown: What a running Slurm printed; the text, which is complete, comes first.
+        written: Of slurm.conf, which adds no name if anything is shown.
+    """
+    whole, *parts = shown
+    made = dict(whole)
+    for some in parts:
+        for name, row in some.items():
+            if name not in whole:
+                made[name] = _filled(made[name], row) if name in made else row
+    if not made:
+        return dict(written)
+    return {
+        name: _filled(row, written[name]) if name in written and name not in whole else row
+        for name, row in made.items()
+    }
+
+
+def _filled(row: Row, other: Row) -> Row:
+    more = {
+        key: value
+        for key, value in other.values.items()
+        if key not in row.values and _SAME.get(key) not in row.values
+    }
+    return Row({**row.values, **more}, row.where, {**other.names, **row.names})
 
 
 _NO_STARTS = ("DOWN", "DRAIN", "FAIL", "FUTURE", "ERROR", "INVAL")
@@ -183,20 +220,37 @@ def _from_conf(conf: Conf, notes: list[str]) -> dict[str, Row]:
             if name in named:
                 of = named[name]
                 named[name] = Row({**of.values, "state": state}, of.where, of.names)
-    return named
+    return {name: _laid_out(row) for name, row in named.items()}
+
+
+def _laid_out(row: Row) -> Row:
+    """Infer what a NodeName line omits of Sockets, CoresPerSocket and ThreadsPerCore, as Slurm does."""
+
+    def number(key: str) -> int:
+        return int(row.get(key)) if row.get(key).isdecimal() else 0
+
+    cores, threads = number("corespersocket") or 1, number("threadspercore") or 1
+    sockets = number("sockets") or (number("boards") or 1) * number("socketsperboard")
+    sockets = sockets or max((number("cpus") or number("procs")) // (cores * threads), 1)
+    inferred = {"sockets": sockets, "corespersocket": cores, "threadspercore": threads}
+    values = {**row.values, **{key: str(value) for key, value in inferred.items()}}
+    return Row(values, row.where, row.names)
 
 
 def with_defaults(rows: Sequence[Row], kind: str) -> list[Row]:
     """Rows with what the DEFAULT lines before them say; two lines of one name are one."""
-    default: dict[str, str] = {}
+    default = Row({}, "", {})
     made: dict[str, Row] = {}
     for row in rows:
-        if row.get(kind).upper() == "DEFAULT":
-            default |= {key: value for key, value in row.values.items() if key != kind}
-            continue
         name = row.get(kind)
-        before = made[name].values if name in made else default
-        made[name] = Row({kind: name, **before, **row.values}, row.where, row.names)
+        before = made.get(name, default)
+        values = {kind: name, **before.values, **row.values}
+        whole = Row(values, row.where, {**before.names, **row.names})
+        if name.upper() == "DEFAULT":
+            values.pop(kind)
+            default = whole
+        else:
+            made[name] = whole
     return list(made.values())
 
 
