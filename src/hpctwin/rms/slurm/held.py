@@ -14,7 +14,11 @@ from typing import Any, NamedTuple
 from hpctwin.rms.records import JobRecord, NodePart
 from hpctwin.rms.slurm.gres import gpus_in_parts, gpus_of, tres_of
 from hpctwin.rms.slurm.sharing import MB_PER_GB, Sharing, used_of
-from hpctwin.rms.slurm.values import number, whole, words
+from hpctwin.rms.slurm.values import number, said, whole, words
+
+_ALLOCATED = {"ALLOCATED", "ALLOCATED_AND_IN_USE"}
+_UP = {"IDLE", "MIXED", "CLOUD", "DYNAMIC_NORM"}
+"""States of a node on which jobs can start at once."""
 
 __all__ = ["Idle", "held_in_parts", "idle_of", "parts_held", "unequal"]
 
@@ -116,11 +120,13 @@ def _allocated(resources: Any) -> Iterable[tuple[str, float, float]]:
         yield str(name), float(cores), number(memory) or 0.0
 
 
-def _cores(said: Any) -> int:
-    if isinstance(said, dict):
-        return sum("alloc" in str(state).lower() for state in said.values())
-    some = said if isinstance(said, list) else ()
-    return sum(isinstance(c, dict) and "ALLOCATED" in str(c.get("status")).upper() for c in some)
+def _cores(told: Any) -> int:
+    """Count the cores that a job has: 22.05 names their states by number, later versions list all."""
+    if isinstance(told, dict):
+        states = list(told.values())
+    else:
+        states = [c.get("status") for c in told or () if isinstance(c, dict)]
+    return sum(not words(state).isdisjoint(_ALLOCATED) for state in states)
 
 
 def unequal(
@@ -154,7 +160,7 @@ def unequal(
         if name not in sharing.nodes or name in alone or cpus is None:
             continue
         # Not told of a user that Slurm knows no name of.
-        owner = row.get("owner")
+        owner = said(row.get("owner"))
         if owner and owners.get(name, set()) != {owner}:
             found[name] = f"no job there keeps others than those of {owner} away, Slurm says so"
             continue
@@ -163,10 +169,10 @@ def unequal(
         pairs = [("CPUs", cores * threads, cpus)]
         if sharing.memory:
             pairs.append(("MB", memory * MB_PER_GB, number(row.get("alloc_memory")) or 0.0))
-        said = row.get("gres_used")
-        in_parts = gpus_in_parts(said)
-        pairs.append(("GPUs", gpus, (gpus_of(said) or 0.0) + len(in_parts)))
-        used = used_of(said, name, sharing)
+        gres = row.get("gres_used")
+        in_parts = gpus_in_parts(gres)
+        pairs.append(("GPUs", gpus, (gpus_of(gres) or 0.0) + len(in_parts)))
+        used = used_of(gres, name, sharing)
         add_types(used, name, in_parts, sharing)
         pairs += [(n, ours, used.get(n, 0.0)) for n, ours in zip(names, others, strict=True)]
         for unit, ours, theirs in pairs:
@@ -210,7 +216,7 @@ def idle_of(
     for row in rows:
         cpus, used = whole(row.get("cpus")), whole(row.get("alloc_cpus"))
         up = words(row.get("state")) | words(row.get("state_flags"))
-        free[str(row.get("name"))] = (cpus, 0 if up - {"IDLE", "MIXED"} else max(0, cpus - used))
+        free[str(row.get("name"))] = (cpus, 0 if up - _UP else max(0, cpus - used))
     for job in jobs.values():
         for name in job.node_names:
             # A job that has ended may still be completing: its nodes are not idle.

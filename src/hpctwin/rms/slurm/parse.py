@@ -32,7 +32,15 @@ from hpctwin.rms.slurm.sharing import (
     how_shared,
     used_of,
 )
-from hpctwin.rms.slurm.values import limit_s, moment, number, words
+from hpctwin.rms.slurm.values import (
+    EXCLUSIVE,
+    fields_of,
+    limit_s,
+    moment,
+    number,
+    said,
+    words,
+)
 
 __all__ = ["Found", "cluster_snapshot", "gpus_of", "settings", "start_times"]
 
@@ -206,9 +214,18 @@ def _with_start(job: JobRecord, woken: Mapping[str, float]) -> JobRecord:
 
 
 def settings(config: bytes) -> dict[str, str]:
-    """Of ``scontrol show config``; the controller's time is ``as_of``."""
+    """Read ``scontrol show config``; the controller's time is ``as_of``.
+
+    A key that is numbered (``PrologSlurmctld[0]``) has its values joined by commas, and what is not set
+    is empty.
+    """
     text = config.decode(errors="replace")
-    found = {k: v.strip() for k, v in re.findall(r"^(\w+)\s*= (.*)$", text, flags=re.MULTILINE)}
+    found: dict[str, str] = {}
+    for key, numbered, value in re.findall(
+        r"^(\w+)(\[\d+\])?\s*= ?(.*)$", text, flags=re.MULTILINE
+    ):
+        before = found.get(key, "") if numbered else ""
+        found[key] = ",".join(filter(None, (before, said(value.strip()))))
     head = re.search(r"^Configuration data as of (\S+)", text)
     return {**found, "as_of": head[1]} if head else found
 
@@ -219,7 +236,7 @@ def _preempting(
     described: Mapping[str, dict[str, str]],
     qos: bytes | None,
 ) -> Preempting:
-    if preempt == "preempt/none":
+    if said(preempt) in ("", "none", "preempt/none"):
         return Preempting()
     if preempt == "preempt/qos":
         return Preempting(qos=None if qos is None else preempting_qos(qos))
@@ -249,7 +266,7 @@ def _rows(text: bytes, what: str, key: str) -> list[dict[str, Any]]:
     rows = content.get(key) if isinstance(content, dict) else None
     if not isinstance(rows, list):
         raise FormatError(f"{what}: no list {key!r} in it")
-    return [row for row in rows if isinstance(row, dict)]
+    return [fields_of(row) for row in rows if isinstance(row, dict)]
 
 
 def _node_rows(text: bytes) -> list[dict[str, Any]]:
@@ -276,6 +293,9 @@ def _pairs(text: bytes) -> list[dict[str, str]]:
     """Lines of ``Key=value Key=value`` as `scontrol -o` writes them."""
     lines = text.decode(errors="replace").splitlines()
     found = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in lines]
+    for pairs in found:
+        if (exclusive := EXCLUSIVE.get(pairs.get("Exclusive", ""))) is not None:
+            pairs[exclusive[0]] = exclusive[1]
     return [pairs for pairs in found if pairs]
 
 
@@ -344,15 +364,22 @@ def _nodes(
     return list(found.values())
 
 
+_DRAINED = {
+    "DRAIN", "DRAINED", "DRAINING", "MAINTENANCE", "MAINT", "REBOOT_ISSUED", "POWER_DRAIN", "INVALID_REG",
+    "BLOCKED",
+}  # fmt: skip
+"""States of a node that keeps its jobs and gets no others; ``BLOCKED`` by a job that has its switch alone."""
+
+
 def _node_state(flags: set[str]) -> Any:
-    if flags & {"DOWN", "FAIL", "ERROR", "POWERING_DOWN", "UNKNOWN", "FUTURE"}:
+    if flags & {"DOWN", "FAIL", "ERROR", "POWERING_DOWN", "UNKNOWN", "FUTURE", "EXTERNAL"}:
         return "down"
     # Slurm switches a node on for a job; until it answers again it is no less the job's.
     if flags & {"POWERED_DOWN", "POWERING_UP"}:
         return "up"
     if "NOT_RESPONDING" in flags:
         return "down"
-    if flags & {"DRAIN", "DRAINED", "DRAINING", "MAINTENANCE", "MAINT", "REBOOT_ISSUED"}:
+    if flags & _DRAINED:
         return "drained"
     return "up"
 

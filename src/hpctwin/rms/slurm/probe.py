@@ -12,6 +12,7 @@ from hpctwin.errors import CommandError, UnreachableError
 from hpctwin.rms.commands import not_inherited
 from hpctwin.rms.probe import Probe, look, tried
 from hpctwin.rms.slurm.manager import SlurmManager
+from hpctwin.rms.slurm.parse import settings
 
 __all__ = ["probe_slurm"]
 
@@ -35,13 +36,8 @@ def probe_slurm(folder: str, conf: Path | None) -> Probe:
         says = f"Slurm {version[0]}" + ("" if new_enough else "; 22.05 is the oldest that is read")
         result.add("version", new_enough, says)
     look(manager, result)
-    config = tried(
-        lambda: run("scontrol", ["show", "config"]).decode(errors="replace"), result, "config"
-    )
-    if config is not None:
-        about = {
-            k: v.strip() for k, v in re.findall(r"^(\w+)\s*= (.*)$", config, flags=re.MULTILINE)
-        }
+    about = tried(lambda: settings(run("scontrol", ["show", "config"])), result, "config")
+    if about is not None:
         _slurm_settings(about, result)
         _slurm_rights(run, about, result)
     return result
@@ -70,7 +66,7 @@ def _slurm_settings(about: dict[str, str], result: Probe) -> None:
         ("pushed starts", "PrologSlurmctld", "the script of `hpctwin rms slurm events`"),
         ("pushed ends", "JobCompType", "jobcomp/script"),
     ):
-        value = about.get(key, "(null)").strip()
+        value = about.get(key) or "not set"
         fine = "hpctwin" in value if key == "PrologSlurmctld" else value == "jobcomp/script"
         says = f"{key}={value}" if fine else f"{key} is {value}; it would be {wanted}"
         result.add(what, fine, says + ("" if fine else "; without it, changes are seen by polling"))
