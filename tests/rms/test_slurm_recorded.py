@@ -4,31 +4,70 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import pytest
 
+from hpctwin.errors import CommandError
 from hpctwin.model.hostlist import expand
-from hpctwin.rms.slurm.manager import settings
-from hpctwin.rms.slurm.parse import Found, cluster_snapshot
+from hpctwin.rms.slurm.jobs import MARK
+from hpctwin.rms.slurm.listing import FIELDS
+from hpctwin.rms.slurm.manager import SlurmManager
+from hpctwin.rms.slurm.parse import Found, settings
 from tests.rms.record_slurm import ASKED, SITES
 from tests.rms.recorded import NOW_S, slurm
 from tests.rms.slurm_roots import VERSIONS
 
 HOLDS = ("RUNNING", "CONFIGURING", "SUSPENDED")
+WAITS = ("PENDING",)
 
 
-def looked(version: str, site: str) -> Found:
-    """What the twin reads of a recorded cluster."""
+def answers(version: str, site: str, **changed: object) -> Callable[[str, Sequence[str]], bytes]:
+    """What a recorded Slurm answers to commands; all its jobs are the twin's.
+
+    Args:
+        version: Of Slurm.
+        site: What was recorded.
+        changed: Fields of all jobs that are otherwise than recorded.
+    """
     said = slurm(version, site)
-    # Slurm 22.05's scontrol has no JSON.
-    nodes = said.get("scontrol show nodes --json") or said["sinfo --json"]
-    config = settings(said["scontrol show config"])
-    return cluster_snapshot(
-        said["squeue --json"], nodes, said["scontrol show reservation -o"],
-        said["scontrol show partition -o"], float(NOW_S), config["SelectType"], config["PreemptType"],
-        b"", config.get("SelectTypeParameters", ""),
-    )  # fmt: skip
+    jobs = json.loads(said["squeue --json"])
+    for row in jobs["jobs"]:
+        row |= {"admin_comment": MARK, **changed}
+    listed = {"squeue --json": json.dumps(jobs).encode()}
+    for command in said:
+        if command.startswith("squeue -a -t all -O "):
+            names = [name.rstrip(":|").lower() for name in command.split()[-1].split(",")]
+            lines = [line.split("|") for line in said[command].decode().splitlines()[1:]]
+            cells = [dict(zip(names, line, strict=False)) for line in lines]
+            cells = [
+                {**one, "admin_comment": MARK} for one in cells if one["state"] in HOLDS + WAITS
+            ]
+            asked = [name.lower() for name in FIELDS]
+            listed["squeue -O"] = "".join(
+                "".join(one.get(name, "") + "\x1f" for name in asked) + "\n" for one in cells
+            ).encode()
+
+    def run(name: str, arguments: Sequence[str]) -> bytes:
+        command = " ".join((name, *arguments))
+        if name == "squeue":
+            return listed["squeue --json" if "--json" in arguments else "squeue -O"]
+        if command not in said:
+            raise CommandError(f"{command}: not recorded")
+        return said[command]
+
+    return run
+
+
+def looked(version: str, site: str, **changed: object) -> Found:
+    """What the twin reads of a recorded cluster."""
+    manager = SlurmManager("emul")
+    manager.commands.run = answers(version, site, **changed)  # type: ignore[method-assign]
+    manager._listing.run = manager.commands.run
+    manager.snapshot()
+    assert manager.found is not None
+    return manager.found
 
 
 def rows(said: bytes) -> list[dict[str, str]]:

@@ -14,6 +14,13 @@ __all__ = ["constraint", "number", "said"]
 _NOTHING = {"", "(null)", "n/a", "na", "not_set", "notset", "*"}
 """What Slurm prints for a text that is not set, in lower case."""
 
+_WIDE = frozenset(2**width - last for width in (32, 63, 64) for last in (1, 2))
+_UNSET = {
+    bits: _WIDE | {2**width - last for width in (bits, bits - 1) for last in (1, 2)}
+    for bits in (16, 31)
+} | {32: _WIDE}
+"""``NO_VAL`` and ``INFINITE`` by width of a field, with the top bit and without."""
+
 
 def number(value: Any, bits: int = 32) -> float | None:
     """Read a number of any version: plain, text, or ``{set, infinite, number}``; None if it is not set.
@@ -23,7 +30,8 @@ def number(value: Any, bits: int = 32) -> float | None:
 
     Args:
         value: As Slurm writes it.
-        bits: Width of the field: 16, 32 or 64. The values of 32 and 64 bits stand for no number anywhere.
+        bits: Width of the field: 16 or 31; 32 stands for all wider ones, whose two values are no number
+            anywhere.
     """
     if isinstance(value, dict):
         if not value.get("set", True):
@@ -33,10 +41,7 @@ def number(value: Any, bits: int = 32) -> float | None:
         value = float(value) if "." in value else int(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
-    widths = {32, 63, 64} | ({bits - 1, bits} if bits < 32 else set())
-    if any(int(value) in (2**width - 1, 2**width - 2) for width in widths):
-        return None
-    return float(value)
+    return None if value in _UNSET[bits] else float(value)
 
 
 def said(value: Any) -> str:

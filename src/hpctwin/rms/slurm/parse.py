@@ -5,7 +5,6 @@ What cannot be read is named and left out, never invented.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +23,7 @@ from hpctwin.rms.slurm.features import features_of, lying_of, names_asked
 from hpctwin.rms.slurm.gres import gpus_of, not_used_up
 from hpctwin.rms.slurm.held import Idle, idle_of, unequal
 from hpctwin.rms.slurm.jobs import Mine, read_jobs
+from hpctwin.rms.slurm.listing import rows_of
 from hpctwin.rms.slurm.preempt import Preempting, preempting_partitions, preempting_qos
 from hpctwin.rms.slurm.reservations import reservation_rows, shown
 from hpctwin.rms.slurm.sharing import (
@@ -34,7 +34,6 @@ from hpctwin.rms.slurm.sharing import (
 )
 from hpctwin.rms.slurm.values import (
     EXCLUSIVE,
-    fields_of,
     limit_s,
     moment,
     number,
@@ -75,7 +74,7 @@ class Found:
 
 
 def cluster_snapshot(
-    squeue: bytes,
+    squeue: bytes | Sequence[dict[str, Any]],
     sinfo: bytes,
     reservations: bytes,
     partitions: bytes,
@@ -91,7 +90,7 @@ def cluster_snapshot(
     """Everything Slurm knows now.
 
     Args:
-        squeue: of ``squeue --json``.
+        squeue: of ``squeue --json``, or the rows of it.
         sinfo: of ``sinfo --json`` or ``scontrol show nodes --json``.
         reservations: of ``scontrol show reservation -o``.
         partitions: of ``scontrol show partition -o``.
@@ -108,7 +107,7 @@ def cluster_snapshot(
         FormatError: an output is not what that command writes.
     """
     notes: list[str] = []
-    rows = _rows(squeue, "squeue --json", "jobs")
+    rows = rows_of(squeue) if isinstance(squeue, bytes) else squeue
     described = {row["PartitionName"]: row for row in _pairs(partitions) if "PartitionName" in row}
     node_rows = _node_rows(sinfo)
     belongs = _belongs(node_rows)
@@ -258,23 +257,12 @@ def start_times(text: bytes) -> dict[str, float]:
 # --- rows ------------------------------------------------------------------------------------------
 
 
-def _rows(text: bytes, what: str, key: str) -> list[dict[str, Any]]:
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"{what}: not JSON: {error}") from error
-    rows = content.get(key) if isinstance(content, dict) else None
-    if not isinstance(rows, list):
-        raise FormatError(f"{what}: no list {key!r} in it")
-    return [fields_of(row) for row in rows if isinstance(row, dict)]
-
-
 def _node_rows(text: bytes) -> list[dict[str, Any]]:
     """Nodes of 22.05; later versions of sinfo group them, and give ``nodes`` by scontrol."""
     try:
-        return _rows(text, "sinfo --json", "nodes")
+        return rows_of(text, "sinfo --json", "nodes")
     except FormatError:
-        groups = _rows(text, "sinfo --json", "sinfo")
+        groups = rows_of(text, "sinfo --json", "sinfo")
     result = []
     for group in groups:
         about = group.get("nodes")

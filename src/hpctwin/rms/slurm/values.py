@@ -28,12 +28,12 @@ EXCLUSIVE = {
     "TOPO": ("ExclusiveTopo", "YES"),
 }
 """``Exclusive=`` of a partition since 26.05, as the settings that versions before it have."""
-_NARROW = (
+_NARROW = {"nice": 31} | dict.fromkeys((
     "thread_spec", "core_spec", "sockets_per_node", "cores_per_socket", "threads_per_core",
     "tasks_per_node", "tasks_per_core", "tasks_per_socket", "tasks_per_board", "cpus_per_task",
     "sockets", "cores", "threads",
-)  # fmt: skip
-"""Fields of jobs and nodes that have 16 bits."""
+), 16)  # fmt: skip
+"""Width of the fields of jobs and nodes that have fewer than 32 bits; nice values are less an offset."""
 
 _SIGNS = {
     "*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "!": "POWER_DOWN", "%": "POWERING_DOWN",
@@ -56,10 +56,15 @@ def fields_of(row: Mapping[str, Any]) -> dict[str, Any]:
         row: As ``--json`` has it, of any version.
 
     Returns:
-        The same row. Texts such as ``(null)`` are empty, and numbers of 16 bits are plain or None.
+        The same row. Texts such as ``(null)`` are empty, and ``{set, infinite, number}`` is a number or None.
     """
-    found = {key: said(value) if isinstance(value, str) else value for key, value in row.items()}
-    return found | {key: number(row[key], 16) for key in _NARROW if key in row}
+    found = dict(row)
+    for key, value in row.items():
+        if key in _NARROW or (isinstance(value, dict) and "number" in value):
+            found[key] = number(value, _NARROW.get(key, 32))
+        elif isinstance(value, str):
+            found[key] = said(value)
+    return found
 
 
 def whole(value: Any) -> int:
