@@ -16,7 +16,7 @@ from hpctwin.errors import FormatError
 from hpctwin.model.hostlist import expand
 from hpctwin.rms.slurm.jobs import MARK, targets
 from hpctwin.rms.slurm.parse import cluster_snapshot, start_times
-from hpctwin.rms.slurm.values import number, words
+from hpctwin.rms.slurm.values import number, said, words
 from tests.rms.slurm_said import NODE, NODES, NONE, NOW_S, PARTITIONS, job
 
 
@@ -27,28 +27,11 @@ def read(jobs: list[Any], nodes: list[Any] = NODES, reservations: bytes = NONE):
     )  # fmt: skip
 
 
-def newer(value: float | None) -> dict[str, Any]:
-    return {"set": value is not None, "infinite": False, "number": value or 0}
-
-
 def test_nodes_partitions_and_what_they_have() -> None:
     machine = read([]).snapshot.machine
     assert [(g.count, g.cores, g.gpus, g.memory_gb) for g in machine.nodes] == [(3, 8, 4, 2)]
     (partition,) = machine.partitions
     assert (partition.name, partition.default, partition.max_walltime) == ("main", True, 93_600)
-
-
-def test_old_and_new_versions_say_the_same() -> None:
-    old = job(job_state="RUNNING", nodes="n[1-2]", start_time=1_799_999_500)
-    new = job(
-        job_state=["RUNNING"], nodes="n[1-2]", start_time=newer(1_799_999_500), time_limit=newer(30),
-        priority=newer(10), submit_time=newer(1_799_999_000), node_count=newer(2),
-        eligible_time=newer(0),
-    )  # fmt: skip
-    assert read([old]).snapshot.jobs == read([new]).snapshot.jobs
-    (record,) = read([new]).snapshot.jobs
-    assert (record.node_names, record.start_s) == (("n1", "n2"), 1_799_999_500)
-    assert record.spec.walltime_s == 1800
 
 
 @pytest.mark.parametrize(
@@ -314,6 +297,39 @@ def test_any_bytes_are_read_or_named(data: bytes) -> None:
             cluster_snapshot(jobs, nodes, data, data, NOW_S)
         except FormatError:
             continue
+
+
+@pytest.mark.parametrize(
+    ("value", "bits", "is_"),
+    [
+        ({"set": False, "infinite": True, "number": 0}, 32, None),
+        ({"set": False, "infinite": False, "number": 0}, 32, None),
+        ({"set": True, "infinite": True, "number": 0}, 32, math.inf),
+        ({"set": True, "infinite": False, "number": 0}, 32, 0.0),
+        ({"set": True, "infinite": False, "number": 65534}, 16, None),
+        ({"set": True, "infinite": False, "number": 65534}, 32, 65534.0),
+        *((2**bits - last, bits, None) for bits in (16, 31, 32) for last in (1, 2)),
+        *((2**bits - last, 32, None) for bits in (63, 64) for last in (1, 2)),
+        (32766, 16, None),
+        (32766, 32, 32766.0),
+        (32765, 16, 32765.0),
+        ("18446744073709551614", 32, None),
+        ("4294967294", 32, None),
+        ("12", 16, 12.0),
+        (["12"], 32, None),
+        (True, 32, None),
+        ("*", 32, None),
+    ],
+)
+def test_a_number_that_slurm_has_not_set_is_none_in_every_width(value, bits, is_) -> None:
+    assert number(value, bits) == is_
+
+
+@pytest.mark.parametrize(
+    "value", ["(null)", "N/A", "", "*", None, [], 7, {"set": False, "string": "x"}]
+)
+def test_a_text_that_slurm_has_not_set_is_empty(value) -> None:
+    assert said(value) == ""
 
 
 def test_words_of_any_version() -> None:

@@ -131,7 +131,9 @@ def test_no_job_fits_our_picture_that_slurm_leaves_waiting(site: str, slurm_vers
         if site == "GPUs of two types":
             asked = [*OF_TYPES, *ASKED]
         for way in asked:
-            slurm.submit_tasks(5, 300, *way)
+            # Slurm 24.11 refuses what there are not enough nodes for; others keep it pending.
+            if slurm_version != "24.11" or "-N4" not in way:
+                slurm.submit_tasks(5, 300, *way)
         # In order of submission: it has looked at all before the first for which there is no room.
         slurm.wait(
             lambda: any(said.startswith("PENDING Resources") for said in states(slurm).values()), 30

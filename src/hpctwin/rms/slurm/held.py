@@ -36,7 +36,9 @@ def parts_held(
         in_parts: of `held_in_parts`, for this job.
     """
     nodes = list(_allocated(row.get("job_resources")))
-    cores = [count for _, count, _ in nodes]
+    # A job that is suspended keeps its memory and GPUs, and its cores are free for others.
+    suspended = "SUSPENDED" in words(row.get("job_state"))
+    cores = [0.0 if suspended else count for _, count, _ in nodes]
     if sharing.by_cpu:
         # Which threads of a core it has is not told, only how many in all.
         cpus = tres_of(row.get("tres_alloc_str")).get("cpu", 0.0)
@@ -203,6 +205,7 @@ def idle_of(
     members: Mapping[str, Collection[str]],
     jobs: Mapping[str, JobRecord],
     sharing: Sharing | None,
+    leased: Collection[str] = (),
 ) -> dict[str, Idle]:
     """Return what is idle in each partition; nothing where a job is pending for one of its nodes.
 
@@ -211,22 +214,27 @@ def idle_of(
         members: names of the nodes of each partition.
         jobs: all that have not ended.
         sharing: how parts of nodes are given; None where jobs have whole ones.
+        leased: Jobs whose begin time is that of a lease and not of their user: these are pending.
     """
+    # Nodes and jobs are of two moments: what either of them says is used is not idle. A job that has ended
+    # may still be completing.
+    held: dict[str, float] = {}
+    for job in jobs.values():
+        for i, name in enumerate(job.node_names):
+            held[name] = held.get(name, 0.0) + (job.parts[i].cores if job.parts else math.inf)
     free: dict[str, tuple[int, int]] = {}
     for row in rows:
-        cpus, used = whole(row.get("cpus")), whole(row.get("alloc_cpus"))
+        name, cpus = str(row.get("name")), whole(row.get("cpus"))
+        threads = 1 if sharing is None or sharing.by_cpu else max(1, whole(row.get("threads")))
+        used = max(whole(row.get("alloc_cpus")), held.get(name, 0.0) * threads)
         up = words(row.get("state")) | words(row.get("state_flags"))
-        free[str(row.get("name"))] = (cpus, 0 if up - _UP else max(0, cpus - used))
-    for job in jobs.values():
-        for name in job.node_names:
-            # A job that has ended may still be completing: its nodes are not idle.
-            if name in free and not job.parts:
-                free[name] = (free[name][0], 0)
+        free[name] = (cpus, 0 if up - _UP else int(max(0, cpus - used)))
     pending = {
         name
         for job in jobs.values()
         if job.start_s is None and not job.spec.held and not job.spec.reason
-        if not job.spec.dependencies and job.spec.not_before_s is None
+        if not job.spec.dependencies
+        if job.spec.not_before_s is None or job.spec.id in leased
         for name in members.get(job.spec.partition, ())
     }
     found = {}

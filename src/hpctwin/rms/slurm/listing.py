@@ -1,8 +1,13 @@
-"""Jobs of a Slurm since 23.02: what changes is asked of all, as text; all the rest once for each job.
+"""Jobs of Slurm 23.02 and later: text of all jobs each time, JSON of jobs that are new or have changed.
 
-``squeue --json`` writes 8 KB for a job. The text of all jobs costs the same controller as little as a list of
-their numbers, and tells which jobs to ask for in JSON: those that are new or have changed. Slurm 22.05 writes
-all jobs in JSON whatever it is asked for, so this is not for it.
+``squeue --json`` writes 8 KB for a job, most of which never changes. The text has what changes, and shows
+which jobs to query in JSON. The text alone is not enough:
+
+- It has neither ``--spread-job`` nor what a running job holds of each node.
+- It does not show whether memory is asked for of each CPU or of each node.
+- Before 26.05 it does not show whether a job asked for a number of nodes.
+
+Slurm 22.05 writes all jobs as JSON, whatever the command asks for, so it is read by JSON alone.
 
 Source:
     Manual page squeue(1), ``-O``; outputs of Slurm 24.11.5 and 26.05.5.
@@ -17,12 +22,12 @@ from typing import Any
 
 from hpctwin.errors import CommandError, FormatError
 from hpctwin.rms.slurm.gres import MB
-from hpctwin.rms.slurm.values import fields_of, limit_s, moment, number, said
+from hpctwin.rms.slurm.values import fields_of, limit_s, moment, number, said, whole
 
 __all__ = ["FIELDS", "Listing", "rows_of"]
 
 MOST_PENDING = 1000
-"""JSON is queried for at most this many pending jobs at a time; until then the others are as the text says."""
+"""JSON is queried for at most this many pending jobs at a time; meanwhile others are as the text says."""
 MOST_NAMED = 2000
 """Jobs that one command names."""
 _END = "\x1f"
@@ -58,7 +63,7 @@ class _Field:
 
 
 FIELDS = {
-    "JobID": _Field("job_id", number),
+    "JobID": _Field("job_id", whole),
     "State": _Field("job_state", _states),
     "PriorityLong": _Field("priority", number, True),
     "Reason": _Field("state_reason", said, True),
@@ -70,7 +75,7 @@ FIELDS = {
     "Deadline": _Field("deadline", _time),
     "TimeLimit": _Field("time_limit", _minutes),
     "UserName": _Field("user_name"),
-    "UserID": _Field("user_id", number),
+    "UserID": _Field("user_id", whole),
     "Account": _Field("account"),
     "Partition": _Field("partition"),
     "QOS": _Field("qos"),
@@ -139,7 +144,7 @@ def rows_of(text: bytes, what: str = "squeue --json", key: str = "jobs") -> list
 
 @dataclass
 class Listing:
-    """Jobs of a Slurm, look after look.
+    """The jobs of a Slurm, with what is known of them from query to query.
 
     Args:
         run: Runs a command and returns its output.
@@ -151,17 +156,17 @@ class Listing:
     def look(self) -> tuple[list[dict[str, Any]], int]:
         """Return the jobs that have not ended, as rows of ``squeue --json``.
 
-        Text and JSON are of two moments. A job that has changed in between is as the later one says. A job
-        that JSON does not have is as it was, and is asked for again at the next look.
+        Text and JSON are of two moments: a job that changes in between is as the later one shows it. A job
+        that is missing from JSON stays as it was and is queried again the next time.
 
         Returns:
-            The rows, and how many pending jobs are as the text alone says.
+            The rows, and the number of pending jobs that are known from the text alone.
 
         Raises:
             CommandError, UnreachableError: Slurm does not answer.
-            FormatError: It answers in another form.
+            FormatError: An output is not what that command writes.
         """
-        listed = self._listed(["-a"])
+        listed = self._listed()
         stale = [job for job, cells in listed.items() if self._of(job)[0] != _fixed(cells)]
         stale.sort(key=lambda job: (_pending(listed[job]), -_priority(listed[job])))
         running = sum(not _pending(listed[job]) for job in stale)
@@ -186,19 +191,20 @@ class Listing:
     def _of(self, job: int) -> tuple[tuple[str, ...], dict[str, Any]]:
         return self._known.get(job, ((), {}))
 
-    def _listed(self, options: Sequence[str]) -> dict[int, tuple[str, ...]]:
-        said = self.run("squeue", ["-h", *options, "-O", _ASKED]).decode(errors="replace")
+    def _listed(self) -> dict[int, tuple[str, ...]]:
+        """Query the text: the fields of each job by its number."""
+        text = self.run("squeue", ["-h", "-a", "-O", _ASKED]).decode(errors="replace")
         found = {}
-        for line in said.split(f"{_END}\n"):
+        for line in text.split(f"{_END}\n"):
             cells = tuple(cell.strip() for cell in line.split(_END))
-            if len(cells) != len(FIELDS) or not cells[0].isdigit():
-                if line.strip():
-                    raise FormatError(f"squeue -O: a line is not as asked for: {line[:80]!r}")
-                continue
-            found[int(cells[0])] = cells
+            if len(cells) == len(FIELDS) and cells[0].isdigit():
+                found[int(cells[0])] = cells
+            elif line.strip():
+                raise FormatError(f"squeue -O: expected {len(FIELDS)} fields in {line[:80]!r}")
         return found
 
     def _json(self, jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
+        """Query jobs in JSON: rows by number."""
         found: dict[int, dict[str, Any]] = {}
         for first in range(0, len(jobs), MOST_NAMED):
             names = ",".join(map(str, jobs[first : first + MOST_NAMED]))
@@ -208,7 +214,7 @@ class Listing:
                 # The only one that is named has ended, and Slurm has forgotten it.
                 continue
             for row in rows:
-                job = int(number(row.get("job_id")) or 0)
+                job = whole(row.get("job_id"))
                 found[job] = {key: value for key, value in row.items() if key in READ}
         return found
 

@@ -193,8 +193,9 @@ def cluster_snapshot(
         own_scheduling=True,
         shared=tuple(sorted(shared)),
     )
+    leased = {job_id for job_id, one in jobs.mine.items() if one.asked_s <= now_s}
     idle = idle_of(
-        node_rows, {name: belongs[name] for name in sorted(whole)}, jobs.records, sharing
+        node_rows, {name: belongs[name] for name in sorted(whole)}, jobs.records, sharing, leased
     )
     return Found(snapshot, notes, mine, left, idle, jobs.nice, jobs.names, differs, asked)
 
