@@ -58,8 +58,9 @@ class Queue:
 
     def _row(self, job: int) -> dict[str, Any]:
         about = self.jobs[job]
+        priority = {"set": True, "number": int(about["PriorityLong"])}
         return {
-            "job_id": job, "job_state": [about["State"]], "priority": {"set": True, "number": int(about["PriorityLong"])},
+            "job_id": job, "job_state": [about["State"]], "priority": priority,
             "flags": ["SPREAD_JOB"], "name": "unread", "array_job_id": self._array(job),
             "array_task_string": about.get("ArrayTaskID", "") if about["State"] == "PENDING" else "",
         }  # fmt: skip
@@ -153,5 +154,5 @@ def test_of_many_pending_jobs_those_of_the_highest_priority_are_read_whole_first
 
 
 def test_a_line_with_other_fields_is_an_error_that_shows_it() -> None:
-    with pytest.raises(FormatError, match="squeue -O: expected .* fields in '7'"):
+    with pytest.raises(FormatError, match=r"squeue -O: expected \d+ fields in '7"):
         Listing(lambda name, arguments: b"7\n").look()

@@ -6,19 +6,27 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
 from hpctwin.errors import CommandError
 from hpctwin.model.hostlist import expand
 from hpctwin.rms.slurm.jobs import MARK
-from hpctwin.rms.slurm.listing import FIELDS
+from hpctwin.rms.slurm.listing import FIELDS, READ
 from hpctwin.rms.slurm.manager import SlurmManager
 from hpctwin.rms.slurm.parse import Found, settings
-from tests.rms.record_slurm import ASKED, SITES
+from hpctwin.rms.slurm.values import fields_of
+from tests.rms.record_slurm import ASKED, NOT_MODELED, SITES
 from tests.rms.recorded import NOW_S, slurm
 from tests.rms.slurm_roots import VERSIONS
 
+PAGE = (Path(__file__).parents[2] / "docs" / "slurm-versions.md").read_text()
+FORMS = {
+    "{set: false}": '{"set": false, "infinite": false, "number": 0}',
+    "{infinite: true}": '{"set": false, "infinite": true, "number": 0}',
+}
+"""How the page writes objects."""
 HOLDS = ("RUNNING", "CONFIGURING", "SUSPENDED")
 WAITS = ("PENDING",)
 
@@ -113,22 +121,103 @@ def test_recorded_jobs_that_run_have_the_nodes_that_scontrol_prints(
     assert [node.name for node in found.nodes] == [row["NodeName"] for row in nodes]
 
 
-@pytest.mark.parametrize("site", ["whole", "shared", "running", "tiers", "power"])
+@pytest.mark.parametrize("site", SITES)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_recorded_jobs_hold_as_many_cpus_of_each_node_as_slurm_counts(
-    version: str, site: str
-) -> None:
+def test_recorded_jobs_hold_as_much_of_each_node_as_slurm_counts(version: str, site: str) -> None:
     assert looked(version, site).unequal == {}
 
 
-@pytest.mark.parametrize("site", ["running", "tiers", "preempting"])
-def test_each_version_leaves_the_same_jobs_to_slurm(site: str) -> None:
-    """By the note that counts jobs which are not modeled; their names say what they ask for."""
-    left = {}
-    for version in VERSIONS:
-        notes = [note for note in looked(version, site).notes if "ask for what is not mod" in note]
-        left[version] = [note.partition(" ")[0] for note in notes]
-    assert left == dict.fromkeys(VERSIONS, left["22.05"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_version_leaves_the_requests_to_slurm_that_are_not_modeled_and_no_others(
+    version: str,
+) -> None:
+    """Each job's name is what it asks for. All are pending, whatever they were when they were recorded."""
+    names = {
+        f"{row['job_id']}": row["name"]
+        for row in json.loads(slurm(version, "shared")["squeue --json"])["jobs"]
+    }
+    found = looked(version, "shared", job_state="PENDING", nodes="", state_reason="Priority")
+    assert {names[job] for job in found.left} == set(NOT_MODELED)
+    assert len(found.left) + len(found.mine) == len(found.snapshot.jobs) > 40
+    page = re.findall(r"^\| `(.*?)` \|", PAGE.partition("## Requests")[2].partition("## ")[0], re.M)
+    assert {asked for asked in NOT_MODELED for option in page if option in asked} == set(
+        NOT_MODELED
+    )
+    assert len(page) == len(NOT_MODELED)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_page_on_versions_shows_how_each_writes_what_is_not_set(version: str) -> None:
+    place = VERSIONS.index(version)
+    rows = [
+        row for site in SITES for row in json.loads(slurm(version, site)["squeue --json"])["jobs"]
+    ]
+    jobs = PAGE.partition("## Fields of jobs")[2].partition("## Fields of nodes")[0]
+    empty, always, _, ignored = re.split(r"These are set|The table|These fields are ignored", jobs)
+    written = {key: {'""'} for key in re.findall(r"`(\w+)`", empty)}
+    written |= {key: set() for key in re.findall(r"`(\w+)`", always)}
+    for line in re.findall(r"^\| (`.*) \|$", jobs, re.M):
+        keys, *cells = line.split(" | ")
+        form = FORMS.get(cells[place].strip("`"), cells[place].strip("`"))
+        written |= {key: {form} - {"–"} for key in re.findall(r"`(\w+)`", keys)}
+    assert written.keys() == READ
+    assert set(re.findall(r"`(\w+)`", ignored)) >= set().union(*rows) - READ
+    assert not set(re.findall(r"`(\w+)`", ignored)) & READ
+    for key, forms in written.items():
+        unset = [row for row in rows if key in row and fields_of(row)[key] in (None, "", [])]
+        assert {json.dumps(row[key]) for row in unset} == forms, key
+
+
+def test_the_page_on_versions_shows_where_settings_differ() -> None:
+    table = PAGE.partition("## Settings that differ")[2].partition("## ")[0]
+    lines = [line.split(" | ") for line in re.findall(r"^\| (.*) \|$", table, re.M)[2:]]
+    assert len(lines) > 4
+    for _, *cells in lines:
+        for version, cell in zip(VERSIONS, cells, strict=True):
+            said = slurm(version, "shared")
+            text = re.sub(r"\s", "", b"".join(said.values()).decode())
+            if cell.startswith("`squeue -O "):
+                assert cell.strip("`").removeprefix("squeue -O ") + ":" in " ".join(said)
+            else:
+                assert cell == "–" or cell.strip("`").replace(" ", "") in text, (version, cell)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_page_on_versions_names_the_fields_of_nodes_that_each_has(version: str) -> None:
+    said = slurm(version, "shared")
+    nodes = json.loads(said.get("scontrol show nodes --json") or said["sinfo --json"])["nodes"]
+    table = PAGE.partition("## Fields of nodes")[2]
+    lines = [line.split(" | ") for line in re.findall(r"^\| (`.*) \|$", table, re.M)]
+    has = {
+        key: cells[VERSIONS.index(version)] == "yes"
+        for keys, *cells in lines
+        for key in re.findall(r"`(\w+)`", keys)
+    }
+    assert len(has) > 15
+    assert {key: key in nodes[0] for key in has} == has
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_tiers_without_preemption_leave_no_job_to_slurm(version: str) -> None:
+    left = looked(version, "tiers", job_state="PENDING", nodes="").left
+    assert "preempts" not in {one.left for one in left.values()}
+    left = looked(version, "preempting", job_state="PENDING", nodes="").left
+    assert [one.left for one in left.values()] == ["preempts"] * 4
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_who_has_nodes_alone_is_read_in_every_version(version: str) -> None:
+    found = looked(version, "running").snapshot.jobs
+    names = {
+        f"{row['job_id']}": row["name"]
+        for row in json.loads(slurm(version, "running")["squeue --json"])["jobs"]
+    }
+    alone = {names[job.spec.id] for job in found if job.spec.exclusive}
+    of_user = {names[job.spec.id] for job in found if job.spec.shared_with}
+    assert alone == {"-N1 -n1 --exclusive --mem=100", "-n1 --exclusive=mcs --mem=10",
+                     "-n1 --reboot --mem=10"}  # fmt: skip
+    assert {name.split()[1] for name in of_user} == {"--uid=daemon", "--uid=games"}
+    assert len(of_user) == 3
 
 
 def test_squeue_lists_the_same_jobs_in_each_of_its_json_forms() -> None:
