@@ -91,6 +91,33 @@ def test_tasks_beyond_the_picture_are_leased_with_the_last_in_it() -> None:
     assert any("4000 of its waiting tasks" in note for note in found.notes)
 
 
+@pytest.mark.parametrize(
+    ("about", "nodes"),
+    [
+        ({"admin_comment": MARK}, 0),
+        ({"admin_comment": f"{MARK}:{NOW_S - 60:.0f}"}, 0),
+        ({"admin_comment": f"{MARK}:{NOW_S + 3600:.0f}"}, 3),
+        ({}, 3),
+    ],
+)
+def test_a_partition_is_not_idle_while_a_leased_job_is_pending_there(about, nodes) -> None:
+    """A job that its user wants to begin later is not pending yet."""
+    waits = job(state_reason="BeginTime", eligible_time=NOW_S + 15, **about)
+    assert read([waits]).idle["main"].nodes == nodes
+
+
+@pytest.mark.parametrize(
+    "state", [["IDLE", "CLOUD"], ["MIXED"], ["IDLE", "PLANNED"], ["IDLE", "DRAIN"]]
+)
+def test_a_node_is_idle_by_words_of_its_state_and_by_the_jobs_on_it(state) -> None:
+    nodes = [{**one, "state": state} for one in NODES]
+    runs = job(job_state="RUNNING", nodes="n1", start_time=NOW_S, node_count=1)
+    free = not {"PLANNED", "DRAIN"} & set(state)
+    assert read([], nodes).idle["main"].nodes == 3 * free
+    # Slurm was asked for nodes before the job started.
+    assert read([runs], nodes).idle["main"].nodes == 2 * free
+
+
 def test_a_heterogeneous_job_is_one_job_of_all_its_parts() -> None:
     found = read(
         [
@@ -232,6 +259,10 @@ def test_dependencies_begin_times_and_unlimited_walltimes() -> None:
         ("idle", ["NOT_RESPONDING"], "down"), ("mixed+drain", [], "drained"),
         ("idle", ["POWERED_DOWN"], "up"), ("idle", ["POWERING_UP", "NOT_RESPONDING"], "up"),
         ("idle", ["POWERING_DOWN"], "down"), ("down", ["POWERED_DOWN"], "down"),
+        (["IDLE", "INVALID_REG"], None, "drained"), (["IDLE", "BLOCKED"], None, "drained"),
+        (["MIXED", "POWER_DRAIN"], None, "drained"), (["UNKNOWN", "EXTERNAL"], None, "down"),
+        (["ALLOCATED", "COMPLETING"], None, "up"), (["IDLE", "CLOUD", "POWERED_DOWN"], None, "up"),
+        (["IDLE", "DYNAMIC_NORM"], None, "up"), (["MIXED", "PLANNED", "RESERVED"], None, "up"),
     ],
 )  # fmt: skip
 def test_states_of_nodes(state, flags, is_) -> None:

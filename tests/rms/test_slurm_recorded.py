@@ -12,6 +12,7 @@ import pytest
 
 from hpctwin.errors import CommandError
 from hpctwin.model.hostlist import expand
+from hpctwin.rms.slurm import listing
 from hpctwin.rms.slurm.jobs import MARK
 from hpctwin.rms.slurm.listing import FIELDS, READ
 from hpctwin.rms.slurm.manager import SlurmManager
@@ -160,7 +161,7 @@ def test_the_page_on_versions_shows_how_each_writes_what_is_not_set(version: str
         keys, *cells = line.split(" | ")
         form = FORMS.get(cells[place].strip("`"), cells[place].strip("`"))
         written |= {key: {form} - {"–"} for key in re.findall(r"`(\w+)`", keys)}
-    assert written.keys() == READ
+    assert written.keys() | {"exclusive"} == READ
     assert set(re.findall(r"`(\w+)`", ignored)) >= set().union(*rows) - READ
     assert not set(re.findall(r"`(\w+)`", ignored)) & READ
     for key, forms in written.items():
@@ -218,6 +219,25 @@ def test_who_has_nodes_alone_is_read_in_every_version(version: str) -> None:
                      "-n1 --reboot --mem=10"}  # fmt: skip
     assert {name.split()[1] for name in of_user} == {"--uid=daemon", "--uid=games"}
     assert len(of_user) == 3
+
+
+@pytest.mark.parametrize("site", ["whole", "shared"])
+@pytest.mark.parametrize("version", ["24.11", "26.05"])
+def test_jobs_that_are_known_from_text_alone_are_the_same_jobs(
+    version: str, site: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = ("id", "submit_s", "walltime_s", "user", "partition", "priority", "held", "reason", "features",
+            "dependencies", "exclusive", "shared_with", "not_before_s")  # fmt: skip
+    whole = {job.spec.id: job for job in looked(version, site).snapshot.jobs}
+    monkeypatch.setattr(listing, "MOST_PENDING", 0)
+    found = looked(version, site)
+    assert any("pending jobs are read in part" in note for note in found.notes)
+    jobs = {job.spec.id: job for job in found.snapshot.jobs}
+    assert jobs.keys() == whole.keys()
+    for name, job in jobs.items():
+        assert job.node_names == whole[name].node_names
+        for key in kept:
+            assert getattr(job.spec, key) == getattr(whole[name].spec, key), (name, key)
 
 
 def test_squeue_lists_the_same_jobs_in_each_of_its_json_forms() -> None:

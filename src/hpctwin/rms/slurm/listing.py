@@ -62,6 +62,8 @@ class _Field:
     changes: bool = False
 
 
+_SHARED = {"NO": "none", "USER": "user", "MCS": "mcs", "TOPO": "topo"}
+
 FIELDS = {
     "JobID": _Field("job_id", whole),
     "State": _Field("job_state", _states),
@@ -103,8 +105,8 @@ FIELDS = {
     "tres-per-task": _Field("tres_per_task"),
     "tres-per-socket": _Field("tres_per_socket"),
     "mem-per-tres": _Field("memory_per_tres"),
-    "OverSubscribe": _Field("shared", {"NO": "none", "USER": "user", "MCS": "mcs", "TOPO": "topo"}.get),
-    "Exclusive": _Field("shared", {"NODE": "none", "USER": "user", "MCS": "mcs", "TOPO": "topo"}.get),
+    "OverSubscribe": _Field("shared", _SHARED.get),
+    "Exclusive": _Field("exclusive"),
 }  # fmt: skip
 """Fields of ``squeue -O`` by those of ``squeue --json``.
 
@@ -181,9 +183,7 @@ class Listing:
                 **(self._of(job)[1] or _row(cells)),
                 **_row(cells, changes=True),
             }
-            if cells[_EXCLUSIVE]:
-                row = {**row, "shared": FIELDS["Exclusive"].read(cells[_EXCLUSIVE])}
-            rows.append(row)
+            rows.append({**row, "exclusive": said(cells[_EXCLUSIVE])})
         # An array's task that has started since the text was asked for.
         rows += [row for job, row in fresh.items() if job not in listed]
         return rows, len(stale) - len(asked)

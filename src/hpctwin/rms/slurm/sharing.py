@@ -239,8 +239,8 @@ def _asked(
     notes += list(gres["job"])
     notes += [what for key, what in _NOT_MODELLED if _asks(row.get(key))]
     # Slurm says ``user`` too of a job in a partition with ``ExclusiveUser``.
-    shared = words(row.get("shared"))
-    alone = not shared.isdisjoint({"NONE", "MCS", "TOPO"})
+    shared = words(row.get("exclusive")) or words(row.get("shared"))
+    alone = not shared.isdisjoint({"NONE", "NODE", "MCS", "TOPO"})
     of_user = int("USER" in shared)
     notes += [f"alone but for its {one.lower()}" for one in sorted(shared & {"MCS", "TOPO"})]
     memory = _Memory.asked(row, tres, least) if sharing.memory else _Memory()
