@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hpctwin.errors import FormatError
 from hpctwin.model.hostlist import expand
 from hpctwin.rms.slurm.jobs import MARK, targets
-from hpctwin.rms.slurm.parse import cluster_snapshot, start_times
+from hpctwin.rms.slurm.parse import cluster_snapshot, settings, start_times
 from hpctwin.rms.slurm.values import number, said, words
 from tests.rms.slurm_said import NODE, NODES, NONE, NOW_S, PARTITIONS, job
 
@@ -361,6 +361,29 @@ def test_a_number_that_slurm_has_not_set_is_none_in_every_width(value, bits, is_
 )
 def test_a_text_that_slurm_has_not_set_is_empty(value) -> None:
     assert said(value) == ""
+
+
+def test_settings_have_numbered_keys_as_one_and_no_text_for_what_is_not_set() -> None:
+    shown = (
+        b"Configuration data as of 2027-01-15T08:00:00\nPreemptType             = (null)\n"
+        b"PrologSlurmctld[0]      = /etc/slurm/hpctwin-events.sh\nPrologSlurmctld[1]      = /opt/b=c\n"
+        b"EpilogSlurmctld         = \nMCSPlugin               = N/A\nSlurmctldHost[0]        = host\n"
+    )
+    assert settings(shown) == {
+        "as_of": "2027-01-15T08:00:00", "PreemptType": "", "EpilogSlurmctld": "", "MCSPlugin": "",
+        "PrologSlurmctld": "/etc/slurm/hpctwin-events.sh,/opt/b=c", "SlurmctldHost": "host",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("preempt", ["preempt/none", "(null)", "", "none", "N/A"])
+def test_nothing_preempts_in_the_words_of_any_version(preempt: str) -> None:
+    text = PARTITIONS + PARTITIONS.replace(b"main", b"high").replace(b"Tier=3", b"Tier=9")
+    nodes = [{**node, "partitions": ["main", "high"]} for node in NODES]
+    found = cluster_snapshot(
+        json.dumps({"jobs": [job(admin_comment=MARK, partition="high")]}).encode(),
+        json.dumps({"nodes": nodes}).encode(), NONE, text, NOW_S, preempt=preempt,
+    )  # fmt: skip
+    assert set(found.mine) == {"7"}
 
 
 def test_words_of_any_version() -> None:

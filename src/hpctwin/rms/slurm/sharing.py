@@ -45,7 +45,7 @@ _NOT_MODELLED = (
 """Fields of a job, and what it asks for by them that is not modelled."""
 _ELSE = (
     ("MaxCPUsPerNode", "UNLIMITED"), ("MaxCPUsPerSocket", "UNLIMITED"),
-    ("SelectTypeParameters", "NONE"), ("ExclusiveTopo", "NO"),
+    ("SelectTypeParameters", "NONE"),
 )  # fmt: skip
 """Settings of a partition by which it gives parts of nodes otherwise, and their plain values."""
 
@@ -134,6 +134,8 @@ def how_shared(
         # FORCE:1 gives each core to one job, as NO does.
         if says in ("YES", "FORCE") and over != "FORCE:1":
             blind[label] = f"OverSubscribe={over}"
+        elif settings.get("ExclusiveTopo", "NO") != "NO":
+            blind[label] = "jobs have a part of the topology alone"
         elif "cons" not in select or says == "EXCLUSIVE" or all(_cpus(r) <= 1 for r in nodes):
             continue
         elif not by_core and "CPU" not in words:
