@@ -377,7 +377,9 @@ def test_settings_have_numbered_keys_as_one_and_no_text_for_what_is_not_set() ->
 
 @pytest.mark.parametrize("preempt", ["preempt/none", "(null)", "", "none", "N/A"])
 def test_nothing_preempts_in_the_words_of_any_version(preempt: str) -> None:
-    text = PARTITIONS + PARTITIONS.replace(b"main", b"high").replace(b"Tier=3", b"Tier=9")
+    text = PARTITIONS + PARTITIONS.replace(b"main Default=YES", b"high").replace(
+        b"Tier=3", b"Tier=9"
+    )
     nodes = [{**node, "partitions": ["main", "high"]} for node in NODES]
     found = cluster_snapshot(
         json.dumps({"jobs": [job(admin_comment=MARK, partition="high")]}).encode(),

@@ -16,7 +16,7 @@ from hpctwin.rms.slurm import listing
 from hpctwin.rms.slurm.jobs import MARK
 from hpctwin.rms.slurm.listing import FIELDS, READ
 from hpctwin.rms.slurm.manager import SlurmManager
-from hpctwin.rms.slurm.parse import Found, settings
+from hpctwin.rms.slurm.parse import Found, cluster_snapshot, settings
 from hpctwin.rms.slurm.values import fields_of
 from tests.rms.record_slurm import ASKED, NOT_MODELED, SITES
 from tests.rms.recorded import NOW_S, slurm
@@ -204,6 +204,17 @@ def test_tiers_without_preemption_leave_no_job_to_slurm(version: str) -> None:
     assert "preempts" not in {one.left for one in left.values()}
     left = looked(version, "preempting", job_state="PENDING", nodes="").left
     assert [one.left for one in left.values()] == ["preempts"] * 4
+
+
+def test_from_json_alone_what_jobs_hold_adds_up_too() -> None:
+    """A job that started after the text was asked for is known from JSON alone."""
+    said = slurm("26.05", "running")
+    found = cluster_snapshot(
+        said["squeue --json"], said["scontrol show nodes --json"],
+        said["scontrol show reservation -o"], said["scontrol show partition -o"], float(NOW_S),
+        "select/cons_tres", parameters="CR_Core_Memory",
+    )  # fmt: skip
+    assert found.unequal == {}
 
 
 @pytest.mark.parametrize("version", VERSIONS)

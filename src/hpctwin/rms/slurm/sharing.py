@@ -241,7 +241,9 @@ def _asked(
     notes += list(gres["job"])
     notes += [what for key, what in _NOT_MODELLED if _asks(row.get(key))]
     # Slurm says ``user`` too of a job in a partition with ``ExclusiveUser``.
-    shared = words(row.get("exclusive")) or words(row.get("shared"))
+    shared = (
+        words(row.get("exclusive")) or words(row.get("shared")) or _whole_nodes(row, tres, sizes)
+    )
     alone = not shared.isdisjoint({"NONE", "NODE", "MCS", "TOPO"})
     of_user = int("USER" in shared)
     notes += [f"alone but for its {one.lower()}" for one in sorted(shared & {"MCS", "TOPO"})]
@@ -305,6 +307,21 @@ def _asked(
         "shared_with": of_user,
         "spread_job": spread,
     }
+
+
+def _whole_nodes(
+    row: Mapping[str, Any], asked: Mapping[str, float], sizes: Sizes
+) -> frozenset[str]:
+    """Say how a running job has its nodes, where only JSON of 26.05 is known: all that it tells is *whole*.
+
+    A job that has nodes for itself is given all their CPUs; one that shares them with its user's is not.
+    """
+    about = row.get("job_resources")
+    nodes = about.get("nodes") if isinstance(about, dict) else None
+    if not isinstance(nodes, dict) or nodes.get("whole") is not True:
+        return frozenset()
+    more = tres_of(row.get("tres_alloc_str")).get("cpu", 0.0) - asked.get("cpu", 0.0)
+    return frozenset({"NODE" if more >= sizes.threads else "USER"})
 
 
 def _asks(value: Any) -> bool:
