@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -44,6 +45,21 @@ def test_all_columns_a_selection_and_json_of_one_slurm_tell_the_same_jobs():
     ]
     assert told[0].equals(told[1])
     assert told[0].equals(told[2])
+
+
+def test_a_limit_that_is_infinite_and_not_set_is_no_limit(tmp_path: Path):
+    """As Slurm writes it since 23.02; a limit that is not set and not infinite is unknown."""
+    said = json.loads(gzip.decompress((RECORDED / "sacct-22.05.json.gz").read_bytes()))
+    found = {}
+    for infinite in (True, False):
+        for job in said["jobs"]:
+            job["time"]["limit"] = {"set": False, "infinite": infinite, "number": 0}
+        path = tmp_path / f"{infinite}.json"
+        path.write_text(json.dumps(said))
+        found[infinite] = read_workload(path)
+    assert len(found[True]) == len(found[False])
+    assert not found[True].notes.remarks
+    assert found[False].notes.remarks[0].startswith("no walltime is known")
 
 
 def test_real_jobs_are_told_with_what_they_asked_for():

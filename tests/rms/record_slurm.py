@@ -150,6 +150,14 @@ SHARED: tuple[tuple[str, ...], ...] = (
 )  # fmt: skip
 
 
+NOT_MODELED = (
+    "-N1 -n2 --gpus-per-socket=1 --sockets-per-node=2 --mem=10", "-n1 --exclusive=mcs --mem=10",
+    "-n3 --ntasks-per-node=2 --mem-per-cpu=50", "-n2 --contiguous --mem=10",
+    "-n2 --ntasks-per-core=1 --mem=10", "-n2 --ntasks-per-socket=1 --mem=10",
+)  # fmt: skip
+"""Requests of `SHARED` that the twin leaves to Slurm."""
+
+
 @contextmanager
 def shared(version: str) -> Iterator[SlurmCluster]:
     """Jobs that share nodes by core, memory, GPU and gres; exclusive ones by node and user."""

@@ -19,11 +19,11 @@ FIRST_LEASE = "10m"
 
 
 @pytest.fixture(scope="module")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+def slurm(tmp_path_factory: pytest.TempPathFactory, slurm_version: str) -> Iterator[SlurmCluster]:
     """Partition main shares cores; partition over runs several jobs on a core, which is not modeled."""
     with running(
         tmp_path_factory.mktemp("harm"), rule={"lease": FIRST_LEASE}, events=True,
-        scheduler="backfill", nodes=NODES + 1, cpus=CORES, main=f"n[1-{NODES}]",
+        version=slurm_version, scheduler="backfill", nodes=NODES + 1, cpus=CORES, main=f"n[1-{NODES}]",
         more=(f"PartitionName=over Nodes=n{NODES + 1} OverSubscribe=FORCE:2 State=UP",),
     ) as cluster:  # fmt: skip
         yield cluster
@@ -101,11 +101,13 @@ def test_the_lease_of_a_job_that_is_not_modeled_is_ended_while_others_wait(twin:
     assert states(slurm)[full].startswith("RUNNING")
 
 
-def test_a_twin_that_can_act_nowhere_says_so_with_the_reasons(tmp_path: Path) -> None:
+def test_a_twin_that_can_act_nowhere_says_so_with_the_reasons(
+    tmp_path: Path, slurm_version: str
+) -> None:
     with (
         running(
-            tmp_path, rule=True, events=True, scheduler="backfill", nodes=1, cpus=CORES,
-            partition="OverSubscribe=FORCE:2",
+            tmp_path, version=slurm_version, rule=True, events=True, scheduler="backfill", nodes=1,
+            cpus=CORES, partition="OverSubscribe=FORCE:2",
         ) as slurm,
         beside(slurm, act={"inactive_after": "2s"}) as twin,
     ):  # fmt: skip

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hpctwin.errors import FormatError
 from hpctwin.model.hostlist import expand
 from hpctwin.rms.slurm.jobs import MARK, targets
-from hpctwin.rms.slurm.parse import cluster_snapshot, start_times
-from hpctwin.rms.slurm.values import number, words
+from hpctwin.rms.slurm.parse import cluster_snapshot, settings, start_times
+from hpctwin.rms.slurm.values import number, said, words
 from tests.rms.slurm_said import NODE, NODES, NONE, NOW_S, PARTITIONS, job
 
 
@@ -27,28 +27,11 @@ def read(jobs: list[Any], nodes: list[Any] = NODES, reservations: bytes = NONE):
     )  # fmt: skip
 
 
-def newer(value: float | None) -> dict[str, Any]:
-    return {"set": value is not None, "infinite": False, "number": value or 0}
-
-
 def test_nodes_partitions_and_what_they_have() -> None:
     machine = read([]).snapshot.machine
     assert [(g.count, g.cores, g.gpus, g.memory_gb) for g in machine.nodes] == [(3, 8, 4, 2)]
     (partition,) = machine.partitions
     assert (partition.name, partition.default, partition.max_walltime) == ("main", True, 93_600)
-
-
-def test_old_and_new_versions_say_the_same() -> None:
-    old = job(job_state="RUNNING", nodes="n[1-2]", start_time=1_799_999_500)
-    new = job(
-        job_state=["RUNNING"], nodes="n[1-2]", start_time=newer(1_799_999_500), time_limit=newer(30),
-        priority=newer(10), submit_time=newer(1_799_999_000), node_count=newer(2),
-        eligible_time=newer(0),
-    )  # fmt: skip
-    assert read([old]).snapshot.jobs == read([new]).snapshot.jobs
-    (record,) = read([new]).snapshot.jobs
-    assert (record.node_names, record.start_s) == (("n1", "n2"), 1_799_999_500)
-    assert record.spec.walltime_s == 1800
 
 
 @pytest.mark.parametrize(
@@ -106,6 +89,33 @@ def test_tasks_beyond_the_picture_are_leased_with_the_last_in_it() -> None:
     assert targets(found.mine, found.mine, rest=True) == ["7_[1-5000]"]
     assert targets(["7_1000"], found.mine, rest=False) == ["7_[1000]"]
     assert any("4000 of its waiting tasks" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("about", "nodes"),
+    [
+        ({"admin_comment": MARK}, 0),
+        ({"admin_comment": f"{MARK}:{NOW_S - 60:.0f}"}, 0),
+        ({"admin_comment": f"{MARK}:{NOW_S + 3600:.0f}"}, 3),
+        ({}, 3),
+    ],
+)
+def test_a_partition_is_not_idle_while_a_leased_job_is_pending_there(about, nodes) -> None:
+    """A job that its user wants to begin later is not pending yet."""
+    waits = job(state_reason="BeginTime", eligible_time=NOW_S + 15, **about)
+    assert read([waits]).idle["main"].nodes == nodes
+
+
+@pytest.mark.parametrize(
+    "state", [["IDLE", "CLOUD"], ["MIXED"], ["IDLE", "PLANNED"], ["IDLE", "DRAIN"]]
+)
+def test_a_node_is_idle_by_words_of_its_state_and_by_the_jobs_on_it(state) -> None:
+    nodes = [{**one, "state": state} for one in NODES]
+    runs = job(job_state="RUNNING", nodes="n1", start_time=NOW_S, node_count=1)
+    free = not {"PLANNED", "DRAIN"} & set(state)
+    assert read([], nodes).idle["main"].nodes == 3 * free
+    # Slurm was asked for nodes before the job started.
+    assert read([runs], nodes).idle["main"].nodes == 2 * free
 
 
 def test_a_heterogeneous_job_is_one_job_of_all_its_parts() -> None:
@@ -249,6 +259,10 @@ def test_dependencies_begin_times_and_unlimited_walltimes() -> None:
         ("idle", ["NOT_RESPONDING"], "down"), ("mixed+drain", [], "drained"),
         ("idle", ["POWERED_DOWN"], "up"), ("idle", ["POWERING_UP", "NOT_RESPONDING"], "up"),
         ("idle", ["POWERING_DOWN"], "down"), ("down", ["POWERED_DOWN"], "down"),
+        (["IDLE", "INVALID_REG"], None, "drained"), (["IDLE", "BLOCKED"], None, "drained"),
+        (["MIXED", "POWER_DRAIN"], None, "drained"), (["UNKNOWN", "EXTERNAL"], None, "down"),
+        (["ALLOCATED", "COMPLETING"], None, "up"), (["IDLE", "CLOUD", "POWERED_DOWN"], None, "up"),
+        (["IDLE", "DYNAMIC_NORM"], None, "up"), (["MIXED", "PLANNED", "RESERVED"], None, "up"),
     ],
 )  # fmt: skip
 def test_states_of_nodes(state, flags, is_) -> None:
@@ -314,6 +328,64 @@ def test_any_bytes_are_read_or_named(data: bytes) -> None:
             cluster_snapshot(jobs, nodes, data, data, NOW_S)
         except FormatError:
             continue
+
+
+@pytest.mark.parametrize(
+    ("value", "bits", "is_"),
+    [
+        ({"set": False, "infinite": True, "number": 0}, 32, None),
+        ({"set": False, "infinite": False, "number": 0}, 32, None),
+        ({"set": True, "infinite": True, "number": 0}, 32, math.inf),
+        ({"set": True, "infinite": False, "number": 0}, 32, 0.0),
+        ({"set": True, "infinite": False, "number": 65534}, 16, None),
+        ({"set": True, "infinite": False, "number": 65534}, 32, 65534.0),
+        *((2**bits - last, bits, None) for bits in (16, 31, 32) for last in (1, 2)),
+        *((2**bits - last, 32, None) for bits in (63, 64) for last in (1, 2)),
+        (32766, 16, None),
+        (32766, 32, 32766.0),
+        (32765, 16, 32765.0),
+        ("18446744073709551614", 32, None),
+        ("4294967294", 32, None),
+        ("12", 16, 12.0),
+        (["12"], 32, None),
+        (True, 32, None),
+        ("*", 32, None),
+    ],
+)
+def test_a_number_that_slurm_has_not_set_is_none_in_every_width(value, bits, is_) -> None:
+    assert number(value, bits) == is_
+
+
+@pytest.mark.parametrize(
+    "value", ["(null)", "N/A", "", "*", None, [], 7, {"set": False, "string": "x"}]
+)
+def test_a_text_that_slurm_has_not_set_is_empty(value) -> None:
+    assert said(value) == ""
+
+
+def test_settings_have_numbered_keys_as_one_and_no_text_for_what_is_not_set() -> None:
+    shown = (
+        b"Configuration data as of 2027-01-15T08:00:00\nPreemptType             = (null)\n"
+        b"PrologSlurmctld[0]      = /etc/slurm/hpctwin-events.sh\nPrologSlurmctld[1]      = /opt/b=c\n"
+        b"EpilogSlurmctld         = \nMCSPlugin               = N/A\nSlurmctldHost[0]        = host\n"
+    )
+    assert settings(shown) == {
+        "as_of": "2027-01-15T08:00:00", "PreemptType": "", "EpilogSlurmctld": "", "MCSPlugin": "",
+        "PrologSlurmctld": "/etc/slurm/hpctwin-events.sh,/opt/b=c", "SlurmctldHost": "host",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("preempt", ["preempt/none", "(null)", "", "none", "N/A"])
+def test_nothing_preempts_in_the_words_of_any_version(preempt: str) -> None:
+    text = PARTITIONS + PARTITIONS.replace(b"main Default=YES", b"high").replace(
+        b"Tier=3", b"Tier=9"
+    )
+    nodes = [{**node, "partitions": ["main", "high"]} for node in NODES]
+    found = cluster_snapshot(
+        json.dumps({"jobs": [job(admin_comment=MARK, partition="high")]}).encode(),
+        json.dumps({"nodes": nodes}).encode(), NONE, text, NOW_S, preempt=preempt,
+    )  # fmt: skip
+    assert set(found.mine) == {"7"}
 
 
 def test_words_of_any_version() -> None:

@@ -251,7 +251,70 @@ def test_where_whole_sockets_are_given_or_it_is_not_said_what_slurm_alone_starts
     assert {"n1", "n4"} <= set(found.snapshot.shared)
 
 
-@pytest.mark.parametrize("setting", ["MaxCPUsPerNode=4", "SelectTypeParameters=CR_SOCKET"])
+@pytest.mark.parametrize(
+    ("setting", "select", "shares", "acts"),
+    [
+        ("Exclusive=NODE OverSubscribe=NO", "select/cons_tres", False, True),
+        ("OverSubscribe=EXCLUSIVE", "select/cons_tres", False, True),
+        ("Exclusive=NO OverSubscribe=NO", "select/cons_tres", True, True),
+        ("Exclusive=USER OverSubscribe=NO", "select/cons_tres", True, True),
+        ("Exclusive=NO OverSubscribe=FORCE:2", "select/cons_tres", False, False),
+        ("Exclusive=TOPO OverSubscribe=NO", "select/cons_tres", False, False),
+        ("ExclusiveTopo=YES", "select/linear", False, False),
+        ("MaxCPUsPerSocket=(null) MaxCPUsPerNode=N/A", "select/cons_tres", True, True),
+    ],
+)
+def test_who_has_the_nodes_of_a_partition_alone_is_read_in_the_words_of_each_version(
+    setting: str, select: str, shares: bool, acts: bool
+) -> None:
+    nodes = [{**node, "threads": 1} for node in NODES]
+    found = cluster_snapshot(
+        json.dumps({"jobs": [job(admin_comment=MARK, tasks=2)]}).encode(),
+        json.dumps({"nodes": nodes}).encode(), NONE,
+        PARTITIONS.replace(b"State=UP", f"State=UP {setting}".encode()), NOW_S, select,
+        parameters="CR_CORE",
+    )  # fmt: skip
+    assert bool(found.mine) == acts
+    assert found.snapshot.jobs[0].spec.shares == shares
+
+
+@pytest.mark.parametrize(
+    ("about", "alone", "of_user", "left"),
+    [
+        ({"shared": ["none"]}, True, 0, ""),
+        ({"shared": "none"}, True, 0, ""),
+        ({"shared": ["user"]}, False, 1, ""),
+        ({"shared": ["oversubscribe"]}, False, 0, ""),
+        ({"shared": []}, False, 0, ""),
+        ({"shared": None}, False, 0, ""),
+        ({"shared": ["topo"]}, True, 0, "alone but for its topo"),
+        ({"shared": ["mcs"]}, True, 0, "alone but for its mcs"),
+        ({"shared": [], "exclusive": "NODE"}, True, 0, ""),
+        ({"shared": [], "exclusive": "USER"}, False, 1, ""),
+        ({"shared": "none", "exclusive": "NO"}, False, 0, ""),
+        ({"thread_spec": 32766, "core_spec": 65534}, False, 0, ""),
+        ({"thread_spec": 2}, False, 0, "specialised threads"),
+        ({"tasks_per_core": {"set": False, "infinite": True, "number": 0}}, False, 0, ""),
+        ({"tasks_per_core": 65535, "tasks_per_socket": 65534, "sockets_per_node": 65534}, False, 0, ""),
+        ({"tasks_per_socket": {"set": True, "infinite": False, "number": 1}}, False, 0, "tasks of a socket"),
+        ({"tres_per_socket": "(null)"}, False, 0, ""),
+        ({"tres_per_socket": "gres/gpu:1"}, False, 0, "per socket"),
+        ({"tres_per_task": "cpu=2"}, False, 0, ""),
+        ({"tres_per_task": "cpu:2"}, False, 0, ""),
+        ({"tres_per_task": "cpu=2,gres/nic=1"}, False, 0, "gres/nic=1"),
+        ({"contiguous": True}, False, 0, "contiguous"),
+    ],
+)  # fmt: skip
+def test_a_request_is_read_as_each_version_writes_it(about, alone, of_user, left) -> None:
+    found = shared(job11={"shared": None, **about})
+    spec = {job.spec.id: job.spec for job in found.snapshot.jobs}["11"]
+    assert (spec.exclusive, spec.shared_with) == (alone, of_user)
+    assert {**found.mine, **found.left}["11"].left == left
+
+
+@pytest.mark.parametrize(
+    "setting", ["MaxCPUsPerNode=4", "MaxCPUsPerSocket=2", "SelectTypeParameters=CR_SOCKET"]
+)
 def test_a_partition_that_gives_parts_of_nodes_in_its_own_way_is_left_to_slurm(setting) -> None:
     nodes = [{**node, "threads": 1} for node in NODES]
     found = cluster_snapshot(

@@ -132,7 +132,9 @@ def test_no_job_fits_our_picture_that_slurm_leaves_waiting(site: str, slurm_vers
         if site == "GPUs of two types":
             asked = [*OF_TYPES, *ASKED]
         for way in asked:
-            slurm.submit_tasks(5, 300, *way)
+            # Slurm 24.11 refuses what there are not enough nodes for; others keep it pending.
+            if slurm_version != "24.11" or "-N4" not in way:
+                slurm.submit_tasks(5, 300, *way)
         # In order of submission: it has looked at all before the first for which there is no room.
         slurm.wait(
             lambda: any(said.startswith("PENDING Resources") for said in states(slurm).values()), 30
@@ -247,4 +249,8 @@ def test_jobs_that_are_to_be_spread_get_the_nodes_that_our_picture_says(slurm_ve
             slurm.wait(lambda n=number: slurm.job(n)["JobState"] == "RUNNING", 30)
             job = {job.spec.id: job for job in manager.snapshot().jobs}[number]
             found = {name: part.cores for name, part in zip(job.node_names, job.parts, strict=True)}
-            assert found == {f"n{n + 1}": k * spec.cores_per_task for n, (k,) in taken}, asked
+            ours = {f"n{n + 1}": k * spec.cores_per_task for n, (k,) in taken}
+            # Slurm 26.05 takes the same nodes, and may lay the tasks on them more evenly.
+            assert found.keys() == ours.keys(), asked
+            assert sum(found.values()) == sum(ours.values()), asked
+            assert found == ours or slurm_version == "26.05", asked

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -112,9 +111,11 @@ def _tres(listed: list[Any]) -> str:
 
 def _text(value: Any) -> str | None:
     """As ``sacct -P`` writes it: a time of 0 is none, no limit is UNLIMITED."""
+    if isinstance(value, dict) and value.get("infinite") is True:
+        return "UNLIMITED"
     found = number(value)
     if found is not None:
-        return "UNLIMITED" if math.isinf(found) else f"{found:.0f}"
+        return f"{found:.0f}"
     return value if isinstance(value, str) else None
 
 

@@ -6,19 +6,44 @@ import math
 import re
 from typing import Any
 
-__all__ = ["number"]
+__all__ = ["number", "said"]
+
+_NOTHING = {"", "(null)", "n/a", "na", "not_set", "notset", "*"}
+"""What Slurm prints for a text that is not set, in lower case."""
+
+_WIDE = frozenset(2**width - last for width in (32, 63, 64) for last in (1, 2))
+_UNSET = {
+    bits: _WIDE | {2**width - last for width in (bits, bits - 1) for last in (1, 2)}
+    for bits in (16, 31)
+} | {32: _WIDE}
+"""``NO_VAL`` and ``INFINITE`` by width of a field, with the top bit and without."""
 
 
-def number(value: Any) -> float | None:
-    """A number of any version: plain, text, or ``{set, infinite, number}``; None where not set."""
+def number(value: Any, bits: int = 32) -> float | None:
+    """Read a number of any version: plain, text, or ``{set, infinite, number}``; None if it is not set.
+
+    Slurm's ``NO_VAL`` and ``INFINITE`` are the two largest integers of a field. Some fields are printed
+    without their top bit, which is a flag (``thread_spec``: 32766).
+
+    Args:
+        value: As Slurm writes it.
+        bits: Width of the field: 16 or 31; 32 stands for all wider ones, whose two values are no number
+            anywhere.
+    """
     if isinstance(value, dict):
-        if value.get("infinite") is True:
-            return math.inf
-        return number(value.get("number")) if value.get("set", True) else None
-    if isinstance(value, bool) or value is None:
+        if not value.get("set", True):
+            return None
+        return math.inf if value.get("infinite") is True else number(value.get("number"), bits)
+    if isinstance(value, str) and re.fullmatch(r"-?\d{1,20}(\.\d+)?", value):
+        value = float(value) if "." in value else int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
-    if isinstance(value, int | float):
-        return float(value) if math.isfinite(value) else None
-    if isinstance(value, str) and re.fullmatch(r"-?\d{1,15}(\.\d+)?", value):
-        return float(value)
-    return None
+    return None if value in _UNSET[bits] else float(value)
+
+
+def said(value: Any) -> str:
+    """Read a text of any version: plain, or in an object; empty if Slurm says that it is not set."""
+    if isinstance(value, dict):
+        value = value.get("string") if value.get("set", True) else ""
+    text = value if isinstance(value, str) else ""
+    return "" if text.strip().lower() in _NOTHING else text

@@ -146,7 +146,8 @@ def gres_asked(
 ) -> dict[str, float]:
     """Count what a job asks for by name: ``gres:gpu:a100:2,gres/fpga=1``.
 
-    A resource that no node has is noted, and so is one of several types. GPUs of a type that is counted are
+    A resource that no node has is noted, and so is one of several types. CPUs are ignored: ``cpu=2`` is what
+    ``--cpus-per-task`` becomes since 23.02, and other fields have it. GPUs of a type that is counted are
     counted under that type, too.
 
     Args:
@@ -157,6 +158,8 @@ def gres_asked(
     found: dict[str, float] = {}
     for part in text.split(",") if isinstance(text, str) and text else ():
         one = next(parse_gres(part), None)
+        if one is not None and one.name == "cpu" and not part.startswith("gres"):
+            continue
         if one is None or one.name not in kinds:
             notes.append(part[:40])
             continue

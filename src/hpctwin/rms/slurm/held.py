@@ -14,7 +14,11 @@ from typing import Any, NamedTuple
 from hpctwin.rms.records import JobRecord, NodePart
 from hpctwin.rms.slurm.gres import gpus_in_parts, gpus_of, tres_of
 from hpctwin.rms.slurm.sharing import MB_PER_GB, Sharing, used_of
-from hpctwin.rms.slurm.values import number, whole, words
+from hpctwin.rms.slurm.values import number, said, whole, words
+
+_ALLOCATED = {"ALLOCATED", "ALLOCATED_AND_IN_USE"}
+_UP = {"IDLE", "MIXED", "CLOUD", "DYNAMIC_NORM"}
+"""States of a node on which jobs can start at once."""
 
 __all__ = ["Idle", "held_in_parts", "idle_of", "parts_held", "unequal"]
 
@@ -32,7 +36,9 @@ def parts_held(
         in_parts: of `held_in_parts`, for this job.
     """
     nodes = list(_allocated(row.get("job_resources")))
-    cores = [count for _, count, _ in nodes]
+    # A job that is suspended keeps its memory and GPUs, and its cores are free for others.
+    suspended = "SUSPENDED" in words(row.get("job_state"))
+    cores = [0.0 if suspended else count for _, count, _ in nodes]
     if sharing.by_cpu:
         # Which threads of a core it has is not told, only how many in all.
         cpus = tres_of(row.get("tres_alloc_str")).get("cpu", 0.0)
@@ -116,11 +122,13 @@ def _allocated(resources: Any) -> Iterable[tuple[str, float, float]]:
         yield str(name), float(cores), number(memory) or 0.0
 
 
-def _cores(said: Any) -> int:
-    if isinstance(said, dict):
-        return sum("alloc" in str(state).lower() for state in said.values())
-    some = said if isinstance(said, list) else ()
-    return sum(isinstance(c, dict) and "ALLOCATED" in str(c.get("status")).upper() for c in some)
+def _cores(told: Any) -> int:
+    """Count the cores that a job has: 22.05 names their states by number, later versions list all."""
+    if isinstance(told, dict):
+        states = list(told.values())
+    else:
+        states = [c.get("status") for c in told or () if isinstance(c, dict)]
+    return sum(not words(state).isdisjoint(_ALLOCATED) for state in states)
 
 
 def unequal(
@@ -154,7 +162,7 @@ def unequal(
         if name not in sharing.nodes or name in alone or cpus is None:
             continue
         # Not told of a user that Slurm knows no name of.
-        owner = row.get("owner")
+        owner = said(row.get("owner"))
         if owner and owners.get(name, set()) != {owner}:
             found[name] = f"no job there keeps others than those of {owner} away, Slurm says so"
             continue
@@ -163,10 +171,10 @@ def unequal(
         pairs = [("CPUs", cores * threads, cpus)]
         if sharing.memory:
             pairs.append(("MB", memory * MB_PER_GB, number(row.get("alloc_memory")) or 0.0))
-        said = row.get("gres_used")
-        in_parts = gpus_in_parts(said)
-        pairs.append(("GPUs", gpus, (gpus_of(said) or 0.0) + len(in_parts)))
-        used = used_of(said, name, sharing)
+        gres = row.get("gres_used")
+        in_parts = gpus_in_parts(gres)
+        pairs.append(("GPUs", gpus, (gpus_of(gres) or 0.0) + len(in_parts)))
+        used = used_of(gres, name, sharing)
         add_types(used, name, in_parts, sharing)
         pairs += [(n, ours, used.get(n, 0.0)) for n, ours in zip(names, others, strict=True)]
         for unit, ours, theirs in pairs:
@@ -197,6 +205,7 @@ def idle_of(
     members: Mapping[str, Collection[str]],
     jobs: Mapping[str, JobRecord],
     sharing: Sharing | None,
+    leased: Collection[str] = (),
 ) -> dict[str, Idle]:
     """Return what is idle in each partition; nothing where a job is pending for one of its nodes.
 
@@ -205,22 +214,27 @@ def idle_of(
         members: names of the nodes of each partition.
         jobs: all that have not ended.
         sharing: how parts of nodes are given; None where jobs have whole ones.
+        leased: Jobs whose begin time is that of a lease and not of their user: these are pending.
     """
+    # Nodes and jobs are of two moments: what either of them says is used is not idle. A job that has ended
+    # may still be completing.
+    held: dict[str, float] = {}
+    for job in jobs.values():
+        for i, name in enumerate(job.node_names):
+            held[name] = held.get(name, 0.0) + (job.parts[i].cores if job.parts else math.inf)
     free: dict[str, tuple[int, int]] = {}
     for row in rows:
-        cpus, used = whole(row.get("cpus")), whole(row.get("alloc_cpus"))
+        name, cpus = str(row.get("name")), whole(row.get("cpus"))
+        threads = 1 if sharing is None or sharing.by_cpu else max(1, whole(row.get("threads")))
+        used = max(whole(row.get("alloc_cpus")), held.get(name, 0.0) * threads)
         up = words(row.get("state")) | words(row.get("state_flags"))
-        free[str(row.get("name"))] = (cpus, 0 if up - {"IDLE", "MIXED"} else max(0, cpus - used))
-    for job in jobs.values():
-        for name in job.node_names:
-            # A job that has ended may still be completing: its nodes are not idle.
-            if name in free and not job.parts:
-                free[name] = (free[name][0], 0)
+        free[name] = (cpus, 0 if up - _UP else int(max(0, cpus - used)))
     pending = {
         name
         for job in jobs.values()
         if job.start_s is None and not job.spec.held and not job.spec.reason
-        if not job.spec.dependencies and job.spec.not_before_s is None
+        if not job.spec.dependencies
+        if job.spec.not_before_s is None or job.spec.id in leased
         for name in members.get(job.spec.partition, ())
     }
     found = {}

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from hpctwin.errors import CommandError, UnreachableError
 from hpctwin.model.hostlist import expand
@@ -20,6 +21,7 @@ from hpctwin.rms.plain import PlainManager
 from hpctwin.rms.records import Snapshot
 from hpctwin.rms.slurm.begins import Begins
 from hpctwin.rms.slurm.jobs import MARK, Mine, targets, tasks_of
+from hpctwin.rms.slurm.listing import Listing, rows_of
 from hpctwin.rms.slurm.news import SlurmNews
 from hpctwin.rms.slurm.parse import Found, cluster_snapshot, settings, start_times
 from hpctwin.rms.slurm.values import moment
@@ -92,6 +94,7 @@ class SlurmManager(PlainManager):
         self._told: set[str] = set()
         self.doubts = Doubts()
         self._old = False
+        self._listing = Listing(self.commands.run)
 
     def ways(self) -> frozenset[Way]:
         """By lease and by priority; what our rights do not allow is refused by Slurm."""
@@ -125,7 +128,7 @@ class SlurmManager(PlainManager):
         return start_times(said)
 
     def snapshot(self) -> Snapshot:
-        """Jobs and nodes in one query each; partitions and reservations every 10 s at most.
+        """Query jobs and nodes; partitions and reservations every 10 s at most.
 
         Raises:
             UnreachableError: the controller does not answer, or not in time.
@@ -138,8 +141,8 @@ class SlurmManager(PlainManager):
             partitions = seldom("scontrol", ["show", "partition", "-o"], RULES_S)
             reservations = seldom("scontrol", ["show", "reservation", "-o"], RULES_S)
             nodes = self._nodes()
-            jobs = self.commands.run("squeue", ["--json"])
-            preempt = about.get("PreemptType", "preempt/none")
+            jobs, unread = self._jobs()
+            preempt = about.get("PreemptType", "")
             qos = self._preempting_qos() if preempt == "preempt/qos" else b""
         except CommandError as error:
             raise UnreachableError(f"Slurm: {error}") from error
@@ -150,6 +153,10 @@ class SlurmManager(PlainManager):
             self.doubts.lasting(), self._sleeps, () if self.found is None else self.found.features,
         )  # fmt: skip
         self.doubts.seen(found.unequal, now_s)
+        if unread:
+            found.notes.append(
+                f"{unread} pending jobs are read in part so far, the rest of each within the next queries"
+            )
         if self._ahead_s:
             found.notes.append(
                 f"the controller's clock is {abs(self._ahead_s):.0f} s "
@@ -379,6 +386,12 @@ class SlurmManager(PlainManager):
         self._ahead_s = ahead_s if abs(ahead_s) > CLOCK_SLACK_S else 0.0
         self._config, self._config_s = found, began_s
         return found
+
+    def _jobs(self) -> tuple[Sequence[dict[str, Any]], int]:
+        """Return the jobs, and how many of them are not read whole yet."""
+        if self._old:
+            return rows_of(self.commands.run("squeue", ["--json"])), 0
+        return self._listing.look()
 
     def _nodes(self) -> bytes:
         """Nodes one by one: by sinfo in 22.05, by scontrol since."""

@@ -5,7 +5,6 @@ What cannot be read is named and left out, never invented.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +23,7 @@ from hpctwin.rms.slurm.features import features_of, lying_of, names_asked
 from hpctwin.rms.slurm.gres import gpus_of, not_used_up
 from hpctwin.rms.slurm.held import Idle, idle_of, unequal
 from hpctwin.rms.slurm.jobs import Mine, read_jobs
+from hpctwin.rms.slurm.listing import rows_of
 from hpctwin.rms.slurm.preempt import Preempting, preempting_partitions, preempting_qos
 from hpctwin.rms.slurm.reservations import reservation_rows, shown
 from hpctwin.rms.slurm.sharing import (
@@ -32,7 +32,14 @@ from hpctwin.rms.slurm.sharing import (
     how_shared,
     used_of,
 )
-from hpctwin.rms.slurm.values import limit_s, moment, number, words
+from hpctwin.rms.slurm.values import (
+    EXCLUSIVE,
+    limit_s,
+    moment,
+    number,
+    said,
+    words,
+)
 
 __all__ = ["Found", "cluster_snapshot", "gpus_of", "settings", "start_times"]
 
@@ -67,7 +74,7 @@ class Found:
 
 
 def cluster_snapshot(
-    squeue: bytes,
+    squeue: bytes | Sequence[dict[str, Any]],
     sinfo: bytes,
     reservations: bytes,
     partitions: bytes,
@@ -83,7 +90,7 @@ def cluster_snapshot(
     """Everything Slurm knows now.
 
     Args:
-        squeue: of ``squeue --json``.
+        squeue: of ``squeue --json``, or the rows of it.
         sinfo: of ``sinfo --json`` or ``scontrol show nodes --json``.
         reservations: of ``scontrol show reservation -o``.
         partitions: of ``scontrol show partition -o``.
@@ -100,7 +107,7 @@ def cluster_snapshot(
         FormatError: an output is not what that command writes.
     """
     notes: list[str] = []
-    rows = _rows(squeue, "squeue --json", "jobs")
+    rows = rows_of(squeue) if isinstance(squeue, bytes) else squeue
     described = {row["PartitionName"]: row for row in _pairs(partitions) if "PartitionName" in row}
     node_rows = _node_rows(sinfo)
     belongs = _belongs(node_rows)
@@ -186,8 +193,9 @@ def cluster_snapshot(
         own_scheduling=True,
         shared=tuple(sorted(shared)),
     )
+    leased = {job_id for job_id, one in jobs.mine.items() if one.asked_s <= now_s}
     idle = idle_of(
-        node_rows, {name: belongs[name] for name in sorted(whole)}, jobs.records, sharing
+        node_rows, {name: belongs[name] for name in sorted(whole)}, jobs.records, sharing, leased
     )
     return Found(snapshot, notes, mine, left, idle, jobs.nice, jobs.names, differs, asked)
 
@@ -208,12 +216,14 @@ def _with_start(job: JobRecord, woken: Mapping[str, float]) -> JobRecord:
 def settings(config: bytes) -> dict[str, str]:
     """Read ``scontrol show config``; the controller's time is ``as_of``.
 
-    Values of numbered keys, such as ``Prolog[0]`` of 24.05 and later, are joined by commas.
+    A key that is numbered (``PrologSlurmctld[0]``) has its values joined by commas, and what is not set
+    is empty.
     """
     text = config.decode(errors="replace")
     found: dict[str, str] = {}
-    for key, index, value in re.findall(r"(?m)^(\w+)(\[\d+\])?[ \t]*=(.*)$", text):
-        found[key] = f"{found[key]},{value.strip()}" if index and key in found else value.strip()
+    for key, numbered, value in re.findall(r"(?m)^(\w+)(\[\d+\])?[ \t]*=(.*)$", text):
+        before = found.get(key, "") if numbered else ""
+        found[key] = ",".join(filter(None, (before, said(value.strip()))))
     head = re.search(r"^Configuration data as of (\S+)", text)
     return {**found, "as_of": head[1]} if head else found
 
@@ -224,7 +234,7 @@ def _preempting(
     described: Mapping[str, dict[str, str]],
     qos: bytes | None,
 ) -> Preempting:
-    if preempt == "preempt/none":
+    if said(preempt) in ("", "none", "preempt/none"):
         return Preempting()
     if preempt == "preempt/qos":
         return Preempting(qos=None if qos is None else preempting_qos(qos))
@@ -246,23 +256,12 @@ def start_times(text: bytes) -> dict[str, float]:
 # --- rows ------------------------------------------------------------------------------------------
 
 
-def _rows(text: bytes, what: str, key: str) -> list[dict[str, Any]]:
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"{what}: not JSON: {error}") from error
-    rows = content.get(key) if isinstance(content, dict) else None
-    if not isinstance(rows, list):
-        raise FormatError(f"{what}: no list {key!r} in it")
-    return [row for row in rows if isinstance(row, dict)]
-
-
 def _node_rows(text: bytes) -> list[dict[str, Any]]:
     """Nodes of 22.05; later versions of sinfo group them, and give ``nodes`` by scontrol."""
     try:
-        return _rows(text, "sinfo --json", "nodes")
+        return rows_of(text, "sinfo --json", "nodes")
     except FormatError:
-        groups = _rows(text, "sinfo --json", "sinfo")
+        groups = rows_of(text, "sinfo --json", "sinfo")
     result = []
     for group in groups:
         about = group.get("nodes")
@@ -281,6 +280,9 @@ def _pairs(text: bytes) -> list[dict[str, str]]:
     """Lines of ``Key=value Key=value`` as `scontrol -o` writes them."""
     lines = text.decode(errors="replace").splitlines()
     found = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in lines]
+    for pairs in found:
+        if (exclusive := EXCLUSIVE.get(pairs.get("Exclusive", ""))) is not None:
+            pairs[exclusive[0]] = exclusive[1]
     return [pairs for pairs in found if pairs]
 
 
@@ -349,15 +351,22 @@ def _nodes(
     return list(found.values())
 
 
+_DRAINED = {
+    "DRAIN", "DRAINED", "DRAINING", "MAINTENANCE", "MAINT", "REBOOT_ISSUED", "POWER_DRAIN", "INVALID_REG",
+    "BLOCKED",
+}  # fmt: skip
+"""States of a node that keeps its jobs and gets no others; ``BLOCKED`` by a job that has its switch alone."""
+
+
 def _node_state(flags: set[str]) -> Any:
-    if flags & {"DOWN", "FAIL", "ERROR", "POWERING_DOWN", "UNKNOWN", "FUTURE"}:
+    if flags & {"DOWN", "FAIL", "ERROR", "POWERING_DOWN", "UNKNOWN", "FUTURE", "EXTERNAL"}:
         return "down"
     # Slurm switches a node on for a job; until it answers again it is no less the job's.
     if flags & {"POWERED_DOWN", "POWERING_UP"}:
         return "up"
     if "NOT_RESPONDING" in flags:
         return "down"
-    if flags & {"DRAIN", "DRAINED", "DRAINING", "MAINTENANCE", "MAINT", "REBOOT_ISSUED"}:
+    if flags & _DRAINED:
         return "drained"
     return "up"
 

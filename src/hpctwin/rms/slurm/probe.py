@@ -66,7 +66,7 @@ def _slurm_settings(about: dict[str, str], result: Probe) -> None:
         ("pushed starts", "PrologSlurmctld", "the script of `hpctwin rms slurm events`"),
         ("pushed ends", "JobCompType", "jobcomp/script"),
     ):
-        value = about.get(key, "(null)").strip()
+        value = about.get(key) or "not set"
         fine = "hpctwin" in value if key == "PrologSlurmctld" else value == "jobcomp/script"
         says = f"{key}={value}" if fine else f"{key} is {value}; it would be {wanted}"
         result.add(what, fine, says + ("" if fine else "; without it, changes are seen by polling"))

@@ -23,7 +23,7 @@ from hpctwin.rms.slurm.gres import (
     tres_of,
     types_by_index,
 )
-from hpctwin.rms.slurm.values import number, whole
+from hpctwin.rms.slurm.values import number, said, whole, words
 
 __all__ = [
     "Sharing",
@@ -43,7 +43,10 @@ _NOT_MODELLED = (
     ("tasks_per_core", "tasks of a core"), ("tasks_per_board", "tasks of a board"),
 )  # fmt: skip
 """Fields of a job, and what it asks for by them that is not modelled."""
-_ELSE = (("MaxCPUsPerNode", "UNLIMITED"), ("SelectTypeParameters", "NONE"))
+_ELSE = (
+    ("MaxCPUsPerNode", "UNLIMITED"), ("MaxCPUsPerSocket", "UNLIMITED"),
+    ("SelectTypeParameters", "NONE"),
+)  # fmt: skip
 """Settings of a partition by which it gives parts of nodes otherwise, and their plain values."""
 
 
@@ -122,20 +125,23 @@ def how_shared(
     found: dict[str, Sizes] = {}
     blind: dict[str, str] = {}
     for label, names in members.items():
-        over = partitions.get(label, {}).get("OverSubscribe", "NO")
+        settings = partitions.get(label, {})
+        over = settings.get("OverSubscribe", "NO")
         says = over.partition(":")[0]
-        others = [key for key, plain in _ELSE if partitions.get(label, {}).get(key, plain) != plain]
+        others = [key for key, plain in _ELSE if (said(settings.get(key)) or plain) != plain]
         nodes = [about[name] for name in names if name in about]
         threads = {max(1, whole(row.get("threads"))) for row in nodes}
         # FORCE:1 gives each core to one job, as NO does.
         if says in ("YES", "FORCE") and over != "FORCE:1":
             blind[label] = f"OverSubscribe={over}"
+        elif settings.get("ExclusiveTopo", "NO") != "NO":
+            blind[label] = "jobs have a part of the topology alone"
         elif "cons" not in select or says == "EXCLUSIVE" or all(_cpus(r) <= 1 for r in nodes):
             continue
         elif not by_core and "CPU" not in words:
             blind[label] = f"SelectTypeParameters={parameters or 'none'}"
         elif others:
-            blind[label] = f"{others[0]}={partitions[label][others[0]]}"
+            blind[label] = f"{others[0]}={settings[others[0]]}"
         elif len(threads) > 1:
             blind[label] = "its nodes differ in threads of a core"
         else:
@@ -215,11 +221,11 @@ def _asked(
     What Slurm is told of each node (``--mem``, ``--gpus-per-node``) or of the whole job (``--gpus``) is
     brought to tasks: each is then all that the job has on a node.
     """
-    said = tres_of(row.get("tres_req_str"))
+    tres = tres_of(row.get("tres_req_str"))
     tasks = max(1, whole(row.get("tasks")))
-    cpus = max(tasks, int(said.get("cpu", 0)) or whole(row.get("cpus")))
+    cpus = max(tasks, int(tres.get("cpu", 0)) or whole(row.get("cpus")))
     each = math.ceil(cpus / tasks)
-    least = max(1, int(said.get("node", 0)))
+    least = max(1, int(tres.get("node", 0)))
     most = whole(row.get("max_nodes"))
     per_node = whole(row.get("tasks_per_node"))
     per_core = 1 if whole(row.get("threads_per_core")) == 1 else sizes.threads
@@ -233,14 +239,16 @@ def _asked(
     if any(types[k] and sum(types[k].values()) != gpus[k] for k in gpus):
         notes.append("GPUs of a type, and others of any")
     notes += list(gres["job"])
-    notes += [what for key, what in _NOT_MODELLED if number(row.get(key)) or row.get(key) is True]
+    notes += [what for key, what in _NOT_MODELLED if _asks(row.get(key))]
     # Slurm says ``user`` too of a job in a partition with ``ExclusiveUser``.
-    alone = row.get("shared") in ("none", "mcs")
-    of_user = int(row.get("shared") == "user")
-    if row.get("shared") == "mcs":
-        notes.append("alone but for its mcs")
-    memory = _Memory.asked(row, said, least) if sharing.memory else _Memory()
-    spread = "SPREAD_JOB" in (row.get("flags") or ()) and most != least and per_node != 1
+    shared = (
+        words(row.get("exclusive")) or words(row.get("shared")) or _whole_nodes(row, tres, sizes)
+    )
+    alone = not shared.isdisjoint({"NONE", "NODE", "MCS", "TOPO"})
+    of_user = int("USER" in shared)
+    notes += [f"alone but for its {one.lower()}" for one in sorted(shared & {"MCS", "TOPO"})]
+    memory = _Memory.asked(row, tres, least) if sharing.memory else _Memory()
+    spread = "SPREAD_JOB" in words(row.get("flags")) and most != least and per_node != 1
     if spread:
         notes += _not_spread(gpus, memory, per_node, per_core, others=bool(gres["node"]))
         # Slurm itself says that it may have as many nodes as tasks, or as there are.
@@ -299,6 +307,26 @@ def _asked(
         "shared_with": of_user,
         "spread_job": spread,
     }
+
+
+def _whole_nodes(
+    row: Mapping[str, Any], asked: Mapping[str, float], sizes: Sizes
+) -> frozenset[str]:
+    """Say how a running job has its nodes, where only JSON of 26.05 is known: all that it tells is *whole*.
+
+    A job that has nodes for itself is given all their CPUs; one that shares them with its user's is not.
+    """
+    about = row.get("job_resources")
+    nodes = about.get("nodes") if isinstance(about, dict) else None
+    if not isinstance(nodes, dict) or nodes.get("whole") is not True:
+        return frozenset()
+    more = tres_of(row.get("tres_alloc_str")).get("cpu", 0.0) - asked.get("cpu", 0.0)
+    return frozenset({"NODE" if more >= sizes.threads else "USER"})
+
+
+def _asks(value: Any) -> bool:
+    """Return whether a job asks for something by a field: a number, a text or a flag."""
+    return bool(number(value) if isinstance(value, dict) else value)
 
 
 def _not_spread(

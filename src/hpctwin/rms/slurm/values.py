@@ -4,12 +4,36 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from hpctwin.formats.slurm_values import number
+from hpctwin.formats.slurm_values import number, said
 
-__all__ = ["limit_s", "moment", "node_flags", "number", "whole", "words"]
+__all__ = [
+    "EXCLUSIVE",
+    "fields_of",
+    "limit_s",
+    "moment",
+    "node_flags",
+    "number",
+    "said",
+    "whole",
+    "words",
+]
+
+EXCLUSIVE = {
+    "NODE": ("OverSubscribe", "EXCLUSIVE"),
+    "USER": ("ExclusiveUser", "YES"),
+    "TOPO": ("ExclusiveTopo", "YES"),
+}
+"""``Exclusive=`` of a partition since 26.05, as the settings that versions before it have."""
+_NARROW = {"nice": 31} | dict.fromkeys((
+    "thread_spec", "core_spec", "sockets_per_node", "cores_per_socket", "threads_per_core",
+    "tasks_per_node", "tasks_per_core", "tasks_per_socket", "tasks_per_board", "cpus_per_task",
+    "sockets", "cores", "threads",
+), 16)  # fmt: skip
+"""Width of the fields of jobs and nodes that have fewer than 32 bits; nice values are less an offset."""
 
 _SIGNS = {
     "*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "!": "POWER_DOWN", "%": "POWERING_DOWN",
@@ -23,6 +47,24 @@ _SHORT = {
     "PLND": "PLANNED", "POW_DN": "POWERED_DOWN", "POW_UP": "POWERING_UP",
 }  # fmt: skip
 """Other ways to write a state of a node."""
+
+
+def fields_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the fields of a job or a node in which Slurm writes that nothing is set.
+
+    Args:
+        row: As ``--json`` has it, of any version.
+
+    Returns:
+        The same row. Texts such as ``(null)`` are empty, and ``{set, infinite, number}`` is a number or None.
+    """
+    found = dict(row)
+    for key, value in row.items():
+        if key in _NARROW or (isinstance(value, dict) and "number" in value):
+            found[key] = number(value, _NARROW.get(key, 32))
+        elif isinstance(value, str):
+            found[key] = said(value)
+    return found
 
 
 def whole(value: Any) -> int:
