@@ -169,6 +169,30 @@ def test_the_page_on_versions_shows_how_each_writes_what_is_not_set(version: str
         assert {json.dumps(row[key]) for row in unset} == forms, key
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_page_on_versions_names_the_commands_that_are_run(version: str) -> None:
+    ran = []
+    answer = answers(version, "shared")
+
+    def run(name: str, arguments: Sequence[str]) -> bytes:
+        said = answer(name, arguments)
+        ran.append(" ".join((name, *arguments)))
+        return said
+
+    manager = SlurmManager("emul")
+    manager.commands.run = manager._listing.run = run  # type: ignore[method-assign]
+    manager.snapshot()
+    table = PAGE.partition("## Commands")[2].partition("## ")[0]
+    cells = [
+        line.split(" | ")[1 + VERSIONS.index(version)].strip("`")
+        for line in re.findall(r"^\| (.*) \|$", table, re.M)[1:]
+    ]
+    words = [set(cell.split()) for cell in cells if cell != "–"]
+    of_nodes_and_jobs = [one for one in ran if "-o" not in one.split() and "config" not in one]
+    assert len(of_nodes_and_jobs) == len(words)
+    assert all(any(some <= set(one.split()) for one in ran) for some in words)
+
+
 def test_the_page_on_versions_shows_where_settings_differ() -> None:
     table = PAGE.partition("## Settings that differ")[2].partition("## ")[0]
     lines = [line.split(" | ") for line in re.findall(r"^\| (.*) \|$", table, re.M)[2:]]
