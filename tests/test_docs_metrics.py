@@ -59,7 +59,7 @@ def test_every_figure_that_is_printed_is_defined(
         main([*CASES[case], "--json"])
     printed = json.loads(capsys.readouterr().out)
     assert len(printed) > 20
-    assert [key for key in printed if not is_defined(key)] == []
+    assert [key for key in printed.keys() - {"notes"} if not is_defined(key)] == []
 
 
 def test_a_figure_that_nobody_wrote_down_is_not_defined() -> None:

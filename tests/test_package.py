@@ -41,7 +41,7 @@ IMPORTED = {
     "prometheus-client": "prometheus_client", "distributed": "distributed",
     "dask-jobqueue": "dask_jobqueue", "optuna": "optuna",
     "torch": "torch", "stable-baselines3": "stable_baselines3",
-    "sb3-contrib": "sb3_contrib",
+    "sb3-contrib": "sb3_contrib", "backports.zstd": "backports",
 }  # fmt: skip
 """What the packages of the extras for users are imported as."""
 
@@ -287,7 +287,7 @@ def test_a_release_has_the_hash_of_its_sdist_in_its_recipe_and_notes_from_the_ch
     assert made["context"]["version"] == "9.8.7"
     changes = (ROOT / "CHANGELOG.md").read_text()
     assert release["notes"]("9.8.7").strip() in changes
-    assert release["notes"]("9.8.7").startswith("- ")
+    assert release["notes"]("9.8.7").startswith("### Added")
 
 
 def with_programs(folder: Path, **programs: str) -> dict[str, str]:

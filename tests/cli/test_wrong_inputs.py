@@ -177,7 +177,7 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         ("simulate t.swf -n 8 --nodes 9", 2, "--nodes is there twice; give it once"),
         ("simulate t.swf -n 8 extra", 2, "'extra': there is no place for it on this line"),
         ("simulate t.swf -n 8 --only x", 2, "--only is for published data sets, and t.swf is none"),
-        ("simulate t.swf -n 8 --columns a", 2, "field=column, such as submit=Submit"),
+        ("simulate t.swf -n 8 --columns a", 2, "field JobID: the column is missing"),
         ("compare t.swf -n 8 -p sjf+easy -p sjf+easy", 2, "policy 'sjf+easy' is there twice"),
         ("compare t.swf -n 8 --threads x", 2, "--threads is 'x', it must be a whole number"),
         ("compare t.swf -n 8 --html folder", 2, "it is a folder, and should be a file"),
@@ -234,7 +234,7 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         ("sweep sweep-policy.yaml", 2, "unknown ordering 'fcsf'. Did you mean 'fcfs'?"),
         ("sweep sweep-trace.yaml", 2, "none.swf: No such file or directory"),
         ("sweep sweep-table.yaml", 2, "other.csv, field submit_s: the column is missing"),
-        ("sweep sweep-folder.yaml", 2, "folder: neither the name nor the content tells the format"),
+        ("sweep sweep-folder.yaml", 2, "folder: Is a directory"),
         ("sweep sweep-generator.yaml", 2, "generator 'lublen'. Did you mean 'lublin'?"),
         (
             "sweep sweep-nodes.yaml",

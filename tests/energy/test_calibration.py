@@ -163,14 +163,14 @@ def test_nothing_is_fitted_to_what_was_not_measured(tmp_path: Path, capsys) -> N
 @pytest.mark.parametrize(
     ("change", "options", "code", "said"),
     [
-        (lambda t: t.rename({"power_w": "power"}), [], 1, "Did you mean 'power'?"),
-        (lambda t: t.drop("busy"), [], 1, "no column of use beside time_s and power_w"),
-        (lambda t: t.with_columns(power_w=0), [], 1, "row 1: found 0, expected a number above 0"),
-        (lambda t: t.with_columns(busy=pl.lit("many")), [], 1, "found 'many', expected a number"),
+        (lambda t: t.rename({"power_w": "power"}), [], 2, "Did you mean 'power'?"),
+        (lambda t: t.drop("busy"), [], 2, "no column of use beside time_s and power_w"),
+        (lambda t: t.with_columns(power_w=0), [], 2, "row 1: found 0, expected a number above 0"),
+        (lambda t: t.with_columns(busy=pl.lit("many")), [], 2, "found 'many', expected a number"),
         (
             lambda t: t.filter(pl.col("time_s") != 300),
             [],
-            1,
+            2,
             "row 11: times must ascend by equal steps",
         ),
         (lambda t: t.head(100), [], 2, "covers 3000 s; to forecast 1h ahead, more than 7200 s"),

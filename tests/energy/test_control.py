@@ -170,7 +170,9 @@ def test_a_function_in_a_file_is_found(tmp_path: Path) -> None:
 
 def test_switching_again_and_again_finds_room_in_the_record_of_states() -> None:
     """Orders come between the instants at which the engine itself looks for room."""
-    simulation = powered_simulation(jobs((1000, 10, 1)), uniform(), power=ORDERS, log=True)
+    simulation = powered_simulation(
+        jobs((0, 1, 1), (1000, 10, 1)), uniform(), power=ORDERS, log=True
+    )
     times = 0
     while simulation.now_s < 900:
         nodes = PowerView(simulation)

@@ -179,6 +179,14 @@ def test_every_metric_is_the_same_however_the_workload_was_made(
     same(told(made, cluster, policy), told(jobs, cluster, policy))
 
 
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_jobs_scaled_to_a_load_cost_the_same_however_late_they_are(name: str) -> None:
+    group, policy = CLUSTERS[name]
+    cluster = cluster_of(group)
+    one, other = (jobs.scale(0.4, nodes=8) for jobs in (later(at_zero(), LATE_S), at_zero()))
+    same(told(one, cluster, policy), told(other, cluster, policy))
+
+
 def same(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert one.keys() == other.keys()
     for name, value in other.items():
@@ -229,7 +237,7 @@ def test_what_happens_at_a_date_is_under_way_if_it_began_before_the_first_submis
     jobs = later(at_zero(), 1_000)
     for policy in ("fcfs+easy~psus:5m", "fcfs+easy~psas-ipm:5m"):
         for more in ({}, {"mtbf": 200_000, "mttr": 500}):
-            for late_s in (LATE_S, float(EPOCH_S)):
+            for late_s in (LATE_S, float(EPOCH_S) - 1_000):
                 moved = told(later(jobs, late_s), on(1_000 + late_s, **more), policy)
                 same(moved, told(jobs, on(1_000, **more), policy))
 

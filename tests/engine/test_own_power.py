@@ -40,9 +40,9 @@ def test_nodes_are_off_at_night_and_jobs_wait_for_them_to_wake(night: Path) -> N
     assert result.jobs.sort("job_id")["wait_s"].to_list() == [0, 300, 0]
     assert result.energy is not None
     spent = result.energy.state_s()
-    # From midnight to six, and from eight in the evening, but for the one job.
-    assert spent["sleeping:off"] == 4 * (6 * HOUR - 60) + 4 * (10 * HOUR - 60) - 300 - 60 - 60
-    assert spent["switching_on:off"] == 4 * 300 * 2 + 300
+    # From eight in the evening to six, but for the one job.
+    assert spent["sleeping:off"] == 4 * (10 * HOUR - 60) - 300 - 60 - 60
+    assert spent["switching_on:off"] == 4 * 300 + 300
     late = simulate(workload, MACHINE, f"fcfs~{night}:POWER:evening=23h")
     assert late.jobs.sort("job_id")["wait_s"].to_list() == [0, 0, 0]
 

@@ -215,9 +215,9 @@ class SizedPoweredSimulation(SizedSimulation, PoweredSimulation):
     """The same, on nodes that are switched off and on."""
 
     def run(self, until: int | None = None) -> None:
+        self.begin_power()
         super().run(until)
-        for node in self.nodes:
-            node.note(self.now)
+        self.end_power()
 
     def after_pass(self) -> None:
         # Read: of two passes at one time the second sees what the first has switched, and says what is left.

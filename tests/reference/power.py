@@ -57,13 +57,7 @@ class PoweredSimulation(Simulation):
     def run(self, until: int | None = None) -> None:
         """From the first submission until every job has ended."""
         assert until is None
-        begin = min((job.submit for job in self.jobs), default=0)
-        for node in self.nodes:
-            node.since = begin
-        while (instant := super().next_instant()) is not None and instant < begin:
-            self.now = instant
-            super().batch()
-        self.now = begin
+        self.begin_power()
         again = self.watch(self) if self.watch else None
         while any(job.state not in ENDED for job in self.jobs):
             if self.pass_due:
@@ -87,7 +81,20 @@ class PoweredSimulation(Simulation):
                 self.now = min(outside)
             if self.watch and any(job.state not in ENDED for job in self.jobs):
                 again = self.watch(self)
-        # What comes after the last end of a job does not count.
+        self.end_power()
+
+    def begin_power(self) -> None:
+        """Let all nodes be on and idle from the first submission on; what was before has happened."""
+        begin = min((job.submit for job in self.jobs), default=0)
+        for node in self.nodes:
+            node.since = begin
+        while (instant := super().next_instant()) is not None and instant < begin:
+            self.now = instant
+            super().batch()
+        self.now = begin
+
+    def end_power(self) -> None:
+        """Omit what comes after the last end of a job: it does not count."""
         last = max((job.ended for job in self.jobs if job.start is not None), default=self.now)
         for node in self.nodes:
             node.note(self.now)

@@ -62,7 +62,10 @@ def test_alone_it_schedules_and_switches_nodes_exactly_as_the_simulation(
 ) -> None:
     machine, policy = data.draw(machines()), data.draw(policies())
     workload = data.draw(strategies.simple_workloads(NODES, max_jobs=15))
-    workload = workload.replace(runtime_ms=workload.runtime_ms + 1000)
+    # Power states of a simulation begin at the first submission, those of the emulated cluster at zero.
+    workload = workload.replace(
+        runtime_ms=workload.runtime_ms + 1000, submit_ms=workload.submit_ms - workload.submit_ms[0]
+    )
     simulation = Simulation(workload, machine, policy, log=True)
     simulation.run()
     switched: list[ev.Event] = []

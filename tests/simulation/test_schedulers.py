@@ -253,7 +253,7 @@ def test_the_example_in_c_schedules_as_ours(tmp_path: Path) -> None:
 
 
 def test_a_program_that_is_not_there_is_told() -> None:
-    with pytest.raises(errors.SimulationError, match="cannot be started"):
+    with pytest.raises(errors.ConfigError, match="cannot be started"):
         JsonLinesScheduler("/nowhere/at-all", Cluster.uniform(4)).__enter__()
 
 

@@ -345,18 +345,18 @@ def test_a_job_may_wait_for_the_start_of_one_whose_nodes_are_being_switched_on(
     """That one had been given its nodes before anybody was known to wait for it."""
     table = pl.DataFrame(
         {
-            "job_id": [1, 2, 3, 4],
-            "submit_s": [1000.0, 1010, 1020, 2000],
-            "runtime_s": [100.0, 10, 10, 10],
-            "nodes": [2, 1, 1, 1],
-            "depends": [None, "after:1", "afterany:1+20", "after:1"],
+            "job_id": [0, 1, 2, 3, 4],
+            "submit_s": [0.0, 1000, 1010, 1020, 2000],
+            "runtime_s": [1.0, 100, 10, 10, 10],
+            "nodes": [1, 2, 1, 1, 1],
+            "depends": [None, None, "after:1", "afterany:1+20", "after:1"],
         }
     )
     machine = Cluster.uniform(
         4, active_w=200, idle_w=100, sleep_w=9, off_s=5, off_w=50, on_s=60, on_w=90
     )
     expected = Simulation(Workload.from_frame(table), machine, "fcfs+easy~psus:10s").run()
-    assert expected.jobs["start_s"][0] == 1060
+    assert expected.jobs["start_s"][1] == 1060
     found = simulate_stream(
         table.iter_slices(1), machine, "fcfs+easy~psus:10s", out=tmp_path, batch=1
     )

@@ -165,7 +165,7 @@ def test_twin_top_shows_a_journal_once_where_there_is_no_terminal(
     make: Any, capsys: pytest.CaptureFixture[str], tmp_path: Any
 ) -> None:
     page = make()
-    for journal, code in ((page.source.path, 0), (tmp_path / "none.sqlite", 1)):
+    for journal, code in ((page.source.path, 0), (tmp_path / "none.sqlite", 2)):
         with pytest.raises(SystemExit) as end:
             main(["twin", "top", "--journal", str(journal)])
         assert end.value.code == code

@@ -282,10 +282,10 @@ class ClusterOptions:
     """When nodes were down or drained: what sacctmgr -P list events tells, or CSV of node, start, end, state;
     what a data set tells of it, if left out; none: nothing of that."""
 
-    shown: Annotated[list[Any], Parameter(parse=False)] = field(
-        default_factory=list, compare=False, repr=False
+    shown: Annotated[dict[Path, Any], Parameter(parse=False)] = field(
+        default_factory=dict, compare=False, repr=False
     )
-    """The cluster that accounting shows, if nothing else describes it."""
+    """The cluster that the accounting in a file shows, if nothing else describes it."""
 
     def make(
         self, workload: Workload, trace: Path | None = None, timezone: str | None = None
@@ -340,8 +340,8 @@ class ClusterOptions:
         if self.nodes is None and trace is not None and (system := _system_of(trace)):
             return read_system(system)
         nodes = self.nodes if self.nodes is not None else workload.nodes_hint
-        if nodes is None and self.shown:
-            shown: Cluster = self.shown[0]
+        if nodes is None and trace in self.shown:
+            shown: Cluster = self.shown[trace]
             return shown
         if nodes is None:
             raise ConfigError(
@@ -366,7 +366,7 @@ class ClusterOptions:
         derived = derived_nodes(workload.to_frame().lazy())
         if derived is None:
             return workload
-        self.shown.append(derived_cluster(derived, workload.name))
+        self.shown[trace] = derived_cluster(derived, workload.name)
         return as_derived(workload, derived)
 
 

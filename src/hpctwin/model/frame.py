@@ -553,7 +553,7 @@ def _dependencies(frame: pl.DataFrame, ids: npt.NDArray[Any], counts: Counts) ->
             edges += [(job, other, said.kind, delay) for job, other in pairs]
     if alone.any():
         edges += _one_at_a_time(frame, alone, count)
-    return Dependencies.of(list(dict.fromkeys(edges)))
+    return Dependencies.of(edges)
 
 
 def _one_at_a_time(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hpctwin.errors import HpctwinError
+from hpctwin.errors import JournalError
 from hpctwin.model import format_duration
 from hpctwin.twin.choice import Candidate
 from hpctwin.twin.config import TwinConfig
@@ -31,7 +31,7 @@ def explain_decision(journal: Journal, number: int | None = None) -> list[str]:
     """
     decision = journal.read_decision(number)
     if decision is None:
-        raise HpctwinError(f"{journal.path}: no decision {number or 'yet'}")
+        raise JournalError(f"{journal.path}: no decision {number or 'yet'}")
     body, _ = journal.read_settings(decision["settings"])
     settings = TwinConfig.of(body).core.objective
     objective = Objective(

@@ -52,7 +52,7 @@ def decide_again(journal: Journal, number: int | None = None) -> Again:
     """
     recorded = journal.read_decision(number)
     if recorded is None:
-        raise HpctwinError(f"{journal.path}: no decision {number or ''}".rstrip())
+        raise JournalError(f"{journal.path}: no decision {number or ''}".rstrip())
     body, versions = journal.read_settings(recorded["settings"])
     settings = TwinConfig.of(body, f"{journal.path}, settings").core
     core = Core(settings)
