@@ -109,7 +109,7 @@ def test_a_job_waits_for_nodes_with_its_features_as_it_does_in_slurm(
         manager = SlurmManager("emul", conf=slurm.conf)
         snapshot = manager.snapshot()
         specs = {job.spec.id: job.spec for job in snapshot.jobs}
-        assert [specs[i].features for i in ids] == ["b|a", "(b|a)&ib", "ib"]
+        assert [specs[i].features for i in ids] == ["a|b", "(a|b)&ib", "ib"]
         assert not any(spec.constraints for spec in specs.values())
         core = Core(CoreSettings(pool=("fcfs+none",)))
         core.take_snapshot(snapshot)
