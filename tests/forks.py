@@ -74,9 +74,14 @@ def fork(module: str, *arguments: str, log: Path, cwd: Path = ROOT, **environmen
         arguments: its own.
         log: what it prints is added to this file.
         cwd: where it runs.
-        environment: besides what there is.
+        environment: besides what this process has now, which the common parent may have been begun without.
     """
-    call = {"argv": [module, *arguments], "log": str(log), "cwd": str(cwd), "env": environment}
+    call = {
+        "argv": [module, *arguments],
+        "log": str(log),
+        "cwd": str(cwd),
+        "env": {**os.environ, **environment},
+    }
     parent = _parent()
     return Fork(parent, _asked(parent, call))
 
@@ -124,6 +129,7 @@ def _become(question: dict[str, Any]) -> None:
     for number, file in enumerate((nothing, log, log)):
         os.dup2(file, number)
     os.chdir(question["cwd"])
+    os.environ.clear()
     os.environ.update(question["env"])
     module, *arguments = question["argv"]
     sys.argv = [module, *arguments]
