@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import pwd
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
-from hpctwin.errors import CommandError, ConfigError, UnreachableError
+from hpctwin.errors import CommandError, ConfigError, FormatError, UnreachableError
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.gate import CommandGate, JobRequest, ListedJob
 from hpctwin.rms.mark import Mark
-from hpctwin.rms.slurm.values import number
+from hpctwin.rms.slurm.listing import rows_of
+from hpctwin.rms.slurm.values import number, said, whole, words
 
 __all__ = ["SlurmGate"]
 
@@ -56,15 +55,18 @@ class SlurmGate(CommandGate):
 
     def _listed(self) -> Iterator[ListedJob]:
         try:
-            rows = json.loads(self.commands.run("squeue", ["--json"]))["jobs"]
-        except CommandError as error:
+            rows = rows_of(self.commands.run("squeue", ["-a", "--json", "-u", str(self.owner)]))
+        except (CommandError, FormatError) as error:
             raise UnreachableError(f"Slurm: {error}") from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise UnreachableError("Slurm: squeue gave no list of jobs in JSON") from error
         for row in rows:
-            if not _ENDED & set(_states(row)):
+            states = words(row.get("job_state"))
+            if not states & _ENDED:
+                # A held job has priority 0.
+                held = "PENDING" in states and number(row.get("priority")) == 0
                 owner = number(row.get("user_id"))
-                yield ListedJob(_text(row.get("comment")), owner, str(row["job_id"]), _held(row))
+                yield ListedJob(
+                    said(row.get("comment")), owner, str(whole(row.get("job_id"))), held
+                )
 
     def _asked(self, job: JobRequest, delay_s: float) -> list[str]:
         asked = {
@@ -101,22 +103,3 @@ def _owner(options: Sequence[str]) -> int:
         except KeyError as error:
             raise ConfigError(f"options: --uid {user}: there is no such user") from error
     return os.getuid()
-
-
-def _text(value: Any) -> Any:
-    """A text of any version: plain, or in an object."""
-    return value.get("string") if isinstance(value, dict) else value
-
-
-def _states(row: dict[str, Any]) -> list[str]:
-    """One word up to 22.05, a list since."""
-    state = row.get("job_state", [])
-    return [str(s) for s in state] if isinstance(state, list) else [str(state)]
-
-
-def _held(row: dict[str, Any]) -> bool:
-    """A held job has priority 0, given as a number or as ``{"set": …, "number": …}``."""
-    priority = row.get("priority")
-    if isinstance(priority, dict):
-        priority = priority.get("number")
-    return "PENDING" in _states(row) and priority == 0
