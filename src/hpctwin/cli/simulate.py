@@ -21,7 +21,7 @@ from hpctwin.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import polars as pl
     from matplotlib.figure import Figure
@@ -298,6 +298,7 @@ def _simulate_spars(
         all=all,
         json=json,
         inputs=[path],
+        notes=asked.notes,
     )
     return note_rejected(result)
 
@@ -315,6 +316,7 @@ def _show(
     json: bool,
     tables: dict[str, pl.DataFrame] | None = None,
     inputs: Iterable[Path] = (),
+    notes: Sequence[str] = (),
 ) -> None:
     """Write and print what a run gave."""
     from hpctwin.cli.output import print_json, screen, with_notes
@@ -324,7 +326,7 @@ def _show(
     from hpctwin.report.saving import save_figure
 
     if out is not None:
-        write_run(result, out, options, summary, tables=tables, inputs=inputs)
+        write_run(result, out, options, summary, tables=tables, inputs=inputs, notes=notes)
     if result.energy is not None and spars is not None:
         from hpctwin.energy.outputs import write_spars_results
 
@@ -332,7 +334,7 @@ def _show(
     if plot is not None:
         save_figure(_figure(result, plot), plot)
     if json:
-        told = summary | with_notes(result.notes)
+        told = summary | with_notes([*result.notes, *notes])
         print_json(told if by is None else {**told, "by": breakdown_rows(result, by)})
         return
     console = screen()

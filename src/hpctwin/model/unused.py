@@ -65,7 +65,8 @@ class Mismatches:
 
     def sentences(self) -> Iterator[str]:
         """Yield what is to be said of all jobs that were added, a sentence each."""
-        cluster, jobs = self._cluster, self._jobs
+        cluster = self._cluster
+        jobs = {kind: Counter(dict(sorted(some.items()))) for kind, some in self._jobs.items()}
         yield from (f"cluster {cluster.name!r}: {one}" for one in cluster.notes.sentences())
         yield from self._remarks
         if jobs["partition"] and not cluster.partitions:
@@ -78,7 +79,7 @@ class Mismatches:
         if jobs["qos"] and not {*listed, *limited, *cluster.fairshare.factors}:
             yield (
                 f"{jobs['qos'].total():,} jobs have QOS ({_list(jobs['qos'])}), and cluster "
-                f"{cluster.name!r} lists none: they have no effect"
+                f"{cluster.name!r} lists none: no weight or limit is theirs"
             )
         shares, tree = cluster.fairshare.shares, [one.name for one in cluster.accounts]
         by = "account" if tree else cluster.fairshare.by

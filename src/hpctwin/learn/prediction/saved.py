@@ -158,6 +158,7 @@ def load_predictor(path: str | os.PathLike[str]) -> Predictor:
         method, targets = about["method"], list(about["targets"])
         trained_on, jobs = str(about["trained_on"]), int(about["jobs"])
         sklearn_version, features = about["sklearn"], about["features"]
+        notes = tuple(map(str, about.get("assumptions", ())))
     except ConfigError:
         raise
     except (OSError, ValueError, LookupError, TypeError, zipfile.BadZipFile) as error:
@@ -189,9 +190,8 @@ def load_predictor(path: str | os.PathLike[str]) -> Predictor:
         raise ConfigError(
             f"{path}: its models are of {', '.join(parts)}, it says {', '.join(targets)}"
         )
-    return Predictor(
-        method, {name: MODELS[method](**part) for name, part in parts.items()}, trained_on, jobs
-    )
+    models = {name: MODELS[method](**part) for name, part in parts.items()}
+    return Predictor(method, models, trained_on, jobs, notes=notes)
 
 
 def _skops() -> Any:
