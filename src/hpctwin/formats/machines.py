@@ -87,9 +87,14 @@ def _spars(path: Path, text: str, counts: dict[str, int]) -> dict[str, Any]:
             groups.append({**group, "name": f"machines-from-{number}"})
     states = [machine["states"] for machine in machines]
     each = [state[name] for state in states for name in _STATES]
+    modes = [machine["dvfs_profiles"][machine["dvfs_mode"]] for machine in machines]
     own = [
-        {k: v for k, v in state["active"].items() if k in _OF_PROFILES and v != "from_dvfs"}
-        for state in states
+        {
+            k: v
+            for k in _OF_PROFILES
+            if (v := state["active"].get(k, mode[k])) not in ("from_dvfs", mode[k])
+        }
+        for state, mode in zip(states, modes, strict=True)
     ]
     for what, records, known in (
         ("the platform", [document], ("machines",)),
