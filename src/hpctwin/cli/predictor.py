@@ -356,7 +356,7 @@ def _known(trace: Path, reading: TraceOptions, machine: ClusterOptions, under: s
             raise ConfigError(
                 "--nodes and --cluster go with --under POLICY: nothing is simulated without"
             )
-        return Known.of(workload)
+        return Known.of(workload, notes=workload.notes.sentences())
     need_jobs(workload)
     run = simulate(workload, machine.make(workload, trace), parse_policy(under))
     return Known.of(workload, run.jobs["end_s"].fill_null(float("nan")), run.notes)

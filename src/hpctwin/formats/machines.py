@@ -86,6 +86,7 @@ def _spars(path: Path, text: str, counts: dict[str, int]) -> dict[str, Any]:
         else:
             groups.append({**group, "name": f"machines-from-{number}"})
     states = [machine["states"] for machine in machines]
+    profiles = [one for machine in machines for one in machine["dvfs_profiles"].values()]
     each = [state[name] for state in states for name in _STATES]
     modes = [machine["dvfs_profiles"][machine["dvfs_mode"]] for machine in machines]
     own = [
@@ -99,11 +100,7 @@ def _spars(path: Path, text: str, counts: dict[str, int]) -> dict[str, Any]:
     for what, records, known in (
         ("the platform", [document], ("machines",)),
         ("a machine", machines, ("id", "dvfs_profiles", "dvfs_mode", "states")),
-        (
-            "a DVFS profile",
-            [p for m in machines for p in m["dvfs_profiles"].values()],
-            _OF_PROFILES,
-        ),
+        ("a DVFS profile", profiles, _OF_PROFILES),
         ("a machine's states", states, _STATES),
         ("a state", each, _OF_STATES),
         ("an active state, other than from_dvfs", own, ()),

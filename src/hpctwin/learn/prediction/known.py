@@ -60,7 +60,7 @@ class Known:
         cls,
         workload: Workload,
         end_s: npt.ArrayLike | None = None,
-        notes: Sequence[str] | None = None,
+        notes: Sequence[str] = (),
     ) -> Known:
         """The jobs of a trace, which end when they did, or as somewhere else.
 
@@ -68,8 +68,7 @@ class Known:
             workload: the jobs.
             end_s: when they ended, such as a result's ``end_s``, seconds; NaN for never [jobs]. As the
                 trace says if left out.
-            notes: What is assumed of the jobs, such as a result's ``notes``; by default what their reader
-                says.
+            notes: What is assumed of the jobs, such as a result's ``notes``.
 
         Raises:
             WorkloadError: the trace does not say when jobs started, or there are no jobs.
@@ -77,7 +76,6 @@ class Known:
         """
         if not len(workload):
             raise WorkloadError(f"{workload.name} has no jobs, so there is nothing to learn from")
-        said = tuple(workload.notes.sentences() if notes is None else notes)
         if end_s is None:
             unknown = np.flatnonzero(workload.recorded_start_ms < 0)
             if len(unknown) > len(workload) // 100:
@@ -88,7 +86,7 @@ class Known:
                 )
             started = workload.recorded_start_ms
             end = np.where(started < 0, _NEVER, started + workload.runtime_ms)
-            return cls(workload, np.maximum(end, workload.submit_ms), said)
+            return cls(workload, np.maximum(end, workload.submit_ms), tuple(notes))
         given = np.asarray(end_s, np.float64)
         if given.shape != (len(workload),):
             raise ConfigError(
@@ -100,7 +98,7 @@ class Known:
         early = np.flatnonzero(end < workload.submit_ms)
         if len(early):
             raise ConfigError(f"end_s: job {workload.job_id[early[0]]} ends before it is submitted")
-        return cls(workload, end, said)
+        return cls(workload, end, tuple(notes))
 
     def until(self, time_s: float) -> Known:
         """As it was known at some time: of jobs that end later nothing is.
