@@ -170,3 +170,15 @@ def test_sacct_without_a_header_is_named_and_read_with_its_format(tmp_path, caps
     hours = ("--still-running", "limit")
     assert run("import", "slurm", "--from", site, "--out", out, "--columns", columns, *hours) == 0
     assert read_workload(out / "workload.parquet").runtime_ms.tolist() == [4 * 3_600_000]
+
+
+def test_a_check_says_what_of_the_past_the_cluster_does_not_know(tmp_path, capsys):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sacct.txt").write_text(
+        "JobID|Submit|Start|End|TimelimitRaw|NNodes|AllocCPUS|Partition|State|NodeList\n"
+        "1|2026-01-01T01:00:00|2026-01-01T01:00:00|2026-01-01T01:30:00|60|1|4|p|COMPLETED|n1\n"
+    )
+    given = ("import", "slurm", "--from", tmp_path / "site", "--out", tmp_path / "out")
+    assert run(*given, "--check", "--json") == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert notes[-1].startswith("1 jobs name partitions (p), and cluster 'slurm' has none")

@@ -6,10 +6,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from hpctwin import simulate, simulate_stream
 from hpctwin.formats import read_workload
+from hpctwin.formats.machines import read_cluster
+from hpctwin.learn.prediction import load_predictor
+from hpctwin.model import Cluster, ReadNotes, Workload
+from hpctwin.model.unused import unused
 from tests.cli.test_cli import run
+from tests.energy.test_outputs import config as spars  # noqa: F401 - a fixture
+from tests.energy.test_platform import BATSIM, spars_machine
 
 PARTS = (
     "job_id,submit_s,runtime_s,walltime_s,nodes,partition,user\n"
@@ -146,3 +154,268 @@ def test_columns_that_a_mapping_does_not_name_are_said(tmp_path: Path) -> None:
     jobs = read_workload(tmp_path / "t.csv", columns={"submit": "when", "runtime": "run * 60"})
     assert "columns not read: color" in jobs.notes.sentences()
     assert jobs.runtime_ms.tolist() == [300_000]
+
+
+MIXED: dict[str, Any] = {
+    "submit_s": [0, 1, 2, 3],
+    "runtime_s": [5, 5, 5, 5],
+    "nodes": [1, 1, 1, 1],
+    "partition": ["gpu", "cpu", None, "gpu"],
+    "qos": ["low", None, "high", "odd"],
+    "account": ["a", "b", "c", None],
+    "per_node": {"cores": [2, 0, 0, 4]},
+    "notes": ReadNotes({"line put right": 3}, ("line 7",), ("the log is cut short",)),
+}
+SMALL: dict[str, Any] = {
+    "qos": {"high": 1},
+    "fairshare": {"by": "account", "shares": {"a": 2}},
+    "limits": [{"user": "eve", "jobs": 1}],
+}
+
+
+def test_a_stream_says_what_an_ordinary_run_says(tmp_path: Path) -> None:
+    jobs, cluster = Workload.build(**MIXED), Cluster.uniform(4, **SMALL)
+    expected = simulate(jobs, cluster, "fcfs+easy").notes
+    assert expected == (
+        "the log is cut short",
+        "3 × line put right",
+        "skipped: line 7",
+        "3 jobs name partitions (cpu, gpu), and cluster 'cluster' has none: the jobs may have any nodes",
+        "2 jobs have QOS that the cluster does not list (low, odd): its weight is taken as 0",
+        "2 jobs have accounts that the cluster does not list (b, c): each has a fair share of 1",
+        "2 jobs ask for cores of each node, which node groups node do not say: any of their nodes will do",
+        "a limit is of user 'eve', and no job says its user: it holds nobody back",
+    )
+    for batch in (1, 3, 100):
+        out = tmp_path / str(batch)
+        assert simulate_stream(jobs, cluster, "fcfs+easy", out=out, batch=batch).notes == expected
+        assert json.loads((out / "stream.json").read_text())["assumptions"] == [*expected]
+        assert json.loads((out / "summary.json").read_text())["notes"] == [*expected]
+    parts = [jobs.take(np.arange(2)), jobs.take(np.arange(2, 4)).replace(notes=ReadNotes())]
+    assert simulate_stream(parts, cluster, out=tmp_path / "parts", batch=9).notes == expected
+
+
+def test_jobs_in_whole_nodes_are_said_by_the_result(tmp_path: Path) -> None:
+    jobs = Workload.build(submit_s=[0], runtime_s=[5], nodes=[1], chunks={"tasks": [1]})
+    told = "does not say how many cores its nodes have: each job gets whole nodes"
+    result = simulate(jobs, 4)
+    assert [told in note for note in result.notes] == [True]
+    assert [told in note for note in simulate_stream(jobs, 4, out=tmp_path).notes] == [True]
+
+
+@pytest.fixture
+def facility(tmp_path: Path) -> Path:
+    path = tmp_path / "f.yaml"
+    path.write_text(
+        "clusters:\n"
+        "  - {name: cluster, nodes: 4}\n"
+        "  - {name: b, machine: {nodes: [{name: n, count: 4}], partitions: [{name: gpu}, {name: cpu}]}}\n"
+    )
+    return path
+
+
+def test_a_facility_says_it_of_each_cluster(
+    parts: Path, facility: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ("facility", "simulate", facility, parts, "-s", "least-loaded", "--json")
+    assert run(*given, "--out", tmp_path / "run") == 0
+    shown = capsys.readouterr()
+    assert f"parts: at cluster: {NOTE}" in shown.err
+    (told,) = json.loads(shown.out)["notes"]
+    assert told.startswith(f"at cluster: {NOTE}")
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["assumptions"] == [told]
+    assert run("facility", "compare", facility, parts, "-s", "random", "--json") == 0
+    shown = capsys.readouterr()
+    assert NOTE in shown.err
+    assert json.loads(shown.out)[0]["notes"] == [told]
+
+
+def test_agents_say_it_and_keep_it_in_their_card(
+    parts: Path, facility: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent = tmp_path / "a.safetensors"
+    some = ("--jobs", 1, "-n", 4)
+    given = ("agent", "train", "JobSelection", parts, agent, "--steps", 2, "--learner", "evolution")
+    assert run(*given, *some) == 0
+    assert NOTE in capsys.readouterr().err
+    assert run("agent", "list", tmp_path, "--json") == 0
+    card = json.loads(capsys.readouterr().out)[str(agent)]
+    assert NOTE in card["data"]["notes"][0]
+    short = [word for one in ("tuned", "schedtwin", "oracle") for word in ("--without", one)]
+    assert run("agent", "evaluate", agent, parts, *some, "--episodes", 1, *short, "--json") == 0
+    shown = capsys.readouterr()
+    assert NOTE in shown.err
+    assert NOTE in json.loads(shown.out)["notes"][0]
+
+
+def test_predictors_say_it_and_keep_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, predictor = tmp_path / "many.csv", tmp_path / "p.skops"
+    rows = [f"{n},{n},10,100,1,{'gpu' if n % 2 else 'cpu'},ada" for n in range(100)]
+    path.write_text("\n".join([PARTS.splitlines()[0], *rows]))
+    note = NOTE.replace("2 jobs", "100 jobs")
+    under = ("--under", "fcfs+easy", "-n", 4)
+    for command, *more in (
+        ("score", "-m", "recent"),
+        ("intervals",),
+        ("forecast", "--futures", 0),
+    ):
+        assert run("predictor", command, path, *under, *more, "--json") == 0
+        shown = capsys.readouterr()
+        assert note in shown.err
+        assert note in json.loads(shown.out)["notes"][0]
+    assert run("predictor", "train", path, predictor, *under) == 0
+    assert note in capsys.readouterr().err
+    assert note in load_predictor(predictor).notes[0]
+
+
+def test_fields_of_platforms_that_are_not_read_are_said_once(
+    parts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machines = [spars_machine(number) | {"memory": 64} for number in range(4)]
+    for machine in machines:
+        machine["states"]["active"]["power"] = 120
+        machine["states"]["idle"] = {}
+        machine["states"]["sleeping"] |= {"can_run_jobs": False, "temperature": 3}
+        machine["dvfs_profiles"]["base"]["volts"] = 1
+        machine["states"]["sleeping"]["transitions"][0]["energy"] = 9
+    (tmp_path / "p.json").write_text(json.dumps({"machines": machines, "network": {}}))
+    (tmp_path / "q.xml").write_text(
+        BATSIM.replace('id="a0"', 'id="a0" core="4"')
+        .replace('<prop id="sleep_pstates"', '<prop id="watt_off" value="9"/><prop id="sleep_pstates"')
+        .replace("</zone>", '<cabinet id="c"/><link id="l"/></zone>')
+    )  # fmt: skip
+    (tmp_path / "r.csv").write_text(
+        "sn,cpu_milli,memory_mib,gpu,model,rack\nn,8000,1024,1,P100,r1\n"
+    )
+    for name, expected in (
+        (
+            "p.json",
+            [
+                "1 × field 'network' of the platform, not read",
+                "4 × field 'memory' of a machine, not read",
+                "4 × field 'volts' of a DVFS profile, not read",
+                "4 × field 'idle' of a machine's states, not read",
+                "4 × field 'temperature' of a state, not read",
+                "4 × field 'power' of an active state, other than from_dvfs, not read",
+                "4 × field 'energy' of a transition, not read",
+            ],
+        ),
+        (
+            "q.xml",
+            [
+                "1 × field 'cabinet' of the platform, not read",
+                "1 × field 'core' of a host, not read",
+                "2 × field 'watt_off' of a host's properties, not read",
+            ],
+        ),
+        ("r.csv", ["1 × field 'rack' of a node, not read"]),
+    ):
+        path = tmp_path / name
+        assert read_cluster(path).notes.sentences() == expected
+        assert run("simulate", parts, "-M", path, "--json", "--out", tmp_path / path.stem) == (
+            1 if name == "r.csv" else 0
+        )
+        shown = capsys.readouterr()
+        told = [f"cluster {path.stem!r}: {one}" for one in expected]
+        assert json.loads(shown.out)["notes"][: len(told)] == told
+        assert [shown.err.count(one) for one in expected] == [1] * len(expected)
+        manifest = json.loads((tmp_path / path.stem / "manifest.json").read_text())
+        assert manifest["assumptions"][: len(told)] == told
+        assert run("cluster", "check", path) == 0
+        assert expected[0] in capsys.readouterr().err
+    assert "notes" not in Cluster.model_json_schema()["properties"]
+
+
+JOB = "1 0 0 5 4 -1 -1 4 9 -1 1 1 1 -1 -1 -1 -1 -1\n"
+
+
+@pytest.mark.parametrize(
+    ("header", "options", "size"),
+    [
+        ("; MaxNodes: 240\n", [], "240, from the header's MaxNodes"),
+        ("; MaxNodes: 9\n; MaxProcs: 64\n", [], "64, from the header's MaxProcs"),
+        (
+            "; MaxProcs: 64\n", ["--procs-per-node", "4"],
+            "16, from the header's MaxProcs, with 4 processors per node",
+        ),
+        ("; MaxNodes: 2\n", [], "4, from the largest job"),
+    ],
+)  # fmt: skip
+def test_a_size_that_is_taken_from_the_trace_is_said_with_its_source(
+    header: str, options: list[str], size: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "log.swf"
+    path.write_text(header + JOB)
+    told = f"cluster 'cluster': nodes: {size}"
+    assert run("simulate", path, *options, "--json", "--out", tmp_path / "run") == 0
+    shown = capsys.readouterr()
+    assert f"log: {told}\n" in shown.err
+    assert told in json.loads(shown.out)["notes"]
+    assert told in json.loads((tmp_path / "run" / "manifest.json").read_text())["assumptions"]
+    assert run("simulate", path, *options, "-n", 16, "--json") == 0
+    assert "nodes: " not in capsys.readouterr().err
+    if not options:
+        settings = tmp_path / "s.yaml"
+        settings.write_text(
+            "workloads: [log.swf]\nwindows: [{begin: 0, end: 9}]\npolicies: [sjf]\n"
+        )
+        assert run("sweep", settings, "--out", tmp_path / "out", "--json") == 0
+        assert f"log: {told}" in json.loads(capsys.readouterr().out)["notes"]
+        assert (
+            f"log: {told}"
+            in json.loads((tmp_path / "out" / "sweep.json").read_text())["assumptions"]
+        )
+
+
+def test_the_size_in_json_and_that_of_the_largest_job_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = batsim(tmp_path / "w.json", {"type": "delay", "delay": 9})
+    assert run("compare", path, "-p", "fcfs+easy", "--json") == 0
+    assert (
+        "cluster 'cluster': nodes: 4, from nb_res"
+        in json.loads(capsys.readouterr().out)[0]["notes"]
+    )
+    (tmp_path / "log.swf").write_text(JOB)
+    assert run("experiment", "schedtwin", "--trace", tmp_path / "log.swf", "--json") == 0
+    assert "nodes: 4, from the largest job" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("cluster", "told"),
+    [
+        ({}, ["2 jobs have QOS (a, b), and cluster 'cluster' lists none: no weight or limit is theirs"]),
+        ({"limits": [{"qos": "a", "jobs": 1}]}, []),
+        (
+            {"limits": [{"qos": "a", "jobs": 1}], "fairshare": {"shares": {"ada": 2}}},
+            ["1 jobs have users that the cluster does not list (ben): each has a fair share of 1"],
+        ),
+    ],
+)  # fmt: skip
+def test_qos_and_users_that_a_cluster_does_not_know_are_said(
+    cluster: dict[str, Any], told: list[str]
+) -> None:
+    jobs = Workload.build(
+        submit_s=[0, 0], runtime_s=[5, 5], nodes=[1, 1], qos=["a", "b"], user=["ada", "ben"]
+    )
+    assert [*unused(jobs, Cluster.uniform(4, **cluster))] == told
+
+
+def test_outages_and_what_a_spars_configuration_leaves_open_are_kept(
+    parts: Path,
+    tmp_path: Path,
+    spars: Path,  # noqa: F811
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "away.csv").write_text("node,start,end,state\n1,0,9,down\n")
+    given = ("-n", 4, "--outages", tmp_path / "away.csv", "--out", tmp_path / "run", "--json")
+    assert run("simulate", parts, *given) == 0
+    told = "cluster 'cluster': 1 × time that a node was away"
+    assert told in json.loads(capsys.readouterr().out)["notes"]
+    assert told in json.loads((tmp_path / "run" / "manifest.json").read_text())["assumptions"]
+    spars.write_text(spars.read_text().replace("timeout:", "retries: 3\n  timeout:"))
+    assert run("simulate", spars, "--json") == 0
+    shown = capsys.readouterr()
+    said = "field 'retries' of run, not read (simulator_config.yaml)"
+    assert said in shown.err
+    assert said in json.loads(shown.out)["notes"]

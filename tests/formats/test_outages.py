@@ -46,12 +46,12 @@ def test_slurm_s_events_are_outages_of_the_nodes_that_jobs_are_recorded_on(
 ) -> None:
     workload = read_workload(site[0])
     away, tally = read_away(site[1])
-    cluster, notes = with_outages(Cluster.uniform(8), away, workload, tally)
+    cluster = with_outages(Cluster.uniform(8), away, workload, tally)
     found = outages(cluster)
     # Time zero is the first submission, 03:16:01; n7 has the lowest number that no job is recorded on.
     assert found[0][:2] == (0, 14)
     assert found[1:] == [(1, 14, 18), (4, 4, 17)]
-    assert notes.counts == {
+    assert cluster.notes.counts == {
         "event left out: it is of no node": 1, "time that a node was away": 3,
     }  # fmt: skip
     again = replay(workload, cluster)
@@ -73,11 +73,11 @@ def test_a_drained_node_is_away_when_the_job_that_ran_on_it_has_ended_and_a_fail
     with pytest.raises(TraceError):
         read_away(path)
     away, tally = _read(text)
-    cluster, notes = with_outages(Cluster.uniform(4), away, workload, tally)
+    cluster = with_outages(Cluster.uniform(4), away, workload, tally)
     ten_years = 10 * 365 * 86_400
     assert outages(cluster) == [(1, 100, 150), (2, 60, 90), (3, 20, ten_years)]
     assert (
-        notes.counts[
+        cluster.notes.counts[
             "time away left out: it was over before the trace began, or before the node had drained"
         ]
         == 1
@@ -157,7 +157,7 @@ def test_google_s_machines_are_away_from_their_removal_until_they_are_added_agai
     ]  # fmt: skip
     workload = read_workload(tmp_path)
     assert workload.start_epoch_s == zero + 600
-    cluster, _ = with_outages(Cluster.uniform(12), found[0], workload, Tally())
+    cluster = with_outages(Cluster.uniform(12), found[0], workload, Tally())
     assert outages(cluster)[:2] == [(0, 3000, 6600), (1, 8400, 8400 + 10 * 365 * 86_400 - 8400)]
 
 
@@ -173,7 +173,7 @@ def test_the_commands_take_outages_and_say_how_many(
     jobs, events = map(str, site)
     code, _, err = ran("simulate", jobs, "-n", "8", "--outages", events)
     assert code == 0
-    assert "outages: 3 × time that a node was away" in err
+    assert "cluster 'cluster': 3 × time that a node was away" in err
     code, _, err = ran("replay", jobs, "-n", "8", "--outages", jobs)
     assert code == 2
     assert "sacct.txt, field nodename: the column is missing" in err.splitlines()[-1]

@@ -78,7 +78,7 @@ def train(
         facility: the facility's YAML file, for Placement: its clusters take the machine's place.
         overwrite: write over a file that is there.
     """
-    from hpctwin.cli.output import check_outputs
+    from hpctwin.cli.output import check_outputs, with_notes
     from hpctwin.cli.workload import check_target
     from hpctwin.errors import ConfigError
     from hpctwin.learn.evaluation import held_out
@@ -94,7 +94,7 @@ def train(
         raise ConfigError(f"{target}: an agent is written as .safetensors")
     place = _facility(facility)
     check_facility(kind, place)
-    episodes = _episodes(trace, reading, machine, place, jobs, first, last)
+    episodes, notes = _episodes(trace, reading, machine, place, jobs, first, last)
     layers, together = ((), 64) if learner != "ppo" else (Plan.layers, Plan.environments)
     plan = Plan(
         steps,
@@ -106,7 +106,8 @@ def train(
         tensorboard=tensorboard,
         learner=learner,
     )
-    about = {"data": {"trace": episodes.workload.name, "first": first, "last": episodes.last}}
+    data = {"trace": episodes.workload.name, "first": first, "last": episodes.last}
+    about = {"data": data | with_notes(notes)}
     earned: list[float] = []
     with progress_bar(f"training on {episodes.workload.name}") as show:
 
@@ -174,19 +175,19 @@ def evaluate(
         facility: the facility's YAML file, of an agent of Placement.
         json: print it as JSON.
     """
-    from hpctwin.cli.output import print_json, screen
+    from hpctwin.cli.output import print_json, screen, with_notes
     from hpctwin.learn.evaluation import evaluate as evaluate_agent
     from hpctwin.model.progress import progress_bar
 
     place = _facility(facility)
-    source = _episodes(trace, reading, machine, place, jobs, first, last)
+    source, notes = _episodes(trace, reading, machine, place, jobs, first, last)
     with progress_bar(f"{agent} on {source.workload.name}") as progress:
         found = evaluate_agent(
             agent, source, episodes=episodes, seed=seed, policies=policy, metric=metric,
             without=without, progress=progress, facility=place,
         )  # fmt: skip
     if json:
-        print_json(found.plain())
+        print_json(found.plain() | with_notes(notes))
         return 0
     console = screen()
     console.print(_table(found.table(), found.metric, found.best_before))
@@ -257,19 +258,24 @@ def _episodes(
     jobs: int,
     first: int,
     last: int | None,
-) -> Episodes:
+) -> tuple[Episodes, list[str]]:
+    """The episodes, and what is assumed or not used of their jobs, which is also said."""
+    from hpctwin.cli.output import note_facility
     from hpctwin.errors import ConfigError
     from hpctwin.learn import Episodes
     from hpctwin.learn.placement import largest_of
+    from hpctwin.model.unused import assumptions
 
     workload = reading.jobs(trace, machine)
     if facility is None:
         cluster = machine.make(workload, trace, reading.timezone)
+        notes = assumptions(workload, cluster)
     elif machine != ClusterOptions():
         raise ConfigError("give --facility or a machine, not both: a facility has its clusters'")
     else:
         cluster = largest_of(facility)
-    return Episodes.of(workload, cluster, jobs=jobs, first=first, last=last)
+        notes = note_facility(workload, facility)
+    return Episodes.of(workload, cluster, jobs=jobs, first=first, last=last), notes
 
 
 def _facility(path: Path | None) -> Facility | None:

@@ -19,11 +19,12 @@ def check(path: Path, /, *, json: bool = False) -> int:
         path: the file.
         json: print it as JSON, with all that was left out.
     """
-    from hpctwin.cli.output import print_json
+    from hpctwin.cli.output import note_of, print_json
     from hpctwin.formats.machines import read_cluster
     from hpctwin.model.units import moment_text
 
     cluster = read_cluster(path)
+    note_of(cluster.name, cluster.notes)
     if json:
         print_json(cluster.model_dump(mode="json"))
         return 0

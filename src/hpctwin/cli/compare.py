@@ -193,7 +193,7 @@ class _Compared:
     told: dict[str, tuple[dict[str, Any], dict[str, pl.DataFrame]]]
     classes: dict[str, list[dict[str, Any]]]
     code: int
-    notes: list[str]
+    notes: tuple[str, ...]
 
     @property
     def summaries(self) -> dict[str, dict[str, Any]]:
@@ -203,9 +203,11 @@ class _Compared:
     @property
     def plain(self) -> list[dict[str, Any]]:
         """For JSON."""
+        from hpctwin.cli.output import with_notes
+
         return [
             summary
-            | ({"notes": self.notes} if self.notes else {})
+            | with_notes(self.notes)
             | ({"by": self.classes[name]} if name in self.classes else {})
             for name, summary in self.summaries.items()
         ]
@@ -238,11 +240,10 @@ class _Asked:
         import numpy as np
 
         from hpctwin.cli.driven import planned_s, rewarded_jobs
-        from hpctwin.cli.output import note_classes, note_rejected, note_without_effect
+        from hpctwin.cli.output import note_classes, note_rejected
         from hpctwin.cli.simulate import breakdown_rows
         from hpctwin.metrics import unfair_delay
         from hpctwin.model.progress import counted
-        from hpctwin.model.unused import assumptions
         from hpctwin.simulation import Simulation
         from hpctwin.sweep import compare, fair_starts
 
@@ -250,7 +251,6 @@ class _Asked:
         if self.reward is not None:
             workload = rewarded_jobs(workload, self.reward)
         cluster = self.energy.machine(self.machine.make(workload, trace, self.reading.timezone))
-        note_without_effect(workload, cluster)
         note_classes(workload, self.by)
         series, notes = self.energy.series(workload, cluster)
         begins = self.energy.begins(workload, series)
@@ -276,9 +276,9 @@ class _Asked:
             told[one.name][0].update(unfair_delay(results[one.name].jobs, fair))
         by = self.by
         classes = {name: breakdown_rows(one, by) for name, one in results.items() if by}
-        code = note_rejected(next(iter(results.values())))
-        said = assumptions(workload, cluster)
-        return _Compared(workload.name, results, told, classes, code, said)
+        first = next(iter(results.values()))
+        code = note_rejected(first)
+        return _Compared(workload.name, results, told, classes, code, first.notes)
 
 
 def _show_one(compared: _Compared, plot: Path | None, json: bool) -> None:

@@ -141,7 +141,7 @@ def simulate(
         plot: file for the figure of utilization by week, .png, .svg or .pdf.
         json: print the summary as JSON.
     """
-    from hpctwin.cli.output import check_outputs, print_json, screen
+    from hpctwin.cli.output import check_outputs, note_facility, print_json, screen, with_notes
     from hpctwin.facility import Facility, FacilitySimulation, parse_strategy
     from hpctwin.metrics import breakdown
     from hpctwin.model.progress import progress_bar
@@ -150,6 +150,7 @@ def simulate(
     chosen = parse_strategy(strategy, knows=knowledge, **looking.as_dict())
     place = Facility.from_yaml(facility)
     workload = reading.jobs(trace)
+    notes = note_facility(workload, place)
     simulation = FacilitySimulation(place, workload, chosen, seed=seed, overrun=overrun)
     with progress_bar(f"{workload.name} under {chosen.name}") as progress:
         result = simulation.run(progress)
@@ -158,7 +159,7 @@ def simulate(
     if json:
         if by is not None:
             summary["by"] = breakdown(result.jobs, by).to_dicts()
-        print_json(summary)
+        print_json(summary | with_notes(notes))
         return 0
     console = screen()
     _show({chosen.name: result}, console)
@@ -207,7 +208,7 @@ def compare(
         plot: file for the figure of utilization by week, .png, .svg or .pdf.
         json: print the summaries as JSON.
     """
-    from hpctwin.cli.output import check_outputs, print_json, screen
+    from hpctwin.cli.output import check_outputs, note_facility, print_json, screen, with_notes
     from hpctwin.facility import Facility, compare_strategies, parse_strategy
     from hpctwin.facility.strategies import GUIDED
     from hpctwin.model.progress import counted, progress_bar
@@ -222,6 +223,7 @@ def compare(
         ]
     place = Facility.from_yaml(facility)
     workload = reading.jobs(trace)
+    notes = note_facility(workload, place)
     with progress_bar(f"{workload.name}, {len(chosen)} strategies") as progress:
         results = compare_strategies(
             place, workload, chosen, seed=seed, overrun=overrun, threads=threads,
@@ -229,7 +231,7 @@ def compare(
         )  # fmt: skip
     _write(results, out, plot, facility, trace)
     if json:
-        print_json([result.summary() for result in results.values()])
+        print_json([result.summary() | with_notes(notes) for result in results.values()])
         return 0
     _show(results, screen())
     return 0
@@ -269,7 +271,11 @@ def _write(
             for stem, table in (("jobs", result.jobs), ("weeks", result.weeks)):
                 with write_atomically(folder / f"{stem}.parquet") as file:
                     table.write_parquet(file)
-            about = {**result.summary(), "facility": result.facility.model_dump(mode="json")}
+            about = {
+                **result.summary(),
+                "assumptions": result.notes,
+                "facility": result.facility.model_dump(mode="json"),
+            }
             with write_atomically(folder / "summary.json") as file:
                 file.write(json.dumps(about, indent=2, default=str).encode())
             for cluster, own_result in result.clusters.items():

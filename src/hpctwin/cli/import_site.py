@@ -202,6 +202,7 @@ def _checked(made: Imported) -> Checked:
 
     from hpctwin.errors import ConfigError
     from hpctwin.formats._accounting import workload_of
+    from hpctwin.model.unused import unused
     from hpctwin.sweep.assumptions import check_past
 
     if not len(made.table):
@@ -213,6 +214,7 @@ def _checked(made: Imported) -> Checked:
         print(f"hpctwin: trying {what}", file=sys.stderr, flush=True)
 
     workload = workload_of(made.jobs, made.site.cluster.name, made.tally)
+    made.site.notes += unused(workload, made.site.cluster)
     return check_past(workload, made.site.cluster, made.site.policy, progress=told)
 
 

@@ -290,7 +290,7 @@ class ClusterOptions:
     def make(
         self, workload: Workload, trace: Path | None = None, timezone: str | None = None
     ) -> Cluster:
-        """The cluster meant, with nodes away as they were.
+        """The cluster meant, with nodes away as they were; says what is assumed, and not used of the jobs.
 
         Args:
             workload: may say how large its machine was.
@@ -301,15 +301,15 @@ class ClusterOptions:
             ConfigError: both or neither was given, or the file is not valid.
             TraceError: the outages cannot be read.
         """
-        from hpctwin.cli.output import note_of
+        from hpctwin.cli.output import note_without_effect
         from hpctwin.formats.outages import with_outages
 
         cluster = self._machine(workload, trace)
         away = self._away(trace, timezone)
-        if away is None:
-            return cluster
-        cluster, notes = with_outages(cluster, away[0], workload, away[1])
-        note_of("outages", notes)
+        if away is not None:
+            cluster = with_outages(cluster, away[0], workload, away[1])
+        if len(workload):
+            note_without_effect(workload, cluster)
         return cluster
 
     def _away(self, trace: Path | None, timezone: str | None) -> tuple[DataFrame, Tally] | None:
@@ -328,7 +328,8 @@ class ClusterOptions:
     def _machine(self, workload: Workload, trace: Path | None) -> Cluster:
         from hpctwin.formats.machines import read_cluster
         from hpctwin.formats.systems import read_system
-        from hpctwin.model import Cluster
+        from hpctwin.model import Cluster, ReadNotes
+        from hpctwin.simulation.given import stated_cluster
 
         if self.nodes is not None and self.cluster is not None:
             raise ConfigError("give --nodes or --cluster, not both")
@@ -338,16 +339,14 @@ class ClusterOptions:
         if file is not None:
             return read_cluster(file)
         if self.nodes is None and trace is not None and (system := _system_of(trace)):
-            return read_system(system)
-        nodes = self.nodes if self.nodes is not None else workload.nodes_hint
-        if nodes is None and trace in self.shown:
+            remark = f"it is the machine {system!r}, which the data set is of"
+            return read_system(system).noted(ReadNotes(remarks=(remark,)))
+        if self.nodes is not None:
+            return Cluster.uniform(nodes=self.nodes)
+        if workload.nodes_hint is None and trace in self.shown:
             shown: Cluster = self.shown[trace]
             return shown
-        if nodes is None:
-            raise ConfigError(
-                f"the size of the machine is not known: {workload.name} does not say it; give --nodes N"
-            )
-        return Cluster.uniform(nodes=nodes)
+        return stated_cluster(workload, "--nodes N")
 
     def derive(self, workload: Workload, trace: Path) -> Workload:
         """Derive the cluster from where jobs ran, if nothing else describes it.

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
+    from hpctwin.facility import Facility
     from hpctwin.model import Cluster, ReadNotes, Workload
     from hpctwin.simulation import Result, Simulation
 
@@ -21,6 +22,7 @@ __all__ = [
     "need_jobs",
     "note_classes",
     "note_doomed",
+    "note_facility",
     "note_of",
     "note_reading",
     "note_rejected",
@@ -29,6 +31,7 @@ __all__ = [
     "print_json",
     "print_lines",
     "screen",
+    "with_notes",
 ]
 
 
@@ -164,6 +167,26 @@ def note_without_effect(workload: Workload, cluster: Cluster) -> None:
 
     for sentence in unused(workload, cluster):
         print(f"{workload.name}: {sentence}", file=sys.stderr)
+
+
+def note_facility(workload: Workload, facility: Facility) -> list[str]:
+    """As `note_without_effect`, of each cluster of a facility.
+
+    Returns:
+        These sentences, and those of the reader before them.
+    """
+    from hpctwin.facility.jobs import facility_jobs
+
+    notes = facility_jobs(facility, workload).notes(facility)
+    for sentence in notes[len(workload.notes.sentences()) :]:
+        print(f"{workload.name}: {sentence}", file=sys.stderr)
+    return notes
+
+
+def with_notes(notes: Iterable[str]) -> dict[str, list[str]]:
+    """As ``notes`` of a JSON document; nothing if there are none."""
+    said = [*notes]
+    return {"notes": said} if said else {}
 
 
 def note_classes(workload: Workload, by: str | None) -> None:

@@ -314,7 +314,7 @@ def schedtwin(
         plot: file for the Kiviat chart (.png, .svg, .pdf).
         json: print one row per method and seed as JSON.
     """
-    from hpctwin.cli.output import check_outputs
+    from hpctwin.cli.output import check_outputs, note_reading
     from hpctwin.experiments.schedtwin import SchedTwin
     from hpctwin.model import parse_duration_s
 
@@ -331,9 +331,12 @@ def schedtwin(
             folder=commands, options=option, out=out, json=json,
         )  # fmt: skip
     of = given(normalise=normalise, pool=pool)
-    return run_and_show(
-        SchedTwin(seeds, trace=trace, jobs=jobs, nodes=nodes, **of), plot=plot, json=json
-    )
+    experiment = SchedTwin(seeds, trace=trace, jobs=jobs, nodes=nodes, **of)
+    if trace is not None:
+        workload = experiment.points()[0][1]
+        note_reading(workload)
+        ClusterOptions(nodes).make(workload)  # says what is assumed
+    return run_and_show(experiment, plot=plot, json=json)
 
 
 def spars(

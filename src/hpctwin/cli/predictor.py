@@ -68,7 +68,7 @@ def score(
         found = predict(known, target, method or METHODS, training, progress)
     overall = scores(known, target, found)
     classes = None if by is None else scores_by(known, target, found, by)
-    _show({"target": target}, "methods", overall, classes, by, _accuracy(target), json)
+    _show({"target": target}, known, "methods", overall, classes, by, _accuracy(target), json)
     return 0
 
 
@@ -113,7 +113,8 @@ def intervals(
         found = say(known, target, coverage, Training(every=every, seed=seed), progress)
     overall = interval_scores(known, target, found).drop("bin")
     classes = None if by is None else interval_scores(known, target, found, by)
-    _show({"target": target, "coverage": coverage}, "ways", overall, classes, by, _HELD, json)
+    about = {"target": target, "coverage": coverage}
+    _show(about, known, "ways", overall, classes, by, _HELD, json)
     return 0
 
 
@@ -254,9 +255,10 @@ def forecast(
     """
     from dataclasses import asdict
 
-    from hpctwin.cli.output import note_reading, print_json, screen
+    from hpctwin.cli.output import note_reading, print_json, screen, with_notes
     from hpctwin.model import parse_duration_s
     from hpctwin.model.progress import progress_bar
+    from hpctwin.model.unused import assumptions
     from hpctwin.policies import parse_policy
     from hpctwin.twin.config import CoreSettings
     from hpctwin.twin.hindcast import (
@@ -293,6 +295,7 @@ def forecast(
             "size": asdict(steadiness(said, "size")),
             "week": asdict(steadiness(said, "week")),
         }
+        shown |= with_notes(assumptions(workload, cluster))
         print_json({"at_once": at_once(past), "right_of_all_1min": right, **shown})
         return 0
     for by, table in tables.items():
@@ -340,9 +343,11 @@ def _trained_before(predictor: Path, workload: Workload, begin_s: float) -> None
 
 def _known(trace: Path, reading: TraceOptions, machine: ClusterOptions, under: str | None) -> Known:
     """The jobs of a trace, and when they end."""
-    from hpctwin.cli.output import note_reading
+    from hpctwin.cli.output import need_jobs, note_reading
     from hpctwin.errors import ConfigError
     from hpctwin.learn.prediction import Known
+    from hpctwin.policies import parse_policy
+    from hpctwin.simulation import simulate
 
     workload = reading.read(trace)
     note_reading(workload)
@@ -351,19 +356,10 @@ def _known(trace: Path, reading: TraceOptions, machine: ClusterOptions, under: s
             raise ConfigError(
                 "--nodes and --cluster go with --under POLICY: nothing is simulated without"
             )
-        return Known.of(workload)
-    return Known.of(workload, _ends(workload, trace, machine, under))
-
-
-def _ends(workload: Workload, trace: Path, machine: ClusterOptions, under: str) -> pl.Series:
-    from hpctwin.cli.output import need_jobs
-    from hpctwin.policies import parse_policy
-    from hpctwin.simulation import simulate
-
+        return Known.of(workload, notes=workload.notes.sentences())
     need_jobs(workload)
     run = simulate(workload, machine.make(workload, trace), parse_policy(under))
-    ends: pl.Series = run.jobs["end_s"].fill_null(float("nan"))
-    return ends
+    return Known.of(workload, run.jobs["end_s"].fill_null(float("nan")), run.notes)
 
 
 Figures = dict[str, tuple[str, str, float]]
@@ -394,6 +390,7 @@ def _accuracy(target: Target) -> Figures:
 
 def _show(
     about: dict[str, Any],
+    known: Known,
     what: str,
     overall: pl.DataFrame,
     classes: pl.DataFrame | None,
@@ -402,11 +399,11 @@ def _show(
     json: bool,
 ) -> None:
     """Figures of all jobs, and of classes of them where they are asked for."""
-    from hpctwin.cli.output import print_json, screen
+    from hpctwin.cli.output import print_json, screen, with_notes
 
     if json:
         more = {} if classes is None else {"by": classes.to_dicts()}
-        print_json({**about, what: overall.to_dicts(), **more})
+        print_json({**about, what: overall.to_dicts(), **more, **with_notes(known.notes)})
         return
     console = screen()
     console.print(_table(overall, figures))

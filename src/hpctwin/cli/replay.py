@@ -31,9 +31,8 @@ def replay_command(
         out: folder for jobs.parquet, series.parquet, summary.json and manifest.json.
         json: print the summary as JSON.
     """
-    from hpctwin.cli.output import check_outputs, note_without_effect, print_json, screen
+    from hpctwin.cli.output import check_outputs, print_json, screen, with_notes
     from hpctwin.model import write_atomically
-    from hpctwin.model.unused import assumptions
     from hpctwin.report import summary_table
     from hpctwin.report.folder import write_run
     from hpctwin.simulation import replay
@@ -41,7 +40,6 @@ def replay_command(
     check_outputs(trace, folders=[out], files=[conflicts])
     workload, window = reading.part(trace, part, machine)
     cluster = machine.make(workload, trace, reading.timezone)
-    note_without_effect(workload, cluster)
     span = {} if window is None else {"from_s": window.begin_s, "until_s": window.end_s}
     found = replay(workload, cluster, **span)
     by_kind = dict(found.conflicts["what"].value_counts().sort("what").iter_rows())
@@ -57,8 +55,7 @@ def replay_command(
         "conflicts": by_kind,
     }
     if json:
-        notes = assumptions(workload, cluster)
-        print_json(summary | ({"notes": notes} if notes else {}))
+        print_json(summary | with_notes(found.result.notes))
         return 0
     console = screen()
     console.print(summary_table(figures))

@@ -21,7 +21,7 @@ from hpctwin.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import polars as pl
     from matplotlib.figure import Figure
@@ -132,7 +132,6 @@ def simulate_command(
         note_classes,
         note_doomed,
         note_rejected,
-        note_without_effect,
     )  # fmt: skip
     from hpctwin.cli.writing import every_seconds, inputs_of, writing
     from hpctwin.errors import ConfigError
@@ -213,7 +212,6 @@ def simulate_command(
         **options,
     )
     note_doomed(simulation)
-    note_without_effect(workload, cluster)
     note_classes(workload, by)
     if explain:
         _explain(simulation, explain, json)
@@ -271,7 +269,7 @@ def _simulate_spars(
     """Run SPARS's ``simulator_config.yaml``; its CSV files go where it says."""
     import sys
 
-    from hpctwin.cli.output import need_jobs, note_reading, note_rejected
+    from hpctwin.cli.output import need_jobs, note_reading, note_rejected, note_without_effect
     from hpctwin.experiments.spars_config import read_spars_config
     from hpctwin.model.progress import progress_bar
     from hpctwin.simulation import Simulation
@@ -279,6 +277,7 @@ def _simulate_spars(
     asked = read_spars_config(path)
     note_reading(asked.workload)
     need_jobs(asked.workload)
+    note_without_effect(asked.workload, asked.cluster)
     for note in asked.notes:
         print(note, file=sys.stderr)
     options = {"overrun": asked.overrun}
@@ -299,6 +298,7 @@ def _simulate_spars(
         all=all,
         json=json,
         inputs=[path],
+        notes=asked.notes,
     )
     return note_rejected(result)
 
@@ -316,17 +316,17 @@ def _show(
     json: bool,
     tables: dict[str, pl.DataFrame] | None = None,
     inputs: Iterable[Path] = (),
+    notes: Sequence[str] = (),
 ) -> None:
     """Write and print what a run gave."""
-    from hpctwin.cli.output import print_json, screen
-    from hpctwin.model.unused import assumptions
+    from hpctwin.cli.output import print_json, screen, with_notes
     from hpctwin.report import answer_table, summary_table
     from hpctwin.report.accessor import breakdown_table
     from hpctwin.report.folder import write_run
     from hpctwin.report.saving import save_figure
 
     if out is not None:
-        write_run(result, out, options, summary, tables=tables, inputs=inputs)
+        write_run(result, out, options, summary, tables=tables, inputs=inputs, notes=notes)
     if result.energy is not None and spars is not None:
         from hpctwin.energy.outputs import write_spars_results
 
@@ -334,8 +334,7 @@ def _show(
     if plot is not None:
         save_figure(_figure(result, plot), plot)
     if json:
-        notes = assumptions(result.workload, result.cluster)
-        told = summary | ({"notes": notes} if notes else {})
+        told = summary | with_notes([*result.notes, *notes])
         print_json(told if by is None else {**told, "by": breakdown_rows(result, by)})
         return
     console = screen()

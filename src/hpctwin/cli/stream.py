@@ -37,7 +37,7 @@ def simulate_streamed(
     Raises:
         ConfigError: there is no folder to write to, or something is asked for that a stream does not have.
     """
-    from hpctwin.cli.output import print_json, screen
+    from hpctwin.cli.output import print_json, screen, with_notes
     from hpctwin.model import Workload
     from hpctwin.report import answer_table, summary_table
     from hpctwin.simulation import simulate_stream
@@ -60,7 +60,7 @@ def simulate_streamed(
     for note in result.notes:
         print(f"{trace.name}: {note}", file=sys.stderr)
     if json:
-        print_json(summary | ({"notes": result.notes} if result.notes else {}))
+        print_json(summary | (with_notes(result.notes)))
     else:
         screen().print(summary_table(summary) if all else answer_table(summary))
     return int(summary.get("jobs_rejected", 0) == summary["jobs"])

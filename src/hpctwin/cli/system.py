@@ -48,11 +48,12 @@ def show(name: str, /, *, json: bool = False) -> int:
     """
     from rich.text import Text
 
-    from hpctwin.cli.output import plain_table, print_json, screen
+    from hpctwin.cli.output import note_of, plain_table, print_json, screen
     from hpctwin.energy.rating import constants
     from hpctwin.formats.machines import read_cluster
 
     cluster = read_cluster(name)
+    note_of(cluster.name, cluster.notes)
     figures, numbers = _figures(cluster), constants(cluster)
     if json:
         groups = [_figures(cluster.model_copy(update={"nodes": (one,)})) for one in cluster.nodes]

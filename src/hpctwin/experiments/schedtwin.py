@@ -7,7 +7,7 @@ the twin choosing among them. One row per method and seed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -243,7 +243,10 @@ class SchedTwin(Experiment[tuple[int, Workload, int], list[Row]]):
             return [(seed, four_phase(seed=seed), nodes) for seed in range(self.seeds)]
         real = read_workload(self.trace)
         real = real.take(np.arange(min(self.jobs or len(real), len(real))))
-        return [(0, real, self.nodes or real.nodes_hint or int(real.nodes.max()))]
+        if real.nodes_hint is None:
+            notes = replace(real.notes, size_from="the largest job")
+            real = real.replace(nodes_hint=int(real.nodes.max()), notes=notes)
+        return [(0, real, self.nodes or real.nodes_hint or 0)]
 
     def run(self, point: tuple[int, Workload, int], tell: Tell) -> list[Row]:
         """See `Experiment`."""

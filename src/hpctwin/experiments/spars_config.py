@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from hpctwin.errors import ConfigError, near
 from hpctwin.formats import read_workload
+from hpctwin.formats._json_jobs import JsonRecord, not_read
 from hpctwin.formats.machines import read_cluster
 from hpctwin.model import Cluster, Workload, read_yaml
 from hpctwin.model.yaml_file import located
@@ -89,6 +90,15 @@ def read_spars_config(path: str | Path) -> SparsRun:
     cluster = read_cluster(_file(path, paths["platform"], "paths.platform"))
     workload = read_workload(_file(path, paths["workload"], "paths.workload"), format="spars")
     notes = []
+    for what, section, known in (
+        ("the file", content, ("paths", "run", "rl", "logging")),
+        ("paths", paths, ("workload", "platform", "output")),
+        ("run", run, ("algorithm", "timeout", "overrun_policy", "start_time")),
+    ):
+        notes += [
+            f"{one} ({path.name})"
+            for one, _ in not_read(what, [JsonRecord(path, what, section)], known)
+        ]
     sound = backfill != "none" or len(cluster.nodes) > 1
     if sound:
         notes.append(f"{algorithm}: by the sound rule, not by SPARS's")

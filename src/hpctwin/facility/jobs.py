@@ -11,6 +11,7 @@ from hpctwin.errors import WorkloadError
 from hpctwin.facility.config import Facility, Kind
 from hpctwin.model import Category, Cluster, Workload, to_ms
 from hpctwin.model.totals import consumables_asked, totals_asked
+from hpctwin.model.unused import unused
 from hpctwin.simulation.sharing import counted_nodes
 
 __all__ = ["FacilityJobs", "facility_jobs"]
@@ -43,6 +44,18 @@ class FacilityJobs:
     factor: npt.NDArray[np.float64]
     counted: npt.NDArray[np.float64]
     staging_ms: IntArray
+
+    def notes(self, facility: Facility) -> list[str]:
+        """Return what is assumed or not used of the jobs that may run at each cluster, a sentence each.
+
+        Args:
+            facility: The facility.
+        """
+        found = self.workload.notes.sentences()
+        for cluster, seen, allowed in zip(facility.clusters, self.on, self.allowed, strict=True):
+            said = unused(seen.take(allowed), cluster.cluster)
+            found += [f"at {cluster.name}: {one}" for one in said]
+        return found
 
 
 def facility_jobs(facility: Facility, workload: Workload) -> FacilityJobs:

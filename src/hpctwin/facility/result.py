@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from hpctwin.facility.jobs import facility_jobs
 from hpctwin.facility.objective import carbon_g, energy_j, price
 from hpctwin.metrics import resample, series, served, with_job_metrics
 from hpctwin.metrics.sources import JobTable
@@ -54,6 +55,11 @@ class FacilityResult:
     strategy: str
     knowledge: str
     seed: int
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader changed or left out, and what is assumed or not used at each cluster."""
+        return tuple(facility_jobs(self.facility, self.workload).notes(self.facility))
 
     def summary(self) -> dict[str, Any]:
         """All figures of the run in one flat dict; see docs/facility.md."""

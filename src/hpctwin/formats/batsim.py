@@ -106,7 +106,7 @@ def read_batsim(path: Path, document: Any, *, flops_per_s: float, skip_invalid: 
             name=stem(path),
             nodes_hint=machine_size(path, document),
             fails=fails,
-            notes=ReadNotes(counts, skipped),
+            notes=ReadNotes(counts, skipped, size_from="nb_res"),
         )
     except WorkloadError as error:
         raise error if isinstance(error, TraceError) else TraceError(path, str(error)) from error

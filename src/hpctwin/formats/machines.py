@@ -8,21 +8,28 @@ from typing import Any
 from xml.etree import ElementTree
 
 from hpctwin.errors import ConfigError
+from hpctwin.formats._json_jobs import JsonRecord, not_read
 from hpctwin.formats.node_lists import alibaba_nodes
 from hpctwin.formats.systems import read_system, system_names
-from hpctwin.model import Cluster
+from hpctwin.model import Cluster, ReadNotes
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.files import cause
 
 __all__ = ["read_cluster"]
 
 _STATES = ("active", "switching_off", "sleeping", "switching_on")
+_OF_PROFILES = ("power", "compute_speed")
+_OF_STATES = (*_OF_PROFILES, "can_run_jobs", "transitions")
+"""Only active machines run jobs, at the speed of their DVFS profile: hpctwin has it so without being told."""
+_OF_TRANSITIONS = ("state", "transition_time")
 _FOLLOWS = dict(zip(_STATES, (*_STATES[1:], _STATES[0]), strict=True))
 
 
 @check_arguments()
 def read_cluster(path: str | Path) -> Cluster:
     """Read a machine: our YAML, SPARS's ``platform.json``, Batsim's XML or Alibaba's CSV, by the file's name.
+
+    `Cluster.notes` has the fields of the last three that are not read.
 
     A name without a suffix, of which there is no file, is a machine that comes with the package; so is its
     name where a folder is called the same, such as one with its data set.
@@ -45,10 +52,12 @@ def read_cluster(path: str | Path) -> Cluster:
         raise ConfigError(f"{path}: not a text file") from error
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
         raise ConfigError(f"{path}: {cause(error)}") from error
-    return Cluster.checked(foreign(path, text), str(path))
+    counts: dict[str, int] = {}
+    cluster = Cluster.checked(foreign(path, text, counts), str(path))
+    return cluster.noted(ReadNotes(counts))
 
 
-def _spars(path: Path, text: str) -> dict[str, Any]:
+def _spars(path: Path, text: str, counts: dict[str, int]) -> dict[str, Any]:
     """SPARS's ``platform.json``: equal machines that follow each other become a node group.
 
     Raises:
@@ -76,6 +85,29 @@ def _spars(path: Path, text: str) -> dict[str, Any]:
             groups[-1]["count"] += 1
         else:
             groups.append({**group, "name": f"machines-from-{number}"})
+    states = [machine["states"] for machine in machines]
+    profiles = [one for machine in machines for one in machine["dvfs_profiles"].values()]
+    each = [state[name] for state in states for name in _STATES]
+    modes = [machine["dvfs_profiles"][machine["dvfs_mode"]] for machine in machines]
+    own = [
+        {
+            k: v
+            for k in _OF_PROFILES
+            if (v := state["active"].get(k, mode[k])) not in ("from_dvfs", mode[k])
+        }
+        for state, mode in zip(states, modes, strict=True)
+    ]
+    for what, records, known in (
+        ("the platform", [document], ("machines",)),
+        ("a machine", machines, ("id", "dvfs_profiles", "dvfs_mode", "states")),
+        ("a DVFS profile", profiles, _OF_PROFILES),
+        ("a machine's states", states, _STATES),
+        ("a state", each, _OF_STATES),
+        ("an active state, other than from_dvfs", own, ()),
+        ("a transition", [t for state in each for t in state["transitions"]], _OF_TRANSITIONS),
+    ):
+        objects = [JsonRecord(path, what, one) for one in records if isinstance(one, dict)]
+        counts |= not_read(what, objects, known)
     return {"name": path.stem, "nodes": groups}
 
 
@@ -151,10 +183,22 @@ def _number(record: Any, field: str, where: str) -> float:
     return float(value)
 
 
+_OF_HOSTS = (
+    "id", "prefix", "suffix", "radical", "speed", "pstate",
+    "bw", "lat", "sharing_policy", "bb_bw", "bb_lat", "bb_sharing_policy", "loopback_bw", "loopback_lat",
+    "limiter_link", "topology", "topo_parameters", "router_id", "coordinates",
+)  # fmt: skip
+"""The second half is of the network, which jobs without communication, the only ones read, do not use."""
+_OF_PROPERTIES = ("role", "wattage_per_state", "watt_per_state", "sleep_pstates")
+_ELEMENTS = (
+    "platform", "zone", "AS", "config", "host", "cluster", "prop",
+    "link", "link_ctn", "host_link", "backbone", "router", "route", "zoneRoute", "ASroute",
+    "bypassRoute", "bypassZoneRoute", "bypassASroute",
+)  # fmt: skip
 _FLOPS = {"f": 1.0, "kf": 1e3, "Mf": 1e6, "Gf": 1e9, "Tf": 1e12, "Pf": 1e15, "Ef": 1e18}
 
 
-def _batsim(path: Path, text: str) -> dict[str, Any]:
+def _batsim(path: Path, text: str, counts: dict[str, int]) -> dict[str, Any]:
     """Batsim's XML platform: hosts and clusters with ``watt_per_state`` and ``sleep_pstates``.
 
     Equal hosts that follow each other become a node group. A power state that ``sleep_pstates`` does
@@ -169,12 +213,15 @@ def _batsim(path: Path, text: str) -> dict[str, Any]:
     except ElementTree.ParseError as error:
         raise ConfigError(f"{path}: not XML: {error}") from error
     groups: list[dict[str, Any]] = []
+    hosts: list[JsonRecord] = []
+    further: list[JsonRecord] = []
     reference: float | None = None
+    elements = [JsonRecord(path, "the platform", {one.tag: one}) for one in root.iter()]
     for element in root.iter():
         if element.tag not in ("host", "cluster"):
             continue
         name = element.get("id", "")
-        properties = {prop.get("id"): prop.get("value", "") for prop in element.iter("prop")}
+        properties = {prop.get("id", ""): prop.get("value", "") for prop in element.iter("prop")}
         if name in ("master_host", "master_host0", "cluster_master") or "master" in properties.get(
             "role", ""
         ):
@@ -187,6 +234,8 @@ def _batsim(path: Path, text: str) -> dict[str, Any]:
             raise ConfigError(f"{where}: pstate is {first}, there are {len(speeds)} speeds")
         reference = reference or speeds[first]
         group = _batsim_host(properties, speeds, first, reference, where)
+        hosts.append(JsonRecord(path, where, element.attrib))
+        further.append(JsonRecord(path, where, properties))
         if groups and {**groups[-1], "count": 0, "name": ""} == {**group, "count": 0, "name": ""}:
             groups[-1]["count"] += count
         else:
@@ -195,11 +244,14 @@ def _batsim(path: Path, text: str) -> dict[str, Any]:
         raise ConfigError(
             f"{path}: no 'host' or 'cluster' that computes; is this a Batsim platform?"
         )
+    counts |= not_read("the platform", elements, _ELEMENTS)
+    counts |= not_read("a host", hosts, _OF_HOSTS)
+    counts |= not_read("a host's properties", further, _OF_PROPERTIES)
     return {"name": path.stem, "nodes": groups}
 
 
 def _batsim_host(
-    properties: dict[str | None, str], speeds: list[float], first: int, reference: float, where: str
+    properties: dict[str, str], speeds: list[float], first: int, reference: float, where: str
 ) -> dict[str, Any]:
     text = properties.get("wattage_per_state") or properties.get("watt_per_state")
     if not text:

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from hpctwin.errors import ConfigError
+from hpctwin.formats._json_jobs import JsonRecord, not_read
 
 __all__ = ["alibaba_nodes"]
 
 _COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 
 
-def alibaba_nodes(path: Path, text: str) -> dict[str, Any]:
+def alibaba_nodes(path: Path, text: str, counts: dict[str, int]) -> dict[str, Any]:
     """The nodes of Alibaba's GPU cluster of 2023 (``openb_node_list_*.csv``).
 
     Those that are alike are a group. Groups are in the order of their first nodes. The model of a node's GPUs
@@ -24,6 +25,7 @@ def alibaba_nodes(path: Path, text: str) -> dict[str, Any]:
     Args:
         path: the file, for messages and the machine's name.
         text: what is in it.
+        counts: gets the columns that are not read, with the number of nodes.
 
     Raises:
         ConfigError: it is no such list; the message names line and column.
@@ -55,6 +57,9 @@ def alibaba_nodes(path: Path, text: str) -> dict[str, Any]:
         }
         for number, ((milli, mib, gpus, model), count) in enumerate(kinds.items())
     ]
+    columns = dict.fromkeys(rows.fieldnames or ())
+    every = [JsonRecord(path, "a node", columns)] * kinds.total()
+    counts |= not_read("a node", every, _COLUMNS)
     return {"name": path.stem, "nodes": nodes}
 
 

@@ -12,7 +12,7 @@ from hpctwin.errors import TraceError, near
 from hpctwin.formats._fields import moments, zone_of
 from hpctwin.formats._files import read_bytes
 from hpctwin.formats._record import Tally
-from hpctwin.model import MS_PER_S, Cluster, Outage, ReadNotes, Workload
+from hpctwin.model import MS_PER_S, Cluster, Outage, Workload
 from hpctwin.model.node_numbers import named_nodes, numbers_of
 
 __all__ = ["AWAY", "read_away", "with_outages"]
@@ -102,9 +102,7 @@ def read_away(path: str | Path, *, timezone: str | None = None) -> tuple[pl.Data
     return frame.with_columns(drained=drained).select(*AWAY), tally
 
 
-def with_outages(
-    cluster: Cluster, away: pl.DataFrame, workload: Workload, tally: Tally
-) -> tuple[Cluster, ReadNotes]:
+def with_outages(cluster: Cluster, away: pl.DataFrame, workload: Workload, tally: Tally) -> Cluster:
     """A cluster whose nodes are away as they were; nobody knows it before.
 
     Nodes have the numbers that `hpctwin.model.node_numbers.named_nodes` gives them beside those that jobs are
@@ -155,7 +153,7 @@ def with_outages(
     tally.add("time that a node was away", len(made))
     failures = cluster.failures
     failures = failures.model_copy(update={"outages": (*failures.outages, *made)})
-    return cluster.model_copy(update={"failures": failures}), tally.notes()
+    return cluster.model_copy(update={"failures": failures}).noted(tally.notes())
 
 
 def _busy(

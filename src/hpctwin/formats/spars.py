@@ -95,7 +95,7 @@ def read_spars(path: Path, document: Any, *, skip_invalid: bool) -> Workload:
             user=Category.of(users) if any(user is not None for user in users) else None,
             name=stem(path),
             nodes_hint=machine_size(path, document),
-            notes=ReadNotes(counts, skipped),
+            notes=ReadNotes(counts, skipped, size_from="nb_res"),
         )
     except WorkloadError as error:
         raise error if isinstance(error, TraceError) else TraceError(path, str(error)) from error

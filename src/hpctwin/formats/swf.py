@@ -283,7 +283,7 @@ def _workload(
     counts["line with more than 18 fields, the others not read"] = records.wider
     processors = _processors(column, counts)
     shared = rules.processors == "cores"
-    hint, doubt = _size(header, column["job number"], processors, rules.procs_per_node)
+    hint, size_from, doubt = _size(header, column["job number"], processors, rules.procs_per_node)
     partition = column[rules.partition_field] if rules.partition_field != "none" else None
     try:
         return Workload.build(
@@ -305,7 +305,7 @@ def _workload(
             header=header,
             nodes_hint=hint,
             notes=ReadNotes(
-                {why: n for why, n in counts.items() if n}, skipped, (*remarks, *doubt)
+                {why: n for why, n in counts.items() if n}, skipped, (*remarks, *doubt), size_from
             ),
         )
     except WorkloadError as error:
@@ -390,29 +390,39 @@ def _size(
     jobs: npt.NDArray[np.int64],
     processors: FloatArray,
     procs_per_node: int,
-) -> tuple[int | None, tuple[str, ...]]:
-    """The cluster's nodes as the header has them, and what to say where jobs ask for more."""
+) -> tuple[int | None, str, tuple[str, ...]]:
+    """The nodes as the header has them, which key says so, and what to say where jobs ask for more."""
+    per_node = "" if procs_per_node == 1 else f", with {procs_per_node} processors per node"
     largest = float(processors.max(initial=0))
     stated = _header_number(header, "MaxProcs")
     if stated:
         hint = -int(-stated // procs_per_node)
+        size_from = f"the header's MaxProcs{per_node}"
         over = processors > hint * procs_per_node
         if not over.any():
-            return hint, ()
+            return hint, size_from, ()
         job, most = jobs[int(processors.argmax())], f"{largest:,.0f}"
-        return hint, (
-            f"the header says MaxProcs: {stated:.0f}, but {over.sum():,} of {len(jobs):,} jobs ask for "
-            f"more, job {job} for {most}; such jobs are rejected, unless --nodes gives a larger cluster",
+        return (
+            hint,
+            size_from,
+            (
+                f"the header says MaxProcs: {stated:.0f}, but {over.sum():,} of {len(jobs):,} jobs ask for "
+                f"more, job {job} for {most}; such jobs are rejected, unless --nodes gives a larger cluster",
+            ),
         )
     nodes = _header_number(header, "MaxNodes")
     if not nodes:
-        return None, ()
+        return None, "", ()
     if largest <= nodes * procs_per_node:
-        return int(nodes), ()
-    return -int(-largest // procs_per_node), (
-        f"the header has no MaxProcs, and says MaxNodes: {nodes:.0f}, which is too few for jobs of up to "
-        f"{largest:,.0f} processors: the cluster gets as many nodes as the largest job asks for; --nodes "
-        "sets another number, --procs-per-node says how many processors a node has",
+        return int(nodes), "the header's MaxNodes", ()
+    return (
+        -int(-largest // procs_per_node),
+        f"the largest job{per_node}",
+        (
+            f"the header has no MaxProcs, and says MaxNodes: {nodes:.0f}, which is too few for jobs of up to "
+            f"{largest:,.0f} processors: the cluster gets as many nodes as the largest job asks for; --nodes "
+            "sets another number, --procs-per-node says how many processors a node has",
+        ),
     )
 
 

@@ -125,7 +125,9 @@ def read_wfcommons(
             name=stem(path),
             start_epoch_s=_epoch_s(execution.get("executedAt") or workflow.get("executedAt")),
             nodes_hint=len(machines) if isinstance(machines, list) and machines else None,
-            notes=ReadNotes(counts if size else {}, tuple(skipped), remarks),
+            notes=ReadNotes(
+                counts if size else {}, tuple(skipped), remarks, "the list of machines"
+            ),
         )
     except WorkloadError as error:
         raise error if isinstance(error, TraceError) else TraceError(path, str(error)) from error

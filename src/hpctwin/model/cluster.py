@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from hpctwin.errors import ConfigError, near
 from hpctwin.model.arguments import check_arguments
@@ -16,6 +16,7 @@ from hpctwin.model.cooling import Cooling
 from hpctwin.model.limits import Account, Limit, check_accounts, check_limits
 from hpctwin.model.node_group import MOST_NODES, NodeGroup
 from hpctwin.model.nodes_text import parse_nodes
+from hpctwin.model.notes import ReadNotes
 from hpctwin.model.preemption import Preemption, check_preemption
 from hpctwin.model.settings import Duration, Settings, Time
 from hpctwin.model.shown import Shown
@@ -259,6 +260,23 @@ class Cluster(Shown, Settings):
     cooling: Cooling | None = None
     switches: tuple[Switch, ...] = ()
     sources: dict[str, str] = Field(default_factory=dict)
+
+    _notes: ReadNotes = PrivateAttr(default_factory=ReadNotes)
+
+    @property
+    def notes(self) -> ReadNotes:
+        """What its reader omitted or assumed; it is not among the fields, and no file has it."""
+        return self._notes
+
+    def noted(self, notes: ReadNotes) -> Self:
+        """Return the cluster with further notes.
+
+        Args:
+            notes: What else was omitted or assumed.
+        """
+        made = self.model_copy()
+        made._notes = self._notes.joined(notes)
+        return made
 
     @classmethod
     def uniform(

@@ -10,15 +10,12 @@ Source:
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
-import numpy as np
-
 from hpctwin.errors import WorkloadError, near
-from hpctwin.model.columns import Category
 
 __all__ = [
     "Constraint",
@@ -245,17 +242,16 @@ def _written(clauses: Clauses) -> str:
     return "&".join(f"({text})" if "|" in text else text for text in texts)
 
 
-def without_groups(group_by: Category, features: Collection[str]) -> Iterator[str]:
+def without_groups(asked: Mapping[str, int], features: Collection[str]) -> Iterator[str]:
     """Sentences on jobs that ask for nodes of one group, where no node has a value of what it is by.
 
     Args:
-        group_by: what each job asks for [jobs].
+        asked: how many jobs ask for each.
         features: those that any nodes have.
     """
     known = {name for name, equals, _ in (one.partition("=") for one in features) if equals}
-    for code, name in enumerate(group_by.labels):
-        jobs = int(np.count_nonzero(group_by.codes == code))
-        if jobs and name not in known:
+    for name, jobs in asked.items():
+        if name not in known:
             yield (
                 f"{jobs:,} jobs ask for nodes of one {name} (group_by), and no node group has a feature such "
                 f"as {name}=1: they may have any nodes.{near(name, known)}"

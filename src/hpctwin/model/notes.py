@@ -18,11 +18,13 @@ class ReadNotes:
         counts: how many jobs each fall-back rule touched, by a sentence saying what was done.
         skipped: one message for each record that was left out.
         remarks: what is to be said of the file as a whole, a sentence each.
+        size_from: What of the file says the number of nodes (`Workload.nodes_hint`).
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    size_from: str = "the trace"
 
     def sentences(self) -> list[str]:
         """Return all that is to be said, a sentence each, with counts."""
@@ -33,7 +35,8 @@ class ReadNotes:
         """Return these notes and those on a later part of the same."""
         counts = Counter(self.counts) + Counter(later.counts)
         remarks = tuple(dict.fromkeys((*self.remarks, *later.remarks)))
-        return ReadNotes(dict(counts), (*self.skipped, *later.skipped), remarks)
+        skipped = (*self.skipped, *later.skipped)
+        return ReadNotes(dict(counts), skipped, remarks, self.size_from)
 
     def merged(self, **counts: int) -> ReadNotes:
         """These notes and further counts (those above zero)."""

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from hpctwin.model.chunks import PER_TASK, read_more_tasks
 from hpctwin.model.cluster import Cluster
+from hpctwin.model.notes import ReadNotes
 from hpctwin.model.workload import Workload
 
 __all__ = ["consumables_asked", "in_whole_nodes", "totals_asked"]
@@ -85,4 +86,9 @@ def in_whole_nodes(workload: Workload, cluster: Cluster) -> Workload:
     )
     if not nodes_alone:
         return workload
-    return workload.replace(chunks={}, nodes=nodes.astype(np.int64))
+    said = (
+        f"jobs ask for a number of nodes, and cluster {cluster.name!r} does not say how many cores its "
+        "nodes have: each job gets whole nodes"
+    )
+    notes = workload.notes.joined(ReadNotes(remarks=(said,)))
+    return workload.replace(chunks={}, nodes=nodes.astype(np.int64), notes=notes)

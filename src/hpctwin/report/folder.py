@@ -19,7 +19,6 @@ from hpctwin.energy.outputs import energy_tables
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, write_atomically, write_folder
 from hpctwin.model.files import other_format
-from hpctwin.model.unused import assumptions
 from hpctwin.report.run import ReportedRun
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def write_run(
         "workload": result.workload.name,
         "reading": dict(result.workload.notes.counts),
         "skipped": list(result.workload.notes.skipped),
-        "assumptions": [*assumptions(result.workload, result.cluster), *notes],
+        "assumptions": [*result.notes, *notes],
         "empty_columns": {name: empty for name, one in written.items() if (empty := _empty(one))},
         "options": options,
         "cluster": result.cluster.model_dump(mode="json"),

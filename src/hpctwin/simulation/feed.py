@@ -17,6 +17,7 @@ from hpctwin.model import MS_PER_S, Category, Workload
 from hpctwin.model.batches import Batch
 from hpctwin.model.columns import joined_labels
 from hpctwin.model.joining import LABELS
+from hpctwin.model.notes import ReadNotes
 from hpctwin.simulation.gpus import asks_parts
 
 __all__ = ["Feed", "Source", "feed_of"]
@@ -37,6 +38,7 @@ class Feed:
         labels: all labels there are, by column, and whether some jobs have none; None if not known.
         shares: whether any job asks for tasks, so that nodes are shared; None if not known.
         gpu_parts: whether any task asks for a part of a GPU; None if not known.
+        notes: What the reader changed or omitted so far.
     """
 
     batches: Iterator[Batch]
@@ -46,6 +48,7 @@ class Feed:
     labels: Mapping[str, tuple[tuple[str, ...], bool]] | None = None
     shares: bool | None = None
     gpu_parts: bool | None = None
+    notes: ReadNotes = field(default_factory=ReadNotes)
     given: int = field(default=0, init=False)
     _last_ms: int = field(default=0, init=False)
 
@@ -63,6 +66,7 @@ class Feed:
                 break
             if len(batch):
                 self._check_order(batch.workload)
+                self.notes = self.notes.joined(batch.workload.notes)
                 found.append(batch)
         if not found:
             return None
@@ -107,7 +111,7 @@ def feed_of(source: Source, *, wanted: int) -> Feed:
     if isinstance(source, Workload):
         columns = {name: getattr(source, name) for name in LABELS}
         labels = {name: (c.labels, bool((c.codes < 0).any())) for name, c in columns.items()}
-        pieces = Batch.pieces(source, wanted)
+        pieces = Batch.pieces(source.replace(notes=ReadNotes()), wanted)
         return Feed(
             pieces,
             source.name,
@@ -116,6 +120,7 @@ def feed_of(source: Source, *, wanted: int) -> Feed:
             labels=labels,
             shares=source.shares_nodes,
             gpu_parts=asks_parts(source),
+            notes=source.notes,
         )
     if isinstance(source, str | os.PathLike):
         from hpctwin.formats.pieces import open_pieces

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.errors import ConfigError, WorkloadError, in_brief
-from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload
+from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, ReadNotes, Workload
 from hpctwin.model.arguments import column
 from hpctwin.model.columns import ms_of
 
-__all__ = ["as_cluster", "as_workload", "begins_ms", "expected_ms", "risks"]
+__all__ = ["as_cluster", "as_workload", "begins_ms", "expected_ms", "risks", "stated_cluster"]
 
 
 def as_workload(given: Workload | str | os.PathLike[str]) -> Workload:
@@ -57,6 +57,25 @@ def as_cluster(given: Cluster | int | str | os.PathLike[str]) -> Cluster:
     raise ConfigError(
         f"{in_brief(given)} is no cluster: give a Cluster, a number of nodes or the path of a YAML file"
     )
+
+
+def stated_cluster(workload: Workload, instead: str) -> Cluster:
+    """A cluster of as many equal nodes as a workload says that its machine had, which it notes.
+
+    Args:
+        workload: the jobs.
+        instead: what else says the size, for the message.
+
+    Raises:
+        ConfigError: the workload does not say it.
+    """
+    nodes = workload.nodes_hint
+    if nodes is None:
+        raise ConfigError(
+            f"the size of the machine is not known: {workload.name} does not say it; give {instead}"
+        )
+    said = f"nodes: {nodes:,}, from {workload.notes.size_from}"
+    return Cluster.uniform(nodes=nodes).noted(ReadNotes(remarks=(said,)))
 
 
 def _of_jobs(given: npt.ArrayLike, workload: Workload, name: str) -> npt.NDArray[np.float64]:

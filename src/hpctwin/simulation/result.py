@@ -20,6 +20,7 @@ from hpctwin.model import MS_PER_S, Cluster, Workload, format_duration
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.kept import kept
 from hpctwin.model.shown import Shown
+from hpctwin.model.unused import assumptions
 from hpctwin.simulation.base import SimulationBase
 from hpctwin.simulation.capacity import capacity_over_time
 from hpctwin.simulation.course import Course, course_so_far, sized_course
@@ -147,6 +148,11 @@ class Result(Shown):
             "preempted_jobs": int((times > 0).sum()),
             "preempted_node_s": float((self.jobs["nodes"] * vain).sum()),
         }
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader changed or left out, and what is assumed or not used, a sentence each."""
+        return tuple(assumptions(self.workload, self.cluster))
 
     @kept
     def rejected_why(self) -> dict[str, int]:

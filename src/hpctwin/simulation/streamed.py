@@ -31,9 +31,8 @@ from hpctwin.model.batches import Batch
 from hpctwin.model.chunks import CHUNKS
 from hpctwin.model.dependencies import check_acyclic
 from hpctwin.model.joining import joined
-from hpctwin.model.notes import ReadNotes
 from hpctwin.model.parts import Parts
-from hpctwin.model.unused import unused
+from hpctwin.model.unused import Mismatches
 from hpctwin.policies import PolicyLike, make_policy
 from hpctwin.simulation.feed import Feed, Source, feed_of
 from hpctwin.simulation.given import as_cluster
@@ -168,7 +167,7 @@ class _Stream:
     ) -> None:
         self.feed, self.parts = feed, parts
         self.began = time.time()
-        self.said = ReadNotes()
+        self.mismatches = Mismatches(cluster)
         batch = feed.next()
         if batch is None:
             raise WorkloadError(f"{feed.name} has no jobs, so there is nothing to simulate")
@@ -185,7 +184,6 @@ class _Stream:
             parts=self.gpu_parts,
             **options,
         )
-        self.unused = tuple(unused(self.simulation.workload, self.simulation.cluster))
         self.promised = self._promised(cluster)
         self._tell()
         self.shared = SharedSums(cluster) if self.shares else None
@@ -228,8 +226,7 @@ class _Stream:
             if standing != "complete":
                 self.parts.finish()
             self._note(standing, error)
-        said = (*self.said.sentences(), *self.unused)
-        return StreamedResult(self.parts.folder, self._figures(), said)
+        return StreamedResult(self.parts.folder, self._figures(), self._notes())
 
     def _exchange(self, batch: Batch, until_ms: int) -> None:
         """What has ended goes out, other jobs come in."""
@@ -266,7 +263,7 @@ class _Stream:
 
     def _asking(self, batch: Batch) -> Batch:
         """Jobs that ask for tasks where any do, and for whole nodes where none does."""
-        self.said = self.said.joined(batch.workload.notes)
+        self.mismatches.add(batch.workload)
         asks = batch.workload.shares_nodes
         if asks and not self.shares:
             raise WorkloadError(
@@ -340,7 +337,8 @@ class _Stream:
         self._hand_out(np.ones(self.simulation.state.jobs, bool), np.inf)
         self.parts.finish()
         with write_atomically(self.parts.folder / "summary.json") as file:
-            file.write(json.dumps(self._figures(), indent=2, default=str).encode())
+            summary = self._figures() | ({"notes": notes} if (notes := self._notes()) else {})
+            file.write(json.dumps(summary, indent=2, default=str).encode())
 
     def _figures(self) -> dict[str, Any]:
         """As of `Result.summary`."""
@@ -362,6 +360,10 @@ class _Stream:
             "instants": int(simulation.state.clock.instants),
         }
 
+    def _notes(self) -> tuple[str, ...]:
+        """What is assumed or not used of the jobs so far."""
+        return (*self.feed.notes.sentences(), *self.mismatches.sentences())
+
     def _note(self, standing: str, error: BaseException | None = None) -> None:
         """Say in a file how far the stream has come."""
         note = {
@@ -373,6 +375,7 @@ class _Stream:
             "parts": self.parts.written,
             "now_s": self.simulation.now_s,
             "seconds": round(time.time() - self.began, 3),
+            "assumptions": self._notes(),
         }
         if error is not None:
             note["because"] = str(error) or type(error).__name__

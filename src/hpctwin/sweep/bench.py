@@ -20,6 +20,7 @@ from hpctwin.model.columns import UNKNOWN
 from hpctwin.model.units import to_ms
 from hpctwin.policies import Policy, make_policy
 from hpctwin.simulation import Simulation
+from hpctwin.simulation.given import stated_cluster
 from hpctwin.simulation.window import moment
 from hpctwin.sweep.points import Inputs, Point, World
 
@@ -163,14 +164,10 @@ def workload_of(world: World, inputs: Inputs) -> tuple[Workload, Cluster]:
     if not len(jobs):
         where = "" if world.span is None else f" from {world.span.label}"
         raise WorkloadError(f"{source.label} has no jobs{where}")
-    nodes = jobs.nodes_hint
-    cluster = inputs.clusters[world.cluster] if world.cluster else None
-    if cluster is None:
-        if nodes is None:
-            raise WorkloadError(
-                f"the size of the machine is not known: {source.label} does not say it; give clusters:"
-            )
-        cluster = Cluster.uniform(nodes=nodes)
+    if world.cluster:
+        cluster = inputs.clusters[world.cluster]
+    else:
+        cluster = stated_cluster(jobs, "clusters:")
     if world.runtimes != 1:
         jobs = jobs.replace(
             runtime_ms=_times(jobs.runtime_ms, world.runtimes),

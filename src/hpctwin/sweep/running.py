@@ -16,6 +16,7 @@ from hpctwin.model import Cluster, Workload
 from hpctwin.model.arguments import check_arguments
 from hpctwin.model.unused import unused
 from hpctwin.policies import Policy, parse_policy
+from hpctwin.simulation.given import stated_cluster
 from hpctwin.sweep.bench import Row, about
 from hpctwin.sweep.figures import check_figures
 from hpctwin.sweep.outcome import SweepResult
@@ -108,23 +109,23 @@ def sweep(
         keeper = _Kept(plan, None, settings, progress)
         keeper.run(making)
         rows = sorted(keeper.rows, key=lambda row: row["point"])
-        return SweepResult(settings, table_of(rows), _notes(plan.inputs))
+        return SweepResult(settings, table_of(rows), keeper.notes)
     with Store(Path(out)) as store:
-        _Kept(plan, store, settings, progress).run(making)
+        keeper = _Kept(plan, store, settings, progress)
+        keeper.run(making)
         rows_of_all = read_rows(store.folder, [point.key for point in plan])
-        return SweepResult(settings, rows_of_all, _notes(plan.inputs))
+        return SweepResult(settings, rows_of_all, keeper.notes)
 
 
 def _notes(inputs: Inputs) -> tuple[str, ...]:
     """What is to be said of the workloads, and of each of them on each cluster."""
-    said = [
-        f"{jobs.name}: {one}"
-        for jobs in inputs.workloads.values()
-        for one in (
-            *jobs.notes.sentences(),
-            *(it for cluster in inputs.clusters.values() for it in unused(jobs, cluster)),
-        )
-    ]
+    said = []
+    for jobs in inputs.workloads.values():
+        clusters = [*inputs.clusters.values()]
+        if not clusters and jobs.nodes_hint is not None:
+            clusters = [stated_cluster(jobs, "clusters:")]
+        told = [*jobs.notes.sentences(), *(it for one in clusters for it in unused(jobs, one))]
+        said += [f"{jobs.name}: {one}" for one in told]
     return tuple(dict.fromkeys(said))
 
 
@@ -166,7 +167,12 @@ class _Kept:
         progress: Callable[[Progress], None] | None,
     ) -> None:
         self._plan, self._store, self._progress = plan, store, progress
-        self._about = {"version": code_version(), "settings": settings.model_dump(mode="json")}
+        self.notes = _notes(plan.inputs)
+        self._about = {
+            "version": code_version(),
+            "settings": settings.model_dump(mode="json"),
+            "assumptions": self.notes,
+        }
         self.rows: list[Row] = []
         self._there = store.done() if store is not None else set()
         self._total = len(plan)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -48,19 +48,27 @@ class Known:
     Args:
         workload: the jobs.
         end_ms: when each has ended, so that its runtime, power and memory are known [jobs].
+        notes: What is assumed of the jobs, a sentence each.
     """
 
     workload: Workload
     end_ms: IntArray
+    notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, workload: Workload, end_s: npt.ArrayLike | None = None) -> Known:
+    def of(
+        cls,
+        workload: Workload,
+        end_s: npt.ArrayLike | None = None,
+        notes: Sequence[str] = (),
+    ) -> Known:
         """The jobs of a trace, which end when they did, or as somewhere else.
 
         Args:
             workload: the jobs.
             end_s: when they ended, such as a result's ``end_s``, seconds; NaN for never [jobs]. As the
                 trace says if left out.
+            notes: What is assumed of the jobs, such as a result's ``notes``.
 
         Raises:
             WorkloadError: the trace does not say when jobs started, or there are no jobs.
@@ -78,7 +86,7 @@ class Known:
                 )
             started = workload.recorded_start_ms
             end = np.where(started < 0, _NEVER, started + workload.runtime_ms)
-            return cls(workload, np.maximum(end, workload.submit_ms))
+            return cls(workload, np.maximum(end, workload.submit_ms), tuple(notes))
         given = np.asarray(end_s, np.float64)
         if given.shape != (len(workload),):
             raise ConfigError(
@@ -90,7 +98,7 @@ class Known:
         early = np.flatnonzero(end < workload.submit_ms)
         if len(early):
             raise ConfigError(f"end_s: job {workload.job_id[early[0]]} ends before it is submitted")
-        return cls(workload, end)
+        return cls(workload, end, tuple(notes))
 
     def until(self, time_s: float) -> Known:
         """As it was known at some time: of jobs that end later nothing is.
@@ -98,7 +106,8 @@ class Known:
         Args:
             time_s: by the workload's clock.
         """
-        return Known(self.workload, np.where(self.end_ms <= time_s * MS_PER_S, self.end_ms, _NEVER))
+        ended = np.where(self.end_ms <= time_s * MS_PER_S, self.end_ms, _NEVER)
+        return replace(self, end_ms=ended)
 
     @cached_property
     def walltime_s(self) -> FloatArray:

@@ -55,6 +55,7 @@ class Predictor:
         trained_on: name of the workload.
         jobs: how many that ended it was trained on.
         quantiles: of run times, for live twins; they are written, and read by a twin alone.
+        notes: What is assumed of these jobs, a sentence each.
     """
 
     method: str
@@ -62,6 +63,7 @@ class Predictor:
     trained_on: str
     jobs: int
     quantiles: Quantiles | None = None
+    notes: tuple[str, ...] = ()
 
     def predict(self, known: Known) -> dict[str, FloatArray]:
         """Of each target what is foretold, as `Workload.predicted` has it [jobs].
@@ -89,7 +91,7 @@ class Predictor:
         about = {
             "format": _FORMAT, "hpctwin": __version__, "sklearn": sklearn.__version__, "method": self.method,
             "targets": list(self.models), "features": list(FEATURES), "trained_on": self.trained_on,
-            "jobs": self.jobs,
+            "jobs": self.jobs, "assumptions": self.notes,
         }  # fmt: skip
         parts = {target: dict(vars(model)) for target, model in self.models.items()}
         with write_atomically(Path(path)) as file, zipfile.ZipFile(file, "w") as archive:
@@ -131,7 +133,7 @@ def train(
         raise ConfigError(
             f"{known.workload.name}: fewer than {_LEAST} jobs ended; there is too little to learn from"
         )
-    return Predictor(method, models, known.workload.name, most, quantiles)
+    return Predictor(method, models, known.workload.name, most, quantiles, known.notes)
 
 
 def load_predictor(path: str | os.PathLike[str]) -> Predictor:
@@ -156,6 +158,7 @@ def load_predictor(path: str | os.PathLike[str]) -> Predictor:
         method, targets = about["method"], list(about["targets"])
         trained_on, jobs = str(about["trained_on"]), int(about["jobs"])
         sklearn_version, features = about["sklearn"], about["features"]
+        notes = tuple(map(str, about.get("assumptions", ())))
     except ConfigError:
         raise
     except (OSError, ValueError, LookupError, TypeError, zipfile.BadZipFile) as error:
@@ -187,9 +190,8 @@ def load_predictor(path: str | os.PathLike[str]) -> Predictor:
         raise ConfigError(
             f"{path}: its models are of {', '.join(parts)}, it says {', '.join(targets)}"
         )
-    return Predictor(
-        method, {name: MODELS[method](**part) for name, part in parts.items()}, trained_on, jobs
-    )
+    models = {name: MODELS[method](**part) for name, part in parts.items()}
+    return Predictor(method, models, trained_on, jobs, notes=notes)
 
 
 def _skops() -> Any:

@@ -17,6 +17,7 @@ from hpctwin.formats import read_workload
 from hpctwin.formats.machines import read_cluster
 from hpctwin.generate import generate
 from hpctwin.model import Cluster
+from hpctwin.model.unused import assumptions
 from hpctwin.rms.emulated.faults import Faults
 from hpctwin.rms.emulated.server import Server
 from hpctwin.twin.emulated import emulated_cluster
@@ -72,6 +73,8 @@ def serve(
     jobs = None
     if trace is not None:
         jobs = read_workload(trace)
+        for one in assumptions(jobs, machine):
+            print(f"{jobs.name}: {one}", file=sys.stderr)
     elif workload != "none":
         jobs = generate(workload, **_json(options, "options"))
     wrong = Faults.checked(_json(faults, "faults"), "faults")
