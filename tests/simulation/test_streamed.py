@@ -436,6 +436,20 @@ def test_what_cannot_be_streamed_is_refused_by_name(
         simulate_stream(iter([jobs_of(0, 5)]), NODES, policy, out=tmp_path, **options)
 
 
+def test_a_tree_of_users_that_no_ordering_reads_does_not_end_a_stream(tmp_path: Path) -> None:
+    tree = Cluster.model_validate(
+        {"nodes": [{"name": "c", "count": NODES}], "fairshare": {"kind": "tree"}}
+    )
+    batches = [
+        jobs_of(0, 5, user=lambda row: f"u{row}"),
+        jobs_of(5, 5, user=lambda row: f"u{row}"),
+    ]
+    done = simulate_stream(iter(batches), tree, "fcfs+easy", out=tmp_path / "tree", batch=5)
+    plain = simulate_stream(iter(batches), NODES, "fcfs+easy", out=tmp_path / "plain", batch=5)
+    columns = "job_id", "start_s", "end_s"
+    assert done.jobs.select(columns).collect().equals(plain.jobs.select(columns).collect())
+
+
 SHARED = Cluster.model_validate(
     {"nodes": [{"name": "g", "count": NODES, "cores": 8, "memory_gb": 32}]}
 )

@@ -174,6 +174,10 @@ class _Stream:
         self.shares = batch.shares if feed.shares is None else feed.shares
         self.gpu_parts = asks_parts(batch.workload) if feed.gpu_parts is None else feed.gpu_parts
         batch = self._asking(batch)
+        if not any(one and one.fairshare for one in (policy.order, policy.candidates)):
+            # No ordering reads a tree of users, who are not all known before the end of the stream.
+            classic = cluster.fairshare.model_copy(update={"kind": "classic"})
+            cluster = cluster.model_copy(update={"fairshare": classic})
         check_streamed(cluster, policy, batch.workload, options, labelled=feed.labels is not None)
         self.waits = Waits(remember=batch.across)
         workload = self._depending(batch.workload, Past.none(batch.workload.job_id), batch)
