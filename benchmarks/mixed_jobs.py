@@ -17,7 +17,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.rms.beside_slurm import readable_folder
+from tests.rms.beside_slurm import json_rows, readable_folder
 from tests.rms.slurm_accounting import Accounting, settings_of
 from tests.rms.slurm_cluster import QUICK, SlurmCluster, free_ports
 
@@ -163,7 +163,7 @@ def submitted(slurm: SlurmCluster) -> list[dict[str, Any]]:
         flush=True,
     )
     slurm.wait(lambda: not slurm.say("squeue", "-h", "-t", "PD,R,CG").strip(), 2400)
-    rows = json.loads(slurm.say("squeue", "-t", "all", "--json"))["jobs"]
+    rows = json_rows(slurm)
     number = {job_id: place for place, job_id in enumerate(ids)}
     named = [(row, str(row["array_job_id"] or row["job_id"])) for row in rows]
     return [{**row, "submission": number[name]} for row, name in named if name in number]

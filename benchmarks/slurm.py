@@ -8,10 +8,12 @@
   moments, against what came true. Some 20 minutes.
 - load: processor time of slurmctld for one `squeue --start`, against one look of the twin.
 - overhead: processor time of the twin beside an emulated cluster that gets 10 jobs a second.
-- latency: Slurm as shipped, from the submission of a one-node job to the first line of its script, with a
-  twin in charge and without; 80 jobs, one after another.
+- latency: from the submission of a job to the first line of its script, on two idle clusters of Slurm as
+  shipped, one of them with a twin in charge: 20 jobs of each of `KINDS`, one after another, 5.5 s apart,
+  then 1.7 s. ``latency 50`` submits 50 of each.
 
 Needs root and Slurm's daemons (Debian: slurmctld slurmd slurm-client munge), but for overhead.
+``HPCTWIN_SLURM=26.05`` chooses the version.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +33,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.rms.beside_slurm import beside, job_ends, running
+from tests.rms.beside_slurm import beside, job_ends, readable_folder, running
 from tests.rms.slurm_cluster import QUICK, SlurmCluster
 
 from hpctwin import Cluster, Workload, simulate
@@ -266,38 +269,84 @@ def overhead(seconds: int = 60, rate: float = 10.0) -> None:
             cluster.wait(30)
 
 
-def latency(jobs: int = 80, apart_s: float = 1.7) -> None:
-    for twin in (True, False):
-        with tempfile.TemporaryDirectory() as folder:
-            base = Path(folder)
-            base.chmod(0o755)
-            ran = base / "ran"
-            ran.touch()
-            ran.chmod(0o666)
-            with running(
-                base, rule=twin, events=twin, scheduler="backfill", parameters=""
-            ) as slurm:
-                manager = {"poll_floor": 1.0, "poll_every": 60, "timeout": 10}
-                with beside(slurm, manager=manager) if twin else nullcontext():
-                    first = slurm.submit(1, 1, 0)
-                    slurm.wait(lambda slurm=slurm, first=first: job_ends(slurm, [first]), 60)
-                    time.sleep(5)
-                    begun: dict[str, float] = {}
-                    for _ in range(jobs):
-                        began_s = time.time()
-                        script = f"echo $SLURM_JOB_ID $(date +%s.%N) >>{ran}"
-                        options = ["-N1", "-t1", "-o", "/dev/null", "-D", "/tmp", "--wrap", script]
-                        begun[slurm.say("sbatch", "--parsable", *options).strip()] = began_s
-                        time.sleep(max(0.0, began_s + apart_s - time.time()))
-                    slurm.wait(lambda slurm=slurm, ids=list(begun): job_ends(slurm, ids), 120)
-            lines = [line.split() for line in ran.read_text().splitlines()]
-        took = np.sort([float(at_s) - begun[job] for job, at_s in lines if job in begun])
-        p50, p90, p99 = np.quantile(took, [0.5, 0.9, 0.99], method="higher")
-        who = "with the twin" if twin else "Slurm alone"
-        print(f"{who}: {len(took)} jobs, median {p50:.2f} s, p90 {p90:.2f} s, p99 {p99:.2f} s")
+KINDS = {
+    "modeled": ("-n1",),
+    "modeled, array of two": ("-n1", "--array=1-2"),
+    "left: another partition": ("-n1", "-p", "over"),
+    "left: license": ("-n1", "-L", "matlab:1"),
+    "left: tasks of a core": ("-n1", "--ntasks-per-core=1"),
+}
+"""Jobs of `latency`, and whether the twin models them or leaves them to Slurm."""
+APART_S = (5.5, 1.7)
+"""From one submission to the next: longer, and shorter, than Slurm waits from one pass to the next (3 s)."""
+
+
+@contextmanager
+def idle_cluster(*, twin: bool) -> Iterator[SlurmCluster]:
+    """A Slurm as shipped, of which jobs write to the file ran when they begin."""
+    with readable_folder() as base:
+        ran = base / "ran"
+        ran.touch()
+        ran.chmod(0o666)
+        with running(
+            base, rule=twin, events=twin, scheduler="backfill", parameters="", nodes=5, cpus=4, main="n[1-4]",
+            more=("Licenses=matlab:4", "PartitionName=over Nodes=n5 OverSubscribe=FORCE:2 State=UP"),
+        ) as slurm:  # fmt: skip
+            manager = {"poll_floor": 1.0, "poll_every": 60, "timeout": 10}
+            with beside(slurm, manager=manager) if twin else nullcontext():
+                yield slurm
+
+
+def begin_job(slurm: SlurmCluster, kind: str) -> tuple[str, float]:
+    """Submit a job that notes when it begins: its id and the time before the submission."""
+    note = f"echo ${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}} $(date +%s.%N) >>{slurm.folder}/ran"
+    submit_s = time.time()
+    options = ["-t1", "-o", "/dev/null", "-D", "/tmp", "--wrap", note]
+    return slurm.say("sbatch", "--parsable", *KINDS[kind], *options).strip(), submit_s
+
+
+def waits_of(slurm: SlurmCluster, begun: dict[str, tuple[str, float]]) -> dict[str, list[float]]:
+    """Seconds from submission to begin of jobs, by kind."""
+    slurm.wait(lambda: job_ends(slurm, list(begun)), 120)
+    found: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    for line in (slurm.folder / "ran").read_text().splitlines():
+        job, begin_s = line.split()
+        if job in begun:
+            kind, submit_s = begun[job]
+            found[kind].append(float(begin_s) - submit_s)
+    return found
+
+
+def latency(of_each: str = "20") -> None:
+    with idle_cluster(twin=True) as with_twin, idle_cluster(twin=False) as alone:
+        clusters = {"with the twin": with_twin, "Slurm alone": alone}
+        print(f"Slurm {alone.say('squeue', '-V').split()[-1]}")
+        for apart_s in APART_S:
+            begun: dict[str, dict[str, tuple[str, float]]] = {who: {} for who in clusters}
+            loads = [os.getloadavg()[0]]
+            for number, kind in enumerate(int(of_each) * list(KINDS)):
+                began_s = time.time()
+                for who in sorted(clusters, reverse=bool(number % 2)):
+                    job, submit_s = begin_job(clusters[who], kind)
+                    begun[who][job] = kind, submit_s
+                time.sleep(max(0.0, began_s + apart_s - time.time()))
+            loads.append(os.getloadavg()[0])
+            waits = {who: waits_of(slurm, begun[who]) for who, slurm in clusters.items()}
+            print(f"jobs {apart_s} s apart, load {loads[0]:.1f} before and {loads[1]:.1f} after")
+            for kind in KINDS:
+                for who in clusters:
+                    found = np.sort(waits[who][kind])
+                    p50, p90 = np.quantile(found, [0.5, 0.9], method="higher")
+                    print(
+                        f"  {kind}, {who}: {len(found)} jobs, median {p50:.2f} s, p90 {p90:.2f} s, "
+                        f"worst {found[-1]:.2f} s",
+                        flush=True,
+                    )
 
 
 if __name__ == "__main__":
     ways = {"fidelity": fidelity, "load": load, "overhead": overhead, "latency": latency}
-    for name in sys.argv[1:] or ways:
-        ways[name]()
+    asked = sys.argv[1:] or list(ways)
+    for name, after in zip(asked, [*asked[1:], ""], strict=True):
+        if name in ways:
+            ways[name](*([after] if after.isdigit() else []))
