@@ -67,7 +67,7 @@ OWN = (
 LATE_S = 5
 """Who is told to start and does not within so long found no room."""
 PASS_S = 2.0
-"""A job that has been told to start and still waits for resources this much later found none."""
+"""A job that has been told to start and has not this much later found no resources."""
 NODES, CORES, GPUS, MEMORY_MB = 8, 8, 2, 16384
 MACHINE: dict[str, Any] = {
     "nodes": NODES, "cpus": CORES, "select": "CR_Core_Memory", "memory": MEMORY_MB, "gpus": GPUS,
@@ -201,7 +201,7 @@ def submitted(slurm: SlurmCluster, seed: int, kind: str) -> list[dict[str, Any]]
 
 @contextlib.contextmanager
 def lacking_resources(slurm: SlurmCluster) -> Iterator[dict[str, list[float]]]:
-    """Note twice a second which pending jobs have the reason Resources: times by job."""
+    """Note twice a second which pending jobs may begin and lack resources: times by job."""
     found: dict[str, list[float]] = {}
     stop = threading.Event()
 
@@ -210,7 +210,7 @@ def lacking_resources(slurm: SlurmCluster) -> Iterator[dict[str, list[float]]]:
             now_s = time.time()
             for line in slurm.say("squeue", "-r", "-h", "-t", "PD", "-o", "%i %r").splitlines():
                 job, _, reason = line.partition(" ")
-                if reason == "Resources":
+                if reason not in ("BeginTime", "None", "Priority"):
                     found.setdefault(job, []).append(now_s)
 
     thread = threading.Thread(target=look)
@@ -444,11 +444,16 @@ def tell_twin(
     done = [(job, at_s) for job, at_s, result, _ in said if result == "done"]
     took_s = np.array([starts_s[job] - at_s for job, at_s in done])
     last_s = dict(done)
-    waited = [
-        job
-        for job, at_s in last_s.items()
-        if any(at_s + PASS_S < seen_s < starts_s[job] for seen_s in lacking.get(job, ()))
-    ]
+    waited = {
+        job: [
+            f"{named(row)} ({row['partition']}, {row['start_time'] - at_s:+.1f} s)"
+            for row in rows
+            if named(row) not in last_s and abs(row["start_time"] - at_s) <= PASS_S
+        ]
+        for job, at_s in done
+        if starts_s[job] - at_s > PASS_S
+        and any(at_s < seen_s < starts_s[job] for seen_s in lacking.get(job, ()))
+    }
     print(
         f"{what}: {len(rows)} jobs, {sum(row['runs'] == 1 for row in rows)} of them ran once, "
         f"{sum(row['restart_cnt'] > 0 for row in rows)} requeued, "
@@ -458,7 +463,8 @@ def tell_twin(
         f"{(took_s > LATE_S).sum()} found no room within {LATE_S} s; "
         f"from word to start median {np.median(took_s):.1f} s, p90 "
         f"{np.quantile(took_s, 0.9):.1f} s, longest {took_s.max():.1f} s\n  "
-        f"{len(waited)} told jobs waited for resources longer than {PASS_S:g} s {waited}\n  {mixed(rows)} "
+        f"{len(waited)} told jobs waited for resources, and longer than {PASS_S:g} s; untold jobs that "
+        f"started near the word for each: {waited}\n  {mixed(rows)} "
         "pairs of jobs of two users on a node at the same time, although one of them keeps others away"
     )
     idle_s = idle_waits(rows)
