@@ -9,7 +9,7 @@
 - load: processor time of slurmctld for one `squeue --start`, against one look of the twin.
 - overhead: processor time of the twin beside an emulated cluster that gets 10 jobs a second.
 - latency: from the submission of a job to the first line of its script, on two idle clusters of Slurm as
-  shipped, one of them with a twin in charge: 20 jobs of each of `KINDS`, one after another, 5.5 s apart,
+  shipped, one of them with a twin in charge: 20 jobs of each of `KINDS`, one after another, 7.5 s apart,
   then 1.7 s. ``latency 50`` submits 50 of each.
 
 Needs root and Slurm's daemons (Debian: slurmctld slurmd slurm-client munge), but for overhead.
@@ -277,8 +277,9 @@ KINDS = {
     "left: tasks of a core": ("-n1", "--ntasks-per-core=1"),
 }
 """Jobs of `latency`, and whether the twin models them or leaves them to Slurm."""
-APART_S = (5.5, 1.7)
-"""From one submission to the next: longer, and shorter, than Slurm waits from one pass to the next (3 s)."""
+APART_S = (7.5, 1.7)
+"""From one submission to the next: so long that Slurm makes a pass at once, and shorter than its passes
+are apart (3 s)."""
 
 
 @contextmanager
