@@ -9,8 +9,8 @@
 - load: processor time of slurmctld for one `squeue --start`, against one look of the twin.
 - overhead: processor time of the twin beside an emulated cluster that gets 10 jobs a second.
 - latency: from the submission of a job to the first line of its script, on two idle clusters of Slurm as
-  shipped, one of them with a twin in charge: 20 jobs of each of `KINDS`, one after another, 7.5 s apart,
-  then 1.7 s. ``latency 50`` submits 50 of each.
+  shipped, one of them with a twin in charge: 20 jobs of each of `KINDS`, one after another, 7 to 8 s apart,
+  then 1.2 to 2.2 s. ``latency 50`` submits 50 of each.
 
 Needs root and Slurm's daemons (Debian: slurmctld slurmd slurm-client munge), but for overhead.
 ``HPCTWIN_SLURM=26.05`` chooses the version.
@@ -277,9 +277,11 @@ KINDS = {
     "left: tasks of a core": ("-n1", "--ntasks-per-core=1"),
 }
 """Jobs of `latency`, and whether the twin models them or leaves them to Slurm."""
-APART_S = (7.5, 1.7)
-"""From one submission to the next: so long that Slurm makes a pass at once, and shorter than its passes
-are apart (3 s)."""
+APART_S = (7.0, 1.2)
+"""From one submission to the next: longer than Slurm's passes are apart after a job (3 s), and shorter.
+
+Slurm begins passes at whole seconds of its own: a second at random comes on top.
+"""
 
 
 @contextmanager
@@ -325,15 +327,19 @@ def latency(of_each: str = "20") -> None:
         for apart_s in APART_S:
             begun: dict[str, dict[str, tuple[str, float]]] = {who: {} for who in clusters}
             loads = [os.getloadavg()[0]]
+            rng = np.random.default_rng(1)
             for number, kind in enumerate(int(of_each) * list(KINDS)):
                 began_s = time.time()
                 for who in sorted(clusters, reverse=bool(number % 2)):
                     job, submit_s = begin_job(clusters[who], kind)
                     begun[who][job] = kind, submit_s
-                time.sleep(max(0.0, began_s + apart_s - time.time()))
+                until_s = began_s + apart_s + rng.uniform()
+                time.sleep(max(0.0, until_s - time.time()))
             loads.append(os.getloadavg()[0])
             waits = {who: waits_of(slurm, begun[who]) for who, slurm in clusters.items()}
-            print(f"jobs {apart_s} s apart, load {loads[0]:.1f} before and {loads[1]:.1f} after")
+            print(
+                f"jobs {apart_s} to {apart_s + 1} s apart, load {loads[0]:.1f} before and {loads[1]:.1f} after"
+            )
             for kind in KINDS:
                 for who in clusters:
                     found = np.sort(waits[who][kind])
