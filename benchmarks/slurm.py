@@ -337,9 +337,7 @@ def latency(of_each: str = "20") -> None:
                 time.sleep(max(0.0, until_s - time.time()))
             loads.append(os.getloadavg()[0])
             waits = {who: waits_of(slurm, begun[who]) for who, slurm in clusters.items()}
-            print(
-                f"jobs {apart_s} to {apart_s + 1} s apart, load {loads[0]:.1f} before and {loads[1]:.1f} after"
-            )
+            print(f"jobs {apart_s} to {apart_s + 1} s apart, load {loads[0]:.1f} to {loads[1]:.1f}")
             for kind in KINDS:
                 for who in clusters:
                     found = np.sort(waits[who][kind])
