@@ -308,45 +308,50 @@ def begin_job(slurm: SlurmCluster, kind: str) -> tuple[str, float]:
     return slurm.say("sbatch", "--parsable", *KINDS[kind], *options).strip(), submit_s
 
 
-def waits_of(slurm: SlurmCluster, begun: dict[str, tuple[str, float]]) -> dict[str, list[float]]:
-    """Seconds from submission to begin of jobs, by kind."""
-    slurm.wait(lambda: job_ends(slurm, list(begun)), 120)
-    found: dict[str, list[float]] = {kind: [] for kind in KINDS}
+def waits_of(slurm: SlurmCluster, begun: list[tuple[str, float]]) -> np.ndarray:
+    """Seconds from the submission of each job to its begin; to that of the last task of an array."""
+    slurm.wait(lambda: job_ends(slurm, [job for job, _ in begun]), 120)
+    last_s: dict[str, float] = {}
     for line in (slurm.folder / "ran").read_text().splitlines():
         job, begin_s = line.split()
-        if job in begun:
-            kind, submit_s = begun[job]
-            found[kind].append(float(begin_s) - submit_s)
-    return found
+        last_s[job] = max(float(begin_s), last_s.get(job, 0.0))
+    return np.array([last_s[job] - submit_s for job, submit_s in begun])
+
+
+def spread(seconds: np.ndarray) -> str:
+    p50, p90 = np.quantile(seconds, [0.5, 0.9])
+    return f"median {p50:.2f} s, p90 {p90:.2f} s, worst {seconds.max():.2f} s"
 
 
 def latency(of_each: str = "20") -> None:
-    with idle_cluster(twin=True) as with_twin, idle_cluster(twin=False) as alone:
-        clusters = {"with the twin": with_twin, "Slurm alone": alone}
+    kinds = int(of_each) * list(KINDS)
+    with (
+        idle_cluster(twin=True) as with_twin,
+        idle_cluster(twin=False) as alone,
+        ThreadPoolExecutor() as pool,
+    ):
         print(f"Slurm {alone.say('squeue', '-V').split()[-1]}")
         for apart_s in APART_S:
-            begun: dict[str, dict[str, tuple[str, float]]] = {who: {} for who in clusters}
-            loads = [os.getloadavg()[0]]
+            begun: list[list[tuple[str, float]]] = []
             rng = np.random.default_rng(1)
-            for number, kind in enumerate(int(of_each) * list(KINDS)):
-                began_s = time.time()
-                for who in sorted(clusters, reverse=bool(number % 2)):
-                    job, submit_s = begin_job(clusters[who], kind)
-                    begun[who][job] = kind, submit_s
-                until_s = began_s + apart_s + rng.uniform()
+            before = os.getloadavg()[0]
+            for kind in kinds:
+                until_s = time.time() + apart_s + rng.uniform()
+                # Slurm makes its passes at whole seconds: both clusters get the job at one moment.
+                begun.append(list(pool.map(begin_job, (with_twin, alone), (kind, kind))))
                 time.sleep(max(0.0, until_s - time.time()))
-            loads.append(os.getloadavg()[0])
-            waits = {who: waits_of(slurm, begun[who]) for who, slurm in clusters.items()}
-            print(f"jobs {apart_s} to {apart_s + 1} s apart, load {loads[0]:.1f} to {loads[1]:.1f}")
+            after = os.getloadavg()[0]
+            print(f"{apart_s:g} to {apart_s + 1:g} s apart, load {before:.1f} to {after:.1f}")
+            waits = [
+                waits_of(slurm, list(jobs))
+                for slurm, jobs in zip((with_twin, alone), zip(*begun, strict=True), strict=True)
+            ]
             for kind in KINDS:
-                for who in clusters:
-                    found = np.sort(waits[who][kind])
-                    p50, p90 = np.quantile(found, [0.5, 0.9], method="higher")
-                    print(
-                        f"  {kind}, {who}: {len(found)} jobs, median {p50:.2f} s, p90 {p90:.2f} s, "
-                        f"worst {found[-1]:.2f} s",
-                        flush=True,
-                    )
+                own = np.array([one == kind for one in kinds])
+                twin, slurm = waits[0][own], waits[1][own]
+                print(f"  {kind}, {own.sum()} jobs")
+                print(f"    with the twin: {spread(twin)}\n    Slurm alone: {spread(slurm)}")
+                print(f"    longer with the twin by: {spread(twin - slurm)}", flush=True)
 
 
 if __name__ == "__main__":
