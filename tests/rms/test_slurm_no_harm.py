@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,8 +38,15 @@ def acting(slurm: SlurmCluster) -> Iterator[Beside]:
 
 @pytest.fixture
 def twin(acting: Beside) -> Iterator[Beside]:
-    """The queue is empty, and the heartbeat says so."""
-    acting.slurm.wait(lambda: f'"main": [{NODES}, {NODES * CORES},' in heartbeat(acting), 60)
+    """The queue is empty, and the heartbeat says so after a look that knows of all submissions."""
+    begin_s = time.time()
+
+    def is_idle() -> bool:
+        told = json.loads(heartbeat(acting))
+        idle = told["partitions"].get("main", [0, 0])[:2] == [NODES, NODES * CORES]
+        return idle and told["looked_s"] > begin_s + 1
+
+    acting.slurm.wait(is_idle, 60)
     yield acting
     acting.slurm.say("scancel", "-u", "root")
     acting.slurm.wait(lambda: not states(acting.slurm), 60)
