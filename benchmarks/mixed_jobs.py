@@ -17,7 +17,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.rms.beside_slurm import readable_folder
+from tests.rms.beside_slurm import json_rows, readable_folder
 from tests.rms.slurm_accounting import Accounting, settings_of
 from tests.rms.slurm_cluster import QUICK, SlurmCluster, free_ports
 
@@ -163,7 +163,7 @@ def submitted(slurm: SlurmCluster) -> list[dict[str, Any]]:
         flush=True,
     )
     slurm.wait(lambda: not slurm.say("squeue", "-h", "-t", "PD,R,CG").strip(), 2400)
-    rows = json.loads(slurm.say("squeue", "-t", "all", "--json"))["jobs"]
+    rows = json_rows(slurm)
     number = {job_id: place for place, job_id in enumerate(ids)}
     named = [(row, str(row["array_job_id"] or row["job_id"])) for row in rows]
     return [{**row, "submission": number[name]} for row, name in named if name in number]
@@ -283,14 +283,14 @@ def differ(one: np.ndarray, other: np.ndarray, spread: float) -> str:
 
 
 def tell(folder: Path) -> None:
-    """Starts against ours, beside the real one's own spread: what 95 % of its starts differ by."""
+    """Starts of each run against ours, and against the other run: its spread is what 95 % differ by."""
     for kind in ("mixed", "preempting"):
         for scheduler in ("builtin", "backfill"):
             names = [f"{kind}-{scheduler}.{number}" for number in (1, 2)]
             if not all((folder / f"{name}.json").exists() for name in names):
                 continue
             first, second = (loaded(folder, name) for name in names)
-            site = import_site("slurm", folder / f"{names[0]}.site")
+            sites = [import_site("slurm", folder / f"{name}.site") for name in names]
             wait = np.mean([row["start_time"] - row["submit_time"] for row in first])
             spread = float(np.quantile(np.abs(starts(first) - starts(second)), 0.95))
             print(f"{kind} jobs, sched/{scheduler}: {len(first)} jobs, mean wait {wait:.0f} s")
@@ -303,10 +303,11 @@ def tell(folder: Path) -> None:
                 )
                 print(agree(requeued(second), before))
             for place in ("tightest-run", "best-fit", "contiguous", "first-fit"):
-                policy = f"{site.site.policy.partition('@')[0]}@{place}"
+                policy = f"{sites[0].site.policy.partition('@')[0]}@{place}"
                 for cleanup_s in (0, 1):
-                    begins, again = ours(first, site, policy, cleanup_s)
-                    said = differ(begins, starts(first), spread)
-                    print(f"  {policy}, cleanup {cleanup_s} s: {said}", flush=True)
-                    if before.any():
-                        print(f"    {agree(again, before)}", flush=True)
+                    print(f"  {policy}, cleanup {cleanup_s} s")
+                    for name, rows, site in zip(names, (first, second), sites, strict=True):
+                        begins, again = ours(rows, site, policy, cleanup_s)
+                        print(f"    {name}: {differ(begins, starts(rows), spread)}", flush=True)
+                        if rows is first and before.any():
+                            print(f"    {agree(again, before)}", flush=True)

@@ -8,10 +8,12 @@
   moments, against what came true. Some 20 minutes.
 - load: processor time of slurmctld for one `squeue --start`, against one look of the twin.
 - overhead: processor time of the twin beside an emulated cluster that gets 10 jobs a second.
-- latency: Slurm as shipped, from the submission of a one-node job to the first line of its script, with a
-  twin in charge and without; 80 jobs, one after another.
+- latency: from the submission of a job to the first line of its script, on two idle clusters of Slurm as
+  shipped, one of them with a twin in charge: 20 jobs of each of `KINDS`, one after another, 7 to 8 s apart,
+  then 1.2 to 2.2 s. ``latency 50`` submits 50 of each.
 
 Needs root and Slurm's daemons (Debian: slurmctld slurmd slurm-client munge), but for overhead.
+``HPCTWIN_SLURM=26.05`` chooses the version.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +33,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.rms.beside_slurm import beside, job_ends, running
+from tests.rms.beside_slurm import beside, job_ends, readable_folder, running
 from tests.rms.slurm_cluster import QUICK, SlurmCluster
 
 from hpctwin import Cluster, Workload, simulate
@@ -266,38 +269,94 @@ def overhead(seconds: int = 60, rate: float = 10.0) -> None:
             cluster.wait(30)
 
 
-def latency(jobs: int = 80, apart_s: float = 1.7) -> None:
-    for twin in (True, False):
-        with tempfile.TemporaryDirectory() as folder:
-            base = Path(folder)
-            base.chmod(0o755)
-            ran = base / "ran"
-            ran.touch()
-            ran.chmod(0o666)
-            with running(
-                base, rule=twin, events=twin, scheduler="backfill", parameters=""
-            ) as slurm:
-                manager = {"poll_floor": 1.0, "poll_every": 60, "timeout": 10}
-                with beside(slurm, manager=manager) if twin else nullcontext():
-                    first = slurm.submit(1, 1, 0)
-                    slurm.wait(lambda slurm=slurm, first=first: job_ends(slurm, [first]), 60)
-                    time.sleep(5)
-                    begun: dict[str, float] = {}
-                    for _ in range(jobs):
-                        began_s = time.time()
-                        script = f"echo $SLURM_JOB_ID $(date +%s.%N) >>{ran}"
-                        options = ["-N1", "-t1", "-o", "/dev/null", "-D", "/tmp", "--wrap", script]
-                        begun[slurm.say("sbatch", "--parsable", *options).strip()] = began_s
-                        time.sleep(max(0.0, began_s + apart_s - time.time()))
-                    slurm.wait(lambda slurm=slurm, ids=list(begun): job_ends(slurm, ids), 120)
-            lines = [line.split() for line in ran.read_text().splitlines()]
-        took = np.sort([float(at_s) - begun[job] for job, at_s in lines if job in begun])
-        p50, p90, p99 = np.quantile(took, [0.5, 0.9, 0.99], method="higher")
-        who = "with the twin" if twin else "Slurm alone"
-        print(f"{who}: {len(took)} jobs, median {p50:.2f} s, p90 {p90:.2f} s, p99 {p99:.2f} s")
+KINDS = {
+    "modeled": ("-n1",),
+    "modeled, array of two": ("-n1", "--array=1-2"),
+    "left: another partition": ("-n1", "-p", "over"),
+    "left: license": ("-n1", "-L", "matlab:1"),
+    "left: tasks of a core": ("-n1", "--ntasks-per-core=1"),
+}
+"""Jobs of `latency`, and whether the twin models them or leaves them to Slurm."""
+APART_S = (7.0, 1.2)
+"""From one submission to the next: longer than Slurm's passes are apart after a job (3 s), and shorter.
+
+Slurm begins passes at whole seconds of its own: a second at random comes on top.
+"""
+
+
+@contextmanager
+def idle_cluster(*, twin: bool) -> Iterator[SlurmCluster]:
+    """A Slurm as shipped, of which jobs write to the file ran when they begin."""
+    with readable_folder() as base:
+        ran = base / "ran"
+        ran.touch()
+        ran.chmod(0o666)
+        with running(
+            base, rule=twin, events=twin, scheduler="backfill", parameters="", nodes=5, cpus=4, main="n[1-4]",
+            more=("Licenses=matlab:4", "PartitionName=over Nodes=n5 OverSubscribe=FORCE:2 State=UP"),
+        ) as slurm:  # fmt: skip
+            manager = {"poll_floor": 1.0, "poll_every": 60, "timeout": 10}
+            with beside(slurm, manager=manager) if twin else nullcontext():
+                yield slurm
+
+
+def begin_job(slurm: SlurmCluster, kind: str) -> tuple[str, float]:
+    """Submit a job that notes when it begins: its id and the time before the submission."""
+    note = f"echo ${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}} $(date +%s.%N) >>{slurm.folder}/ran"
+    submit_s = time.time()
+    options = ["-t1", "-o", "/dev/null", "-D", "/tmp", "--wrap", note]
+    return slurm.say("sbatch", "--parsable", *KINDS[kind], *options).strip(), submit_s
+
+
+def waits_of(slurm: SlurmCluster, begun: list[tuple[str, float]]) -> np.ndarray:
+    """Seconds from the submission of each job to its begin; to that of the last task of an array."""
+    slurm.wait(lambda: job_ends(slurm, [job for job, _ in begun]), 120)
+    last_s: dict[str, float] = {}
+    for line in (slurm.folder / "ran").read_text().splitlines():
+        job, begin_s = line.split()
+        last_s[job] = max(float(begin_s), last_s.get(job, 0.0))
+    return np.array([last_s[job] - submit_s for job, submit_s in begun])
+
+
+def spread(seconds: np.ndarray) -> str:
+    p50, p90 = np.quantile(seconds, [0.5, 0.9])
+    return f"median {p50:.2f} s, p90 {p90:.2f} s, worst {seconds.max():.2f} s"
+
+
+def latency(of_each: str = "20") -> None:
+    kinds = int(of_each) * list(KINDS)
+    with (
+        idle_cluster(twin=True) as with_twin,
+        idle_cluster(twin=False) as alone,
+        ThreadPoolExecutor() as pool,
+    ):
+        print(f"Slurm {alone.say('squeue', '-V').split()[-1]}")
+        for apart_s in APART_S:
+            begun: list[list[tuple[str, float]]] = []
+            rng = np.random.default_rng(1)
+            before = os.getloadavg()[0]
+            for kind in kinds:
+                until_s = time.time() + apart_s + rng.uniform()
+                # Slurm makes its passes at whole seconds: both clusters get the job at one moment.
+                begun.append(list(pool.map(begin_job, (with_twin, alone), (kind, kind))))
+                time.sleep(max(0.0, until_s - time.time()))
+            after = os.getloadavg()[0]
+            print(f"{apart_s:g} to {apart_s + 1:g} s apart, load {before:.1f} to {after:.1f}")
+            waits = [
+                waits_of(slurm, list(jobs))
+                for slurm, jobs in zip((with_twin, alone), zip(*begun, strict=True), strict=True)
+            ]
+            for kind in KINDS:
+                own = np.array([one == kind for one in kinds])
+                twin, slurm = waits[0][own], waits[1][own]
+                print(f"  {kind}, {own.sum()} jobs")
+                print(f"    with the twin: {spread(twin)}\n    Slurm alone: {spread(slurm)}")
+                print(f"    longer with the twin by: {spread(twin - slurm)}", flush=True)
 
 
 if __name__ == "__main__":
     ways = {"fidelity": fidelity, "load": load, "overhead": overhead, "latency": latency}
-    for name in sys.argv[1:] or ways:
-        ways[name]()
+    asked = sys.argv[1:] or list(ways)
+    for name, after in zip(asked, [*asked[1:], ""], strict=True):
+        if name in ways:
+            ways[name](*([after] if after.isdigit() else []))

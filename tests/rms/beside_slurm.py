@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from hpctwin.cli import rms
+from hpctwin.rms.slurm.listing import rows_of
 from tests.conftest import lacking
 from tests.rms.slurm_accounting import Accounting, missing_accounting, settings_of
 from tests.rms.slurm_cluster import SlurmCluster, free_ports, missing
@@ -207,6 +208,24 @@ def job_rows(slurm: SlurmCluster) -> list[dict[str, str]]:
     rows = slurm.say("scontrol", "show", "job", "-o").splitlines()
     told = [dict(word.split("=", 1) for word in row.split() if "=" in word) for row in rows]
     return [row for row in told if "JobId" in row]  # there may be none at all
+
+
+def json_rows(slurm: SlurmCluster) -> list[dict[str, Any]]:
+    """Return rows of ``squeue --json`` of all jobs, ended ones too, with the same types in all versions.
+
+    Whole numbers are integers, and ``job_state`` is one word.
+    """
+    rows = rows_of(slurm.say("squeue", "-a", "-t", "all", "--json").encode())
+    said = slurm.say("squeue", "-a", "-t", "all", "-h", "-O", "JobID:|,Exclusive:|")
+    alone = dict(line.split("|")[:2] for line in said.splitlines() if line.count("|") > 1)
+    for row in rows:
+        for key, value in row.items():
+            if isinstance(value, float) and value.is_integer():
+                row[key] = int(value)
+        if isinstance(row["job_state"], list):
+            row["job_state"] = row["job_state"][0]
+        row["exclusive"] = alone.get(str(row["job_id"]), "")
+    return rows
 
 
 def begin_time(row: dict[str, str]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,8 +38,15 @@ def acting(slurm: SlurmCluster) -> Iterator[Beside]:
 
 @pytest.fixture
 def twin(acting: Beside) -> Iterator[Beside]:
-    """The queue is empty, and the heartbeat says so."""
-    acting.slurm.wait(lambda: f'"main": [{NODES}, {NODES * CORES},' in heartbeat(acting), 60)
+    """The queue is empty, and the heartbeat says so after a look that knows of all submissions."""
+    begin_s = time.time()
+
+    def is_idle() -> bool:
+        told = json.loads(heartbeat(acting))
+        idle = told["partitions"].get("main", [0, 0])[:2] == [NODES, NODES * CORES]
+        return idle and told["looked_s"] > begin_s + 1
+
+    acting.slurm.wait(is_idle, 60)
     yield acting
     acting.slurm.say("scancel", "-u", "root")
     acting.slurm.wait(lambda: not states(acting.slurm), 60)
@@ -69,14 +77,20 @@ def test_jobs_that_fit_an_idle_cluster_get_no_lease_and_the_next_ones_do(twin: B
     slurm.wait(lambda: all(states(slurm)[job].startswith("RUNNING") for job in more), 30)
 
 
-def test_a_whole_node_counts_with_all_its_cores_and_an_array_waits_for_the_twin(
-    twin: Beside,
+@pytest.mark.parametrize(
+    ("array", "fits"), [("1-2", True), ("1,3-8:3", True), ("1-9", False), ("1-2%1", False)]
+)
+def test_an_array_gets_no_lease_if_all_its_tasks_fit_an_idle_cluster(
+    twin: Beside, array: str, fits: bool
 ) -> None:
     slurm = twin.slurm
-    array = submit(slurm, "--array=1-2", run_s=1)
-    assert leased(slurm, [array]) == [array]
-    slurm.wait(lambda: array not in " ".join(states(slurm)), 60)
-    slurm.wait(lambda: f'"main": [{NODES}, {NODES * CORES},' in heartbeat(twin), 60)
+    first = submit(slurm, "-n1", f"--array={array}", run_s=1)
+    assert leased(slurm, [first]) == ([] if fits else [first])
+    slurm.wait(lambda: not states(slurm), 60)
+
+
+def test_a_whole_node_counts_with_all_its_cores(twin: Beside) -> None:
+    slurm = twin.slurm
     alone = [submit(slurm, "-n1", "--exclusive") for _ in range(NODES)]
     more = submit(slurm, "-n1")
     assert leased(slurm, [*alone, more]) == [more]

@@ -83,14 +83,31 @@ local function acted_on(names, text)
   return true
 end
 
+-- The number of jobs of an array, such as 0-9:3,12; 1 for a single job. It is nil if the array limits how
+-- many of its jobs run at once (%2), or is written otherwise.
+local function count_of(array)
+  local count = 0
+  for part in string.gmatch(array .. ",", "([^,]*),") do
+    local first, last, step = string.match(part, "^(%d+)%-(%d+):?(%d*)$")
+    first = first or string.match(part, "^%d+$")
+    if first == nil then
+      return array == "" and 1 or nil
+    end
+    local width = tonumber(last or first) - tonumber(first)
+    count = count + math.floor(width / math.max(1, tonumber(step) or 1)) + 1
+  end
+  return count
+end
+
 -- What jobs that got no lease took, of any partition: {time, nodes, cores}. It counts until a snapshot of
 -- the twin that is later than the submission shows it.
 local taken = {}
 
--- Whether no job is pending in a job's partition and the job fits on what is idle there. Such a job needs
--- no lease: it starts as if there were no twin.
+-- Whether no job is pending in a job's partition and the job fits on what is idle there, an array with all
+-- its jobs. Such a job needs no lease: it starts as if there were no twin.
 local function fits_idle(job, names, text, now)
-  if string.find(names, ",", 1, true) or (job.array_inx or "") ~= "" then
+  local count = count_of(job.array_inx or "")
+  if string.find(names, ",", 1, true) or count == nil then
     return false
   end
   local key = string.gsub(names, "%W", "%%%0")
@@ -116,6 +133,7 @@ local function fits_idle(job, names, text, now)
   if alone then
     needs = needs_nodes * each
   end
+  needs, needs_nodes = needs * count, needs_nodes * count
   if needs > cores or (alone and needs_nodes > nodes) then
     return false
   end
