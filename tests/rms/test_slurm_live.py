@@ -147,9 +147,14 @@ def test_pushed_news_tell_of_starts_and_ends_between_two_looks(
         poller.snapshot()
         poller.start()
         slurm.wait(lambda: poller.polls >= 2, 10)
-        first = slurm.submit(2, 1, 3)
+        # It ends when its start has been seen, however long a look takes.
+        ends = tmp_path / "ends"
+        first = slurm.submit_script(
+            f"#SBATCH -N2 -t30\nwhile [ ! -e {ends} ]; do sleep 0.1; done\n"
+        )
         slurm.wait(lambda: (first, "job_started") in kinds(events), 10)
         polls = poller.polls
+        ends.touch()
         slurm.wait(lambda: (first, "job_ended") in kinds(events), 15)
         assert poller.polls == polls  # the end needed no look
         cancelled = slurm.submit(2, 10, 580)
@@ -159,8 +164,8 @@ def test_pushed_news_tell_of_starts_and_ends_between_two_looks(
         slurm.say("scontrol", "requeue", requeued)
         slurm.wait(lambda: (requeued, "job_requeued") in kinds(events), 15)
         slurm.wait(lambda: (cancelled, "job_ended") in kinds(events), 15)
-        ends = {e.job_id: e.reason for e in events if isinstance(e, JobEnded)}
-        assert ends == {first: "exit", cancelled: "cancelled"}
+        reasons = {e.job_id: e.reason for e in events if isinstance(e, JobEnded)}
+        assert reasons == {first: "exit", cancelled: "cancelled"}
         poller.close()
 
 
