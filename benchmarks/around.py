@@ -32,10 +32,10 @@ import numpy as np
 
 import pages
 from hpctwin import Cluster, Simulation, Workload, generate, read_workload, simulate, write_workload
-from hpctwin.rms import events as ev
-from hpctwin.twin.config import CoreSettings
-from hpctwin.twin.core import Core
-from hpctwin.twin.runner import GARBAGE_AFTER
+from hpctwin.rms.records import events as ev
+from hpctwin.twin.core.core import Core
+from hpctwin.twin.service.runner import GARBAGE_AFTER
+from hpctwin.twin.settings.config import CoreSettings
 from twin import NOW_S, busy_cluster
 
 Cost = dict[str, float]

@@ -32,8 +32,8 @@ from hpctwin import Workload, read_workload
 from hpctwin.errors import HpctwinError
 from hpctwin.model import parse_duration_s
 from hpctwin.rms.slurm.manager import SlurmManager
-from hpctwin.twin.config import TwinConfig
-from hpctwin.twin.when import answered
+from hpctwin.twin.service.when import answered
+from hpctwin.twin.settings.config import TwinConfig
 from slurm import policy_of, stamp
 
 NODES = 32

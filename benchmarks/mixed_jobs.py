@@ -23,9 +23,9 @@ from tests.rms.slurm_cluster import QUICK, SlurmCluster, free_ports
 
 from hpctwin import Workload, simulate
 from hpctwin.model import Category, Dependencies, DependencyKind
-from hpctwin.rms.importing import Imported, import_site
-from hpctwin.rms.slurm.import_site import LIVE
-from hpctwin.rms.slurm.sharing import Sharing, Sizes, tasks_asked
+from hpctwin.rms.site_import.folder import Imported, import_site
+from hpctwin.rms.slurm.listing.sharing import Sharing, Sizes, tasks_asked
+from hpctwin.rms.slurm.site.recognition import LIVE
 
 NAMES = ("mixed-", "preempting-")
 JOBS = 1000

@@ -45,17 +45,17 @@ from hpctwin.model import Category
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.pbs.install import HookSettings, install, uninstall
 from hpctwin.rms.pbs.limit import lifting_file
-from hpctwin.rms.pbs.parse import cluster_snapshot
-from hpctwin.rms.pbs.request import memory_gb, parse_select
-from hpctwin.rms.pbs.resources import SiteResources
-from hpctwin.rms.pbs.sharing import Sharing, parts_held, tasks_asked
-from hpctwin.rms.records import JobSpec
-from hpctwin.rms.room import Room, amounts_held
-from hpctwin.simulation.sharing import taken_by
-from hpctwin.twin.config import TwinConfig
-from hpctwin.twin.core import Core
-from hpctwin.twin.journal_tables import Input
-from hpctwin.twin.restore import apply_input
+from hpctwin.rms.pbs.listing.parse import cluster_snapshot
+from hpctwin.rms.pbs.listing.request import memory_gb, parse_select
+from hpctwin.rms.pbs.listing.resources import SiteResources
+from hpctwin.rms.pbs.listing.sharing import Sharing, parts_held, tasks_asked
+from hpctwin.rms.placement.node_capacity import Room, amounts_held
+from hpctwin.rms.records.records import JobSpec
+from hpctwin.simulation.lowering.shared_nodes import taken_by
+from hpctwin.twin.core.core import Core
+from hpctwin.twin.journal.restore import apply_input
+from hpctwin.twin.journal.tables import Input
+from hpctwin.twin.settings.config import TwinConfig
 
 JOBS = 18
 WALLTIME_S = 1200

@@ -32,8 +32,8 @@ from tests.rms.slurm_cluster import SlurmCluster
 TWIN = "schedtwin"
 FIRST_LEASE_S = 1200
 PROGRAM = """
-import hpctwin.rms.polling as polling, hpctwin.rms.spool as spool
-import hpctwin.twin.runner as runner, hpctwin.twin.tell as tell
+import hpctwin.rms.polling.poller as polling, hpctwin.rms.polling.spool as spool
+import hpctwin.twin.service.runner as runner, hpctwin.twin.service.status_writer as tell
 from hpctwin.cli import main
 own = (polling, "READ_S"), (polling, "MOST_OF_THE_TIME"), (spool, "STEP_S"), (tell, "EVERY_S")
 for module, name in own:

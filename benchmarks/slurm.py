@@ -39,11 +39,11 @@ from tests.rms.slurm_cluster import QUICK, SlurmCluster
 from hpctwin import Cluster, Workload, simulate
 from hpctwin.errors import UnreachableError
 from hpctwin.rms.emulated.client import EmulatedManager
-from hpctwin.rms.importing import import_site
-from hpctwin.rms.records import JobSpec
+from hpctwin.rms.records.records import JobSpec
+from hpctwin.rms.site_import.folder import import_site
 from hpctwin.rms.slurm.manager import SlurmManager
-from hpctwin.twin.config import TwinConfig
-from hpctwin.twin.when import looked_up
+from hpctwin.twin.service.when import looked_up
+from hpctwin.twin.settings.config import TwinConfig
 
 JOBS = 40
 SETTINGS = {

@@ -21,10 +21,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import mixed_jobs
 from hpctwin.model import Cluster, Workload
-from hpctwin.rms.importing import import_site
-from hpctwin.rms.slurm.held import parts_held
+from hpctwin.rms.site_import.folder import import_site
+from hpctwin.rms.slurm.listing.allocations import parts_held
 from hpctwin.simulation import Simulation
-from hpctwin.simulation.present import Running, begin_at
+from hpctwin.simulation.running.present import Running, begin_at
 
 NOBODY = np.zeros(0, np.int64)
 JOB = re.compile(r"JobId=(\d+)(?:_\d+\((\d+)\))?")

@@ -45,12 +45,12 @@ from tests.rms.slurm_cluster import QUICK, SlurmCluster
 
 import mixed_jobs
 from hpctwin import Cluster, Workload, simulate
-from hpctwin.model.hostlist import expand
-from hpctwin.rms.records import JobSpec
-from hpctwin.rms.room import Room
-from hpctwin.rms.slurm.held import parts_held
-from hpctwin.rms.slurm.sharing import Sharing, Sizes, tasks_asked
-from hpctwin.rms.slurm.values import words
+from hpctwin.model.text.hostlist import expand
+from hpctwin.rms.placement.node_capacity import Room
+from hpctwin.rms.records.records import JobSpec
+from hpctwin.rms.slurm.listing.allocations import parts_held
+from hpctwin.rms.slurm.listing.sharing import Sharing, Sizes, tasks_asked
+from hpctwin.rms.slurm.listing.values import words
 
 JOBS = 300
 TWINS = {

@@ -14,7 +14,7 @@ import sys
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.energy import calibration
+from hpctwin.energy.power import calibration
 from hpctwin.experiments.surf import AHEAD, DAY, EVERY, FIRST, RESIDUAL, WINDOW, Week, read_week
 
 FloatArray = npt.NDArray[np.float64]

@@ -34,18 +34,18 @@ import yaml
 
 from hpctwin.errors import UnreachableError
 from hpctwin.model import Cluster
-from hpctwin.rms import events as ev
 from hpctwin.rms.emulated.client import EmulatedManager
 from hpctwin.rms.plain import PlainManager
-from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, Snapshot
-from hpctwin.twin.bus import LocalBus
-from hpctwin.twin.choice import Decision
-from hpctwin.twin.config import CoreSettings, TwinConfig
-from hpctwin.twin.core import Core
-from hpctwin.twin.desk import Desk
-from hpctwin.twin.journal import CHECKPOINT_CHARACTERS, Journal
-from hpctwin.twin.runner import GARBAGE_AFTER, Twin
-from hpctwin.twin.what_ifs import Here
+from hpctwin.rms.records import events as ev
+from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, Snapshot
+from hpctwin.twin.core.core import Core
+from hpctwin.twin.core.decision import Decision
+from hpctwin.twin.following.bus import LocalBus
+from hpctwin.twin.journal.journal import CHECKPOINT_CHARACTERS, Journal
+from hpctwin.twin.service.query_socket import Desk
+from hpctwin.twin.service.runner import GARBAGE_AFTER, Twin
+from hpctwin.twin.settings.config import CoreSettings, TwinConfig
+from hpctwin.twin.what_if.pool import Here
 
 TWELVE = (
     "wfp+easy", "fcfs+easy", "sjf+easy", "expansion+easy", "smallest-area+easy", "largest+easy",

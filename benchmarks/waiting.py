@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from hpctwin.energy import Series, cheapest_begins
-from hpctwin.energy.forecast import begins_by_forecast, parse_forecast, saving
+from hpctwin.energy.prices.forecast import begins_by_forecast, parse_forecast, saving
 
 ZONES = (
     "emaps_US-CAL-CISO_2022_hourly",

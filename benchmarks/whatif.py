@@ -15,11 +15,11 @@ import time
 
 from hpctwin import Cluster, generate
 from hpctwin.model import MS_PER_S
-from hpctwin.twin.config import CoreSettings
-from hpctwin.twin.core import Core
+from hpctwin.twin.core.core import Core
 from hpctwin.twin.emulated import emulated_cluster
-from hpctwin.web.views import Change
-from hpctwin.web.whatif import prepare
+from hpctwin.twin.settings.config import CoreSettings
+from hpctwin.web.views.views import Change
+from hpctwin.web.views.whatif import prepare
 
 
 def main() -> None:

@@ -23,9 +23,9 @@ __all__ = ["Fork", "fork"]
 
 ROOT = Path(__file__).parents[1]
 MODULES = (
-    "hpctwin.cli.twin", "hpctwin.formats.machines", "hpctwin.generate", "hpctwin.rms.emulated.gate",
+    "hpctwin.cli.live.twin", "hpctwin.formats.clusters.files", "hpctwin.generate", "hpctwin.rms.emulated.gate",
     "hpctwin.rms.emulated.server", "hpctwin.rms.pbs.gate", "hpctwin.rms.slurm.gate", "hpctwin.simulation",
-    "hpctwin.twin.emulated", "hpctwin.twin.facility.service", "hpctwin.twin.runner", "hpctwin.twin.service",
+    "hpctwin.twin.emulated", "hpctwin.twin.facility.service", "hpctwin.twin.service.runner", "hpctwin.twin.service.service",
 )  # fmt: skip
 
 
@@ -107,7 +107,7 @@ def _serve() -> None:
     """Answer each line of standard input; in a fork, come back to be what it is told to be."""
     for name in MODULES:
         importlib.import_module(name)
-    from hpctwin.engine.kernel import kernels_of
+    from hpctwin.engine.operations.kernel import kernels_of
     from hpctwin.engine.passes import PASSES
 
     for kernel in kernels_of(PASSES.find("easy"), None):

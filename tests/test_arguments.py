@@ -18,7 +18,7 @@ from hpctwin import Cluster, Simulation, Workload
 from hpctwin.energy import Series
 from hpctwin.errors import HpctwinError
 from hpctwin.model import Dependencies, DependencyKind, NodeGroup
-from hpctwin.model.cluster import Partition, Reservation
+from hpctwin.model.cluster.cluster import Partition, Reservation
 
 COLUMNS: dict[str, Any] = {"submit_s": [0, 1, 2], "runtime_s": [5, 6, 7], "nodes": [1, 2, 1]}
 JOBS = Workload.build(**COLUMNS, recorded_start_s=[0, 1, 2])

@@ -17,8 +17,8 @@ import pytest
 
 from hpctwin import Cluster
 from hpctwin.facility import Facility
-from hpctwin.rms.events import event_schema
-from hpctwin.twin.config import TwinConfig, config_schema
+from hpctwin.rms.records.events import event_schema
+from hpctwin.twin.settings.config import TwinConfig, config_schema
 from tests.conftest import lacking
 
 ROOT = Path(__file__).parent.parent

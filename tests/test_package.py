@@ -24,11 +24,11 @@ import yaml
 
 from hpctwin import Cluster, __version__
 from hpctwin.cli.app import app
+from hpctwin.cli.live.rms import ship
+from hpctwin.cli.live.serve import mcp_command, serve_command
 from hpctwin.cli.manual import manual_page
-from hpctwin.cli.rms import ship
-from hpctwin.cli.serve import mcp_command, serve_command
-from hpctwin.energy.cooling import wet_bulb_c
-from hpctwin.energy.fmu import run_fmu
+from hpctwin.energy.cooling.fmu import run_fmu
+from hpctwin.energy.cooling.model import wet_bulb_c
 from hpctwin.errors import ConfigError
 from hpctwin.simulation.schedulers import BatsimScheduler
 
@@ -243,7 +243,7 @@ def test_no_extra_is_there_that_no_code_uses_and_none_is_missing() -> None:
         for name in filter(None, found)
     }
     # Imported by importlib, as its name depends on the version of Python.
-    assert '"backports.zstd"' in (ROOT / "src/hpctwin/formats/_files.py").read_text()
+    assert '"backports.zstd"' in (ROOT / "src/hpctwin/formats/common/files.py").read_text()
     used.add("backports")
     assert {IMPORTED[package] for _, package in extras()} <= used
     core = {re.split(r"[<>=]", one)[0] for one in PROJECT["dependencies"]}

@@ -11,8 +11,8 @@ import hpctwin
 from hpctwin import Cluster, Result, Workload, simulate
 from hpctwin.errors import SimulationError
 from hpctwin.report.accessor import Plots
-from hpctwin.simulation.base import SimulationBase
-from hpctwin.simulation.options import RunOptions, SimulationOptions
+from hpctwin.simulation.running.options import RunOptions, SimulationOptions
+from hpctwin.simulation.state.base import SimulationBase
 from hpctwin.sweep.incentives import redeem, try_tricks
 
 PUBLIC = {name: getattr(hpctwin, name) for name in hpctwin.__all__ if name != "__version__"}

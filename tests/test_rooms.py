@@ -15,17 +15,17 @@ from hpctwin.report.accessor import Plots
 
 SOURCES = Path(hpctwin.__file__).parent
 WRITERS = {
-    "model/files.py": "the writer",
-    "model/file_lock.py": "a lock holds its file open",
-    "model/private_file.py": "SQLite writes what is for its owner only",
+    "model/files/files.py": "the writer",
+    "model/files/file_lock.py": "a lock holds its file open",
+    "model/files/private_file.py": "SQLite writes what is for its owner only",
     "formats/archive.py": "a download that was cut off goes on where it was",
-    "rms/asking_site.py": "a command writes what memory need not hold, into a folder for this alone",
+    "rms/site_import/live_site.py": "a command writes what memory need not hold, into a folder for this alone",
     "rms/gate.py": "a script that lives as long as the submission",
     "rms/pbs/hook.py": "runs within PBS, without us",
-    "rms/spool.py": "what came in while a file was put aside goes behind",
-    "twin/recording.py": "a record grows by lines",
+    "rms/polling/spool.py": "what came in while a file was put aside goes behind",
+    "twin/following/recording.py": "a record grows by lines",
     "cli/app.py": "nowhere: /dev/null",
-    "cli/import_site.py": "a salt is for its owner only, and never written over",
+    "cli/data/import_site.py": "a salt is for its owner only, and never written over",
 }
 """What opens files to write them, and why."""
 

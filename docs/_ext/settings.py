@@ -14,15 +14,15 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from hpctwin.energy.fmu import Fmu
+from hpctwin.energy.cooling.fmu import Fmu
 from hpctwin.facility.config import Facility
-from hpctwin.formats.mapped import Columns
+from hpctwin.formats.tables.mapped import Columns
 from hpctwin.model import Cluster, PowerCap
-from hpctwin.model.settings import Duration
+from hpctwin.model.input.settings import Duration
 from hpctwin.policies.policy_file import PolicyFile
 from hpctwin.sweep import SearchSettings, SweepSettings
-from hpctwin.twin.config import TwinConfig
 from hpctwin.twin.facility.config import LiveFacility
+from hpctwin.twin.settings.config import TwinConfig
 
 __all__ = ["FILES", "help_of", "models", "page", "setup"]
 

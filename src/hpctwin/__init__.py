@@ -14,7 +14,7 @@ from hpctwin.attached import attach, offer
 if TYPE_CHECKING:
     from hpctwin.errors import HpctwinError
     from hpctwin.formats import read_workload, write_workload
-    from hpctwin.formats.machines import read_cluster
+    from hpctwin.formats.clusters.files import read_cluster
     from hpctwin.generate import generate
     from hpctwin.model import Cluster, Workload
     from hpctwin.policies import Policy, formula, make_policy, multifactor, ordering, parse_policy
@@ -60,7 +60,7 @@ _HOME = {
     "multifactor": "policies",
     "ordering": "policies",
     "parse_policy": "policies",
-    "read_cluster": "formats.machines",
+    "read_cluster": "formats.clusters.files",
     "read_workload": "formats",
     "replay": "simulation",
     "simulate": "simulation",

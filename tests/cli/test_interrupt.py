@@ -17,8 +17,8 @@ import pytest
 from numba import int64
 
 from hpctwin import Cluster, Simulation, Workload, generate, write_workload
-from hpctwin.engine import linking
-from hpctwin.engine.jit import Kernel, jit
+from hpctwin.engine.compile import linking
+from hpctwin.engine.compile.jit import Kernel, jit
 
 AT_MOST_S = 10.0
 """Computing, far more than the second it takes; without being heard it would be minutes."""
@@ -116,7 +116,7 @@ def four_times() -> Kernel:
 def test_ctrl_c_is_not_lost_while_compiling_where_python_drops_it(
     at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hpctwin.engine.jit.CACHE_DIR", None)
+    monkeypatch.setattr("hpctwin.engine.compile.jit.CACHE_DIR", None)
     begun: list[str] = []
     before = linking.JITCodeLibrary.enable_object_caching
 
@@ -202,8 +202,8 @@ def test_where_the_engine_stops_for_python_changes_nothing(
     cluster = Cluster.uniform(nodes=32)
 
     def arrays(slice_s: float, many: int) -> list[np.ndarray]:
-        monkeypatch.setattr("hpctwin.simulation.advance.SLICE_S", slice_s)
-        monkeypatch.setattr("hpctwin.simulation.advance.MANY_WAITING", many)
+        monkeypatch.setattr("hpctwin.simulation.running.advance.SLICE_S", slice_s)
+        monkeypatch.setattr("hpctwin.simulation.running.advance.MANY_WAITING", many)
         # The pushdown wants an ordering that does not change with time.
         order = "sjf" if backfill == "pushdown" else "wfp"
         simulation = Simulation(workload, cluster, order, backfill)
@@ -218,7 +218,7 @@ def test_where_the_engine_stops_for_python_changes_nothing(
 
 
 def test_instants_are_counted_across_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hpctwin.simulation.advance.SLICE_S", 0.0)
+    monkeypatch.setattr("hpctwin.simulation.running.advance.SLICE_S", 0.0)
     workload = generate("poisson", jobs=300, nodes=32, seed=4)
     simulation = Simulation(workload, Cluster.uniform(nodes=32))
     assert simulation.advance(instants=200) == "stepped"

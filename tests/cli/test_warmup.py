@@ -10,7 +10,7 @@ from hpctwin.cli import main
 def test_warmup_leaves_every_entry_of_the_engine_on_disk(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from hpctwin.engine.jit import CACHE_DIR
+    from hpctwin.engine.compile.jit import CACHE_DIR
 
     assert CACHE_DIR is not None
     with pytest.raises(SystemExit) as ended:
@@ -31,8 +31,8 @@ def test_warmup_knows_every_kernel_of_the_engine() -> None:
     import pkgutil
 
     import hpctwin.engine as engine
-    from hpctwin.engine.jit import Kernel
-    from hpctwin.engine.kernel import all_kernels
+    from hpctwin.engine.compile.jit import Kernel
+    from hpctwin.engine.operations.kernel import all_kernels
 
     known = set(all_kernels())
     for module in pkgutil.walk_packages(engine.__path__, "hpctwin.engine."):

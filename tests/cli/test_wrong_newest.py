@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hpctwin.energy.sources import SOURCES
+from hpctwin.energy.prices.sources import SOURCES
 from hpctwin.experiments import rlscheduler
 from tests.cli.test_cli import run
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from hpctwin import Simulation, Workload
 from hpctwin.energy import Energy
-from hpctwin.energy.states import group_of_node
+from hpctwin.energy.power.states import group_of_node
 from hpctwin.model import Cluster
 from hpctwin.policies import PowerPolicy
 from tests.energy.powered import joined, powered_simulation

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin.cli import main
-from hpctwin.energy import calibration
+from hpctwin.energy.power import calibration
 from hpctwin.experiments import surf
 
 

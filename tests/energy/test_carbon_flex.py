@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from hpctwin import Workload, simulate
 from hpctwin.energy import Series, Slots
-from hpctwin.energy.carbon_flex import CarbonFlex, CarbonOracle, learnt, oracle_plan
-from hpctwin.energy.carbon_scaler import slot_sizes
+from hpctwin.energy.sizing.carbon_flex import CarbonFlex, CarbonOracle, learnt, oracle_plan
+from hpctwin.energy.sizing.carbon_scaler import slot_sizes
 from hpctwin.errors import ConfigError
 from tests.engine.examples import examples
 

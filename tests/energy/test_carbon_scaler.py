@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, Workload, simulate
 from hpctwin.energy import Series
-from hpctwin.energy.carbon_scaler import slot_sizes
-from hpctwin.energy.sizings import parse_sizing
+from hpctwin.energy.sizing.carbon_scaler import slot_sizes
+from hpctwin.energy.sizing.registry import parse_sizing
 from hpctwin.errors import ConfigError, UnknownNameError
 from tests.engine.examples import examples
 

@@ -15,14 +15,15 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, Workload, simulate
 from hpctwin.cli import main
-from hpctwin.energy import Series, feeding
-from hpctwin.energy.component_energy import ComponentEnergy
-from hpctwin.energy.feeding import PARTS
+from hpctwin.energy import Series
+from hpctwin.energy.accounts.component_energy import ComponentEnergy
+from hpctwin.energy.power import losses
+from hpctwin.energy.power.losses import PARTS
 from hpctwin.errors import ConfigError, TraceError, WorkloadError
 from hpctwin.formats import read_workload, write_workload
 from hpctwin.model import NodeGroup
-from hpctwin.model.racks import Converter, node_w
-from hpctwin.model.usage import NODE_W, Usage
+from hpctwin.model.cluster.racks import Converter, node_w
+from hpctwin.model.workload.usage import NODE_W, Usage
 
 watts = st.integers(1, 400)
 shares = st.sampled_from([0.0, 0.25, 0.3, 0.5, 0.9, 1.0])
@@ -206,7 +207,7 @@ def reference(
 @given(
     cases(),
     st.sampled_from(["fcfs+easy", "fcfs+easy~psus:4s"]),
-    st.sampled_from([1, 6, feeding._AT_ONCE]),
+    st.sampled_from([1, 6, losses._AT_ONCE]),
 )
 def test_what_a_machine_takes_is_what_a_plain_reference_says(
     case, policy: str, at_once: int
@@ -216,7 +217,7 @@ def test_what_a_machine_takes_is_what_a_plain_reference_says(
     assert isinstance(energy, ComponentEnergy)
     parts, cdus, jobs = reference(energy, dict(workload.usage))
     # Units are computed one by one, some together, and all at once.
-    with mock.patch.object(feeding, "_AT_ONCE", at_once):
+    with mock.patch.object(losses, "_AT_ONCE", at_once):
         draw = energy.draw
     assert draw.energy_j == pytest.approx(parts, rel=1e-9, abs=1e-6)
     assert energy.total_j == pytest.approx(sum(parts.values()), rel=1e-9, abs=1e-6)

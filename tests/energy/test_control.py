@@ -56,7 +56,7 @@ def never_and_asked_each_minute(view: PowerView) -> Orders:
 def test_who_waits_for_nodes_that_no_function_wakes_is_told_and_the_run_ends(
     backfill: str, control: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hpctwin.simulation.control.QUIET_S", 3600.0)
+    monkeypatch.setattr("hpctwin.simulation.running.control.QUIET_S", 3600.0)
     # Conservative promises nodes that could be on by then, again and again.
     workload = Workload.build(submit_s=[0, 60], runtime_s=[5, 5], nodes=[1, 2])
     with pytest.raises(SimulationError, match=r"2 jobs wait at .* switches no node on"):

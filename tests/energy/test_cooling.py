@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, read_cluster
 from hpctwin.cli import main
-from hpctwin.energy.cooling import (
+from hpctwin.energy.cooling.model import (
     C_WATER,
     _psychrolib,
     _saturated,
@@ -21,9 +21,9 @@ from hpctwin.energy.cooling import (
     cooling_figures,
     wet_bulb_c,
 )
-from hpctwin.energy.weather import wet_bulb_means
+from hpctwin.energy.cooling.weather import wet_bulb_means
 from hpctwin.errors import ConfigError
-from hpctwin.model.cooling import Cooling
+from hpctwin.model.cluster.cooling import Cooling
 
 PLANT = Cooling(
     liquid_share=0.9,

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from hpctwin import Cluster, Workload, simulate
-from hpctwin.energy.component_energy import ComponentEnergy
-from hpctwin.energy.fmu import Fmu
+from hpctwin.energy.accounts.component_energy import ComponentEnergy
+from hpctwin.energy.cooling.fmu import Fmu
 from hpctwin.errors import ConfigError
 
 PLANT = '''

@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 
 from hpctwin.cli import main
 from hpctwin.energy import Series, cheapest_begins
-from hpctwin.energy.forecast import begins_by_forecast, erring, from_past, parse_forecast, saving
+from hpctwin.energy.prices.forecast import (
+    begins_by_forecast,
+    erring,
+    from_past,
+    parse_forecast,
+    saving,
+)
 from hpctwin.errors import ConfigError
 from tests.engine.examples import examples
 

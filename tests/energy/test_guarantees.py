@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hpctwin import Workload, make_policy, simulate
 from hpctwin.energy import Energy
-from hpctwin.energy.states import group_of_node, node_watts
+from hpctwin.energy.power.states import group_of_node, node_watts
 from hpctwin.model import Cluster
 from hpctwin.policies import PowerPolicy
 from tests.energy.powered import (

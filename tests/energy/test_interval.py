@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hpctwin import Cluster, Simulation, Workload, read_workload, replay, simulate, write_workload
 from hpctwin.cli import main
 from hpctwin.energy import Series
-from hpctwin.energy.component_energy import ComponentEnergy
-from hpctwin.energy.states import node_watts
+from hpctwin.energy.accounts.component_energy import ComponentEnergy
+from hpctwin.energy.power.states import node_watts
 from hpctwin.facility import Facility, simulate_facility
 from hpctwin.model import Reservation
 from hpctwin.simulation import simulate_stream, window

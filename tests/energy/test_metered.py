@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpctwin.energy.calibration import calibrate, errors_pct
-from hpctwin.energy.metered import Metered, Sieve
+from hpctwin.energy.power.calibration import calibrate, errors_pct
+from hpctwin.energy.power.meter import Metered, Sieve
 
 EPOCH = 1_700_000_010.0
 STEP = 30.0
@@ -62,7 +62,7 @@ def test_calibrated_as_time_goes_on_is_as_calibrated_on_the_table(
 
 def test_what_is_dropped_changes_no_error_of_the_last_day(monkeypatch: pytest.MonkeyPatch) -> None:
     busy, power = _course(5, 900)
-    monkeypatch.setattr("hpctwin.energy.metered._DAY_S", 1800.0)
+    monkeypatch.setattr("hpctwin.energy.power.meter._DAY_S", 1800.0)
     short, whole = _metered(), _metered()
     monkeypatch.setattr(whole, "_drop", lambda: None)
     for one in (short, whole):

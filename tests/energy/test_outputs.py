@@ -11,7 +11,7 @@ import yaml
 
 from hpctwin import write_workload
 from hpctwin.cli import main
-from hpctwin.energy.outputs import energy_tables, write_spars_results
+from hpctwin.energy.accounts.outputs import energy_tables, write_spars_results
 from hpctwin.errors import ConfigError
 from hpctwin.experiments.spars import simulate_cell, workload
 from hpctwin.experiments.spars_config import read_spars_config

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from hpctwin.energy.states import node_watts
+from hpctwin.energy.power.states import node_watts
 from hpctwin.errors import ConfigError
 from hpctwin.experiments.spars import MACHINE
-from hpctwin.formats.machines import read_cluster
+from hpctwin.formats.clusters.files import read_cluster
 from hpctwin.model import Cluster
 
 OURS = """

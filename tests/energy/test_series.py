@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hpctwin import Workload
 from hpctwin.energy import Series, cheapest_begins
-from hpctwin.energy.states import node_watts
+from hpctwin.energy.power.states import node_watts
 from hpctwin.errors import ConfigError
 from hpctwin.policies import PowerPolicy
 from tests.energy.powered import NODES, energy_of, platforms, power_policies, uniform

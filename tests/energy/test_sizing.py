@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, simulate
-from hpctwin.energy.sizing import Sizes, SizeView
+from hpctwin.energy.sizing.sizing import Sizes, SizeView
 from hpctwin.errors import ConfigError
 from tests.energy.powered import joined, power_policies
 from tests.energy.test_against_reference import powers_of

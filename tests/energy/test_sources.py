@@ -20,7 +20,7 @@ import pytest
 
 from hpctwin.cli import main
 from hpctwin.energy import Series
-from hpctwin.energy.sources import Fetched, fetch
+from hpctwin.energy.prices.sources import Fetched, fetch
 from hpctwin.errors import ConfigError, DownloadError, UnknownNameError
 
 HOUR, DAY = 3600.0, 86_400.0

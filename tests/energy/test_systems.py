@@ -9,11 +9,11 @@ import pytest
 
 from hpctwin import Cluster, generate, read_cluster, simulate
 from hpctwin.cli import main
-from hpctwin.energy.rating import constants, fed_w, machine_w, machine_w_sd
+from hpctwin.energy.power.rating import constants, fed_w, machine_w, machine_w_sd
 from hpctwin.errors import ConfigError
 from hpctwin.formats.datasets import DATASETS, write_sample
 from hpctwin.formats.systems import system_names
-from hpctwin.model.racks import Converter, Racks, node_w
+from hpctwin.model.cluster.racks import Converter, Racks, node_w
 
 # Measured by running ExaDigiT/RAPS 6c142bf, idle and full: W of a node with its converter, kW of the machine.
 MEASURED = {

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload
-from hpctwin.engine import layout
-from hpctwin.engine.abi import JobView
+from hpctwin.engine.compile.policy_views import JobView
+from hpctwin.engine.state import layout
 from hpctwin.policies import (
     BUILT_IN,
     Ordering,

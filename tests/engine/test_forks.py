@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, generate, parse_policy
-from hpctwin.engine import layout
+from hpctwin.engine.state import layout
 from tests import strategies
 from tests.engine.examples import examples
 from tests.engine.test_guarantees import same

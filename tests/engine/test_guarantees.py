@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload, parse_policy, simulate
-from hpctwin.engine import layout
 from hpctwin.engine.passes import kept_of
+from hpctwin.engine.state import layout
 from tests.strategies import numbers
 
 NODES = 8

@@ -13,7 +13,7 @@ from hpctwin import Cluster, Simulation, Workload, simulate
 from hpctwin.errors import ConfigError
 from hpctwin.model import Category
 from hpctwin.simulation import explain
-from hpctwin.simulation.lower import limits_in
+from hpctwin.simulation.lowering.workload import limits_in
 from tests import strategies
 from tests.engine.examples import examples
 from tests.engine.test_against_reference import cases, compared, name_of

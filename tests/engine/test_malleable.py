@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload, simulate
-from hpctwin.energy.sizing import SizedJob, Sizes, SizeView, Sizing
+from hpctwin.energy.sizing.sizing import SizedJob, Sizes, SizeView, Sizing
 from hpctwin.errors import ConfigError, PolicyError, SimulationError
 from hpctwin.model import State
 from tests import strategies

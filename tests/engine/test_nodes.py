@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin import Simulation, Workload, simulate
-from hpctwin.engine import layout
-from hpctwin.engine.state import index_nodes
+from hpctwin.engine.operations.creation import index_nodes
+from hpctwin.engine.state import layout
 from tests.energy.powered import uniform
 
 

@@ -18,9 +18,9 @@ from numba import int64
 import hpctwin.engine
 from hpctwin import Cluster, Simulation, Workload
 from hpctwin.engine import NUMBA, check_numba
-from hpctwin.engine.jit import Kernel
-from hpctwin.engine.records import Int
-from hpctwin.engine.rows import sim_at, view
+from hpctwin.engine.compile.jit import Kernel
+from hpctwin.engine.compile.numba_types import sim_at, view
+from hpctwin.engine.state.records import Int
 from hpctwin.errors import SimulationError
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +43,7 @@ INSIDES = {
     "numba.extending": {"intrinsic", "models", "register_model"},
     "llvmlite": {"binding", "ir"},
 }  # fmt: skip
-"""What `engine/rows.py` and `engine/linking.py` import, by module."""
+"""What `engine/compile/numba_types.py` and `engine/compile/linking.py` import, by module."""
 
 
 def test_the_insides_of_numba_that_the_engine_uses_are_these_and_are_there() -> None:
@@ -90,8 +90,8 @@ def test_functions_go_through_some_of_numba_s_steps_in_its_order_and_through_all
     from numba import int64
     from numba.core.compiler import DefaultPassBuilder
 
-    from hpctwin.engine.jit import Kernel
-    from hpctwin.engine.linking import STEPS
+    from hpctwin.engine.compile.jit import Kernel
+    from hpctwin.engine.compile.linking import STEPS
 
     class State:
         func_ir = None
@@ -111,7 +111,7 @@ def test_functions_go_through_some_of_numba_s_steps_in_its_order_and_through_all
         return more(1) + more(2)
 
     # What an earlier run kept on disk would be loaded, and go through no steps.
-    monkeypatch.setattr("hpctwin.engine.jit.CACHE_DIR", None)
+    monkeypatch.setattr("hpctwin.engine.compile.jit.CACHE_DIR", None)
     for function, found, steps in (twice, 10, "engine"), (inside, 13, "nopython"):
         kernel = Kernel(function, int64(int64))
         assert kernel(5) == found
@@ -154,7 +154,7 @@ def test_a_part_is_compiled_once_whatever_numbers_and_truth_values_are_written_w
 ):
     from numba import int64
 
-    from hpctwin.engine.jit import Kernel, jit
+    from hpctwin.engine.compile.jit import Kernel, jit
 
     def doubled_if(number: int, so: bool) -> int:
         return 2 * number if so else number
@@ -174,8 +174,8 @@ def test_what_is_remembered_of_numba_s_own_functions_is_what_it_finds_each_time(
     from numba import float64, int64
     from numba.core.registry import cpu_target
 
-    from hpctwin.engine.jit import Kernel
-    from hpctwin.engine.linking import _FOUND
+    from hpctwin.engine.compile.jit import Kernel
+    from hpctwin.engine.compile.linking import _FOUND
 
     def many(number: int, other: float) -> float:
         total = 0.0
@@ -184,7 +184,7 @@ def test_what_is_remembered_of_numba_s_own_functions_is_what_it_finds_each_time(
         return total
 
     # What an earlier run kept on disk would be loaded, and not be typed.
-    monkeypatch.setattr("hpctwin.engine.jit.CACHE_DIR", None)
+    monkeypatch.setattr("hpctwin.engine.compile.jit.CACHE_DIR", None)
     _FOUND.clear()
     assert Kernel(many, float64(int64, float64))(3, 0.5) == many(3, 0.5)
     found = list(_FOUND.values())

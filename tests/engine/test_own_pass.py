@@ -37,9 +37,9 @@ def test_the_page_s_file_in_the_package_is_a_backfill_by_name_with_its_settings(
 
 
 ALONE = """
-from hpctwin.engine.order import order_queue, pop_order
-from hpctwin.engine.plan import fits_plan, plan_build
-from hpctwin.engine.transitions import start_now
+from hpctwin.engine.queue.order import order_queue, pop_order
+from hpctwin.engine.capacity.plan import fits_plan, plan_build
+from hpctwin.engine.jobs.transitions import start_now
 
 
 def alone(sim):

@@ -93,7 +93,7 @@ def test_a_job_that_can_never_start_does_not_keep_a_policy_that_comes_back_each_
     assert result.jobs["state"].to_list() == ["waiting"]
 
 
-BROKEN = """from hpctwin.engine.jit import jit
+BROKEN = """from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.passes import made_of
 from hpctwin.engine.powers import switched_by
 

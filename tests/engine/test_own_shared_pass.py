@@ -21,15 +21,15 @@ ANYONE = '''
 
 from numba import types
 
-from hpctwin.engine.jit import Kernel
-from hpctwin.engine.order import order_queue, pop_order, reckon_fairshare
+from hpctwin.engine.compile.jit import Kernel
+from hpctwin.engine.queue.order import order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.passes import Pass, SharedPass
-from hpctwin.engine.plan import fits_plan, plan_build
-from hpctwin.engine.rows import SIM
-from hpctwin.engine.shared.pass_common import begin_anew, jobs_in_order, nth, start_if_it_fits
-from hpctwin.engine.shared.room import is_skipped_shared
-from hpctwin.engine.skipping import is_skipped
-from hpctwin.engine.transitions import start_now
+from hpctwin.engine.capacity.plan import fits_plan, plan_build
+from hpctwin.engine.compile.numba_types import SIM
+from hpctwin.engine.shared.passes.common import begin_anew, jobs_in_order, nth, start_if_it_fits
+from hpctwin.engine.shared.fit import is_skipped_shared
+from hpctwin.engine.queue.eligibility import is_skipped
+from hpctwin.engine.jobs.transitions import start_now
 
 
 def anyone(sim):

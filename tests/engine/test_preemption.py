@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload
-from hpctwin.engine import layout
+from hpctwin.engine.state import layout
 from hpctwin.model import State
-from hpctwin.model.chunks import CHUNKS
+from hpctwin.model.requests.chunks import CHUNKS
 from hpctwin.policies import make_policy
 from tests import strategies
 from tests.by_hand import (

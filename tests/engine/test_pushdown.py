@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload
-from hpctwin.engine import lists
 from hpctwin.engine.passes import kept_of
+from hpctwin.engine.queue import pushdown_lists
 from hpctwin.errors import ConfigError
 from hpctwin.model import Dependencies, DependencyKind
 from hpctwin.policies import make_policy, pas
@@ -125,8 +125,8 @@ def test_blocked_jobs_go_four_down_and_after_three_pushdowns_aside() -> None:
         seen.append(
             (
                 simulation.snapshot()["now_s"],
-                queue(simulation, lists.MAIN),
-                queue(simulation, lists.ASIDE),
+                queue(simulation, pushdown_lists.MAIN),
+                queue(simulation, pushdown_lists.ASIDE),
                 kept_of(simulation.state, "pushdown")["pushed"][:7].tolist(),
             )
         )

@@ -1,5 +1,5 @@
-"""Long queues are a tournament (`hpctwin.engine.race`), shorter ones whose order changes with time a list of
-lines (`hpctwin.engine.lined`): both give what going through all gives."""
+"""Long queues are a tournament (`hpctwin.engine.queue.priority_tournament`), shorter ones whose order changes with time a list of
+lines (`hpctwin.engine.fast_passes.score_line_scan`): both give what going through all gives."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload
-from hpctwin.engine import layout
+from hpctwin.engine.state import layout
 from hpctwin.model import Category
 from hpctwin.policies import BUILT_IN, formula, make_policy, multifactor
 from tests import strategies

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from hpctwin import Cluster, Simulation, Workload, generate
-from hpctwin.simulation.open import OpenSimulation
+from hpctwin.simulation.running.incremental import OpenSimulation
 from tests import strategies
 from tests.engine.examples import examples
 from tests.engine.test_against_reference import ORDERINGS, SLURM, cases, compared, name_of

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload
-from hpctwin.engine import memory
+from hpctwin.engine.state import array_allocation
 from tests import strategies
 from tests.engine.examples import examples
 from tests.engine.test_against_reference import ORDERINGS, compared
@@ -53,12 +53,12 @@ def test_starts_are_the_same_however_many_holes_of_the_plan_are_known(
 ) -> None:
     workload, cluster = crowded(7, 500), Cluster.uniform(nodes=64)
     found = starts(Simulation(workload, cluster, policy="fcfs+conservative"), anew=False)
-    monkeypatch.setattr(memory, "HOLES", holes)
-    memory.scratch_piece.cache_clear()
+    monkeypatch.setattr(array_allocation, "HOLES", holes)
+    array_allocation.scratch_piece.cache_clear()
     try:
         few = starts(Simulation(workload, cluster, policy="fcfs+conservative"), anew=False)
     finally:
-        memory.scratch_piece.cache_clear()
+        array_allocation.scratch_piece.cache_clear()
     assert found == few
 
 

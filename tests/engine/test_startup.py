@@ -12,13 +12,13 @@ import pytest
 from numba import int64
 
 from hpctwin import Cluster, Simulation, Workload
-from hpctwin.engine.compiling import USUAL_S, seconds_left
-from hpctwin.engine.jit import Kernel
+from hpctwin.engine.compile.jit import Kernel
+from hpctwin.engine.operations.loading import USUAL_S, seconds_left
 
 KERNELS = """
 from numba import int64
-from hpctwin.engine.compiling import prepare
-from hpctwin.engine.jit import Kernel
+from hpctwin.engine.operations.loading import prepare
+from hpctwin.engine.compile.jit import Kernel
 
 def twice(number):
     return 2 * number
@@ -103,7 +103,7 @@ def test_what_is_not_at_hand_is_looked_for_on_disk_once_and_is_when_it_is_compil
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kernel, looked = Kernel(_twice, int64(int64)), []
-    monkeypatch.setattr("hpctwin.engine.jit._loaded", lambda *given: looked.append(given))
+    monkeypatch.setattr("hpctwin.engine.compile.jit._loaded", lambda *given: looked.append(given))
     assert [kernel.at_hand() for _ in range(3)] == [False] * 3
     assert len(looked) == 1
     kernel.compiled()
@@ -111,7 +111,7 @@ def test_what_is_not_at_hand_is_looked_for_on_disk_once_and_is_when_it_is_compil
 
 
 def test_the_tournament_is_compiled_only_once_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hpctwin.engine.kernel.race.at_hand", lambda: False)
+    monkeypatch.setattr("hpctwin.engine.operations.kernel.race.at_hand", lambda: False)
     workload = Workload.build(
         submit_s=[0.0] * 300 + [10.0] * 700, runtime_s=[50.0] * 1000, nodes=[1] * 1000
     )

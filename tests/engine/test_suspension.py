@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation
-from hpctwin.engine import layout
+from hpctwin.engine.state import layout
 from hpctwin.model import State
 from tests import strategies
 from tests.by_hand import cluster_of, ends, labels, starts, states

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload, generate
-from hpctwin.model.cluster import Reservation
-from hpctwin.simulation.open import OpenSimulation
+from hpctwin.model.cluster.cluster import Reservation
+from hpctwin.simulation.running.incremental import OpenSimulation
 from tests import strategies
 from tests.engine.examples import examples
 from tests.engine.test_against_reference import BACKFILLS, SLURM, cases, compared

@@ -13,8 +13,8 @@ from hpctwin import Cluster, errors
 from hpctwin.cli.app import main
 from hpctwin.experiments import incentives as experiment
 from hpctwin.model import Category, NodeGroup, Workload
-from hpctwin.model.racks import Component
-from hpctwin.model.usage import Usage
+from hpctwin.model.cluster.racks import Component
+from hpctwin.model.workload.usage import Usage
 from hpctwin.simulation import simulate
 from hpctwin.sweep.incentives import PLAIN, redeem, trick, try_tricks
 

@@ -13,8 +13,8 @@ from hpctwin.cli import main
 from hpctwin.experiments import nasa_agents as experiment
 from hpctwin.experiments import spars
 from hpctwin.learn import Episodes, PowerManagement
-from hpctwin.learn.plan import Plan
-from hpctwin.policies.network import Network
+from hpctwin.learn.training.plan import Plan
+from hpctwin.policies.agents.network import Network
 
 
 def run(*arguments: object) -> int:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hpctwin import Cluster, Simulation, Workload, generate, simulate
 from hpctwin.errors import ConfigError
 from hpctwin.facility import Facility, simulate_facility
-from hpctwin.simulation.open import OpenSimulation
+from hpctwin.simulation.running.incremental import OpenSimulation
 from tests.energy.powered import NODES, platforms
 from tests.strategies import simple_workloads
 

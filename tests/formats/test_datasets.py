@@ -15,14 +15,14 @@ import pytest
 
 from hpctwin import Cluster, read_cluster, simulate
 from hpctwin.cli import main
-from hpctwin.energy.feeding import PARTS
+from hpctwin.energy.power.losses import PARTS
 from hpctwin.errors import ConfigError, TraceError, UnknownNameError
 from hpctwin.formats import dataset_of, read_workload, write_workload
 from hpctwin.formats.datasets import DATASETS, read_dataset, told_by, write_sample
 from hpctwin.formats.datasets.making import made_jobs, node_of
 from hpctwin.formats.datasets.samples import at_steps
 from hpctwin.model import Workload
-from hpctwin.model.racks import node_w
+from hpctwin.model.cluster.racks import node_w
 from hpctwin.simulation import replay
 
 JOBS = 40

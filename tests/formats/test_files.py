@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from hpctwin.errors import HpctwinError, OutputError, TraceError, UnknownNameError
-from hpctwin.formats import _files, read_workload, write_workload
-from hpctwin.formats._files import read_json, stem
+from hpctwin.formats import read_workload, write_workload
+from hpctwin.formats.common import files
+from hpctwin.formats.common.files import read_json, stem
 from hpctwin.model import Workload
 
 ONE = Workload.build(submit_s=[0], runtime_s=[1], nodes=[1])
@@ -132,7 +133,7 @@ def test_suffixes_of_packing_hold_for_writing_too(
 
 def test_zst_is_written_if_a_module_is_there(tmp_path: Path) -> None:
     path = tmp_path / "w.swf.zst"
-    if _files._zstd() is None:
+    if files._zstd() is None:
         with pytest.raises(OutputError, match=r"pip install 'hpctwin\[zstd\]'"):
             write_workload(ONE, path)
         assert not path.exists()

@@ -10,8 +10,8 @@ from hypothesis import given
 
 from hpctwin.errors import ConfigError, TraceError
 from hpctwin.formats import read_workload, write_workload
-from hpctwin.formats.batsim import write_batsim
-from hpctwin.formats.spars import write_spars
+from hpctwin.formats.json.batsim import write_batsim
+from hpctwin.formats.json.spars import write_spars
 from hpctwin.model import Category, Workload
 from tests.formats.format_strategies import assert_same_jobs, labels_of, workloads
 

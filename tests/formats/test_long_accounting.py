@@ -11,10 +11,10 @@ import pytest
 
 from hpctwin import read_workload
 from hpctwin.errors import OutputError
-from hpctwin.formats._accounting import job_table, workload_of, workloads_of
-from hpctwin.formats._job_table import JobTable
-from hpctwin.formats._record import LABELS, Machine, Tally
-from hpctwin.formats.tables import write_parquet_parts
+from hpctwin.formats.accounting.workload import job_table, workload_of, workloads_of
+from hpctwin.formats.common.job_table import JobTable
+from hpctwin.formats.common.record import LABELS, Machine, Tally
+from hpctwin.formats.tables.own_columns import write_parquet_parts
 
 STATES = ("completed", "failed", "requeued", "cancelled", "running", "waiting")
 

@@ -11,9 +11,9 @@ import pytest
 
 from hpctwin.errors import TraceError
 from hpctwin.formats import read_workload
-from hpctwin.formats._accounting import workload_of
-from hpctwin.formats._record import LABELS, Machine, Tally
-from hpctwin.formats.pbs_accounting import pbs_jobs, pbs_table
+from hpctwin.formats.accounting.pbs_accounting import pbs_jobs, pbs_table
+from hpctwin.formats.accounting.workload import workload_of
+from hpctwin.formats.common.record import LABELS, Machine, Tally
 
 LOG = Path(__file__).parent / "recorded" / "openpbs-23.06-20261122"
 

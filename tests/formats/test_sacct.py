@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from hpctwin.errors import ConfigError, TraceError
 from hpctwin.formats import read_workload
-from hpctwin.formats._delimited import Table, tables_in
-from hpctwin.formats._record import Tally
-from hpctwin.formats.sacct import sacct_jobs
+from hpctwin.formats.accounting.sacct import sacct_jobs
+from hpctwin.formats.common.delimited import Table, tables_in
+from hpctwin.formats.common.record import Tally
 
 RECORDED = Path(__file__).parent / "recorded"
 ALL = RECORDED / "sacct-22.05-all.txt.gz"

@@ -9,9 +9,9 @@ import pytest
 
 from hpctwin.errors import ConfigError, TraceError
 from hpctwin.formats import read_workload
-from hpctwin.formats._record import Tally
-from hpctwin.formats.sacct import is_sacct, sacct_jobs
-from hpctwin.formats.sacct_layout import COLUMNS, FIELDS, NOT_MODELED, named_columns
+from hpctwin.formats.accounting.sacct import is_sacct, sacct_jobs
+from hpctwin.formats.accounting.sacct_layout import COLUMNS, FIELDS, NOT_MODELED, named_columns
+from hpctwin.formats.common.record import Tally
 
 CELLS = {
     "jobid": "7_2", "jobidraw": "9", "cluster": "c1", "partition": "batch", "qos": "normal",

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from hpctwin import formats
 from hpctwin.errors import ConfigError, TraceError
-from hpctwin.formats import SwfRules, read_workload, swf, swf_large, swf_records
-from hpctwin.formats.swf import read_swf, write_swf
+from hpctwin.formats import SwfRules, read_workload
+from hpctwin.formats.swf import large as swf_large
+from hpctwin.formats.swf import reader, records
+from hpctwin.formats.swf.reader import read_swf, write_swf
 from hpctwin.model import DependencyKind, Workload
 from tests.formats.format_strategies import assert_same_jobs, labels_of, swf_files
 
@@ -406,7 +408,7 @@ def test_both_tiers_read_the_same(tmp_path_factory: pytest.TempPathFactory, cont
     path.write_bytes(content)
     fast = read_swf(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(swf, "parse_fast", lambda body: None)
+        patch.setattr(reader, "parse_fast", lambda body: None)
         slow = read_swf(path)
     assert_same_jobs(slow, fast)
     assert slow.notes == fast.notes
@@ -415,10 +417,10 @@ def test_both_tiers_read_the_same(tmp_path_factory: pytest.TempPathFactory, cont
 
 @given(content=swf_files())
 def test_all_tiers_parse_the_same_numbers(content: bytes) -> None:
-    content = swf_records.unify_line_ends(content)
-    body = swf_records.split_comments(content)[1]
-    slow = swf_records.parse_lines(Path("x"), content, skip_invalid=False)
-    for fast in (swf_records.parse_fast(body), swf_large.parse_large(body)):
+    content = records.unify_line_ends(content)
+    body = records.split_comments(content)[1]
+    slow = records.parse_lines(Path("x"), content, skip_invalid=False)
+    for fast in (records.parse_fast(body), swf_large.parse_large(body)):
         if fast is not None:
             assert fast.wider == slow.wider
             for field, values in slow.columns.items():
@@ -445,7 +447,7 @@ def test_numbers_of_large_logs_are_read_as_python_does(
     text = end.join(blank.join([*row[:16], row[17], row[16]]) for row in numbered)
     found = swf_large.parse_large(text.encode())
     assert found is not None
-    for column, field in enumerate(swf_records.FIELDS):
+    for column, field in enumerate(records.FIELDS):
         expected = [[*row[:16], row[17], row[16]][column] for row in numbered]
         assert found.columns[field].tolist() == [float(text) for text in expected]
 
@@ -500,8 +502,8 @@ def test_a_large_log_is_the_same_workload(
     path = tmp_path / "log.swf"
     path.write_bytes(end.join(lines).encode())
     small = read_swf(path)
-    monkeypatch.setattr(swf, "LARGE", 1)
-    monkeypatch.setattr(swf, "parse_fast", None)
+    monkeypatch.setattr(reader, "LARGE", 1)
+    monkeypatch.setattr(reader, "parse_fast", None)
     large = read_swf(path)
     assert_same_jobs(small, large)
     assert (large.notes, large.header) == (small.notes, small.header)
@@ -509,7 +511,7 @@ def test_a_large_log_is_the_same_workload(
     monkeypatch.undo()
     with pytest.raises(TraceError) as said:
         read_swf(path)
-    monkeypatch.setattr(swf, "LARGE", 1)
+    monkeypatch.setattr(reader, "LARGE", 1)
     with pytest.raises(TraceError) as said_large:
         read_swf(path)
     assert str(said_large.value) == str(said.value)
@@ -521,7 +523,7 @@ def test_lines_in_order_are_never_read_one_by_one(
     def slow(*_: Any, **__: Any) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(swf, "parse_lines", slow)
+    monkeypatch.setattr(reader, "parse_lines", slow)
     spread = "   " + line(job=2).replace(" ", " \t ") + "  "
     assert len(read(tmp_path, "; head", line(run=1.5), spread, "", line(job=3) + " q {1,2}")) == 3
 
@@ -529,7 +531,7 @@ def test_lines_in_order_are_never_read_one_by_one(
 def test_decimals_after_thousands_of_whole_numbers_are_read_at_once_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(swf, "parse_lines", None)
+    monkeypatch.setattr(reader, "parse_lines", None)
     lines = [line(job=j) for j in range(2000)]
     w = read(tmp_path, *lines, line(job=2000, run="12.25"), line(job=2001, cpu="1e3"))
     assert w.runtime_ms.tolist() == [10_000] * 2000 + [12_250, 10_000]

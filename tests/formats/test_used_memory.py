@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from hpctwin import read_workload
 from hpctwin.formats import write_workload
-from hpctwin.formats._record import Tally
-from hpctwin.formats._steps import jobs_with_steps
-from hpctwin.formats.mapped import columns_of
+from hpctwin.formats.accounting.steps import jobs_with_steps
+from hpctwin.formats.common.record import Tally
+from hpctwin.formats.tables.mapped import columns_of
 
 RECORDED = Path(__file__).parent / "recorded"
 HEADER = "JobID|Submit|Start|End|ElapsedRaw|NNodes|State|MaxRSS|NTasks"

@@ -16,16 +16,17 @@ from hypothesis import strategies as st
 
 from hpctwin import compare, errors, generate, simulate
 from hpctwin.cli import main
-from hpctwin.engine.abi import JobView
 from hpctwin.engine.agents.features import seen_of_job
+from hpctwin.engine.compile.policy_views import JobView
 from hpctwin.experiments import schedtwin
-from hpctwin.learn import Environments, Episodes, JobSelection, PowerManagement, tuned
-from hpctwin.learn.evaluation import HINDSIGHT, evaluate
-from hpctwin.learn.plan import Plan
-from hpctwin.learn.training import train
+from hpctwin.learn import Environments, Episodes, JobSelection, PowerManagement
+from hpctwin.learn.baselines import tuned
+from hpctwin.learn.baselines.evaluation import HINDSIGHT, evaluate
+from hpctwin.learn.training.plan import Plan
+from hpctwin.learn.training.training import train
 from hpctwin.policies import find_ordering, find_power
-from hpctwin.policies.network import Network
-from hpctwin.twin.config import CoreSettings
+from hpctwin.policies.agents.network import Network
+from hpctwin.twin.settings.config import CoreSettings
 from tests.learn.test_many import NODES, WORKLOAD, check_same, machine
 
 SHORT = Plan(steps=4096, environments=16, horizon=64, threads=1)
@@ -288,7 +289,7 @@ def test_an_agent_that_scores_levels_is_a_power_policy_joule_for_joule(
 
 def test_sb3_gets_masks_for_each_and_last_observations() -> None:
     # PyTorch, which takes seconds to import, is imported only where this test runs.
-    from hpctwin.learn.sb3 import Sb3Environments
+    from hpctwin.learn.environments.sb3 import Sb3Environments
 
     one = JobSelection(WORKLOAD, NODES, jobs=10, window=8)
     many = Sb3Environments(Environments(one.task, one.episodes, 3, threads=1), seed=1)

@@ -13,11 +13,12 @@ import pytest
 from hpctwin import errors, simulate
 from hpctwin.cli import main
 from hpctwin.formats import write_workload
-from hpctwin.learn import Episodes, tuned
-from hpctwin.learn.baselines import of_rule
-from hpctwin.learn.evaluation import Evaluation, evaluate, held_out
-from hpctwin.learn.tuned import FORMULAS, Training, training_of
-from hpctwin.policies.network import Network
+from hpctwin.learn import Episodes
+from hpctwin.learn.baselines import tuned
+from hpctwin.learn.baselines.baselines import of_rule
+from hpctwin.learn.baselines.evaluation import Evaluation, evaluate, held_out
+from hpctwin.learn.baselines.tuned import FORMULAS, Training, training_of
+from hpctwin.policies.agents.network import Network
 from tests.learn.test_agents import network
 from tests.learn.test_many import NODES, WORKLOAD, machine
 
@@ -65,7 +66,7 @@ def test_beside_one_that_chooses_jobs_stand_the_tuned_the_twin_and_what_is_possi
 def test_a_twin_whose_pool_is_one_policy_does_as_that_policy_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hpctwin.learn.baselines.POOL", ("sjf",))
+    monkeypatch.setattr("hpctwin.learn.baselines.baselines.POOL", ("sjf",))
     path = tmp_path / "a.safetensors"
     agent(path, "JobSelection", observation="job", backfilling=True)
     runs = evaluate(path, AFTER, episodes=2, without=["tuned", "oracle"]).runs

@@ -14,20 +14,21 @@ from hpctwin import Cluster, errors, generate, simulate
 from hpctwin.cli import main
 from hpctwin.facility import Facility, FacilityCluster, parse_strategy, simulate_facility
 from hpctwin.formats import write_workload
-from hpctwin.learn import Episodes, Placement, PolicySelection, tuned
-from hpctwin.learn.baselines import SCHEDTWIN, schedtwin
-from hpctwin.learn.evaluation import HINDSIGHT, Evaluation, evaluate, held_out
-from hpctwin.learn.knowing import CHOSEN, TRUE_TIMES
-from hpctwin.learn.plan import Learner, Plan
-from hpctwin.learn.training import train
+from hpctwin.learn import Episodes, Placement, PolicySelection
+from hpctwin.learn.baselines import tuned
+from hpctwin.learn.baselines.baselines import SCHEDTWIN, schedtwin
+from hpctwin.learn.baselines.clairvoyant_policies import CHOSEN, TRUE_TIMES
+from hpctwin.learn.baselines.evaluation import HINDSIGHT, Evaluation, evaluate, held_out
+from hpctwin.learn.training.plan import Learner, Plan
+from hpctwin.learn.training.training import train
 from hpctwin.metrics import with_job_metrics
 from hpctwin.model import Workload
-from hpctwin.policies.network import Network
-from hpctwin.twin.config import CoreSettings
-from hpctwin.twin.core import Core
-from hpctwin.twin.drive import drive_each
+from hpctwin.policies.agents.network import Network
+from hpctwin.twin.core.core import Core
 from hpctwin.twin.emulated import emulated_cluster
-from hpctwin.twin.objective import Objective, Outlook
+from hpctwin.twin.service.virtual_time import drive_each
+from hpctwin.twin.settings.config import CoreSettings
+from hpctwin.twin.what_if.objective import Objective, Outlook
 from tests.learn.test_many import NODES, machine
 
 WORKLOAD = generate("poisson", jobs=400, nodes=NODES, seed=4, load=1.1)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numba import config
 
 from hpctwin import Cluster, errors, generate, simulate
-from hpctwin.engine.agents.record import agent_at, put_seen
+from hpctwin.engine.agents.agent_record import agent_at, put_seen
 from hpctwin.learn import (
     Backfilling,
     Curriculum,
@@ -370,7 +370,7 @@ def test_load_and_walltimes_vary_as_asked() -> None:
 
 
 def test_a_reward_and_an_observation_of_ones_own_are_compiled() -> None:
-    from hpctwin.engine.agents.record import agent_at, put_seen
+    from hpctwin.engine.agents.agent_record import agent_at, put_seen
 
     def queue_length(agent: int, sim: Any) -> None:
         put_seen(agent_at(agent).seen, 0, float(sim.clock.queued))

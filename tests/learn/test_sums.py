@@ -13,14 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import errors, generate
-from hpctwin.learn import Backfilling, Environment, Episodes, JobSelection, PowerManagement, sums
-from hpctwin.learn.cma import Adaptation
-from hpctwin.learn.plan import Plan
-from hpctwin.learn.power_management import LEVEL
-from hpctwin.learn.sums import ORDERINGS, ordering_as_sum
-from hpctwin.learn.training import train
+from hpctwin.learn import Backfilling, Environment, Episodes, JobSelection, PowerManagement
+from hpctwin.learn.environments.power_management import LEVEL
+from hpctwin.learn.training import sums
+from hpctwin.learn.training.cma import Adaptation
+from hpctwin.learn.training.plan import Plan
+from hpctwin.learn.training.sums import ORDERINGS, ordering_as_sum
+from hpctwin.learn.training.training import train
 from hpctwin.metrics import MeanInterval
-from hpctwin.policies.network import Network
+from hpctwin.policies.agents.network import Network
 from tests.learn.test_evolution import machine
 
 NODES = 16

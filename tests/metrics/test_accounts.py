@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hpctwin import Cluster, errors, simulate
 from hpctwin.metrics import INCENTIVES, Accounts, read_accounts, rewarded
 from hpctwin.model import Category, NodeGroup, Workload
-from hpctwin.model.node_group import Mode
-from hpctwin.model.racks import Component
+from hpctwin.model.cluster.node_group import Mode
+from hpctwin.model.cluster.racks import Component
 from tests import strategies
 from tests.examples import examples
 

@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from hpctwin import Workload
-from hpctwin.metrics.describe import describe
+from hpctwin.metrics.studies.describe import describe
 from hpctwin.model import Category, Dependencies, DependencyKind
-from hpctwin.report.describe import description_tables
+from hpctwin.report.tables.describe import description_tables
 
 
 def small() -> Workload:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hpctwin.errors import ConfigError
 from hpctwin.metrics import served, with_job_metrics
-from hpctwin.metrics.jobs import ROWS, served_metrics
+from hpctwin.metrics.jobs.jobs import ROWS, served_metrics
 from tests.metrics.metric_frames import frame, job, results
 
 

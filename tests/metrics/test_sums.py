@@ -13,9 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numba import float64, int64, types
 
-from hpctwin.engine.exact_sums import ADD_NUMBERS, LIMBS, rounded_over
-from hpctwin.engine.jit import Kernel
-from hpctwin.metrics.sums import ExactSum, ExactSums, RowSums
+from hpctwin.engine.compile.jit import Kernel
+from hpctwin.engine.summary.exact_sums import ADD_NUMBERS, LIMBS, rounded_over
+from hpctwin.metrics.summary.sums import ExactSum, ExactSums, RowSums
 
 NUMBERS = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from hpctwin.model.features import check_features, has_features, read_constraint
+from hpctwin.model.requests.features import check_features, has_features, read_constraint
 
 COUNTED = "constraint on some of the nodes (a*2), left open"
 BRACKETS = "constraint that counts nodes in brackets ([a*2&b*4]), "

@@ -11,7 +11,7 @@ import pytest
 from hpctwin import Workload
 from hpctwin.errors import WorkloadError
 from hpctwin.model import Category
-from hpctwin.model.joining import joined, plain
+from hpctwin.model.workload.joining import joined, plain
 
 
 def workload(ids: list[Any], submit_s: list[float], **more: Any) -> Workload:

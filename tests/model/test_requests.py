@@ -13,8 +13,8 @@ from hpctwin import Cluster, Workload, simulate
 from hpctwin.errors import ConfigError, TraceError, WorkloadError
 from hpctwin.formats import read_workload
 from hpctwin.formats.pieces import open_pieces
-from hpctwin.model.chunks import Tasks
-from hpctwin.model.requests import Request, parse_request
+from hpctwin.model.requests.chunks import Tasks
+from hpctwin.model.requests.requests import Request, parse_request
 
 
 @pytest.mark.parametrize(

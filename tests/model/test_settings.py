@@ -10,7 +10,7 @@ import pytest
 from hpctwin import Cluster
 from hpctwin.errors import ConfigError
 from hpctwin.model import NodeGroup, Partition
-from hpctwin.twin.config import CoreSettings, TwinConfig
+from hpctwin.twin.settings.config import CoreSettings, TwinConfig
 
 NODES = [{"name": "a", "count": 3}]
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload, simulate
 from hpctwin.errors import ConfigError, WorkloadError
-from hpctwin.metrics.describe import describe
+from hpctwin.metrics.studies.describe import describe
 from hpctwin.model import Dependencies
-from hpctwin.model.dependencies import DependencyKind
+from hpctwin.model.workload.dependencies import DependencyKind
 
 
 def made(jobs: int = 6) -> Workload:

@@ -13,9 +13,9 @@ from hpctwin import Cluster, Simulation, Workload
 from hpctwin.energy import Series
 from hpctwin.errors import ConfigError, TraceError
 from hpctwin.formats import read_workload
-from hpctwin.model.cluster import Reservation
-from hpctwin.model.units import parse_moment, since
-from hpctwin.simulation.window import moment
+from hpctwin.model.cluster.cluster import Reservation
+from hpctwin.model.text.units import parse_moment, since
+from hpctwin.simulation.running.window import moment
 from hpctwin.sweep.settings import Span
 from tests.cli.test_cli import run
 

@@ -9,10 +9,10 @@ import pytest
 from hpctwin.errors import ConfigError
 from hpctwin.experiments.spars_config import read_spars_config
 from hpctwin.facility import Facility
-from hpctwin.formats.machines import read_cluster
+from hpctwin.formats.clusters.files import read_cluster
 from hpctwin.model import Cluster, read_yaml
-from hpctwin.twin.config import TwinConfig
 from hpctwin.twin.facility.config import LiveFacility
+from hpctwin.twin.settings.config import TwinConfig
 
 READERS = {
     "cluster": Cluster.from_yaml,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpctwin.engine.abi import JobView
+from hpctwin.engine.compile.policy_views import JobView
 from hpctwin.errors import ConfigError, PolicyError, UnknownNameError
 from hpctwin.policies import (
     BUILT_IN,
@@ -240,7 +240,7 @@ def test_an_installed_plug_in_offers_orderings_by_name(monkeypatch: pytest.Monke
     from importlib import metadata
 
     point = metadata.EntryPoint(
-        "from-elsewhere", "hpctwin.policies.orderings:ljf", "hpctwin.orderings"
+        "from-elsewhere", "hpctwin.policies.orderings.built_in:ljf", "hpctwin.orderings"
     )
     monkeypatch.setattr(metadata, "entry_points", lambda group: metadata.EntryPoints([point]))
     found = find_ordering("from-elsewhere")
@@ -249,7 +249,7 @@ def test_an_installed_plug_in_offers_orderings_by_name(monkeypatch: pytest.Monke
 
 
 def test_a_policy_that_was_compiled_leaves_nothing_to_compile_to_its_first_simulation() -> None:
-    from hpctwin.engine.kernel import kernels_of
+    from hpctwin.engine.operations.kernel import kernels_of
     from hpctwin.policies import parse_policy
 
     policy = parse_policy("fcfs+pushdown~psas-auto:20m")

@@ -21,7 +21,7 @@ from hpctwin.policies import (
     REGISTRIES,
     find_power,
 )
-from hpctwin.policies.files import is_file
+from hpctwin.policies.code.files import is_file
 from hpctwin.policies.registry import Entry, Parameter, Registry
 from tests.cli.test_cli import run
 
@@ -194,7 +194,7 @@ def test_a_pass_in_a_file_stands_in_place_of_a_backfill_and_reads_back(tmp_path:
     mine = tmp_path / "mine.py"
     mine.write_text(
         "from hpctwin.engine.passes.none import pass_none\n"
-        "from hpctwin.engine.jit import jit\n\n\n"
+        "from hpctwin.engine.compile.jit import jit\n\n\n"
         "def in_order(sim):\n    pass_none(sim)\n\n\nx = 3\n"
     )
     text = f"sjf+{mine}:in_order"

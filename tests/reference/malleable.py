@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
-from hpctwin.energy.sizing import SizedJob, SizeView, Sizing
+from hpctwin.energy.sizing.sizing import SizedJob, SizeView, Sizing
 from hpctwin.model import MS_PER_S, Cluster, State, Workload, to_ms
-from hpctwin.model.speedup import parse_speedup
+from hpctwin.model.workload.speedup import parse_speedup
 from hpctwin.policies import PowerPolicy
 from tests.reference.jobs import Job, fcfs, jobs_of
 from tests.reference.limits import Limits

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from hpctwin.model import Cluster, State, Workload, to_ms
-from hpctwin.model.preemption import PreemptedPartition, PreemptedQos
+from hpctwin.model.cluster.preemption import PreemptedPartition, PreemptedQos
 from tests.reference.jobs import Job, Order, label_of
 from tests.reference.passes import Simulation
 from tests.reference.plan import Plan

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpctwin.report import write_report
-from hpctwin.report.html import write_page
+from hpctwin.report.pages.html import write_page
 from tests.report.report_runs import NODES, entries, no_entry
 from tests.report.test_plots import workload
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from matplotlib.dates import num2date
 
-from hpctwin.cli.when import _draw
+from hpctwin.cli.live.when import _draw
 from hpctwin.errors import HpctwinError
 from hpctwin.report import plot_start
-from hpctwin.twin.forecast import LEVELS
-from hpctwin.twin.starting import When
+from hpctwin.twin.forecast.forecaster import LEVELS
+from hpctwin.twin.start_times.estimate import When
 
 NOW_S = 1.79e9
 QUANTILES_S = tuple((NOW_S + 600.0 * np.exp(np.linspace(0, 3, len(LEVELS)))).tolist())

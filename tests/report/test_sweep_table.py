@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import hpctwin
-from hpctwin.report.sweep import sweep_table
+from hpctwin.report.figures.sweep import sweep_table
 
 METRICS = ["mean_wait_s", "p95_wait_s", "mean_bounded_slowdown", "utilization"]
 

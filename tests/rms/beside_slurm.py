@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 import yaml
 
-from hpctwin.cli import rms
-from hpctwin.rms.slurm.listing import rows_of
+from hpctwin.cli.live import rms
+from hpctwin.rms.slurm.listing.listing import rows_of
 from tests.conftest import lacking
 from tests.rms.slurm_accounting import Accounting, missing_accounting, settings_of
 from tests.rms.slurm_cluster import SlurmCluster, free_ports, missing
@@ -154,7 +154,7 @@ class Beside:
     def status(self) -> dict[str, Any]:
         """What its journal says of it; not in charge before there is one."""
         from hpctwin.errors import HpctwinError
-        from hpctwin.twin.journal import Journal
+        from hpctwin.twin.journal.journal import Journal
 
         try:
             with contextlib.closing(

@@ -6,7 +6,7 @@ from typing import Any
 
 from hpctwin.model import Cluster
 from hpctwin.rms.emulated import EmulatedCluster
-from hpctwin.rms.records import JobSpec
+from hpctwin.rms.records.records import JobSpec
 from hpctwin.twin.emulated import emulated_cluster
 
 __all__ = ["EPOCH_S", "idle", "run_out", "spec", "started", "what_happened"]

@@ -24,7 +24,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from hpctwin.rms.slurm.import_site import LIVE, live_command
+from hpctwin.rms.slurm.site.recognition import LIVE, live_command
 from tests.rms import slurm_roots
 from tests.rms.beside_slurm import readable_folder, running, states
 from tests.rms.recorded import NOW_S, slurm_path

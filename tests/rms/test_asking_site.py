@@ -15,10 +15,10 @@ from hpctwin.errors import UnreachableError
 from hpctwin.policies import parse_policy
 from hpctwin.policies.policy_file import read_policy
 from hpctwin.rms import commands
-from hpctwin.rms.asking_site import asked
-from hpctwin.rms.importing import import_site
 from hpctwin.rms.managers import probe
-from hpctwin.rms.slurm import import_site as slurm_site
+from hpctwin.rms.site_import.folder import import_site
+from hpctwin.rms.site_import.live_site import asked
+from hpctwin.rms.slurm.site import recognition as slurm_site
 from tests.rms.beside_slurm import readable_folder, running, states
 from tests.rms.record_slurm import SINCE, cluster
 from tests.rms.recorded import slurm as slurm_said

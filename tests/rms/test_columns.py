@@ -9,14 +9,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpctwin.engine.layout import KNOWN, STATE
+from hpctwin.engine.state.layout import KNOWN, STATE
 from hpctwin.model import Cluster
 from hpctwin.policies import parse_policy
-from hpctwin.rms.columns import JobRows
-from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodeRecord
-from hpctwin.twin.ahead import Past, run_ahead
-from hpctwin.twin.carried import Carried
-from hpctwin.twin.present import Present, present
+from hpctwin.rms.records.columns import JobRows
+from hpctwin.rms.records.records import JobDependency, JobRecord, JobSpec, NodeRecord
+from hpctwin.twin.what_if.present import Present, present
+from hpctwin.twin.what_if.run import Past, run_ahead
+from hpctwin.twin.what_if.snapshot_delta import Carried
 from tests.examples import each
 
 NAMES = tuple(f"n{i}" for i in range(4))

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, generate, simulate
 from hpctwin.errors import UnreachableError
-from hpctwin.rms import events as ev
 from hpctwin.rms.emulated import EmulatedCluster, Faults
 from hpctwin.rms.emulated.client import EmulatedManager
 from hpctwin.rms.emulated.server import MAX_REQUEST
-from hpctwin.rms.records import JobSpec, NodeReservation
+from hpctwin.rms.records import events as ev
+from hpctwin.rms.records.records import JobSpec, NodeReservation
+from hpctwin.twin.core.mirror import Mirror
 from hpctwin.twin.emulated import emulated_cluster
-from hpctwin.twin.mirror import Mirror
 from tests import strategies
 from tests.examples import examples
 

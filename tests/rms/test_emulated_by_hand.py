@@ -11,10 +11,10 @@ from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.generate import generate
 from hpctwin.model import Cluster, Workload
 from hpctwin.rms.emulated import Faults
-from hpctwin.rms.events import Event
-from hpctwin.rms.records import JobDependency, JobSpec, NodeReservation
+from hpctwin.rms.records.events import Event
+from hpctwin.rms.records.records import JobDependency, JobSpec, NodeReservation
+from hpctwin.twin.core.mirror import Mirror
 from hpctwin.twin.emulated import emulated_cluster
-from hpctwin.twin.mirror import Mirror
 from tests.rms.emulated_cases import EPOCH_S, idle, run_out, spec, started, what_happened
 
 # --- what it refuses ---------------------------------------------------------------------------

@@ -14,10 +14,10 @@ from hpctwin import Simulation, parse_policy
 from hpctwin.generate import generate
 from hpctwin.model import Cluster, DependencyKind
 from hpctwin.rms.emulated import EmulatedCluster, Faults
-from hpctwin.rms.events import Event, event_json, parse_event
-from hpctwin.rms.records import JobDependency, NodeReservation, Snapshot
+from hpctwin.rms.records.events import Event, event_json, parse_event
+from hpctwin.rms.records.records import JobDependency, NodeReservation, Snapshot
+from hpctwin.twin.core.mirror import Mirror
 from hpctwin.twin.emulated import emulated_cluster
-from hpctwin.twin.mirror import Mirror
 from tests import strategies
 from tests.examples import each, examples
 from tests.rms.emulated_cases import EPOCH_S, run_out, spec, started

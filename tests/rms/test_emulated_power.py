@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from hpctwin import Cluster, Simulation
 from hpctwin.errors import ConfigError
 from hpctwin.policies import Policy, make_policy
-from hpctwin.rms import events as ev
 from hpctwin.rms.emulated import EmulatedCluster
-from hpctwin.rms.records import JobSpec, NodePower
-from hpctwin.twin.asking import answer, picture
-from hpctwin.twin.config import CoreSettings, TwinConfig
-from hpctwin.twin.core import Core
+from hpctwin.rms.records import events as ev
+from hpctwin.rms.records.records import JobSpec, NodePower
+from hpctwin.twin.core.core import Core
+from hpctwin.twin.core.mirror import Mirror
 from hpctwin.twin.emulated import emulated_cluster
-from hpctwin.twin.mirror import Mirror
-from hpctwin.twin.standing import Standing
+from hpctwin.twin.journal.status_reader import Standing
+from hpctwin.twin.settings.config import CoreSettings, TwinConfig
+from hpctwin.twin.start_times.query import answer, picture
 from tests import strategies
 from tests.energy.powered import NODES, platforms, power_policies, uniform
 from tests.examples import examples

@@ -21,10 +21,10 @@ from hpctwin.model import Cluster
 from hpctwin.rms.emulated.client import EmulatedManager
 from hpctwin.rms.emulated.connections import MAX_REQUEST, Request
 from hpctwin.rms.emulated.server import Server
-from hpctwin.rms.events import parse_event
-from hpctwin.rms.records import JobSpec
+from hpctwin.rms.records.events import parse_event
+from hpctwin.rms.records.records import JobSpec
+from hpctwin.twin.core.mirror import Mirror
 from hpctwin.twin.emulated import emulated_cluster
-from hpctwin.twin.mirror import Mirror
 
 
 class Process:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from hpctwin.rms.importing import Imported, import_site, pseudonyms
-from hpctwin.rms.site import NOT_MODELLED, TAKEN
-from hpctwin.rms.slurm.import_site import live_command
-from hpctwin.rms.slurm.parse import settings
+from hpctwin.rms.site.findings import NOT_MODELLED, TAKEN
+from hpctwin.rms.site_import.folder import Imported, import_site, pseudonyms
+from hpctwin.rms.slurm.listing.parse import settings
+from hpctwin.rms.slurm.site.recognition import live_command
 from tests.rms.record_slurm import TREE
 from tests.rms.recorded import slurm
 from tests.rms.slurm_roots import VERSIONS

@@ -11,7 +11,7 @@ import pytest
 
 from hpctwin import Simulation, Workload
 from hpctwin.model import Category
-from hpctwin.rms.importing import Imported, import_site
+from hpctwin.rms.site_import.folder import Imported, import_site
 from hpctwin.simulation import explain
 from tests.engine.test_fair_tree import factors
 
@@ -96,8 +96,8 @@ def test_what_keeps_a_job_back_is_what_squeue_said(made: Imported) -> None:
 
 def explain_reason(simulation: Simulation, row: int) -> str:
     """The limit that keeps a job back at present."""
-    from hpctwin.engine.limits import reached
-    from hpctwin.simulation.lower import limits_in
+    from hpctwin.engine.queue.limits import reached
+    from hpctwin.simulation.lowering.workload import limits_in
 
     limits = limits_in(simulation.workload, simulation.cluster)
     assert limits is not None

@@ -9,9 +9,9 @@ import pytest
 
 from hpctwin.cli import main
 from hpctwin.errors import ConfigError
-from hpctwin.rms.importing import Imported, import_site
-from hpctwin.rms.site import NOT_MODELLED, TAKEN
-from hpctwin.rms.slurm.values import node_flags
+from hpctwin.rms.site.findings import NOT_MODELLED, TAKEN
+from hpctwin.rms.site_import.folder import Imported, import_site
+from hpctwin.rms.slurm.listing.values import node_flags
 
 HEAD = "ClusterName=c\nSelectType=select/cons_tres\n"
 SACCT = (

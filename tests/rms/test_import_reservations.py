@@ -10,9 +10,9 @@ import pytest
 
 from hpctwin import Cluster, Result, read_workload, simulate
 from hpctwin.cli import main
-from hpctwin.model.nodes_text import parse_nodes
-from hpctwin.rms.importing import Imported, import_site, pseudonyms
-from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting
+from hpctwin.model.text.nodes_text import parse_nodes
+from hpctwin.rms.site.findings import NO_BEARING, NOT_MODELLED, TAKEN, Setting
+from hpctwin.rms.site_import.folder import Imported, import_site, pseudonyms
 
 RECORDED = Path(__file__).parent / "recorded" / "slurm-reservations"
 CONF = (

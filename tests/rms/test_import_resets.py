@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from hpctwin import Simulation, read_workload
 from hpctwin.cli import main
-from hpctwin.rms.importing import Imported, import_site
-from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN
-from hpctwin.rms.slurm.resets import midnights
+from hpctwin.rms.site.findings import NO_BEARING, NOT_MODELLED, TAKEN
+from hpctwin.rms.site_import.folder import Imported, import_site
+from hpctwin.rms.slurm.site.resets import midnights
 
 CONF = (
     "ClusterName=c\nSelectType=select/linear\nPriorityType=priority/multifactor\nPriorityDecayHalfLife=0\n"

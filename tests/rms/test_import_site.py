@@ -11,13 +11,13 @@ import pytest
 
 from hpctwin import simulate
 from hpctwin.errors import ConfigError
-from hpctwin.formats._accounting import workload_of
-from hpctwin.model.nodes_text import parse_nodes
+from hpctwin.formats.accounting.workload import workload_of
+from hpctwin.model.text.nodes_text import parse_nodes
 from hpctwin.policies import parse_policy
-from hpctwin.rms.importing import Imported, import_site, pseudonyms
-from hpctwin.rms.site import NOT_MODELLED
-from hpctwin.rms.slurm.conf import read_conf
-from hpctwin.rms.slurm.import_site import LIVE
+from hpctwin.rms.site.findings import NOT_MODELLED
+from hpctwin.rms.site_import.folder import Imported, import_site, pseudonyms
+from hpctwin.rms.slurm.listing.conf import read_conf
+from hpctwin.rms.slurm.site.recognition import LIVE
 
 RECORDED = Path(__file__).parent / "recorded"
 SLURM = RECORDED / "slurm-site"

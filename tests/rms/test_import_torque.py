@@ -9,9 +9,9 @@ import pytest
 
 from hpctwin.errors import ConfigError
 from hpctwin.policies import parse_policy
-from hpctwin.rms.importing import Imported, import_site, pseudonyms
-from hpctwin.rms.pbs.import_site import pbsnodes_text
-from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN
+from hpctwin.rms.pbs.site.recognition import pbsnodes_text
+from hpctwin.rms.site.findings import NO_BEARING, NOT_MODELLED, TAKEN
+from hpctwin.rms.site_import.folder import Imported, import_site, pseudonyms
 
 STATUS = (
     "rectime=1401735789,macaddr=00:11:22:33:44:55,varattr=,jobs=123.head,state=free,loadave=16.00,ncpus=32,"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hpctwin.errors import ConfigError
-from hpctwin.rms.importing import Imported, import_site
-from hpctwin.rms.site import NOT_MODELLED
+from hpctwin.rms.site.findings import NOT_MODELLED
+from hpctwin.rms.site_import.folder import Imported, import_site
 
 CONF = (
     "ClusterName=Demo\nSelectType=select/linear\nAccountingStorageEnforce=limits\nNodeName=n[1-4] CPUs=8\n"

@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster
-from hpctwin.rms import events as ev
-from hpctwin.rms.changes import End
 from hpctwin.rms.manager import Report
-from hpctwin.rms.news import JobBack, JobBegan, JobGone, JobSeen, Look, News, updated
+from hpctwin.rms.pbs.listing.parse import cluster_snapshot
 from hpctwin.rms.pbs.news import PbsNews
-from hpctwin.rms.pbs.parse import cluster_snapshot
-from hpctwin.rms.polling import Poller
-from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, Snapshot
+from hpctwin.rms.polling.poller import Poller
+from hpctwin.rms.records import events as ev
+from hpctwin.rms.records.changes import End
+from hpctwin.rms.records.push_events import JobBack, JobBegan, JobGone, JobSeen, Look, News, updated
+from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, Snapshot
 from hpctwin.rms.slurm.news import SlurmNews
-from hpctwin.twin.mirror import Mirror
+from hpctwin.twin.core.mirror import Mirror
 from tests.examples import examples
 from tests.rms.recorded import PBS
 

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpctwin.rms.columns import JobRows, NodeRows
-from hpctwin.rms.records import JobRecord, JobSpec, NodePower, NodeRecord
+from hpctwin.rms.records.columns import JobRows, NodeRows
+from hpctwin.rms.records.records import JobRecord, JobSpec, NodePower, NodeRecord
 
 NAMES = ("a", "b", "c", "d", "e")
 

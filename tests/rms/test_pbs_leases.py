@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from hpctwin.errors import UnreachableError
-from hpctwin.rms.news import JobSeen
+from hpctwin.rms.pbs.listing.parse import Found, cluster_snapshot
+from hpctwin.rms.pbs.listing.reasons import reason_of
 from hpctwin.rms.pbs.manager import PbsManager
 from hpctwin.rms.pbs.news import PbsNews
-from hpctwin.rms.pbs.parse import Found, cluster_snapshot
-from hpctwin.rms.pbs.reasons import reason_of
-from hpctwin.rms.records import REASONS, JobSpec
-from hpctwin.twin.inactive import Inactivity
+from hpctwin.rms.records.push_events import JobSeen
+from hpctwin.rms.records.records import REASONS, JobSpec
+from hpctwin.twin.acting.inactivity import Inactivity
 from tests.rms.fake_pbs import FakePbs
 from tests.rms.recorded import PBS
 

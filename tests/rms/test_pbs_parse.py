@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin.errors import FormatError, HpctwinError
-from hpctwin.rms.pbs.output import read_output
-from hpctwin.rms.pbs.parse import Found, cluster_snapshot, own_estimates, server_attributes
-from hpctwin.rms.pbs.request import (
+from hpctwin.rms.pbs.listing.output import read_output
+from hpctwin.rms.pbs.listing.parse import Found, cluster_snapshot, own_estimates, server_attributes
+from hpctwin.rms.pbs.listing.request import (
     memory_gb,
     nodes_needed,
     parse_duration,

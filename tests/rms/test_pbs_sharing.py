@@ -11,17 +11,17 @@ import pytest
 
 from hpctwin import parse_policy
 from hpctwin.model import Cluster
-from hpctwin.rms.doubts import Doubts
-from hpctwin.rms.pbs.parse import Found, cluster_snapshot
-from hpctwin.rms.pbs.request import parse_select
-from hpctwin.rms.pbs.resources import used_up_of
-from hpctwin.rms.pbs.sharing import Sharing, how_shared, parts_held, tasks_asked
-from hpctwin.rms.records import NodeRecord, Snapshot
-from hpctwin.rms.room import parts_of
-from hpctwin.simulation.sharing import taken_by
-from hpctwin.twin.config import CoreSettings
-from hpctwin.twin.core import Core
-from hpctwin.twin.present import present
+from hpctwin.rms.pbs.listing.parse import Found, cluster_snapshot
+from hpctwin.rms.pbs.listing.request import parse_select
+from hpctwin.rms.pbs.listing.resources import used_up_of
+from hpctwin.rms.pbs.listing.sharing import Sharing, how_shared, parts_held, tasks_asked
+from hpctwin.rms.placement.node_capacity import parts_of
+from hpctwin.rms.records.inconsistencies import Doubts
+from hpctwin.rms.records.records import NodeRecord, Snapshot
+from hpctwin.simulation.lowering.shared_nodes import taken_by
+from hpctwin.twin.core.core import Core
+from hpctwin.twin.settings.config import CoreSettings
+from hpctwin.twin.what_if.present import present
 from tests.rms.recorded import PBS
 
 RECORDED = {

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin.model import Cluster
-from hpctwin.rms.changes import Changes
 from hpctwin.rms.manager import Outcome
-from hpctwin.rms.polling import PolledManager, Poller
+from hpctwin.rms.polling.poller import PolledManager, Poller
 from hpctwin.rms.priorities import StillPriorities
-from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, Snapshot
+from hpctwin.rms.records.changes import Changes
+from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, Snapshot
 
 MACHINE = Cluster.uniform(2)
 

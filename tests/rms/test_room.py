@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hpctwin.model import Cluster
-from hpctwin.rms.records import JobRecord, JobSpec
-from hpctwin.rms.room import Room
+from hpctwin.rms.placement.node_capacity import Room
+from hpctwin.rms.records.records import JobRecord, JobSpec
 
 MACHINE = Cluster.model_validate({"nodes": [{"name": "a", "count": 2, "cores": 8}]})
 NAMES = {"n0": 0, "n1": 1}

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin.model import Cluster
-from hpctwin.model.consumables import GPU_TYPE
-from hpctwin.rms.records import JobSpec
-from hpctwin.rms.room import Room
-from hpctwin.rms.room_for_all import fit_together
+from hpctwin.model.requests.consumables import GPU_TYPE
+from hpctwin.rms.placement.guaranteed_fit import fit_together
+from hpctwin.rms.placement.node_capacity import Room
+from hpctwin.rms.records.records import JobSpec
 from tests.conftest import examples
 
 GPU_NODES = {"name": "g", "count": 3, "cores": 8, "memory_gb": 16, "gpus": {"a": 2, "b": 1}}

@@ -15,7 +15,7 @@ import pytest
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.manager import Outcome
 from hpctwin.rms.slurm import manager as module
-from hpctwin.rms.slurm.jobs import Mine
+from hpctwin.rms.slurm.listing.jobs import Mine
 from hpctwin.rms.slurm.manager import SlurmManager
 from tests.rms.slurm_said import NODES, NONE, PARTITIONS
 

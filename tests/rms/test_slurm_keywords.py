@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hpctwin.rms.importing import Imported, import_site
-from hpctwin.rms.site import NO_BEARING, NOT_MODELLED
-from hpctwin.rms.slurm.import_site import SlurmFiles
+from hpctwin.rms.site.findings import NO_BEARING, NOT_MODELLED
+from hpctwin.rms.site_import.folder import Imported, import_site
+from hpctwin.rms.slurm.site.recognition import SlurmFiles
 
 RECORDED = Path(__file__).parent / "recorded" / "slurm-site"
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hpctwin.errors import CommandError, FormatError
-from hpctwin.rms.slurm import listing
-from hpctwin.rms.slurm.listing import FIELDS, Listing
+from hpctwin.rms.slurm.listing import listing
+from hpctwin.rms.slurm.listing.listing import FIELDS, Listing
 
 END = "\x1f"
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpctwin.rms.events import Event, JobEnded
 from hpctwin.rms.managers import probe
-from hpctwin.rms.polling import Poller
+from hpctwin.rms.polling.poller import Poller
+from hpctwin.rms.polling.spool import Spool
+from hpctwin.rms.records.events import Event, JobEnded
 from hpctwin.rms.slurm.manager import SlurmManager
 from hpctwin.rms.slurm.news import SlurmNews
-from hpctwin.rms.spool import Spool
-from hpctwin.twin.journal import Journal
+from hpctwin.twin.journal.journal import Journal
 from tests.rms.beside_slurm import Beside, job_ends, running
 from tests.rms.slurm_cluster import SlurmCluster
 from tests.rms.slurm_roots import NEWEST

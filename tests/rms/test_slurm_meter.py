@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 from hpctwin.rms.slurm.manager import SlurmManager
-from hpctwin.twin.config import TwinConfig
-from hpctwin.twin.core import Core
-from hpctwin.twin.metering import Metering
+from hpctwin.twin.core.core import Core
+from hpctwin.twin.service.metering import Metering
+from hpctwin.twin.settings.config import TwinConfig
 from tests.rms.beside_slurm import running
 from tests.rms.slurm_cluster import SlurmCluster
 from tests.rms.slurm_roots import NEWEST

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin.errors import FormatError
-from hpctwin.model.hostlist import expand
-from hpctwin.rms.slurm.jobs import MARK, targets
-from hpctwin.rms.slurm.parse import cluster_snapshot, settings, start_times
-from hpctwin.rms.slurm.values import number, said, words
+from hpctwin.model.text.hostlist import expand
+from hpctwin.rms.slurm.listing.jobs import MARK, targets
+from hpctwin.rms.slurm.listing.parse import cluster_snapshot, settings, start_times
+from hpctwin.rms.slurm.listing.values import number, said, words
 from tests.rms.slurm_said import NODE, NODES, NONE, NOW_S, PARTITIONS, job
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from hpctwin.errors import ConfigError
-from hpctwin.rms.changes import Changes
-from hpctwin.rms.machine import Sleeping
-from hpctwin.rms.records import NodePower, Snapshot
-from hpctwin.rms.slurm.parse import cluster_snapshot
+from hpctwin.rms.records.changes import Changes
+from hpctwin.rms.records.records import NodePower, Snapshot
+from hpctwin.rms.site.cluster import Sleeping
+from hpctwin.rms.slurm.listing.parse import cluster_snapshot
 from hpctwin.rms.slurm.settings import SlurmSettings
 
 RECORDED = Path(__file__).parent / "recorded"

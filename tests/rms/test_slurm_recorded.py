@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from hpctwin.errors import CommandError
-from hpctwin.model.hostlist import expand
-from hpctwin.rms.slurm import listing
-from hpctwin.rms.slurm.jobs import MARK
-from hpctwin.rms.slurm.listing import FIELDS, READ
+from hpctwin.model.text.hostlist import expand
+from hpctwin.rms.slurm.listing import listing
+from hpctwin.rms.slurm.listing.jobs import MARK
+from hpctwin.rms.slurm.listing.listing import FIELDS, READ
+from hpctwin.rms.slurm.listing.parse import Found, cluster_snapshot, settings
+from hpctwin.rms.slurm.listing.values import fields_of
 from hpctwin.rms.slurm.manager import SlurmManager
-from hpctwin.rms.slurm.parse import Found, cluster_snapshot, settings
-from hpctwin.rms.slurm.values import fields_of
 from tests.rms.record_slurm import ASKED, NOT_MODELED, SITES
 from tests.rms.recorded import NOW_S, slurm
 from tests.rms.slurm_roots import VERSIONS

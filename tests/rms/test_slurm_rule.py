@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from hpctwin.cli import main
-from hpctwin.rms.slurm.jobs import Mine
+from hpctwin.rms.slurm.listing.jobs import Mine
 from hpctwin.rms.slurm.manager import SlurmManager
-from hpctwin.twin.config import TwinConfig
+from hpctwin.twin.settings.config import TwinConfig
 
 NOW_S = 1_764_000_000.0
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from hpctwin import parse_policy
-from hpctwin.rms.room import Room
+from hpctwin.rms.placement.node_capacity import Room
 from hpctwin.rms.slurm.manager import SlurmManager
-from hpctwin.twin.config import CoreSettings
-from hpctwin.twin.core import Core
-from hpctwin.twin.journal import Journal
+from hpctwin.twin.core.core import Core
+from hpctwin.twin.journal.journal import Journal
+from hpctwin.twin.settings.config import CoreSettings
 from tests.rms.beside_slurm import Beside, readable_folder, running, states
 from tests.rms.slurm_cluster import SlurmCluster
 from tests.rms.slurm_roots import NEWEST

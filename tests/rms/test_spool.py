@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from hpctwin.errors import ConfigError
-from hpctwin.rms import spool as spool_module
+from hpctwin.rms.polling import spool as spool_module
+from hpctwin.rms.polling.spool import Spool, checked_path
 from hpctwin.rms.settings import NewsSettings
-from hpctwin.rms.spool import Spool, checked_path
-from hpctwin.twin.service import open_lines
+from hpctwin.twin.service.service import open_lines
 
 
 def append(path: Path, text: str) -> None:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from hpctwin import Cluster, Simulation, Workload, simulate
-from hpctwin.engine.begin import Running
+from hpctwin.engine.operations.warm_start import Running
 from hpctwin.errors import ConfigError
 from hpctwin.generate import generate
 from hpctwin.model import Dependencies, DependencyKind
-from hpctwin.simulation.present import begin_at
+from hpctwin.simulation.running.present import begin_at
 
 ONE = Cluster.model_validate({"nodes": [{"name": "n", "count": 1}], "cleanup": "30s"})
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hpctwin import Cluster, Simulation, Workload, parse_policy
 from hpctwin.errors import SimulationError, WorkloadError
 from hpctwin.model import Dependencies, DependencyKind
-from hpctwin.simulation.open import OpenSimulation
+from hpctwin.simulation.running.incremental import OpenSimulation
 from tests import strategies
 from tests.examples import examples
 

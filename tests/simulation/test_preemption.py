@@ -9,7 +9,7 @@ import pytest
 from hpctwin import Cluster, Simulation, Workload, simulate, simulate_stream
 from hpctwin.errors import ConfigError, SimulationError
 from hpctwin.model import Category
-from hpctwin.simulation.open import OpenSimulation
+from hpctwin.simulation.running.incremental import OpenSimulation
 from tests.by_hand import cluster_of, labels
 
 TWO = [{"name": "low", "default": True}, {"name": "high"}]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, Workload, simulate
 from hpctwin.simulation import replay
-from hpctwin.simulation.result import Result
+from hpctwin.simulation.result.result import Result
 from tests import strategies
 from tests.examples import examples
 

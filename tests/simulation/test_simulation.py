@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload, compare, make_policy, ordering, replay, simulate
-from hpctwin.engine import layout
+from hpctwin.engine.state import layout
 from hpctwin.errors import ConfigError, PolicyError, SimulationError, WorkloadError
 from hpctwin.model import Category
 from hpctwin.sweep import fair_starts

@@ -15,7 +15,7 @@ from hpctwin import Cluster, Result, Simulation, Workload, simulate, simulate_st
 from hpctwin.errors import WorkloadError
 from hpctwin.model import Category
 from hpctwin.simulation import explain
-from hpctwin.simulation.gpus import lay, room_on
+from hpctwin.simulation.lowering.gpus import lay, room_on
 from tests import strategies
 from tests.examples import each, examples
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, compare, generate, make_policy, ordering
-from hpctwin.engine.abi import JobView
+from hpctwin.engine.compile.policy_views import JobView
 from hpctwin.errors import PolicyError
 
 compare_module = importlib.import_module("hpctwin.sweep.compare")
@@ -37,7 +37,7 @@ def test_their_figures_are_known_when_they_come(monkeypatch: pytest.MonkeyPatch)
     def nothing_more(*given: object) -> None:
         raise AssertionError("looked for again")
 
-    monkeypatch.setattr("hpctwin.metrics.summary.summarize_jobs", nothing_more)
+    monkeypatch.setattr("hpctwin.metrics.summary.summary.summarize_jobs", nothing_more)
     assert all(result.summary()["jobs"] == 60 for result in results.values())
 
 

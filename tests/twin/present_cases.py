@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from hpctwin import Simulation
-from hpctwin.engine import layout
+from hpctwin.engine.state import layout
 from hpctwin.model import MS_PER_S, DependencyKind
-from hpctwin.rms.records import (
+from hpctwin.rms.placement.node_capacity import parts_of
+from hpctwin.rms.records.records import (
     JobDependency,
     JobRecord,
     JobSpec,
@@ -15,8 +16,7 @@ from hpctwin.rms.records import (
     NodeRecord,
     NodeReservation,
 )
-from hpctwin.rms.room import parts_of
-from hpctwin.simulation.sharing import taken_by
+from hpctwin.simulation.lowering.shared_nodes import taken_by
 
 EPOCH_S = 1_700_000_000.0
 """Where the records' time zero lies: real ones count from 1970."""

@@ -19,7 +19,7 @@ import yaml
 from hpctwin.cli import main
 from hpctwin.errors import JournalError, UnreachableError
 from hpctwin.rms.emulated.client import EmulatedManager
-from hpctwin.twin.journal import Journal
+from hpctwin.twin.journal.journal import Journal
 from tests.forks import Fork, fork
 
 __all__ = ["Pair", "Process"]

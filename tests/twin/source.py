@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from hpctwin.model import Cluster
-from hpctwin.rms import events as ev
-from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodeRecord, Snapshot
+from hpctwin.rms.records import events as ev
+from hpctwin.rms.records.records import JobDependency, JobRecord, JobSpec, NodeRecord, Snapshot
 
 NODES = 6
 

@@ -12,11 +12,11 @@ import pytest
 
 from hpctwin.errors import JournalError
 from hpctwin.rms.manager import Outcome
-from hpctwin.twin.acting import KEPT, Actor
-from hpctwin.twin.config import ActSettings
-from hpctwin.twin.follow import Follower
-from hpctwin.twin.guard import Guard
-from hpctwin.twin.journal import Journal
+from hpctwin.twin.acting.actuator import KEPT, Actor
+from hpctwin.twin.acting.guard import Guard
+from hpctwin.twin.following.follower import Follower
+from hpctwin.twin.journal.journal import Journal
+from hpctwin.twin.settings.config import ActSettings
 from tests.twin.test_journal import written
 
 

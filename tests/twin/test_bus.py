@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, generate
 from hpctwin.errors import HpctwinError
-from hpctwin.rms import events as ev
 from hpctwin.rms.emulated import Faults
-from hpctwin.twin.bus import BATCH, LocalBus
+from hpctwin.rms.records import events as ev
+from hpctwin.twin.core.mirror import Mirror
 from hpctwin.twin.emulated import emulated_cluster
-from hpctwin.twin.mirror import Mirror
-from hpctwin.twin.recording import Player, Recorder, read_recording
+from hpctwin.twin.following.bus import BATCH, LocalBus
+from hpctwin.twin.following.recording import Player, Recorder, read_recording
 
 
 def test_deliveries_come_in_order_and_in_bounded_batches() -> None:

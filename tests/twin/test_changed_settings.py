@@ -9,13 +9,13 @@ import pytest
 
 from hpctwin import Cluster
 from hpctwin.learn.prediction import Known, train
-from hpctwin.rms.records import JobSpec
-from hpctwin.twin.bus import LocalBus
-from hpctwin.twin.config import TwinConfig
+from hpctwin.rms.records.records import JobSpec
 from hpctwin.twin.emulated import emulated_cluster
-from hpctwin.twin.journal import Journal
-from hpctwin.twin.repeat import decide_again, restored_core
-from hpctwin.twin.runner import Twin
+from hpctwin.twin.following.bus import LocalBus
+from hpctwin.twin.journal.journal import Journal
+from hpctwin.twin.journal.repeat import decide_again, restored_core
+from hpctwin.twin.service.runner import Twin
+from hpctwin.twin.settings.config import TwinConfig
 from tests.twin.test_learned import past
 from tests.twin.test_runner import Manager
 

@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 
 from hpctwin.model import Cluster, Partition
-from hpctwin.rms.changes import Changes
-from hpctwin.rms.events import event_json, parse_event
-from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodeRecord, Snapshot
-from hpctwin.twin.mirror import Mirror
+from hpctwin.rms.records.changes import Changes
+from hpctwin.rms.records.events import event_json, parse_event
+from hpctwin.rms.records.records import JobDependency, JobRecord, JobSpec, NodeRecord, Snapshot
+from hpctwin.twin.core.mirror import Mirror
 from tests.twin.test_mirror import stories
 
 

@@ -15,18 +15,18 @@ import pytest
 
 from hpctwin import Cluster
 from hpctwin.errors import JournalError, UnreachableError
-from hpctwin.model.file_lock import FileLock
+from hpctwin.model.files.file_lock import FileLock
 from hpctwin.rms.identity import cluster_identity
 from hpctwin.rms.pbs.manager import PbsManager
 from hpctwin.rms.slurm.manager import SlurmManager
-from hpctwin.twin.bus import LocalBus
-from hpctwin.twin.charge import Charge
-from hpctwin.twin.config import TwinConfig
+from hpctwin.twin.acting.authority import Charge
+from hpctwin.twin.acting.lock import ClusterLock
 from hpctwin.twin.emulated import emulated_cluster
-from hpctwin.twin.journal import Journal
-from hpctwin.twin.lock import ClusterLock
-from hpctwin.twin.runner import Twin
-from hpctwin.twin.service import open_twin
+from hpctwin.twin.following.bus import LocalBus
+from hpctwin.twin.journal.journal import Journal
+from hpctwin.twin.service.runner import Twin
+from hpctwin.twin.service.service import open_twin
+from hpctwin.twin.settings.config import TwinConfig
 from tests.rms.fake_pbs import FakePbs
 from tests.twin.test_runner import Manager
 
@@ -60,7 +60,7 @@ def name(tmp_path: Path) -> str:
 def holder(name: str, *files: Path) -> OtherProcess:
     return OtherProcess(f"""
         from pathlib import Path
-        from hpctwin.twin.lock import ClusterLock
+        from hpctwin.twin.acting.lock import ClusterLock
         lock = ClusterLock(lambda: {name!r}, [Path(f) for f in {[str(f) for f in files]!r}])
         assert lock.take() is None
     """)
@@ -213,7 +213,7 @@ def test_of_two_twins_on_one_cluster_one_acts_and_the_other_says_why_not(pair: P
 def test_the_other_twin_takes_over_when_the_first_has_ended(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hpctwin.twin.charge.RETRY_S", 0.0)
+    monkeypatch.setattr("hpctwin.twin.acting.authority.RETRY_S", 0.0)
     one, two = pair.twins
     pair.turn()
     one.guard.stop("enough")
@@ -264,7 +264,7 @@ def test_a_missing_heartbeat_folder_keeps_the_twin_out_without_flapping(
     # Another twin whose heartbeat can be written is not kept out meanwhile.
     assert not charge.held()
     path.parent.mkdir()
-    monkeypatch.setattr("hpctwin.twin.charge.RETRY_S", 0.0)
+    monkeypatch.setattr("hpctwin.twin.acting.authority.RETRY_S", 0.0)
     charge._again = 0.0
     assert charge.keep(0)
     assert path.exists()

@@ -9,8 +9,8 @@ import pytest
 from hpctwin.errors import UnreachableError
 from hpctwin.rms.heartbeat import beat
 from hpctwin.rms.managers import probe
-from hpctwin.twin.config import TwinConfig
-from hpctwin.twin.service import check_connections, open_manager
+from hpctwin.twin.service.service import check_connections, open_manager
+from hpctwin.twin.settings.config import TwinConfig
 from tests.rms.fake_pbs import FakePbs
 
 

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, Workload, generate
-from hpctwin.engine.jit import Kernel
-from hpctwin.rms import events as ev
-from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, Snapshot
-from hpctwin.twin import what_ifs
-from hpctwin.twin.choice import Decision
-from hpctwin.twin.config import CoreSettings, ObjectiveSettings
-from hpctwin.twin.core import Core
-from hpctwin.twin.drive import drive
+from hpctwin.engine.compile.jit import Kernel
+from hpctwin.rms.records import events as ev
+from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, Snapshot
+from hpctwin.twin.core.core import Core
+from hpctwin.twin.core.decision import Decision
 from hpctwin.twin.emulated import emulated_cluster
+from hpctwin.twin.service.virtual_time import drive
+from hpctwin.twin.settings.config import CoreSettings, ObjectiveSettings
+from hpctwin.twin.what_if import pool as what_ifs
 from tests import strategies
 from tests.energy.powered import uniform
 from tests.examples import examples

@@ -17,16 +17,16 @@ import yaml
 
 from hpctwin.errors import HpctwinError
 from hpctwin.model import Cluster
-from hpctwin.rms.records import JobSpec
-from hpctwin.twin import desk as desk_module
-from hpctwin.twin.asking import JobToCome, answer
-from hpctwin.twin.bus import LocalBus
-from hpctwin.twin.config import TwinConfig
-from hpctwin.twin.desk import Desk, ask
+from hpctwin.rms.records.records import JobSpec
 from hpctwin.twin.emulated import emulated_cluster
-from hpctwin.twin.journal import Journal
-from hpctwin.twin.runner import Twin
-from hpctwin.twin.when import answered, picture_of
+from hpctwin.twin.following.bus import LocalBus
+from hpctwin.twin.journal.journal import Journal
+from hpctwin.twin.service import query_socket as desk_module
+from hpctwin.twin.service.query_socket import Desk, ask
+from hpctwin.twin.service.runner import Twin
+from hpctwin.twin.service.when import answered, picture_of
+from hpctwin.twin.settings.config import TwinConfig
+from hpctwin.twin.start_times.query import JobToCome, answer
 from tests.twin.test_runner import Manager
 
 

@@ -13,20 +13,21 @@ import pytest
 
 from hpctwin.errors import HpctwinError
 from hpctwin.model import Cluster
-from hpctwin.rms.records import JobRecord, JobSpec
-from hpctwin.twin import journal, starting
-from hpctwin.twin.asking import when_job
-from hpctwin.twin.bus import LocalBus
-from hpctwin.twin.choice import Candidate
-from hpctwin.twin.config import TwinConfig
-from hpctwin.twin.core import Core
+from hpctwin.rms.records.records import JobRecord, JobSpec
+from hpctwin.twin.core.core import Core
+from hpctwin.twin.core.decision import Candidate
 from hpctwin.twin.emulated import emulated_cluster
-from hpctwin.twin.explain import explain_job, why_policy
-from hpctwin.twin.journal import Journal
-from hpctwin.twin.objective import Objective
-from hpctwin.twin.runner import Twin
-from hpctwin.twin.standing import full_id, standing
-from hpctwin.twin.when import picture_of
+from hpctwin.twin.following.bus import LocalBus
+from hpctwin.twin.journal import journal
+from hpctwin.twin.journal.journal import Journal
+from hpctwin.twin.journal.status_reader import full_id, standing
+from hpctwin.twin.service.explain import explain_job, why_policy
+from hpctwin.twin.service.runner import Twin
+from hpctwin.twin.service.when import picture_of
+from hpctwin.twin.settings.config import TwinConfig
+from hpctwin.twin.start_times import estimate
+from hpctwin.twin.start_times.query import when_job
+from hpctwin.twin.what_if.objective import Objective
 from tests.twin.test_runner import Manager
 
 
@@ -119,7 +120,7 @@ def test_a_job_that_the_twin_has_not_forecast_yet_is_looked_ahead_for(watched: W
     stands = standing(reader)
     reader.close()
     known = {i: one for i, one in stands.forecasts.items() if i != "short"}
-    found = starting.when(stands.core, "short", stands.now_s, stands.policy, known)
+    found = estimate.when(stands.core, "short", stands.now_s, stands.policy, known)
     assert (found.state, found.start_s) == ("waits", pytest.approx(554.0))
 
 
@@ -192,7 +193,7 @@ def test_a_task_of_an_array_is_asked_for_by_its_own_name(watched: Watched) -> No
 
 def test_asking_a_running_twin_loads_no_simulator() -> None:
     code = (
-        "import sys; import hpctwin.cli.when, hpctwin.twin.when\n"
+        "import sys; import hpctwin.cli.live.when, hpctwin.twin.service.when\n"
         "print([m for m in ('polars', 'numba', 'hpctwin.simulation') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

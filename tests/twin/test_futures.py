@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from hpctwin.model import Cluster
-from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, Snapshot
-from hpctwin.twin.config import CoreSettings
-from hpctwin.twin.core import Core
-from hpctwin.twin.expect import OF_USER, Expectations
+from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, Snapshot
+from hpctwin.twin.core.core import Core
+from hpctwin.twin.forecast.workload_model import OF_USER, Expectations
+from hpctwin.twin.settings.config import CoreSettings
 
 
 def spec(job_id: str, submit_s: float = 0.0, **about: object) -> JobSpec:

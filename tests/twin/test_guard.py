@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hpctwin.errors import ConfigError
-from hpctwin.twin.config import ActSettings, TwinConfig, config_schema
-from hpctwin.twin.guard import Guard
+from hpctwin.twin.acting.guard import Guard
+from hpctwin.twin.settings.config import ActSettings, TwinConfig, config_schema
 
 MANAGER = {"kind": "emulated", "address": "x.sock"}
 

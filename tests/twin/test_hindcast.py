@@ -15,9 +15,9 @@ from hpctwin.errors import WorkloadError
 from hpctwin.formats import write_workload
 from hpctwin.model import Category, Cluster, Workload
 from hpctwin.policies import parse_policy
-from hpctwin.twin.config import CoreSettings
-from hpctwin.twin.core import Core
-from hpctwin.twin.hindcast import (
+from hpctwin.twin.core.core import Core
+from hpctwin.twin.settings.config import CoreSettings
+from hpctwin.twin.start_times.hindcast import (
     Lived,
     at_once,
     hindcast,
@@ -26,7 +26,7 @@ from hpctwin.twin.hindcast import (
     recorded,
     right_of_all,
 )
-from hpctwin.twin.hindcast_scores import hindcast_scores, steadiness
+from hpctwin.twin.start_times.hindcast_scores import hindcast_scores, steadiness
 
 NODES = 16
 MACHINE = Cluster.uniform(nodes=NODES)

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from hpctwin.rms.manager import Report
-from hpctwin.twin.inactive import Inactivity
+from hpctwin.twin.acting.inactivity import Inactivity
 
 PATIENCE_S = 600.0
 

@@ -14,10 +14,10 @@ import pytest
 
 from hpctwin.errors import JournalError
 from hpctwin.rms.manager import Outcome
-from hpctwin.twin.choice import Candidate, Decision
-from hpctwin.twin.forecasts import Forecast
-from hpctwin.twin.journal import Journal
-from hpctwin.twin.repeat import restored_core
+from hpctwin.twin.core.decision import Candidate, Decision
+from hpctwin.twin.forecast.records import Forecast
+from hpctwin.twin.journal.journal import Journal
+from hpctwin.twin.journal.repeat import restored_core
 
 
 def decision(number: int = 1) -> Decision:
@@ -96,7 +96,7 @@ def test_after_kill_9_in_the_middle_of_writing_every_commit_is_there(tmp_path: P
     script = textwrap.dedent(
         f"""
         from pathlib import Path
-        from hpctwin.twin.journal import Journal
+        from hpctwin.twin.journal.journal import Journal
         journal = Journal(Path({str(path)!r}))
         for number in range(10**9):
             with journal.writing():

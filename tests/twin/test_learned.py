@@ -21,12 +21,12 @@ from hpctwin.learn.prediction.models import QuantileBoosting
 from hpctwin.learn.prediction.quantiles import as_trees
 from hpctwin.model import Category, Cluster, Workload
 from hpctwin.policies import parse_policy
-from hpctwin.rms.records import JobRecord, JobSpec
-from hpctwin.twin.config import CoreSettings, TwinConfig
-from hpctwin.twin.expect import Expectations
-from hpctwin.twin.hindcast import Lived, hindcast, lived_under
-from hpctwin.twin.learned import LearnedRuntimes, read_quantiles
-from hpctwin.twin.submissions import FEATURES, Submissions
+from hpctwin.rms.records.records import JobRecord, JobSpec
+from hpctwin.twin.forecast.learned_runtimes import LearnedRuntimes, read_quantiles
+from hpctwin.twin.forecast.submissions import FEATURES, Submissions
+from hpctwin.twin.forecast.workload_model import Expectations
+from hpctwin.twin.settings.config import CoreSettings, TwinConfig
+from hpctwin.twin.start_times.hindcast import Lived, hindcast, lived_under
 
 USERS = ("anna", "ben", "cleo")
 RUNS_S = {"anna": 100.0, "ben": 1000.0, "cleo": 10_000.0}

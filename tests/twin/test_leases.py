@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpctwin.rms.records import JobSpec
-from hpctwin.twin.blocked import Blocked
-from hpctwin.twin.leases import LeaseRule, Waiting, leases_due
+from hpctwin.rms.records.records import JobSpec
+from hpctwin.twin.acting.lease_plan import LeaseRule, Waiting, leases_due
+from hpctwin.twin.core.blocked import Blocked
 
 NOW_S = 1_000_000.0
 RULE = LeaseRule(short_s=30.0, longest_s=600.0)

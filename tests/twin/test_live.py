@@ -19,8 +19,8 @@ import pytest
 
 from hpctwin.errors import JournalError
 from hpctwin.rms.emulated.client import EmulatedManager
-from hpctwin.twin.explain import explain_decision
-from hpctwin.twin.journal import Journal
+from hpctwin.twin.journal.journal import Journal
+from hpctwin.twin.service.explain import explain_decision
 from tests.twin.processes import Pair
 
 pytestmark = pytest.mark.slow
@@ -47,7 +47,7 @@ def every_job_ran_once(pair: Pair, jobs: int = 150) -> None:
 
 def the_mirror_is_the_cluster(pair: Pair) -> None:
     """The twin's last word equals a snapshot of the cluster, by hash; nodes may still fail and return."""
-    from hpctwin.twin.mirror import Mirror
+    from hpctwin.twin.core.mirror import Mirror
 
     manager = EmulatedManager(pair.socket)
 

@@ -15,16 +15,16 @@ import pytest
 
 from hpctwin import Cluster
 from hpctwin.errors import ConfigError, HpctwinError, UnreachableError
-from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, Snapshot
-from hpctwin.twin.config import TwinConfig
-from hpctwin.twin.core import Core
-from hpctwin.twin.explain import status_lines
-from hpctwin.twin.metering import Metering, use_expected, use_now
+from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, Snapshot
+from hpctwin.twin.core.core import Core
 from hpctwin.twin.meters import CsvMeter, JsonMeter, PrometheusMeter, Reading, unix_time
-from hpctwin.twin.service import check_connections
-from hpctwin.web.live import Live
-from hpctwin.web.prometheus import exposition
-from hpctwin.web.source import Source
+from hpctwin.twin.service.explain import status_lines
+from hpctwin.twin.service.metering import Metering, use_expected, use_now
+from hpctwin.twin.service.service import check_connections
+from hpctwin.twin.settings.config import TwinConfig
+from hpctwin.web.server.live import Live
+from hpctwin.web.server.prometheus import exposition
+from hpctwin.web.views.source import Source
 from tests.twin.test_runner import Setting
 
 NOW = 1_699_999_800.0
@@ -250,7 +250,7 @@ def test_the_twin_calibrates_on_its_meter_and_goes_on_after_a_restart(
     csv_meter: tuple[CsvMeter, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However long it takes to say what is expected, it is said in each step.
-    monkeypatch.setattr("hpctwin.twin.metering.SPARING", 0)
+    monkeypatch.setattr("hpctwin.twin.service.metering.SPARING", 0)
     settings, path = csv_meter
     first = Metering(settings, tmp_path / "kept.parquet")
     now_s = lead(first, path, hours=1.5)
@@ -321,7 +321,7 @@ def test_a_fault_of_the_meter_is_told_and_the_twin_stays_in_charge(
     def fails(*args: Any) -> None:
         raise ZeroDivisionError("of the meter's")
 
-    monkeypatch.setattr("hpctwin.twin.metering.use_now", fails)
+    monkeypatch.setattr("hpctwin.twin.service.metering.use_now", fails)
     append(path, "power_w\n4321\n")
     setting.until(lambda: "ZeroDivisionError" in (twin.status()["meter"]["fault"] or ""))
     setting.submit(1)

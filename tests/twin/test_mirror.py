@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpctwin.rms import events as ev
-from hpctwin.rms.records import JobSpec, NodeRecord, Snapshot
-from hpctwin.twin.mirror import MAX_EARLY, Mirror
+from hpctwin.rms.records import events as ev
+from hpctwin.rms.records.records import JobSpec, NodeRecord, Snapshot
+from hpctwin.twin.core.mirror import MAX_EARLY, Mirror
 from tests.twin.source import Source
 
 
@@ -147,7 +147,7 @@ def test_an_event_that_cannot_be_true_changes_nothing_and_asks_for_a_snapshot(ev
 
 
 def _waiting(spec: JobSpec):
-    from hpctwin.rms.records import JobRecord
+    from hpctwin.rms.records.records import JobRecord
 
     return JobRecord(spec=spec)
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin.errors import ConfigError, HpctwinError, UnknownNameError
-from hpctwin.twin.ahead import Course, Past, outlooks_of
-from hpctwin.twin.objective import METRICS, Objective, Outlook, normalised
+from hpctwin.twin.what_if.objective import METRICS, Objective, Outlook, normalised
+from hpctwin.twin.what_if.run import Course, Past, outlooks_of
 
 POSITIVE = st.lists(st.floats(0.01, 1e6), min_size=2, max_size=6)
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from hpctwin.errors import HpctwinError
-from hpctwin.twin.config import TwinConfig
-from hpctwin.twin.journal import Journal
+from hpctwin.twin.journal.journal import Journal
+from hpctwin.twin.settings.config import TwinConfig
 
 PAGE = (Path(__file__).parents[2] / "docs/add-a-resource-manager.md").read_text()
 JOB_ENDS = "ended"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 from hpctwin.model import Cluster
-from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, Snapshot
-from hpctwin.twin.config import CoreSettings
-from hpctwin.twin.core import Core
-from hpctwin.twin.journal_tables import Input
-from hpctwin.twin.placing import places
-from hpctwin.twin.restore import apply_input
+from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, Snapshot
+from hpctwin.twin.acting.placement import places
+from hpctwin.twin.core.core import Core
+from hpctwin.twin.journal.restore import apply_input
+from hpctwin.twin.journal.tables import Input
+from hpctwin.twin.settings.config import CoreSettings
 
 MACHINE = Cluster.model_validate({"nodes": [{"name": "a", "count": 3, "cores": 4}]})
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from hpctwin.errors import ConfigError
-from hpctwin.rms import events as ev
-from hpctwin.rms.redis_publisher import FIELD, RedisPublisher, connect_redis
-from hpctwin.twin import redis_bus
-from hpctwin.twin.bus import Delivery
-from hpctwin.twin.redis_bus import RedisBus
+from hpctwin.rms.polling.redis_publisher import FIELD, RedisPublisher, connect_redis
+from hpctwin.rms.records import events as ev
+from hpctwin.twin.following import redis_bus
+from hpctwin.twin.following.bus import Delivery
+from hpctwin.twin.following.redis_bus import RedisBus
 from tests.twin.processes import Pair
 from tests.twin.redis_server import RedisServer
 from tests.twin.test_live import (
@@ -104,7 +104,7 @@ def test_a_consumer_killed_between_receiving_and_acknowledging_loses_nothing(ser
     publisher.close()
     script = textwrap.dedent(
         f"""
-        from hpctwin.rms.events import parse_event
+        from hpctwin.rms.records.events import parse_event
         from hpctwin.twin import redis_bus
         redis_bus.BATCH = 50
         bus = redis_bus.RedisBus({server.url!r}, "events")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpctwin.twin.reorder import MOST_JOBS, raised
+from hpctwin.twin.acting.reorder import MOST_JOBS, raised
 
 QUEUES = st.lists(st.integers(-5, 5), min_size=1, max_size=40).flatmap(
     lambda values: st.tuples(st.just(values), st.permutations(range(len(values))))

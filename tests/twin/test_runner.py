@@ -11,15 +11,15 @@ import pytest
 
 from hpctwin import Cluster
 from hpctwin.errors import UnreachableError
-from hpctwin.rms import events as ev
 from hpctwin.rms.emulated import EmulatedCluster
 from hpctwin.rms.manager import Outcome, Priorities, Report, Way
-from hpctwin.rms.records import JobSpec, Snapshot
-from hpctwin.twin.bus import LocalBus
-from hpctwin.twin.config import TwinConfig
+from hpctwin.rms.records import events as ev
+from hpctwin.rms.records.records import JobSpec, Snapshot
 from hpctwin.twin.emulated import emulated_cluster
-from hpctwin.twin.journal import Journal
-from hpctwin.twin.runner import Twin
+from hpctwin.twin.following.bus import LocalBus
+from hpctwin.twin.journal.journal import Journal
+from hpctwin.twin.service.runner import Twin
+from hpctwin.twin.settings.config import TwinConfig
 
 
 class Manager:

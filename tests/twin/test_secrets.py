@@ -10,10 +10,10 @@ import pytest
 
 from hpctwin.cli import main
 from hpctwin.errors import ConfigError, JournalError
-from hpctwin.model.secrets import without_password
-from hpctwin.rms.redis_publisher import redis_url
-from hpctwin.twin.config import TwinConfig
-from hpctwin.twin.journal import Journal
+from hpctwin.model.files.secrets import without_password
+from hpctwin.rms.polling.redis_publisher import redis_url
+from hpctwin.twin.journal.journal import Journal
+from hpctwin.twin.settings.config import TwinConfig
 
 PASSWORD = "s3cr€t/pass:word"
 URL = "rediss://twin:s3cr%E2%82%ACt%2Fpass%3Aword@redis.example.org:6380/2"
@@ -88,7 +88,7 @@ def test_another_user_is_told_that_the_journal_is_not_his_to_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Journal(tmp_path / "j.sqlite").close()
-    monkeypatch.setattr("hpctwin.twin.journal.os.access", lambda *_: False)
+    monkeypatch.setattr("hpctwin.twin.journal.journal.os.access", lambda *_: False)
     with pytest.raises(JournalError, match="only the twin's own user may read its journal"):
         Journal(tmp_path / "j.sqlite", read_only=True)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpctwin.twin.journal import Journal
+from hpctwin.twin.journal.journal import Journal
 from tests.twin.processes import Pair
 from tests.twin.test_live import every_job_ran_once, the_mirror_is_the_cluster
 

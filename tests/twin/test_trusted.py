@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from hpctwin.errors import ConfigError
-from hpctwin.model import trusted
-from hpctwin.model.trusted import check_module, check_trusted
-from hpctwin.twin.config import TwinConfig
+from hpctwin.model.files import trusted
+from hpctwin.model.files.trusted import check_module, check_trusted
 from hpctwin.twin.facility.config import LiveFacility
-from hpctwin.twin.objective import Objective
+from hpctwin.twin.settings.config import TwinConfig
+from hpctwin.twin.what_if.objective import Objective
 from tests.twin.test_objective import outlook
 
 NOBODY = 65534

@@ -17,18 +17,19 @@ from hypothesis import given, settings
 from hpctwin import Cluster, Simulation, generate
 from hpctwin.cli.app import main
 from hpctwin.errors import ConfigError, SimulationError
-from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, Snapshot
-from hpctwin.twin import what_ifs, what_ifs_on_dask
-from hpctwin.twin.ahead import WhatIf, run_ahead
-from hpctwin.twin.choice import Decision
-from hpctwin.twin.config import CoreSettings, TwinConfig
-from hpctwin.twin.core import Core
-from hpctwin.twin.drive import drive
+from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, Snapshot
+from hpctwin.twin.core.core import Core
+from hpctwin.twin.core.decision import Decision
 from hpctwin.twin.emulated import emulated_cluster
-from hpctwin.twin.explain import explain_decision, status_lines
-from hpctwin.twin.repeat import decide_again
-from hpctwin.twin.what_ifs import Asked, Here
-from hpctwin.twin.what_ifs_on_dask import OnDask
+from hpctwin.twin.journal.repeat import decide_again
+from hpctwin.twin.service.explain import explain_decision, status_lines
+from hpctwin.twin.service.virtual_time import drive
+from hpctwin.twin.settings.config import CoreSettings, TwinConfig
+from hpctwin.twin.what_if import dask as what_ifs_on_dask
+from hpctwin.twin.what_if import pool as what_ifs
+from hpctwin.twin.what_if.dask import OnDask
+from hpctwin.twin.what_if.pool import Asked, Here
+from hpctwin.twin.what_if.run import WhatIf, run_ahead
 from tests.examples import examples
 from tests.twin.test_core import ALL, decisions, workloads
 from tests.twin.test_explain import Watched

@@ -12,14 +12,14 @@ import pytest
 from hpctwin.cli import main
 from hpctwin.formats import write_workload
 from hpctwin.model import Category, Cluster, Workload
-from hpctwin.rms.records import JobSpec
-from hpctwin.twin.asking import JobToCome, when_job, when_request
-from hpctwin.twin.bus import LocalBus
-from hpctwin.twin.config import TwinConfig
+from hpctwin.rms.records.records import JobSpec
 from hpctwin.twin.emulated import emulated_cluster
-from hpctwin.twin.journal import Journal
-from hpctwin.twin.runner import Twin
-from hpctwin.twin.when import picture_of
+from hpctwin.twin.following.bus import LocalBus
+from hpctwin.twin.journal.journal import Journal
+from hpctwin.twin.service.runner import Twin
+from hpctwin.twin.service.when import picture_of
+from hpctwin.twin.settings.config import TwinConfig
+from hpctwin.twin.start_times.query import JobToCome, when_job, when_request
 from tests.rms.fake_pbs import FakePbs
 from tests.twin.test_runner import Manager
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from hpctwin.web.access import Access, Token
-from hpctwin.web.api import application
-from hpctwin.web.gate import Gate
-from hpctwin.web.source import Source
+from hpctwin.web.server.access import Access, Token
+from hpctwin.web.server.api import application
+from hpctwin.web.server.gate import Gate
+from hpctwin.web.views.source import Source
 from tests.twin.test_runner import Setting
 
 LOOKS = Token("ben", "read-only", b"b" * 24)

@@ -7,8 +7,8 @@ import pathlib
 import pytest
 
 from hpctwin.errors import HpctwinError
-from hpctwin.web.access import ENVIRONMENT, read_tokens
-from hpctwin.web.serve import Listening, access_of
+from hpctwin.web.server.access import ENVIRONMENT, read_tokens
+from hpctwin.web.server.serve import Listening, access_of
 
 SECRET = "s" * 24
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hpctwin.web import gate
-from hpctwin.web.access import Access
-from hpctwin.web.gate import LARGEST_BODY
+from hpctwin.web.server import gate
+from hpctwin.web.server.access import Access
+from hpctwin.web.server.gate import LARGEST_BODY
 from tests.web.page import ACTS, bearer
 
 LOOKED_AT = ("state", "jobs", "nodes", "bars", "lines", "timeline", "decisions", "accuracy")

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
-from hpctwin.rms.records import JobSpec
-from hpctwin.web.assistant import INSTRUCTIONS, assistant, quoted
+from hpctwin.rms.records.records import JobSpec
+from hpctwin.web.server.assistant import INSTRUCTIONS, assistant, quoted
 from tests.web.injections import CASES
 from tests.web.page import Page
 

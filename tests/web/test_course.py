@@ -13,18 +13,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster
-from hpctwin.rms.records import JobRecord, JobSpec, NodePart, NodePower, NodeRecord, Snapshot
-from hpctwin.twin.config import CoreSettings
-from hpctwin.twin.core import Core
-from hpctwin.twin.forecasts import Forecast
-from hpctwin.twin.mirror import Mirror
-from hpctwin.twin.standing import Standing
-from hpctwin.web.course import Stretch, course, lanes_of, rows_of
-from hpctwin.web.drawn import energy_of, energy_view, power_lines, rates_of
-from hpctwin.web.history import History
-from hpctwin.web.telling import bars, held_line, node_views, places, timeline
-from hpctwin.web.views import Change
-from hpctwin.web.whatif import prepare
+from hpctwin.rms.records.records import (
+    JobRecord,
+    JobSpec,
+    NodePart,
+    NodePower,
+    NodeRecord,
+    Snapshot,
+)
+from hpctwin.twin.core.core import Core
+from hpctwin.twin.core.mirror import Mirror
+from hpctwin.twin.forecast.records import Forecast
+from hpctwin.twin.journal.status_reader import Standing
+from hpctwin.twin.settings.config import CoreSettings
+from hpctwin.web.views.cluster_views import bars, held_line, node_views, places, timeline
+from hpctwin.web.views.history import History
+from hpctwin.web.views.job_history import Stretch, course, lanes_of, rows_of
+from hpctwin.web.views.power_views import energy_of, energy_view, power_lines, rates_of
+from hpctwin.web.views.views import Change
+from hpctwin.web.views.whatif import prepare
 
 IDLE, FULL, ASLEEP = np.array([50, 50, 50, 80, 80]), np.array([200, 200, 200, 300, 300]), 5.0
 WAY = {"time": 1, "power_w": 9}
@@ -94,7 +101,7 @@ def test_the_power_is_what_each_node_draws_second_by_second(
 
 def test_what_feeding_and_cooling_take_is_that_of_a_simulation() -> None:
     from hpctwin import Workload, simulate
-    from hpctwin.formats.machines import read_cluster
+    from hpctwin.formats.clusters.files import read_cluster
 
     machine = read_cluster("frontier")
     workload = Workload.build(
@@ -176,7 +183,7 @@ def test_the_load_of_a_shared_node_is_what_jobs_hold_of_it() -> None:
 
 
 def test_a_job_that_has_ended_keeps_its_lanes() -> None:
-    from hpctwin.rms import events as ev
+    from hpctwin.rms.records import events as ev
 
     history = History()
     told = {"cluster": "m", "run": "", "time_s": 960.0}

@@ -11,11 +11,11 @@ from starlette.testclient import TestClient
 from hpctwin import generate
 from hpctwin.cli.app import main
 from hpctwin.formats import write_workload
-from hpctwin.report.folder import read_run, runs_in
-from hpctwin.web.access import Access
-from hpctwin.web.assembly import together
-from hpctwin.web.gate import Gate
-from hpctwin.web.serve import run_part
+from hpctwin.report.pages.folder import read_run, runs_in
+from hpctwin.web.server.access import Access
+from hpctwin.web.server.assembly import together
+from hpctwin.web.server.gate import Gate
+from hpctwin.web.server.serve import run_part
 
 FACILITY = """\
 name: two

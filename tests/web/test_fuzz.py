@@ -10,15 +10,15 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 
 from hpctwin import Cluster, generate, simulate
-from hpctwin.report.folder import write_run
-from hpctwin.web import gate
-from hpctwin.web.access import Access
-from hpctwin.web.api import application
-from hpctwin.web.assembly import together
-from hpctwin.web.gate import Gate
-from hpctwin.web.run_api import run_application
-from hpctwin.web.runs import RunSource
-from hpctwin.web.serve import run_part
+from hpctwin.report.pages.folder import write_run
+from hpctwin.web.server import gate
+from hpctwin.web.server.access import Access
+from hpctwin.web.server.api import application
+from hpctwin.web.server.assembly import together
+from hpctwin.web.server.gate import Gate
+from hpctwin.web.server.run_api import run_application
+from hpctwin.web.server.serve import run_part
+from hpctwin.web.views.runs import RunSource
 from tests.web.page import Page
 
 EXAMPLES = 15

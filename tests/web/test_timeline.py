@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpctwin.web import timeline
-from hpctwin.web.timeline import COLOURS, RAN, Timeline, Window, colours_of
+from hpctwin.web.views import timeline
+from hpctwin.web.views.timeline import COLOURS, RAN, Timeline, Window, colours_of
 from tests.examples import examples
 
 BOXES = st.lists(

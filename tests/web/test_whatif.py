@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hpctwin.errors import HpctwinError
-from hpctwin.web.views import Change
+from hpctwin.web.views.views import Change
 
 
 def ask(page: Any, **change: Any) -> Any:

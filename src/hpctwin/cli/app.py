@@ -12,7 +12,7 @@ from typing import NoReturn
 from cyclopts import App, CycloptsError, Parameter
 
 from hpctwin._version import __version__
-from hpctwin.cli.numbers import read_value
+from hpctwin.cli.options.numbers import read_value
 from hpctwin.errors import HpctwinError, exit_code_of
 
 __all__ = ["app", "main"]
@@ -26,53 +26,73 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 for name, target, summary in (
-    ("simulate", "simulate:simulate_command", "Simulate a trace under one policy."),
-    ("compare", "compare:compare_command", "Simulate a trace under several policies."),
-    ("sweep", "sweep:sweep_command", "Simulate all combinations of what a file varies."),
-    ("replay", "replay:replay_command", "Replay a trace at its recorded starts."),
-    ("export", "export:export_command", "Write a finished run for other viewers."),
-    ("report", "report:report_command", "Report on finished runs: one HTML file, figures."),
-    ("workload", "workload:workload_app", "Describe, convert, filter, generate, download traces."),
+    ("simulate", "simulating.simulate:simulate_command", "Simulate a trace under one policy."),
+    ("compare", "simulating.compare:compare_command", "Simulate a trace under several policies."),
+    ("sweep", "simulating.sweep:sweep_command", "Simulate all combinations of what a file varies."),
+    ("replay", "simulating.replay:replay_command", "Replay a trace at its recorded starts."),
+    ("export", "simulating.export:export_command", "Write a finished run for other viewers."),
+    (
+        "report",
+        "simulating.report:report_command",
+        "Report on finished runs: one HTML file, figures.",
+    ),
+    (
+        "workload",
+        "data.workload:workload_app",
+        "Describe, convert, filter, generate, download traces.",
+    ),
     (
         "predictor",
-        "predictor:predictor_app",
+        "learning.predictor:predictor_app",
         "Learn runtimes, power and memory; foretell, score.",
     ),
-    ("agent", "agent:agent_app", "Train agents that schedule; compare, list them."),
-    ("policy", "policy:policy_app", "List policies, check one's own; schedule for Batsim."),
-    ("cluster", "cluster:cluster_app", "Check a cluster's YAML."),
-    ("dataset", "dataset:dataset_app", "Published data sets: what they are, and files of them."),
-    ("system", "system:system_app", "The machines that come with the package."),
+    ("agent", "learning.agent:agent_app", "Train agents that schedule; compare, list them."),
+    (
+        "policy",
+        "learning.policy:policy_app",
+        "List policies, check one's own; schedule for Batsim.",
+    ),
+    ("cluster", "data.cluster:cluster_app", "Check a cluster's YAML."),
+    (
+        "dataset",
+        "data.dataset:dataset_app",
+        "Published data sets: what they are, and files of them.",
+    ),
+    ("system", "data.system:system_app", "The machines that come with the package."),
     (
         "accounts",
-        "accounts:accounts_command",
+        "data.accounts:accounts_command",
         "Show what users or accounts used, over several runs.",
     ),
     (
         "incentives",
-        "incentives:incentives_command",
+        "data.incentives:incentives_command",
         "Collect accounts, redeem them, and try to cheat.",
     ),
-    ("signal", "signal:signal_app", "Fetch prices and carbon intensities of the grid."),
-    ("calibrate", "calibrate:calibrate_command", "Fit power to use on measured power."),
-    ("import", "import_site:import_app", "Read a site's own files: Slurm's or PBS's."),
-    ("facility", "facility:facility_app", "Several clusters: where should this job go?"),
-    ("twin", "twin:twin_app", "Run the live twin beside a cluster, and ask it why."),
-    ("when", "when:when_command", "Say when a job will start, and why not now."),
-    ("serve", "serve:serve_command", "Serve the live twin's web page: dashboard, REST, metrics."),
-    ("mcp", "serve:mcp_command", "Serve an assistant read-only tools about the live twin."),
-    ("rms", "rms:rms_app", "Look at the resource manager; hooks and submit rules."),
+    ("signal", "data.signal:signal_app", "Fetch prices and carbon intensities of the grid."),
+    ("calibrate", "simulating.calibrate:calibrate_command", "Fit power to use on measured power."),
+    ("import", "data.import_site:import_app", "Read a site's own files: Slurm's or PBS's."),
+    ("facility", "simulating.facility:facility_app", "Several clusters: where should this job go?"),
+    ("twin", "live.twin:twin_app", "Run the live twin beside a cluster, and ask it why."),
+    ("when", "live.when:when_command", "Say when a job will start, and why not now."),
+    (
+        "serve",
+        "live.serve:serve_command",
+        "Serve the live twin's web page: dashboard, REST, metrics.",
+    ),
+    ("mcp", "live.serve:mcp_command", "Serve an assistant read-only tools about the live twin."),
+    ("rms", "live.rms:rms_app", "Look at the resource manager; hooks and submit rules."),
     (
         ("experiment", "experiments"),
-        "experiments:experiments_app",
+        "papers.experiments:experiments_app",
         "Repeat the experiments of published papers.",
     ),
-    ("demo", "demo:demo_command", "Watch the live twin run an emulated cluster."),
+    ("demo", "live.demo:demo_command", "Watch the live twin run an emulated cluster."),
     ("warmup", "warmup:warmup_command", "Compile the engine now, not at first use."),
     ("man", "manual:man_command", "Print the manual page, for man."),
     (
         "doctor",
-        "doctor:doctor_command",
+        "live.doctor:doctor_command",
         "Look at what hpctwin stands on, for bug reports.",
     ),
 ):
@@ -80,7 +100,7 @@ for name, target, summary in (
 
 # Shorter names of commands of `hpctwin agent`; helps list each command once.
 for name, target in (("train", "train"), ("evaluate", "evaluate"), ("agents", "list_agents")):
-    app.command(f"hpctwin.cli.agent:{target}", name=name, show=False)
+    app.command(f"hpctwin.cli.learning.agent:{target}", name=name, show=False)
 
 
 app.register_install_completion_command()
@@ -101,7 +121,7 @@ def main(arguments: list[str] | None = None) -> None:
         if sys.stdout is not None:
             sys.stdout.flush()
     except CycloptsError as error:
-        from hpctwin.cli.usage import in_our_words
+        from hpctwin.cli.output.usage import in_our_words
 
         _end(2, in_our_words(str(error)))
     except HpctwinError as error:
@@ -136,7 +156,7 @@ def _leave(code: int) -> NoReturn:
 
 
 def _interrupted() -> NoReturn:
-    from hpctwin.simulation.interruptible import THREAD_NAME
+    from hpctwin.simulation.running.interruptible import THREAD_NAME
 
     with suppress(OSError):
         print("hpctwin: interrupted", file=sys.stderr, flush=True)

@@ -17,13 +17,13 @@ def warmup_command() -> int:
     """Compile the engine and the orderings now, so that no later command waits for it."""
     begin = time.perf_counter()
     print("compiling the engine, once after installing …", flush=True)
-    from hpctwin.engine import jit
-    from hpctwin.engine.kernel import all_kernels
+    from hpctwin.engine.compile import jit
+    from hpctwin.engine.operations.kernel import all_kernels
     from hpctwin.policies import BUILT_IN
-    from hpctwin.simulation.interruptible import run_all
+    from hpctwin.simulation.running.interruptible import run_all
 
     parts = [
-        f"from hpctwin.engine.kernel import all_kernels\n"
+        f"from hpctwin.engine.operations.kernel import all_kernels\n"
         f"for k in all_kernels()[{number}::{PARTS}]: k.compiled()"
         for number in range(PARTS)
     ]

@@ -1,13 +1,13 @@
 """What nodes draw: power states, accounts, caps, price and carbon."""
 
-from hpctwin.energy.accounting import Energy
-from hpctwin.energy.by_price import price_control
-from hpctwin.energy.carbon_scaler import CarbonScaler
-from hpctwin.energy.control import Orders, PowerView
-from hpctwin.energy.series import Series, cheapest_begins
-from hpctwin.energy.sizing import SizedJob, Sizes, SizeView
-from hpctwin.energy.sizings import parse_sizing
-from hpctwin.energy.slots import Slots
+from hpctwin.energy.accounts.accounting import Energy
+from hpctwin.energy.power.control import Orders, PowerView
+from hpctwin.energy.power.price_policy import price_control
+from hpctwin.energy.prices.series import Series, cheapest_begins
+from hpctwin.energy.prices.slots import Slots
+from hpctwin.energy.sizing.carbon_scaler import CarbonScaler
+from hpctwin.energy.sizing.registry import parse_sizing
+from hpctwin.energy.sizing.sizing import SizedJob, Sizes, SizeView
 
 __all__ = [
     "CarbonScaler",

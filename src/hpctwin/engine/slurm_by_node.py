@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from numba import int64, types
 
-from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import NEVER, WAITING, ZERO, Arrays
-from hpctwin.engine.node_spans import (
+from hpctwin.engine.capacity.node_reservations import (
     CLEAR,
     FREE,
     PICKED,
@@ -24,7 +22,10 @@ from hpctwin.engine.node_spans import (
     reserve,
     size_of,
 )
-from hpctwin.engine.order import reckon_fairshare
+from hpctwin.engine.capacity.plan import fits_at_once
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.numba_types import SIM
+from hpctwin.engine.jobs.transitions import start_job
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.passes.slurm import (
     Numbers,
@@ -49,11 +50,10 @@ from hpctwin.engine.passes.slurm import (
     span_end,
     takes_part,
 )
-from hpctwin.engine.placement import claim
-from hpctwin.engine.plan import fits_at_once
-from hpctwin.engine.rows import SIM
-from hpctwin.engine.skipping import is_skipped, may_start
-from hpctwin.engine.transitions import start_job
+from hpctwin.engine.placement.job_nodes import claim
+from hpctwin.engine.queue.eligibility import is_skipped, may_start
+from hpctwin.engine.queue.order import reckon_fairshare
+from hpctwin.engine.state.layout import NEVER, WAITING, ZERO, Arrays
 
 __all__ = ["PASS", "PLACE_PICKED"]
 

@@ -126,7 +126,7 @@ def write_report(folder: Path, outcomes: Iterable[Outcome]) -> list[Outcome]:
     Raises:
         OutputError: they cannot be written.
     """
-    from hpctwin.report.saving import save_figure
+    from hpctwin.report.figures.saving import save_figure
 
     done = list(outcomes)
     with write_folder(folder) as new:

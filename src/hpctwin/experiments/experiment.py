@@ -82,7 +82,7 @@ def run(experiment: Experiment[Any, Any], progress: Tell | None = None) -> Made:
 
     if experiment.serial:
         return experiment.made([one(number) for number in range(len(points))])
-    from hpctwin.simulation.interruptible import run_all
+    from hpctwin.simulation.running.interruptible import run_all
 
     threads = os.cpu_count() or 1
     found = run_all(one, range(len(points)), threads=threads, stop=lambda: None)

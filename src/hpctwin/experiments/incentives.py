@@ -24,8 +24,8 @@ from hpctwin.formats.systems import read_system
 from hpctwin.generate import generate
 from hpctwin.metrics import INCENTIVES
 from hpctwin.model import Category, Cluster, Workload, format_duration
-from hpctwin.model.progress import counted
-from hpctwin.model.usage import Usage
+from hpctwin.model.text.progress import counted
+from hpctwin.model.workload.usage import Usage
 from hpctwin.sweep.incentives import PLAIN, Redeemed, from_its_first_job, redeem
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def made_of(found: Redeemed) -> Made:
 
 
 def _drawn(found: Redeemed) -> Figure:
-    from hpctwin.report.energy import plot_power
+    from hpctwin.report.energy_figures.energy import plot_power
 
     energies = {n: r.energy for n, r in found.results.items() if r.energy is not None}
     if not energies:

@@ -146,7 +146,7 @@ def write_all(made: Made, folder: Path) -> None:
     Raises:
         OutputError: they cannot be written.
     """
-    from hpctwin.report.saving import save_figure
+    from hpctwin.report.figures.saving import save_figure
 
     with write_folder(folder) as new:
         for name, write in made.files.items():

@@ -15,12 +15,12 @@ import numpy as np
 import polars as pl
 
 from hpctwin.energy import CarbonScaler, Series, Slots
-from hpctwin.energy.carbon_flex import CarbonFlex, CarbonOracle, learnt, oracle_plan
-from hpctwin.energy.forecast import parse_forecast
-from hpctwin.energy.sizing import Sizing
+from hpctwin.energy.prices.forecast import parse_forecast
+from hpctwin.energy.sizing.carbon_flex import CarbonFlex, CarbonOracle, learnt, oracle_plan
+from hpctwin.energy.sizing.sizing import Sizing
 from hpctwin.experiments.traces import need_trace
 from hpctwin.model import Cluster, Workload
-from hpctwin.model.speedup import parse_speedup
+from hpctwin.model.workload.speedup import parse_speedup
 from hpctwin.simulation import simulate
 
 __all__ = ["CALIFORNIA", "CAPTURED_S", "JOBS", "PROFILE", "Run", "alone", "shared", "trace_jobs"]

@@ -28,8 +28,8 @@ from hpctwin.simulation import simulate
 from hpctwin.sweep.incentives import from_its_first_job
 
 if TYPE_CHECKING:
-    from hpctwin.learn.plan import Plan
-    from hpctwin.policies.network import Network
+    from hpctwin.learn.training.plan import Plan
+    from hpctwin.policies.agents.network import Network
 
 __all__ = [
     "TIMEOUTS", "NasaAgents", "Served", "agent", "lead", "served", "training", "validation", "windows",
@@ -137,7 +137,7 @@ def least_before() -> tuple[float, float]:
 
 def lead(network: Network) -> tuple[float, float]:
     """By how much less energy, and wait, an agent has than any timeout on the windows of validation, %."""
-    from hpctwin.policies.switching import AgentControl
+    from hpctwin.policies.agents.switching import AgentControl
 
     policy = parse_policy("fcfs+easy~orders")
     control = AgentControl("learnt", network)
@@ -155,7 +155,7 @@ def agent(plan: Plan) -> Network:
         plan: how each is trained.
     """
     from hpctwin.learn import Episodes
-    from hpctwin.learn.training import train
+    from hpctwin.learn.training.training import train
 
     jobs = training()
     source = Episodes.of(jobs, spars.MACHINE, jobs=JOBS)
@@ -201,7 +201,7 @@ class NasaAgents(Experiment[str, Served]):
 
     def run(self, point: str, tell: Tell) -> Served:
         """See `Experiment`; agents that are not there yet are trained."""
-        from hpctwin.learn.plan import Plan
+        from hpctwin.learn.training.plan import Plan
 
         if point not in TIMEOUTS and not Path(point).is_file():
             seed = int(Path(point).stem.rpartition("-")[2])

@@ -348,7 +348,7 @@ def _failures_table(rows: Sequence[Row]) -> Table:
 
 def _heat_map(results: Mapping[str, Result]) -> Figure:
     """Resources in use over time, of seed 0."""
-    from hpctwin.report.resources import plot_resource_use
+    from hpctwin.report.figures.resources import plot_resource_use
 
     ends = {name: float(result.jobs["end_s"].to_numpy().max()) for name, result in results.items()}
     last = max(ends.values())
@@ -364,7 +364,7 @@ def _heat_map(results: Mapping[str, Result]) -> Figure:
 def _bars(overall: Sequence[Row]) -> Figure:
     """The paper's figure 2: published and here."""
     from hpctwin.report import plot_compare_bars
-    from hpctwin.report.columns import Column
+    from hpctwin.report.tables.columns import Column
 
     bars: dict[str, dict[str, Any]] = {}
     for row in overall:

@@ -23,8 +23,8 @@ from hpctwin.metrics import MeanInterval, mean_interval
 from hpctwin.model import MS_PER_S, Workload
 
 if TYPE_CHECKING:
-    from hpctwin.learn.plan import Plan
-    from hpctwin.policies.network import Network
+    from hpctwin.learn.training.plan import Plan
+    from hpctwin.policies.agents.network import Network
 
 __all__ = [
     "HEURISTICS", "OTHERS", "ROWS", "Case", "Row", "agent", "case", "heuristic", "row", "sequences",
@@ -196,7 +196,7 @@ def agent(trace: str, passing: bool, plan: Plan) -> Network:
         plan: how it is trained.
     """
     from hpctwin.learn import Episodes
-    from hpctwin.learn.training import train
+    from hpctwin.learn.training.training import train
 
     own, (first, last) = case(trace), trained_on(trace)
     source = Episodes.of(
@@ -294,7 +294,7 @@ def row(trace: str, passing: bool, agents: Sequence[Path] = ()) -> Row:
         passing: whether others may pass who is selected.
         agents: files of agents.
     """
-    from hpctwin.policies.network import Network
+    from hpctwin.policies.agents.network import Network
 
     def of(network: Network) -> FloatArray:
         observation = str(network.card["options"]["observation"])

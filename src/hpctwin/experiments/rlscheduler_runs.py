@@ -10,9 +10,9 @@ from hpctwin.errors import UnknownNameError
 from hpctwin.experiments import rlscheduler
 from hpctwin.experiments.experiment import Experiment, Tell
 from hpctwin.experiments.made import Cell, Finding, Made, Table
-from hpctwin.learn.plan import Plan
+from hpctwin.learn.training.plan import Plan
 from hpctwin.model import check_folder
-from hpctwin.policies.network import Network
+from hpctwin.policies.agents.network import Network
 
 __all__ = ["RLScheduler"]
 

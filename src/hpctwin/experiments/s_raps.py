@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.energy.component_energy import ComponentEnergy
-from hpctwin.energy.cooling import cooling_figures
+from hpctwin.energy.accounts.component_energy import ComponentEnergy
+from hpctwin.energy.cooling.model import cooling_figures
 from hpctwin.errors import ConfigError
 from hpctwin.experiments.experiment import Experiment, Tell
 from hpctwin.experiments.made import Made, Table
@@ -152,7 +152,7 @@ def _write(table: pl.DataFrame, path: Path) -> None:
 
 
 def _drawn(runs: Sequence[Run]) -> Figure:
-    from hpctwin.report.machine import plot_machine
+    from hpctwin.report.energy_figures.machine import plot_machine
 
     workload, cluster = runs[0].result.workload, runs[0].result.cluster
     return plot_machine(

@@ -25,9 +25,9 @@ from hpctwin.experiments.traces import need_trace
 from hpctwin.formats import read_workload
 from hpctwin.formats.systems import read_system
 from hpctwin.model import Cluster, Workload
-from hpctwin.model.usage import Usage
+from hpctwin.model.workload.usage import Usage
 from hpctwin.simulation import window
-from hpctwin.simulation.window import moment
+from hpctwin.simulation.running.window import moment
 from hpctwin.sweep.incentives import Redeemed
 
 __all__ = ["Busy", "Foretold", "Full", "Outside", "Quiet", "Redeeming"]

@@ -23,13 +23,13 @@ from hpctwin.generate.four_phase import four_phase
 from hpctwin.metrics import kiviat_area, kiviat_scores
 from hpctwin.model import Cluster, Workload, format_duration
 from hpctwin.policies import parse_policy
-from hpctwin.rms import events as ev
+from hpctwin.rms.records import events as ev
 from hpctwin.simulation import Simulation
-from hpctwin.twin.config import PAPER_POOL, CoreSettings
-from hpctwin.twin.core import Core
-from hpctwin.twin.drive import drive
+from hpctwin.twin.core.core import Core
 from hpctwin.twin.emulated import emulated_cluster
-from hpctwin.twin.objective import METRICS, Normalise, Objective
+from hpctwin.twin.service.virtual_time import drive
+from hpctwin.twin.settings.config import PAPER_POOL, CoreSettings
+from hpctwin.twin.what_if.objective import METRICS, Normalise, Objective
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -24,8 +24,8 @@ from hpctwin.errors import ConfigError, ExperimentError, HpctwinError
 from hpctwin.experiments.schedtwin import NODES, TWIN, Row, judge, row_of
 from hpctwin.experiments.schedtwin_users import ClusterUser, Times
 from hpctwin.model import Workload, write_atomically, write_folder
-from hpctwin.twin.config import CoreSettings
-from hpctwin.twin.journal import Journal
+from hpctwin.twin.journal.journal import Journal
+from hpctwin.twin.settings.config import CoreSettings
 
 __all__ = ["LiveRun", "TwinsPart", "clock_speed", "collected", "run_live", "stored", "twins_part"]
 

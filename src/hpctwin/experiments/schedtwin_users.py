@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Protocol
 
 from hpctwin.errors import CommandError, ExperimentError
 from hpctwin.rms.commands import Commands
-from hpctwin.rms.pbs.output import read_output
-from hpctwin.rms.slurm.values import number, words
+from hpctwin.rms.pbs.listing.output import read_output
+from hpctwin.rms.slurm.listing.values import number, words
 
 __all__ = ["ClusterUser", "PbsUser", "SlurmUser", "Times"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hpctwin.engine.layout import LEAST_DRAW, NOT_SWITCHING_OFF
-from hpctwin.engine.power_passes import UNAWARE
+from hpctwin.engine.power.policy_hooks import UNAWARE
 from hpctwin.engine.powers import PowerPass
+from hpctwin.engine.state.layout import LEAST_DRAW, NOT_SWITCHING_OFF
 from hpctwin.model import Cluster
 from hpctwin.policies import Policy
 

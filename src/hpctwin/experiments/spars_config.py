@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 from hpctwin.errors import ConfigError, near
 from hpctwin.formats import read_workload
-from hpctwin.formats._json_jobs import JsonRecord, not_read
-from hpctwin.formats.machines import read_cluster
+from hpctwin.formats.clusters.files import read_cluster
+from hpctwin.formats.json.jobs import JsonRecord, not_read
 from hpctwin.model import Cluster, Workload, read_yaml
-from hpctwin.model.yaml_file import located
+from hpctwin.model.files.yaml_file import located
 from hpctwin.policies import Policy, PowerPolicy, make_policy
 
 __all__ = ["ALGORITHMS", "PUBLISHED", "SparsRun", "read_spars_config"]

@@ -10,15 +10,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import LEAST_DRAW, NOT_SWITCHING_OFF, SOONEST, SWITCHING_OFF, Arrays
-from hpctwin.engine.order import drop_started
+from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.passes import PASSES, made_of
 from hpctwin.engine.passes.easy import Numbers, pass_easy
 from hpctwin.engine.passes.first_fit import pass_first_fit
 from hpctwin.engine.passes.none import pass_none
-from hpctwin.engine.power_passes import UNAWARE
+from hpctwin.engine.power.policy_hooks import UNAWARE
 from hpctwin.engine.powers import POWER_PASSES, PowerPass
+from hpctwin.engine.queue.order import drop_started
+from hpctwin.engine.state.layout import (
+    LEAST_DRAW,
+    NOT_SWITCHING_OFF,
+    SOONEST,
+    SWITCHING_OFF,
+    Arrays,
+)
 
 __all__ = ["FAULTY_BACKFILLS", "FAULTY_POWERS"]
 

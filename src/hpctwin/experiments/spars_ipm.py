@@ -9,8 +9,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import (
+from hpctwin.engine.capacity.plan import active_from
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.compile.numba_types import view
+from hpctwin.engine.jobs.transitions import start_job
+from hpctwin.engine.passes import made_of
+from hpctwin.engine.placement.job_nodes import claim
+from hpctwin.engine.power.node_states import (
+    end_transitions,
+    look_again,
+    note_use,
+    switch_off,
+    switch_on,
+)
+from hpctwin.engine.powers import switched_by
+from hpctwin.engine.queue.order import drop_started, order_queue, pop_order
+from hpctwin.engine.state.layout import (
     ASLEEP,
     COMPUTING,
     GIVEN,
@@ -22,15 +36,7 @@ from hpctwin.engine.layout import (
     ZERO,
     Arrays,
 )
-from hpctwin.engine.order import drop_started, order_queue, pop_order
-from hpctwin.engine.passes import made_of
-from hpctwin.engine.placement import claim
-from hpctwin.engine.plan import active_from
-from hpctwin.engine.power import end_transitions, look_again, note_use, switch_off, switch_on
-from hpctwin.engine.powers import switched_by
-from hpctwin.engine.records import Int, Real
-from hpctwin.engine.rows import view
-from hpctwin.engine.transitions import start_job
+from hpctwin.engine.state.records import Int, Real
 from hpctwin.model import Cluster
 from hpctwin.policies import Policy
 

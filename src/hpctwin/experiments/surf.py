@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.energy import calibration as fitting
+from hpctwin.energy.power import calibration as fitting
 from hpctwin.errors import TraceError
 from hpctwin.experiments.experiment import Experiment, Tell
 from hpctwin.experiments.made import Made, Table

@@ -13,7 +13,7 @@ from hpctwin.formats import read_workload
 from hpctwin.generate import generate
 from hpctwin.model import Cluster, Workload
 from hpctwin.report.accessor import report_results
-from hpctwin.report.columns import best_labels, format_metric, shown_columns
+from hpctwin.report.tables.columns import best_labels, format_metric, shown_columns
 from hpctwin.simulation import Result, simulate
 
 __all__ = ["NODES", "POLICIES", "REPORT", "ThetaYear", "workload"]

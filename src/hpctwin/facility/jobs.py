@@ -10,9 +10,9 @@ import numpy.typing as npt
 from hpctwin.errors import WorkloadError
 from hpctwin.facility.config import Facility, Kind
 from hpctwin.model import Category, Cluster, Workload, to_ms
-from hpctwin.model.totals import consumables_asked, totals_asked
-from hpctwin.model.unused import unused
-from hpctwin.simulation.sharing import counted_nodes
+from hpctwin.model.demand.requested_totals import consumables_asked, totals_asked
+from hpctwin.model.demand.unused import unused
+from hpctwin.simulation.lowering.shared_nodes import counted_nodes
 
 __all__ = ["FacilityJobs", "facility_jobs"]
 

@@ -15,12 +15,12 @@ import polars as pl
 from hpctwin.facility.jobs import facility_jobs
 from hpctwin.facility.objective import carbon_g, energy_j, price
 from hpctwin.metrics import resample, series, served, with_job_metrics
-from hpctwin.metrics.sources import JobTable
+from hpctwin.metrics.summary.sources import JobTable
 from hpctwin.model import State, Workload
 from hpctwin.model.columns import known_seconds
-from hpctwin.simulation.course import Course
-from hpctwin.simulation.result import Result
-from hpctwin.simulation.sharing import counted_nodes
+from hpctwin.simulation.lowering.shared_nodes import counted_nodes
+from hpctwin.simulation.result.job_history import Course
+from hpctwin.simulation.result.result import Result
 
 if TYPE_CHECKING:
     from hpctwin.facility.config import Facility

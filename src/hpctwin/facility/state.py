@@ -13,8 +13,8 @@ from hpctwin.facility.expect import LikeJobs
 from hpctwin.facility.jobs import facility_jobs
 from hpctwin.model import NEVER_MS, Workload
 from hpctwin.policies import parse_policy
-from hpctwin.simulation.open import OpenSimulation
-from hpctwin.simulation.simulation import Simulation
+from hpctwin.simulation.running.incremental import OpenSimulation
+from hpctwin.simulation.running.simulation import Simulation
 
 __all__ = ["FacilityState", "Knowledge"]
 

@@ -10,7 +10,7 @@ swf        ``.swf``, ``.txt``     Standard Workload Format (Parallel Workloads A
 spars      ``.json``              workload of the simulator SPARS
 batsim     ``.json``              workload of the simulator Batsim; told apart by its profiles
 wfcommons  ``.json``              workflow in WfCommons' WfFormat; read only
-csv        ``.csv``, ``.tsv``     our own columns (`hpctwin.model.frame`)
+csv        ``.csv``, ``.tsv``     our own columns (`hpctwin.model.workload.frame`)
 parquet    ``.parquet``           the same
 sacct      any                    what Slurm's ``sacct`` prints, or slurm2sql of it; read only
 pbs        any                    accounting log of PBS or Torque; read only
@@ -38,7 +38,7 @@ from hpctwin.errors import (
     WorkloadError,
     in_brief,
 )
-from hpctwin.formats._files import (
+from hpctwin.formats.common.files import (
     PACKED,
     STANDARD_INPUT,
     check_readable,
@@ -46,14 +46,14 @@ from hpctwin.formats._files import (
     read_json,
     without_packing,
 )
-from hpctwin.formats.swf_rules import SwfRules
-from hpctwin.model.arguments import check_arguments
+from hpctwin.formats.swf.rules import SwfRules
+from hpctwin.model.input.arguments import check_arguments
 
 if TYPE_CHECKING:
-    from hpctwin.formats._record import Running
+    from hpctwin.formats.common.record import Running
     from hpctwin.formats.datasets import DataSet
     from hpctwin.formats.datasets.declared import Use
-    from hpctwin.formats.mapped import Columns
+    from hpctwin.formats.tables.mapped import Columns
     from hpctwin.model import Workload
 
 __all__ = [
@@ -121,7 +121,7 @@ def read_workload(
     """
     path = Path(path)
     if isinstance(columns, str):
-        from hpctwin.formats.sacct import read_sacct
+        from hpctwin.formats.accounting.sacct import read_sacct
 
         if only or format not in (None, "sacct"):
             raise ConfigError(
@@ -132,7 +132,7 @@ def read_workload(
             path, skip_invalid=skip_invalid, timezone=timezone, columns=columns, running=running
         )
     if columns is not None:
-        from hpctwin.formats.mapped import as_columns, read_mapped
+        from hpctwin.formats.tables.mapped import as_columns, read_mapped
 
         columns = as_columns(columns)
 
@@ -157,7 +157,7 @@ def read_workload(
         raise TraceError(path, "No such file or directory")
     kind = _format_of(path, format)
     if timezone is not None:
-        from hpctwin.formats.sacct_json import is_sacct_document
+        from hpctwin.formats.accounting.sacct_json import is_sacct_document
 
         if kind != "sacct" and not (kind == "json" and is_sacct_document(read_json(path))):
             raise ConfigError(
@@ -165,27 +165,27 @@ def read_workload(
                 f"times in {path} need none"
             )
     if kind == "swf":
-        from hpctwin.formats.swf import read_swf
+        from hpctwin.formats.swf.reader import read_swf
 
         return read_swf(path, rules, skip_invalid=skip_invalid)
     if kind == "sacct":
-        from hpctwin.formats.sacct import read_sacct
+        from hpctwin.formats.accounting.sacct import read_sacct
 
         return read_sacct(path, skip_invalid=skip_invalid, timezone=timezone, running=running)
     if kind == "pbs":
-        from hpctwin.formats.pbs_accounting import read_pbs_accounting
+        from hpctwin.formats.accounting.pbs_accounting import read_pbs_accounting
 
         return read_pbs_accounting(path, skip_invalid=skip_invalid, running=running)
     if kind in ("csv", "parquet"):
-        from hpctwin.formats import tables
+        from hpctwin.formats.tables import own_columns
 
-        read_table = tables.read_csv if kind == "csv" else tables.read_parquet
+        read_table = own_columns.read_csv if kind == "csv" else own_columns.read_parquet
         return read_table(path, skip_invalid=skip_invalid)
-    from hpctwin.formats.batsim import is_batsim, read_batsim
-    from hpctwin.formats.sacct import read_sacct
-    from hpctwin.formats.sacct_json import is_sacct_document
-    from hpctwin.formats.spars import is_spars, read_spars
-    from hpctwin.formats.wfcommons import is_wfcommons, read_wfcommons
+    from hpctwin.formats.accounting.sacct import read_sacct
+    from hpctwin.formats.accounting.sacct_json import is_sacct_document
+    from hpctwin.formats.json.batsim import is_batsim, read_batsim
+    from hpctwin.formats.json.spars import is_spars, read_spars
+    from hpctwin.formats.json.wfcommons import is_wfcommons, read_wfcommons
 
     document = read_json(path)
     if kind == "json" and is_sacct_document(document):
@@ -246,19 +246,19 @@ def write_workload(
             f"{kind} is read only; write csv or parquet, which hold dependencies too"
         )
     if kind == "swf":
-        from hpctwin.formats.swf_write import write_swf
+        from hpctwin.formats.swf.writer import write_swf
 
         return write_swf(workload, path)
     if kind == "batsim":
-        from hpctwin.formats.batsim import write_batsim
+        from hpctwin.formats.json.batsim import write_batsim
 
         return write_batsim(workload, path)
     if kind in ("csv", "parquet"):
-        from hpctwin.formats import tables
+        from hpctwin.formats.tables import own_columns
 
-        write_table = tables.write_csv if kind == "csv" else tables.write_parquet
+        write_table = own_columns.write_csv if kind == "csv" else own_columns.write_parquet
         return write_table(workload, path)
-    from hpctwin.formats.spars import write_spars
+    from hpctwin.formats.json.spars import write_spars
 
     return write_spars(workload, path)
 
@@ -338,8 +338,8 @@ def _is_number(field: bytes) -> bool:
 
 def accounting_of(content: bytes) -> str | None:
     """``sacct`` or ``pbs`` if a file that begins like this is such accounting, else None."""
-    from hpctwin.formats.pbs_accounting import is_pbs_accounting
-    from hpctwin.formats.sacct import is_sacct
+    from hpctwin.formats.accounting.pbs_accounting import is_pbs_accounting
+    from hpctwin.formats.accounting.sacct import is_sacct
 
     if is_pbs_accounting(content):
         return "pbs"

@@ -10,12 +10,12 @@ import numpy as np
 import polars as pl
 
 from hpctwin.errors import TraceError
-from hpctwin.formats._files import stem
-from hpctwin.formats.tables import checked_piece, whole_or_text
+from hpctwin.formats.common.files import stem
+from hpctwin.formats.tables.own_columns import checked_piece, whole_or_text
 from hpctwin.model import Category
-from hpctwin.model.batches import Batch, edges_of
-from hpctwin.model.frame import NOT_THERE
-from hpctwin.model.joining import LABELS, plain
+from hpctwin.model.workload.batches import Batch, edges_of
+from hpctwin.model.workload.frame import NOT_THERE
+from hpctwin.model.workload.joining import LABELS, plain
 
 __all__ = ["Pieces", "open_pieces"]
 
@@ -42,7 +42,7 @@ class Pieces:
 
 
 def open_pieces(path: Path, size: int) -> Pieces:
-    """Read a Parquet file in our columns (`hpctwin.model.frame`), or a folder of such files, piece by piece.
+    """Read a Parquet file in our columns (`hpctwin.model.workload.frame`), or a folder of such files, piece by piece.
 
     Args:
         path: the file or folder; files of a folder are read in order of their names.

@@ -20,15 +20,15 @@ except ImportError as error:
         "hpctwin.learn needs gymnasium, which is not installed: pip install 'hpctwin[learn]'"
     ) from error
 
-from hpctwin.learn.backfilling import Backfilling
-from hpctwin.learn.environment import Environment, Environments
-from hpctwin.learn.episodes import Curriculum, Episodes, Generated
-from hpctwin.learn.job_selection import JobSelection
-from hpctwin.learn.many import many
-from hpctwin.learn.placement import Placement
-from hpctwin.learn.policy_selection import PolicySelection
-from hpctwin.learn.power_management import PowerManagement
-from hpctwin.learn.task import Observation
+from hpctwin.learn.environments.backfilling import Backfilling
+from hpctwin.learn.environments.environment import Environment, Environments
+from hpctwin.learn.environments.episodes import Curriculum, Episodes, Generated
+from hpctwin.learn.environments.job_selection import JobSelection
+from hpctwin.learn.environments.many import many
+from hpctwin.learn.environments.placement import Placement
+from hpctwin.learn.environments.policy_selection import PolicySelection
+from hpctwin.learn.environments.power_management import PowerManagement
+from hpctwin.learn.environments.task import Observation
 
 __all__ = [
     "Backfilling",

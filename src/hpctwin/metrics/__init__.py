@@ -3,27 +3,27 @@
 Every definition, with unit and source, is in ``docs/metrics.md``.
 """
 
-from hpctwin.metrics.accounts import Accounts, AccountsBy, collect_accounts, read_accounts
-from hpctwin.metrics.breakdown import By, breakdown
-from hpctwin.metrics.conflicts import capacity_conflicts
-from hpctwin.metrics.fairness import jain, unfair_delay
-from hpctwin.metrics.incentives import INCENTIVES, Incentive, rewarded
-from hpctwin.metrics.jobs import TAU_S, served, with_job_metrics
-from hpctwin.metrics.kiviat import kiviat_area, kiviat_scores
-from hpctwin.metrics.paired import (
+from hpctwin.metrics.jobs.breakdown import By, breakdown
+from hpctwin.metrics.jobs.fairness import jain, unfair_delay
+from hpctwin.metrics.jobs.jobs import TAU_S, served, with_job_metrics
+from hpctwin.metrics.studies.accounts import Accounts, AccountsBy, collect_accounts, read_accounts
+from hpctwin.metrics.studies.conflicts import capacity_conflicts
+from hpctwin.metrics.studies.incentives import INCENTIVES, Incentive, rewarded
+from hpctwin.metrics.studies.kiviat import kiviat_area, kiviat_scores
+from hpctwin.metrics.studies.paired import (
     MeanInterval,
     mean_interval,
     mean_summaries,
     paired_differences,
     values_needed,
 )
-from hpctwin.metrics.resources import (
+from hpctwin.metrics.summary.summary import Summary, summarize
+from hpctwin.metrics.time.resources import (
     dependency_violations,
     resource_use,
     resource_utilization,
 )
-from hpctwin.metrics.series import binned, resample, series, widths_s
-from hpctwin.metrics.summary import Summary, summarize
+from hpctwin.metrics.time.series import binned, resample, series, widths_s
 
 __all__ = [
     "INCENTIVES",

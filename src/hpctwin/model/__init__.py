@@ -1,7 +1,7 @@
 """What everything else is about: workloads, clusters, units."""
 
-from hpctwin.model.cap import CapWindow, PowerCap
-from hpctwin.model.cluster import (
+from hpctwin.model.cluster.cap import CapWindow, PowerCap
+from hpctwin.model.cluster.cluster import (
     Cluster,
     Failures,
     FairShare,
@@ -9,16 +9,16 @@ from hpctwin.model.cluster import (
     Partition,
     Reservation,
 )
+from hpctwin.model.cluster.limits import Account, Limit
+from hpctwin.model.cluster.node_group import Mode, NodeGroup, Sleep, Transition
 from hpctwin.model.columns import PER_NODE, Category
-from hpctwin.model.dependencies import Dependencies, DependencyKind
-from hpctwin.model.files import check_file, check_folder, write_atomically, write_folder
-from hpctwin.model.limits import Account, Limit
-from hpctwin.model.node_group import Mode, NodeGroup, Sleep, Transition
-from hpctwin.model.notes import ReadNotes
-from hpctwin.model.state import State
-from hpctwin.model.units import MS_PER_S, NEVER_MS, format_duration, parse_duration_s, to_ms
-from hpctwin.model.workload import Workload
-from hpctwin.model.yaml_file import parse_yaml, read_yaml
+from hpctwin.model.files.files import check_file, check_folder, write_atomically, write_folder
+from hpctwin.model.files.yaml_file import parse_yaml, read_yaml
+from hpctwin.model.text.notes import ReadNotes
+from hpctwin.model.text.units import MS_PER_S, NEVER_MS, format_duration, parse_duration_s, to_ms
+from hpctwin.model.workload.dependencies import Dependencies, DependencyKind
+from hpctwin.model.workload.job_state import State
+from hpctwin.model.workload.workload import Workload
 
 __all__ = [
     "MS_PER_S",

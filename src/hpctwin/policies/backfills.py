@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
-from hpctwin.engine.modules import Modules, Number
+from hpctwin.engine.compile.policy_modules import Modules, Number
 from hpctwin.engine.passes import PASSES, Pass, made_of
 from hpctwin.errors import PolicyError
-from hpctwin.model.units import MS_PER_S, to_ms
-from hpctwin.policies.files import is_file, load_function, split_file
+from hpctwin.model.text.units import MS_PER_S, to_ms
+from hpctwin.policies.code.files import is_file, load_function, split_file
 from hpctwin.policies.registry import Entry, Parameter, Registry
 
 __all__ = [

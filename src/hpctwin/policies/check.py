@@ -8,11 +8,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from hpctwin.engine.abi import JobView, NodeView
+from hpctwin.engine.compile.policy_views import JobView, NodeView
 from hpctwin.errors import PolicyError
-from hpctwin.policies.ordering import Ordering
+from hpctwin.policies.code.score import Score
+from hpctwin.policies.orderings.ordering import Ordering
 from hpctwin.policies.placements import NodeScore
-from hpctwin.policies.score import Score
 
 __all__ = ["check_ordering", "check_placement"]
 

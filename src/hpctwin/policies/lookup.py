@@ -8,16 +8,16 @@ from functools import lru_cache, partial
 from importlib import metadata
 from typing import Any
 
-from hpctwin.engine.abi import JobView
+from hpctwin.engine.compile.policy_views import JobView
 from hpctwin.errors import PolicyError, UnknownNameError, in_brief
-from hpctwin.policies.adaptive import adaptive, pas, pfm
-from hpctwin.policies.agents import agent_ordering
-from hpctwin.policies.files import is_file, load_function
-from hpctwin.policies.formula import formula, is_formula
-from hpctwin.policies.multifactor import multifactor
-from hpctwin.policies.network import is_network
-from hpctwin.policies.ordering import Ordering, ordering
-from hpctwin.policies.orderings import BUILT_IN
+from hpctwin.policies.agents.agents import agent_ordering
+from hpctwin.policies.agents.network import is_network
+from hpctwin.policies.code.files import is_file, load_function
+from hpctwin.policies.orderings.adaptive import adaptive, pas, pfm
+from hpctwin.policies.orderings.built_in import BUILT_IN
+from hpctwin.policies.orderings.formula import formula, is_formula
+from hpctwin.policies.orderings.multifactor import multifactor
+from hpctwin.policies.orderings.ordering import Ordering, ordering
 from hpctwin.policies.registry import Entry, Parameter, Registry
 
 __all__ = ["ENTRY_POINTS", "ORDERINGS", "OrderingLike", "find_ordering"]

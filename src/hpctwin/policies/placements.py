@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from hpctwin.engine import layout
-from hpctwin.engine.abi import JobView, NodeView
+from hpctwin.engine.compile.policy_views import JobView, NodeView
+from hpctwin.engine.state import layout
 from hpctwin.errors import PolicyError, in_brief
-from hpctwin.policies.code import constants_of, plain_function
-from hpctwin.policies.files import is_file, load_function
+from hpctwin.policies.code.bytecode import constants_of, plain_function
+from hpctwin.policies.code.files import is_file, load_function
+from hpctwin.policies.code.score import FACTS, FAIRSHARE, Score, uses
 from hpctwin.policies.registry import Entry, Registry
-from hpctwin.policies.score import FACTS, FAIRSHARE, Score, uses
 
 __all__ = [
     "FIRST_FIT",
@@ -42,7 +42,7 @@ class NodeScore(Score):
 
     def signature(self) -> Any:
         """What the engine calls it with, and what it gets, in Numba's words."""
-        from hpctwin.engine.rows import PLACE_SIGNATURE
+        from hpctwin.engine.compile.numba_types import PLACE_SIGNATURE
 
         return PLACE_SIGNATURE
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
-from hpctwin.engine.layout import CONTIGUOUS
 from hpctwin.engine.passes import PASSES, Pass
+from hpctwin.engine.state.layout import CONTIGUOUS
 from hpctwin.errors import ConfigError, UnknownNameError
-from hpctwin.model.arguments import check_arguments
+from hpctwin.model.input.arguments import check_arguments
 from hpctwin.policies.backfills import BACKFILLS, CANDIDATES, engine_numbers, find_backfill
-from hpctwin.policies.files import is_file
-from hpctwin.policies.formula import is_formula
+from hpctwin.policies.code.files import is_file
 from hpctwin.policies.lookup import ORDERINGS, OrderingLike, find_ordering
-from hpctwin.policies.ordering import Ordering
+from hpctwin.policies.orderings.formula import is_formula
+from hpctwin.policies.orderings.ordering import Ordering
 from hpctwin.policies.placements import FIRST_FIT, Placement, PlacementLike, find_placement
 from hpctwin.policies.powers import PowerPolicy, find_power
 
@@ -54,8 +54,8 @@ class Policy:
         Raises:
             PolicyError: something cannot be compiled.
         """
-        from hpctwin.engine.compiling import prepare
-        from hpctwin.engine.kernel import kernels_of, reorder
+        from hpctwin.engine.operations.kernel import kernels_of, reorder
+        from hpctwin.engine.operations.loading import prepare
 
         for score in (self.order, self.candidates, self.placement.score):
             if score is not None:
@@ -69,12 +69,12 @@ class Policy:
         Raises:
             PolicyError: something cannot be compiled.
         """
-        from hpctwin.engine.claiming import placing
-        from hpctwin.engine.compiling import prepare
-        from hpctwin.engine.kernel import kernels_of, lines, race
-        from hpctwin.engine.ranking import PLACE_BY_SCORE
+        from hpctwin.engine.operations.initial_jobs import PUT_UNDERWAY
+        from hpctwin.engine.operations.kernel import kernels_of, lines, race
+        from hpctwin.engine.operations.loading import prepare
+        from hpctwin.engine.placement.node_selection import placing
+        from hpctwin.engine.placement.ranking import PLACE_BY_SCORE
         from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
-        from hpctwin.engine.underway import PUT_UNDERWAY
 
         self.compile()
         power = self.power.power_pass

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hpctwin.model.settings import Settings
-from hpctwin.model.yaml_file import read_yaml
+from hpctwin.model.files.yaml_file import read_yaml
+from hpctwin.model.input.settings import Settings
 
 __all__ = ["PolicyFile", "read_policy"]
 

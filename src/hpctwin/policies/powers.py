@@ -10,9 +10,9 @@ from typing import Any
 
 from hpctwin.engine.powers import POWER_PASSES, PowerPass
 from hpctwin.errors import ConfigError, PolicyError, in_brief
+from hpctwin.policies.agents.network import is_network
 from hpctwin.policies.backfills import Entries, engine_numbers, parameter_of
-from hpctwin.policies.files import is_file, load_function, split_file
-from hpctwin.policies.network import is_network
+from hpctwin.policies.code.files import is_file, load_function, split_file
 from hpctwin.policies.registry import Entry, Parameter, Registry
 
 __all__ = ["POWERS", "PowerPolicy", "find_power"]
@@ -152,7 +152,7 @@ def find_power(what: str | PowerPolicy | Callable[[Any], Any] | None) -> PowerPo
     if is_file(text):
         return _in_file(text)
     if is_network(text):
-        from hpctwin.policies.switching import agent_control
+        from hpctwin.policies.agents.switching import agent_control
 
         return PowerPolicy("orders", control=agent_control(text), source=text)
     name, _, details = text.partition(":")

@@ -10,7 +10,7 @@ from rich import box
 from rich.table import Table
 
 from hpctwin.errors import SimulationError
-from hpctwin.report.columns import format_metric, metric_name
+from hpctwin.report.tables.columns import format_metric, metric_name
 
 if TYPE_CHECKING:
     import polars as pl
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from hpctwin.energy import Energy
     from hpctwin.metrics import By
-    from hpctwin.report.run import ReportedRun
+    from hpctwin.report.pages.run import ReportedRun
     from hpctwin.simulation import Result
 
 __all__ = ["Plots", "breakdown_table", "report_results"]
@@ -45,7 +45,7 @@ class Plots:
         end_s: float | None = None,
     ) -> Figure:
         """Jobs on nodes; true node numbers where the simulation tracked them."""
-        from hpctwin.report.gantt import plot_gantt
+        from hpctwin.report.figures.gantt import plot_gantt
 
         entry = self._entry()
         return plot_gantt(
@@ -66,7 +66,7 @@ class Plots:
         self, *, title: str | None = None, start_s: float | None = None, end_s: float | None = None
     ) -> Figure:
         """Nodes in use over time."""
-        from hpctwin.report.timeline import plot_utilization
+        from hpctwin.report.figures.timeline import plot_utilization
 
         series = {self._result.policy: self._result.series}
         return plot_utilization(
@@ -77,7 +77,7 @@ class Plots:
         self, *, title: str = "Queue", start_s: float | None = None, end_s: float | None = None
     ) -> Figure:
         """Waiting jobs over time."""
-        from hpctwin.report.timeline import plot_queue
+        from hpctwin.report.figures.timeline import plot_queue
 
         series = {self._result.policy: self._result.series}
         return plot_queue(
@@ -86,34 +86,34 @@ class Plots:
 
     def wait_cdf(self, *, title: str = "Waiting times") -> Figure:
         """The share of jobs that waited at most so long."""
-        from hpctwin.report.comparison import plot_wait_cdf
+        from hpctwin.report.figures.comparison import plot_wait_cdf
 
         return plot_wait_cdf({self._result.policy: self._result.jobs}, title=title)
 
     def wait_by_size(self, *, title: str = "Mean wait by job size") -> Figure:
         """Who waits: narrow jobs or wide ones."""
-        from hpctwin.report.comparison import plot_wait_by_size
+        from hpctwin.report.figures.comparison import plot_wait_by_size
 
         entry = self._entry()
         return plot_wait_by_size({entry.label: entry.sized}, of=f"{entry.of}s", title=title)
 
     def wait_heat(self, *, title: str = "Mean wait by size and walltime") -> Figure:
         """Who waits: narrow or wide, short or long jobs."""
-        from hpctwin.report.heat import plot_wait_heat
+        from hpctwin.report.figures.wait_heat import plot_wait_heat
 
         entry = self._entry()
         return plot_wait_heat({entry.label: entry.sized}, of=f"{entry.of}s", title=title)
 
     def workload(self, *, title: str | None = None) -> Figure:
         """The jobs themselves: when they came, how wide and how long they are."""
-        from hpctwin.report.workload import plot_workload
+        from hpctwin.report.figures.workload import plot_workload
 
         return plot_workload(self._result.workload, title=title)
 
     def heatmap(self, *, title: str = "Held of each node") -> Figure:
         """How much of each node jobs held over time, where they share nodes."""
-        from hpctwin.report.node_names import node_ticks
-        from hpctwin.report.shared_nodes import plot_heatmap
+        from hpctwin.report.figures.node_names import node_ticks
+        from hpctwin.report.figures.shared_nodes import plot_heatmap
 
         return plot_heatmap(
             self._result.node_use(),
@@ -124,7 +124,7 @@ class Plots:
 
     def fragmentation(self, *, title: str = "Free, and of no use to the jobs that wait") -> Figure:
         """What was free and of no use over time, where jobs share nodes."""
-        from hpctwin.report.shared_nodes import plot_fragmentation
+        from hpctwin.report.figures.shared_nodes import plot_fragmentation
 
         found = self._result.fragmentation()
         return plot_fragmentation(found, title=title, start_epoch_s=self._epoch_s)
@@ -138,7 +138,7 @@ class Plots:
         nodes: int | None = None,
     ) -> Figure:
         """In what power state each node was, of the first so many; of a simulation with ``log=True``."""
-        from hpctwin.report.energy import plot_node_states
+        from hpctwin.report.energy_figures.energy import plot_node_states
 
         title = title or f"Node states, {self._run}"
         return plot_node_states(
@@ -147,20 +147,20 @@ class Plots:
 
     def power(self, *, title: str | None = None) -> Figure:
         """What all nodes draw over time; of a simulation with ``log=True``."""
-        from hpctwin.report.energy import plot_power
+        from hpctwin.report.energy_figures.energy import plot_power
 
         title = title or f"Power drawn, {self._run}"
         return plot_power({self._result.policy: self._energy()}, title=title)
 
     def cooling(self, cooled: pl.DataFrame, *, title: str | None = None) -> Figure:
         """What the machine and its cooling took, its PUE and its water, from what ``energy.cooled`` gave."""
-        from hpctwin.report.cooling import plot_cooling
+        from hpctwin.report.energy_figures.cooling import plot_cooling
 
         title = title or f"Cooling, {self._run}"
         return plot_cooling(cooled, title=title, start_epoch_s=self._epoch_s)
 
     def _entry(self) -> ReportedRun:
-        from hpctwin.report.run import ReportedRun
+        from hpctwin.report.pages.run import ReportedRun
 
         return ReportedRun.of_result(self._result.policy, self._result)
 
@@ -181,8 +181,8 @@ def report_results(
     Raises:
         OutputError: the file cannot be written.
     """
-    from hpctwin.report.html import write_report
-    from hpctwin.report.run import ReportedRun
+    from hpctwin.report.pages.html import write_report
+    from hpctwin.report.pages.run import ReportedRun
 
     some = next(iter(results.values()))
     workload = some.workload
@@ -199,7 +199,7 @@ def report_results(
 
 
 def breakdown_table(found: pl.DataFrame, by: By, label: str = "") -> Table:
-    """A table of figures by class of jobs, as of `hpctwin.metrics.breakdown`; of what is labelled so."""
+    """A table of figures by class of jobs, as of `hpctwin.metrics.jobs.breakdown`; of what is labelled so."""
     table = Table(box=box.SIMPLE_HEAD, title=f"{label} by {by}".strip())
     for column in found.columns:
         heading = by if column == "bin" else metric_name(column)

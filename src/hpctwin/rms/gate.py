@@ -20,7 +20,7 @@ from hpctwin.errors import CommandError, UnreachableError
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.manager import Outcome
 from hpctwin.rms.mark import Mark
-from hpctwin.rms.records import JobId, Label, Record
+from hpctwin.rms.records.records import JobId, Label, Record
 
 __all__ = ["CommandGate", "Gate", "JobRequest", "ListedJob", "SubmittedJob"]
 

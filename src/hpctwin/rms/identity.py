@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from hpctwin.rms.manager import Identified, ResourceManager
-from hpctwin.rms.polling import PolledManager
+from hpctwin.rms.polling.poller import PolledManager
 
 __all__ = ["cluster_identity"]
 

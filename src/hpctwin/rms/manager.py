@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
-from hpctwin.rms.news import News
-from hpctwin.rms.records import Snapshot
+from hpctwin.rms.records.push_events import News
+from hpctwin.rms.records.records import Snapshot
 
 __all__ = [
     "Hooked",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from hpctwin.errors import UnreachableError
 from hpctwin.rms.manager import Outcome, Priorities, Report, Way
-from hpctwin.rms.records import Snapshot
+from hpctwin.rms.records.records import Snapshot
 
 __all__ = ["PlainManager"]
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from hpctwin.rms.records import JobRecord, Snapshot
+from hpctwin.rms.records.records import JobRecord, Snapshot
 
 __all__ = ["StillPriorities"]
 

@@ -13,8 +13,8 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, PlainSerializer, model_validator
 
 from hpctwin.errors import ConfigError
-from hpctwin.model.secrets import without_password
-from hpctwin.model.settings import Duration, Settings
+from hpctwin.model.files.secrets import without_password
+from hpctwin.model.input.settings import Duration, Settings
 from hpctwin.rms.commands import not_inherited
 from hpctwin.rms.gate import Gate
 from hpctwin.rms.manager import ResourceManager, Way

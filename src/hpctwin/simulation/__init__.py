@@ -1,11 +1,11 @@
 """Simulating one workload on one cluster under one policy."""
 
-from hpctwin.simulation.explain import Moment, explain
-from hpctwin.simulation.replay import Replay, replay
-from hpctwin.simulation.result import Result
-from hpctwin.simulation.simulation import Simulation, simulate
-from hpctwin.simulation.streamed import StreamedResult, simulate_stream
-from hpctwin.simulation.window import Window, window
+from hpctwin.simulation.explanation.story import Moment, explain
+from hpctwin.simulation.replay.replay import Replay, replay
+from hpctwin.simulation.result.result import Result
+from hpctwin.simulation.running.simulation import Simulation, simulate
+from hpctwin.simulation.running.window import Window, window
+from hpctwin.simulation.streaming.stream import StreamedResult, simulate_stream
 
 __all__ = [
     "Moment",

@@ -17,11 +17,11 @@ from hpctwin.errors import HpctwinError, WorkloadError
 from hpctwin.generate import generate
 from hpctwin.model import MS_PER_S, Cluster, Dependencies, Workload
 from hpctwin.model.columns import UNKNOWN
-from hpctwin.model.units import to_ms
+from hpctwin.model.text.units import to_ms
 from hpctwin.policies import Policy, make_policy
 from hpctwin.simulation import Simulation
-from hpctwin.simulation.given import stated_cluster
-from hpctwin.simulation.window import moment
+from hpctwin.simulation.running.window import moment
+from hpctwin.simulation.state.arguments import stated_cluster
 from hpctwin.sweep.points import Inputs, Point, World
 
 __all__ = ["Bench", "workload_of"]

@@ -10,15 +10,15 @@ from typing import Unpack
 
 from hpctwin.errors import ArgumentError, ConfigError, in_brief
 from hpctwin.model import Cluster, Workload
-from hpctwin.model.arguments import check_arguments
-from hpctwin.model.progress import counted, progress_bar
-from hpctwin.model.totals import in_whole_nodes
+from hpctwin.model.demand.requested_totals import in_whole_nodes
+from hpctwin.model.input.arguments import check_arguments
+from hpctwin.model.text.progress import counted, progress_bar
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation import Result, Simulation, Window
-from hpctwin.simulation.given import as_cluster, as_workload
-from hpctwin.simulation.interruptible import run_all
-from hpctwin.simulation.options import RunOptions, spelled_out
 from hpctwin.simulation.refusals import check_together
+from hpctwin.simulation.running.interruptible import run_all
+from hpctwin.simulation.running.options import RunOptions, spelled_out
+from hpctwin.simulation.state.arguments import as_cluster, as_workload
 
 __all__ = ["compare"]
 
@@ -47,7 +47,7 @@ def compare(
         threads: at most so many at once; default the cores there are.
         progress: called with the name of each policy that is done; or True, to show how far it is, in a
             terminal or a notebook.
-        part: of the workload in time, of `hpctwin.simulation.window`; its jobs are the workload then.
+        part: of the workload in time, of `hpctwin.simulation.running.window`; its jobs are the workload then.
         options: further arguments of `Simulation`.
 
     Returns:

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from hpctwin.errors import HpctwinError, UnknownNameError
-from hpctwin.metrics.running import RunningSummary
+from hpctwin.metrics.summary.running import RunningSummary
 from hpctwin.model import State
 from hpctwin.simulation import Simulation
 from hpctwin.sweep.bench import workload_of

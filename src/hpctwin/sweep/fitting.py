@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.metrics.fidelity import Fidelity
+from hpctwin.metrics.jobs.fidelity import Fidelity
 
 __all__ = ["PARTS", "fitted_on_the_past"]
 

@@ -11,10 +11,10 @@ import polars as pl
 
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.metrics import Accounts, rewarded
-from hpctwin.metrics.accounts import AccountsBy
+from hpctwin.metrics.studies.accounts import AccountsBy
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.simulation import Result, replay, simulate
-from hpctwin.simulation.options import RunOptions, spelled_out
+from hpctwin.simulation.running.options import RunOptions, spelled_out
 
 __all__ = ["TRICKS", "Redeemed", "Trick", "from_its_first_job", "redeem", "trick", "try_tricks"]
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from hpctwin.errors import UnknownNameError
 from hpctwin.metrics import mean_interval
-from hpctwin.model.shown import Shown
+from hpctwin.model.text.shown import Shown
 from hpctwin.sweep.figures import COUNTS, NOT_FIGURES, with_all_counts
 from hpctwin.sweep.settings import SweepSettings
 

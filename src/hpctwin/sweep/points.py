@@ -21,7 +21,7 @@ import hpctwin
 from hpctwin.errors import ConfigError
 from hpctwin.generate import find_generator
 from hpctwin.model import Cluster, Workload
-from hpctwin.simulation.given import as_cluster
+from hpctwin.simulation.state.arguments import as_cluster
 from hpctwin.sweep.filling import fill, names_in
 from hpctwin.sweep.settings import Source, Span, SweepSettings, Values
 

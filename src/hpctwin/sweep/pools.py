@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.context import BaseContext
 from typing import Any, Protocol
 
-from hpctwin.simulation.interruptible import THREAD_NAME
+from hpctwin.simulation.running.interruptible import THREAD_NAME
 from hpctwin.sweep.bench import Bench, Row
 from hpctwin.sweep.points import Inputs, Point
 

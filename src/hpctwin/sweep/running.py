@@ -13,10 +13,10 @@ from typing import Any, Literal, NamedTuple
 
 from hpctwin.errors import ConfigError, PolicyError, UnreachableError
 from hpctwin.model import Cluster, Workload
-from hpctwin.model.arguments import check_arguments
-from hpctwin.model.unused import unused
+from hpctwin.model.demand.unused import unused
+from hpctwin.model.input.arguments import check_arguments
 from hpctwin.policies import Policy, parse_policy
-from hpctwin.simulation.given import stated_cluster
+from hpctwin.simulation.state.arguments import stated_cluster
 from hpctwin.sweep.bench import Row, about
 from hpctwin.sweep.figures import check_figures
 from hpctwin.sweep.outcome import SweepResult

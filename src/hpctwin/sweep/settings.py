@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from hpctwin.errors import near
-from hpctwin.model.settings import Duration, Settings
-from hpctwin.model.units import parse_moment
-from hpctwin.model.yaml_file import read_yaml
+from hpctwin.model.files.yaml_file import read_yaml
+from hpctwin.model.input.settings import Duration, Settings
+from hpctwin.model.text.units import parse_moment
 from hpctwin.sweep.filling import names_in
 
 __all__ = [

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from hpctwin.model import format_duration
-from hpctwin.model.chunks import Tasks
-from hpctwin.rms.records import JobSpec
+from hpctwin.model.requests.chunks import Tasks
+from hpctwin.rms.records.records import JobSpec
 
 __all__ = ["FEW", "asked_text", "clock_text", "count", "jobs_named"]
 

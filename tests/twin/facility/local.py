@@ -13,15 +13,15 @@ from hpctwin.policies import parse_policy
 from hpctwin.rms.emulated import EmulatedCluster
 from hpctwin.rms.gate import JobRequest, SubmittedJob
 from hpctwin.rms.manager import Outcome
-from hpctwin.rms.records import JobSpec, Snapshot
-from hpctwin.twin.bus import LocalBus
+from hpctwin.rms.records.records import JobSpec, Snapshot
 from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.facility.config import SiteSettings
 from hpctwin.twin.facility.placer import Placer
 from hpctwin.twin.facility.queue import Queue
 from hpctwin.twin.facility.site import Site
-from hpctwin.twin.follow import Follower
-from hpctwin.twin.journal import Journal
+from hpctwin.twin.following.bus import LocalBus
+from hpctwin.twin.following.follower import Follower
+from hpctwin.twin.journal.journal import Journal
 
 
 class LocalManager:

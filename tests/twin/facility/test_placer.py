@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hpctwin.errors import ConfigError, QueueError
 from hpctwin.facility import parse_strategy
 from hpctwin.rms.gate import JobRequest
-from hpctwin.rms.records import JobSpec
+from hpctwin.rms.records.records import JobSpec
 from hpctwin.twin.facility.placer import check_strategy
 from hpctwin.twin.facility.queue import Queue
 from tests.twin.facility.local import Hall

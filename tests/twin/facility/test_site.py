@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpctwin.errors import JournalError
-from hpctwin.rms.records import JobSpec
+from hpctwin.rms.records.records import JobSpec
 from tests.twin.facility.local import Hall
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
+from hpctwin.engine.agents.agent_record import agent_at, hook, put_seen
 from hpctwin.engine.agents.jobs import empty_rows, free_now, mask_places
-from hpctwin.engine.agents.record import agent_at, hook, put_seen
-from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import NEVER, ZERO, Arrays
-from hpctwin.engine.order import submitted_at
-from hpctwin.engine.running import close_holes
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.jobs.running_jobs import close_holes
+from hpctwin.engine.queue.order import submitted_at
+from hpctwin.engine.state.layout import NEVER, ZERO, Arrays
 
 __all__ = ["DELAY_FEATURES", "OBSERVE_DELAYS"]
 
@@ -102,7 +102,7 @@ def put_delays(
 
 @jit
 def see_delays(address: int, sim: Arrays) -> None:
-    """See `learn.job_selection.DELAYS`."""
+    """See `learn.environments.job_selection.DELAYS`."""
     there = mask_places(address, sim)
     machine = float(sim.rules.machine_nodes)
     free = free_now(sim)

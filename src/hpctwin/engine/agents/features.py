@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hpctwin.engine.jit import jit, part_of_score
+from hpctwin.engine.compile.jit import jit, part_of_score
 
 __all__ = ["JOB_FEATURES", "seen_by_orderings", "seen_of_job"]
 
@@ -17,7 +17,7 @@ LONG = 14.0  # about the logarithm of two weeks, s
 def seen_of_job(
     wait: float, walltime: float, nodes: float, machine: float
 ) -> tuple[float, float, float, float, float]:
-    """What is seen of a job that waits, all from 0 to 1; see `learn.job_selection.OBSERVATIONS`.
+    """What is seen of a job that waits, all from 0 to 1; see `learn.environments.job_selection.OBSERVATIONS`.
 
     Args:
         wait: so long so far, s.

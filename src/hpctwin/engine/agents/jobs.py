@@ -5,8 +5,7 @@ They see a window of the queue: its first jobs in the policy's order.
 
 from __future__ import annotations
 
-from hpctwin.engine.agents.features import JOB_FEATURES, seen_of_job
-from hpctwin.engine.agents.record import (
+from hpctwin.engine.agents.agent_record import (
     ENDED,
     GOES_ON,
     NOT_ALLOWED,
@@ -16,15 +15,16 @@ from hpctwin.engine.agents.record import (
     put_mask,
     put_seen,
 )
+from hpctwin.engine.agents.features import JOB_FEATURES, seen_of_job
 from hpctwin.engine.agents.step import TAU_MS
-from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import DONE, NEED_ROOM, NEVER, ONE, STEPPED, WAITING, ZERO, Arrays
-from hpctwin.engine.loop import records_have_room
-from hpctwin.engine.order import submitted_at
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.compile.numba_types import go_on
+from hpctwin.engine.jobs.running_jobs import close_holes
+from hpctwin.engine.loop.event_loop import records_have_room
 from hpctwin.engine.passes.admitted import admission, place_of
 from hpctwin.engine.passes.selected import selection
-from hpctwin.engine.rows import go_on
-from hpctwin.engine.running import close_holes
+from hpctwin.engine.queue.order import submitted_at
+from hpctwin.engine.state.layout import DONE, NEED_ROOM, NEVER, ONE, STEPPED, WAITING, ZERO, Arrays
 
 __all__ = [
     "ADMIT",
@@ -246,7 +246,7 @@ def empty_rows(there: int, columns: int, address: int) -> None:
 
 @jit
 def see_features(address: int, sim: Arrays) -> None:
-    """See `learn.job_selection.FEATURES`."""
+    """See `learn.environments.job_selection.FEATURES`."""
     there = mask_places(address, sim)
     now = sim.clock.now
     total = float(sim.rules.machine_nodes)

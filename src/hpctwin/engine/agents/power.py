@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpctwin.engine.agents.queue import note_queue
-from hpctwin.engine.agents.record import (
+from hpctwin.engine.agents.agent_record import (
     CUT,
     ENDED,
     agent_at,
@@ -16,8 +15,13 @@ from hpctwin.engine.agents.record import (
     put_seen,
     seen_at,
 )
-from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import (
+from hpctwin.engine.agents.queue import note_queue
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.compile.numba_types import go_on
+from hpctwin.engine.containers.node_sets import first_in
+from hpctwin.engine.loop.event_loop import records_have_room
+from hpctwin.engine.power.node_states import end_transitions, standing_in, switch_off, switch_on
+from hpctwin.engine.state.layout import (
     ASLEEP,
     ASLEEP_NODES,
     COMPUTING,
@@ -34,10 +38,6 @@ from hpctwin.engine.layout import (
     ZERO,
     Arrays,
 )
-from hpctwin.engine.loop import records_have_room
-from hpctwin.engine.nodes import first_in
-from hpctwin.engine.power import end_transitions, standing_in, switch_off, switch_on
-from hpctwin.engine.rows import go_on
 
 __all__ = [
     "OBSERVE_LEVELS",
@@ -264,7 +264,7 @@ def observe_spars(address: int, sim: Arrays) -> None:
 
 @jit
 def shares(first: int, address: int, sim: Arrays) -> None:
-    """See `learn.power_management.SHARES`."""
+    """See `learn.environments.power_management.SHARES`."""
     agent = agent_at(address)
     out = agent.seen
     note_queue(address, sim)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from hpctwin.engine.agents.agent_record import agent_at, hook
 from hpctwin.engine.agents.queue import waited_in_queue
-from hpctwin.engine.agents.record import agent_at, hook
 from hpctwin.engine.agents.step import wasted
-from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import ZERO, Arrays
-from hpctwin.engine.order import submitted_at
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.queue.order import submitted_at
+from hpctwin.engine.state.layout import ZERO, Arrays
 
 __all__ = ["REWARD_JOBS", "REWARD_SHARES", "REWARD_SPARS"]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hpctwin.engine.agents.record import agent_at
-from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import NEVER, ZERO, Arrays
-from hpctwin.engine.order import submitted_at
+from hpctwin.engine.agents.agent_record import agent_at
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.queue.order import submitted_at
+from hpctwin.engine.state.layout import NEVER, ZERO, Arrays
 
 __all__ = ["note_queue", "waited_in_queue"]
 

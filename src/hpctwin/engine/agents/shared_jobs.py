@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from hpctwin.engine.agents.agent_record import agent_at, hook, put_seen
 from hpctwin.engine.agents.delays import DELAY_FEATURES, enough_at, put_delays, see_delays
 from hpctwin.engine.agents.jobs import (
     FEATURES,
@@ -23,13 +24,12 @@ from hpctwin.engine.agents.jobs import (
     see_features,
     see_rlscheduler,
 )
-from hpctwin.engine.agents.record import agent_at, hook, put_seen
-from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import ONE, ZERO, Arrays
-from hpctwin.engine.order import submitted_at
-from hpctwin.engine.running import close_holes
-from hpctwin.engine.shared.amounts import CORES
-from hpctwin.engine.shared.room import begin_pass, may_fit
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.jobs.running_jobs import close_holes
+from hpctwin.engine.queue.order import submitted_at
+from hpctwin.engine.shared.fit import begin_pass, may_fit
+from hpctwin.engine.shared.node_resources import CORES
+from hpctwin.engine.state.layout import ONE, ZERO, Arrays
 
 __all__ = ["OBSERVE_DELAYS_SHARED", "OBSERVE_FEATURES_SHARED", "OBSERVE_RLSCHEDULER_SHARED"]
 
@@ -80,7 +80,7 @@ def begin_to_look(address: int, sim: Arrays) -> int:
 
 @jit
 def see_features_shared(address: int, sim: Arrays) -> None:
-    """See `learn.job_selection.FEATURES`."""
+    """See `learn.environments.job_selection.FEATURES`."""
     there = begin_to_look(address, sim)
     now = sim.clock.now
     total = machine_size(sim)
@@ -113,7 +113,7 @@ def see_rlscheduler_shared(address: int, sim: Arrays) -> None:
 
 @jit
 def see_delays_shared(address: int, sim: Arrays) -> None:
-    """See `learn.job_selection.DELAYS`.
+    """See `learn.environments.job_selection.DELAYS`.
 
     A job that does not fit is taken to when enough is given back in sum, one running job's at least.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import int64, types
 
-from hpctwin.engine.agents.record import (
+from hpctwin.engine.agents.agent_record import (
     CHOOSING,
     CUT,
     GOES_ON,
@@ -14,21 +14,21 @@ from hpctwin.engine.agents.record import (
     agent_at,
     fact_at,
 )
-from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import COMPUTING, DEPTH_STATES, IDLE, STEPPED, Arrays
-from hpctwin.engine.order import submitted_at
-from hpctwin.engine.power import standing_in
-from hpctwin.engine.rows import call_with_job, sim_at
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.numba_types import call_with_job, sim_at
+from hpctwin.engine.power.node_states import standing_in
+from hpctwin.engine.queue.order import submitted_at
+from hpctwin.engine.state.layout import COMPUTING, DEPTH_STATES, IDLE, STEPPED, Arrays
 
 __all__ = ["drawn", "look", "step", "step_one", "wasted"]
 
 TAU_MS = np.int64(10_000)
-"""As `metrics.jobs.TAU_S`."""
+"""As `metrics.jobs.jobs.TAU_S`."""
 
 
 @jit
 def is_waste(row: int) -> bool:
-    """Whether a state counts as waste, as in `energy.accounting`: idle or switching."""
+    """Whether a state counts as waste, as in `energy.accounts.accounting`: idle or switching."""
     return row == IDLE or (row > COMPUTING and row % DEPTH_STATES != 0)
 
 

@@ -1,4 +1,4 @@
-"""The scheduling passes: each a module here, which holds a `Pass` called ``PASS``; see `engine.modules`."""
+"""The scheduling passes: each a module here, which holds a `Pass` called ``PASS``; see `engine.compile.policy_modules`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hpctwin.engine.modules import Modules
+from hpctwin.engine.compile.policy_modules import Modules
 from hpctwin.errors import PolicyError
 
 if TYPE_CHECKING:
-    from hpctwin.engine.jit import Kernel
-    from hpctwin.engine.sim import Sim
+    from hpctwin.engine.compile.jit import Kernel
+    from hpctwin.engine.state.sim import Sim
 
 __all__ = ["PASSES", "Pass", "SharedPass", "kept_of", "made_of", "settings_of"]
 
@@ -125,7 +125,7 @@ def settings_of(record: type | None, values: Mapping[str, float]) -> Any:
     """
     import numpy as np
 
-    from hpctwin.engine.layout import record_type
+    from hpctwin.engine.state.layout import record_type
 
     if record is None:
         return np.zeros(0, np.int64)
@@ -143,8 +143,8 @@ def made_of(function: Callable[..., None]) -> Pass:
     """The pass that a function ``(sim) -> None`` is, which keeps nothing and has nothing to set."""
     from numba import types
 
-    from hpctwin.engine.jit import Kernel
-    from hpctwin.engine.rows import SIM
+    from hpctwin.engine.compile.jit import Kernel
+    from hpctwin.engine.compile.numba_types import SIM
 
     return Pass(Kernel(function, types.void(SIM)))
 
@@ -156,7 +156,7 @@ def kept_of(sim: Sim, name: str) -> Any:
         sim: a simulation under that pass.
         name: of the pass, which keeps something.
     """
-    from hpctwin.engine.layout import record_type
+    from hpctwin.engine.state.layout import record_type
 
     found: Pass | None = PASSES.find(name)
     if found is not None and len(sim["share"]):

@@ -10,15 +10,15 @@ from typing import Any
 
 from numba import types
 
-from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import WAITING, Arrays
-from hpctwin.engine.order import order_queue, pop_order, reckon_fairshare
+from hpctwin.engine.capacity.plan import fits_at_once, fits_plan, plan_build, reserve
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.numba_types import SIM, view
+from hpctwin.engine.jobs.transitions import start_now
 from hpctwin.engine.passes import Pass
-from hpctwin.engine.plan import fits_at_once, fits_plan, plan_build, reserve
-from hpctwin.engine.records import Int
-from hpctwin.engine.rows import SIM, view
-from hpctwin.engine.skipping import is_skipped, may_start
-from hpctwin.engine.transitions import start_now
+from hpctwin.engine.queue.eligibility import is_skipped, may_start
+from hpctwin.engine.queue.order import order_queue, pop_order, reckon_fairshare
+from hpctwin.engine.state.layout import WAITING, Arrays
+from hpctwin.engine.state.records import Int
 
 __all__ = ["PASS", "Kept", "Own", "admission", "pass_admitted", "place_of"]
 
@@ -99,5 +99,5 @@ PASS = Pass(
     own=Own,
     kept=Kept,
     begin=begin,
-    shared="hpctwin.engine.shared.pass_admitted",
+    shared="hpctwin.engine.shared.passes.admitted",
 )

@@ -6,12 +6,18 @@ from typing import Any
 
 from numba import int64, types
 
-from hpctwin.engine.holes import find_holes, forget_holes, note_lengths
-from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import ALL_RESERVE, RETURN, ZERO, Arrays
-from hpctwin.engine.order import order_candidates, order_queue, pop_order, reckon_fairshare
-from hpctwin.engine.passes import Pass
-from hpctwin.engine.plan import (
+from hpctwin.engine.capacity.availability_profile import is_sound
+from hpctwin.engine.capacity.gap_index import find_holes, forget_holes, note_lengths
+from hpctwin.engine.capacity.persistent_reservations import (
+    begin_anew,
+    drop_past,
+    earlier,
+    go_on,
+    new_slot,
+    reserve_first,
+    take_span,
+)
+from hpctwin.engine.capacity.plan import (
     fits_plan,
     load_take,
     note_freed,
@@ -22,20 +28,14 @@ from hpctwin.engine.plan import (
     plan_take,
     reserve,
 )
-from hpctwin.engine.profile import is_sound
-from hpctwin.engine.records import Int
-from hpctwin.engine.rows import SIM, view
-from hpctwin.engine.skipping import is_skipped
-from hpctwin.engine.standing import (
-    begin_anew,
-    drop_past,
-    earlier,
-    go_on,
-    new_slot,
-    reserve_first,
-    take_span,
-)
-from hpctwin.engine.transitions import divide_now, start_job, take_started
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.numba_types import SIM, view
+from hpctwin.engine.jobs.transitions import divide_now, start_job, take_started
+from hpctwin.engine.passes import Pass
+from hpctwin.engine.queue.eligibility import is_skipped
+from hpctwin.engine.queue.order import order_candidates, order_queue, pop_order, reckon_fairshare
+from hpctwin.engine.state.layout import ALL_RESERVE, RETURN, ZERO, Arrays
+from hpctwin.engine.state.records import Int
 
 __all__ = ["PASS", "Held"]
 
@@ -267,5 +267,5 @@ PASS = Pass(
     others=ALL_RESERVE,
     counted=Kernel(pass_standing, types.void(SIM)),
     keeps="it would delay the reservation of a job before it",
-    shared="hpctwin.engine.shared.pass_conservative",
+    shared="hpctwin.engine.shared.passes.conservative",
 )

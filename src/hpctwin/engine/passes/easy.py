@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from numba import types
 
-from hpctwin.engine.counting import is_sorted, next_passing
-from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import HEAD_IS_PROTECTED, ZERO, Arrays
-from hpctwin.engine.order import order_candidates, order_queue, pop_order, reckon_fairshare
+from hpctwin.engine.capacity.plan import fits_at_once, fits_plan, plan_build, plan_fits, reserve
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.numba_types import SIM, view
+from hpctwin.engine.fast_passes.counted_passes import is_sorted, next_passing
+from hpctwin.engine.jobs.transitions import start_now
 from hpctwin.engine.passes import Pass
-from hpctwin.engine.plan import fits_at_once, fits_plan, plan_build, plan_fits, reserve
-from hpctwin.engine.records import Count
-from hpctwin.engine.rows import SIM, view
-from hpctwin.engine.skipping import is_skipped, may_start
-from hpctwin.engine.transitions import start_now
+from hpctwin.engine.queue.eligibility import is_skipped, may_start
+from hpctwin.engine.queue.order import order_candidates, order_queue, pop_order, reckon_fairshare
+from hpctwin.engine.state.layout import HEAD_IS_PROTECTED, ZERO, Arrays
+from hpctwin.engine.state.records import Count
 
 __all__ = ["PASS", "Numbers", "pass_easy"]
 
@@ -156,5 +156,5 @@ PASS = Pass(
     numbers=Numbers,
     others=HEAD_IS_PROTECTED,
     keeps="it would delay the reservation of a job before it",
-    shared="hpctwin.engine.shared.pass_easy",
+    shared="hpctwin.engine.shared.passes.easy",
 )

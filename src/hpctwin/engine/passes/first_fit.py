@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from numba import types
 
-from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import ANYONE_PASSES, ZERO, Arrays
-from hpctwin.engine.order import heap_order, pop_order, reckon_fairshare, score
+from hpctwin.engine.capacity.plan import fits_at_once, fits_plan, plan_build
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.numba_types import SIM
+from hpctwin.engine.jobs.transitions import start_now
 from hpctwin.engine.passes import Pass
-from hpctwin.engine.plan import fits_at_once, fits_plan, plan_build
-from hpctwin.engine.rows import SIM
-from hpctwin.engine.skipping import is_skipped, may_start
-from hpctwin.engine.transitions import start_now
+from hpctwin.engine.queue.eligibility import is_skipped, may_start
+from hpctwin.engine.queue.order import heap_order, pop_order, reckon_fairshare, score
+from hpctwin.engine.state.layout import ANYONE_PASSES, ZERO, Arrays
 
 __all__ = ["PASS", "pass_first_fit"]
 
@@ -50,5 +50,5 @@ PASS = Pass(
     Kernel(pass_first_fit, types.void(SIM)),
     others=ANYONE_PASSES,
     keeps="its user may run no more, or too few nodes that suit it are free",
-    shared="hpctwin.engine.shared.pass_first_fit",
+    shared="hpctwin.engine.shared.passes.first_fit",
 )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from numba import types
 
-from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import NOBODY_PASSES, Arrays
-from hpctwin.engine.order import order_queue, pop_order, reckon_fairshare
+from hpctwin.engine.capacity.plan import fits_plan, plan_build
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.numba_types import SIM
+from hpctwin.engine.jobs.transitions import start_now
 from hpctwin.engine.passes import Pass
-from hpctwin.engine.plan import fits_plan, plan_build
-from hpctwin.engine.rows import SIM
-from hpctwin.engine.skipping import is_skipped, may_start
-from hpctwin.engine.transitions import start_now
+from hpctwin.engine.queue.eligibility import is_skipped, may_start
+from hpctwin.engine.queue.order import order_queue, pop_order, reckon_fairshare
+from hpctwin.engine.state.layout import NOBODY_PASSES, Arrays
 
 __all__ = ["PASS", "pass_none"]
 
@@ -76,5 +76,5 @@ PASS = Pass(
     in_order=True,
     others=NOBODY_PASSES,
     keeps="a job before it does not fit, and nobody passes",
-    shared="hpctwin.engine.shared.pass_none",
+    shared="hpctwin.engine.shared.passes.none",
 )

@@ -12,18 +12,18 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
-from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import Arrays, record_type
-from hpctwin.engine.order import heap_order, pop_order
+from hpctwin.engine.capacity.plan import fits_plan, plan_build
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.numba_types import SIM, view
+from hpctwin.engine.jobs.transitions import start_now
 from hpctwin.engine.passes import Pass, kept_of
-from hpctwin.engine.plan import fits_plan, plan_build
-from hpctwin.engine.records import Int
-from hpctwin.engine.rows import SIM, view
-from hpctwin.engine.skipping import is_skipped
-from hpctwin.engine.transitions import start_now
+from hpctwin.engine.queue.eligibility import is_skipped
+from hpctwin.engine.queue.order import heap_order, pop_order
+from hpctwin.engine.state.layout import Arrays, record_type
+from hpctwin.engine.state.records import Int
 
 if TYPE_CHECKING:
-    from hpctwin.engine.sim import Sim
+    from hpctwin.engine.state.sim import Sim
 
 __all__ = ["PASS", "name_jobs", "pass_outside"]
 

@@ -11,15 +11,15 @@ from typing import Any
 
 from numba import int64, types
 
-from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import NEVER, WAITING, ZERO, Arrays
-from hpctwin.engine.order import before, order_queue, pop_order, reckon_fairshare
+from hpctwin.engine.capacity.plan import fits_at_once, fits_plan, plan_build, reserve
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.numba_types import SIM, view
+from hpctwin.engine.jobs.transitions import start_now
 from hpctwin.engine.passes import Pass
-from hpctwin.engine.plan import fits_at_once, fits_plan, plan_build, reserve
-from hpctwin.engine.records import Count, Int, Millis
-from hpctwin.engine.rows import SIM, view
-from hpctwin.engine.skipping import is_skipped, may_start
-from hpctwin.engine.transitions import start_now
+from hpctwin.engine.queue.eligibility import is_skipped, may_start
+from hpctwin.engine.queue.order import before, order_queue, pop_order, reckon_fairshare
+from hpctwin.engine.state.layout import NEVER, WAITING, ZERO, Arrays
+from hpctwin.engine.state.records import Count, Int, Millis
 
 __all__ = ["PASS", "Numbers", "Own"]
 
@@ -178,5 +178,5 @@ PASS = Pass(
     begin=begin,
     entered=ENTERED,
     keeps="it would delay the job that has waited longest, or too many come before it",
-    shared="hpctwin.engine.shared.pass_pack",
+    shared="hpctwin.engine.shared.passes.pack",
 )

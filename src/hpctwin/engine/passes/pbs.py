@@ -8,12 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import NEVER, RETURN, TAKE, ZERO, Arrays
-from hpctwin.engine.limits import hold
-from hpctwin.engine.order import order_queue, pop_order, reckon_fairshare
-from hpctwin.engine.passes import Pass
-from hpctwin.engine.plan import (
+from hpctwin.engine.capacity.plan import (
     choose_pools,
     fits_at_once,
     fits_plan,
@@ -24,10 +19,15 @@ from hpctwin.engine.plan import (
     planned_end,
     row_at,
 )
-from hpctwin.engine.records import Int, Step, YesNo
-from hpctwin.engine.rows import SIM, view
-from hpctwin.engine.skipping import asks_too_much, at_any_limit, may_start
-from hpctwin.engine.transitions import start_now
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.numba_types import SIM, view
+from hpctwin.engine.jobs.transitions import start_now
+from hpctwin.engine.passes import Pass
+from hpctwin.engine.queue.eligibility import asks_too_much, at_any_limit, may_start
+from hpctwin.engine.queue.limits import hold
+from hpctwin.engine.queue.order import order_queue, pop_order, reckon_fairshare
+from hpctwin.engine.state.layout import NEVER, RETURN, TAKE, ZERO, Arrays
+from hpctwin.engine.state.records import Int, Step, YesNo
 
 __all__ = [
     "PASS",
@@ -317,5 +317,5 @@ PASS = Pass(
     Kernel(pass_pbs, types.void(SIM)),
     numbers=Numbers,
     keeps="it would delay a job before it that has a reservation, or nobody may pass that one",
-    shared="hpctwin.engine.shared.pass_pbs",
+    shared="hpctwin.engine.shared.passes.pbs",
 )

@@ -10,9 +10,14 @@ from typing import Any
 import numpy as np
 from numba import int64, types
 
-from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import NEVER, PENDING, ZERO, Arrays
-from hpctwin.engine.lists import (
+from hpctwin.engine.capacity.plan import fits_plan, plan_build
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.numba_types import SIM, view
+from hpctwin.engine.jobs.transitions import start_now
+from hpctwin.engine.passes import Pass
+from hpctwin.engine.queue.eligibility import is_skipped
+from hpctwin.engine.queue.order import before, heap_order, pop_order
+from hpctwin.engine.queue.pushdown_lists import (
     ASIDE,
     FRESH,
     LISTS,
@@ -28,13 +33,8 @@ from hpctwin.engine.lists import (
     put_aside,
     tidy_slots,
 )
-from hpctwin.engine.order import before, heap_order, pop_order
-from hpctwin.engine.passes import Pass
-from hpctwin.engine.plan import fits_plan, plan_build
-from hpctwin.engine.records import Count, Int, Limit, Millis, Step
-from hpctwin.engine.rows import SIM, view
-from hpctwin.engine.skipping import is_skipped
-from hpctwin.engine.transitions import start_now
+from hpctwin.engine.state.layout import NEVER, PENDING, ZERO, Arrays
+from hpctwin.engine.state.records import Count, Int, Limit, Millis, Step
 
 __all__ = ["PASS", "Numbers", "Own"]
 
@@ -334,5 +334,5 @@ PASS = Pass(
     entered=ENTERED,
     left=LEFT,
     keeps="its turn had not come, or its priority was not adjacent to that of a job that ran",
-    shared="hpctwin.engine.shared.pass_pushdown",
+    shared="hpctwin.engine.shared.passes.pushdown",
 )

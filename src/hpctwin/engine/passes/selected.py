@@ -9,16 +9,16 @@ from typing import Any
 
 from numba import types
 
-from hpctwin.engine.counting import amounts_decide, lacks
-from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import WAITING, Arrays
-from hpctwin.engine.order import order_queue, pop_order, reckon_fairshare
+from hpctwin.engine.capacity.plan import fits_at_once, fits_plan, plan_build, plan_earliest, reserve
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.numba_types import SIM, view
+from hpctwin.engine.fast_passes.counted_passes import amounts_decide, lacks
+from hpctwin.engine.jobs.transitions import start_job, start_now
 from hpctwin.engine.passes import Pass
-from hpctwin.engine.plan import fits_at_once, fits_plan, plan_build, plan_earliest, reserve
-from hpctwin.engine.records import Int
-from hpctwin.engine.rows import SIM, view
-from hpctwin.engine.skipping import is_skipped
-from hpctwin.engine.transitions import start_job, start_now
+from hpctwin.engine.queue.eligibility import is_skipped
+from hpctwin.engine.queue.order import order_queue, pop_order, reckon_fairshare
+from hpctwin.engine.state.layout import WAITING, Arrays
+from hpctwin.engine.state.records import Int
 
 __all__ = ["PASS", "Own", "pass_selected", "selection"]
 
@@ -110,5 +110,5 @@ PASS = Pass(
     numbers=Numbers,
     own=Own,
     begin=begin,
-    shared="hpctwin.engine.shared.pass_selected",
+    shared="hpctwin.engine.shared.passes.selected",
 )

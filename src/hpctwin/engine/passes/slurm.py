@@ -9,12 +9,8 @@ from typing import Any
 
 from numba import types
 
-from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.kept_order import is_kept
-from hpctwin.engine.layout import LINED, NEVER, TAKE, WAITING, ZERO, Arrays
-from hpctwin.engine.order import order_queue, pop_order, reckon_fairshare
-from hpctwin.engine.passes import Pass
-from hpctwin.engine.plan import (
+from hpctwin.engine.capacity.maintenance_windows import maintenance_is_over
+from hpctwin.engine.capacity.plan import (
     choose_pools,
     fits_at_once,
     fits_plan,
@@ -24,11 +20,15 @@ from hpctwin.engine.plan import (
     plan_earliest,
     plan_split,
 )
-from hpctwin.engine.records import Count, Int, Limit, Millis, Step, YesNo
-from hpctwin.engine.rows import SIM, view
-from hpctwin.engine.skipping import is_skipped, may_start
-from hpctwin.engine.transitions import divide_now, start_job, take_started
-from hpctwin.engine.windows import maintenance_is_over
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.numba_types import SIM, view
+from hpctwin.engine.fast_passes.incremental_order import is_kept
+from hpctwin.engine.jobs.transitions import divide_now, start_job, take_started
+from hpctwin.engine.passes import Pass
+from hpctwin.engine.queue.eligibility import is_skipped, may_start
+from hpctwin.engine.queue.order import order_queue, pop_order, reckon_fairshare
+from hpctwin.engine.state.layout import LINED, NEVER, TAKE, WAITING, ZERO, Arrays
+from hpctwin.engine.state.records import Count, Int, Limit, Millis, Step, YesNo
 
 __all__ = ["PASS", "Numbers", "Own", "begin"]
 
@@ -412,6 +412,6 @@ PASS = Pass(
     own=Own,
     begin=begin,
     keeps="no cycle had come yet, or it would delay the reservation of a job before it",
-    shared="hpctwin.engine.shared.pass_slurm",
+    shared="hpctwin.engine.shared.passes.slurm",
     by_node="hpctwin.engine.slurm_by_node",
 )

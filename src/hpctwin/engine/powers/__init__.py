@@ -1,6 +1,6 @@
 """The kinds of power policies: each a module here, which holds a `PowerPass` called ``POWER``.
 
-See `engine.modules`. One whose settings timeout, deeper and keep are says ``TAKES_TIMEOUT = True``; one that
+See `engine.compile.policy_modules`. One whose settings timeout, deeper and keep are says ``TAKES_TIMEOUT = True``; one that
 switches nothing without a timeout, ``NEEDS_TIMEOUT = True`` besides.
 """
 
@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hpctwin.engine.layout import ALL_NODES, LOWEST
-from hpctwin.engine.modules import Modules
+from hpctwin.engine.compile.policy_modules import Modules
+from hpctwin.engine.state.layout import ALL_NODES, LOWEST
 
 if TYPE_CHECKING:
-    from hpctwin.engine.jit import Kernel
+    from hpctwin.engine.compile.jit import Kernel
     from hpctwin.engine.passes import Pass
 
 __all__ = ["POWER_PASSES", "PowerPass", "switched_by"]
@@ -66,7 +66,7 @@ def switched_by(function: Callable[..., None], **options: Any) -> PowerPass:
     """
     from numba import types
 
-    from hpctwin.engine.jit import Kernel
-    from hpctwin.engine.rows import SIM
+    from hpctwin.engine.compile.jit import Kernel
+    from hpctwin.engine.compile.numba_types import SIM
 
     return PowerPass(Kernel(function, types.void(SIM)), **{"from_start": True, **options})

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hpctwin.engine.layout import ONLY_ACTIVE
-from hpctwin.engine.power_passes import UNAWARE
+from hpctwin.engine.power.policy_hooks import UNAWARE
 from hpctwin.engine.powers import PowerPass
+from hpctwin.engine.state.layout import ONLY_ACTIVE
 
 TAKES_TIMEOUT = True
 POWER = PowerPass(UNAWARE, shown=int(ONLY_ACTIVE))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hpctwin.engine.layout import SOONEST
-from hpctwin.engine.power_passes import UNAWARE
+from hpctwin.engine.power.policy_hooks import UNAWARE
 from hpctwin.engine.powers import PowerPass
+from hpctwin.engine.state.layout import SOONEST
 
 TAKES_TIMEOUT = NEEDS_TIMEOUT = True
 POWER = PowerPass(UNAWARE, preferred=int(SOONEST))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hpctwin.engine.layout import ONLY_ACTIVE
-from hpctwin.engine.power_passes import MANAGED
+from hpctwin.engine.power.policy_hooks import MANAGED
 from hpctwin.engine.powers import PowerPass
-from hpctwin.engine.shared.managing import MANAGED_SHARED
+from hpctwin.engine.shared.power_management import MANAGED_SHARED
+from hpctwin.engine.state.layout import ONLY_ACTIVE
 
 TAKES_TIMEOUT = NEEDS_TIMEOUT = True
 POWER = PowerPass(MANAGED, shown=int(ONLY_ACTIVE), shared=MANAGED_SHARED)

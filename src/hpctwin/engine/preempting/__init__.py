@@ -21,6 +21,6 @@ def find_preempting_pass(name: str) -> Pass:
     """The pass of one of `PREEMPTING_PASSES` where jobs preempt others."""
     from importlib import import_module
 
-    module = import_module(f"{__name__}.pass_{name.replace('-', '_')}")
+    module = import_module(f"{__name__}.passes.{name.replace('-', '_')}")
     found: Pass = module.PASS
     return found

@@ -8,10 +8,8 @@ GPU (`Shape.part_on`, `Shape.whole_on`). An exclusive job has the whole node any
 
 from __future__ import annotations
 
-from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import ONE, Arrays
-from hpctwin.engine.records import Grid
-from hpctwin.engine.shared.amounts import (
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.shared.node_resources import (
     GPUS,
     ONE_GPU,
     asked_in,
@@ -19,6 +17,8 @@ from hpctwin.engine.shared.amounts import (
     range_upto,
     ranges,
 )
+from hpctwin.engine.state.layout import ONE, Arrays
+from hpctwin.engine.state.records import Grid
 
 __all__ = ["first_gpu", "hold", "lay", "lay_chosen", "lay_part", "lay_whole", "tightest"]
 

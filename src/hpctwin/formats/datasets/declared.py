@@ -9,7 +9,7 @@ from typing import Literal
 
 import polars as pl
 
-from hpctwin.formats._record import Tally
+from hpctwin.formats.common.record import Tally
 from hpctwin.model import NodeGroup
 
 __all__ = [
@@ -136,8 +136,8 @@ class DataSet:
         licence: of the data, as published.
         citation: of whom its authors ask to be named.
         files: the first has the jobs.
-        records: the fields of `formats._record.RECORD`, and of use (``use_cpu``, ``node_w``, … as of
-            `hpctwin.model.frame`).
+        records: the fields of `formats.common.record.RECORD`, and of use (``use_cpu``, ``node_w``, … as of
+            `hpctwin.model.workload.frame`).
         system: the machine that comes with the package.
         zone: of dates that name none.
         rules: what is done with what is missing or odd, a sentence each.
@@ -145,7 +145,7 @@ class DataSet:
         told: whether columns (name, type) that fit are of it and not of another.
         content: a regular expression that the beginning of the first file fits, where columns do not tell.
         away: the file that tells which nodes were away, and what it says, in the columns of
-            `hpctwin.formats.outages.AWAY`.
+            `hpctwin.formats.clusters.outages.AWAY`.
     """
 
     name: str

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import ConfigError
-from hpctwin.formats._files import write_bytes
+from hpctwin.formats.common.files import write_bytes
 from hpctwin.formats.datasets.declared import MADE, Column, DataSet, File
 from hpctwin.formats.systems import read_system
 from hpctwin.model import NodeGroup, write_atomically

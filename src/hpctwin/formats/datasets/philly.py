@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import TraceError
-from hpctwin.formats._files import read_json
+from hpctwin.formats.common.files import read_json
 from hpctwin.formats.datasets.declared import Column, DataSet, File, Given
 from hpctwin.model import NodeGroup
 

@@ -12,17 +12,24 @@ from typing import Any
 import polars as pl
 
 from hpctwin.errors import ConfigError, TraceError, UnknownNameError, near
-from hpctwin.formats._accounting import jobs_of, workload_of
-from hpctwin.formats._fields import moments, zone_of
-from hpctwin.formats._files import READING, first_bytes, open_binary, read_bytes, stem, unreadable
-from hpctwin.formats._record import Machine, Tally
+from hpctwin.formats.accounting.workload import jobs_of, workload_of
+from hpctwin.formats.common.fields import moments, zone_of
+from hpctwin.formats.common.files import (
+    READING,
+    first_bytes,
+    open_binary,
+    read_bytes,
+    stem,
+    unreadable,
+)
+from hpctwin.formats.common.record import Machine, Tally
 from hpctwin.formats.datasets.declared import USES, Column, DataSet, File, Given, Use
 from hpctwin.formats.systems import read_system
 from hpctwin.model import NodeGroup, Workload
-from hpctwin.model.files import cause
-from hpctwin.model.frame import USE_STEP, is_usage
-from hpctwin.model.racks import node_w
-from hpctwin.model.usage import NODE_W
+from hpctwin.model.cluster.racks import node_w
+from hpctwin.model.files.files import cause
+from hpctwin.model.workload.frame import USE_STEP, is_usage
+from hpctwin.model.workload.usage import NODE_W
 
 __all__ = ["columns_in", "files_of", "fits", "nodes_away", "read_dataset"]
 
@@ -150,7 +157,7 @@ def read_dataset(
 
 
 def nodes_away(path: str | Path, dataset: DataSet) -> tuple[pl.DataFrame, Tally] | None:
-    """Which nodes a data set says were away, as of `hpctwin.formats.outages.AWAY`; None if it does not.
+    """Which nodes a data set says were away, as of `hpctwin.formats.clusters.outages.AWAY`; None if it does not.
 
     Args:
         path: its folder, or its first file.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from hpctwin.model.frame import USE_STEP
+from hpctwin.model.workload.frame import USE_STEP
 
 __all__ = ["at_steps"]
 

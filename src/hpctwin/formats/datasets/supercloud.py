@@ -7,9 +7,9 @@ from pathlib import Path
 
 import polars as pl
 
+from hpctwin.formats.accounting.sacct_records import STATES
 from hpctwin.formats.datasets.declared import Column, DataSet, File, Given, size
 from hpctwin.formats.datasets.samples import at_steps
-from hpctwin.formats.sacct_records import STATES
 
 __all__ = ["SUPERCLOUD"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from hpctwin.formats.accounting.sacct_records import STATES
 from hpctwin.formats.datasets.declared import Column, DataSet, File, Given
-from hpctwin.formats.sacct_records import STATES
 
 __all__ = ["EAGLE", "KESTREL", "LISA", "LUMOS"]
 

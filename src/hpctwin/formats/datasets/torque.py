@@ -6,8 +6,8 @@ from pathlib import Path
 
 import polars as pl
 
+from hpctwin.formats.accounting.pbs_accounting import pbs_records
 from hpctwin.formats.datasets.declared import Column, DataSet, File, Given
-from hpctwin.formats.pbs_accounting import pbs_records
 
 __all__ = ["BLUE_WATERS"]
 

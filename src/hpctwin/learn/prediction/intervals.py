@@ -24,7 +24,7 @@ from hpctwin.learn.prediction.known import Known
 from hpctwin.learn.prediction.models import QuantileBoosting
 from hpctwin.learn.prediction.online import Training, bounded, learned
 from hpctwin.learn.prediction.scores import classes_by, held_out
-from hpctwin.twin.conformal import Conformal
+from hpctwin.twin.forecast.conformal import Conformal
 
 __all__ = ["WAYS", "check_coverage", "interval_scores", "intervals"]
 

@@ -14,11 +14,11 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from hpctwin.errors import CommandError, LostAnswerError, UnreachableError
-from hpctwin.model.files import cause
-from hpctwin.model.settings import first_fault
+from hpctwin.model.files.files import cause
+from hpctwin.model.input.settings import first_fault
 from hpctwin.rms.manager import Outcome, Way
 from hpctwin.rms.plain import PlainManager
-from hpctwin.rms.records import JobSpec, Snapshot
+from hpctwin.rms.records.records import JobSpec, Snapshot
 
 __all__ = ["EmulatedManager"]
 

@@ -10,9 +10,8 @@ from pydantic import ValidationError
 
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
-from hpctwin.model.cluster import Failures
-from hpctwin.model.settings import first_fault
-from hpctwin.rms import events as ev
+from hpctwin.model.cluster.cluster import Failures
+from hpctwin.model.input.settings import first_fault
 from hpctwin.rms.emulated.agenda import CANCEL, NODE, OTHER, SUBMIT
 from hpctwin.rms.emulated.arrivals import Arrival, arrivals, waited_for
 from hpctwin.rms.emulated.dependants import ENDED, EmulatedJob, EndedJob
@@ -22,7 +21,8 @@ from hpctwin.rms.emulated.node_life import NodeLife
 from hpctwin.rms.emulated.nodes import planned_reservations
 from hpctwin.rms.emulated.planner import Planner
 from hpctwin.rms.manager import Outcome
-from hpctwin.rms.records import JobRecord, JobSpec, Snapshot
+from hpctwin.rms.records import events as ev
+from hpctwin.rms.records.records import JobRecord, JobSpec, Snapshot
 
 __all__ = ["EmulatedCluster"]
 

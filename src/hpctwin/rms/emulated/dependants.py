@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from hpctwin.rms.emulated.agenda import AgendaEntry
-from hpctwin.rms.records import JobDependency, JobRecord, JobSpec
+from hpctwin.rms.records.records import JobDependency, JobRecord, JobSpec
 
 __all__ = ["ENDED", "STARTED", "WELL", "Dependants", "EmulatedJob", "EndedJob", "Settled"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Protocol
 
-from hpctwin.model.cluster import Failures
-from hpctwin.model.units import since, to_ms
+from hpctwin.model.cluster.cluster import Failures
+from hpctwin.model.text.units import since, to_ms
 from hpctwin.rms.emulated.agenda import NODE, Agenda
 from hpctwin.rms.emulated.faults import Faults
 from hpctwin.rms.emulated.nodes import Nodes

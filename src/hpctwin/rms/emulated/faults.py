@@ -8,8 +8,8 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from hpctwin.model.settings import Settings
-from hpctwin.rms.events import Event
+from hpctwin.model.input.settings import Settings
+from hpctwin.rms.records.events import Event
 
 __all__ = ["Channel", "Faults"]
 

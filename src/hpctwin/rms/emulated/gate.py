@@ -5,7 +5,7 @@ from __future__ import annotations
 from hpctwin.rms.emulated.client import EmulatedManager
 from hpctwin.rms.gate import JobRequest, SubmittedJob
 from hpctwin.rms.manager import Outcome
-from hpctwin.rms.records import JobSpec
+from hpctwin.rms.records.records import JobSpec
 
 __all__ = ["EmulatedGate"]
 

@@ -9,15 +9,15 @@ from functools import partial
 from typing import Any
 
 from hpctwin.model import MS_PER_S, Cluster
-from hpctwin.model.units import exact
-from hpctwin.rms import events as ev
+from hpctwin.model.text.units import exact
 from hpctwin.rms.emulated.agenda import END, OTHER, Agenda
 from hpctwin.rms.emulated.dependants import ENDED, STARTED, WELL, Dependants, EmulatedJob, EndedJob
 from hpctwin.rms.emulated.faults import Channel, Faults
 from hpctwin.rms.emulated.node_power import NodePowers
 from hpctwin.rms.emulated.nodes import Nodes
-from hpctwin.rms.records import JobDependency, JobRecord, JobSpec
-from hpctwin.rms.room import Taken, partition_of, parts_of
+from hpctwin.rms.placement.node_capacity import Taken, partition_of, parts_of
+from hpctwin.rms.records import events as ev
+from hpctwin.rms.records.records import JobDependency, JobRecord, JobSpec
 
 __all__ = ["JobLife"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from hpctwin.rms import events as ev
 from hpctwin.rms.emulated.agenda import OTHER
 from hpctwin.rms.emulated.life import JobLife
 from hpctwin.rms.emulated.nodes import NodeState
 from hpctwin.rms.manager import Outcome
-from hpctwin.rms.records import NodeReservation
+from hpctwin.rms.records import events as ev
+from hpctwin.rms.records.records import NodeReservation
 
 __all__ = ["NodeLife"]
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from hpctwin.rms import events as ev
 from hpctwin.rms.emulated.agenda import NODE, Agenda
 from hpctwin.rms.emulated.nodes import Nodes
-from hpctwin.rms.records import NodePower
+from hpctwin.rms.records import events as ev
+from hpctwin.rms.records.records import NodePower
 
 __all__ = ["NodePowers"]
 

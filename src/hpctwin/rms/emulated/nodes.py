@@ -10,11 +10,11 @@ import numpy as np
 
 from hpctwin.errors import HpctwinError
 from hpctwin.model import Cluster, Reservation
-from hpctwin.model.cluster import parse_nodes
-from hpctwin.model.node_group import Sleep
-from hpctwin.model.units import since
-from hpctwin.rms.records import JobRecord, JobSpec, NodePower, NodeRecord, NodeReservation
-from hpctwin.rms.room import Room, Taken
+from hpctwin.model.cluster.cluster import parse_nodes
+from hpctwin.model.cluster.node_group import Sleep
+from hpctwin.model.text.units import since
+from hpctwin.rms.placement.node_capacity import Room, Taken
+from hpctwin.rms.records.records import JobRecord, JobSpec, NodePower, NodeRecord, NodeReservation
 
 __all__ = ["NodeState", "Nodes", "planned_reservations"]
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from hpctwin.model import Cluster
-from hpctwin.rms.records import JobRecord, NodePower, NodeRecord, NodeReservation
-from hpctwin.rms.room import Taken
+from hpctwin.rms.placement.node_capacity import Taken
+from hpctwin.rms.records.records import JobRecord, NodePower, NodeRecord, NodeReservation
 
 __all__ = ["Plan", "Planner"]
 

@@ -19,9 +19,9 @@ from typing import Any
 from hpctwin.errors import HpctwinError
 from hpctwin.rms.emulated.cluster import EmulatedCluster
 from hpctwin.rms.emulated.connections import MAX_REQUEST, Feeds, Listener, Request
-from hpctwin.rms.events import Event, event_json
 from hpctwin.rms.manager import Outcome
-from hpctwin.rms.records import JobRecord, JobSpec, NodeReservation
+from hpctwin.rms.records.events import Event, event_json
+from hpctwin.rms.records.records import JobRecord, JobSpec, NodeReservation
 
 __all__ = ["MAX_REQUEST", "Server"]
 

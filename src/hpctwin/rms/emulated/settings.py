@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from hpctwin.model.settings import Duration
+from hpctwin.model.input.settings import Duration
 from hpctwin.rms.gate import Gate
 from hpctwin.rms.manager import ResourceManager
 from hpctwin.rms.mark import Mark

@@ -13,8 +13,8 @@ from hpctwin.errors import CommandError, FormatError, UnreachableError
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.gate import CommandGate, JobRequest, ListedJob
 from hpctwin.rms.mark import Mark
-from hpctwin.rms.pbs.output import read_output
-from hpctwin.rms.pbs.values import begin_time, objects
+from hpctwin.rms.pbs.listing.output import read_output
+from hpctwin.rms.pbs.listing.values import begin_time, objects
 
 __all__ = ["PbsGate"]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from hpctwin.errors import CommandError, ConfigError
 from hpctwin.model import write_atomically
 from hpctwin.rms.commands import Commands
-from hpctwin.rms.pbs.jobs import MARK, WAIT
-from hpctwin.rms.spool import checked_path
+from hpctwin.rms.pbs.listing.jobs import MARK, WAIT
+from hpctwin.rms.polling.spool import checked_path
 
 __all__ = [
     "EVENTS", "HookSettings", "hook_text", "install", "install_commands", "preempting_priority",

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from hpctwin.model import write_atomically
 from hpctwin.rms.manager import Outcome
-from hpctwin.rms.pbs.jobs import LeaseMark, array_of
 from hpctwin.rms.pbs.limit import WaitLimit
+from hpctwin.rms.pbs.listing.jobs import LeaseMark, array_of
 
 __all__ = ["Leasing", "leases_file"]
 

@@ -18,8 +18,8 @@ from typing import Any
 from hpctwin.errors import CommandError, UnreachableError
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.manager import Outcome
-from hpctwin.rms.pbs.jobs import WAIT
-from hpctwin.rms.pbs.values import resources
+from hpctwin.rms.pbs.listing.jobs import WAIT
+from hpctwin.rms.pbs.listing.values import resources
 
 __all__ = ["WaitLimit", "lifting_file"]
 

@@ -6,11 +6,19 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from hpctwin.rms.changes import End
-from hpctwin.rms.news import JobBack, JobBegan, JobGone, JobSeen, Look, News, read_line
-from hpctwin.rms.pbs.jobs import LeaseMark, how_it_lies, job_mark, job_record, roughly
-from hpctwin.rms.pbs.parse import Found, asked_by_name
-from hpctwin.rms.pbs.request import vnodes
+from hpctwin.rms.pbs.listing.jobs import LeaseMark, how_it_lies, job_mark, job_record, roughly
+from hpctwin.rms.pbs.listing.parse import Found, asked_by_name
+from hpctwin.rms.pbs.listing.request import vnodes
+from hpctwin.rms.records.changes import End
+from hpctwin.rms.records.push_events import (
+    JobBack,
+    JobBegan,
+    JobGone,
+    JobSeen,
+    Look,
+    News,
+    read_line,
+)
 
 __all__ = ["PbsNews"]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from hpctwin.errors import CommandError, UnreachableError
 from hpctwin.rms.pbs.install import LIFTING_HOOK
+from hpctwin.rms.pbs.listing.parse import server_attributes
 from hpctwin.rms.pbs.manager import PbsManager
-from hpctwin.rms.pbs.parse import server_attributes
 from hpctwin.rms.probe import Probe, look, tried
 
 __all__ = ["probe_pbs"]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from hpctwin.rms.slurm.jobs import Mine
+from hpctwin.rms.slurm.listing.jobs import Mine
 
 __all__ = ["Begins"]
 

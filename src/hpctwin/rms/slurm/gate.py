@@ -13,8 +13,8 @@ from hpctwin.errors import CommandError, ConfigError, FormatError, UnreachableEr
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.gate import CommandGate, JobRequest, ListedJob
 from hpctwin.rms.mark import Mark
-from hpctwin.rms.slurm.listing import rows_of
-from hpctwin.rms.slurm.values import number, said, whole, words
+from hpctwin.rms.slurm.listing.listing import rows_of
+from hpctwin.rms.slurm.listing.values import number, said, whole, words
 
 __all__ = ["SlurmGate"]
 

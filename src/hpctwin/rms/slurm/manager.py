@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from hpctwin.errors import CommandError, UnreachableError
-from hpctwin.model.hostlist import expand
+from hpctwin.model.text.hostlist import expand
 from hpctwin.rms.commands import Commands
-from hpctwin.rms.doubts import Doubts
 from hpctwin.rms.heartbeat import beat
-from hpctwin.rms.machine import Sleeping
 from hpctwin.rms.manager import Outcome, Priorities, Report, Way
 from hpctwin.rms.plain import PlainManager
-from hpctwin.rms.records import Snapshot
+from hpctwin.rms.records.inconsistencies import Doubts
+from hpctwin.rms.records.records import Snapshot
+from hpctwin.rms.site.cluster import Sleeping
 from hpctwin.rms.slurm.begins import Begins
-from hpctwin.rms.slurm.jobs import MARK, Mine, targets, tasks_of
-from hpctwin.rms.slurm.listing import Listing, rows_of
+from hpctwin.rms.slurm.listing.jobs import MARK, Mine, targets, tasks_of
+from hpctwin.rms.slurm.listing.listing import Listing, rows_of
+from hpctwin.rms.slurm.listing.parse import Found, cluster_snapshot, settings, start_times
+from hpctwin.rms.slurm.listing.values import moment
 from hpctwin.rms.slurm.news import SlurmNews
-from hpctwin.rms.slurm.parse import Found, cluster_snapshot, settings, start_times
-from hpctwin.rms.slurm.values import moment
 
 __all__ = ["SlurmManager"]
 

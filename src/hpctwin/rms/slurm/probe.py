@@ -11,8 +11,8 @@ from pathlib import Path
 from hpctwin.errors import CommandError, UnreachableError
 from hpctwin.rms.commands import not_inherited
 from hpctwin.rms.probe import Probe, look, tried
+from hpctwin.rms.slurm.listing.parse import settings
 from hpctwin.rms.slurm.manager import SlurmManager
-from hpctwin.rms.slurm.parse import settings
 
 __all__ = ["probe_slurm"]
 

@@ -9,16 +9,16 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator
 
 from hpctwin.errors import FormatError
-from hpctwin.model.hostlist import expand
-from hpctwin.model.node_group import Sleep
-from hpctwin.model.racks import Watts
-from hpctwin.model.settings import Duration, Settings
+from hpctwin.model.cluster.node_group import Sleep
+from hpctwin.model.cluster.racks import Watts
+from hpctwin.model.input.settings import Duration, Settings
+from hpctwin.model.text.hostlist import expand
 from hpctwin.rms.gate import Gate
-from hpctwin.rms.machine import Sleeping
 from hpctwin.rms.manager import ResourceManager, Way
 from hpctwin.rms.mark import Mark
 from hpctwin.rms.probe import Probe, is_here
 from hpctwin.rms.settings import PolledSettings
+from hpctwin.rms.site.cluster import Sleeping
 
 __all__ = ["SleepingNodes", "SlurmSettings"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy
-from hpctwin.simulation.claims import is_interrupted
+from hpctwin.simulation.lowering.preemption import is_interrupted
 
 __all__ = ["Refusal", "not_interrupted", "refuse"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpctwin.engine.layout import ONLY_ACTIVE
+from hpctwin.engine.state.layout import ONLY_ACTIVE
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy

@@ -7,7 +7,7 @@ from typing import Any
 
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
-from hpctwin.model.joining import LABELS
+from hpctwin.model.workload.joining import LABELS
 from hpctwin.policies import Policy
 from hpctwin.simulation.refusals.refusal import Refusal, not_interrupted, refuse
 

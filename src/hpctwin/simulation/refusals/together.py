@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from hpctwin.engine.layout import LOWEST, ONLY_ACTIVE, SOONEST
 from hpctwin.engine.passes import PASSES
 from hpctwin.engine.preempting import PREEMPTING_PASSES
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
+from hpctwin.engine.state.layout import LOWEST, ONLY_ACTIVE, SOONEST
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
-from hpctwin.model.usage import NODE_W
+from hpctwin.model.workload.usage import NODE_W
 from hpctwin.policies import PLACEMENTS, Policy
 from hpctwin.policies.backfills import OUTSIDE
-from hpctwin.simulation.claims import is_interrupted, suspends
+from hpctwin.simulation.lowering.preemption import is_interrupted, suspends
 from hpctwin.simulation.refusals.refusal import Refusal, refuse
 
 __all__ = ["check_together", "check_usage"]

@@ -8,13 +8,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine import layout
-from hpctwin.engine.opened import close_arrivals, end_only_when_told, hand_over, know_job
+from hpctwin.engine.operations.interactive import (
+    close_arrivals,
+    end_only_when_told,
+    hand_over,
+    know_job,
+)
+from hpctwin.engine.state import layout
 from hpctwin.errors import PolicyError, SimulationError
 from hpctwin.model import MS_PER_S, Cluster, Workload, to_ms
 from hpctwin.policies import PolicyLike, make_policy
+from hpctwin.simulation.running.simulation import Simulation
 from hpctwin.simulation.schedulers.driving import Happened, Orders
-from hpctwin.simulation.simulation import Simulation
 
 __all__ = ["PolicyScheduler"]
 
@@ -96,7 +101,7 @@ class PolicyScheduler:
 
     def _over(self, job_id: Any, now_ms: int, ended: list[int]) -> None:
         """A job is not there any more; its row is noted if it ran."""
-        from hpctwin.engine.lookahead import withdraw
+        from hpctwin.engine.operations.lookahead import withdraw
 
         row = self._row.pop(job_id, None)
         if row is None:
@@ -111,7 +116,7 @@ class PolicyScheduler:
 
     def _enter(self, job: Mapping[str, Any]) -> None:
         """A job waits from now on."""
-        from hpctwin.engine.lookahead import enter
+        from hpctwin.engine.operations.lookahead import enter
 
         if not self._spare:
             self._grow()

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from hpctwin.engine import layout
-from hpctwin.engine.opened import stand_by
+from hpctwin.engine.operations.interactive import stand_by
+from hpctwin.engine.state import layout
 from hpctwin.errors import SimulationError
 from hpctwin.model import MS_PER_S, State, to_ms
 from hpctwin.policies.backfills import OUTSIDE
-from hpctwin.simulation.result import Result
-from hpctwin.simulation.simulation import Simulation
+from hpctwin.simulation.result.result import Result
+from hpctwin.simulation.running.simulation import Simulation
 
 __all__ = ["Happened", "Orders", "OutsideScheduler", "drive"]
 

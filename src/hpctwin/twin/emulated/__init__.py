@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hpctwin.engine.layout import ONLY_ACTIVE, SOONEST
+from hpctwin.engine.state.layout import ONLY_ACTIVE, SOONEST
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.rms.emulated import EmulatedCluster
 from hpctwin.rms.emulated.planner import Plan
-from hpctwin.rms.records import JobRecord, NodeRecord, NodeReservation
-from hpctwin.twin.refusals import check_live
+from hpctwin.rms.records.records import JobRecord, NodeRecord, NodeReservation
+from hpctwin.twin.settings.refusals import check_live
 
 __all__ = ["PolicyPlanner", "emulated_cluster"]
 
@@ -50,11 +50,11 @@ class PolicyPlanner:
     ) -> Plan:
         """See `Planner`."""
         # Who only submits to the cluster does not wait for the simulator to be loaded.
-        from hpctwin.simulation.machine import pool_of_nodes
-        from hpctwin.simulation.present import looks_again_ms, nodes_of_job
-        from hpctwin.simulation.sharing import taken_by
-        from hpctwin.twin.power import switched
-        from hpctwin.twin.present import present
+        from hpctwin.simulation.lowering.cluster import pool_of_nodes
+        from hpctwin.simulation.lowering.shared_nodes import taken_by
+        from hpctwin.simulation.running.present import looks_again_ms, nodes_of_job
+        from hpctwin.twin.what_if.node_power import switched
+        from hpctwin.twin.what_if.present import present
 
         found = present(machine, jobs, nodes, reservations, now_s, self.policy)
         simulation = found.fork()

@@ -14,10 +14,10 @@ from cyclopts import App, Parameter
 
 from hpctwin.errors import ConfigError, HpctwinError
 from hpctwin.formats import read_workload
-from hpctwin.formats.machines import read_cluster
+from hpctwin.formats.clusters.files import read_cluster
 from hpctwin.generate import generate
 from hpctwin.model import Cluster
-from hpctwin.model.unused import assumptions
+from hpctwin.model.demand.unused import assumptions
 from hpctwin.rms.emulated.faults import Faults
 from hpctwin.rms.emulated.server import Server
 from hpctwin.twin.emulated import emulated_cluster
@@ -89,7 +89,7 @@ def serve(
         signal.signal(number, lambda *_: server.stop())
     with ExitStack() as stack:
         if redis is not None:
-            from hpctwin.rms.redis_publisher import RedisPublisher
+            from hpctwin.rms.polling.redis_publisher import RedisPublisher
 
             publisher = RedisPublisher(redis, stream)
             stack.callback(publisher.close)

@@ -9,9 +9,11 @@ from pydantic import Field, model_validator
 
 from hpctwin.errors import HpctwinError
 from hpctwin.facility import Facility, Strategy, parse_strategy
-from hpctwin.model.settings import Duration, Settings
+from hpctwin.model.input.settings import Duration, Settings
 from hpctwin.rms.managers import AnyManager
-from hpctwin.twin.config import (
+from hpctwin.twin.facility.placer import check_strategy
+from hpctwin.twin.forecast.workload_model import Predictor
+from hpctwin.twin.settings.config import (
     BusSettings,
     CoreSettings,
     JournalSettings,
@@ -19,9 +21,7 @@ from hpctwin.twin.config import (
     paths_beside,
     read_trusted_yaml,
 )
-from hpctwin.twin.expect import Predictor
-from hpctwin.twin.facility.placer import check_strategy
-from hpctwin.twin.named_code import check_named_code, kinds_of, named_beside
+from hpctwin.twin.settings.named_code import check_named_code, kinds_of, named_beside
 
 __all__ = ["LiveFacility", "SiteSettings"]
 
@@ -115,7 +115,7 @@ class LiveFacility(Settings):
 
         Raises:
             ConfigError: it cannot be read or is not valid; the message names the field. Or somebody
-                else may write it, or the Python that it names: see `hpctwin.model.trusted`.
+                else may write it, or the Python that it names: see `hpctwin.model.files.trusted`.
         """
         path = Path(path)
         content = read_trusted_yaml(path, "sites")

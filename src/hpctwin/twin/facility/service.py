@@ -7,13 +7,13 @@ from contextlib import ExitStack, contextmanager
 
 from hpctwin.policies import parse_policy
 from hpctwin.rms.mark import Mark
-from hpctwin.rms.polling import PolledManager
+from hpctwin.rms.polling.poller import PolledManager
 from hpctwin.twin.facility.config import LiveFacility
 from hpctwin.twin.facility.placer import Placer
 from hpctwin.twin.facility.queue import Queue, QueuedJob
 from hpctwin.twin.facility.site import Site
-from hpctwin.twin.follow import Follower
-from hpctwin.twin.service import opened
+from hpctwin.twin.following.follower import Follower
+from hpctwin.twin.service.service import opened
 
 __all__ = ["open_placer"]
 

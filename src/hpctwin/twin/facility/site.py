@@ -10,10 +10,10 @@ from hpctwin.errors import HpctwinError, JournalError
 from hpctwin.model import MS_PER_S
 from hpctwin.policies import Policy
 from hpctwin.rms.gate import Gate
-from hpctwin.rms.records import JobRecord, JobSpec
-from hpctwin.twin.faults import FaultsInForce
-from hpctwin.twin.follow import Follower
-from hpctwin.twin.mirror import Mirror
+from hpctwin.rms.records.records import JobRecord, JobSpec
+from hpctwin.twin.core.mirror import Mirror
+from hpctwin.twin.following.faults import FaultsInForce
+from hpctwin.twin.following.follower import Follower
 
 __all__ = ["Site"]
 

@@ -8,7 +8,7 @@ from hpctwin.facility import Facility
 from hpctwin.facility.jobs import FacilityJobs, facility_jobs
 from hpctwin.model import MS_PER_S, NEVER_MS, Category, Workload
 from hpctwin.rms.gate import JobRequest
-from hpctwin.rms.records import JobSpec
+from hpctwin.rms.records.records import JobSpec
 from hpctwin.simulation import Simulation
 from hpctwin.twin.facility.queue import QueuedJob
 from hpctwin.twin.facility.site import Site

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from numba import int64, types
 
-from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import ZERO, Arrays
-from hpctwin.engine.rows import SIM
-from hpctwin.engine.shared.placing import give_most
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.numba_types import SIM
+from hpctwin.engine.shared.placement import give_most
+from hpctwin.engine.state.layout import ZERO, Arrays
 
 
 @jit

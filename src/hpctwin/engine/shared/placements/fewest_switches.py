@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from numba import int64, types
 
-from hpctwin.engine.blocks import add_room, forget_room, lowest, roomiest
-from hpctwin.engine.jit import Kernel
-from hpctwin.engine.layout import Arrays
-from hpctwin.engine.rows import SIM
-from hpctwin.engine.shared.placing import give_most
+from hpctwin.engine.compile.jit import Kernel
+from hpctwin.engine.compile.numba_types import SIM
+from hpctwin.engine.containers.switch_blocks import add_room, forget_room, lowest, roomiest
+from hpctwin.engine.shared.placement import give_most
+from hpctwin.engine.state.layout import Arrays
 
 
 def place_fewest_switches(j: int, sim: Arrays) -> None:

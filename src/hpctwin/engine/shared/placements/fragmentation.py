@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from numba import int64, types
 
-from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import AMOUNTS, NEVER, ONE, ZERO, Arrays
-from hpctwin.engine.rows import SIM
-from hpctwin.engine.shared.amounts import (
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.numba_types import SIM
+from hpctwin.engine.shared.gpus import first_gpu, lay_part, lay_whole, tightest
+from hpctwin.engine.shared.node_resources import (
     ALONE,
     GPUS,
     ONE_GPU,
@@ -22,8 +22,8 @@ from hpctwin.engine.shared.amounts import (
     ranges,
     take_asked,
 )
-from hpctwin.engine.shared.gpus import first_gpu, lay_part, lay_whole, tightest
-from hpctwin.engine.shared.placing import give, has_less
+from hpctwin.engine.shared.placement import give, has_less
+from hpctwin.engine.state.layout import AMOUNTS, NEVER, ONE, ZERO, Arrays
 
 ENOUGH = 2**39
 """More than what is modelled ever is."""

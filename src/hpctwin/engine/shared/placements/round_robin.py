@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from numba import int64, types
 
-from hpctwin.engine.jit import Kernel
-from hpctwin.engine.layout import Arrays
-from hpctwin.engine.rows import SIM
-from hpctwin.engine.shared.placing import give_most
+from hpctwin.engine.compile.jit import Kernel
+from hpctwin.engine.compile.numba_types import SIM
+from hpctwin.engine.shared.placement import give_most
+from hpctwin.engine.state.layout import Arrays
 
 
 def place_round_robin(j: int, sim: Arrays) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from numba import int64, types
 
-from hpctwin.engine.abi import NodeView
-from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import Arrays
-from hpctwin.engine.order import decayed, fair_of, seen
-from hpctwin.engine.plan import active_from
-from hpctwin.engine.rows import SIM, ranked_by
-from hpctwin.engine.shared.amounts import CORES, GPUS, MEMORY
-from hpctwin.engine.shared.placing import give_most
+from hpctwin.engine.capacity.plan import active_from
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.numba_types import SIM, ranked_by
+from hpctwin.engine.compile.policy_views import NodeView
+from hpctwin.engine.queue.order import decayed, fair_of, seen
+from hpctwin.engine.shared.node_resources import CORES, GPUS, MEMORY
+from hpctwin.engine.shared.placement import give_most
+from hpctwin.engine.state.layout import Arrays
 
 MB_PER_GB = 1024.0
 ENOUGH = 2**39

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from numba import int64, types
 
-from hpctwin.engine.jit import Kernel
-from hpctwin.engine.layout import ONE, Arrays
-from hpctwin.engine.rows import SIM
-from hpctwin.engine.shared.amounts import take_asked
-from hpctwin.engine.shared.placing import give, has_less
+from hpctwin.engine.compile.jit import Kernel
+from hpctwin.engine.compile.numba_types import SIM
+from hpctwin.engine.shared.node_resources import take_asked
+from hpctwin.engine.shared.placement import give, has_less
+from hpctwin.engine.state.layout import ONE, Arrays
 
 
 def place_spread(j: int, sim: Arrays) -> None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from numba import int64, types
 
-from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import AMOUNTS, ZERO, Arrays
-from hpctwin.engine.rows import SIM
-from hpctwin.engine.shared.amounts import (
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.numba_types import SIM
+from hpctwin.engine.shared.node_resources import (
     CORES,
     GPUS,
     asked_in,
@@ -20,7 +19,8 @@ from hpctwin.engine.shared.amounts import (
     range_upto,
     ranges,
 )
-from hpctwin.engine.shared.placing import give_most
+from hpctwin.engine.shared.placement import give_most
+from hpctwin.engine.state.layout import AMOUNTS, ZERO, Arrays
 
 
 @jit

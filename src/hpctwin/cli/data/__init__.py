@@ -1,0 +1,1 @@
+"""Commands for workloads, clusters, data sets and accounts."""

@@ -1,0 +1,188 @@
+"""``hpctwin dataset``: published data sets, what is in them, whether a file is one, and samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App
+
+from hpctwin.cli.options.numbers import AT_LEAST_1
+
+if TYPE_CHECKING:
+    from hpctwin.formats.datasets import DataSet, File
+    from hpctwin.model import Workload
+
+__all__ = ["dataset_app"]
+
+dataset_app = App(name="dataset", help="Published data sets: what they are, and files of them.")
+
+
+@dataset_app.command(name="list")
+def list_datasets(*, json: bool = False) -> int:
+    """List the data sets that are read: simulate and others take their files and folders as traces.
+
+    Args:
+        json: print them as JSON.
+    """
+    from hpctwin.cli.output.output import plain_table, print_json, screen
+    from hpctwin.formats.datasets import DATASETS
+
+    if json:
+        print_json([_about(one) for one in DATASETS.values()])
+        return 0
+    rows = [(one.name, one.system or "", one.title) for one in DATASETS.values()]
+    screen().print(plain_table(("data set", "machine", "what it is"), rows))
+    return 0
+
+
+@dataset_app.command
+def describe(name: str, /, *, json: bool = False) -> int:
+    """Say where a data set is from, its licence, its columns, and what is done with what is missing.
+
+    Args:
+        name: as `hpctwin dataset list` tells it.
+        json: print it as JSON.
+    """
+    from hpctwin.cli.output.output import plain_table, print_json, screen
+    from hpctwin.formats.datasets import dataset
+
+    found = dataset(name)
+    if json:
+        print_json(_about(found))
+        return 0
+    console = screen(highlight=False)
+    console.print(f"[bold]{found.name}[/]  {found.title}", markup=True)
+    for head in ("source", "licence", "citation", "system", "zone"):
+        value = getattr(found, head)
+        if value is not None:
+            console.print(f"{head}: {value}", markup=False)
+    for rule in found.rules:
+        console.print(f"- {rule}", markup=False)
+    for file in found.files:
+        console.print(f"\n{file.name}{'' if file.needed else ' (optional)'}", markup=False)
+        rows = [(c.name, c.kind, "yes" if c.needed else "", c.meaning) for c in file.columns]
+        console.print(plain_table(("column", "read as", "needed", "meaning"), rows))
+    return 0
+
+
+@dataset_app.command
+def check(
+    path: Path,
+    /,
+    *,
+    name: str | None = None,
+    timezone: str | None = None,
+    json: bool = False,
+) -> int:
+    """Tell which data set a file or folder is of, what its columns are, and whether it can be read.
+
+    Args:
+        path: the first file of the data set, or its folder.
+        name: of the data set; told by the columns if left out.
+        timezone: of dates that name none, such as Europe/Berlin; the data set's own if left out.
+        json: print it as JSON.
+    """
+    from hpctwin.cli.output.output import note_reading, print_json
+    from hpctwin.errors import TraceError
+    from hpctwin.formats.datasets import DATASETS, dataset, files_of, read_dataset, told_by
+
+    if not path.exists():
+        raise TraceError(path, "there is no such file or folder")
+    found = told_by(path) if name is None else dataset(name)
+    if found is None:
+        raise TraceError(
+            path,
+            f"its columns are of no data set that is known: {', '.join(DATASETS)}; --name says which it is",
+        )
+    files = [
+        _columns(one, there[0]) for one in found.files if (there := files_of(found, path)[one.name])
+    ]
+    fault, workload = None, None
+    try:
+        workload = read_dataset(path, found, timezone=timezone)
+    except TraceError as error:
+        fault = str(error)
+    if json:
+        print_json(_outcome(found, files, workload, fault))
+        return 0 if fault is None else 2
+    print(f"{path}: data set {found.name}")
+    for file in files:
+        print(f"{file['path']}: {file['found']} of {file['declared']} columns")
+        for what in ("missing", "more"):
+            if file[what]:
+                print(f"  {what}: {', '.join(file[what])}")
+    if workload is None:
+        print(f"cannot be read: {fault}")
+        return 2
+    note_reading(workload)
+    print(f"{len(workload):,} jobs; use known of {', '.join(workload.usage) or 'nothing'}")
+    return 0
+
+
+@dataset_app.command
+def sample(
+    name: str,
+    /,
+    *,
+    out: Path,
+    jobs: Annotated[int, AT_LEAST_1] = 100,
+    seed: int = 0,
+) -> int:
+    """Write small files of exactly a data set's schema, of made-up jobs.
+
+    Args:
+        name: as `hpctwin dataset list` tells it.
+        out: folder, made if it is not there.
+        jobs: how many.
+        seed: of all that is drawn.
+    """
+    from hpctwin.formats.datasets import dataset, write_sample
+
+    for path in write_sample(dataset(name), out, jobs=jobs, seed=seed):
+        print(path)
+    return 0
+
+
+def _about(found: DataSet) -> dict[str, Any]:
+    heads = ("name", "title", "source", "licence", "citation", "system", "zone", "rules")
+    columns = ("name", "kind", "needed", "meaning")
+    return {head: getattr(found, head) for head in heads} | {
+        "files": [
+            {
+                "name": file.name,
+                "needed": file.needed,
+                "columns": [
+                    {key: getattr(column, key) for key in columns} for column in file.columns
+                ],
+            }
+            for file in found.files
+        ]
+    }
+
+
+def _columns(file: File, path: Path) -> dict[str, Any]:
+    from hpctwin.formats.datasets import columns_in
+
+    there, declared = columns_in(path, file), [column.name for column in file.columns]
+    return {
+        "path": str(path),
+        "declared": len(declared),
+        "found": sum(name in there for name in declared),
+        "missing": [name for name in declared if name not in there],
+        "more": [name for name in there if name not in declared],
+    }
+
+
+def _outcome(
+    found: DataSet, files: list[dict[str, Any]], workload: Workload | None, fault: str | None
+) -> dict[str, Any]:
+    outcome: dict[str, Any] = {"name": found.name, "files": files, "fault": fault}
+    if workload is not None:
+        outcome |= {
+            "jobs": len(workload),
+            "use": list(workload.usage),
+            "counts": dict(workload.notes.counts),
+            "remarks": list(workload.notes.remarks),
+        }
+    return outcome

@@ -1,0 +1,385 @@
+"""``hpctwin import``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from hpctwin.cli.simulating.fidelity import fidelity_figures, fidelity_tables, print_fidelity
+
+if TYPE_CHECKING:
+    from hpctwin.rms.site_import.folder import Imported
+    from hpctwin.sweep.assumptions import Checked
+
+__all__ = ["import_app"]
+
+From = Annotated[Path | None, Parameter(name="--from")]
+Live = Annotated[Literal["live"] | None, Parameter(show_choices=False)]
+
+import_app = App(name="import", help="Read a site's own files: a machine, its policy and its past.")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ImportOptions:
+    """What is made of the files, of any resource manager."""
+
+    out: Path
+    """Folder for what is written."""
+    commands: str = ""
+    """With live: where the resource manager's commands are; found on the path if left out."""
+    anonymise: bool = False
+    """Other names for users, accounts, partitions or queues, QOS, groups of nodes and the cluster."""
+    salt: Path | None = None
+    """With anonymise: file of 16 bytes or more that keep pseudonyms the same; made if it is not there. One
+    that is used once and forgotten, if left out."""
+    check: bool = False
+    """Simulate the past that was read, and say how far starts are from the recorded ones, and which
+    assumption costs most; fidelity.json and report.html have it too."""
+    still_running: Literal["elapsed", "limit", "drop"] = "elapsed"
+    """Jobs that still ran when accounting was written: end them then, at their limit, or leave them out."""
+    json: bool = False
+    """Print what was read and left out as JSON."""
+
+
+@import_app.command
+def slurm(
+    live: Live = None,
+    /,
+    *,
+    folder: From = None,
+    since: str | None = None,
+    timezone: str | None = None,
+    columns: str | None = None,
+    format: str | None = None,
+    options: ImportOptions,
+) -> int:
+    """Read a Slurm site: slurm.conf and what it includes, what scontrol, sacctmgr and sacct print.
+
+    Writes cluster.yaml, policy.yaml, workload.parquet and report.html, which says what could not be taken
+    over and why. hpctwin simulate OUT then runs, hpctwin compare OUT asks what if.
+
+    Args:
+        live: the word live asks the running Slurm instead of a folder.
+        folder: the folder with the files, whatever their names.
+        since: with live: accounting from this date on, such as 2026-10-01; 30 days if left out.
+        timezone: where sacct wrote its times, such as Europe/Berlin; UTC if left out.
+        columns: the --format that sacct was called with, for its output without a header.
+        format: the same as --columns.
+    """
+    return _import("slurm", folder, live == "live", options, since, timezone, columns or format)
+
+
+@import_app.command
+def pbs(
+    live: Live = None,
+    /,
+    *,
+    folder: From = None,
+    options: ImportOptions,
+) -> int:
+    """Read a PBS or Torque site: pbsnodes, qmgr -c 'print server', sched_config or maui.cfg, accounting logs.
+
+    Writes cluster.yaml, policy.yaml, workload.parquet and report.html, which says what could not be taken
+    over and why. hpctwin simulate OUT then runs, hpctwin compare OUT asks what if.
+
+    Args:
+        live: the word live asks the running PBS instead of a folder.
+        folder: the folder with the files, whatever their names; with live, that of accounting logs.
+    """
+    return _import("pbs", folder, live == "live", options)
+
+
+def _import(
+    manager: str,
+    source: Path | None,
+    live: bool,
+    options: ImportOptions,
+    since: str | None = None,
+    timezone: str | None = None,
+    columns: str | None = None,
+) -> int:
+    import tempfile
+
+    from hpctwin.cli.output.output import check_outputs, print_json
+    from hpctwin.errors import ConfigError
+    from hpctwin.rms.site_import.folder import import_site, pseudonyms
+    from hpctwin.rms.site_import.live_site import asked
+
+    if not live and source is None:
+        raise ConfigError(f"give --from FOLDER, or the word live to ask the running {manager}")
+    if options.salt is not None and not options.anonymise:
+        raise ConfigError("--salt goes with --anonymise")
+    check_outputs(folders=[options.out])
+    key = _salt(options.salt) if options.anonymise else None
+    if not live:
+        assert source is not None
+        made = import_site(
+            manager, source, timezone=timezone, columns=columns, running=options.still_running
+        )
+    else:
+        with tempfile.TemporaryDirectory(prefix="hpctwin-") as scratch:
+            notes = asked(
+                manager, Path(scratch), since=since, beside=source, commands_in=options.commands
+            )
+            made = import_site(
+                manager, Path(scratch), timezone=timezone, running=options.still_running
+            )
+            made.site.notes += notes
+    if key is not None:
+        made = pseudonyms(made, key)
+    _check_policy(made)
+    checked = _checked(made) if options.check else None
+    _write(made, checked, options.out)
+    told = _told(made, checked, options.out)
+    if options.json:
+        print_json(told)
+    else:
+        _print(told, checked)
+    if not told["nodes"]:
+        raise ConfigError(
+            f"{source or manager}: no file describes the nodes, and no job tells how many there are; add "
+            f"what is missing and import again, or write the nodes into {options.out}/cluster.yaml"
+        )
+    return 0
+
+
+def _salt(path: Path | None) -> bytes:
+    """The secret that pseudonyms are made with.
+
+    Raises:
+        ConfigError: the file cannot be read or written, or is too short.
+    """
+    import os
+    import secrets
+
+    from hpctwin.errors import ConfigError
+    from hpctwin.model.files.files import cause
+
+    if path is None:
+        return secrets.token_bytes(32)
+    try:
+        if not path.exists():
+            with os.fdopen(
+                os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
+            ) as file:
+                file.write(secrets.token_hex(32).encode())
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: {cause(error)}") from error
+    if len(content) < 16:
+        raise ConfigError(f"{path}: it has {len(content)} bytes, a salt needs 16 or more")
+    return content
+
+
+def _check_policy(made: Imported) -> None:
+    """Put fcfs in the place of an ordering that is not understood, and say so."""
+    from hpctwin.errors import ConfigError, PolicyError, UnknownNameError
+    from hpctwin.policies import parse_policy
+
+    try:
+        made.site.policy = parse_policy(made.site.policy).name
+    except (ConfigError, PolicyError, UnknownNameError) as error:
+        backfill = made.site.policy.rpartition("+")[2]
+        made.site.notes.append(
+            f"the site's ordering is not understood, fcfs is in its place: {error}"
+        )
+        made.site.policy = f"fcfs+{backfill}"
+
+
+def _checked(made: Imported) -> Checked:
+    """The past simulated, and laid beside what was recorded.
+
+    Raises:
+        ConfigError: there are no jobs.
+        WorkloadError: no job has a recorded start.
+    """
+    import sys
+
+    from hpctwin.errors import ConfigError
+    from hpctwin.formats.accounting.workload import workload_of
+    from hpctwin.model.demand.unused import unused
+    from hpctwin.sweep.assumptions import check_past
+
+    if not len(made.table):
+        raise ConfigError(
+            "--check compares with recorded starts, and there is no accounting in it; add it to the files"
+        )
+
+    def told(what: str) -> None:
+        print(f"hpctwin: trying {what}", file=sys.stderr, flush=True)
+
+    workload = workload_of(made.jobs, made.site.cluster.name, made.tally)
+    made.site.notes += unused(workload, made.site.cluster)
+    return check_past(workload, made.site.cluster, made.site.policy, progress=told)
+
+
+def _write(made: Imported, checked: Checked | None, out: Path) -> None:
+    """Write the files: the workload if there are jobs, fidelity if the past was simulated."""
+    import yaml
+
+    from hpctwin.cli.output.output import as_json
+    from hpctwin.formats.accounting.workload import workloads_of
+    from hpctwin.formats.tables.own_columns import write_parquet_parts
+    from hpctwin.model import write_atomically, write_folder
+
+    site = made.site
+    head = f"# Made by hpctwin import {site.manager}; report.html says what was taken over.\n"
+    with write_folder(out) as new:
+        content = site.cluster.model_dump(mode="json", exclude_defaults=True)
+        if not site.sized:
+            content = _without_nodes(content)
+        for name, plain in (("cluster", content), ("policy", {"policy": site.policy})):
+            text = (
+                head
+                + ("" if name == "policy" or site.sized else _NODES)
+                + yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=110)
+            )
+            with write_atomically(new / f"{name}.yaml") as file:
+                file.write(text.encode())
+        if len(made.table):
+            parts = workloads_of(made.table, site.cluster.name, made.tally)
+            write_parquet_parts(parts, new / "workload.parquet")
+        if checked is not None:
+            with write_atomically(new / "fidelity.json") as file:
+                file.write(as_json(fidelity_figures(checked)).encode())
+        _write_report(made, checked, new / "report.html")
+
+
+_DRAWN = 500_000
+"""So many jobs of the past, the last ones, are drawn in the report."""
+_NODES = (
+    "# No file describes the nodes, without which it is of no use. Write them here, such as\n"
+    "# nodes: [{name: node, count: 64, cores: 48, memory_gb: 192}]\n"
+)
+
+
+def _without_nodes(content: dict[str, Any]) -> dict[str, Any]:
+    """A cluster's fields without what stands in the place of nodes that are not known."""
+    partitions = [
+        {name: value for name, value in one.items() if name != "groups"}
+        for one in content.pop("partitions", ())
+    ]
+    del content["nodes"]
+    return {**content, "partitions": partitions} if partitions else content
+
+
+def _write_report(made: Imported, checked: Checked | None, path: Path) -> None:
+    from hpctwin.formats.accounting.workload import workload_of
+    from hpctwin.report.pages.site import write_site_report
+    from hpctwin.rms.site.findings import NO_BEARING, NOT_MODELLED, TAKEN
+
+    def rows(became: str) -> list[tuple[str, str, str, str]]:
+        return [(s.name, s.value, s.why, s.where) for s in made.site.settings if s.became == became]
+
+    head = ("setting", "value", "why", "where")
+    out, other = _counts(made)
+    write_site_report(
+        path,
+        cluster=made.site.cluster,
+        nodes=made.site.nodes,
+        policy=made.site.policy,
+        jobs=len(made.table),
+        workload=workload_of(made.table.last(_DRAWN), made.site.cluster.name, made.tally)
+        if len(made.table)
+        else None,
+        notes=[
+            *made.site.notes,
+            *made.tally.remarks,
+            *(f"Missing: {what}" for what in made.missing),
+        ],
+        tables={
+            **({} if checked is None else fidelity_tables(checked)),
+            "Not taken over": (head, rows(NOT_MODELLED)),
+            "Taken over": (("setting", "value", "became", "where"), rows(TAKEN)),
+            "Accounting: left out": (("what", "how often"), list(out.items())),
+            "Accounting: read and changed": (("what", "how often"), list(other.items())),
+            "Lines that could not be read": (("line",), [(line,) for line in made.tally.skipped[:100]]),
+            "Without a bearing on when and where jobs start": (head, rows(NO_BEARING)),
+            "Files": (
+                ("file", "taken for"),
+                [(k, v or "not read: it is none that is known") for k, v in made.files.items()],
+            ),
+        },
+    )  # fmt: skip
+
+
+def _counts(made: Imported) -> tuple[dict[str, int], dict[str, int]]:
+    """What was left out, and what else was counted."""
+    counts = made.tally.counts
+    out = {why: n for why, n in counts.items() if "left out" in why}
+    return out, {why: n for why, n in counts.items() if why not in out}
+
+
+def _told(made: Imported, checked: Checked | None, out: Path) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from hpctwin.rms.site.findings import NO_BEARING, NOT_MODELLED, TAKEN
+
+    left_out, other = _counts(made)
+    settings = made.site.settings
+    return {
+        "manager": made.site.manager,
+        "out": str(out),
+        "cluster": made.site.cluster.name,
+        "nodes": sum(group.count for group in made.site.nodes),
+        "node_groups": len(made.site.nodes),
+        "partitions": len(made.site.cluster.partitions),
+        "policy": made.site.policy,
+        "jobs": len(made.table),
+        "read": {"files": {k: v for k, v in made.files.items() if v}, **other},
+        "left_out": {"files": [k for k, v in made.files.items() if not v], **left_out},
+        "settings": {
+            "taken_over": sum(s.became == TAKEN for s in settings),
+            "not_modelled": [asdict(s) for s in settings if s.became == NOT_MODELLED],
+            "no_bearing": sum(s.became == NO_BEARING for s in settings),
+        },
+        "notes": list(dict.fromkeys([*made.site.notes, *made.tally.remarks])),
+        "missing": made.missing,
+        **({} if checked is None else {"fidelity": fidelity_figures(checked)}),
+    }
+
+
+def _print(told: dict[str, Any], checked: Checked | None) -> None:
+    from hpctwin.cli.output.output import print_lines
+
+    counts = {name: told[name] for name in ("nodes", "node_groups", "partitions", "jobs")}
+    shown = [
+        f"{count:,} {name[:-1] if count == 1 else name}".replace("_", " ")
+        for name, count in counts.items()
+    ]
+    print(f"{told['cluster']}: {', '.join(shown)}")
+    print(f"policy: {told['policy']}")
+    print(f"read: {len(told['read']['files'])} files" + _listed(told["read"]))
+    if told["left_out"]["files"]:
+        print(f"not read: {', '.join(told['left_out']['files'])}")
+    if len(told["left_out"]) > 1:
+        print("left out:" + _listed(told["left_out"]))
+    settings = told["settings"]
+    print(
+        f"settings: {settings['taken_over']} taken over, {len(settings['not_modelled'])} not modelled, "
+        f"{settings['no_bearing']} without a bearing"
+    )
+    print_lines(f"  {one['name']}={one['value']}: {one['why']}" for one in settings["not_modelled"])
+    print_lines(told["notes"])
+    print_lines(f"missing: {what}" for what in told["missing"])
+    if checked is not None:
+        print_fidelity(checked)
+    jobs = "workload.parquet, " if told["jobs"] else ""
+    jobs += "fidelity.json, " if checked is not None else ""
+    print(f"{told['out']}: cluster.yaml, policy.yaml, {jobs}report.html")
+    if not told["nodes"]:
+        print(f"write the nodes into {told['out']}/cluster.yaml, then hpctwin simulate can run it")
+    elif not told["jobs"]:
+        print(f"hpctwin simulate TRACE --cluster {told['out']}/cluster.yaml runs other jobs on it")
+    else:
+        print(f"hpctwin simulate {told['out']} runs it; hpctwin compare {told['out']} asks what if")
+
+
+def _listed(counts: dict[str, Any]) -> str:
+    pairs: Iterable[tuple[str, Any]] = ((k, v) for k, v in counts.items() if k != "files")
+    return "".join(f"\n  {count:,} × {what}" for what, count in pairs)

@@ -1,0 +1,116 @@
+"""``hpctwin signal``: prices and carbon intensities from those who publish them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+__all__ = ["signal_app"]
+
+signal_app = App(name="signal", help="Fetch prices and carbon intensities of the grid.")
+
+
+@signal_app.command(name="list")
+def list_sources(*, json: bool = False) -> int:
+    """List who is asked, for what, and which variables of the environment have the keys.
+
+    Args:
+        json: print them as JSON.
+    """
+    from hpctwin.cli.output.output import plain_table, print_json, screen
+    from hpctwin.energy.prices.sources import AREAS, SOURCES
+
+    if json:
+        print_json(
+            [
+                {"name": s.name, "about": s.about, "url": s.url, "secrets": list(s.secrets),
+                 "forecasts": s.foretells, "zones": list(AREAS) if s.name == "entsoe" else None}
+                for s in SOURCES.values()
+            ]
+        )  # fmt: skip
+        return 0
+    rows = [(source.name, source.about, ", ".join(source.secrets)) for source in SOURCES.values()]
+    screen().print(plain_table(("source", "what it gives", "variables"), rows))
+    return 0
+
+
+@signal_app.command
+def fetch(
+    source: str,
+    zone: str,
+    /,
+    *,
+    out: Path,
+    from_: Annotated[str | None, Parameter(name="--from")] = None,
+    until: str | None = None,
+    foretold: bool = False,
+    url: str | None = None,
+    json: bool = False,
+) -> int:
+    """Fetch a series into a CSV file that --price and --carbon take.
+
+    Args:
+        source: as `hpctwin signal list` tells it.
+        zone: as the source calls it: DE, US-CAL-CISO (electricitymaps), CAISO_NORTH (watttime), DE-LU or a
+            code of 16 letters (entsoe).
+        out: CSV file, written when all of it is there.
+        from_: when it begins, a date such as 2026-01-31 or 2026-01-31T13:00, UTC if it names no zone.
+        until: when it ends; now if left out.
+        foretold: what the source foretells from now on.
+        url: of the source's interface, where it is another than its own.
+        json: print what was fetched as JSON.
+    """
+    import time
+
+    from hpctwin.cli.output.output import check_outputs, print_json
+    from hpctwin.energy.prices import sources
+    from hpctwin.errors import ConfigError
+    from hpctwin.model import write_atomically
+
+    check_outputs(files=[out])
+    if foretold is (from_ is not None):
+        raise ConfigError("give --from, or --foretold")
+    if foretold and until is not None:
+        raise ConfigError("--until goes with --from; --foretold gives all that is foretold")
+    begin_s, end_s = _date("--from", from_) or 0.0, _date("--until", until) or time.time()
+    if not begin_s < end_s:
+        raise ConfigError(f"--from is {from_}, which is not before {until or 'now'}")
+    found = sources.fetch(source, zone, begin_s, end_s, forecast=foretold, url=url)
+    table = found.table()
+    with write_atomically(out) as file:
+        table.write_csv(file)
+    told: dict[str, Any] = {
+        "file": str(out),
+        "values": len(table),
+        "first": table[0, 0],
+        "last": table[-1, 0],
+        "column": table.columns[1],
+        "missing": found.missing,
+        "estimated": found.estimated,
+    }
+    if json:
+        print_json(told)
+        return 0
+    print(
+        f"{out}: {told['values']:,} values of {told['column']}, {told['first']} to {told['last']} UTC"
+    )
+    if found.missing:
+        print(f"{found.missing:,} are missing: the value before each holds")
+    if found.estimated:
+        print(f"{found.estimated:,} are estimated, as {source} says")
+    return 0
+
+
+def _date(option: str, text: str | None) -> float | None:
+    """Unix time; None if nothing is given."""
+    from hpctwin.errors import ConfigError
+    from hpctwin.model.text.units import epoch_s_of
+
+    if text is None:
+        return None
+    try:
+        return epoch_s_of(text)
+    except ValueError as error:
+        raise ConfigError(f"{option} is {text!r}, no date such as 2026-01-31T13:00") from error

@@ -1,0 +1,297 @@
+"""``hpctwin workload``."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+from hpctwin.cli.options.numbers import AT_LEAST_1
+from hpctwin.cli.options.options import Trace, TraceOptions, named_values
+
+if TYPE_CHECKING:
+    from hpctwin.model import Workload
+
+__all__ = ["check_target", "workload_app", "write_to"]
+
+workload_app = App(name="workload", help="Describe, convert, filter, generate, download traces.")
+
+
+@workload_app.command
+def describe(
+    trace: Trace,
+    /,
+    *,
+    nodes: Annotated[int | None, Parameter(name=["--nodes", "-n"]), AT_LEAST_1] = None,
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    plot: Path | None = None,
+    json: bool = False,
+) -> int:
+    """Show size, span, offered load and distributions of a trace.
+
+    Args:
+        trace: the trace; - for the standard input.
+        nodes: size of the machine, for the load; what the trace says if left out.
+        plot: file for a figure of the distributions, .png, .svg or .pdf.
+        json: print it as JSON.
+    """
+    from hpctwin.cli.output.output import note_reading, print_json, screen
+    from hpctwin.metrics.studies.describe import describe as describe_workload
+
+    workload = reading.read(trace)
+    note_reading(workload)
+    if plot is not None:
+        from hpctwin.report import plot_workload
+        from hpctwin.report.figures.saving import save_figure
+
+        save_figure(plot_workload(workload), plot)
+    found = describe_workload(workload, nodes)
+    if json:
+        print_json(found.to_dict())
+        return 0
+    from hpctwin.report.tables.describe import description_tables
+
+    console = screen()
+    for table in description_tables(found):
+        console.print(table)
+    return 0
+
+
+@workload_app.command
+def convert(
+    source: Trace,
+    target: Path,
+    /,
+    *,
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    overwrite: bool = False,
+) -> int:
+    """Write a trace in another format, which the suffix tells: .swf, .json, .csv, .parquet; .gz too.
+
+    Times stay as they are in the trace. What the new format has no place for is told.
+
+    Args:
+        source: the trace; - for the standard input.
+        target: the file to write.
+        overwrite: write over a file that is there.
+    """
+    from hpctwin.cli.output.output import note_reading
+
+    check_target(target, overwrite)
+    workload = reading.read(source, to_write=True)
+    note_reading(workload)
+    write_to(workload, target)
+    print(f"{target}: {len(workload):,} jobs")
+    return 0
+
+
+@workload_app.command(name="filter")
+def filter_jobs(
+    source: Trace,
+    target: Path,
+    /,
+    *,
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    first: int | None = None,
+    after: str | None = None,
+    before: str | None = None,
+    min_nodes: int | None = None,
+    max_nodes: int | None = None,
+    user: tuple[str, ...] = (),
+    partition: tuple[str, ...] = (),
+    every: Annotated[int | None, AT_LEAST_1] = None,
+    overwrite: bool = False,
+) -> int:
+    """Keep some of the jobs. Dependencies on jobs that go are dropped, and counted.
+
+    Args:
+        source: the trace; - for the standard input.
+        target: the file to write.
+        first: the first so many jobs.
+        after: Submitted at or after this: a time since the first submission such as 30d, or a date (UTC).
+        before: Submitted before this time or date.
+        min_nodes: of at least so many nodes.
+        max_nodes: of at most so many nodes.
+        user: of these users.
+        partition: in these partitions.
+        every: every so-manieth of what is left.
+        overwrite: write over a file that is there.
+    """
+    import numpy as np
+
+    from hpctwin.cli.output.output import note_reading
+    from hpctwin.errors import WorkloadError
+    from hpctwin.model.workload.transforms import rows_within
+
+    check_target(target, overwrite)
+    workload = reading.read(source, to_write=True)
+    note_reading(workload)
+    where = (workload.submit_ms, after or 0, before, workload.start_epoch_s, workload.name)
+    kept = rows_within(*where)
+    if min_nodes is not None:
+        kept &= workload.nodes >= min_nodes
+    if max_nodes is not None:
+        kept &= workload.nodes <= max_nodes
+    for labels, column in ((user, workload.user), (partition, workload.partition)):
+        if labels:
+            kept &= column.among(labels)
+    rows = np.flatnonzero(kept)[:: every or 1][:first]
+    if not len(rows):
+        raise WorkloadError(
+            f"{source}: none of its {len(workload):,} jobs is selected, so {target} is not written; "
+            f"{_there(workload)}"
+        )
+    chosen = workload.take(rows)
+    write_to(chosen, target)
+    lost = len(workload.dependencies) - len(chosen.dependencies)
+    dropped = f"; {lost:,} dependencies went with the jobs left out" if lost else ""
+    print(f"{target}: {len(chosen):,} of {len(workload):,} jobs{dropped}")
+    return 0
+
+
+def _there(workload: Workload) -> str:
+    """Say what there would be to select."""
+    span_s = int(workload.submit_ms.max(initial=0) - workload.submit_ms.min(initial=0)) / 1000
+    said = [
+        f"{workload.nodes.min():,} to {workload.nodes.max():,} nodes, submitted in {span_s:g} s"
+    ]
+    for kind in ("user", "partition"):
+        labels = getattr(workload, kind).labels
+        more = ", …" if len(labels) > 10 else ""
+        said.append(f"{kind}s: {', '.join(map(str, labels[:10])) or 'none is known'}{more}")
+    return "; ".join(said)
+
+
+@workload_app.command
+def generate(
+    name: str,
+    target: Path,
+    /,
+    *options: str,
+    overwrite: bool = False,
+) -> int:
+    """Generate a workload and write it; or several, with seeds from one number to another.
+
+    Args:
+        name: poisson, lublin, four-phase, pas or theta-year.
+        target: the file to write: .swf, .json, .csv, .parquet; .gz too. Of several seeds,
+            {seed} stands where each is to be: jobs-{seed}.swf.
+        options: of the generator, as NAME=VALUE, for example jobs=1000 seed=7, or seed=1..20.
+        overwrite: write over a file that is there.
+    """
+    from hpctwin.generate import generate as generate_workload
+
+    texts = named_values("option", options, "seed=7")
+    given = {name.replace("-", "_"): _number(value) for name, value in texts.items()}
+    files = _files_by_seed(target, given)
+    for file in files:
+        check_target(file, overwrite)
+    for file, seed in files.items():
+        workload = generate_workload(name, **given | seed)
+        write_to(workload, file)
+        print(f"{file}: {len(workload):,} jobs")
+    return 0
+
+
+def _files_by_seed(target: Path, options: dict[str, Any]) -> dict[Path, dict[str, int]]:
+    """Files to write, and the seed of each; the range is taken out of the options.
+
+    Raises:
+        ConfigError: there are no seeds in the range, or files would not be told apart.
+    """
+    from hpctwin.errors import ConfigError
+
+    asked = re.fullmatch(r"(\d+)\.\.(\d+)", str(options.get("seed")))
+    if asked is None:
+        return {target: {}}
+    del options["seed"]
+    first, last = map(int, asked.groups())
+    if first > last:
+        raise ConfigError(f"seed={first}..{last} has no seeds; write the smaller number first")
+    if "{seed}" not in target.name:
+        raise ConfigError(
+            f"{target}: several seeds need {{seed}} in the file's name: jobs-{{seed}}.swf"
+        )
+    return {
+        target.with_name(target.name.replace("{seed}", str(seed))): {"seed": seed}
+        for seed in range(first, last + 1)
+    }
+
+
+@workload_app.command
+def download(
+    name: str | None = None,
+    /,
+    *,
+    out: Path | None = None,
+    sha256: str | None = None,
+    json: bool = False,
+) -> int:
+    """Get a log of the Parallel Workloads Archive; a broken download goes on where it stopped.
+
+    Args:
+        name: the log; without, those known are listed.
+        out: folder to put it in; default the folder in HPCTWIN_TRACES, else ./traces.
+        sha256: what the file's checksum must be, where you know it.
+        json: print the logs known, or where the file is, as JSON.
+    """
+    import dataclasses
+    import os
+
+    import hpctwin.formats.archive as archive
+    from hpctwin.cli.output.output import print_json
+    from hpctwin.model.text.progress import progress_bar
+
+    if name is None and json:
+        print_json([dataclasses.asdict(log) for log in archive.LOGS.values()])
+        return 0
+    if name is None:
+        for log in archive.LOGS.values():
+            print(f"{log.name:35} {log.machine}")
+        return 0
+    target = out or Path(os.environ.get("HPCTWIN_TRACES") or "traces")
+    print(archive.LICENCE, file=sys.stderr if json else sys.stdout)
+    with progress_bar(name) as progress:
+
+        def share(done: int, total: int | None) -> None:
+            progress(done / total if total else 0.0)
+
+        path = archive.download(name, target, sha256=sha256, progress=share)
+    if json:
+        print_json({"file": path})
+    else:
+        print(path)
+    return 0
+
+
+def check_target(target: Path, overwrite: bool) -> None:
+    """Refuse to write over a file that nobody gave up; what is written to may be what is read."""
+    from hpctwin.cli.output.output import check_outputs
+    from hpctwin.errors import ConfigError
+
+    check_outputs(files=[target])
+    if target.is_file() and not overwrite:
+        raise ConfigError(f"{target} is there already; --overwrite writes over it")
+
+
+def write_to(workload: Workload, target: Path) -> None:
+    """Write a trace, and say on standard error what its format could not carry."""
+    from hpctwin.formats import write_workload
+    from hpctwin.formats.swf.writer import with_own_count
+
+    for sentence in write_workload(with_own_count(workload), target):
+        print(f"{target}: {sentence}", file=sys.stderr)
+
+
+def _number(text: str) -> int | float | str | bool:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

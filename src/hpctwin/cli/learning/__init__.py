@@ -1,0 +1,1 @@
+"""Commands for policies, agents and predictors."""

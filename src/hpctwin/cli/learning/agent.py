@@ -1,0 +1,314 @@
+"""``hpctwin agent``: agents that learn to schedule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from hpctwin.cli.options.numbers import AT_LEAST_1
+from hpctwin.cli.options.options import ClusterOptions, Trace, TraceOptions, named_values
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.table import Table
+
+    from hpctwin.facility import Facility
+    from hpctwin.learn import Episodes
+
+__all__ = ["agent_app"]
+
+agent_app = App(name="agent", help="Train agents, compare them with policies, list them.")
+
+Metric = Literal["mean_bounded_slowdown", "mean_wait_s", "mean_turnaround_s", "energy_j"]
+Count = Annotated[int, AT_LEAST_1]
+Kind = Literal["JobSelection", "Backfilling", "PowerManagement", "PolicySelection", "Placement"]
+
+
+@agent_app.command
+def train(
+    kind: Kind,
+    trace: Trace,
+    target: Path,
+    /,
+    *,
+    steps: Count = 200_000,
+    jobs: Count = 256,
+    first: int = 0,
+    last: int | None = None,
+    seed: int = 0,
+    option: Annotated[tuple[str, ...], Parameter(name="--option")] = (),
+    learner: Literal["ppo", "evolution", "cma"] = "ppo",
+    environments: Count | None = None,
+    imitate: tuple[str, ...] = (),
+    checkpoints: Path | None = None,
+    tensorboard: Path | None = None,
+    facility: Path | None = None,
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    overwrite: bool = False,
+) -> int:
+    """Train an agent on parts of a trace, and write it with its model card.
+
+    If jobs are left after --last, the card tells what the agent does on them beside all that hpctwin agent
+    evaluate puts beside it.
+
+    Args:
+        kind: the environment: JobSelection, Backfilling, PowerManagement, PolicySelection or Placement; see
+            docs/learn.md.
+        trace: the trace.
+        target: the file to write, .safetensors; where it chooses jobs or switches nodes it is an ordering or
+            a power policy, as in FILE+easy or fcfs+easy~FILE.
+        steps: decisions to train on.
+        jobs: of an episode.
+        first: episodes begin at this job or later.
+        last: and end before this one; the end of the trace if left out.
+        seed: of episodes, first weights and choices.
+        option: of the environment, as in backfilling=true, every_s=600 or policies=[fcfs+easy,sjf+easy]. Once
+            for each.
+        learner: ppo learns by gradients; evolution and cma by trying weights of sums of what is seen, which
+            takes many times the steps and no PyTorch; cma where jobs are chosen, natively.
+        environments: stepped at once; 16 for ppo, 64 for evolution if left out.
+        imitate: an ordering to begin with, as f1; of several, the one that does best on parts of the trace
+            that training may see. Once for each.
+        checkpoints: a folder for where training stands; it goes on from what is there.
+        tensorboard: a folder for TensorBoard's logs.
+        facility: the facility's YAML file, for Placement: its clusters take the machine's place.
+        overwrite: write over a file that is there.
+    """
+    from hpctwin.cli.data.workload import check_target
+    from hpctwin.cli.output.output import check_outputs, with_notes
+    from hpctwin.errors import ConfigError
+    from hpctwin.learn.baselines.evaluation import held_out
+    from hpctwin.learn.training.plan import Plan
+    from hpctwin.learn.training.training import check_facility
+    from hpctwin.learn.training.training import train as train_agent
+    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.policies.agents.network import is_network
+
+    check_target(target, overwrite)
+    check_outputs(folders=[checkpoints, tensorboard])
+    if not is_network(target.name):
+        raise ConfigError(f"{target}: an agent is written as .safetensors")
+    place = _facility(facility)
+    check_facility(kind, place)
+    episodes, notes = _episodes(trace, reading, machine, place, jobs, first, last)
+    layers, together = ((), 64) if learner != "ppo" else (Plan.layers, Plan.environments)
+    plan = Plan(
+        steps,
+        seed,
+        environments or together,
+        layers=layers,
+        imitate=imitate,
+        checkpoints=checkpoints,
+        tensorboard=tensorboard,
+        learner=learner,
+    )
+    data = {"trace": episodes.workload.name, "first": first, "last": episodes.last}
+    about = {"data": data | with_notes(notes)}
+    earned: list[float] = []
+    with progress_bar(f"training on {episodes.workload.name}") as show:
+
+        def progress(share: float, lately: float) -> None:
+            earned.append(lately)
+            show(share)
+
+        network = train_agent(
+            kind, episodes, plan, options=_options(option), progress=progress, about=about, facility=place
+        )  # fmt: skip
+    network.save(target)
+    told = ""
+    if len(episodes.workload) - (episodes.last or 0) >= jobs:
+        rest = replace(episodes, first=episodes.last or 0, last=None)
+        found = held_out(target, rest, facility=place)
+        network.card["held_out"] = found
+        network.save(target)
+        told = (
+            f"\non jobs after {episodes.last:,}: {found['metric']} {found['agent']:,.4g}, "
+            f"{found['best']} {found['of_best']:,.4g}"
+        )
+    came = f", earned {earned[0]:.4g} at first and {earned[-1]:.4g} at last" if earned else ""
+    print(f"{target}: {kind}, {network.card['trained']['steps']:,} steps{came}{told}")
+    return 0
+
+
+@agent_app.command
+def evaluate(
+    agent: Path,
+    trace: Trace,
+    /,
+    *,
+    policy: Annotated[tuple[str, ...], Parameter(name=["--policy", "-p"])] = (),
+    metric: Metric | None = None,
+    without: tuple[Literal["tuned", "schedtwin", "oracle"], ...] = (),
+    episodes: Count = 10,
+    jobs: Count = 1024,
+    first: int = 0,
+    last: int | None = None,
+    seed: int = 0,
+    facility: Path | None = None,
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    json: bool = False,
+) -> int:
+    """Compare an agent with what needs no training, on the same parts of a trace.
+
+    Orderings and F1 to F4 beside an agent that chooses jobs, backfills too beside one of Backfilling;
+    timeouts, PSAS and PSAS+IPM beside one that switches nodes; formulas, or timeouts, tuned on the jobs that
+    it was trained on; SchedTwin; and what is possible at all. Beside one that chooses policies each of
+    these, and SchedTwin at the same instants; beside one that chooses clusters strategies of facilities,
+    CQSim+'s among them. What is left out, and why, is told.
+
+    Args:
+        agent: what hpctwin agent train wrote.
+        trace: the trace.
+        policy: beside it, too; of agents that choose clusters a strategy, as in 'user(0.6)'. Once for each.
+        metric: what is compared; what the agent was trained for, if left out.
+        without: what takes time: tuned, schedtwin or oracle. Once for each.
+        episodes: how many.
+        jobs: of each.
+        first: they begin at this job or later.
+        last: and end before this one; the end of the trace if left out.
+        seed: of which are drawn.
+        facility: the facility's YAML file, of an agent of Placement.
+        json: print it as JSON.
+    """
+    from hpctwin.cli.output.output import print_json, screen, with_notes
+    from hpctwin.learn.baselines.evaluation import evaluate as evaluate_agent
+    from hpctwin.model.text.progress import progress_bar
+
+    place = _facility(facility)
+    source, notes = _episodes(trace, reading, machine, place, jobs, first, last)
+    with progress_bar(f"{agent} on {source.workload.name}") as progress:
+        found = evaluate_agent(
+            agent, source, episodes=episodes, seed=seed, policies=policy, metric=metric,
+            without=without, progress=progress, facility=place,
+        )  # fmt: skip
+    if json:
+        print_json(found.plain() | with_notes(notes))
+        return 0
+    console = screen()
+    console.print(_table(found.table(), found.metric, found.best_before))
+    console.print(f"{episodes} parts of {jobs} jobs; more: above the agent, 95 % interval")
+    if found.best_before:
+        console.print(f"best of the static on the jobs of training: {found.best_before}")
+    for name, why in found.left_out.items():
+        console.print(f"{name} left out: {why}")
+    return 0
+
+
+@agent_app.command(name="list")
+def list_agents(
+    folder: Path = Path(),
+    /,
+    *,
+    json: bool = False,
+) -> int:
+    """List the agents of a folder: what each was trained in and on.
+
+    Args:
+        folder: it; where you are, if left out.
+        json: print their model cards as JSON.
+    """
+    from hpctwin.cli.output.output import plain_table, print_json, screen
+    from hpctwin.errors import ConfigError, PolicyError
+    from hpctwin.policies.agents.network import SUFFIX, Network
+
+    if not folder.is_dir():
+        raise ConfigError(f"{folder} is no folder")
+    cards: dict[str, dict[str, Any]] = {}
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        try:
+            cards[str(path)] = Network.load(path).card
+        except PolicyError:
+            continue  # weights of something else
+    if json:
+        print_json(cards)
+        return 0
+    heads = (
+        "agent", "environment", "trained on", "nodes", "steps", "seed", "held out", "µs/decision",
+    )  # fmt: skip
+    rows = []
+    for name, card in cards.items():
+        trained, data = card.get("trained", {}), card.get("data", {})
+        held = card.get("held_out", {})
+        shown = f"{held['agent']:.4g}, {held['best']} {held['of_best']:.4g}" if held else ""
+        rows.append((
+            name,
+            str(card.get("environment", "")),
+            str(data.get("trace", "")),
+            str(card.get("nodes", "")),
+            f"{trained.get('steps', 0):,}",
+            str(trained.get("seed", "")),
+            shown,
+            str(card.get("us_per_decision", "")),
+        ))  # fmt: skip
+    nothing = f"{folder}: no agents; hpctwin agent train makes one"
+    screen().print(plain_table(heads, rows) if rows else nothing)
+    return 0
+
+
+def _episodes(
+    trace: Path,
+    reading: TraceOptions,
+    machine: ClusterOptions,
+    facility: Facility | None,
+    jobs: int,
+    first: int,
+    last: int | None,
+) -> tuple[Episodes, list[str]]:
+    """The episodes, and what is assumed or not used of their jobs, which is also said."""
+    from hpctwin.cli.output.output import note_facility
+    from hpctwin.errors import ConfigError
+    from hpctwin.learn import Episodes
+    from hpctwin.learn.environments.placement import largest_of
+    from hpctwin.model.demand.unused import assumptions
+
+    workload = reading.jobs(trace, machine)
+    if facility is None:
+        cluster = machine.make(workload, trace, reading.timezone)
+        notes = assumptions(workload, cluster)
+    elif machine != ClusterOptions():
+        raise ConfigError("give --facility or a machine, not both: a facility has its clusters'")
+    else:
+        cluster = largest_of(facility)
+        notes = note_facility(workload, facility)
+    return Episodes.of(workload, cluster, jobs=jobs, first=first, last=last), notes
+
+
+def _facility(path: Path | None) -> Facility | None:
+    from hpctwin.facility import Facility
+
+    return None if path is None else Facility.from_yaml(path)
+
+
+def _options(given: tuple[str, ...]) -> dict[str, Any]:
+    """Values as Python has them.
+
+    Raises:
+        ConfigError: one cannot be read.
+    """
+    import yaml
+
+    from hpctwin.errors import ConfigError
+
+    found = {}
+    for name, value in named_values("--option", given, "backfilling=true").items():
+        try:
+            found[name] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise ConfigError(f"--option '{name}={value}': {value!r} is not a value") from None
+    return found
+
+
+def _table(rows: pl.DataFrame, metric: str, best_before: str) -> Table:
+    from hpctwin.cli.output.output import plain_table
+
+    lines = []
+    for name, kind, *values in rows.iter_rows():
+        shown = f"[bold]{name}[/]" if kind == "agent" or name == best_before else name
+        lines.append((shown, kind, *("" if one is None else f"{one:,.4g}" for one in values)))
+    heads = ("policy", "", metric, "more", "from", "to", "µs/job")
+    return plain_table(heads, lines, numbers=slice(2, None))

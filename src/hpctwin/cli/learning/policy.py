@@ -1,0 +1,190 @@
+"""``hpctwin policy``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App
+from cyclopts import Parameter as Option
+
+from hpctwin.cli.options.completing import complete_policy
+from hpctwin.cli.options.numbers import AT_LEAST_1
+
+if TYPE_CHECKING:
+    from hpctwin.policies.registry import Entry, Parameter
+
+__all__ = ["policy_app"]
+
+policy_app = App(name="policy", help="List policies, check one's own, schedule for Batsim by one.")
+
+
+@policy_app.command
+def serve(
+    address: str,
+    /,
+    *,
+    policy: Annotated[str, Option(name=["--policy", "-p"])] = "fcfs+easy",
+) -> int:
+    """Schedule for Batsim: listen where it connects, and decide by a policy until its simulation ends.
+
+    Args:
+        address: where to listen, such as tcp://127.0.0.1:28000 (batsim -s tcp://127.0.0.1:28000).
+        policy: ordering and backfill, such as wfp+easy; without fair share and power policy.
+    """
+    from hpctwin.policies import parse_policy
+    from hpctwin.simulation.schedulers import decide_for_batsim
+
+    decide_for_batsim(address, parse_policy(policy))
+    return 0
+
+
+@policy_app.command(name="list")
+def list_policies(
+    *,
+    json: bool = False,
+    markdown: bool = False,
+) -> int:
+    """List the orderings, backfills, placements and power policies there are, with what can be set.
+
+    Args:
+        json: print them as JSON.
+        markdown: print them as tables in Markdown.
+    """
+    from rich.table import Table
+
+    from hpctwin.cli.output.output import print_json, screen
+    from hpctwin.policies import REGISTRIES
+
+    if json:
+        print_json(
+            {kind: {name: _plain(one) for name, one in sorted(registry.entries().items())}
+             for kind, registry in REGISTRIES.items()}
+        )  # fmt: skip
+        return 0
+    if markdown:
+        print("\n\n".join(map(_markdown, REGISTRIES)))
+        return 0
+    console = screen()
+    for kind, registry in REGISTRIES.items():
+        table = Table(kind, "", "settings", box=None, header_style="bold", pad_edge=False)
+        for name, one in sorted(registry.entries().items()):
+            table.add_row(name, one.help, ", ".join(map(_setting, one.parameters)))
+        console.print(table)
+        console.print()
+    console.print(
+        "A policy is ORDER+BACKFILL@PLACEMENT~POWER, as in wfp+easy:2@best-fit~psus:20m; what is left "
+        "out is fcfs, easy, first-fit and none. An ordering may be a formula, such as "
+        '"-(wait/walltime)**3*nodes"; a function in a file, my.py:my_function, may stand in each of the '
+        "four places.",
+        highlight=False,
+    )
+    return 0
+
+
+def _markdown(kind: str) -> str:
+    """A registry as a table."""
+    from hpctwin.policies import REGISTRIES
+
+    lines = [f"| {kind} | | settings |", "|---|---|---|"]
+    for name, one in sorted(REGISTRIES[kind].entries().items()):
+        told = ", ".join(f"`{_setting(each)}`" for each in one.parameters)
+        lines.append(f"| `{name}` | {one.help} | {told} |")
+    return "\n".join(lines)
+
+
+def _setting(one: Parameter) -> str:
+    return f"{one.name}={one.write(one.default)}"
+
+
+def _plain(one: Entry[Any]) -> dict[str, Any]:
+    settings = {p.name: {"default": p.write(p.default), "help": p.help} for p in one.parameters}
+    return {"help": one.help, "settings": settings}
+
+
+@policy_app.command
+def check(
+    policy: Annotated[str, Option(allow_leading_hyphen=True, completer=complete_policy)],
+    /,
+    *,
+    json: bool = False,
+) -> int:
+    """Check a policy: that it can be found, compiled, and gives a number for every kind of job.
+
+    Args:
+        policy: ORDER+BACKFILL@PLACEMENT~POWER; the ordering a name, a formula, or a function in a file,
+            my.py:my_order; the others names or functions.
+        json: print the policy as it was understood, and what was found, as JSON.
+    """
+    from hpctwin.cli.output.output import print_json
+    from hpctwin.policies import parse_policy
+    from hpctwin.policies.check import check_ordering, check_placement
+
+    found = parse_policy(policy)
+    said = [check_ordering(order) for order in (found.order, found.candidates) if order is not None]
+    if found.placement.score is not None:
+        said.append(check_placement(found.placement.score))
+    found.compile()
+    if json:
+        print_json({"policy": found.name, "says": said})
+    else:
+        print("\n".join(said))
+    return 0
+
+
+@policy_app.command
+def search(
+    config: Path,
+    /,
+    *,
+    out: Path | None = None,
+    workers: Annotated[int, AT_LEAST_1] = 1,
+    plot: Path | None = None,
+    json: bool = False,
+) -> int:
+    """Look for a policy: what stands in its places is chosen on some parts of a trace, and tried on others.
+
+    The same command again goes on where it was; given twice at a time, also on machines that share the
+    folder, the work is shared.
+
+    Args:
+        config: what is looked for (docs/sweeps.md); paths in it are from its folder.
+        out: folder for the trials and the policies found; out/NAME of the file if left out.
+        workers: policies tried at once.
+        plot: file for a figure of all trials, .png, .svg or .pdf.
+        json: print the policies found, and all trials, as JSON.
+    """
+    from hpctwin.cli.output.output import check_outputs, print_json, screen
+    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.report.figures.saving import save_figure
+    from hpctwin.report.figures.sweep import plot_search, sweep_table
+    from hpctwin.sweep import read_search
+    from hpctwin.sweep import search as look
+
+    settings = read_search(config)
+    folder = out if out is not None else Path("out") / config.stem
+    check_outputs(config, folders=[folder], figures=[plot])
+    with progress_bar(f"{config.stem}, to {folder}") as bar:
+        found = look(
+            settings, out=folder, workers=workers, progress=lambda done, total: bar(done / total)
+        )
+    paths = found.write(folder)
+    if plot is not None:
+        save_figure(plot_search(found.trials, settings.objectives), plot)
+    compared = found.held_out.compare()
+    if json:
+        print_json(
+            {
+                "policies": found.winners,
+                "held_out": compared.to_dicts(),
+                "trials": found.trials.to_dicts(),
+            }
+        )
+        return 0
+    console = screen()
+    states = dict(found.trials["state"].value_counts(sort=True).iter_rows())
+    told = ", ".join(f"{count:,} {state}" for state, count in states.items())
+    console.print(f"{len(found.trials):,} trials: {told}. On the parts held out:")
+    console.print(sweep_table(compared, width=console.width))
+    console.print("written: " + ", ".join(map(str, paths)))
+    return 0

@@ -1,0 +1,450 @@
+"""``hpctwin predictor``: learned prediction of runtimes, power and memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from hpctwin.cli.options.numbers import AT_LEAST_0, AT_LEAST_1
+from hpctwin.cli.options.options import ClusterOptions, Trace, TraceOptions, WindowOptions
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.table import Table
+
+    from hpctwin.learn.prediction import Known
+    from hpctwin.model import Workload
+    from hpctwin.twin.start_times.hindcast_scores import Steadiness
+
+__all__ = ["predictor_app"]
+
+predictor_app = App(
+    name="predictor", help="Learn runtimes, power and memory from jobs that ended; foretell, score."
+)
+
+Methods = Annotated[tuple[str, ...], Parameter(name=["--method", "-m"])]
+Every = Annotated[int, AT_LEAST_1]
+Target = Literal["runtime_s", "node_w", "memory_gb"]
+
+
+@predictor_app.command
+def score(
+    trace: Trace,
+    /,
+    *,
+    target: Target = "runtime_s",
+    method: Methods = (),
+    by: Literal["user", "size"] | None = None,
+    every: Every = 2000,
+    seed: int = 0,
+    under: str | None = None,
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    json: bool = False,
+) -> int:
+    """Foretell each job by what was known at its submission, and show how far off each method was.
+
+    The first fifth of the jobs is not counted.
+
+    Args:
+        trace: the trace, with users and starts.
+        target: runtime_s, node_w or memory_gb, as far as the trace tells.
+        method: walltime, recent (the user's last two), like (the last of the same user, nodes and walltime),
+            boosting, clusters (S-RAPS's pipeline), ensemble, hedge; all if left out. Once for each.
+        by: also by user, or by size.
+        every: models are trained again after so many submissions.
+        seed: of what models draw.
+        under: jobs end as in a simulation under this policy, such as fcfs+easy, not as the trace says.
+        json: print it as JSON.
+    """
+    from hpctwin.learn.prediction import METHODS, Training, predict, scores, scores_by
+    from hpctwin.model.text.progress import progress_bar
+
+    known = _known(trace, reading, machine, under)
+    with progress_bar(f"learning from {known.workload.name}") as progress:
+        training = Training(every=every, seed=seed)
+        found = predict(known, target, method or METHODS, training, progress)
+    overall = scores(known, target, found)
+    classes = None if by is None else scores_by(known, target, found, by)
+    _show({"target": target}, known, "methods", overall, classes, by, _accuracy(target), json)
+    return 0
+
+
+@predictor_app.command
+def intervals(
+    trace: Trace,
+    /,
+    *,
+    target: Target = "runtime_s",
+    coverage: float = 0.8,
+    by: Literal["user", "size", "week"] | None = None,
+    every: Every = 2000,
+    seed: int = 0,
+    under: str | None = None,
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    json: bool = False,
+) -> int:
+    """Say of each job between which bounds it will lie, by what was known at its submission; show what held.
+
+    Beside intervals that are kept honest (conformal) stand the quantiles that gradient boosting foretells,
+    and those of the user's last 20 jobs. The first fifth of the jobs is not counted.
+
+    Args:
+        trace: the trace, with users and starts.
+        target: runtime_s, node_w or memory_gb, as far as the trace tells.
+        coverage: the share of jobs that should lie within.
+        by: also by user, size or week.
+        every: models are trained again after so many submissions.
+        seed: of what models draw.
+        under: jobs end as in a simulation under this policy, such as fcfs+easy, not as the trace says.
+        json: print it as JSON.
+    """
+    from hpctwin.learn.prediction import Training, interval_scores
+    from hpctwin.learn.prediction import intervals as say
+    from hpctwin.learn.prediction.intervals import check_coverage
+    from hpctwin.model.text.progress import progress_bar
+
+    check_coverage(coverage)
+    known = _known(trace, reading, machine, under)
+    with progress_bar(f"learning from {known.workload.name}") as progress:
+        found = say(known, target, coverage, Training(every=every, seed=seed), progress)
+    overall = interval_scores(known, target, found).drop("bin")
+    classes = None if by is None else interval_scores(known, target, found, by)
+    about = {"target": target, "coverage": coverage}
+    _show(about, known, "ways", overall, classes, by, _HELD, json)
+    return 0
+
+
+@predictor_app.command
+def apply(
+    source: Trace,
+    target: Path,
+    /,
+    *,
+    predictor: Path | None = None,
+    method: Annotated[str, Parameter(name=["--method", "-m"])] = "hedge",
+    every: Every = 2000,
+    seed: int = 0,
+    under: str | None = None,
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    overwrite: bool = False,
+) -> int:
+    """Write a trace with what is foretold of each job, for orderings and simulate --plan-by prediction.
+
+    Args:
+        source: the trace, with users and starts.
+        target: the file to write, .csv or .parquet; .gz too.
+        predictor: what hpctwin predictor train wrote; without, models learn as the trace goes on, and each
+            job is foretold by what was known at its submission.
+        method: without --predictor, as of hpctwin predictor score.
+        every: models are trained again after so many submissions.
+        seed: of what models draw.
+        under: jobs end as in a simulation under this policy, such as fcfs+easy, not as the trace says.
+        overwrite: write over a file that is there.
+    """
+    from hpctwin.cli.data.workload import check_target, write_to
+    from hpctwin.errors import ConfigError
+    from hpctwin.learn.prediction import Training, load_predictor, predict, with_predictions
+    from hpctwin.model.text.progress import progress_bar
+
+    check_target(target, overwrite)
+    if not target.name.endswith((".csv", ".csv.gz", ".parquet")):
+        raise ConfigError(f"{target}: predictions have a place in .csv and .parquet only")
+    trained = None if predictor is None else load_predictor(predictor)
+    known = _known(source, reading, machine, under)
+    if trained is not None:
+        found = trained.predict(known)
+    else:
+        training, targets = Training(every=every, seed=seed), list(known.truth)
+        found = {}
+        with progress_bar(f"learning from {known.workload.name}") as progress:
+            for number, one in enumerate(targets):
+
+                def part(share: float, done: int = number) -> None:
+                    progress((done + share) / len(targets))
+
+                foretold = predict(known, one, [method], training, part)
+                if method in foretold:  # there is no walltime of power
+                    found[one] = foretold[method]
+    write_to(with_predictions(known.workload, found), target)
+    print(f"{target}: {len(known.workload):,} jobs with {', '.join(found)}")
+    return 0
+
+
+@predictor_app.command
+def train(
+    trace: Trace,
+    target: Path,
+    /,
+    *,
+    method: Annotated[str, Parameter(name=["--method", "-m"])] = "boosting",
+    until: str | None = None,
+    seed: int = 0,
+    under: str | None = None,
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    overwrite: bool = False,
+) -> int:
+    """Train a model on all jobs that ended, and write it with its features and versions.
+
+    With it go quantiles of run times for a twin (core.learned in its configuration, for hpctwin when), and
+    what each user's jobs ran last.
+
+    Args:
+        trace: the trace, with users and starts.
+        target: the file to write; hpctwin predictor apply --predictor and forecast --predictor read it.
+        method: boosting or clusters (S-RAPS's pipeline).
+        until: only on jobs that had ended by then: a date such as 2020-10-10T00:00 (UTC), or a time from
+            time zero, such as 30d.
+        seed: of what models draw.
+        under: jobs end as in a simulation under this policy, such as fcfs+easy, not as the trace says.
+        overwrite: write over a file that is there.
+    """
+    from hpctwin.cli.data.workload import check_target
+    from hpctwin.learn.prediction import train as train_models
+    from hpctwin.simulation.running.window import moment
+
+    check_target(target, overwrite)
+    known = _known(trace, reading, machine, under)
+    if until is not None:
+        known = known.until(moment(until, known.workload))
+    trained = train_models(known, method, seed=seed)
+    trained.write(target)
+    print(f"{target}: {method} of {', '.join(trained.models)}, trained on {trained.jobs:,} jobs")
+    return 0
+
+
+@predictor_app.command
+def forecast(
+    trace: Trace,
+    /,
+    *,
+    under: str | None = None,
+    by_policy: str = "fcfs+easy",
+    every: Annotated[int, AT_LEAST_1] = 10,
+    futures: Annotated[int, AT_LEAST_0] = 16,
+    arrivals: str = "1h",
+    predictor: Path | None = None,
+    seed: int = 0,
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    window: WindowOptions = WindowOptions(),  # noqa: B008
+    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    json: bool = False,
+) -> int:
+    """Have a twin live through a trace, ask it when waiting jobs will start, and show what came true.
+
+    Beside it stand the policy run ahead with walltimes, and quantiles of the last waits in the job's
+    partition. The first fifth of the forecasts is not counted.
+
+    Args:
+        trace: the trace.
+        under: jobs start and end as in a simulation under this policy, and are forecast by it; left out, as
+            recorded.
+        by_policy: what recorded starts are forecast by.
+        every: ask at every so many submissions of jobs that do not start at once.
+        futures: so many are drawn for a forecast; 0 for none.
+        arrivals: for how long jobs come in them.
+        predictor: what hpctwin predictor train wrote, with --until no later than --from: run times are drawn
+            from its quantiles too.
+        seed: of what is drawn.
+        json: print it as JSON.
+    """
+    from dataclasses import asdict
+
+    from hpctwin.cli.output.output import note_reading, print_json, screen, with_notes
+    from hpctwin.model import parse_duration_s
+    from hpctwin.model.demand.unused import assumptions
+    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.policies import parse_policy
+    from hpctwin.twin.settings.config import CoreSettings
+    from hpctwin.twin.start_times.hindcast import (
+        at_once,
+        hindcast,
+        lived_under,
+        recorded,
+        right_of_all,
+    )
+    from hpctwin.twin.start_times.hindcast_scores import hindcast_scores, steadiness
+
+    policy = parse_policy(under or by_policy)
+    coming_s = parse_duration_s(arrivals)
+    workload = reading.read(trace)
+    note_reading(workload)
+    cluster = machine.make(workload, trace, reading.timezone)
+    cut = window.cut(workload)
+    if predictor is not None:
+        _trained_before(predictor, workload, 0.0 if cut is None else cut.begin_s)
+    if under is None:
+        past = recorded(workload if cut is None else cut.workload)
+    else:
+        past = lived_under(workload if cut is None else cut, cluster, policy)
+    settings = CoreSettings(
+        pool=(policy.name,), futures=futures, arrivals=coming_s, learned=predictor, seed=seed
+    )
+    with progress_bar(f"forecasting {workload.name}") as progress:
+        said = hindcast(past, cluster, settings, every=every, progress=progress)
+    tables = {by: hindcast_scores(said, by) for by in ("all", "asked", "size", "week")}
+    if json:
+        shown: dict[str, Any] = {by: table.to_dicts() for by, table in tables.items()}
+        right = None if under is None else right_of_all(past, said, 60.0)
+        shown["steady"] = {
+            "size": asdict(steadiness(said, "size")),
+            "week": asdict(steadiness(said, "week")),
+        }
+        shown |= with_notes(assumptions(workload, cluster))
+        print_json({"at_once": at_once(past), "right_of_all_1min": right, **shown})
+        return 0
+    for by, table in tables.items():
+        screen().print(_forecasts(table, by))
+    print(_steady(steadiness(said, "size"), "classes of sizes"))
+    print(_steady(steadiness(said, "week"), "weeks"))
+    print(f"{at_once(past):.1%} of the jobs started at once and do not count.")
+    if under is not None:
+        shares = [f"{right_of_all(past, said, time_s):.1%}" for time_s in (60.0, 600.0)]
+        print(
+            f"With these, of all jobs {shares[0]} were forecast to 1 min and {shares[1]} to 10 min."
+        )
+    return 0
+
+
+def _steady(found: Steadiness, name: str) -> str:
+    if found.off is None:
+        return f"There are no {name} of 100 forecasts or more."
+    return (
+        f"Of {found.classes} {name} of 100 forecasts or more 78 to 82 % held in {found.within}, "
+        f"off by {100 * found.off:.1f} % in the mean. Chance leaves the best of intervals "
+        f"{found.independent:.1f} of them if each holds or fails alone, {found.together:.1f} if those of an "
+        f"hour do so together as these did (intraclass correlation {found.alike:.2f})."
+    )
+
+
+def _trained_before(predictor: Path, workload: Workload, begin_s: float) -> None:
+    """Refuse a predictor that knows how the jobs ended that are to be forecast.
+
+    Raises:
+        ConfigError: it does.
+    """
+    from hpctwin.errors import ConfigError
+    from hpctwin.model import format_duration
+    from hpctwin.twin.forecast.learned_runtimes import read_quantiles
+
+    quantiles = read_quantiles(predictor)
+    if quantiles.trained_on == workload.name and quantiles.until_s > begin_s:
+        raise ConfigError(
+            f"{predictor} knows how jobs of {workload.name} ended until {format_duration(quantiles.until_s)} "
+            f"from its beginning, and forecasts are asked for from {format_duration(begin_s)} on; train it "
+            "with --until, and give --from and --until of what comes later"
+        )
+
+
+def _known(trace: Path, reading: TraceOptions, machine: ClusterOptions, under: str | None) -> Known:
+    """The jobs of a trace, and when they end."""
+    from hpctwin.cli.output.output import need_jobs, note_reading
+    from hpctwin.errors import ConfigError
+    from hpctwin.learn.prediction import Known
+    from hpctwin.policies import parse_policy
+    from hpctwin.simulation import simulate
+
+    workload = reading.read(trace)
+    note_reading(workload)
+    if under is None:
+        if machine != ClusterOptions():
+            raise ConfigError(
+                "--nodes and --cluster go with --under POLICY: nothing is simulated without"
+            )
+        return Known.of(workload, notes=workload.notes.sentences())
+    need_jobs(workload)
+    run = simulate(workload, machine.make(workload, trace), parse_policy(under))
+    return Known.of(workload, run.jobs["end_s"].fill_null(float("nan")), run.notes)
+
+
+Figures = dict[str, tuple[str, str, float]]
+"""Of each column of figures its head, how it is written, and what it is multiplied by."""
+
+_UNITS = {"runtime_s": ("h", 1 / 3600), "node_w": ("W", 1.0), "memory_gb": ("GB", 1.0)}
+_HELD: Figures = {
+    "jobs": ("jobs", ",.0f", 1.0),
+    "held": ("held, %", ".1f", 100.0),
+    "below": ("below, %", ".1f", 100.0),
+    "above": ("above, %", ".1f", 100.0),
+    "median_factor": ("median factor", ",.2f", 1.0),
+    "mean_log2_width": ("mean width, log2", ".2f", 1.0),
+}
+
+
+def _accuracy(target: Target) -> Figures:
+    unit, scale = _UNITS[target]
+    return {
+        "jobs": ("jobs", ",.0f", 1.0),
+        "accuracy": ("accuracy", ".3f", 1.0),
+        "mean_absolute_error": (f"mean error, {unit}", ",.2f", scale),
+        "median_factor": ("median factor", ",.2f", 1.0),
+        "mean_log2_error": ("mean log2", ".3f", 1.0),
+        "too_short": ("too short, %", ".1f", 100.0),
+    }
+
+
+def _show(
+    about: dict[str, Any],
+    known: Known,
+    what: str,
+    overall: pl.DataFrame,
+    classes: pl.DataFrame | None,
+    by: str | None,
+    figures: Figures,
+    json: bool,
+) -> None:
+    """Figures of all jobs, and of classes of them where they are asked for."""
+    from hpctwin.cli.output.output import print_json, screen, with_notes
+
+    if json:
+        more = {} if classes is None else {"by": classes.to_dicts()}
+        print_json({**about, what: overall.to_dicts(), **more, **with_notes(known.notes)})
+        return
+    console = screen()
+    console.print(_table(overall, figures))
+    if classes is not None:
+        console.print(_table(classes.rename({"bin": str(by)}), figures))
+
+
+def _table(rows: pl.DataFrame, figures: Figures) -> Table:
+    from hpctwin.cli.output.output import plain_table
+
+    names = [name for name in rows.columns if name not in figures]
+    lines = (
+        (
+            *(str(row[name]) for name in names),
+            *(format(row[name] * scale, form) for name, (_, form, scale) in figures.items()),
+        )
+        for row in rows.iter_rows(named=True)
+    )
+    heads = (*names, *(head for head, _, _ in figures.values()))
+    return plain_table(heads, lines, numbers=slice(len(names), None))
+
+
+def _forecasts(rows: pl.DataFrame, by: str) -> Table:
+    from rich.table import Table
+
+    from hpctwin.model import format_duration
+
+    table = Table(box=None, pad_edge=False, collapse_padding=True)
+    table.add_column({"asked": "asked", "size": "nodes"}.get(by, by), overflow="fold")
+    heads = (
+        "forecasts", "held\n%", "width", "of\nqueue's", "median\nerror", "by\nwalltimes", "by\nqueue",
+        "within\n1 min, %",
+    )  # fmt: skip
+    for head in heads:
+        table.add_column(head, justify="right", no_wrap=True)
+    for row in rows.iter_rows(named=True):
+        seconds = ("width_s", "median_error_s", "walltime_error_s", "queue_error_s")
+        width, *errors = (format_duration(round(row[name])) for name in seconds)
+        shares = f"{100 * row['covered']:.1f}", f"{100 * row['within_1min']:.0f}"
+        ratio = f"{row['width_ratio']:.2f}"
+        table.add_row(
+            row["bin"], f"{row['forecasts']:,}", shares[0], width, ratio, *errors, shares[1]
+        )
+    return table

@@ -1,0 +1,140 @@
+"""``hpctwin demo``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hpctwin.twin.service.runner import Twin
+
+__all__ = ["demo_command"]
+
+WATCHABLE_SPEED = 600
+NODES = 32
+
+
+def demo_command(
+    *,
+    seed: int = 0,
+    speed: str | None = None,
+    json: bool = False,
+) -> int:
+    """Run the live twin on an emulated cluster of 32 nodes, and compare it with static policies.
+
+    The cluster is a process of its own with the 150 jobs of the SchedTwin paper; the twin acts. In a
+    terminal it is shown as it goes, 600 times faster than life; elsewhere it runs as fast as it can.
+
+    Args:
+        seed: of the jobs.
+        speed: seconds of the cluster's clock per second, or "max".
+        json: print the comparison as JSON.
+    """
+    import tempfile
+    from pathlib import Path
+
+    from hpctwin.cli.output.experiment_output import print_table
+    from hpctwin.cli.output.output import print_json, screen
+    from hpctwin.experiments import schedtwin
+    from hpctwin.generate.four_phase import four_phase
+    from hpctwin.twin.settings.config import CoreSettings
+
+    console = screen(stderr=json)
+    pace = speed or (str(WATCHABLE_SPEED) if console.is_terminal else "max")
+    console.print(
+        f"An emulated cluster of {NODES} nodes, 150 jobs in four phases, the twin in charge "
+        f"({'as fast as possible' if pace == 'max' else pace + ' times faster than life'})."
+    )
+    console.print("The engine is compiled at its first use, once after installing …")
+    with tempfile.TemporaryDirectory(prefix="hpctwin-") as folder:
+        row, last = _run(Path(folder), seed, pace, console)
+    jobs = four_phase(seed=seed)
+    settings = CoreSettings()
+    rows = [schedtwin.static_row(jobs, NODES, text, seed) for text in schedtwin.STATIC]
+    rows.append(row)
+    schedtwin.judge(rows, settings)
+    if json:
+        print_json([one.plain() for one in rows])
+        return 0
+    console.print("[bold]The last decision in which one policy was better than the others:[/]")
+    console.print("\n".join(last))
+    console.print()
+    print_table(schedtwin.objective_table(schedtwin.means(rows)))
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in row.share_by_policy.items())
+    console.print(f"Jobs started by the twin under: {shares}.")
+    console.print("`hpctwin experiment schedtwin` repeats this over ten workloads.")
+    return 0
+
+
+def _run(folder: Path, seed: int, speed: str, console: Any) -> tuple[Any, list[str]]:
+    """The twin's row of the comparison, and its last words."""
+    import json
+
+    from hpctwin.cli.output.live_view import live_view
+    from hpctwin.twin.emulated.process import PATIENCE_S, emulated_process
+    from hpctwin.twin.service.explain import explain_decision
+    from hpctwin.twin.service.service import open_twin
+    from hpctwin.twin.settings.config import TwinConfig
+
+    address = folder / "cluster.sock"
+    with emulated_process(
+        address, "--nodes", str(NODES), "--options", json.dumps({"seed": seed}), "--speed", speed,
+        "--wait", "--record",
+    ):  # fmt: skip
+        config = TwinConfig.of(
+            {
+                "manager": {"kind": "emulated", "address": str(address), "timeout": PATIENCE_S},
+                "act": {"mode": "act", "starts_per_minute": 1_000_000},
+                "journal": {"path": str(folder / "journal.sqlite")},
+            }
+        )
+        with open_twin(config) as twin, live_view(twin, console):
+            _run_until_done(twin)
+            row = _row(twin, seed)
+            last = explain_decision(twin.journal, twin.journal.last_choice())
+        return row, last
+
+
+def _run_until_done(twin: Twin) -> None:
+    import threading
+    import time
+
+    from hpctwin.rms.emulated.client import EmulatedManager
+
+    assert isinstance(twin.manager, EmulatedManager)
+    stop = threading.Event()
+    address, timeout_s = twin.manager.path, twin.manager.timeout_s
+
+    def look() -> None:
+        manager = EmulatedManager(address, timeout_s=timeout_s)
+        while not stop.is_set() and not manager.ask("state")["done"]:
+            time.sleep(0.2)
+        manager.close()
+        stop.set()
+
+    threading.Thread(target=look, daemon=True).start()
+    try:
+        twin.run(stop)
+    finally:
+        stop.set()
+
+
+def _row(twin: Twin, seed: int) -> Any:
+    """What became of the jobs by the cluster's own history, as a row of the experiment."""
+    from hpctwin.experiments import schedtwin
+    from hpctwin.generate.four_phase import four_phase
+    from hpctwin.rms.emulated.client import EmulatedManager
+
+    assert isinstance(twin.manager, EmulatedManager)
+    times: dict[str, list[float]] = {}
+    for time_s, job_id, what in twin.manager.ask("state", history=True)["history"]:
+        times.setdefault(job_id, [0.0, 0.0, 0.0])[{"submitted": 0, "started": 1}.get(what, 2)] = (
+            time_s
+        )
+    jobs = four_phase(seed=seed)
+    nodes = dict(zip(map(str, jobs.job_id.tolist()), jobs.nodes.tolist(), strict=True))
+    row = schedtwin.row_of(schedtwin.TWIN, seed, [(*times[i], nodes[i]) for i in times], NODES)
+    row.share_by_policy = twin.journal.starts_by_policy()
+    row.cycle_ms_mean = twin.journal.mean_cycle_ms()
+    return row

@@ -1,0 +1,164 @@
+"""``hpctwin doctor``."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+__all__ = ["Finding", "doctor_command", "findings"]
+
+SERVICES = {
+    "Slurm": ("squeue", "sinfo", "scontrol", "sacct"),
+    "PBS": ("qstat", "pbsnodes", "qmgr"),
+    "Redis": ("redis-server",),
+}
+"""What there may be beside us, by the commands that show it."""
+
+FOR_US = ("dev", "docs", "all")
+"""Extras of those who work on hpctwin, and what is all of the others."""
+
+SECRET = ("HPCTWIN_TOKENS", "HPCTWIN_KEY", "HPCTWIN_REDIS_URL")
+"""Variables whose values are not shown."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    Args:
+        part: of what: ``system``, ``packages``, ``engine``, ``services``, ``settings``.
+        what: which.
+        state: ``fine``; ``none`` where there is none and none is needed; ``fault``.
+        says: version, place, number, or what is wrong and what would be right.
+    """
+
+    part: str
+    what: str
+    state: Literal["fine", "none", "fault"]
+    says: str
+
+
+def doctor_command(*, json: bool = False) -> int:
+    """Look at what hpctwin stands on: versions, compiled code, services, traces. For bug reports.
+
+    Nothing is changed, and nothing secret is shown. Exit code 1 if something that simulation needs is
+    missing.
+
+    Args:
+        json: print the findings as JSON.
+    """
+    from textwrap import TextWrapper
+
+    from hpctwin.cli.output.output import print_json, screen
+
+    found = list(findings())
+    if json:
+        print_json([asdict(one) for one in found])
+    else:
+        width, part = screen().width, ""
+        for one in found:
+            if one.part != part:
+                part = one.part
+                print(part)
+            mark = {"fine": " ", "none": "-", "fault": "!"}[one.state]
+            begin = f"{mark} {one.what:18} "
+            # A path is not cut, so that it can be copied.
+            whole = TextWrapper(
+                width, begin, " " * len(begin), break_long_words=False, break_on_hyphens=False
+            )
+            print(whole.fill(one.says))
+    return int(any(one.state == "fault" for one in found))
+
+
+def findings() -> Iterator[Finding]:
+    """All that is looked at, one after another."""
+    yield from _system()
+    yield from _packages()
+    yield from _engine()
+    for name, commands in SERVICES.items():
+        places = [place for command in commands if (place := shutil.which(command))]
+        if len(places) == len(commands):
+            yield Finding("services", name, "fine", f"its commands are in {Path(places[0]).parent}")
+        else:
+            yield Finding("services", name, "none", f"{', '.join(commands)}: not on the path")
+    yield from _settings()
+
+
+def _system() -> Iterator[Finding]:
+    import platform
+
+    from hpctwin._version import __version__
+
+    yield Finding("system", "hpctwin", "fine", f"{__version__}, {Path(__file__).parents[1]}")
+    yield Finding("system", "Python", "fine", f"{platform.python_version()}, {sys.executable}")
+    yield Finding(
+        "system", "machine", "fine", f"{platform.platform()}, {os.cpu_count()} processors"
+    )
+
+
+def _packages() -> Iterator[Finding]:
+    """What was asked for when hpctwin was installed, and what is there; users' extras on a line each."""
+    from importlib.metadata import PackageNotFoundError, requires, version
+
+    try:
+        wanted = requires("hpctwin") or []
+    except PackageNotFoundError:
+        yield Finding("packages", "hpctwin", "none", "not installed; it runs from its sources")
+        return
+    extras: dict[str, list[str]] = {}
+    for requirement in wanted:
+        name = re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]
+        extra = re.search(r"extra == ['\"]([^'\"]+)", requirement)
+        try:
+            says = version(name)
+        except PackageNotFoundError:
+            says = ""
+        if extra is None:
+            state: Literal["fine", "fault"] = "fine" if says else "fault"
+            yield Finding("packages", name, state, says or f"missing: pip install {name}")
+        elif extra[1] not in FOR_US:
+            extras.setdefault(extra[1], []).append(f"{name} {says}" if says else f"no {name}")
+    for extra_name, told in extras.items():
+        there = not any(one.startswith("no ") for one in told)
+        yield Finding("packages", f"[{extra_name}]", "fine" if there else "none", ", ".join(told))
+
+
+def _engine() -> Iterator[Finding]:
+    import warnings
+
+    try:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            from hpctwin.engine.compile import jit
+            from hpctwin.engine.operations.kernel import all_kernels
+    except ImportError as error:
+        yield Finding("engine", "import", "fault", f"{error}")
+        return
+    if jit.CACHE_DIR is None:
+        reason = str(said[0].message) if said else "no folder for compiled code can be written"
+        yield Finding("engine", "cache", "fault", reason)
+        return
+    size = sum(file.stat().st_size for file in jit.CACHE_DIR.rglob("*") if file.is_file())
+    yield Finding("engine", "cache", "fine", f"{jit.CACHE_DIR}, {size / 2**20:.1f} MiB")
+    kernels = list(all_kernels())
+    ready = sum(kernel.load() for kernel in kernels)
+    how = "" if ready == len(kernels) else "; hpctwin warmup compiles the rest"
+    yield Finding("engine", "compiled", "fine", f"{ready} of {len(kernels)} kernels{how}")
+
+
+def _settings() -> Iterator[Finding]:
+    for name in sorted(set(os.environ) & {"SLURM_CONF", "PBS_CONF_FILE", "NUMBA_CACHE_DIR"}):
+        yield Finding("settings", name, "fine", os.environ[name])
+    for name in sorted(name for name in os.environ if name.startswith("HPCTWIN_")):
+        value = "is set" if name in SECRET else os.environ[name]
+        yield Finding("settings", name, "fine", value)
+    traces = os.environ.get("HPCTWIN_TRACES")
+    if traces:
+        files = sum(file.is_file() for file in Path(traces).rglob("*"))
+        yield Finding("settings", "traces", "fine" if files else "none", f"{files:,} files")

@@ -1,0 +1,232 @@
+"""``hpctwin facility run``, ``submit``, ``queue`` and ``withdraw``: the live facility."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from hpctwin.cli.options.numbers import AT_LEAST_1
+from hpctwin.cli.output.logs import LogOptions, set_when_asked_to_end
+
+if TYPE_CHECKING:
+    from hpctwin.twin.facility.config import LiveFacility
+    from hpctwin.twin.facility.queue import Queue, QueuedJob
+
+__all__ = ["queue_command", "run_command", "submit_command", "withdraw_command"]
+
+
+def run_command(
+    config: Path | None = None,
+    /,
+    *,
+    until_empty: bool = False,
+    jobs: Annotated[int, Parameter(group="Demo")] = 40,
+    speed: Annotated[float, Parameter(group="Demo")] = 600.0,
+    seed: Annotated[int, Parameter(group="Demo")] = 0,
+    strategy: Annotated[str, Parameter(name=["--strategy", "-s"], group="Demo")] = "sgs-t",
+    log: LogOptions = LogOptions(),  # noqa: B008
+    json: bool = False,
+) -> int:
+    """Place the jobs of a facility's queue at its clusters, live, until interrupted.
+
+    Without a configuration, two emulated clusters are started, with users of their own, and jobs are
+    placed at them until all are.
+
+    Args:
+        config: the live facility's YAML file.
+        until_empty: end when no job is left to place.
+        jobs: how many jobs the demo places.
+        speed: seconds of its clusters' clocks per second.
+        seed: of its jobs.
+        strategy: where they go.
+        json: print what became of the jobs as JSON at the end.
+    """
+    import tempfile
+
+    from hpctwin.cli.output.output import screen
+    from hpctwin.twin.facility.config import LiveFacility
+
+    log.begin()
+    if config is not None:
+        return _run(LiveFacility.from_yaml(config), until_empty, [], json)
+
+    from hpctwin.twin.facility.demo import CLUSTERS, demo_facility, demo_requests
+
+    sizes = ", ".join(f"{name}: {about['nodes']} nodes" for name, about in CLUSTERS.items())
+    screen(stderr=True).print(
+        f"Two emulated clusters ({sizes}), {speed:g} times faster than life, {jobs} jobs to place."
+    )
+    with (
+        tempfile.TemporaryDirectory(prefix="hpctwin-") as folder,
+        demo_facility(Path(folder), speed=speed, seed=seed, strategy=strategy) as made,
+    ):
+        return _run(made, True, demo_requests(jobs, seed), json)
+
+
+def submit_command(
+    config: Path,
+    script: Path,
+    /,
+    *,
+    nodes: Annotated[int, AT_LEAST_1],
+    walltime: str,
+    key: str | None = None,
+    name: str = "",
+    user: str | None = None,
+    account: str = "",
+    partition: str = "",
+    qos: str = "",
+    cores: float = 0.0,
+    gpus: float = 0.0,
+    memory_gb: float = 0.0,
+) -> int:
+    """Put a job into a facility's queue, and print its key.
+
+    Args:
+        config: the live facility's YAML file.
+        script: the batch script.
+        nodes: how many whole nodes.
+        walltime: its limit on a cluster of factor 1, such as 2h.
+        key: tells it from all others; submitting it twice with one key is submitting it once.
+        name: what users see; the script's name if left out.
+        user: whose it is for queue limits and predictions; you if left out.
+        account: label of the job.
+        partition: label of the job.
+        qos: label of the job.
+        cores: per node.
+        gpus: per node.
+        memory_gb: per node.
+    """
+    import getpass
+    import uuid
+
+    from pydantic import ValidationError
+
+    from hpctwin.errors import ConfigError
+    from hpctwin.model import parse_duration_s
+    from hpctwin.model.input.settings import faults_of
+    from hpctwin.rms.gate import JobRequest
+
+    try:
+        text = script.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{script}: {getattr(error, 'strerror', None) or error}") from error
+    asked = {
+        "key": key or uuid.uuid4().hex, "nodes": nodes, "walltime_s": parse_duration_s(walltime),
+        "name": name or script.name, "user": user or getpass.getuser(), "account": account,
+        "partition": partition, "qos": qos, "cores": cores, "gpus": gpus, "memory_gb": memory_gb,
+        "script": text,
+    }  # fmt: skip
+    try:
+        request = JobRequest.model_validate(asked)
+    except ValidationError as error:
+        faults = faults_of(error, JobRequest, asked, "the job")
+        raise ConfigError("\n".join(faults)) from error
+    with _queue(config) as queue:
+        queue.add(request)
+    print(request.key)
+    return 0
+
+
+def queue_command(config: Path, /, *, all: bool = False, json: bool = False) -> int:
+    """Show a facility's queue, and where its jobs went.
+
+    Args:
+        config: the live facility's YAML file.
+        all: also those that are placed, rejected or withdrawn.
+        json: print as JSON.
+    """
+    from rich import box
+    from rich.table import Table
+
+    from hpctwin.cli.output.output import print_json, screen
+    from hpctwin.model import format_duration
+
+    with _queue(config) as queue:
+        entries = queue.entries() if all else queue.entries("queued", "intended", "submitted")
+    if json:
+        print_json([_plain(entry) for entry in entries])
+        return 0
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for head in ("key", "nodes", "walltime", "stage", "cluster", "job", "why"):
+        table.add_column(head, justify="right" if head == "nodes" else "left", overflow="fold")
+    for entry in entries:
+        request = entry.request
+        table.add_row(
+            request.key, str(request.nodes), format_duration(request.walltime_s), entry.stage,
+            entry.cluster or "", entry.job_id or "", entry.reason,
+        )  # fmt: skip
+    screen().print(table)
+    return 0
+
+
+def withdraw_command(config: Path, key: str, /) -> int:
+    """Take a job back that no cluster was chosen for yet.
+
+    Args:
+        config: the live facility's YAML file.
+        key: the job's.
+    """
+    with _queue(config) as queue:
+        queue.withdraw(key)
+    return 0
+
+
+def _run(config: LiveFacility, until_empty: bool, requests: list[Any], json: bool) -> int:
+    from hpctwin.cli.output.output import print_json
+    from hpctwin.twin.facility.service import open_placer
+
+    stop = set_when_asked_to_end()
+    with open_placer(config) as placer:
+        queue = placer.queue
+        waiting = list(requests)
+        while not stop.is_set():
+            if waiting:
+                queue.add(waiting.pop(0))
+            placer.turn()
+            open_jobs = queue.entries("queued", "intended", "submitted")
+            if until_empty and not waiting and not open_jobs:
+                break
+            stop.wait(config.every)
+        entries = queue.entries()
+        took = placer.decision_ms
+    if json:
+        print_json(
+            {
+                "strategy": config.placing.name,
+                "decision_ms_mean": sum(took) / len(took) if took else None,
+                "jobs": [_plain(entry) for entry in entries],
+            }
+        )
+        return 0
+    _summary(config, entries, took)
+    return 0
+
+
+def _summary(config: LiveFacility, entries: list[QueuedJob], took: list[float]) -> None:
+    from collections import Counter
+    from statistics import median
+
+    placed = Counter(entry.cluster for entry in entries if entry.stage == "placed")
+    others = Counter(entry.stage for entry in entries if entry.stage != "placed")
+    said = [f"{placed[name]:,} jobs placed at {name}" for name in config.facility.names]
+    said += [f"{count:,} {stage}" for stage, count in others.items()]
+    print(", ".join(said), end="")
+    print(f"; {median(took):.1f} ms a decision (median)" if took else "")
+
+
+def _plain(entry: QueuedJob) -> dict[str, Any]:
+    import dataclasses
+
+    request = entry.request.model_dump(mode="json", exclude={"script"})
+    return {**dataclasses.asdict(entry), "request": request}
+
+
+def _queue(config: Path) -> closing[Queue]:
+    from hpctwin.twin.facility.config import LiveFacility
+    from hpctwin.twin.facility.queue import Queue
+
+    return closing(Queue(LiveFacility.from_yaml(config).queue))

@@ -1,0 +1,259 @@
+"""``hpctwin rms``: the resource manager beside the twin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from hpctwin.cli.output.logs import LogOptions, set_when_asked_to_end
+
+__all__ = ["rms_app"]
+
+rms_app = App(name="rms", help="Look at the resource manager; what a site puts into it.")
+
+
+@rms_app.command
+def probe(*, commands: str = "", manager_conf: Path | None = None, json: bool = False) -> int:
+    """Say what is here: manager, version, rights, what would work and what not.
+
+    Only commands that read are run. Exit code 1 if no resource manager is found or none answers.
+
+    Args:
+        commands: where the resource manager's commands are; the path is searched if left out.
+        manager_conf: value of SLURM_CONF, where it is not the default.
+        json: print the findings as JSON.
+    """
+    from dataclasses import asdict
+
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from hpctwin.cli.output.output import print_json, screen
+    from hpctwin.rms.managers import probe as look_around
+
+    found = look_around(commands, manager_conf)
+    if json:
+        print_json([asdict(one) for one in found])
+    elif not found:
+        print(
+            "No resource manager is here: neither squeue (Slurm) nor qstat and pbsnodes (PBS) are "
+            f"{'in ' + commands if commands else 'on the path'}."
+        )
+    else:
+        for one in found:
+            title = f"{one.manager} {one.version}".strip()
+            table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+            for column in ("what", "works", "why"):
+                table.add_column(column, overflow="fold")
+            for finding in one.findings:
+                works = {True: "yes", False: "no", None: "?"}[finding.works]
+                table.add_row(finding.what, works, finding.says)
+            screen().print(table)
+    return 0 if any(one.version for one in found) else 1
+
+
+@rms_app.command
+def ship(
+    spool: Path,
+    /,
+    *,
+    url: str | None = None,
+    url_file: Path | None = None,
+    stream_name: str = "hpctwin:news",
+    password_env: str | None = None,
+    place: Path | None = None,
+    log: LogOptions = LogOptions(),  # noqa: B008
+) -> int:
+    """Send what hooks note in a file to Redis, for a twin on another machine. Runs until interrupted.
+
+    While Redis is away, the lines wait in the file.
+
+    Args:
+        spool: the file that the hooks write.
+        url: of Redis; rediss:// for TLS; redis://localhost:6379/0 if neither it nor HPCTWIN_REDIS_URL is
+            given. With a password in it, it is refused: everybody sees the command line.
+        url_file: a file with the URL, readable by its owner only.
+        stream_name: name of the stream, as in the twin's configuration under manager.news.
+        password_env: environment variable that holds the password.
+        place: where it is written down how far the file was sent, to be ended with .place; beside it if left
+            out.
+    """
+    from hpctwin.rms.polling.redis_lines import ship as send
+    from hpctwin.rms.polling.redis_publisher import redis_url
+    from hpctwin.rms.polling.spool import Spool
+
+    address = redis_url(url, url_file)
+    log.begin()
+    stop = set_when_asked_to_end()
+    sent = send(Spool(spool, place), address, stream_name, stop, password_env=password_env)
+    print(f"{sent} lines sent")
+    return 0
+
+
+pbs_app = App(name="pbs", help="The hook in a PBS server.")
+rms_app.command(pbs_app)
+
+
+@pbs_app.command
+def install(
+    *,
+    spool: Path = Path("/var/spool/hpctwin/pbs-events.jsonl"),
+    heartbeat: Path = Path("/run/hpctwin/alive"),
+    queue: tuple[str, ...] = (),
+    lease: str = "20s",
+    owner: str = "",
+    commands: str = "",
+    dry_run: bool = False,
+) -> int:
+    """Put the hook into the PBS server on this machine. Needs a manager's rights (root on the server).
+
+    While the twin is in charge, the hook keeps PBS's scheduler from starting the jobs that the twin has
+    leased. It appends a line to a local file for each event; it refuses no submission and talks to nobody.
+
+    Args:
+        spool: the file that it writes; its folder is made.
+        heartbeat: file of the twin, manager.heartbeat of its configuration; its folder is made.
+        queue: only jobs of this queue are the twin's; give it once per queue. All if left out.
+        lease: a job just submitted waits so long for the twin's word.
+        owner: whom the twin runs as; folders that are made are its group's to read and write.
+        commands: where qmgr is; found on the path if left out.
+        dry_run: print the hook and the qmgr commands, and do nothing.
+    """
+    import tempfile
+    from dataclasses import replace
+
+    from hpctwin.errors import CommandError, UnreachableError
+    from hpctwin.model import parse_duration_s
+    from hpctwin.rms.commands import Commands
+    from hpctwin.rms.pbs.install import (
+        HookSettings,
+        hook_text,
+        install_commands,
+        preempting_priority,
+    )
+    from hpctwin.rms.pbs.install import install as put_in
+
+    settings = HookSettings(spool, heartbeat, queue, round(parse_duration_s(lease)))
+    if dry_run:
+        text = hook_text(settings)
+        print(f"mkdir -p -m 750 {spool.parent} {heartbeat.parent}")
+        print("cat > hpctwin-hook.py <<'HOOK'")
+        print(text + "HOOK")
+        for command in install_commands(Path("hpctwin-hook.py")):
+            print(f"qmgr -c '{command[-1]}'")
+        return 0
+    with tempfile.TemporaryDirectory(prefix="hpctwin-") as scratch:
+        try:
+            hook_file = Path(scratch) / "hook.py"
+            qmgr = Commands(commands, timeout_s=60.0)
+            settings = replace(settings, express=preempting_priority(qmgr))
+            put_in(qmgr, settings, hook_file, print, user=owner)
+        except (CommandError, UnreachableError) as error:
+            print(f"qmgr: {error}")
+            return 1
+    print(f"the hook is in; it writes {spool}, and keeps leases while {heartbeat} is fresh")
+    return 0
+
+
+@pbs_app.command
+def uninstall(*, commands: str = "", dry_run: bool = False) -> int:
+    """Take the hook out of the PBS server on this machine.
+
+    Args:
+        commands: where qmgr is; found on the path if left out.
+        dry_run: print the qmgr command, and do nothing.
+    """
+    from hpctwin.errors import CommandError, UnreachableError
+    from hpctwin.rms.commands import Commands
+    from hpctwin.rms.pbs.install import uninstall as take_out
+    from hpctwin.rms.pbs.install import uninstall_commands
+
+    if dry_run:
+        for command in uninstall_commands():
+            print(f"qmgr -c '{command[-1]}'")
+        return 0
+    try:
+        take_out(Commands(commands, timeout_s=60.0), print)
+    except (CommandError, UnreachableError) as error:
+        print(f"qmgr: {error}")
+        return 1
+    return 0
+
+
+slurm_app = App(name="slurm", help="The script and the submit rule beside slurm.conf.")
+rms_app.command(slurm_app)
+
+
+@slurm_app.command
+def events(
+    *,
+    spool: Path = Path("/var/spool/hpctwin/slurm-events.jsonl"),
+    out: Path | None = None,
+    owner: str = "slurm",
+) -> int:
+    """Print the script that notes starts and ends of jobs, for PrologSlurmctld and JobCompLoc; or install it.
+
+    Args:
+        spool: the file that it writes.
+        out: write it there, executable, and make the spool's folder with mode 2750; as root.
+        owner: whose the folder is to be: USER or USER:GROUP, the SlurmUser and the twin's group.
+    """
+    from hpctwin.rms.slurm.install import events_script, install_events
+
+    if out is None:
+        print(events_script(spool), end="")
+        return 0
+    install_events(out, spool, owner)
+    print(f"{out} is in place; it writes {spool}")
+    return 0
+
+
+@slurm_app.command
+def rule(
+    *,
+    config: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None,
+    partition: tuple[str, ...] = (),
+    free_user: tuple[str, ...] = (),
+    free_qos: tuple[str, ...] = (),
+    heartbeat: Path | None = None,
+    spool: Path | None = None,
+    lease: str | None = None,
+) -> int:
+    """Print the job_submit.lua that gives jobs their first lease, to be put beside slurm.conf.
+
+    Args:
+        config: the twin's YAML file: heartbeat, spool and lease are taken from there.
+        partition: only jobs of this partition; give it once per partition. All if left out.
+        free_user: name or number of a user who may end leases of their own jobs, such as the twin's; root
+            may.
+        free_qos: jobs of this QOS get no first lease, as one that may preempt; give it once per QOS.
+        heartbeat: the file of manager.heartbeat, as the controller's host sees it.
+        spool: the file of manager.news, which is told of each submission.
+        lease: how long a first lease is, as manager.first_lease (20s): the twin takes what is longer for a
+            user's wish.
+    """
+    from hpctwin.errors import ConfigError
+    from hpctwin.model import parse_duration_s
+    from hpctwin.rms.slurm.install import Rule, rule_text
+    from hpctwin.rms.slurm.settings import SlurmSettings
+    from hpctwin.twin.settings.config import TwinConfig
+
+    settings = SlurmSettings(kind="slurm")
+    if config is not None:
+        found = TwinConfig.from_yaml(config).manager
+        if not isinstance(found, SlurmSettings):
+            raise ConfigError(f"{config}: manager: kind is {found.kind}, not slurm")
+        settings = found
+    noted = settings.news.spool if settings.news is not None else None
+    given = Rule(
+        partitions=partition,
+        users=free_user,
+        free_qos=free_qos,
+        heartbeat=heartbeat or settings.heartbeat or Rule.heartbeat,
+        spool=spool or noted or Rule.spool,
+        lease_s=settings.first_lease if lease is None else parse_duration_s(lease),
+    )
+    print(rule_text(given), end="")
+    return 0

@@ -1,0 +1,306 @@
+"""``hpctwin twin``: the live twin beside a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from cyclopts import App
+
+from hpctwin.cli.options.options import ConfigPath
+from hpctwin.cli.output.logs import LogOptions, set_when_asked_to_end
+
+if TYPE_CHECKING:
+    from contextlib import closing
+
+    from hpctwin.twin.journal.journal import Journal
+    from hpctwin.twin.settings.config import Mode, TwinConfig
+
+__all__ = ["twin_app"]
+
+twin_app = App(name="twin", help="Run the live twin beside a cluster, and ask it why.")
+
+twin_app.command(
+    "hpctwin.cli.live.top:top_command", name="top", help="Watch a twin in the terminal."
+)
+
+DEFAULT = Path("hpctwin.yaml")
+
+
+@twin_app.command
+def run(
+    *,
+    config: ConfigPath = DEFAULT,
+    mode: str | None = None,
+    view: bool = False,
+    record: Path | None = None,
+    resume: bool = False,
+    log: LogOptions = LogOptions(),  # noqa: B008
+) -> int:
+    """Run the twin until it is interrupted.
+
+    Args:
+        config: its YAML file; `hpctwin twin check` tells what is wrong with it.
+        mode: observe, advise, approve or act, instead of the mode in the file.
+        view: show queue, nodes, policy and the last explanation in the terminal.
+        record: write all events to this file as they come, one JSON object per line.
+        resume: go back to the configured mode after the twin had stopped itself.
+    """
+    import logging
+
+    from hpctwin.twin.service.service import open_twin
+
+    log.begin()
+    settings = _config(config, mode)
+    stop = set_when_asked_to_end()
+    with open_twin(settings, record=record) as twin:
+        if resume:
+            with twin.journal.writing():
+                twin.journal.latest("stopped", "", 0.0)
+        if view:
+            from hpctwin.cli.output.live_view import live_view
+
+            logging.getLogger().setLevel("ERROR")
+            with live_view(twin):
+                twin.run(stop)
+        else:
+            twin.run(stop)
+    return 0
+
+
+@twin_app.command
+def check(config: ConfigPath = DEFAULT, *, json: bool = False) -> int:
+    """Validate a configuration, and try its connections.
+
+    Args:
+        config: the YAML file.
+        json: print the findings as JSON.
+    """
+    from hpctwin.cli.output.output import print_json, print_lines
+    from hpctwin.twin.service.service import check_connections
+
+    findings = check_connections(_config(config))
+    if json:
+        print_json([{"what": what, "fine": fine, "says": says} for what, fine, says in findings])
+    else:
+        lines = (f"{'fine ' if fine else 'FAULT'} {what}: {says}" for what, fine, says in findings)
+        print_lines([f"{config}: valid", *lines])
+    return 0 if all(fine for _, fine, _ in findings) else 1
+
+
+@twin_app.command
+def status(*, config: ConfigPath = DEFAULT, json: bool = False) -> int:
+    """Say how the twin stands, and how far its mirror is from the last snapshot.
+
+    Exit code 1 if it does not run or has a fault.
+
+    Args:
+        config: the twin's YAML file.
+        json: print it as JSON.
+    """
+    import time
+
+    from hpctwin.cli.output.output import print_json, print_lines
+    from hpctwin.twin.journal.journal import tells_of_life
+    from hpctwin.twin.service.explain import status_lines
+
+    with _journal(config) as journal:
+        found = journal.read_latest("status")
+        counts = journal.counts()
+    if found is None:
+        print("the twin has not run yet")
+        return 1
+    age_s = time.time() - found[0]
+    body = {**found[1], "age_s": age_s, "running_now": tells_of_life(found), "journal": counts}
+    if json:
+        print_json(body)
+    else:
+        print_lines(status_lines(body))
+    return 0 if body["running_now"] and not body["fault"] else 1
+
+
+@twin_app.command
+def explain(
+    subject: Literal["decision", "job"] = "decision",
+    name: str | None = None,
+    /,
+    *,
+    config: ConfigPath = DEFAULT,
+    json: bool = False,
+) -> int:
+    """Say in plain words why a policy was chosen, or why a job has not started and when it will.
+
+    Args:
+        subject: decision or job.
+        name: which: the decision's number (the last one if left out), or the job's id.
+        config: the twin's YAML file.
+        json: print the lines as JSON.
+    """
+    from hpctwin.cli.output.output import print_json, print_lines
+    from hpctwin.errors import ConfigError
+    from hpctwin.twin.service.explain import explain_decision, explain_job
+
+    if subject == "job" and name is None:
+        raise ConfigError("explain job: which one? Give its id, for example: explain job 4711")
+    if subject == "decision" and name is not None and not name.isdigit():
+        raise ConfigError(f"explain decision: {name!r} is not a number")
+    with _journal(config) as journal:
+        if subject == "job":
+            lines = explain_job(journal, str(name))
+        else:
+            lines = explain_decision(journal, int(name) if name else None)
+    if json:
+        print_json({"subject": subject, "name": name, "lines": lines})
+    else:
+        print_lines(lines)
+    return 0
+
+
+@twin_app.command
+def repeat(
+    decision: int | None = None, /, *, config: ConfigPath = DEFAULT, json: bool = False
+) -> int:
+    """Make a decision again from the journal, and compare it bit for bit.
+
+    Exit code 1 if it comes out otherwise.
+
+    Args:
+        decision: its number; the last one if left out.
+        config: the twin's YAML file.
+        json: print both as JSON.
+    """
+    from dataclasses import asdict
+
+    from hpctwin.cli.output.output import print_json
+    from hpctwin.twin.journal.repeat import decide_again
+
+    with _journal(config) as journal:
+        again = decide_again(journal, decision)
+    if json:
+        print_json(
+            {
+                "decision": again.recorded["id"],
+                "same": not again.differences,
+                "differences": again.differences,
+                "notes": again.notes,
+                "again": asdict(again.decision),
+            }
+        )
+    else:
+        found = again.recorded
+        print(f"decision {found['id']}, state {found['state']}, seed {found['seed']}")
+        for candidate in again.decision.candidates:
+            print(f"  {candidate.policy}: {candidate.score!r}, starts {len(candidate.starts)}")
+        for note in again.notes:
+            print(f"note: {note}")
+        if again.differences:
+            for field, before, after in again.differences:
+                print(f"differs in {field}: it was {before}, now {after}")
+        else:
+            print(f"the same again, bit for bit: {again.decision.policy}")
+    return 1 if again.differences else 0
+
+
+@twin_app.command
+def accuracy(
+    *,
+    by: Literal["wait", "size", "week"] = "wait",
+    config: ConfigPath = DEFAULT,
+    json: bool = False,
+) -> int:
+    """Say how well start-time forecasts came true, and whether their intervals held.
+
+    Args:
+        by: apart by the wait that was forecast, by nodes asked for, or by week.
+        config: the twin's YAML file.
+        json: print it as JSON.
+    """
+    from dataclasses import asdict
+
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from hpctwin.cli.output.output import print_json, screen
+    from hpctwin.twin.forecast.accuracy import accuracy as measured
+
+    with _journal(config) as journal:
+        rows = measured(journal.read_forecasts(), by)
+    if json:
+        print_json([asdict(row) for row in rows])
+        return 0
+
+    what = "the wait forecast" if by == "wait" else by
+    title = f"Forecasts of start times that came true, by {what}"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column(by, no_wrap=True)
+    for column in ("forecasts", "median error", "p90 error", "bias", "in interval"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(*row.texts())
+    screen().print(table)
+    return 0
+
+
+@twin_app.command
+def approve(
+    decision: int,
+    /,
+    *,
+    config: ConfigPath = DEFAULT,
+    reject: bool = False,
+) -> int:
+    """Confirm a decision that waits for a person (mode approve).
+
+    Args:
+        decision: its number, as `hpctwin twin status` shows it.
+        config: the twin's YAML file.
+        reject: refuse it instead.
+    """
+    with _journal(config, read_only=False) as journal:
+        pending = [row for row, _ in journal.approvals("pending")]
+        if decision not in pending:
+            waits = ", ".join(map(str, pending)) or "none"
+            print(f"decision {decision} does not wait for approval; waiting: {waits}")
+            return 1
+        with journal.writing():
+            journal.approve(decision, "rejected" if reject else "approved")
+    print(f"decision {decision} {'rejected' if reject else 'approved'}")
+    return 0
+
+
+@twin_app.command
+def schema(of: Literal["config", "events"] = "config", /) -> int:
+    """Print the JSON Schema of the configuration, or of events.
+
+    Args:
+        of: config or events.
+    """
+    from hpctwin.cli.output.output import print_json
+    from hpctwin.rms.records.events import event_schema
+    from hpctwin.twin.settings.config import config_schema
+
+    print_json(config_schema() if of == "config" else event_schema())
+    return 0
+
+
+def _config(path: Path, mode: str | None = None) -> TwinConfig:
+    from typing import get_args
+
+    from hpctwin.errors import UnknownNameError
+    from hpctwin.twin.settings.config import Mode, TwinConfig
+
+    settings = TwinConfig.from_yaml(path)
+    if mode is None:
+        return settings
+    if mode not in get_args(Mode):
+        raise UnknownNameError("mode", mode, get_args(Mode))
+    chosen: Mode = mode  # type: ignore[assignment]
+    return settings.model_copy(update={"act": settings.act.model_copy(update={"mode": chosen})})
+
+
+def _journal(config: Path, *, read_only: bool = True) -> closing[Journal]:
+    from contextlib import closing
+
+    from hpctwin.twin.journal.journal import Journal
+
+    return closing(Journal(_config(config).journal.path, read_only=read_only))

@@ -1,0 +1,171 @@
+"""``hpctwin when``: when will a job start, and why not now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from hpctwin.cli.options.numbers import AT_LEAST_1
+from hpctwin.cli.options.options import ConfigPath
+
+if TYPE_CHECKING:
+    from hpctwin.twin.start_times.estimate import When
+
+__all__ = ["when_command"]
+
+MOST_NOTES = 5
+
+_NO_FIGURE = {
+    "gone": "the job is not in the queue",
+    "runs": "the job runs already",
+    "stuck": "nobody can say until when the job waits",
+    "never": "the job would never start as things are",
+}
+
+
+def when_command(
+    job_id: str | None = None,
+    /,
+    *,
+    nodes: Annotated[int | None, AT_LEAST_1] = None,
+    walltime: str | None = None,
+    partition: str = "",
+    user: str = "",
+    account: str = "",
+    cores: float = 0.0,
+    gpus: float = 0.0,
+    memory_gb: float = 0.0,
+    config: ConfigPath = Path("hpctwin.yaml"),
+    look: bool = False,
+    beside: bool = False,
+    plot: Annotated[Path | None, Parameter(name=["--plot", "--chart"])] = None,
+    json: bool = False,
+) -> int:
+    """Say when a job will start, with an interval, and why not now.
+
+    Give the id of a job that waits, or --nodes and --walltime of one that is not submitted yet. The
+    answer comes from the running twin and costs the controller nothing; where none runs, the resource
+    manager is asked once. Exit code 1 if the job has ended or never was.
+
+    Args:
+        job_id: a job of the cluster; PBS's without the server's name will do.
+        nodes: of a job not submitted yet: how many nodes.
+        walltime: its limit, such as 2h or 1:30:00.
+        partition: where it would go; the default partition if left out.
+        user: whose it would be.
+        account: whose it would be.
+        cores: what it needs on each node.
+        gpus: what it needs on each node.
+        memory_gb: what it needs on each node.
+        config: the twin's YAML file.
+        look: ask the resource manager even if a twin runs.
+        beside: ask the resource manager for its own estimate too (squeue --start), which costs it a call.
+        plot: draw how probable it is to have started by when, to this file (.png, .svg, .pdf).
+        json: print it as JSON.
+    """
+    from hpctwin.cli.output.output import check_outputs, print_json, print_lines
+    from hpctwin.errors import ConfigError
+    from hpctwin.model import parse_duration_s
+    from hpctwin.twin.forecast.forecaster import LEVELS
+    from hpctwin.twin.service.when import answered
+    from hpctwin.twin.settings.config import TwinConfig
+    from hpctwin.twin.start_times.query import JobToCome, Question
+    from hpctwin.twin.words import clock_text
+
+    if (job_id is None) == (nodes is None):
+        raise ConfigError("when: give a job's id, or --nodes and --walltime of a job to come")
+    if nodes is not None and (nodes < 1 or walltime is None):
+        raise ConfigError("when: --nodes must be at least 1, and --walltime must be given with it")
+    settings = TwinConfig.from_yaml(config)
+    walltime_s = 0.0 if walltime is None else parse_duration_s(walltime)
+    if walltime is not None and walltime_s <= 0:
+        raise ConfigError(f"--walltime {walltime}: expected a positive duration such as 2h")
+    question: Question
+    if job_id is not None:
+        question = job_id
+    else:
+        assert nodes is not None
+        question = JobToCome(nodes, walltime_s, partition, user, account, cores, gpus, memory_gb)
+        title = f"A job of {nodes} node{'s' if nodes > 1 else ''} for {walltime}, submitted now,"
+    check_outputs(figures=[plot])
+    said = answered(settings, question, look=look)
+    found = said.when
+    if job_id is not None:
+        job_id = said.job or job_id
+        title = f"Job {job_id}"
+    own_s: float | None = None
+    if beside and job_id is not None:
+        from hpctwin.twin.service.service import open_manager
+
+        manager = open_manager(settings.manager)
+        own_s = manager.own_estimates().get(job_id)
+        manager.close()
+    if plot is not None:
+        _draw(found, said.now_s, title, plot)
+    if json:
+        print_json(
+            {
+                "job": job_id,
+                "nodes": nodes,
+                "walltime_s": walltime_s or None,
+                "state": found.state,
+                "start_s": found.start_s,
+                "low_s": found.low_s,
+                "high_s": found.high_s,
+                "calibrated": found.calibrated,
+                "quantiles_s": dict(zip(map(str, LEVELS), found.quantiles_s, strict=False)),
+                "policy": found.policy,
+                "why": list(found.lines),
+                "as_of_s": said.now_s,
+                "source": said.source,
+                "not_read": list(said.not_read),
+                "managers_estimate_s": own_s,
+            }
+        )
+        return 1 if found.state == "gone" else 0
+    first = {
+        "gone": "is not in the queue.",
+        "runs": "runs already.",
+        "starts now": "starts now.",
+        "waits": f"queues; expected start {clock_text(found.start_s)}.",
+        "stuck": "queues, and nobody can say until when.",
+        "never": "would never start as things are.",
+    }[found.state]
+    lines = [f"{title} {first}", *found.lines]
+    if beside and job_id is not None:
+        own = "no estimate" if own_s is None else clock_text(own_s)
+        lines.append(f"The resource manager's own estimate: {own}.")
+    lines.append(f"As of {clock_text(said.now_s)}, from {said.source}.")
+    lines += [f"Not in this picture: {note}." for note in said.not_read[:MOST_NOTES]]
+    if len(said.not_read) > MOST_NOTES:
+        lines.append(f"… and {len(said.not_read) - MOST_NOTES} more (--json lists them).")
+    print_lines(lines)
+    return 1 if found.state == "gone" else 0
+
+
+def _draw(found: When, now_s: float, title: str, path: Path) -> None:
+    """Draw the distribution of the start.
+
+    Raises:
+        HpctwinError: there is none: it waits for nobody knows what, runs, or too few starts were seen.
+    """
+    from hpctwin.errors import HpctwinError
+    from hpctwin.report.figures.saving import save_figure
+    from hpctwin.report.figures.start import plot_start
+    from hpctwin.twin.forecast.forecaster import LEVELS
+
+    low_s, high_s = found.low_s, found.high_s
+    if found.start_s is None or low_s is None or high_s is None or not found.quantiles_s:
+        why = _NO_FIGURE.get(found.state, "too few starts were seen yet to tell")
+        raise HpctwinError(f"--plot: there is no distribution to draw: {why}")
+    figure = plot_start(
+        found.quantiles_s,
+        LEVELS,
+        now_s=now_s,
+        start_s=found.start_s,
+        span_s=(low_s, high_s),
+        title=f"{title.rstrip(',')}: when it will start",
+    )
+    save_figure(figure, path)

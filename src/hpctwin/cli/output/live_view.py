@@ -1,0 +1,188 @@
+"""The twin in the terminal: queue, nodes, policy, last explanation."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.columns import Columns
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from hpctwin.model import format_duration
+from hpctwin.twin.service.explain import why_policy
+from hpctwin.twin.words import clock_text
+
+if TYPE_CHECKING:
+    from hpctwin.twin.core.decision import Decision
+    from hpctwin.twin.core.mirror import Mirror
+    from hpctwin.twin.forecast.records import Forecast
+    from hpctwin.twin.service.runner import Twin
+
+__all__ = ["Seen", "live_view", "render"]
+
+COLOURS = (
+    "cyan",
+    "green",
+    "yellow",
+    "magenta",
+    "blue",
+    "bright_red",
+    "bright_cyan",
+    "bright_green",
+)
+QUEUE_ROWS, NODES_SHOWN, REFRESH_S = 8, 512, 0.2
+
+
+@contextmanager
+def live_view(twin: Twin, console: Console | None = None) -> Iterator[None]:
+    """Show a twin while it runs, refreshed at each decision, five times a second at most."""
+    console = console or Console()
+    started: Counter[str] = Counter()
+    shown = 0.0
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+
+        def watch(decision: Decision | None) -> None:
+            nonlocal shown
+            if decision is not None:
+                started[decision.policy] += len(decision.starts)
+            if time.monotonic() - shown >= REFRESH_S:
+                shown = time.monotonic()
+                live.update(render(_seen(twin, started)), refresh=True)
+
+        before, twin.watch = twin.watch, watch
+        try:
+            yield
+        finally:
+            twin.watch = before
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A twin at a moment.
+
+    Args:
+        status: as `Twin.status`.
+        mirror: the cluster.
+        forecasts: when waiting jobs start.
+        counted: jobs or decisions by policy so far, and what is counted.
+        lines: the last decision in words.
+        trouble: what is wrong.
+    """
+
+    status: Mapping[str, Any]
+    mirror: Mirror
+    forecasts: Sequence[Forecast]
+    counted: tuple[Counter[str], str]
+    lines: Sequence[str]
+    trouble: Sequence[str]
+
+
+def render(seen: Seen) -> RenderableType:
+    """The picture of a twin at a moment."""
+    return Group(
+        _head(seen),
+        Columns([_nodes(seen.mirror), _policies(*seen.counted)], padding=(0, 2)),
+        _queue(seen, seen.status["time_s"]),
+        Panel(Text("\n".join(seen.lines)), title="last decision", title_align="left"),
+    )
+
+
+def _seen(twin: Twin, started: Counter[str]) -> Seen:
+    status, decision = twin.status(), twin.decision
+    return Seen(
+        status=status,
+        mirror=twin.core.mirror,
+        forecasts=() if decision is None else decision.forecasts,
+        counted=(started, "jobs"),
+        lines=_explanation(twin),
+        trouble=[
+            status[key]
+            for key in ("fault", "inactive", "stopped", "waits_for_snapshot")
+            if status[key]
+        ],
+    )
+
+
+def _head(seen: Seen) -> Text:
+    status = seen.status
+    mode = Text(f" {status['mode']} ", style="reverse green" if status["in_charge"] else "reverse")
+    head = Text.assemble(
+        (f"{status['cluster'] or '…'} ", "bold"), mode, f"  {clock_text(status['time_s'])}   "
+        f"{status['running']} running, {status['waiting']} waiting, "
+        f"{status['free_nodes']}/{status['nodes']} nodes free   policy ",
+        (status["policy"], "bold"), f"   {status['cycle_ms']:.1f} ms a cycle",
+    )  # fmt: skip
+    for text in seen.trouble:
+        head.append(f"\n{text}", style="red")
+    return head
+
+
+def _nodes(mirror: Mirror) -> Panel:
+    """One mark per node, coloured by its job."""
+    holder = {name: job.spec.id for job in mirror.jobs.values() for name in job.node_names}
+    text = Text()
+    for number, node in enumerate(list(mirror.nodes.values())[:NODES_SHOWN]):
+        if number and number % 32 == 0:
+            text.append("\n")
+        job_id = holder.get(node.name)
+        if node.state != "up":
+            text.append("x", style="red")
+        elif job_id is None:
+            text.append("·", style="dim")
+        else:
+            text.append("■", style=COLOURS[hash(job_id) % len(COLOURS)])
+    more = len(mirror.nodes) - NODES_SHOWN
+    return Panel(text, title="nodes" + (f" (+{more})" if more > 0 else ""), title_align="left")
+
+
+def _policies(counted: Counter[str], what: str) -> Panel:
+    total = max(1, sum(counted.values()))
+    lines = [
+        f"{policy}  {count} {what}, {count / total:.0%}" for policy, count in counted.most_common()
+    ]
+    return Panel("\n".join(lines) or "none yet", title=f"{what} by policy", title_align="left")
+
+
+def _queue(seen: Seen, now_s: float) -> Table:
+    table = Table(title="queue, by forecast start", title_justify="left", expand=True)
+    for column in ("job", "nodes", "walltime", "waits", "starts in", "probably within"):
+        table.add_column(column, justify="right")
+    jobs = seen.mirror.jobs
+    said = [f for f in seen.forecasts if f.start_s is not None]
+    said = [f for f in said if f.job_id in jobs and jobs[f.job_id].start_s is None]
+    for one in sorted(said, key=lambda f: f.start_s or 0.0)[:QUEUE_ROWS]:
+        spec = jobs[one.job_id].spec
+        table.add_row(
+            one.job_id,
+            str(spec.nodes),
+            _span(spec.walltime_s),
+            _span(now_s - spec.submit_s),
+            _span((one.start_s or 0.0) - now_s),
+            f"{_span((one.low_s or 0.0) - now_s)} … {_span((one.high_s or 0.0) - now_s)}",
+        )
+    for _ in range(QUEUE_ROWS - len(said)):
+        table.add_row(*[""] * 6)
+    return table
+
+
+def _explanation(twin: Twin) -> list[str]:
+    decision = twin.decision
+    if decision is None:
+        return ["no decision yet"]
+    about = {
+        "id": twin.decision_id,
+        **{name: getattr(decision, name) for name in decision.__dataclass_fields__},
+    }
+    return why_policy(about, twin.core.objective, unanswered=decision.unanswered)
+
+
+def _span(seconds: float) -> str:
+    return format_duration(round(max(0.0, seconds)))

@@ -1,0 +1,221 @@
+"""What commands print and write."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
+    from hpctwin.facility import Facility
+    from hpctwin.model import Cluster, ReadNotes, Workload
+    from hpctwin.simulation import Result, Simulation
+
+__all__ = [
+    "as_json",
+    "check_outputs",
+    "need_jobs",
+    "note_classes",
+    "note_doomed",
+    "note_facility",
+    "note_of",
+    "note_reading",
+    "note_rejected",
+    "note_without_effect",
+    "plain_table",
+    "print_json",
+    "print_lines",
+    "screen",
+    "with_notes",
+]
+
+
+def check_outputs(
+    *sources: Path,
+    folders: Iterable[Path | None] = (),
+    files: Iterable[Path | None] = (),
+    figures: Iterable[Path | None] = (),
+) -> None:
+    """Find out before the work whether its results could be written after it.
+
+    Args:
+        sources: what is read, and must not be written over.
+        folders, files, figures: what is to be written; None where it is not asked for.
+
+    Raises:
+        ConfigError: a result would be written over a source, or a figure's suffix is none of a figure.
+        OutputError: a file or folder could not be written.
+    """
+    from hpctwin.errors import ConfigError
+    from hpctwin.model import check_file, check_folder
+
+    for folder in filter(None, folders):
+        check_folder(folder)
+    for figure in filter(None, figures):
+        from hpctwin.report.figures.saving import check_figure
+
+        check_figure(figure)
+    for file in filter(None, (*files, *figures)):
+        check_file(file)
+        for source in sources:
+            if file.exists() and source.exists() and file.samefile(source):
+                raise ConfigError(f"{file} is what is read; write to another file")
+
+
+def as_json(value: Any) -> str:
+    """One JSON document."""
+    return json.dumps(value, indent=2, default=str)
+
+
+def screen(*, stderr: bool = False, highlight: bool = True) -> Console:
+    """Where tables are printed: as wide as the terminal; in a pipe or a file, nothing is folded or cut."""
+    from rich.console import Console
+
+    console = Console(stderr=stderr, highlight=highlight)
+    if not console.is_terminal:
+        console.width = 100_000
+    return console
+
+
+def plain_table(
+    heads: Iterable[str],
+    rows: Iterable[Iterable[RenderableType]],
+    *,
+    numbers: slice = slice(0),
+) -> Table:
+    """A table without lines.
+
+    Args:
+        heads: of its columns.
+        rows: cells, as many as heads.
+        numbers: columns that stand at the right.
+    """
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for head in heads:
+        table.add_column(head, overflow="fold")
+    for column in table.columns[numbers]:
+        column.justify = "right"
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output."""
+    print(as_json(value))
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Sentences on standard output: in a terminal wrapped between words, elsewhere one a line."""
+    import shutil
+    from textwrap import fill
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    for line in lines:
+        indent = line[: len(line) - len(line.lstrip())]
+        if width and len(line) > width:
+            # A path is not cut, so that it can be copied.
+            line = fill(
+                line,
+                width,
+                subsequent_indent=indent,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        print(line)
+
+
+def note_reading(workload: Workload) -> None:
+    """Say on standard error what the reader changed or left out."""
+    note_of(workload.name, workload.notes)
+
+
+def note_of(name: str, notes: ReadNotes) -> None:
+    """As `note_reading`, of anything that was read."""
+    for remark in notes.remarks:
+        print(f"{name}: {remark}", file=sys.stderr)
+    for what, count in notes.counts.items():
+        print(f"{name}: {count:,} × {what}", file=sys.stderr)
+    for message in notes.skipped[:10]:
+        print(f"skipped: {message}", file=sys.stderr)
+    if len(notes.skipped) > 10:
+        print(f"… and {len(notes.skipped) - 10:,} more skipped", file=sys.stderr)
+
+
+def need_jobs(workload: Workload) -> None:
+    """Say that there is nothing to simulate.
+
+    Raises:
+        WorkloadError: the workload has no jobs.
+    """
+    from hpctwin.errors import WorkloadError
+
+    if not len(workload):
+        raise WorkloadError(f"{workload.name} has no jobs, so there is nothing to simulate")
+
+
+def note_without_effect(workload: Workload, cluster: Cluster) -> None:
+    """Say on standard error what of a workload the cluster does not know, and what is assumed of it."""
+    from hpctwin.model.demand.unused import unused
+
+    for sentence in unused(workload, cluster):
+        print(f"{workload.name}: {sentence}", file=sys.stderr)
+
+
+def note_facility(workload: Workload, facility: Facility) -> list[str]:
+    """As `note_without_effect`, of each cluster of a facility.
+
+    Returns:
+        These sentences, and those of the reader before them.
+    """
+    from hpctwin.facility.jobs import facility_jobs
+
+    notes = facility_jobs(facility, workload).notes(facility)
+    for sentence in notes[len(workload.notes.sentences()) :]:
+        print(f"{workload.name}: {sentence}", file=sys.stderr)
+    return notes
+
+
+def with_notes(notes: Iterable[str]) -> dict[str, list[str]]:
+    """As ``notes`` of a JSON document; nothing if there are none."""
+    said = [*notes]
+    return {"notes": said} if said else {}
+
+
+def note_classes(workload: Workload, by: str | None) -> None:
+    """Say on standard error that no job has what figures are broken down by."""
+    labels = getattr(workload, by or "", None)
+    if by in ("user", "account", "partition") and len(workload) and not labels.labels:  # type: ignore[union-attr]
+        print(f"{workload.name}: --by {by}: no job says its {by}", file=sys.stderr)
+
+
+def note_rejected(result: Result) -> int:
+    """Say on standard error how many jobs the cluster can never run, and why.
+
+    Returns:
+        The exit code: 1 if that is all of them, so that nothing was simulated; else 0, for a cluster that
+        rejects a job does its work.
+    """
+    counts = result.rejected_why
+    rejected, jobs = sum(counts.values()), len(result.workload)
+    if rejected:
+        reasons = "; ".join(f"{count:,} {clause}" for clause, count in counts.items())
+        print(
+            f"{result.workload.name}: {rejected:,} of {jobs:,} jobs ({rejected / jobs:.0%}) were rejected, "
+            f"since they can never run on cluster {result.cluster.name!r}: {reasons}",
+            file=sys.stderr,
+        )
+    return int(rejected == jobs)
+
+
+def note_doomed(simulation: Simulation) -> None:
+    """Say on standard error which jobs can never start, and for what other job."""
+    for sentence in simulation.why_doomed():
+        print(f"{simulation.workload.name}: {sentence}", file=sys.stderr)

@@ -1,0 +1,350 @@
+"""``hpctwin compare``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from hpctwin.cli.options.energy_options import EnergyOptions
+from hpctwin.cli.options.numbers import AT_LEAST_1
+from hpctwin.cli.options.options import (
+    BY_POLICY,
+    By,
+    ClusterOptions,
+    RunOptions,
+    Trace,
+    TraceOptions,
+    WindowOptions,
+    within,
+)
+from hpctwin.cli.simulating.live_output import inputs_of
+from hpctwin.errors import ConfigError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from hpctwin.policies import Policy
+    from hpctwin.simulation import Result
+
+__all__ = ["compare_command"]
+
+
+def compare_command(
+    trace: Trace,
+    /,
+    *more: Trace,
+    policy: Annotated[tuple[str, ...], BY_POLICY] = (
+        "fcfs+easy",
+        "sjf+easy",
+        "wfp+easy",
+        "fcfs+conservative",
+    ),
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    part: WindowOptions = WindowOptions(),  # noqa: B008
+    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    run: RunOptions = RunOptions(),  # noqa: B008
+    energy: EnergyOptions = EnergyOptions(),  # noqa: B008
+    reward: Annotated[str | None, Parameter(group="Policy")] = None,
+    plan_by: Annotated[Literal["walltime", "prediction"], Parameter(group="Policy")] = "walltime",
+    by: By = None,
+    fairness: Annotated[bool, Parameter(group="Output")] = False,
+    threads: Annotated[int | None, Parameter(group="Run"), AT_LEAST_1] = None,
+    out: Annotated[Path | None, Parameter(group="Output")] = None,
+    plot: Annotated[Path | None, Parameter(group="Output")] = None,
+    html: Annotated[Path | None, Parameter(group="Output")] = None,
+    all: Annotated[bool, Parameter(group="Output")] = False,
+    json: Annotated[bool, Parameter(group="Output")] = False,
+) -> int:
+    """Simulate a trace under several policies and compare them; or several traces, with intervals.
+
+    Args:
+        trace: the trace: SWF, SPARS or Batsim JSON, CSV or Parquet; .gz too; - for the standard input. Or the
+            folder that hpctwin import made: its own policy is compared too.
+        more: further traces, each simulated under all policies: what these change is told as means over
+            traces with paired intervals of 95 % (from six traces on), which tell it from luck.
+        policy: give it once per policy: ORDER+BACKFILL, for example wfp+easy, sjf+none,
+            fcfs+easy:4/sjf (four reservations, candidates shortest first), fcfs+easy@contiguous.
+        reward: jobs get the priorities that their accounts have earned, as of `hpctwin simulate`.
+        plan_by: what running and waiting jobs are planned to take: their walltime, or what was predicted.
+        by: break the figures down by size, walltime, user, account, partition or state.
+        fairness: also find how much later jobs started than had nobody come after them (slow).
+        threads: policies simulated at once; default the cores there are.
+        out: folder for a folder per policy, each as `hpctwin simulate --out` writes it; of several traces
+            within a folder per trace.
+        plot: file for a figure, .png, .svg or .pdf: how long jobs waited; bars of the main figures if the
+            name has "bars" in it, a Kiviat diagram if it has "radar". Of several traces: the differences with
+            their intervals.
+        html: file for a report with plots, on one trace.
+        all: print every figure of every policy, not only what one asks first.
+        json: print the summaries as JSON; of several traces as "runs", beside "differences".
+    """
+    import polars as pl
+
+    from hpctwin.cli.output.output import check_outputs, screen
+    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.policies import make_policy, parse_policy
+    from hpctwin.policies.policy_file import read_policy
+    from hpctwin.report import summary_table
+    from hpctwin.report.accessor import breakdown_table, report_results
+
+    traces = (trace, *more)
+    check_outputs(*traces, folders=[out], files=[html], figures=[plot])
+    _check_several(traces, html, energy)
+    own = within(trace, "policy.yaml")
+    texts = policy if own is None else dict.fromkeys((read_policy(own), *policy))
+    policies = [make_policy(parse_policy(text), power=energy.power) for text in texts]
+    asked = _Asked(
+        reading, part, machine, run, energy, reward, plan_by, by, fairness, threads, log=out is not None
+    )  # fmt: skip
+    compared: list[_Compared] = []
+    title = trace.name if not more else f"{len(traces)} traces"
+    with progress_bar(f"{title}, {len(policies)} policies") as progress:
+        for number, one in enumerate(traces):
+            done = number / len(traces)
+            found = asked.compared(one, policies, _share_of(progress, done, 1 / len(traces)))
+            if out is not None:
+                folder = out / f"{number + 1}-{_as_file(found.name)}" if more else out
+                _write(found, folder, run, inputs_of(one, machine, energy))
+            if more:  # what is not asked for any more makes room for the next
+                found = dataclasses.replace(found, results={}, told=found.summaries_only())
+            compared.append(found)
+    code = int(any(one.code for one in compared))
+    if html is not None:
+        report_results(html, compared[0].results)
+    console = screen()
+    for each in compared if not json else ():
+        for name, summary in each.summaries.items():
+            label = f"{each.name}: {name}" if more else name
+            if all:
+                console.print(summary_table(summary, title=label))
+            if by is not None:
+                console.print(breakdown_table(pl.DataFrame(each.classes[name]), by, label))
+    if more:
+        _show_several(compared, plot, json)
+    else:
+        _show_one(compared[0], plot, json)
+    if html is not None and not json:
+        console.print(f"report: {html}")
+    return code
+
+
+def _share_of(
+    progress: Callable[[float], None], before: float, share: float
+) -> Callable[[float], None]:
+    """Progress of a part of the work."""
+    return lambda done: progress(before + share * done)
+
+
+def _check_several(traces: Sequence[Path], html: Path | None, energy: EnergyOptions) -> None:
+    """What goes with one trace, or one run, alone.
+
+    Raises:
+        ConfigError: such a thing is asked for, or a trace is not there, or is there twice.
+    """
+    if energy.spars_out is not None:
+        raise ConfigError("--spars-out is of one run; it goes with hpctwin simulate")
+    if html is not None and len(traces) > 1:
+        raise ConfigError(
+            "--html is a report on one trace; of several, --plot draws the differences, and --out "
+            "writes each run"
+        )
+    seen: set[Path] = set()
+    for one in traces:
+        if str(one) != "-" and not one.exists():
+            hint = "; a policy is given with -p" if _is_policy(one) else ""
+            raise ConfigError(f"{one}: there is no such file{hint}")
+        if one.resolve() in seen:
+            raise ConfigError(
+                f"{one} is there twice: the same jobs again would make differences look surer than they are"
+            )
+        seen.add(one.resolve())
+
+
+def _is_policy(text: Path) -> bool:
+    from hpctwin.errors import HpctwinError
+    from hpctwin.policies import parse_policy
+
+    try:
+        parse_policy(str(text))
+    except HpctwinError:
+        return False
+    return True
+
+
+@dataclasses.dataclass(frozen=True)
+class _Compared:
+    """One trace under all policies.
+
+    Args:
+        name: the workload's.
+        results: by policy.
+        told: by policy, all figures, and tables over time by name.
+        classes: by policy, figures by class of jobs, where they are asked for.
+        code: 1 if no job could run.
+        notes: What is assumed, or not used.
+    """
+
+    name: str
+    results: dict[str, Result]
+    told: dict[str, tuple[dict[str, Any], dict[str, pl.DataFrame]]]
+    classes: dict[str, list[dict[str, Any]]]
+    code: int
+    notes: tuple[str, ...]
+
+    @property
+    def summaries(self) -> dict[str, dict[str, Any]]:
+        """All figures, by policy."""
+        return {name: summary for name, (summary, _) in self.told.items()}
+
+    @property
+    def plain(self) -> list[dict[str, Any]]:
+        """For JSON."""
+        from hpctwin.cli.output.output import with_notes
+
+        return [
+            summary
+            | with_notes(self.notes)
+            | ({"by": self.classes[name]} if name in self.classes else {})
+            for name, summary in self.summaries.items()
+        ]
+
+    def summaries_only(self) -> dict[str, tuple[dict[str, Any], dict[str, pl.DataFrame]]]:
+        """What is told, without tables over time."""
+        return {name: (summary, {}) for name, summary in self.summaries.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Asked:
+    """How each trace is read and simulated; arguments as of the command."""
+
+    reading: TraceOptions
+    part: WindowOptions
+    machine: ClusterOptions
+    run: RunOptions
+    energy: EnergyOptions
+    reward: str | None
+    plan_by: Literal["walltime", "prediction"]
+    by: By
+    fairness: bool
+    threads: int | None
+    log: bool
+
+    def compared(
+        self, trace: Path, policies: Sequence[Policy], progress: Callable[[float], None]
+    ) -> _Compared:
+        """Simulate a trace under all policies."""
+        import numpy as np
+
+        from hpctwin.cli.output.output import note_classes, note_rejected
+        from hpctwin.cli.simulating.external_scheduler import planned_s, rewarded_jobs
+        from hpctwin.cli.simulating.simulate import breakdown_rows
+        from hpctwin.metrics import unfair_delay
+        from hpctwin.model.text.progress import counted
+        from hpctwin.simulation import Simulation
+        from hpctwin.sweep import compare, fair_starts
+
+        workload, window = self.reading.part(trace, self.part, self.machine)
+        if self.reward is not None:
+            workload = rewarded_jobs(workload, self.reward)
+        cluster = self.energy.machine(self.machine.make(workload, trace, self.reading.timezone))
+        note_classes(workload, self.by)
+        series, notes = self.energy.series(workload, cluster)
+        begins = self.energy.begins(workload, series)
+        more = {**notes, **self.energy.savings(workload, series, begins)}
+        if window is not None:
+            if self.fairness:
+                raise ConfigError("--from and --until do not go with --fairness")
+            window = dataclasses.replace(window, workload=workload)
+            begins = np.maximum(0 if begins is None else begins, window.not_before_s)
+        options = {
+            **self.run.as_dict(), "begin_s": begins, "expected_s": planned_s(workload, self.plan_by)
+        }  # fmt: skip
+        results = compare(
+            workload, cluster, policies, threads=self.threads, part=window,
+            progress=counted(progress, len(policies)),
+            log=bool(series or window or self.log), **options,
+        )  # fmt: skip
+        told = {
+            name: self.energy.summed(one, series, more, window) for name, one in results.items()
+        }
+        for one in policies if self.fairness else ():
+            fair = fair_starts(Simulation(workload, cluster, one, **options))
+            told[one.name][0].update(unfair_delay(results[one.name].jobs, fair))
+        by = self.by
+        classes = {name: breakdown_rows(one, by) for name, one in results.items() if by}
+        first = next(iter(results.values()))
+        code = note_rejected(first)
+        return _Compared(workload.name, results, told, classes, code, first.notes)
+
+
+def _show_one(compared: _Compared, plot: Path | None, json: bool) -> None:
+    from hpctwin.cli.output.output import print_json, screen
+    from hpctwin.report import compare_table, difference_table, saved_table
+
+    summaries = compared.summaries
+    if plot is not None:
+        _plot(compared.results, summaries, plot)
+    if json:
+        print_json(compared.plain)
+        return
+    console = screen()
+    console.print(compare_table(summaries, width=console.width))
+    if len(summaries) > 1:
+        console.print(difference_table(summaries, width=console.width))
+        saved = saved_table(summaries, width=console.width)
+        if saved is not None:
+            console.print(saved)
+
+
+def _show_several(compared: Sequence[_Compared], plot: Path | None, json: bool) -> None:
+    from hpctwin.cli.output.output import print_json, screen
+    from hpctwin.metrics import mean_summaries, paired_differences
+    from hpctwin.report import compare_table, paired_table, plot_differences
+    from hpctwin.report.figures.saving import save_figure
+
+    runs = [one.summaries for one in compared]
+    differences = paired_differences(runs)
+    if plot is not None:
+        save_figure(plot_differences(differences), plot)
+    if json:
+        told = [one.plain for one in compared]
+        print_json({"runs": told, "differences": differences.to_dicts()})
+        return
+    console = screen()
+    title = f"means over {len(runs)} traces"
+    console.print(compare_table(mean_summaries(runs), title=title, width=console.width))
+    if len(runs[0]) > 1:
+        console.print(paired_table(differences, width=console.width))
+
+
+def _as_file(name: str) -> str:
+    """A name as far as a file may have it."""
+    import re
+
+    return re.sub(r"[^A-Za-z0-9.+@~-]+", "_", name)[:80]
+
+
+def _write(compared: _Compared, out: Path, run: RunOptions, inputs: list[Path]) -> None:
+    """A folder for each policy, called after it."""
+    from hpctwin.report.pages.folder import write_run
+
+    for number, (name, result) in enumerate(compared.results.items(), 1):
+        summary, tables = compared.told[name]
+        folder = out / f"{number}-{_as_file(name)}"
+        write_run(result, folder, run.as_dict(), summary, tables=tables, inputs=inputs)
+
+
+def _plot(results: dict[str, Result], summaries: dict[str, dict[str, Any]], plot: Path) -> None:
+    from hpctwin.report import plot_compare_bars, plot_radar, plot_wait_cdf
+    from hpctwin.report.figures.saving import save_figure
+
+    if "bars" in plot.stem:
+        save_figure(plot_compare_bars(summaries), plot)
+    elif "radar" in plot.stem:
+        save_figure(plot_radar(summaries), plot)
+    else:
+        save_figure(plot_wait_cdf({name: one.jobs for name, one in results.items()}), plot)

@@ -1,0 +1,56 @@
+"""``hpctwin export``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = ["export_command"]
+
+
+def export_command(
+    run: Path,
+    /,
+    *,
+    perfetto: Path | None = None,
+    evalys: Path | None = None,
+    openmetrics: Path | None = None,
+) -> int:
+    """Write a finished run for other programs to show.
+
+    Args:
+        run: the folder that `hpctwin simulate --out` has written.
+        perfetto: file for Perfetto's viewer, ui.perfetto.dev: a track a node, a slice a job, counters; the
+            run must know its nodes (by a placement, failures, power states, shared nodes).
+        evalys: CSV file for Evalys, as Batsim writes it.
+        openmetrics: text file of queue and machine over time.
+    """
+    from hpctwin.cli.output.output import check_outputs
+    from hpctwin.errors import ConfigError
+    from hpctwin.model import write_atomically
+    from hpctwin.report.exports.export import write_evalys, write_openmetrics
+    from hpctwin.report.exports.perfetto import slices_of, write_perfetto
+    from hpctwin.report.pages.folder import read_run
+
+    if perfetto is None and evalys is None and openmetrics is None:
+        raise ConfigError("name a file to write: --perfetto, --evalys or --openmetrics")
+    check_outputs(files=[perfetto, evalys, openmetrics])
+    found = read_run(run)
+    held = found.node_map if found.placements is None else found.placements
+    if perfetto is not None:
+        if held is None:
+            raise ConfigError(
+                f"{run}: its nodes were only counted, so it is not known on which of them jobs ran; "
+                "simulate again with a placement, such as --placement contiguous"
+            )
+        with write_atomically(perfetto) as file:
+            count = write_perfetto(file, slices_of(held), found.series)
+        print(f"{perfetto}: {count:,} slices")
+    if evalys is not None:
+        with write_atomically(evalys) as file:
+            count = write_evalys(file, found.jobs, held)
+        print(f"{evalys}: {count:,} jobs")
+    if openmetrics is not None:
+        with write_atomically(openmetrics) as file:
+            count = write_openmetrics(file, found.series)
+        print(f"{openmetrics}: {count:,} samples")
+    return 0

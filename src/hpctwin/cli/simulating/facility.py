@@ -1,0 +1,295 @@
+"""``hpctwin facility``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from hpctwin.cli.options.numbers import AT_LEAST_1
+from hpctwin.cli.options.options import By, Trace, TraceOptions
+
+if TYPE_CHECKING:
+    from hpctwin.facility import FacilityResult, Strategy
+
+__all__ = ["facility_app"]
+
+facility_app = App(name="facility", help="Several clusters: where should this job go?")
+for name, target, summary in (
+    ("run", "run_command", "Place the jobs of a facility's queue at its clusters, live."),
+    ("submit", "submit_command", "Put a job into a facility's queue, and print its key."),
+    ("queue", "queue_command", "Show a facility's queue, and where its jobs went."),
+    ("withdraw", "withdraw_command", "Take a job back that no cluster was chosen for yet."),
+):
+    facility_app.command(f"hpctwin.cli.live.facility_live:{target}", name=name, help=summary)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class StrategyOptions:
+    """How strategies that look ahead do it: sgs-t, sgs(…), earliest-start."""
+
+    ties: Annotated[Literal["least-loaded", "random", "first"], Parameter(group="Strategy")] = (
+        "least-loaded"
+    )
+    """Among equally good clusters."""
+    samples: Annotated[int, Parameter(group="Strategy")] = 0
+    """Futures with arrivals sampled from the past that a place is judged by; 0: nobody comes later."""
+    horizon: Annotated[str, Parameter(group="Strategy")] = "24h"
+    """How far ahead arrivals are sampled."""
+    batch: Annotated[int, Parameter(group="Strategy")] = 1
+    """So many jobs that come together are placed by a look-ahead tree."""
+    window: Annotated[str, Parameter(group="Strategy")] = "0s"
+    """Jobs are placed together at whole multiples of this."""
+    move_every: Annotated[str, Parameter(group="Strategy")] = "0s"
+    """How often waiting jobs are looked at again, and moved where they end sooner."""
+    move_gain: Annotated[str, Parameter(group="Strategy")] = "10m"
+    """By how much sooner."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As arguments of `parse_strategy`."""
+        from hpctwin.model import parse_duration_s
+
+        return {
+            "ties": self.ties,
+            "samples": self.samples,
+            "horizon_s": parse_duration_s(self.horizon),
+            "batch": self.batch,
+            "window_s": parse_duration_s(self.window),
+            "move_every_s": parse_duration_s(self.move_every),
+            "move_gain_s": parse_duration_s(self.move_gain),
+        }
+
+
+Overrun = Annotated[Literal["terminate", "continue"], Parameter(group="Run")]
+Seed = Annotated[int, Parameter(group="Run")]
+Json = Annotated[bool, Parameter(group="Output")]
+
+
+@facility_app.command
+def check(path: Path, /, *, json: Json = False) -> int:
+    """Check a facility's YAML file and say what it describes.
+
+    Args:
+        path: the file.
+        json: print it as JSON, with all that was left out.
+    """
+    from hpctwin.cli.output.output import print_json
+    from hpctwin.facility import Facility
+
+    facility = Facility.from_yaml(path)
+    if json:
+        print_json(facility.model_dump(mode="json"))
+        return 0
+    print(f"{path}: fine; {facility.name} has {len(facility.clusters)} clusters")
+    kinds = [kind.name for kind in facility.kinds] + ["any"]
+    for cluster in facility.clusters:
+        print(f"  {cluster.name}: {cluster.cluster.node_count:,} nodes, {cluster.policy}")
+        allowed = cluster.kinds or kinds
+        factors = ", ".join(f"{kind} × {cluster.factor_of(kind):g}" for kind in allowed)
+        print(f"    runtimes: {factors}")
+    return 0
+
+
+@facility_app.command
+def schema() -> int:
+    """Print the JSON Schema of a facility's YAML, for editors."""
+    from hpctwin.cli.output.output import print_json
+    from hpctwin.facility import Facility
+
+    print_json(Facility.model_json_schema())
+    return 0
+
+
+@facility_app.command
+def simulate(
+    facility: Path,
+    trace: Trace,
+    /,
+    *,
+    strategy: Annotated[str, Parameter(name=["--strategy", "-s"], group="Strategy")] = "sgs-t",
+    knowledge: Annotated[
+        Literal["oracle", "walltime", "like-jobs"],
+        Parameter(name=["--knowledge", "-k"], group="Strategy"),
+    ] = "walltime",
+    looking: StrategyOptions = StrategyOptions(),
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    overrun: Overrun = "terminate",
+    seed: Seed = 0,
+    by: By = None,
+    out: Annotated[Path | None, Parameter(group="Output")] = None,
+    plot: Annotated[Path | None, Parameter(group="Output")] = None,
+    json: Json = False,
+) -> int:
+    """Simulate a trace in a facility under one strategy.
+
+    Args:
+        facility: the facility's YAML file.
+        trace: the trace: SWF, SPARS or Batsim JSON, CSV or Parquet; .gz too.
+        strategy: siloed, random, user(0.6), round-robin, always(CLUSTER), shortest-queue, most-free,
+            least-loaded, peer, earliest-start, sgs-t or sgs(OBJECTIVE), for example sgs(wait) or
+            "sgs(turnaround + 0.5*carbon)".
+        knowledge: what forecasts know of runtimes: walltime; like-jobs: what like jobs ran of theirs;
+            oracle: all.
+        overrun: whether a walltime ends a job.
+        seed: of everything drawn.
+        by: break the figures down by size, walltime, user, account, partition or state.
+        out: folder for jobs.parquet, weeks.parquet and summary.json, and for a folder of each cluster, as
+            hpctwin serve and hpctwin report read it.
+        plot: file for the figure of utilization by week, .png, .svg or .pdf.
+        json: print the summary as JSON.
+    """
+    from hpctwin.cli.output.output import (
+        check_outputs,
+        note_facility,
+        print_json,
+        screen,
+        with_notes,
+    )
+    from hpctwin.facility import Facility, FacilitySimulation, parse_strategy
+    from hpctwin.metrics import breakdown
+    from hpctwin.model.text.progress import progress_bar
+
+    check_outputs(trace, folders=[out], figures=[plot])
+    chosen = parse_strategy(strategy, knows=knowledge, **looking.as_dict())
+    place = Facility.from_yaml(facility)
+    workload = reading.jobs(trace)
+    notes = note_facility(workload, place)
+    simulation = FacilitySimulation(place, workload, chosen, seed=seed, overrun=overrun)
+    with progress_bar(f"{workload.name} under {chosen.name}") as progress:
+        result = simulation.run(progress)
+    _write({chosen.name: result}, out, plot, facility, trace)
+    summary = result.summary()
+    if json:
+        if by is not None:
+            summary["by"] = breakdown(result.jobs, by).to_dicts()
+        print_json(summary | with_notes(notes))
+        return 0
+    console = screen()
+    _show({chosen.name: result}, console)
+    if by is not None:
+        from hpctwin.report.accessor import breakdown_table
+
+        console.print(breakdown_table(breakdown(result.jobs, by), by))
+    return 0
+
+
+@facility_app.command
+def compare(
+    facility: Path,
+    trace: Trace,
+    /,
+    *,
+    strategy: Annotated[tuple[str, ...], Parameter(name=["--strategy", "-s"], group="Strategy")] = (
+        "random",
+        "least-loaded",
+        "sgs-t",
+    ),
+    knowledge: Annotated[
+        tuple[Literal["oracle", "walltime", "like-jobs"], ...],
+        Parameter(name=["--knowledge", "-k"], group="Strategy"),
+    ] = ("walltime",),
+    looking: StrategyOptions = StrategyOptions(),
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    overrun: Overrun = "terminate",
+    seed: Seed = 0,
+    threads: Annotated[int, Parameter(group="Run"), AT_LEAST_1] = 1,
+    out: Annotated[Path | None, Parameter(group="Output")] = None,
+    plot: Annotated[Path | None, Parameter(group="Output")] = None,
+    json: Json = False,
+) -> int:
+    """Simulate a trace in a facility under several strategies and compare them.
+
+    Args:
+        facility: the facility's YAML file.
+        trace: the trace.
+        strategy: give it once per strategy; see `hpctwin facility simulate --help`.
+        knowledge: give it once per knowledge; strategies that look ahead are run with each.
+        overrun: whether a walltime ends a job.
+        seed: of everything drawn.
+        threads: strategies simulated at once; decisions then take longer by the clock.
+        out: folder for a folder per strategy, each as of `hpctwin facility simulate`.
+        plot: file for the figure of utilization by week, .png, .svg or .pdf.
+        json: print the summaries as JSON.
+    """
+    from hpctwin.cli.output.output import (
+        check_outputs,
+        note_facility,
+        print_json,
+        screen,
+        with_notes,
+    )
+    from hpctwin.facility import Facility, compare_strategies, parse_strategy
+    from hpctwin.facility.strategies import GUIDED
+    from hpctwin.model.text.progress import counted, progress_bar
+
+    check_outputs(trace, folders=[out], figures=[plot])
+    chosen: list[Strategy] = []
+    for text in strategy:
+        guided = text.partition("(")[0].strip() in GUIDED
+        chosen += [
+            parse_strategy(text, knows=knows, **looking.as_dict())
+            for knows in (knowledge if guided else knowledge[:1])
+        ]
+    place = Facility.from_yaml(facility)
+    workload = reading.jobs(trace)
+    notes = note_facility(workload, place)
+    with progress_bar(f"{workload.name}, {len(chosen)} strategies") as progress:
+        results = compare_strategies(
+            place, workload, chosen, seed=seed, overrun=overrun, threads=threads,
+            progress=counted(progress, len(chosen)),
+        )  # fmt: skip
+    _write(results, out, plot, facility, trace)
+    if json:
+        print_json([result.summary() | with_notes(notes) for result in results.values()])
+        return 0
+    _show(results, screen())
+    return 0
+
+
+def _show(results: dict[str, FacilityResult], console: Any) -> None:
+    from hpctwin.report.facility import facility_table
+
+    summaries = {label: result.summary() for label, result in results.items()}
+    console.print(facility_table(summaries, next(iter(results.values())).facility.names))
+    nowhere = max(result.summary()["jobs_nowhere"] for result in results.values())
+    if nowhere:
+        console.print(f"{nowhere:,} jobs can run at no cluster and were rejected")
+
+
+def _write(
+    results: dict[str, FacilityResult], out: Path | None, plot: Path | None, *inputs: Path
+) -> None:
+    import json
+    import re
+
+    from hpctwin.model import write_atomically, write_folder
+    from hpctwin.report.pages.folder import write_run
+
+    if plot is not None:
+        from hpctwin.report.facility import plot_weeks
+        from hpctwin.report.figures.saving import save_figure
+
+        save_figure(plot_weeks({name: result.weeks for name, result in results.items()}), plot)
+    if out is None:
+        return
+    with write_folder(out) as new:
+        for name, result in results.items():
+            own = re.sub(r"[^A-Za-z0-9.+-]+", "_", name).strip("_")
+            folder = new if len(results) == 1 else new / own
+            folder.mkdir(exist_ok=True)
+            for stem, table in (("jobs", result.jobs), ("weeks", result.weeks)):
+                with write_atomically(folder / f"{stem}.parquet") as file:
+                    table.write_parquet(file)
+            about = {
+                **result.summary(),
+                "assumptions": result.notes,
+                "facility": result.facility.model_dump(mode="json"),
+            }
+            with write_atomically(folder / "summary.json") as file:
+                file.write(json.dumps(about, indent=2, default=str).encode())
+            for cluster, own_result in result.clusters.items():
+                of = re.sub(r"[^A-Za-z0-9._+-]+", "_", cluster).strip("_.") or "cluster"
+                write_run(own_result, folder / of, {"strategy": name}, inputs=inputs)

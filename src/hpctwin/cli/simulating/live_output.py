@@ -1,0 +1,64 @@
+"""A run's folder, written while it goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hpctwin.cli.options.energy_options import EnergyOptions
+    from hpctwin.cli.options.options import ClusterOptions
+    from hpctwin.simulation import Simulation
+
+__all__ = ["every_seconds", "inputs_of", "writing"]
+
+
+def every_seconds(text: str | None, out: Path | None) -> float | None:
+    """How often to write, in seconds; None for only at the end.
+
+    Raises:
+        ConfigError: it is no time above 0, or it is not said where to.
+    """
+    from hpctwin.errors import ConfigError
+    from hpctwin.model import parse_duration_s
+
+    if text is None:
+        return None
+    if out is None:
+        raise ConfigError("--out-every needs --out: where to write")
+    seconds = parse_duration_s(text)
+    if not seconds > 0:
+        raise ConfigError(f"--out-every is {text!r}, it must be above 0")
+    return seconds
+
+
+def writing(
+    simulation: Simulation,
+    out: Path,
+    every_s: float,
+    options: dict[str, Any],
+    inputs: list[Path],
+    progress: Callable[[float], None],
+) -> Callable[[float], None]:
+    """What has happened so far is written every so often."""
+    from hpctwin.report.pages.folder import write_run
+
+    due = time.monotonic()
+
+    def called(share: float) -> None:
+        nonlocal due
+        progress(share)
+        if time.monotonic() >= due:
+            write_run(simulation.result(), out, options, inputs=inputs, now_s=simulation.now_s)
+            due = time.monotonic() + every_s
+
+    return called
+
+
+def inputs_of(trace: Path, machine: ClusterOptions, energy: EnergyOptions) -> list[Path]:
+    """The files that a run is made of."""
+    tariffs = (one for one in (energy.price, energy.carbon) if one and Path(one).is_file())
+    files = [Path(one) for one in (trace, machine.cluster, *tariffs) if one is not None]
+    return [*files, *(sorted(trace.iterdir()) if trace.is_dir() else ())]

@@ -1,0 +1,70 @@
+"""``hpctwin replay``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from hpctwin.cli.options.options import ClusterOptions, Trace, TraceOptions, WindowOptions
+
+__all__ = ["replay_command"]
+
+
+def replay_command(
+    trace: Trace,
+    /,
+    *,
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    part: WindowOptions = WindowOptions(),  # noqa: B008
+    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    conflicts: Annotated[Path | None, Parameter(group="Output")] = None,
+    out: Annotated[Path | None, Parameter(group="Output")] = None,
+    json: Annotated[bool, Parameter(group="Output")] = False,
+) -> int:
+    """Start every job when it really started, and say what could not have been so.
+
+    Args:
+        trace: a trace with recorded start times; - for the standard input.
+        conflicts: CSV file for all conflicts with the cluster.
+        out: folder for jobs.parquet, series.parquet, summary.json and manifest.json.
+        json: print the summary as JSON.
+    """
+    from hpctwin.cli.output.output import check_outputs, print_json, screen, with_notes
+    from hpctwin.model import write_atomically
+    from hpctwin.report import summary_table
+    from hpctwin.report.pages.folder import write_run
+    from hpctwin.simulation import replay
+
+    check_outputs(trace, folders=[out], files=[conflicts])
+    workload, window = reading.part(trace, part, machine)
+    cluster = machine.make(workload, trace, reading.timezone)
+    span = {} if window is None else {"from_s": window.begin_s, "until_s": window.end_s}
+    found = replay(workload, cluster, **span)
+    by_kind = dict(found.conflicts["what"].value_counts().sort("what").iter_rows())
+    if conflicts is not None:
+        with write_atomically(conflicts) as file:
+            found.conflicts.write_csv(file)
+    if out is not None:
+        write_run(found.result, out, {}, inputs=[trace])
+    figures = found.result.summary() if window is None else window.summary(found.result)
+    summary = {
+        **figures,
+        "without_recorded_start": found.without_start,
+        "conflicts": by_kind,
+    }
+    if json:
+        print_json(summary | with_notes(found.result.notes))
+        return 0
+    console = screen()
+    console.print(summary_table(figures))
+    console.print(f"jobs without a recorded start: {found.without_start:,}")
+    told = ", ".join(f"{count:,} × {kind}" for kind, count in by_kind.items()) or "none"
+    console.print(f"conflicts with the cluster: {told}")
+    for row in found.conflicts.head(5).iter_rows(named=True):
+        console.print(
+            f"  at {row['time_s']:,.0f} s job {row['job_id']}: {row['what']}, "
+            f"asked {row['asked']:,.0f}, possible {row['free']:,.0f}"
+        )
+    return 0

@@ -1,0 +1,143 @@
+"""``hpctwin report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from hpctwin.report import ReportedRun
+    from hpctwin.report.pages.decisions import Decided
+
+__all__ = ["report_command"]
+
+
+def report_command(
+    *runs: Path,
+    html: Annotated[Path | None, Parameter(group="Output")] = None,
+    figures: Annotated[Path | None, Parameter(group="Output")] = None,
+    figure_format: Annotated[Literal["pdf", "svg", "png"], Parameter(group="Output")] = "pdf",
+    title: Annotated[str | None, Parameter(group="Output")] = None,
+) -> int:
+    """Report on finished runs beside each other: one HTML file that needs nothing else, figures as files.
+
+    Of a twin's journal it tells which policy ruled when, the scores of all, and how forecasts came true.
+
+    Args:
+        runs: folders that `hpctwin simulate --out` has written, or of such folders; journals of twins.
+        html: file for figures, tables, definitions, and how the runs were made.
+        figures: folder for each figure as a file.
+        figure_format: of these.
+        title: heading.
+    """
+    from hpctwin.cli.output.output import check_outputs
+    from hpctwin.errors import ConfigError
+    from hpctwin.report.pages.all_figures import report_figures, write_figures
+    from hpctwin.report.pages.decisions import decided_figures
+    from hpctwin.report.pages.html import write_reported
+
+    if not runs:
+        raise ConfigError(
+            "name the folders of runs, as hpctwin simulate --out has written them, or journals of twins"
+        )
+    if html is None and figures is None:
+        raise ConfigError("name what to write: --html FILE or --figures FOLDER")
+    check_outputs(folders=[figures], files=[html])
+    twins = [_decided(path) for path in runs if path.is_file()]
+    entries = _read(tuple(path for path in runs if not path.is_file()))
+    starts = {entry.manifest.get("start_epoch_s") for entry in entries}
+    drawn = decided_figures(twins)
+    if entries:
+        epoch_s = starts.pop() if len(starts) == 1 else None
+        drawn = [*report_figures(entries, start_epoch_s=epoch_s), *drawn]
+    if figures is not None:
+        write_figures(figures, drawn, f".{figure_format}")
+        print(f"{figures}: {len(drawn)} figures")
+    if html is not None:
+        names = [*(entry.manifest["workload"] for entry in entries), *(one.label for one in twins)]
+        write_reported(
+            html,
+            title=title or ", ".join(dict.fromkeys(names)),
+            entries=entries,
+            drawn=drawn,
+            tables={f"Policies of {one.label}": one.tables() for one in twins},
+        )
+        print(f"report: {html}")
+    return 0
+
+
+def _decided(path: Path) -> Decided:
+    """What a journal tells of its twin's decisions."""
+    import shlex
+    import sys
+    from contextlib import closing
+
+    import polars as pl
+
+    from hpctwin.errors import ConfigError
+    from hpctwin.report.pages.decisions import Decided
+    from hpctwin.twin.forecast.accuracy import accuracy
+    from hpctwin.twin.journal.journal import Journal
+
+    with closing(Journal(path, read_only=True)) as journal:
+        numbers = reversed(journal.decision_ids(2**62))
+        decisions = [one for one in map(journal.read_decision, numbers) if one is not None]
+        if not decisions:
+            raise ConfigError(f"{path}: its twin has not decided anything yet")
+        said = journal.read_latest("status")
+        rows = [row for row in accuracy(journal.read_forecasts()) if row.forecasts]
+        settings, versions = journal.read_settings(decisions[-1]["settings"])
+    status = {} if said is None else said[1]
+    last_s = decisions[-1]["time_s"]
+    columns = {
+        "time_s": pl.Float64,
+        "policy": pl.String,
+        "waiting": pl.Int64,
+        "took_ms": pl.Float64,
+    }
+    scores = [
+        (one["time_s"], candidate.policy, candidate.score)
+        for one in decisions
+        if len(one["candidates"]) > 1
+        for candidate in one["candidates"]
+    ]
+    return Decided(
+        label=str(path),
+        decisions=pl.DataFrame(
+            [[one[name] for name in columns] for one in decisions], columns, orient="row"
+        ),
+        scores=pl.DataFrame(
+            scores, {"time_s": pl.Float64, "policy": pl.String, "score": pl.Float64}, orient="row"
+        ),
+        until_s=max(last_s, status.get("time_s") or last_s),
+        accuracy=[row.texts() for row in rows],
+        made=[
+            ("command", shlex.join(["hpctwin", *sys.argv[1:]])),
+            ("versions", ", ".join(f"{name} {text}" for name, text in versions.items())),
+            ("candidates", ", ".join(map(str, settings.get("core", {}).get("pool", ())))),
+        ],
+    )
+
+
+def _read(runs: tuple[Path, ...]) -> list[ReportedRun]:
+    """All runs, by their policies; and by their folders too where policies are the same."""
+    import dataclasses
+    import itertools
+    from collections import Counter
+
+    from hpctwin.report.pages.folder import read_run, runs_in
+
+    folders = list(dict.fromkeys(itertools.chain.from_iterable(map(runs_in, runs))))
+    entries = [read_run(folder) for folder in folders]
+    counts = Counter(entry.label for entry in entries)
+    names = [
+        entry.label if counts[entry.label] == 1 else f"{entry.label} ({folder.absolute().name})"
+        for folder, entry in zip(folders, entries, strict=True)
+    ]
+    if len(set(names)) < len(names):
+        names = [f"{number} {name}" for number, name in enumerate(names, 1)]
+    return [
+        dataclasses.replace(entry, label=name) for name, entry in zip(names, entries, strict=True)
+    ]

@@ -1,0 +1,408 @@
+"""``hpctwin simulate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from hpctwin.cli.options.completing import complete_part
+from hpctwin.cli.options.energy_options import EnergyOptions
+from hpctwin.cli.options.options import (
+    BY_POLICY,
+    By,
+    ClusterOptions,
+    RunOptions,
+    Trace,
+    TraceOptions,
+    WindowOptions,
+    within,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import polars as pl
+    from matplotlib.figure import Figure
+
+    from hpctwin.metrics import By as JobClass
+    from hpctwin.simulation import Result, Simulation
+
+__all__ = ["breakdown_rows", "simulate_command"]
+
+
+def simulate_command(
+    trace: Trace,
+    /,
+    *,
+    policy: Annotated[str | None, BY_POLICY] = None,
+    order: Annotated[
+        str | None,
+        Parameter(
+            name=["--order", "-o"],
+            group="Policy",
+            allow_leading_hyphen=True,
+            completer=complete_part("order"),
+        ),
+    ] = None,
+    backfill: Annotated[
+        str | None,
+        Parameter(name=["--backfill", "-b"], group="Policy", completer=complete_part("backfill")),
+    ] = None,
+    reservations: Annotated[int | None, Parameter(group="Policy")] = None,
+    candidates: Annotated[
+        str | None,
+        Parameter(group="Policy", allow_leading_hyphen=True, completer=complete_part("order")),
+    ] = None,
+    placement: Annotated[
+        str | None, Parameter(group="Policy", completer=complete_part("placement"))
+    ] = None,
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    part: WindowOptions = WindowOptions(),  # noqa: B008
+    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    run: RunOptions = RunOptions(),  # noqa: B008
+    energy: EnergyOptions = EnergyOptions(),  # noqa: B008
+    reward: Annotated[str | None, Parameter(group="Policy")] = None,
+    scheduler: Annotated[str | None, Parameter(group="Policy")] = None,
+    scheduler_every: Annotated[str | None, Parameter(group="Policy")] = None,
+    sizing: Annotated[str | None, Parameter(group="Policy")] = None,
+    plan_by: Annotated[Literal["walltime", "prediction"], Parameter(group="Policy")] = "walltime",
+    accounts: Annotated[Path | None, Parameter(group="Output")] = None,
+    accounts_by: Annotated[Literal["account", "user"], Parameter(group="Output")] = "account",
+    by: By = None,
+    fairness: Annotated[bool, Parameter(group="Output")] = False,
+    stream: Annotated[bool, Parameter(group="Run")] = False,
+    out: Annotated[Path | None, Parameter(group="Output")] = None,
+    out_every: Annotated[str | None, Parameter(group="Output")] = None,
+    plot: Annotated[Path | None, Parameter(group="Output")] = None,
+    explain: Annotated[tuple[str, ...], Parameter(group="Output")] = (),
+    all: Annotated[bool, Parameter(group="Output")] = False,
+    json: Annotated[bool, Parameter(group="Output")] = False,
+) -> int:
+    """Simulate a trace on a cluster under one policy, and show how it went.
+
+    Args:
+        trace: the trace: SWF, SPARS or Batsim JSON, CSV or Parquet; .gz too; - for the standard input. Or
+            SPARS's simulator_config.yaml, which says all the rest. Or the folder that hpctwin import made:
+            its machine and policy are taken where nothing else is given.
+        policy: a whole one, ORDER+BACKFILL@PLACEMENT~POWER, as hpctwin compare takes it, such as
+            wfp+easy:4/sjf; what the options below say takes its part's place.
+        order: ordering, fcfs if left out: a name (see `hpctwin policy list`), a formula such as
+            "-(wait/walltime)**3*nodes" (smallest first), or a function in a file, my.py:my_order.
+        backfill: easy if left out; none, first-fit, easy, conservative, pack, pushdown, slurm or pbs; the
+            last four may have settings, as in pack:patience=12h or pbs:strict_ordering=yes,backfill_depth=5.
+        reservations: jobs per partition that EASY protects, 1 if left out.
+        candidates: EASY's ordering of candidates, for example sjf.
+        placement: first-fit if left out: a name (see hpctwin policy list), or a function in a file,
+            my.py:my_placement.
+        reward: jobs get the priorities that their accounts have earned in an earlier run, as in
+            low-power:accounts.json or budget=5000:accounts.json (docs/accounts.md); the order is then
+            priority, if none is given.
+        scheduler: a scheduler of somebody else's in place of a policy: a program that speaks JSON lines, or
+            where one listens that speaks Batsim's protocol, as in batsim:tcp://127.0.0.1:28000
+            (docs/schedulers.md).
+        scheduler_every: it is asked in steps of this time only, such as 60s; at each event if left out.
+        sizing: malleable jobs run on as many nodes as this says, in place of a policy, by --price or
+            --carbon: such as carbonscaler:24h (docs/malleable.md).
+        plan_by: what running and waiting jobs are planned to take: their walltime, or what was predicted
+            (hpctwin predictor apply); a job that runs longer than predicted is expected to end soon.
+        accounts: file for what each account used (.json or .parquet), for hpctwin accounts and --reward.
+        accounts_by: whose accounts, those of accounts or of users.
+        by: break the figures down by size, walltime, user, account, partition or state.
+        fairness: also find how much later jobs started than had nobody come after them (slow).
+        stream: read the trace piece by piece and write the jobs part by part, for more jobs than memory
+            holds: a Parquet file in our columns, or a folder of them. Needs --out, and --nodes or --cluster.
+        out: folder for jobs.parquet, series.parquet, summary.json and manifest.json.
+        out_every: write it also while the simulation runs, so often, such as 10s: `hpctwin serve` shows it.
+        plot: file for a figure, .png, .svg or .pdf: the nodes in use; another if the name has one of these
+            words in it: "queue", "gantt", "cdf" of waits, "wait-by-size", "wait-heat", "workload"; "states"
+            of nodes or "power" if it is known what nodes draw; "heatmap" of what is held of each node or
+            "fragmentation" if jobs share nodes; "cooling", with --weather.
+        explain: id of a job: tell what happened to it, its promotions, its pushdowns, what kept it
+            waiting, instead of the figures of the run; more than one may be given.
+        all: print every figure, not only what one asks first.
+        json: print every figure, or the explanation, as JSON.
+    """
+    import numpy as np
+
+    from hpctwin.cli.output.output import (
+        check_outputs,
+        note_classes,
+        note_doomed,
+        note_rejected,
+    )  # fmt: skip
+    from hpctwin.cli.simulating.external_scheduler import (
+        backfill_of,
+        check_alone,
+        driven,
+        planned_s,
+        rewarded_jobs,
+    )
+    from hpctwin.cli.simulating.live_output import every_seconds, inputs_of, writing
+    from hpctwin.errors import ConfigError
+    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.policies import make_policy, parse_policy
+    from hpctwin.policies.policy_file import read_policy
+    from hpctwin.simulation import Simulation
+
+    check_outputs(trace, folders=[out, energy.spars_out], figures=[plot], files=[accounts])
+    every_s = every_seconds(out_every, out)
+    own = within(trace, "policy.yaml")
+    if policy is None and own is not None and scheduler is None and sizing is None:
+        policy = read_policy(own)
+    chosen = make_policy(
+        None if policy is None else parse_policy(policy),
+        order="priority" if reward is not None and order is None else order,
+        backfill=backfill_of(scheduler, sizing, policy, order, backfill),
+        reservations=reservations,
+        candidates=candidates,
+        placement=placement,
+        power=energy.power,
+    )
+    if trace.suffix in (".yaml", ".yml"):
+        if chosen.name != "fcfs+easy" or energy != EnergyOptions() or run != RunOptions():
+            raise ConfigError(
+                f"{trace} says itself which scheduler, platform and timeout to run; only --out, --plot and "
+                "--json go with it"
+            )
+        return _simulate_spars(trace, out=out, plot=plot, all=all, json=json)
+    if stream:
+        from hpctwin.cli.simulating.stream import simulate_streamed
+
+        others = {
+            "--by": by, "--fairness": fairness, "--plot": plot, "--explain": explain, "--reward": reward,
+            "--accounts": accounts, "--scheduler": scheduler, "--out-every": out_every,
+            "--sizing": sizing,
+            "--plan-by": plan_by != "walltime",
+            "--from and --until": part != WindowOptions(),
+            "options of energy but --power": energy != EnergyOptions(power=energy.power),
+            "options of how the trace is read": reading != TraceOptions(),
+        }  # fmt: skip
+        asked = [name for name, value in others.items() if value]
+        return simulate_streamed(
+            trace, machine, chosen, run, others=asked, out=out, all=all, json=json
+        )
+    workload, window = reading.part(trace, part, machine)
+    if window is not None and fairness:
+        raise ConfigError("--from and --until do not go with --fairness")
+    if scheduler is not None and (window is not None or every_s is not None or fairness or explain):
+        raise ConfigError(
+            "--scheduler does not go with --from, --until, --out-every, --fairness, --explain"
+        )
+    if accounts is not None and accounts.suffix not in (".json", ".parquet"):
+        raise ConfigError(f"--accounts {accounts}: accounts are written as .json or .parquet")
+    check_alone(
+        sizing,
+        {
+            "--from and --until": window, "--explain": explain, "--fairness": fairness, "--by": by,
+            "--accounts": accounts, "--out-every": out_every,
+        },
+    )  # fmt: skip
+    if reward is not None:
+        workload = rewarded_jobs(workload, reward)
+    cluster = energy.machine(machine.make(workload, trace, reading.timezone))
+    series, notes = energy.series(workload, cluster)
+    begins = energy.begins(workload, series)
+    saved = energy.savings(workload, series, begins)
+    if window is not None:
+        begins = np.maximum(0 if begins is None else begins, window.not_before_s)
+    options = run.as_dict() | {"begin_s": begins, "expected_s": planned_s(workload, plan_by)}
+    simulation = Simulation(
+        workload,
+        cluster,
+        chosen,
+        sizing=energy.sizing(sizing, workload, series),
+        track_nodes=_draws(plot, "gantt"),
+        log=bool(series or window or out or energy.spars_out) or _draws(plot, "states", "power"),
+        **options,
+    )
+    note_doomed(simulation)
+    note_classes(workload, by)
+    if explain:
+        _explain(simulation, explain, json)
+        return 0
+    inputs = inputs_of(trace, machine, energy)
+    if scheduler is not None:
+        result = driven(simulation, scheduler, scheduler_every)
+    else:
+        with progress_bar(f"{workload.name} under {simulation.policy_name}") as progress:
+            if out is not None and every_s is not None:
+                progress = writing(simulation, out, every_s, run.as_dict(), inputs, progress)
+            result = simulation.finish(progress) if window is None else window.run(simulation)
+    code = note_rejected(result)
+    if accounts is not None:
+        result.accounts(accounts_by).write(accounts)
+    del simulation  # its memory is better used by what follows
+    summary, tables = energy.summed(result, series, {**notes, **saved}, window)
+    if fairness:
+        from hpctwin.metrics import unfair_delay
+        from hpctwin.sweep import fair_starts
+
+        with progress_bar("fair start times") as progress:
+            fresh = Simulation(workload, cluster, chosen, **options)
+            summary |= unfair_delay(result.jobs, fair_starts(fresh, progress))
+    drawn = _plot_cooling(result, tables.get("cooling"), plot)
+    _show(
+        result,
+        summary,
+        run.as_dict(),
+        by=by,
+        out=out,
+        spars=energy.spars_out,
+        plot=None if drawn else plot,
+        all=all,
+        json=json,
+        tables=tables,
+        inputs=inputs,
+    )
+    return code
+
+
+def _plot_cooling(result: Result, cooled: pl.DataFrame | None, plot: Path | None) -> bool:
+    """Draw the cooling, if the figure is called so."""
+    if cooled is None or plot is None or not _draws(plot, "cooling"):
+        return False
+    from hpctwin.report.figures.saving import save_figure
+
+    save_figure(result.plot.cooling(cooled), plot)
+    return True
+
+
+def _simulate_spars(
+    path: Path, *, out: Path | None, plot: Path | None, all: bool, json: bool
+) -> int:
+    """Run SPARS's ``simulator_config.yaml``; its CSV files go where it says."""
+    import sys
+
+    from hpctwin.cli.output.output import (
+        need_jobs,
+        note_reading,
+        note_rejected,
+        note_without_effect,
+    )
+    from hpctwin.experiments.spars_config import read_spars_config
+    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.simulation import Simulation
+
+    asked = read_spars_config(path)
+    note_reading(asked.workload)
+    need_jobs(asked.workload)
+    note_without_effect(asked.workload, asked.cluster)
+    for note in asked.notes:
+        print(note, file=sys.stderr)
+    options = {"overrun": asked.overrun}
+    simulation = Simulation(
+        asked.workload, asked.cluster, asked.policy, overrun=asked.overrun, log=True
+    )
+    with progress_bar(f"{asked.workload.name} under {asked.policy.name}") as progress:
+        result = simulation.finish(progress)
+    summary = result.summary()
+    _show(
+        result,
+        summary,
+        options,
+        by=None,
+        out=out,
+        spars=asked.output,
+        plot=plot,
+        all=all,
+        json=json,
+        inputs=[path],
+        notes=asked.notes,
+    )
+    return note_rejected(result)
+
+
+def _show(
+    result: Result,
+    summary: dict[str, Any],
+    options: dict[str, Any],
+    *,
+    by: By,
+    out: Path | None,
+    spars: Path | None,
+    plot: Path | None,
+    all: bool,
+    json: bool,
+    tables: dict[str, pl.DataFrame] | None = None,
+    inputs: Iterable[Path] = (),
+    notes: Sequence[str] = (),
+) -> None:
+    """Write and print what a run gave."""
+    from hpctwin.cli.output.output import print_json, screen, with_notes
+    from hpctwin.report import answer_table, summary_table
+    from hpctwin.report.accessor import breakdown_table
+    from hpctwin.report.figures.saving import save_figure
+    from hpctwin.report.pages.folder import write_run
+
+    if out is not None:
+        write_run(result, out, options, summary, tables=tables, inputs=inputs, notes=notes)
+    if result.energy is not None and spars is not None:
+        from hpctwin.energy.accounts.outputs import write_spars_results
+
+        write_spars_results(result.energy, spars)
+    if plot is not None:
+        save_figure(_figure(result, plot), plot)
+    if json:
+        told = summary | with_notes([*result.notes, *notes])
+        print_json(told if by is None else {**told, "by": breakdown_rows(result, by)})
+        return
+    console = screen()
+    console.print(summary_table(summary) if all else answer_table(summary))
+    if by is not None:
+        console.print(breakdown_table(result.breakdown(by), by))
+
+
+def _draws(plot: Path | None, *words: str) -> bool:
+    """Whether the figure is one that is called so."""
+    return plot is not None and any(word in plot.stem for word in words)
+
+
+_DRAWN = {
+    "states": "node_states", "power": "power", "heatmap": "heatmap", "fragmentation": "fragmentation",
+    "gantt": "gantt", "queue": "queue", "cdf": "wait_cdf", "wait-by-size": "wait_by_size",
+    "wait-heat": "wait_heat", "workload": "workload",
+}  # fmt: skip
+"""Figures by the word in a file's name; utilization is drawn without any."""
+
+
+def _figure(result: Result, plot: Path) -> Figure:
+    powered = result.energy is not None
+    words = [word for word in _DRAWN if powered or word not in ("states", "power")]
+    word = next((word for word in words if _draws(plot, word)), None)
+    figure: Figure = getattr(result.plot, "utilization" if word is None else _DRAWN[word])()
+    return figure
+
+
+def breakdown_rows(result: Result, by: JobClass) -> list[dict[str, Any]]:
+    """Figures by class of jobs, with the energy of each where it is known whose it is."""
+    rows = result.breakdown(by).to_dicts()
+    if result.energy is not None and by in ("user", "account", "partition"):
+        joules = {row[by]: row["energy_j"] for row in result.energy.by(by).iter_rows(named=True)}
+        for row in rows:
+            row["energy_j"] = joules.get(row["bin"])
+    return rows
+
+
+def _explain(simulation: Simulation, jobs: tuple[str, ...], json: bool) -> None:
+    from hpctwin.cli.output.output import print_json, screen
+    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.simulation.explanation.story import explain
+
+    console = screen()
+    told = {}
+    for job in jobs:
+        with progress_bar(f"job {job}") as progress:
+            told[job] = explain(simulation.fork(), job, progress)
+    if json:
+        print_json({job: [moment.plain() for moment in moments] for job, moments in told.items()})
+        return
+    for job, moments in told.items():
+        console.print(f"[bold]job {job}[/] under {simulation.policy.name}", highlight=False)
+        if not moments:
+            console.print("  was never submitted", highlight=False)
+        for moment in moments:
+            console.print(
+                f"  {moment.time_s:>12,.3f} s  {moment.text}", highlight=False, soft_wrap=True
+            )

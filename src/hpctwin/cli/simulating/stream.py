@@ -1,0 +1,91 @@
+"""``hpctwin simulate --stream``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hpctwin.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hpctwin.cli.options.options import ClusterOptions, RunOptions
+    from hpctwin.policies import Policy
+
+__all__ = ["simulate_streamed"]
+
+
+def simulate_streamed(
+    trace: Path,
+    machine: ClusterOptions,
+    policy: Policy,
+    run: RunOptions,
+    *,
+    others: Sequence[str],
+    out: Path | None,
+    all: bool,
+    json: bool,
+) -> int:
+    """Simulate a trace that is read piece by piece, and show how it went.
+
+    Args:
+        trace, machine, policy, run, out, all, json: as of `simulate_command`.
+        others: other options that were given.
+
+    Raises:
+        ConfigError: there is no folder to write to, or something is asked for that a stream does not have.
+    """
+    from hpctwin.cli.output.output import print_json, screen, with_notes
+    from hpctwin.model import Workload
+    from hpctwin.report import answer_table, summary_table
+    from hpctwin.simulation import simulate_stream
+
+    if out is None:
+        raise ConfigError("--stream needs --out FOLDER, where the jobs are written part by part")
+    if others:
+        raise ConfigError(
+            f"--stream does not go with {', '.join(others)}: jobs are never all there at once"
+        )
+    nothing = Workload.build(submit_s=[], runtime_s=[], nodes=[], name=trace.name)
+    own = trace / "workload.parquet"
+    imported = own.is_file()
+    cluster = machine.make(nothing, trace if imported else None)
+    with _progress(f"{trace.name} under {policy.name}") as progress:
+        result = simulate_stream(
+            own if imported else trace, cluster, policy, out=out, progress=progress, **run.as_dict()
+        )
+    summary = result.summary()
+    for note in result.notes:
+        print(f"{trace.name}: {note}", file=sys.stderr)
+    if json:
+        print_json(summary | (with_notes(result.notes)))
+    else:
+        screen().print(summary_table(summary) if all else answer_table(summary))
+    return int(summary.get("jobs_rejected", 0) == summary["jobs"])
+
+
+@contextmanager
+def _progress(title: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Jobs done and time left on standard error; nothing where that is no terminal."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    with Progress(
+        *columns,
+        TimeRemainingColumn(elapsed_when_finished=True),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, size: bar.update(task, completed=done, total=size)

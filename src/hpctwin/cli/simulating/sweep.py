@@ -1,0 +1,112 @@
+"""``hpctwin sweep``."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from hpctwin.cli.options.numbers import AT_LEAST_1
+from hpctwin.cli.options.options import named_values
+from hpctwin.errors import ConfigError
+
+__all__ = ["sweep_command"]
+
+Queue = Literal["slurm", "pbs"]
+
+
+def sweep_command(
+    config: Path,
+    /,
+    *,
+    out: Annotated[Path | None, Parameter(group="Output")] = None,
+    plot: Annotated[Path | None, Parameter(group="Output")] = None,
+    metric: Annotated[tuple[str, ...], Parameter(group="Output")] = (),
+    json: Annotated[bool, Parameter(group="Output")] = False,
+    workers: Annotated[int | None, Parameter(group="Run"), AT_LEAST_1] = None,
+    processes: Annotated[bool, Parameter(group="Run")] = False,
+    dask: Annotated[str | None, Parameter(group="Dask")] = None,
+    scheduler_file: Annotated[Path | None, Parameter(group="Dask")] = None,
+    jobqueue: Annotated[Queue | None, Parameter(group="Dask")] = None,
+    worker_jobs: Annotated[int, Parameter(group="Dask"), AT_LEAST_1] = 2,
+    worker_option: Annotated[tuple[str, ...], Parameter(group="Dask")] = (),
+) -> int:
+    """Simulate every combination of workloads, windows, loads, machines, policies, parameters and seeds.
+
+    Rows are written as they come. A sweep that was cut off goes on where it was when the same command is
+    given again.
+
+    Args:
+        config: what is varied (docs/sweeps.md); paths in it are from its folder.
+        out: folder for the rows; out/NAME of the file if left out.
+        plot: file for a figure, .png, .svg or .pdf.
+        metric: a figure for table and figure, in place of the file's; once for each.
+        json: print the comparison as JSON, a row for each policy and figure.
+        workers: at most so many simulations at once; default the cores there are.
+        processes: simulate in processes of this machine instead of threads.
+        dask: address of Dask's scheduler, tcp://HOST:PORT; its workers simulate.
+        scheduler_file: the file that Dask's scheduler wrote, instead of its address.
+        jobqueue: slurm or pbs: a scheduler here, with workers that are jobs of this resource manager.
+        worker_jobs: how many such jobs.
+        worker_option: of these, as queue=main, cores=4, memory=8GB, walltime=02:00:00; once for each.
+    """
+    from hpctwin.cli.output.output import check_outputs, print_json, screen
+    from hpctwin.model.text.progress import progress_bar
+    from hpctwin.report.figures.saving import save_figure
+    from hpctwin.report.figures.sweep import plot_sweep, sweep_table
+    from hpctwin.sweep import Progress, read_sweep, sweep
+    from hpctwin.sweep.on_dask import OnDask, connected
+    from hpctwin.sweep.on_dask import jobqueue as as_jobs
+
+    settings = read_sweep(config)
+    if metric:
+        settings = settings.model_copy(update={"metrics": metric})
+    folder = out if out is not None else Path("out") / config.stem
+    check_outputs(config, folders=[folder], figures=[plot])
+    asked = [one for one in (dask, scheduler_file, jobqueue, processes or None) if one is not None]
+    if len(asked) > 1:
+        raise ConfigError("give one of --processes, --dask, --scheduler-file and --jobqueue")
+    given = named_values("--worker-option", worker_option, "queue=main")
+    options = {name: int(value) if value.isdigit() else value for name, value in given.items()}
+    with ExitStack() as stack:
+        where: Any = "processes" if processes else "threads"
+        if jobqueue is not None:
+            where = partial(
+                OnDask, client=stack.enter_context(as_jobs(jobqueue, worker_jobs, options))
+            )
+        elif dask is not None or scheduler_file is not None:
+            client = stack.enter_context(connected(dask, scheduler_file=scheduler_file))
+            where = partial(OnDask, client=client)
+        bar = stack.enter_context(progress_bar(f"{config.stem}, to {folder}"))
+
+        def share(now: Progress) -> None:
+            bar(now.done / now.total)
+
+        result = sweep(settings, out=folder, workers=workers, where=where, progress=share)
+    compared = result.compare()
+    if plot is not None:
+        save_figure(plot_sweep(compared, title=f"{config.stem}: means with 95 % intervals"), plot)
+    for note in result.notes:
+        print(note, file=sys.stderr)
+    failed = result.failed
+    if json:
+        faults = failed.select("point", "workload", "policy", "error").to_dicts()
+        told = {"failed": faults, "notes": result.notes, "compared": compared.to_dicts()}
+        print_json({"points": len(result.table), **told})
+    else:
+        console = screen()
+        console.print(sweep_table(compared, width=console.width))
+        console.print(f"{len(result.table):,} simulations in {folder}/points")
+        for row in failed.head(5).iter_rows(named=True):
+            console.print(
+                f"failed: {row['workload']}, {row['policy']}: {row['error']}",
+                style="red",
+                highlight=False,
+            )
+        if len(failed) > 5:
+            console.print(f"… and {len(failed) - 5:,} more failed; their rows have an error")
+    return int(len(failed) == len(result.table))

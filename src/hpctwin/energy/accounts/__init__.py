@@ -1,0 +1,1 @@
+"""Energy accounts by node, job, user and account."""

@@ -1,0 +1,270 @@
+"""Energy in files: our tables as Parquet, and SPARS's family of CSV files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from hpctwin.energy.accounts.accounting import Energy
+from hpctwin.energy.accounts.component_energy import ComponentEnergy
+from hpctwin.energy.accounts.shared_energy import SharedComponentEnergy, SharedEnergy
+from hpctwin.energy.power.states import group_of_node
+from hpctwin.energy.prices.series import Series
+from hpctwin.engine.state.layout import COMPUTING
+from hpctwin.model import MS_PER_S, write_atomically, write_folder
+
+__all__ = ["cost_changes", "energy_tables", "node_log", "power_changes", "write_spars_results"]
+
+_SPARS_ID = {"active": -1, "switching_off": -2, "switching_on": -3, "sleeping": -4}
+
+
+def node_log(energy: Energy) -> pl.DataFrame:
+    """All states each node was in: ``node``, ``state``, ``start_s``, ``end_s``, ``energy_j``.
+
+    Where jobs share nodes, or it is known what they used of them, the energy of nodes that compute is null
+    here: what a node draws changes within one state.
+
+    Raises:
+        SimulationError: the simulation did not keep them.
+    """
+    node, state, start, end = energy.spans()
+    joules = pl.Series(energy.watts[state, node] * (end - start) / MS_PER_S)
+    if isinstance(energy, SharedEnergy | SharedComponentEnergy) or (
+        isinstance(energy, ComponentEnergy) and energy.usage
+    ):
+        joules = joules.set(pl.Series(state == COMPUTING), None)
+    return pl.DataFrame(
+        {
+            "node": node,
+            "state": pl.Series(energy.states, dtype=pl.String).gather(state),
+            "start_s": start / MS_PER_S,
+            "end_s": end / MS_PER_S,
+            "energy_j": joules,
+        }
+    ).sort("node", "start_s")
+
+
+def power_changes(energy: Energy) -> pl.DataFrame | None:
+    """What all nodes draw from each change on: ``time_s``, ``total_w``, and by part if nodes have components.
+
+    The last row is where the simulation ends. None if past node states would be needed, and were not kept.
+    """
+    if isinstance(energy, ComponentEnergy):
+        return energy.changes_of_power()
+    if energy.log is None:
+        return None
+    time_s, watts = energy.power_over_time()
+    return pl.DataFrame({"time_s": time_s, "total_w": watts})
+
+
+def cost_changes(energy: Energy, rates: Mapping[str, Series]) -> pl.DataFrame | None:
+    """What the power drawn costs and emits from each change of it or of its rate on.
+
+    Args:
+        energy: of a run.
+        rates: ``price`` and ``carbon`` with time zero where the run's is, as far as they are known.
+
+    Returns:
+        ``time_s``, and of each rate its unit an hour: ``price_eur_per_h`` (``price_currency_per_h`` where
+        the unit is not known), ``carbon_g_per_h``; the last row is where the simulation ends. None without
+        rates, or if it is not known what was drawn when.
+    """
+    drawn = power_changes(energy) if rates else None
+    if drawn is None:
+        return None
+    power_s = drawn["time_s"].to_numpy()
+    steps = [one.changes(float(power_s[0]), float(power_s[-1])) for one in rates.values()]
+    time_s = np.unique(np.concatenate([power_s, *steps]))
+    watts = drawn["total_w"].to_numpy()[np.searchsorted(power_s, time_s, side="right") - 1]
+    found = {"time_s": time_s}
+    for name, series in rates.items():
+        unit = series.unit.lower() or ("g" if name == "carbon" else "currency")
+        found[f"{name}_{unit}_per_h"] = watts * series.at(time_s) * 3600
+    return pl.DataFrame(found)
+
+
+def energy_tables(energy: Energy) -> dict[str, pl.DataFrame]:
+    """Tables of a run's energy: ``nodes``, time and energy by node and state.
+
+    Where past node states were kept, or the machine is one of components, also ``power``; where they were
+    kept, also ``node_log``.
+    """
+    tables = {"nodes": energy.nodes()}
+    if energy.log is not None:
+        tables["node_log"] = node_log(energy)
+    power = power_changes(energy)
+    if power is not None:
+        tables["power"] = power
+    return tables
+
+
+def write_spars_results(energy: Energy, folder: Path) -> None:
+    """Write SPARS's CSV files, for scripts that read them; its column names and order.
+
+    ``metrics.csv``, ``energy_log.csv``, ``raw_job_log.csv``, ``waiting_time_log.csv``,
+    ``node_log.csv``, ``state_switch.csv`` and ``raw_terminated_log.csv``.
+
+    Args:
+        energy: of a simulation with ``log=True``.
+        folder: made if it is not there.
+
+    Raises:
+        SimulationError: the simulation did not keep past node states.
+        OutputError: a file cannot be written.
+    """
+    jobs = _jobs(energy)
+    tables = {
+        "metrics": _metrics(energy, jobs),
+        "energy_log": _energy_log(energy),
+        "raw_job_log": jobs.drop("waiting_time"),
+        "waiting_time_log": jobs.select(
+            "job_id", "subtime", "start_time", "finish_time", "waiting_time"
+        ),
+        "node_log": _node_log(energy, jobs),
+        "state_switch": _state_switch(energy),
+        "raw_terminated_log": energy.table.filter(pl.col("start_s").is_null()).select(
+            "job_id", res="nodes", subtime="submit_s", reqtime="walltime_s", runtime="runtime_s"
+        ),
+    }
+    with write_folder(folder) as new:
+        for name, table in tables.items():
+            with write_atomically(new / f"{name}.csv") as file:
+                table.write_csv(file)
+
+
+def _metrics(energy: Energy, jobs: pl.DataFrame) -> pl.DataFrame:
+    seconds = _by_kind(energy.state_s())
+    row: dict[str, Any] = {
+        "total_waiting_time": jobs["waiting_time"].sum(),
+        "mean_waiting_time": jobs["waiting_time"].mean(),
+        "total_energy_waste": energy.wasted_j,
+        "total_energy_consumption": energy.total_j,
+        "energy_effective": energy.total_j - energy.wasted_j,
+        "total_active_idle": seconds["idle"],
+        "total_active_compute": seconds["computing"],
+        "total_switching_off": seconds.get("switching_off", 0.0),
+        "total_switching_on": seconds.get("switching_on", 0.0),
+        "total_sleeping": seconds.get("sleeping", 0.0),
+        "total_time_all_states": sum(seconds.values()),
+    }
+    return pl.DataFrame([row])
+
+
+def _by_kind(by_state: Mapping[str, float]) -> dict[str, float]:
+    """Sums over sleep depths."""
+    found: dict[str, float] = {}
+    for state, value in by_state.items():
+        kind = state.partition(":")[0]
+        found[kind] = found.get(kind, 0.0) + value
+    return found
+
+
+def _energy_log(energy: Energy) -> pl.DataFrame:
+    total = energy.node_j.sum(axis=0)
+    waste = energy.node_j[energy.is_waste].sum(axis=0)
+    return pl.DataFrame(
+        {
+            "id": np.arange(len(total)),
+            "energy_consumption": total,
+            "energy_effective": total - waste,
+            "energy_waste": waste,
+        }
+    )
+
+
+def _jobs(energy: Energy) -> pl.DataFrame:
+    """SPARS's job log, by finish time, and ``waiting_time``."""
+    nodes = (
+        energy.node_map.select(
+            "job_id",
+            node=pl.int_ranges(pl.col("first_node"), pl.col("first_node") + pl.col("count")),
+        )
+        .explode("node")
+        .sort("node")
+        .group_by("job_id", maintain_order=True)
+        .agg(nodes=pl.col("node").cast(pl.String).str.join(" "))
+    )
+    ended = energy.table.filter(pl.col("end_s").is_not_null() & pl.col("start_s").is_not_null())
+    return (
+        ended.join(nodes, on="job_id", how="left", maintain_order="left")
+        .sort("end_s", "job_id")
+        .select(
+            "job_id",
+            type=pl.lit("execution_finished"),
+            res="nodes",
+            nodes=pl.col("nodes_right"),
+            start_time="start_s",
+            subtime="submit_s",
+            reqtime="walltime_s",
+            req_finish_time=pl.col("start_s") + pl.col("walltime_s"),
+            runtime="runtime_s",
+            actual_finish_time=pl.when(pl.col("state") == "walltime")
+            .then(pl.col("start_s") + pl.col("runtime_s"))
+            .otherwise(pl.col("end_s")),
+            terminated=pl.col("state") == "walltime",
+            finish_time="end_s",
+            waiting_time="wait_s",
+        )
+    )
+
+
+def _node_log(energy: Energy, jobs: pl.DataFrame) -> pl.DataFrame:
+    """One row for each set of nodes that were in one state over the same time."""
+    modes = {number: group.first_mode for number, group in enumerate(group_of_node(energy.cluster))}
+    log = node_log(energy).filter(~pl.col("state").str.starts_with("computing"))
+    rest = log.select(
+        "node",
+        state=pl.col("state").str.split(":").list.first().replace("idle", "active"),
+        start_time="start_s",
+        finish_time="end_s",
+    ).with_columns(
+        submission_time=pl.col("start_time"),
+        job_id=pl.col("state").replace_strict(_SPARS_ID, return_dtype=pl.Int64).cast(pl.String),
+        terminated=pl.lit(value=False),
+    )
+    ran = jobs.select(
+        node=pl.col("nodes").str.split(" ").cast(pl.List(pl.Int64)),
+        state=pl.lit("active"),
+        start_time="start_time",
+        finish_time="finish_time",
+        submission_time="subtime",
+        job_id=pl.col("job_id").cast(pl.String),
+        terminated="terminated",
+    ).explode("node")
+    keys = [
+        "dvfs_mode",
+        "state",
+        "submission_time",
+        "start_time",
+        "finish_time",
+        "job_id",
+        "terminated",
+    ]
+    return (
+        pl.concat([rest, ran.select(rest.columns)])
+        .with_columns(dvfs_mode=pl.col("node").replace_strict(modes, return_dtype=pl.String))
+        .sort("start_time", "node")
+        .group_by(keys, maintain_order=True)
+        .agg(nodes=pl.col("node").cast(pl.String).str.join(" "))
+        .select(*keys[:5], "nodes", *keys[5:])
+    )
+
+
+def _state_switch(energy: Energy) -> pl.DataFrame:
+    """How many nodes are in each state, a row for each time at which that changes."""
+    _, state, start, end = energy.spans()
+    times, place = np.unique(np.concatenate([start, end]), return_inverse=True)
+    columns: dict[str, Any] = {"time": times / MS_PER_S}
+    kind_of_row = np.array([name.partition(":")[0] for name in energy.states])
+    for kind in ("sleeping", "switching_on", "switching_off", "idle", "computing"):
+        mine = kind_of_row[state] == kind
+        change = np.bincount(
+            place, np.concatenate([mine, -mine.astype(np.int64)]), minlength=len(times)
+        )
+        columns[f"nb_{kind}"] = np.cumsum(change).astype(np.int64)
+    # At the end itself nothing has changed yet.
+    return pl.DataFrame(columns).head(-1)

@@ -1,0 +1,317 @@
+"""Energy accounts of nodes that jobs share: what they draw by how much of them is used, and whose that is.
+
+A node draws what it draws idle, and of the difference to computing as much as is used of its cores or GPUs.
+Where it is known how much of components a job uses, the node's difference under such use counts for its share
+in place of that in full use. The difference is divided among its jobs by what each draws of it, what it draws
+idle by what each holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.energy.accounts.accounting import Energy, sum_over_time
+from hpctwin.energy.accounts.component_energy import ComponentEnergy, Runs
+from hpctwin.energy.power.job_power import Pieces, job_power
+from hpctwin.energy.power.losses import Stretches
+from hpctwin.energy.power.modes import row_of_mode
+from hpctwin.energy.power.states import nodes_of_group
+from hpctwin.energy.prices.series import Series
+from hpctwin.engine.state.layout import COMPUTING
+from hpctwin.model import MS_PER_S, NodeGroup
+from hpctwin.model.cluster.racks import node_w
+from hpctwin.model.columns import ms_of
+from hpctwin.model.input.cached_attributes import kept
+
+__all__ = ["SharedComponentEnergy", "SharedEnergy", "SummedEnergy", "Use", "drawn_w"]
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+Integral = Callable[[FloatArray], FloatArray]
+
+_SPAN = 1 << 44
+"""Longer than any simulation, ms: node and time make one number that sorts by both."""
+
+WHOLE = 1_000_000_000
+"""Shares are counted in parts of this, so that their sums are exact."""
+
+
+def drawn_w(
+    idle_w: FloatArray, full_w: FloatArray, used: FloatArray, draws: FloatArray
+) -> FloatArray:
+    """What nodes draw on which jobs run.
+
+    Args:
+        idle_w: what they draw idle, W.
+        full_w: what they draw when all of them is used, W.
+        used: sum over the jobs of what each uses, as a share of the node.
+        draws: the same, times how much of the node's difference is drawn under such use of its components.
+    """
+    found: FloatArray = idle_w + (full_w - idle_w) * draws / np.maximum(used, 1.0)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Use:
+    """What is used and held of nodes over time, by node and time.
+
+    Args:
+        node: of each piece of time [n].
+        start_ms: [n].
+        end_ms: [n].
+        jobs: so many jobs run on the node [n].
+        used: the sum of what they use of it, in `WHOLE` [n].
+        held: … hold of it [n].
+        draws: … draw of what it draws more than idle [n].
+        first: the piece at whose start each part of a job begins [parts].
+        last: the piece at whose start it has ended [parts].
+    """
+
+    node: IntArray
+    start_ms: IntArray
+    end_ms: IntArray
+    jobs: IntArray
+    used: IntArray
+    held: IntArray
+    draws: IntArray
+    first: IntArray
+    last: IntArray
+
+    @classmethod
+    def of(cls, parts: _Parts, cuts: IntArray) -> Use:
+        """From parts of jobs on nodes, cut also at some times on some nodes."""
+        begins, ends = parts.node * _SPAN + parts.start_ms, parts.node * _SPAN + parts.end_ms
+        key = np.unique(np.concatenate([begins, ends, cuts]))
+        first, last = np.searchsorted(key, begins), np.searchsorted(key, ends)
+
+        def total(amount: IntArray) -> IntArray:
+            change = np.zeros(len(key), np.int64)
+            np.add.at(change, first, amount)
+            np.subtract.at(change, last, amount)
+            return np.cumsum(change)
+
+        node, start = key // _SPAN, key & (_SPAN - 1)
+        # After the last change on a node nothing runs there.
+        end = np.where(np.roll(node, -1) == node, np.roll(start, -1), start)
+        end[-1:] = start[-1:]
+        amounts = (np.ones_like(first), parts.used, parts.held, parts.draws)
+        jobs, used, held, draws = (total(one) for one in amounts)
+        return cls(node, start, end, jobs, used, held, draws, first, last)
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """Jobs on nodes: row of the job, node, when, and what share of it the job uses, holds and draws [parts].
+
+    A job of which it is known how much it uses of components has a part for each of its samples.
+    """
+
+    job: IntArray
+    node: IntArray
+    start_ms: IntArray
+    end_ms: IntArray
+    used: IntArray
+    held: IntArray
+    draws: IntArray
+
+    def rows(self, which: IntArray) -> _Parts:
+        """Some of them."""
+        return _Parts(*(getattr(self, one.name)[which] for one in fields(self)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Divided(Energy):
+    """What jobs share of nodes; ``node_map`` has the columns ``use`` and ``share`` besides, from 0 to 1."""
+
+    @kept
+    def parts(self) -> _Parts:
+        """Who was where, up to now."""
+        return self._on_nodes()
+
+    def _on_nodes(self) -> _Parts:
+        """All that is in use of nodes, by the map of nodes."""
+        rows = pl.DataFrame({"job_id": self.table["job_id"], "row": np.arange(len(self.table))})
+        found = self.node_map.join(rows, on="job_id", how="left", maintain_order="left")
+        now_ms = round(self.now_s * MS_PER_S)
+        start = ms_of(found["start_s"])
+        end = np.minimum(ms_of(found["end_s"].fill_null(self.now_s)), now_ms)
+        ran = end > start
+        columns = (
+            found["row"].to_numpy(), found["first_node"].to_numpy(), start, end,
+            *(np.rint(found[name].to_numpy() * WHOLE).astype(np.int64) for name in ("use", "share")),
+        )  # fmt: skip
+        return _Parts(*(column[ran] for column in (*columns, columns[-2])))
+
+    @kept
+    def use(self) -> Use:
+        """What is used of nodes over time, cut where DVFS modes change."""
+        cuts = [
+            np.arange(nodes.start, nodes.stop) * _SPAN + change.time_ms
+            for change in self.changes
+            for nodes in [nodes_of_group(self.cluster, change.group)]
+        ]
+        return Use.of(self.parts, np.concatenate([np.zeros(0, np.int64), *cuts]))
+
+    @kept
+    def _draws(self) -> tuple[FloatArray, FloatArray, IntArray]:
+        """What the node of each piece of `use` draws idle and full, W, and its row while computing."""
+        size = self.cluster.node_count
+        idle, full = self.watts[0].copy(), self.watts[COMPUTING].copy()
+        row = np.full(size, COMPUTING)
+        use = self.use
+        found = idle[use.node], full[use.node], row[use.node]
+        for change in self.changes:
+            number = row_of_mode(self.cluster, self.changes, change)
+            nodes = nodes_of_group(self.cluster, change.group)
+            later = (use.node >= nodes.start) & (use.node < nodes.stop)
+            later &= use.start_ms >= change.time_ms
+            found[0][later] = self.watts[number][use.node[later]]
+            found[1][later] = self.watts[number + 1][use.node[later]]
+            found[2][later] = number + 1
+        return found
+
+    @kept
+    def drawn(self) -> FloatArray:
+        """What the node of each piece of `use` draws while a job runs on it, W; else 0."""
+        idle, full, _ = self._draws
+        use = self.use
+        found: FloatArray = drawn_w(idle, full, use.used / WHOLE, use.draws / WHOLE) * (
+            use.jobs > 0
+        )
+        return found
+
+    def _rise(self, integral: Integral) -> FloatArray:
+        """By how much an integral over time (s) rises in each piece of `use`."""
+        use = self.use
+        return integral(use.end_ms / MS_PER_S) - integral(use.start_ms / MS_PER_S)
+
+    def _of_jobs(self, integral: Integral) -> pl.Series:
+        use, parts = self.use, self.parts
+        idle, full, _ = self._draws
+        rise = self._rise(integral)
+        runs = use.jobs > 0
+        # For each WHOLE of a job's: of the difference to idle, and of what is drawn idle.
+        marginal = (full - idle) * rise / np.maximum(use.used, WHOLE)
+        held = np.where(runs & (use.held > 0), idle * rise / np.maximum(use.held, 1), 0.0)
+        # Nobody holds any of what is known of the node.
+        alike = np.where(runs & (use.held == 0), idle * rise / np.maximum(use.jobs, 1), 0.0)
+
+        def between(piece: FloatArray) -> FloatArray:
+            total = np.concatenate([[0.0], np.cumsum(piece)])
+            found: FloatArray = total[use.last] - total[use.first]
+            return found
+
+        each = parts.draws * between(np.where(runs, marginal, 0.0))
+        each += parts.held * between(held) + between(alike)
+        used = np.bincount(parts.job, each, minlength=len(self.table))
+        return pl.Series("used", used.astype(np.float64))  # of nothing, numpy makes whole numbers
+
+
+@dataclass(frozen=True, eq=False)
+class SharedEnergy(_Divided):
+    """As `Energy`, of nodes that jobs share."""
+
+    @kept
+    def node_j(self) -> FloatArray:
+        """Energy of each node in each state, J [states, nodes]."""
+        return self._by_state(self.spent_ms * self.watts / MS_PER_S, lambda time_s: time_s)
+
+    @property
+    def computing_j(self) -> FloatArray:
+        """Energy of each node while jobs of ``node_map`` were on it, J [nodes]."""
+        nothing = np.zeros_like(self.watts)
+        found: FloatArray = self._by_state(nothing, lambda time_s: time_s).sum(axis=0)
+        return found
+
+    def _by_state(self, found: FloatArray, integral: Integral) -> FloatArray:
+        """What nodes drew in each state, with that of computing ones as it was used [states, nodes]."""
+        use, (_, _, row) = self.use, self._draws
+        size = found.shape[1]
+        amount = self.drawn * self._rise(integral)
+        for number in {COMPUTING, *np.unique(row).tolist()}:
+            mine = row == number
+            found[number] = np.bincount(use.node[mine], amount[mine], minlength=size)
+        return found
+
+    def state_costs(self, series: Series) -> FloatArray:
+        """As of `Energy`."""
+        node, state, start, end = self.spans()
+        rise = series.integral(end / MS_PER_S) - series.integral(start / MS_PER_S)
+        found = np.zeros_like(self.watts)
+        np.add.at(found, (state, node), self.watts[state, node] * rise)
+        costs: FloatArray = self._by_state(found, series.integral).sum(axis=1)
+        return costs
+
+    def power_over_time(self) -> tuple[FloatArray, FloatArray]:
+        """As of `Energy`."""
+        node, state, start, end = self.spans()
+        computes = np.array([name.startswith("computing") for name in self.states])[state]
+        use = self.use
+        watts = np.where(computes, 0.0, self.watts[state, node])
+        starts, ends = np.append(start, use.start_ms), np.append(end, use.end_ms)
+        return sum_over_time(starts, ends, np.append(watts, self.drawn))
+
+
+@dataclass(frozen=True, eq=False)
+class SummedEnergy(Energy):
+    """As `SharedEnergy`, of a run in which no DVFS mode changes and of whose past only sums are kept.
+
+    Args:
+        computing_j: energy of each node while jobs were on it, J [nodes].
+    """
+
+    computing_j: FloatArray = field(default_factory=lambda: np.zeros(0))
+
+    @kept
+    def node_j(self) -> FloatArray:
+        """Energy of each node in each state, J [states, nodes]."""
+        found: FloatArray = self.spent_ms * self.watts / MS_PER_S
+        found[COMPUTING] = self.computing_j
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class SharedComponentEnergy(_Divided, ComponentEnergy):
+    """As `ComponentEnergy`, of nodes that jobs share."""
+
+    @kept
+    def parts(self) -> _Parts:
+        """Who was where, up to now, cut where what they use of components changes."""
+        parts = self._on_nodes()
+        if not self.usage:
+            return parts
+        found = []
+        for number, group in enumerate(self.cluster.nodes):
+            nodes = nodes_of_group(self.cluster, number)
+            own = parts.rows(
+                np.flatnonzero((parts.node >= nodes.start) & (parts.node < nodes.stop))
+            )
+            power = job_power(group, self.usage, len(self.table), own.job)
+            cut = power.pieces(own.job, own.start_ms, own.end_ms)
+            idle, full = (node_w(group.components, use) for use in (0.0, 1.0))
+            share = (cut.watts - idle) / (full - idle) if full > idle else np.zeros(len(cut.run))
+            each = own.rows(cut.run)
+            draws = np.rint(each.used * share).astype(np.int64)
+            found.append(replace(each, start_ms=cut.start_ms, end_ms=cut.end_ms, draws=draws))
+        columns = [one.name for one in fields(_Parts)]
+        return _Parts(*(np.concatenate([getattr(one, c) for one in found]) for c in columns))
+
+    def _runs_on(self, number: int, group: NodeGroup) -> Runs:
+        nodes, use = nodes_of_group(self.cluster, number), self.use
+        mine = np.flatnonzero(
+            (use.jobs > 0) & (use.node >= nodes.start) & (use.node < nodes.stop) & (use.end_ms > use.start_ms)
+        )  # fmt: skip
+        each = np.arange(len(mine))
+        idle, full = (np.full(len(mine), node_w(group.components, part)) for part in (0.0, 1.0))
+        drawn = drawn_w(idle, full, use.used[mine] / WHOLE, use.draws[mine] / WHOLE)
+        return Runs(
+            each,
+            np.ones(len(mine)),
+            Stretches(use.node[mine] - nodes.start, np.ones(len(mine), np.int64), each),
+            Pieces(each, use.start_ms[mine], use.end_ms[mine], drawn),
+        )

@@ -1,0 +1,1 @@
+"""Cooling: a reduced model, weather, plants as FMU."""

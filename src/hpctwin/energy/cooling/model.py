@@ -1,0 +1,192 @@
+"""What cooling a machine takes: a reduced model of water loop, pumps and towers.
+
+The towers follow Merkel's equation (1925) with the water's mean temperature as the driving one: they reject
+``K · s^0.6 · (h_sat(mean water) - h_sat(wet bulb))``, ``s`` being the fans' speed; the exponent is that of
+Braun, Klein and Mitchell (ASHRAE Transactions 95(2), 1989). ``K`` follows from the design point. Pumps and
+fans draw by the cube of their speed (affinity laws). Moist air is that of the ASHRAE Handbook
+Fundamentals, 2017; wet bulbs of air are psychrolib's.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache
+from types import ModuleType
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.errors import need
+from hpctwin.model.cluster.cooling import Cooling
+
+__all__ = ["cool", "cooling_figures", "wet_bulb_c"]
+
+FloatArray = npt.NDArray[np.float64]
+
+C_WATER = 4186.0
+"""Of water, J/(kg K)."""
+_PRESSURE = 101_325.0
+_TRIPLE_C = 0.01
+_OVER_ICE = (
+    -5.6745359e3, 6.3925247, -9.677843e-3, 6.2215701e-7, 2.0747825e-9, -9.484024e-13, 4.1635019,
+)  # fmt: skip
+_OVER_WATER = (-5.8002206e3, 1.3914993, -4.8640239e-2, 4.1764768e-5, -1.4452093e-8, 6.5459673)
+"""Logarithm of saturation pressure (Pa), by powers of the temperature (K) from -1 on, and its logarithm."""
+_SPEED = 0.6
+
+
+@lru_cache(maxsize=1)
+def _saturated() -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Temperatures (°C), and of saturated air at them enthalpy (J/kg) and water (kg/kg).
+
+    ASHRAE Handbook Fundamentals, 2017, chapter 1, equations 5, 6, 22 and 30.
+    """
+    at = np.arange(-30.0, 90.0, 0.25)
+    kelvin = at + 273.15
+    over_ice, over_water = (
+        np.exp(sum(c * kelvin**power for power, c in enumerate(terms, -1)) + last * np.log(kelvin))
+        for *terms, last in (_OVER_ICE, _OVER_WATER)
+    )
+    pressure = np.where(at <= _TRIPLE_C, over_ice, over_water)
+    water = 0.621945 * pressure / (_PRESSURE - pressure)
+    return at, 1e3 * (1.006 * at + water * (2501 + 1.86 * at)), water
+
+
+def _psychrolib() -> ModuleType:
+    """Psychrolib as plain Python.
+
+    Where it finds Numba it compiles itself anew in each process, for 11 s; as it stands it takes 40 us a
+    value, a third of a second for the hours of a year.
+    """
+    numba = sys.modules.pop("numba", None)
+    sys.modules["numba"] = None  # type: ignore[assignment]
+    try:
+        need("psychrolib", "energy", "weather with humidity and without wet_bulb_c")
+    finally:
+        del sys.modules["numba"]
+        if numba is not None:
+            sys.modules["numba"] = numba
+    import psychrolib
+
+    psychrolib.SetUnitSystem(psychrolib.SI)
+    module: ModuleType = psychrolib
+    return module
+
+
+def wet_bulb_c(temperature_c: FloatArray, humidity_pct: FloatArray) -> FloatArray:
+    """Wet-bulb temperatures at the sea's level, °C.
+
+    Args:
+        temperature_c: of the air [n].
+        humidity_pct: relative, 0 to 100 [n].
+    """
+    psychro = _psychrolib()
+    pairs = zip(temperature_c.tolist(), humidity_pct.tolist(), strict=True)
+    found = [psychro.GetTWetBulbFromRelHum(t, max(rh, 0.1) / 100, _PRESSURE) for t, rh in pairs]
+    return np.array(found, np.float64)
+
+
+def cool(
+    plant: Cooling,
+    step_s: FloatArray,
+    machine_w: FloatArray,
+    it_w: FloatArray,
+    wet_bulb: FloatArray,
+) -> pl.DataFrame:
+    """What the plant does and draws in each step, beginning in a steady state.
+
+    Args:
+        plant: the plant.
+        step_s: length of each step, s [steps].
+        machine_w: mean of all that the machine takes, which becomes heat, W [steps].
+        it_w: that without pumps of coolant distribution units, for the PUE, W [steps].
+        wet_bulb: °C [steps].
+
+    Returns:
+        Means over each step: ``wet_bulb_c``; ``heat_w`` to the water and ``air_heat_w`` to the room;
+        ``flow_kg_s``, ``supply_c``, ``return_c`` (what comes to the towers); ``rejected_w`` by the towers and
+        ``stored_w`` in the water, which together are the heat and the pumps' power; ``pump_w``, ``fan_w``,
+        ``air_w`` (cooling the room); ``fan_speed`` 0 to 1; ``water_kg_s`` evaporated and drained; ``pue``.
+    """
+    heat = plant.liquid_share * machine_w
+    flow = plant.flow_kg_s * np.clip(
+        heat / (C_WATER * plant.range_k * plant.flow_kg_s), plant.least_flow, 1.0
+    )
+    pump = plant.pump_w * (flow / plant.flow_kg_s) ** 3
+    into = heat + pump
+    at, enthalpy, humidity = _saturated()
+    outside = np.interp(wet_bulb, at, enthalpy)
+    design_c = plant.supply_c + plant.design_heat_w / (2 * C_WATER * plant.flow_kg_s)
+    design = np.interp([design_c, plant.design_wet_bulb_c], at, enthalpy)
+    capacity = plant.design_heat_w / (design[0] - design[1])
+    # At full speed the water is as cold as it gets; with some to spare it is kept at the set point.
+    rise = into / (C_WATER * flow)
+    coldest = np.interp(outside + into / capacity, enthalpy, at) - rise / 2
+    supply = np.maximum(plant.supply_c, np.maximum(coldest, wet_bulb))
+    mean, stored = _return(plant, step_s, flow, supply + rise, float((supply + rise)[0]))
+    rejected = C_WATER * flow * (mean - supply)
+    drive = np.interp((mean + supply) / 2, at, enthalpy) - outside
+    speed = np.clip(np.maximum(rejected, 0) / (capacity * drive), 0, 1) ** (1 / _SPEED)
+    fan = plant.fan_w * speed**3
+    # Air leaves saturated, and no warmer than the water that comes in.
+    hottest = np.interp(mean, at, enthalpy) - outside
+    air = np.maximum(speed * (plant.air_kg_s or plant.flow_kg_s), np.maximum(rejected, 0) / hottest)
+    leaves = np.interp(outside + rejected / np.maximum(air, 1e-9), enthalpy, at)
+    evaporated = air * (np.interp(leaves, at, humidity) - np.interp(wet_bulb, at, humidity))
+    air_w = (machine_w - heat) / (plant.air_cop or np.inf)
+    return pl.DataFrame(
+        {
+            "wet_bulb_c": wet_bulb,
+            "heat_w": heat,
+            "air_heat_w": machine_w - heat,
+            "flow_kg_s": flow,
+            "supply_c": supply,
+            "return_c": mean,
+            "rejected_w": rejected,
+            "stored_w": stored,
+            "pump_w": pump,
+            "fan_w": fan,
+            "air_w": air_w,
+            "fan_speed": speed,
+            "water_kg_s": evaporated * plant.cycles / (plant.cycles - 1),
+            "pue": (machine_w + pump + fan + air_w) / it_w,
+        }
+    )
+
+
+def cooling_figures(cooled: pl.DataFrame, step_s: FloatArray) -> dict[str, float]:
+    """Energy of the plant, PUE, temperatures and water, of a table as of `cool`."""
+    plant = (cooled["pump_w"] + cooled["fan_w"] + cooled["air_w"]).to_numpy()
+    facility = (cooled["heat_w"] + cooled["air_heat_w"]).to_numpy() + plant
+    water = {}
+    if "water_kg_s" in cooled.columns:
+        water["cooling_water_kg"] = float(cooled["water_kg_s"].to_numpy() @ step_s)
+    return {
+        "cooling_energy_j": float(plant @ step_s),
+        "pue": float(facility @ step_s) / float((facility / cooled["pue"].to_numpy()) @ step_s),
+        "return_mean_c": float(cooled["return_c"].to_numpy() @ step_s / step_s.sum()),
+        "return_max_c": float(cooled["return_c"].to_numpy().max()),
+        **water,
+    }
+
+
+def _return(
+    plant: Cooling, step_s: FloatArray, flow: FloatArray, towards: FloatArray, begin_c: float
+) -> tuple[FloatArray, FloatArray]:
+    """Mean temperature of the water that comes back, and heat stored in the water, W [steps].
+
+    The water is one well-mixed mass that goes exponentially towards what it would be for ever.
+    """
+    decay = np.exp(-flow * step_s / plant.water_kg)
+    means, stored = np.empty(len(flow)), np.empty(len(flow))
+    now = begin_c
+    per_step = (step_s, flow, towards, decay)
+    for i, (length, own, goal, left) in enumerate(
+        zip(*(column.tolist() for column in per_step), strict=True)
+    ):
+        then = goal + (now - goal) * left
+        means[i] = goal + (now - then) * plant.water_kg / (own * length)
+        stored[i] = C_WATER * plant.water_kg * (then - now) / length
+        now = then
+    return means, stored

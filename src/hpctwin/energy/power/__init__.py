@@ -1,0 +1,1 @@
+"""Power of nodes and of what feeds them."""

@@ -1,0 +1,140 @@
+"""A cap on what all nodes draw together, as a resource of the engine.
+
+A node that does not compute is counted with the most it draws then; a job is counted with what its nodes
+draw above that. So the cap holds at every instant, whatever nodes are switched on or off, and a plan
+with reservations knows when it falls.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.energy.power.states import node_watts, slowest
+from hpctwin.engine.state.layout import COMPUTING, IDLE
+from hpctwin.errors import ConfigError
+from hpctwin.model import MS_PER_S, Cluster, PowerCap, Workload, to_ms
+from hpctwin.model.cluster.cap import DAY_S
+from hpctwin.model.requests.chunks import read_more_tasks
+
+__all__ = ["RESOURCE", "raised_caps", "with_cap"]
+
+RESOURCE = "power_w"
+AFTER_S = 30 * DAY_S
+"""Raised caps come back each day until so long after the last submission; then the lowest holds."""
+
+
+def with_cap(workload: Workload, cluster: Cluster, *, switched: bool) -> tuple[Workload, Cluster]:
+    """The jobs with what they draw as a resource, and the cluster with the lowest cap of it.
+
+    Args:
+        workload: the jobs.
+        cluster: the machine; without a cap nothing is added.
+        switched: whether nodes are ever switched off.
+
+    Raises:
+        ConfigError: the cap cannot be kept, or a job alone is above it; the message names it.
+    """
+    cap = cluster.cap
+    if cap is None:
+        return workload, cluster
+    drawn = node_watts(slowest(cluster) if cap.lower_modes else cluster)
+    # Without power management nodes are never anything but idle and computing.
+    rest = np.delete(drawn, COMPUTING, axis=0) if switched else drawn[[IDLE]]
+    floor = rest.max(axis=0)
+    above = np.maximum(drawn[COMPUTING] - floor, 0.0)
+    left = cap.lowest - float(floor.sum())
+    if left < 0:
+        raise ConfigError(
+            f"the power cap of {cap.lowest:,.0f} W is below the {floor.sum():,.0f} W that the "
+            f"{cluster.node_count} nodes of cluster {cluster.name!r} may draw when none computes"
+        )
+    each = math.ceil(float(above.max()))
+    of_group = above[np.cumsum([0, *(group.count for group in cluster.nodes[:-1])])]
+    needs, nodes = _asked_w(workload, cluster, of_group, each)
+    over = np.flatnonzero((needs > left) & (nodes <= cluster.node_count))
+    if len(over):
+        job = int(over[0])
+        raise ConfigError(
+            f"job {workload.job_id[job]} on {nodes[job]:g} nodes draws {needs[job]:,} W above what "
+            f"idle nodes may draw; the power cap leaves {left:,.0f} W, so it could never start. For all jobs "
+            f"the cap must be {floor.sum() + needs[over].max():,.0f} W or more"
+        )
+    needs = np.minimum(needs, math.floor(left))  # too wide for the machine: rejected for that
+    return (
+        workload.replace(resources={**workload.resources, RESOURCE: needs}),
+        cluster.model_copy(update={"resources": {**cluster.resources, RESOURCE: math.floor(left)}}),
+    )
+
+
+def _asked_w(
+    workload: Workload, cluster: Cluster, above: npt.NDArray[np.float64], each: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """What jobs draw at most above what their nodes do anyway, W, and on as much as how many nodes [jobs].
+
+    Args:
+        workload: the jobs.
+        cluster: the machine.
+        above: by how much a node of each group draws more computing than else, W [groups].
+        each: the same of any node, rounded up.
+    """
+    if not workload.shares_nodes:
+        return workload.nodes * each, workload.nodes.astype(np.float64)
+    asks = workload.chunks
+    first = {name: asks[f"{name}_per_task"] for name in _DRAWING}
+    watts, nodes = _used(asks["tasks"], first, cluster, above)
+    tasks = asks["tasks"]
+    if workload.more_tasks.labels:
+        further = [_used_further(text, cluster, above) for text in workload.more_tasks.labels]
+        more = np.array([*further, (0.0, 0.0, 0.0)])[workload.more_tasks.codes]
+        watts, nodes, tasks = watts + more[:, 0], nodes + more[:, 1], tasks + more[:, 2]
+    whole = (asks["tasks"] == 0) | (asks["exclusive"] > 0)
+    alone = np.where(asks["tasks"] > 0, np.minimum(tasks, cluster.node_count), workload.nodes)
+    watts, nodes = np.where(whole, alone * each, watts), np.where(whole, alone, nodes)
+    return np.ceil(watts - 1e-6).astype(np.int64), nodes
+
+
+_DRAWING = ("cores", "gpus")
+
+
+def _used(
+    tasks: npt.NDArray[np.float64],
+    asked: Mapping[str, npt.NDArray[np.float64]],
+    cluster: Cluster,
+    above: npt.NDArray[np.float64],
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """What tasks draw at most, W, and of as much as how many nodes, on the group where that is most."""
+    watts, nodes = np.zeros(len(tasks)), np.zeros(len(tasks))
+    for group, more in zip(cluster.nodes, above.tolist(), strict=True):
+        share = np.zeros(len(tasks))
+        for name in _DRAWING:
+            has = getattr(group, name)
+            if has:
+                share = np.maximum(share, asked[name] / has)
+        # On a node that has less than a task asks there is none.
+        shared = np.where(share <= 1, tasks * share, 0.0)
+        watts, nodes = np.maximum(watts, shared * more), np.maximum(nodes, shared)
+    return watts, nodes
+
+
+def _used_further(
+    text: str, cluster: Cluster, above: npt.NDArray[np.float64]
+) -> tuple[float, float, float]:
+    """What a job's further kinds of tasks draw together, of how many nodes, and how many tasks these are."""
+    kinds = read_more_tasks(text)
+    tasks = np.array([float(kind.tasks) for kind in kinds])
+    asked = {name: np.array([float(getattr(kind, name)) for kind in kinds]) for name in _DRAWING}
+    watts, nodes = _used(tasks, asked, cluster, above)
+    return float(watts.sum()), float(nodes.sum()), float(tasks.sum())
+
+
+def raised_caps(cap: PowerCap, workload: Workload) -> list[tuple[int, int, int]]:
+    """Start and end (ms) of the times at which a cap is above its lowest, and by how much, W."""
+    last_s = float(workload.submit_ms.max(initial=0)) / MS_PER_S + AFTER_S
+    return [
+        (to_ms(start), to_ms(end), math.floor(more))
+        for start, end, more in cap.raised(workload.start_epoch_s, last_s)
+    ]

@@ -1,0 +1,260 @@
+"""A meter that is read as time goes on: what of it counts, and power calibrated on it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Sequence
+from statistics import median
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.energy.power.calibration import calibrate, errors_pct
+
+__all__ = ["EARLY_S", "Metered", "Sieve"]
+
+FloatArray = npt.NDArray[np.float64]
+
+_DAY_S = 86_400.0
+_LAST = 20
+"""Readings are compared with the median of so many before."""
+_JUMP = 10.0
+_UNIT = 300.0
+"""A meter that tells so many times as much, or as little, tells another unit: it is a factor of 1,000."""
+_LEVEL_S = 600.0
+"""A jump that lasts so long is a new level."""
+EARLY_S = 60.0
+"""A meter's clock may be so far ahead."""
+
+
+class Sieve:
+    """Tells which readings of a meter count: the others are left out and counted by why.
+
+    Left out is what is no number above 0, told again (by its time), older than what came before, ahead of the
+    clock, outside what the machine can draw, another unit by a factor of 300 or more, or a jump to more than
+    ten times as much or less than a tenth; a jump that lasts for ten minutes is a new level.
+
+    Args:
+        least_w, most_w: what the machine draws is between these, W.
+    """
+
+    def __init__(self, least_w: float = 0.0, most_w: float = math.inf) -> None:
+        self.least_w, self.most_w = least_w, most_w
+        self.left_out: Counter[str] = Counter()
+        self.fault: str | None = None
+        """What was wrong with the last reading; None if it counted."""
+        self._heard_s = -math.inf
+        self._last: deque[float] = deque(maxlen=_LAST)
+        self._jumped_s: float | None = None
+
+    def takes(self, time_s: float, power_w: float, now_s: float) -> bool:
+        """Whether a reading counts.
+
+        Args:
+            time_s: when it was measured, Unix time.
+            power_w: W.
+            now_s: the present.
+        """
+        self.fault = self._why_not(time_s, power_w, now_s)
+        if self.fault is None:
+            self._heard_s = time_s
+            self._last.append(power_w)
+            self._jumped_s = None
+            return True
+        self.left_out[self.fault] += 1
+        return False
+
+    def _why_not(self, time_s: float, power_w: float, now_s: float) -> str | None:
+        if not (math.isfinite(time_s) and math.isfinite(power_w)):
+            return "no number"
+        if power_w <= 0:
+            return "not above 0"
+        if time_s <= self._heard_s:
+            return "told again" if time_s == self._heard_s else "goes backwards"
+        if time_s > now_s + EARLY_S:
+            return "ahead of the clock"
+        if self._last:
+            times = power_w / median(self._last)
+            if max(times, 1 / times) >= _UNIT:
+                return f"{'1,000' if times > 1 else '1/1,000'} of what it was: another unit"
+        if not self.least_w <= power_w <= self.most_w:
+            return "outside what the machine can draw"
+        if self._last and max(times, 1 / times) > _JUMP:
+            self._jumped_s = time_s if self._jumped_s is None else self._jumped_s
+            if time_s - self._jumped_s < _LEVEL_S:
+                return "a jump"
+            self._last.clear()
+        return None
+
+
+class Metered:
+    """Power calibrated on a meter as time goes on, as `calibrate` does on a table, to the same numbers.
+
+    Args:
+        columns: what tells use, in one unit, such as ``nodes in use``.
+        step_s: use and readings are means of steps of so long.
+        ahead_s: how long before a forecast is made.
+        past_s: what lines are fitted to.
+        every_s: lines are fitted anew so often.
+        residual_s: the last residual is of so long.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        *,
+        step_s: float = 30.0,
+        ahead_s: float = 3600.0,
+        past_s: float = 172_800.0,
+        every_s: float = 600.0,
+        residual_s: float = 600.0,
+    ) -> None:
+        self.columns, self.step_s = tuple(columns), step_s
+        self.ahead, self.window, self.every, self.residual, self.day = (
+            max(1, round(one / step_s)) for one in (ahead_s, past_s, every_s, residual_s, _DAY_S)
+        )
+        self._begin(0)
+
+    def _begin(self, first: int) -> None:
+        """Begin anew with a step."""
+        self._first, self._unsure = first, 2 * self.ahead
+        self.use = np.zeros((0, len(self.columns)))
+        self.measured_w = np.zeros(0)
+        self._expected: dict[int, float] = {}
+        self._used: dict[int, FloatArray] = {}
+        self._readings: dict[int, list[float]] = {}
+        self._now: tuple[float, FloatArray | None] | None = None
+
+    @property
+    def _next(self) -> int:
+        """The step that ends next; steps are counted from the epoch."""
+        return self._first + len(self.measured_w)
+
+    def read(self, time_s: float, power_w: float) -> bool:
+        """Take in a reading; False if its step is over.
+
+        Args:
+            time_s: when it was measured, Unix time.
+            power_w: W.
+        """
+        step = math.floor(time_s / self.step_s)
+        if self._now is not None and step < self._next:
+            return False
+        self._readings.setdefault(step, []).append(power_w)
+        return True
+
+    def see(self, now_s: float, use: Sequence[float] | None) -> bool:
+        """What is used from now on; whether a step has ended meanwhile, which each does one step late.
+
+        Args:
+            now_s: the present, Unix time.
+            use: by column; None where it is not known.
+        """
+        step = math.floor(now_s / self.step_s)
+        if abs(step - self._next) > self.window:
+            self._begin(step)
+        since_s, was = self._now or (now_s, None)
+        if was is not None:
+            for k in range(math.floor(since_s / self.step_s), step + 1):
+                spent_s = min(now_s, (k + 1) * self.step_s) - max(since_s, k * self.step_s)
+                before = self._used.get(k, np.zeros(len(was) + 1))
+                self._used[k] = before + max(spent_s, 0.0) * np.append(was, 1.0)
+        self._now = (now_s, None if use is None else np.asarray(use, np.float64))
+        ended = [self._end(k) for k in range(self._next, step - 1)]
+        if ended:
+            self.use = np.vstack([self.use, [use for use, _ in ended]])
+            self.measured_w = np.append(self.measured_w, [power for _, power in ended])
+            self._drop()
+        return bool(ended)
+
+    def _end(self, step: int) -> tuple[FloatArray, float]:
+        """Mean use and power of a step; NaN of power if one of them is not known."""
+        used, readings = self._used.pop(step, None), self._readings.pop(step, None)
+        if used is None or not used[-1]:
+            return np.zeros(len(self.columns)), math.nan
+        return used[:-1] / used[-1], float(np.mean(readings)) if readings else math.nan
+
+    def _drop(self) -> None:
+        """Keep what the errors of the last day depend on, in whole times of refitting."""
+        # The ensemble looks at errors of six times as long as it forecasts, of lines through a window.
+        kept = self.window + self.day + 9 * self.ahead + self.every
+        more = len(self.measured_w) - kept
+        dropped = max(0, more // self.every * self.every)
+        self._first += dropped
+        self._unsure = max(0, self._unsure - dropped)
+        self.use, self.measured_w = self.use[dropped:], self.measured_w[dropped:]
+        self._expected = {k: w for k, w in self._expected.items() if k >= self._first}
+        for early in (self._used, self._readings):
+            for k in [k for k in early if k < self._next]:
+                del early[k]
+
+    def expect(self, use: Sequence[float]) -> float | None:
+        """What will be drawn in the step that is forecast now, as the ensemble says; None if not known.
+
+        Args:
+            use: expected then, by column.
+        """
+        if self._unsure >= len(self.measured_w):
+            return None
+        ahead = np.broadcast_to(np.asarray(use, np.float64), (self.ahead, len(self.columns)))
+        nothing = np.full(self.ahead, np.nan)
+        models = self._models(np.vstack([self.use, ahead]), np.append(self.measured_w, nothing))
+        found = float(models["ensemble"][-1])
+        if not math.isfinite(found):
+            return None
+        self._expected[self._next - 1 + self.ahead] = found
+        return found
+
+    def errors_pct(self) -> dict[str, float]:
+        """Mean absolute percentage errors of the last day by model, as far as there are any.
+
+        Models are those of `calibrate`, who know the use of the moment that they forecast, and ``expected
+        use``: what `expect` said.
+        """
+        from_ = max(self._unsure, len(self.measured_w) - self.day)
+        if np.isnan(self.measured_w[from_:]).all():
+            return {}
+        models = self._models(self.use, self.measured_w)
+        models["expected use"] = np.array(
+            [self._expected.get(self._first + i, math.nan) for i in range(len(self.measured_w))]
+        )
+        errors = {k: errors_pct(one, self.measured_w)[from_:] for k, one in models.items()}
+        return {k: float(np.nanmean(e)) for k, e in errors.items() if not np.isnan(e).all()}
+
+    def _models(self, use: FloatArray, measured_w: FloatArray) -> dict[str, FloatArray]:
+        return calibrate(
+            use,
+            measured_w,
+            ahead=self.ahead,
+            window=self.window,
+            every=self.every,
+            residual=self.residual,
+        )
+
+    def table(self) -> pl.DataFrame:
+        """What was measured, as ``hpctwin calibrate`` reads it: a row a step, null where nothing was."""
+        steps = np.arange(self._first, self._next)
+        expected = [self._expected.get(int(k)) for k in steps]
+        watts = pl.Series("power_w", self.measured_w).fill_nan(None)
+        use = {name: self.use[:, i] for i, name in enumerate(self.columns)}
+        return pl.DataFrame(
+            {"time_s": steps * self.step_s, "power_w": watts}
+            | use
+            | {"expected_w": pl.Series(expected, dtype=pl.Float64)}
+        )
+
+    def restore(self, table: pl.DataFrame) -> None:
+        """Go on from a table; another step or other columns begin anew."""
+        wanted = ["time_s", "power_w", *self.columns, "expected_w"]
+        if table.columns != wanted or len(table) == 0:
+            return
+        steps = table["time_s"].to_numpy() / self.step_s
+        if not np.allclose(steps, round(steps[0]) + np.arange(len(steps)), atol=1e-6, rtol=0):
+            return
+        self._begin(round(steps[0]))
+        self.use = table.select(self.columns).to_numpy().astype(np.float64)
+        self.measured_w = table["power_w"].fill_null(math.nan).to_numpy().copy()
+        told = zip(range(self._first, self._next), table["expected_w"].to_list(), strict=True)
+        self._expected = {k: w for k, w in told if w is not None}

@@ -1,0 +1,1 @@
+"""Prices and carbon intensities over time."""

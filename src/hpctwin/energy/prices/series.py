@@ -1,0 +1,279 @@
+"""Prices and carbon intensities over time, and what energy costs by them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.errors import ConfigError
+from hpctwin.model.input.arguments import check_arguments, column
+from hpctwin.model.text.units import FIRST_UNIX_S, epoch_s_of
+
+__all__ = ["Series", "cheapest_begins", "times_of"]
+
+FloatArray = npt.NDArray[np.float64]
+Align = Literal["date", "start"]
+
+_J_PER = {"kwh": 3.6e6, "mwh": 3.6e9}
+_VALUE = ("price", "carbon intensity", "avg_ci", "intensity", "value")
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """A price or a carbon intensity over time: each value holds until the next; then it all repeats.
+
+    Args:
+        times_s: when values begin, seconds from the first, ascending from 0 [n].
+        values: per J [n].
+        period_s: after so long it repeats.
+        unit: what a value times energy is: ``USD``, ``EUR``, ``g`` ….
+        name: such as the file's.
+        start_epoch_s: Unix time of the first value; None if not known.
+    """
+
+    times_s: FloatArray
+    values: FloatArray
+    period_s: float
+    unit: str
+    name: str = "series"
+    start_epoch_s: float | None = None
+
+    @classmethod
+    @check_arguments()
+    def hourly(cls, per_kwh: npt.ArrayLike, unit: str, *, step_s: float = 3600.0) -> Series:
+        """Values per kWh at equal steps.
+
+        Args:
+            per_kwh: the values [n].
+            unit: of the value, such as ``EUR`` or ``g``.
+            step_s: seconds from one to the next.
+        """
+        values = column("per_kwh", per_kwh) / _J_PER["kwh"]
+        times = np.arange(len(values), dtype=np.float64) * step_s
+        return cls(times, values, len(values) * step_s, unit)
+
+    @classmethod
+    @check_arguments()
+    def read(cls, path: str | Path, column: str | None = None) -> Series:
+        """Read a CSV file (``.gz`` too): times in the first column, values in another.
+
+        Times are dates (ISO 8601, UTC if no zone is given) or seconds. Values are per kWh or per MWh as
+        the head of their column says, such as ``Price (EUR/MWh)`` or ``Carbon intensity gCO2eq/kWh``;
+        per kWh if it does not say.
+
+        Args:
+            path: the file.
+            column: of the values; if left out, the first one that is called a price or an intensity.
+
+        Raises:
+            ConfigError: the file cannot be read or is no such file; the message names row and column.
+        """
+        path = Path(path)
+        frame = csv_of(path)
+        if len(frame) < 2 or frame.width < 2:
+            raise ConfigError(
+                f"{path}: needs a column of times, one of values, and two rows or more"
+            )
+        if column is None:
+            found = [name for word in _VALUE for name in frame.columns[1:] if word in name.lower()]
+            column = found[0] if found else frame.columns[1] if frame.width == 2 else None
+        if column is None or column not in frame.columns:
+            raise ConfigError(
+                f"{path}: {'no column ' + repr(column) if column else 'which column has the values?'} "
+                f"It has {', '.join(map(repr, frame.columns))}"
+            )
+        times, epoch = times_of(frame[frame.columns[0]], path)
+        numbers = numbers_of(frame, column, path)
+        per, unit = _unit(column)
+        step = float(np.median(np.diff(times)))
+        return cls(times, numbers / per, float(times[-1] + step), unit, path.name, epoch)
+
+    @property
+    def per_kwh(self) -> FloatArray:
+        """The values per kWh."""
+        return self.values * _J_PER["kwh"]
+
+    def aligned(self, start_epoch_s: float | None) -> tuple[Series, Align]:
+        """The series with time zero where a simulation's is.
+
+        Args:
+            start_epoch_s: Unix time of the simulation's time zero; None if not known.
+
+        Returns:
+            By ``date`` if both dates are known and the series has the simulation's; else the series as
+            it is, beginning at the simulation's ``start``.
+        """
+        if start_epoch_s is None or self.start_epoch_s is None:
+            return self, "start"
+        shift = start_epoch_s - self.start_epoch_s
+        if not 0 <= shift < self.period_s:
+            return self, "start"
+        first = int(np.searchsorted(self.times_s, shift, side="right")) - 1
+        times = np.concatenate(
+            [self.times_s[first:] - shift, self.times_s[:first] + self.period_s - shift]
+        )
+        values = np.concatenate([self.values[first:], self.values[:first]])
+        # What holds at time zero began before it; its rest comes at the end of the period.
+        if times[0] < 0:
+            times = np.append(times, times[0] + self.period_s)
+            values = np.append(values, values[0])
+            times[0] = 0.0
+        moved = Series(times, values, self.period_s, self.unit, self.name, start_epoch_s)
+        return moved, "date"
+
+    @cached_property
+    def _total(self) -> FloatArray:
+        """The integral up to each time, and up to the period's end."""
+        lengths = np.diff(np.append(self.times_s, self.period_s))
+        return np.concatenate([[0.0], np.cumsum(lengths * self.values)])
+
+    def integral(self, until_s: npt.ArrayLike) -> FloatArray:
+        """The integral of the values from time zero to times, per W.
+
+        Args:
+            until_s: seconds.
+        """
+        until = np.asarray(until_s, np.float64)
+        rounds, rest = np.divmod(until, self.period_s)
+        knots = np.append(self.times_s, self.period_s)
+        found: FloatArray = rounds * self._total[-1] + np.interp(rest, knots, self._total)
+        return found
+
+    def changes(self, from_s: float, until_s: float) -> FloatArray:
+        """When values begin, between two times.
+
+        Args:
+            from_s: The first time, in seconds.
+            until_s: The last time, in seconds.
+        """
+        return _knots(self, from_s, until_s)
+
+    def at(self, time_s: npt.ArrayLike) -> FloatArray:
+        """The values at times, per J.
+
+        Args:
+            time_s: seconds.
+        """
+        rest = np.mod(np.asarray(time_s, np.float64), self.period_s)
+        found: FloatArray = self.values[np.searchsorted(self.times_s, rest, side="right") - 1]
+        return found
+
+
+def csv_of(path: Path) -> pl.DataFrame:
+    """A CSV file (``.gz`` too).
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        return pl.read_csv(path, infer_schema_length=None)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise ConfigError(f"{path}: cannot be read as CSV: {error}") from error
+
+
+def numbers_of(frame: pl.DataFrame, name: str, path: Path) -> FloatArray:
+    """A column of finite numbers.
+
+    Raises:
+        ConfigError: one is none; the message names its row.
+    """
+    column = frame[name].cast(pl.Float64, strict=False)
+    bad = ~column.is_finite().fill_null(value=False)
+    if bad.any():
+        row = int(bad.arg_max() or 0)
+        raise ConfigError(
+            f"{path}, row {row + 2}, {name!r}: {frame[name][row]!r} is not a finite number"
+        )
+    return column.to_numpy()
+
+
+def times_of(column: pl.Series, path: Path) -> tuple[FloatArray, float | None]:
+    """Return seconds from the first, and the Unix time of the first if times are dates or Unix seconds."""
+    epoch = None
+    if column.dtype.is_numeric():
+        seconds = column.cast(pl.Float64).to_numpy()
+        if len(seconds) and seconds[0] >= FIRST_UNIX_S:
+            epoch = float(seconds[0])
+    else:
+        found = [_epoch_s(text) for text in column.cast(pl.String)]
+        if None in found:
+            row = found.index(None)
+            raise ConfigError(
+                f"{path}, row {row + 2}, {column.name!r}: {column[row]!r} is no date such as "
+                "2024-01-31 13:00"
+            )
+        seconds = np.array(found, np.float64)
+        epoch = float(seconds[0])
+    later = np.diff(seconds) > 0
+    if not later.all():
+        row = int(np.argmin(later)) + 1
+        raise ConfigError(
+            f"{path}, row {row + 2}: {column[row]!r} is not after {column[row - 1]!r}; times must ascend"
+        )
+    return seconds - seconds[0], epoch
+
+
+def _epoch_s(text: str | None) -> float | None:
+    """Unix time of a date; None if it is none."""
+    try:
+        return epoch_s_of(text)
+    except ValueError:
+        return None
+
+
+def _unit(column: str) -> tuple[float, str]:
+    """Joules that a value is for, and the unit of a value times energy, from a column's head."""
+    words = column.replace("(", " ").replace(")", " ").split()
+    for word in words:
+        above, slash, below = word.partition("/")
+        if slash and below.lower() in _J_PER:
+            carbon = above.lower().startswith("g") and above.lower() != "gbp"
+            return _J_PER[below.lower()], "g" if carbon else above
+    carbon = "carbon" in column.lower() or "ci" in column.lower().split("_")
+    return _J_PER["kwh"], "g" if carbon else ""
+
+
+def cheapest_begins(
+    submit_s: FloatArray, length_s: FloatArray, may_wait_s: FloatArray, series: Series
+) -> FloatArray:
+    """When each job should begin so that its time falls where the series is lowest; the first if equal.
+
+    The cost of a job is piecewise linear in its beginning, with kinks where its beginning or its end meets
+    a change of the series, so only these and the ends of its window are looked at.
+
+    Args:
+        submit_s: seconds [jobs].
+        length_s: how long jobs are expected to run, seconds [jobs].
+        may_wait_s: how much later than submitted each may begin, seconds [jobs].
+        series: price or carbon intensity.
+
+    Returns:
+        Seconds [jobs].
+    """
+    begins = submit_s.copy()
+    for job in np.flatnonzero(may_wait_s > 0):
+        first, last = submit_s[job], submit_s[job] + may_wait_s[job]
+        knots = _knots(series, first, last + length_s[job])
+        choices = np.concatenate([[first], knots, knots - length_s[job], [last]])
+        choices = np.unique(choices[(choices >= first) & (choices <= last)])
+        cost = series.integral(choices + length_s[job]) - series.integral(choices)
+        # Rounding must not make a job wait for a gain of nothing.
+        begins[job] = choices[np.flatnonzero(cost <= cost.min() + 1e-9 * abs(cost.min()))[0]]
+    return begins
+
+
+def _knots(series: Series, first_s: float, last_s: float) -> FloatArray:
+    rounds = np.arange(first_s // series.period_s, last_s // series.period_s + 1)
+    if len(rounds) == 1:
+        low, high = np.searchsorted(series.times_s + rounds[0] * series.period_s, [first_s, last_s])
+        near: FloatArray = series.times_s[low:high] + rounds[0] * series.period_s
+        return near
+    every = (rounds[:, None] * series.period_s + series.times_s[None, :]).ravel()
+    within: FloatArray = every[(every >= first_s) & (every <= last_s)]
+    return within

@@ -1,0 +1,1 @@
+"""Policies that decide on how many nodes each job runs."""

@@ -1,0 +1,200 @@
+"""Many agents stepped by several threads at once.
+
+Each thread has a part of the agents of its own, whose memory it finds in its cache. It takes them a few at a
+time, and when it is done it takes of the others' parts. So nobody waits for a thread that has not woken up
+yet: who began the round goes on until nobody is left, and then waits only for those that are at work.
+
+Between two rounds a thread looks for the next one for a while before it sleeps, since to be woken takes
+longer than a round.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import int64, types
+
+from hpctwin.engine.agents.agent_record import (
+    CHOSEN,
+    GOES_ON,
+    OUTCOME,
+    agent_at,
+    chosen_at,
+    outcome_at,
+)
+from hpctwin.engine.agents.step import step
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.containers.atomic import add, breathe, put, read, swap_if
+from hpctwin.engine.state.layout import MINUS_ONE, ONE, STEPPED, ZERO
+
+__all__ = ["begin_round", "join_round", "leave", "serve", "table", "wait"]
+
+LINE = np.int64(8)
+"""Words that lie in one cache line: what several threads write is not in the same one."""
+AT_ONCE = np.int64(4)
+"""So many agents are taken at a time."""
+LOOKS = np.int64(5000)
+"""So often a thread looks for the next round before it sleeps: some 0.1 ms."""
+
+CHOSEN_SIZE, OUTCOME_SIZE = np.int64(CHOSEN.itemsize), np.int64(OUTCOME.itemsize)
+
+# Words of the table: lines for all …
+BASE, SIZE, CHOICES, OUTCOMES, THREADS = np.arange(5)
+ROUND, AT_WORK, NOTED = LINE, 2 * LINE, 2 * LINE + 1
+# … and one for each thread, with the next agent of its part, where that ends, where it begins, whether the
+# thread is awake, and whether it was found asleep in this round.
+OWN = 3 * LINE
+NEXT, END, FIRST, AWAKE, CALLED = np.arange(5)
+
+
+def table(agents: Any, choices: Any, outcomes: Any, threads: int) -> tuple[Any, Any, Any]:
+    """What threads tell each other by [words].
+
+    And of it, which of them were found asleep, 1 or 0 [threads]; and how many agents are to be looked at, as
+    their episode is over or they could not go on [1].
+
+    Args:
+        agents: records of `Agent`.
+        choices: of `Chosen`, of each.
+        outcomes: of `Outcome`, of each.
+        threads: the first is the one that begins rounds.
+    """
+    words = np.zeros((3 + threads + 1) * LINE, np.int64)
+    # From the beginning of a line on.
+    words = words[-words.ctypes.data % int(8 * LINE) // 8 :][: (3 + threads) * LINE]
+    words[[BASE, SIZE, THREADS]] = agents.ctypes.data, agents.itemsize, threads
+    words[[CHOICES, OUTCOMES]] = choices.ctypes.data, outcomes.ctypes.data
+    own = words[int(OWN) :].reshape(threads, LINE)
+    parts = np.arange(threads + 1) * len(agents) // threads
+    own[:, FIRST], own[:, END] = parts[:-1], parts[1:]
+    own[:, NEXT] = own[:, END]
+    return words, own[:, CALLED], words[NOTED : NOTED + 1]
+
+
+@jit
+def word(place: int, table: int) -> int:
+    """The address of a word of the table."""
+    return table + 8 * place
+
+
+@jit
+def line_of(thread: int, table: int) -> int:
+    """The address of a thread's line."""
+    return word(OWN + LINE * thread, table)
+
+
+@jit
+def step_one_of_many(number: int, table: int) -> None:
+    """Step an agent, which sees what comes in the place that it did not see the last in."""
+    address = read(word(BASE, table)) + number * read(word(SIZE, table))
+    agent = agent_at(address)
+    chosen = chosen_at(read(word(CHOICES, table)) + number * CHOSEN_SIZE)
+    agent.action = chosen.action
+    agent.share = chosen.share
+    seen = agent.seen
+    mask = agent.mask
+    agent.seen = agent.seen_next
+    agent.mask = agent.mask_next
+    agent.seen_next = seen
+    agent.mask_next = mask
+    step(address)
+    outcome = outcome_at(read(word(OUTCOMES, table)) + number * OUTCOME_SIZE)
+    outcome.code = agent.code
+    outcome.over = agent.over
+    outcome.earned = agent.earned
+    if agent.code != STEPPED or agent.over != GOES_ON:
+        add(word(NOTED, table), ONE)
+
+
+@jit
+def step_part(thread: int, table: int) -> None:
+    """Step those that are left of a thread's part."""
+    line = line_of(thread, table)
+    end = read(word(END, line))
+    while read(word(NEXT, line)) < end:
+        first = add(word(NEXT, line), AT_ONCE)
+        for i in range(first, min(first + AT_ONCE, end)):
+            step_one_of_many(i, table)
+
+
+@jit
+def step_all(thread: int, table: int) -> None:
+    """Step those that are left, those of the thread's own part first."""
+    threads = read(word(THREADS, table))
+    add(word(AT_WORK, table), ONE)
+    for k in range(threads):
+        step_part((thread + k) % threads, table)
+    add(word(AT_WORK, table), MINUS_ONE)
+
+
+@jit
+def all_done(looks: int, table: int) -> bool:
+    """Whether nobody is at work any more; looks for it so often."""
+    for _ in range(looks):
+        if read(word(AT_WORK, table)) == 0:
+            return True
+        breathe()
+    return False
+
+
+def _begin_round(table: int) -> int:
+    threads = read(word(THREADS, table))
+    put(word(NOTED, table), ZERO)
+    for thread in range(threads):
+        line = line_of(thread, table)
+        put(word(NEXT, line), read(word(FIRST, line)))
+    add(word(ROUND, table), ONE)
+    asleep = ZERO
+    for thread in range(1, threads):
+        line = line_of(thread, table)
+        was = swap_if(word(AWAKE, line), ZERO, ONE)
+        put(word(CALLED, line), ONE - was)
+        asleep += ONE - was
+    return asleep
+
+
+def _join_round(table: int) -> bool:
+    step_all(ZERO, table)
+    return all_done(LOOKS, table)
+
+
+def _serve(thread: int, table: int) -> None:
+    awake = word(AWAKE, line_of(thread, table))
+    seen = MINUS_ONE
+    while True:
+        looks = LOOKS
+        while read(word(ROUND, table)) == seen and looks > 0:
+            looks -= 1
+            breathe()
+        if looks == 0:
+            put(awake, ZERO)
+            # A round that began meanwhile found this thread awake, unless it was just called.
+            if read(word(ROUND, table)) == seen or swap_if(awake, ZERO, ONE) != 0:
+                return
+        seen = read(word(ROUND, table))
+        step_all(thread, table)
+
+
+def _wait(table: int) -> bool:
+    return all_done(LOOKS, table)
+
+
+def _leave(table: int) -> None:
+    add(word(AT_WORK, table), MINUS_ONE)
+
+
+begin_round = Kernel(_begin_round, int64(int64))
+"""Have all agents to be stepped: ``(address of the table) -> how many threads must be woken``."""
+
+join_round = Kernel(_join_round, types.boolean(int64))
+"""Step those that are left: ``(address of the table) -> whether nobody is at work any more``."""
+
+serve = Kernel(_serve, types.void(int64, int64))
+"""What the other threads do until no round has come for a while: ``(thread, address of the table)``."""
+
+wait = Kernel(_wait, types.boolean(int64))
+"""Whether nobody is at work any more, after looking for a while: ``(address of the table)``."""
+
+leave = Kernel(_leave, types.void(int64))
+"""A thread is not at work any more, after a fault: ``(address of the table)``."""

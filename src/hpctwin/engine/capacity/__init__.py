@@ -1,0 +1,1 @@
+"""Free nodes over future time, and reservations."""

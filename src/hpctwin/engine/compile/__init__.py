@@ -1,0 +1,1 @@
+"""How Python becomes compiled kernels, and where compiled code is kept."""

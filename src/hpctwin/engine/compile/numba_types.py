@@ -1,0 +1,514 @@
+"""How kernels see the arrays: `sim.job[j].nodes` compiled to one load.
+
+A kernel is given one pointer, to a table of descriptors (address, rows, columns) of all arrays in `layout`.
+Rows are pointers into the arrays, so that a field is read and written in place. Numba's own arrays of
+records would do as well, but each is seven values that every call hands over, and that is where the
+time of compiling goes. The descriptors do not change while a kernel runs, and the compiler is told so; and of
+each access to a record which field it is of: what one field was read as stays when another is written.
+Whole numbers are int64 in kernels, however narrow they are stored.
+"""
+
+from __future__ import annotations
+
+import operator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import float64, int64, types
+from numba.core import cgutils
+from numba.core.imputils import (
+    lower_builtin,
+    lower_getattr_generic,
+    lower_setattr_generic,
+)
+from numba.core.typing.templates import (
+    AbstractTemplate,
+    AttributeTemplate,
+    infer_getattr,
+    infer_global,
+    signature,
+)
+from numba.extending import intrinsic, models, register_model
+
+from hpctwin.engine.compile.policy_views import JobView, NodeView
+from hpctwin.engine.state.layout import LAYOUT, record_type
+
+__all__ = [
+    "ORDER_SIGNATURE",
+    "PLACE_SIGNATURE",
+    "SIM",
+    "call",
+    "call_with_job",
+    "copy_row",
+    "copy_table",
+    "described",
+    "go_on",
+    "leading_zeros",
+    "numbers_at",
+    "ranked_by",
+    "record_at",
+    "scored_by",
+    "sim_at",
+    "view",
+]
+
+WORDS = 3  # of a descriptor: address, rows, columns
+_PLACE = {name: number for number, name in enumerate(LAYOUT)}
+_WORD, _BYTE = ir.IntType(64), ir.IntType(8)
+
+
+class SimType(types.Type):
+    """All arrays: a pointer to the descriptors."""
+
+    def __init__(self) -> None:
+        super().__init__("Sim")
+
+
+class RowType(types.Type):
+    """A row: a pointer to its first byte."""
+
+    def __init__(self, record: type) -> None:
+        self.dtype = record_type(record)
+        self.record = record
+        super().__init__(f"Row({record.__module__}.{record.__qualname__}, {self.dtype.descr})")
+
+
+class TableType(types.Type):
+    """An array: a pointer to its descriptor."""
+
+    def __init__(self, dtype: np.dtype[Any], record: type | None, dimensions: int) -> None:
+        self.dtype = dtype
+        self.row = RowType(record) if record else None
+        self.dimensions = dimensions
+        super().__init__(f"Table({self.row or dtype}, {dimensions})")
+
+
+for _kind in (SimType, RowType, TableType):
+    register_model(_kind)(models.OpaqueModel)
+
+SIM = SimType()
+
+_JOB, _NODE = (types.NamedUniTuple(float64, len(v._fields), v) for v in (JobView, NodeView))
+ORDER_SIGNATURE = float64(float64, _JOB)
+"""Signature of a compiled ordering: ``(now in seconds, JobView) -> score``."""
+PLACE_SIGNATURE = float64(float64, _JOB, _NODE)
+"""Signature of a compiled placement: ``(now in seconds, JobView, NodeView) -> score``."""
+
+
+def _number(dtype: np.dtype[Any]) -> Any:
+    """The type of a field in kernels."""
+    return float64 if dtype.kind == "f" else int64
+
+
+def _stored(dtype: np.dtype[Any]) -> ir.Type:
+    """The type of a field in memory."""
+    if dtype.kind == "f":
+        return ir.FloatType() if dtype.itemsize == 4 else ir.DoubleType()
+    return ir.IntType(8 * dtype.itemsize)
+
+
+def _tell(builder: Any, access: Any, what: str | None) -> None:
+    """Tell the compiler what is read or written: nothing else lies there (LLVM's type-based alias analysis).
+
+    A field of a record is never where another field is, nor in an array of numbers. Rows that `view` makes
+    of numbers are, and nothing is told of them.
+    """
+    if what is None:
+        return
+    add = builder.module.add_metadata
+    kind = add([what, add(["hpctwin"]), _WORD(0)])
+    access.set_metadata("tbaa", add([kind, kind, _WORD(0)]))
+
+
+def _load(builder: Any, pointer: Any, dtype: np.dtype[Any], what: str | None) -> Any:
+    stored = _stored(dtype)
+    value = builder.load(builder.bitcast(pointer, stored.as_pointer()))
+    _tell(builder, value, what)
+    if dtype.itemsize == 8:
+        return value
+    return (
+        builder.fpext(value, ir.DoubleType()) if dtype.kind == "f" else builder.sext(value, _WORD)
+    )
+
+
+def _store(
+    context: Any,
+    builder: Any,
+    pointer: Any,
+    dtype: np.dtype[Any],
+    value: Any,
+    of: Any,
+    what: str | None,
+) -> None:
+    stored = _stored(dtype)
+    value = context.cast(builder, value, of, _number(dtype))
+    if dtype.itemsize < 8:
+        narrow = builder.fptrunc if dtype.kind == "f" else builder.trunc
+        value = narrow(value, stored)
+    store = builder.store(value, builder.bitcast(pointer, stored.as_pointer()))
+    _tell(builder, store, what)
+
+
+def _described(builder: Any, table: Any, word: int) -> Any:
+    """A word of a descriptor; it stays the same as long as any kernel runs."""
+    place = builder.gep(builder.bitcast(table, _WORD.as_pointer()), [_WORD(word)])
+    value = builder.load(place)
+    value.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return value
+
+
+def _data(builder: Any, table: Any) -> Any:
+    return builder.inttoptr(_described(builder, table, 0), _BYTE.as_pointer())
+
+
+def _intrinsic(function: Any) -> Any:
+    """Numba's, which gives what type checkers take for the function itself."""
+    return intrinsic(function)
+
+
+@cache
+def _type_of(attr: str) -> Any:
+    """The type of an array or record; None if there is none such."""
+    if attr not in LAYOUT:
+        return None
+    dtype, record, dimensions = LAYOUT[attr]
+    return TableType(dtype, record, dimensions) if dimensions else RowType(record)
+
+
+@infer_getattr
+class _SimAttributes(AttributeTemplate):
+    key = SimType
+
+    def generic_resolve(self, typ: SimType, attr: str) -> Any:  # type: ignore[override]
+        return _type_of(attr)
+
+
+@lower_getattr_generic(SimType)
+def _sim_attribute(context: Any, builder: Any, typ: SimType, value: Any, attr: str) -> Any:
+    words = builder.bitcast(value, _WORD.as_pointer())
+    table = builder.gep(words, [_WORD(WORDS * _PLACE[attr])])
+    table = builder.bitcast(table, _BYTE.as_pointer())
+    return table if LAYOUT[attr][2] else _data(builder, table)
+
+
+@infer_getattr
+class _RowAttributes(AttributeTemplate):
+    key = RowType
+
+    def generic_resolve(self, typ: RowType, attr: str) -> Any:  # type: ignore[override]
+        fields: Any = typ.dtype.fields
+        return _number(fields[attr][0]) if attr in fields else None
+
+
+_RECORDS = frozenset(record for _, record, _ in LAYOUT.values())
+
+
+def _field(
+    builder: Any, typ: RowType, row: Any, attr: str
+) -> tuple[Any, np.dtype[Any], str | None]:
+    dtype, offset = typ.dtype.fields[attr][:2]  # type: ignore[index]
+    what = f"{typ.record.__name__}.{attr}" if typ.record in _RECORDS else None
+    return builder.gep(row, [_WORD(offset)], inbounds=True), dtype, what
+
+
+@lower_getattr_generic(RowType)
+def _row_attribute(context: Any, builder: Any, typ: RowType, value: Any, attr: str) -> Any:
+    return _load(builder, *_field(builder, typ, value, attr))
+
+
+@lower_setattr_generic(RowType)
+def _row_set_attribute(context: Any, builder: Any, sig: Any, args: Any, attr: str) -> None:
+    pointer, dtype, what = _field(builder, sig.args[0], args[0], attr)
+    _store(context, builder, pointer, dtype, args[1], sig.args[1], what)
+
+
+@infer_getattr
+class _TableAttributes(AttributeTemplate):
+    key = TableType
+
+    def generic_resolve(self, typ: TableType, attr: str) -> Any:  # type: ignore[override]
+        return int64 if attr == "width" and typ.dimensions == 2 else None
+
+
+@lower_getattr_generic(TableType)
+def _table_width(context: Any, builder: Any, typ: TableType, value: Any, attr: str) -> Any:
+    return _described(builder, value, 2)
+
+
+@infer_global(len)
+class _Length(AbstractTemplate):
+    def generic(self, args: Any, kws: Any) -> Any:
+        return signature(int64, args[0]) if isinstance(args[0], TableType) else None
+
+
+@lower_builtin(len, TableType)
+def _length(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    return _described(builder, args[0], 1)
+
+
+def _places(table: TableType, index: Any) -> Any:
+    """The types of the numbers that name a place, as a kernel writes them."""
+    if table.dimensions == 1:
+        return int64 if isinstance(index, types.Integer) else None
+    if isinstance(index, types.BaseTuple) and len(index) == 2:
+        return types.UniTuple(int64, 2)
+    return None
+
+
+@infer_global(operator.getitem)
+class _GetItem(AbstractTemplate):
+    def generic(self, args: Any, kws: Any) -> Any:
+        if not isinstance(args[0], TableType) or (index := _places(*args)) is None:
+            return None
+        return signature(args[0].row or _number(args[0].dtype), args[0], index)
+
+
+@infer_global(operator.setitem)
+class _SetItem(AbstractTemplate):
+    def generic(self, args: Any, kws: Any) -> Any:
+        table, index, _ = args
+        if (
+            not isinstance(table, TableType)
+            or table.row
+            or (index := _places(table, index)) is None
+        ):
+            return None
+        return signature(types.void, table, index, _number(table.dtype))
+
+
+def _element(context: Any, builder: Any, typ: TableType, table: Any, index: Any) -> Any:
+    """The address of a row or number."""
+    places = [index] if typ.dimensions == 1 else cgutils.unpack_tuple(builder, index, 2)
+    if context.enable_boundscheck:
+        for word, place in enumerate(places, 1):
+            beyond = builder.icmp_unsigned(">=", place, _described(builder, table, word))
+            with cgutils.if_unlikely(builder, beyond):
+                context.call_conv.return_user_exc(
+                    builder, IndexError, (f"index out of bounds of {typ}",)
+                )
+    place = places[0]
+    if typ.dimensions == 2:
+        place = builder.add(builder.mul(place, _described(builder, table, 2)), places[1])
+    offset = builder.mul(place, _WORD(typ.dtype.itemsize))
+    return builder.gep(_data(builder, table), [offset], inbounds=True)
+
+
+@lower_builtin(operator.getitem, TableType, types.Any)
+def _get_item(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    typ = sig.args[0]
+    pointer = _element(context, builder, typ, *args)
+    return pointer if typ.row else _load(builder, pointer, typ.dtype, "number")
+
+
+@lower_builtin(operator.setitem, TableType, types.Any, types.Any)
+def _set_item(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    typ = sig.args[0]
+    pointer = _element(context, builder, typ, *args[:2])
+    _store(context, builder, pointer, typ.dtype, args[2], sig.args[2], "number")
+    return context.get_dummy_value()
+
+
+@_intrinsic
+def sim_at(typing: Any, address: Any) -> Any:
+    """The arrays whose descriptors are at an address."""
+
+    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], _BYTE.as_pointer())
+
+    return SIM(int64), build
+
+
+def _call(context: Any, builder: Any, address: Any, sig: Any, args: Any) -> Any:
+    """Call a compiled function at an address; an exception in it goes on to the caller."""
+    convention = context.call_conv
+    kind = convention.get_function_type(sig.return_type, sig.args)
+    function = builder.inttoptr(address, kind.as_pointer())
+    status, value = convention.call_function(builder, function, sig.return_type, sig.args, args)
+    with cgutils.if_unlikely(builder, status.is_error):
+        convention.return_status_propagate(builder, status)
+    return value
+
+
+@_intrinsic
+def call(typing: Any, address: Any, sim: Any) -> Any:
+    """Call a hook ``(sim) -> None``."""
+
+    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        _call(context, builder, args[0], types.void(SIM), args[1:])
+        return context.get_dummy_value()
+
+    return types.void(int64, SIM), build
+
+
+@_intrinsic
+def call_with_job(typing: Any, address: Any, j: Any, sim: Any) -> Any:
+    """Call a hook ``(j, sim) -> None``."""
+
+    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        _call(context, builder, args[0], types.void(int64, SIM), args[1:])
+        return context.get_dummy_value()
+
+    return types.void(int64, int64, SIM), build
+
+
+@_intrinsic
+def go_on(typing: Any, address: Any, sim: Any, until: Any, instants: Any) -> Any:
+    """Call `loop.advance`, compiled apart."""
+
+    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return _call(context, builder, args[0], int64(SIM, int64, int64), args[1:])
+
+    return int64(int64, SIM, int64, int64), build
+
+
+@_intrinsic
+def scored_by(typing: Any, address: Any, now: Any, view: Any) -> Any:
+    """Call an ordering."""
+
+    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return _call(context, builder, args[0], float64(float64, view), args[1:])
+
+    return float64(int64, float64, view), build
+
+
+@_intrinsic
+def ranked_by(typing: Any, address: Any, now: Any, job: Any, node: Any) -> Any:
+    """Call a placement."""
+
+    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return _call(context, builder, args[0], float64(float64, job, node), args[1:])
+
+    return float64(int64, float64, job, node), build
+
+
+@_intrinsic
+def leading_zeros(typing: Any, value: Any) -> Any:
+    """How many bits of a whole number above 0 are 0 before the first that is 1."""
+
+    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.ctlz(args[0], ir.IntType(1)(1))
+
+    return int64(int64), build
+
+
+@_intrinsic
+def copy_row(typing: Any, target: Any, source: Any, row: Any) -> Any:
+    """Copy one row of a table into another of the same form."""
+
+    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        place = args[2] if source.dimensions == 1 else _row_of_grid(builder, args[1], args[2])
+        size = _WORD(source.dtype.itemsize)
+        offset = builder.mul(place, size)
+        if source.dimensions == 2:
+            size = builder.mul(size, _described(builder, args[1], 2))
+        to, of = (builder.gep(_data(builder, table), [offset]) for table in args[:2])
+        cgutils.raw_memcpy(builder, to, of, size, 1)
+        return context.get_dummy_value()
+
+    return types.void(target, source, int64), build
+
+
+@_intrinsic
+def move_rows(typing: Any, table: Any, to: Any, first: Any, last: Any) -> Any:
+    """Move rows ``first`` to ``last`` (not included) of a table, or numbers of a grid, to ``to``."""
+
+    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        size = _WORD(table.dtype.itemsize)
+        target, source = (
+            builder.gep(_data(builder, args[0]), [builder.mul(row, size)]) for row in args[1:3]
+        )
+        cgutils.raw_memmove(builder, target, source, builder.sub(args[3], args[2]), size)
+        return context.get_dummy_value()
+
+    return types.void(table, int64, int64, int64), build
+
+
+def _row_of_grid(builder: Any, table: Any, row: Any) -> Any:
+    return builder.mul(row, _described(builder, table, 2))
+
+
+@_intrinsic
+def copy_table(typing: Any, target: Any, source: Any) -> Any:
+    """Copy a whole table, or single record, into another of the same form."""
+
+    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        size = _WORD(source.dtype.itemsize)
+        to, of = args
+        if isinstance(source, TableType):
+            for word in range(1, source.dimensions + 1):
+                size = builder.mul(size, _described(builder, args[1], word))
+            to, of = (_data(builder, table) for table in args)
+        cgutils.raw_memcpy(builder, to, of, size, 1)
+        return context.get_dummy_value()
+
+    return types.void(target, source), build
+
+
+def view(record: type) -> Any:
+    """A function that kernels see numbers of eight bytes each by, as rows of a record.
+
+    Args:
+        record: its fields are ``Int`` or ``Real``, as many as the numbers have columns.
+    """
+    rows = TableType(record_type(record), record, 1)
+
+    @_intrinsic
+    def viewed(typing: Any, table: Any) -> Any:
+        def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            return args[0]
+
+        return rows(table), build
+
+    return viewed
+
+
+def record_at(record: type) -> Any:
+    """A function that kernels see the record at an address by.
+
+    Args:
+        record: its fields.
+    """
+    row = RowType(record)
+
+    @_intrinsic
+    def found(typing: Any, address: Any) -> Any:
+        def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            return builder.inttoptr(args[0], _BYTE.as_pointer())
+
+        return row(int64), build
+
+    return found
+
+
+def numbers_at(dtype: np.dtype[Any]) -> Any:
+    """A function that kernels see an array by, given the address of its descriptor.
+
+    Args:
+        dtype: of the array, which has one dimension.
+    """
+    table = TableType(dtype, None, 1)
+
+    @_intrinsic
+    def found(typing: Any, address: Any) -> Any:
+        def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            return builder.inttoptr(args[0], _BYTE.as_pointer())
+
+        return table(int64), build
+
+    return found
+
+
+def described(rows: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Descriptors of arrays that are the rows of one, which must outlive them [rows, words].
+
+    Args:
+        rows: without gaps.
+    """
+    size = rows[0].size if len(rows) else 0
+    found = np.zeros((len(rows), WORDS), np.int64)
+    found[:, 0] = rows.ctypes.data + np.arange(len(rows)) * size * rows.itemsize
+    found[:, 1] = size
+    return found

@@ -1,0 +1,1 @@
+"""Fast paths of scheduling passes where counting nodes is enough."""

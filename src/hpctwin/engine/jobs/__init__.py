@@ -1,0 +1,1 @@
+"""Transitions of jobs: start, end, preemption, suspension, resizing."""

@@ -1,0 +1,424 @@
+"""What happens to a job: it starts, ends, is thrown back, or will never run."""
+
+from __future__ import annotations
+
+from numba import int64, types
+
+from hpctwin.engine.capacity.plan import choose_pools, load_take, note_freed, plan_change
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.numba_types import SIM, call_with_job
+from hpctwin.engine.containers.heap import heap_push, heap_remove
+from hpctwin.engine.containers.suspended_stack import withdraw
+from hpctwin.engine.jobs.running_jobs import run_insert, run_remove
+from hpctwin.engine.placement.job_nodes import (
+    forget_segments,
+    nodes_ready,
+    note_segments,
+    place,
+    place_by_score,
+    release_nodes,
+)
+from hpctwin.engine.queue.eligibility import at_limit
+from hpctwin.engine.queue.limits import count_submitted, hold
+from hpctwin.engine.queue.order import decayed, enqueue, note_back, tidy_queue
+from hpctwin.engine.state.layout import (
+    AFTER,
+    AFTEROK,
+    COMPLETED,
+    DEPENDENCY,
+    FAILED,
+    MINUS_ONE,
+    NEVER,
+    ONE,
+    PENDING,
+    PREEMPTED,
+    RACED,
+    RUNNING,
+    TAKE,
+    THOUSANDTH,
+    UNSUBMITTED,
+    WALLTIME,
+    ZERO,
+    Arrays,
+)
+
+LONGEST = NEVER // 2
+
+
+@jit
+def scaled(runtime: int, top: int, bottom: int) -> int:
+    """A runtime at a speed, a fraction, rounded up; exact, as all products are whole numbers."""
+    if bottom > top and runtime > LONGEST // bottom * top:
+        return LONGEST
+    whole = runtime // top
+    rest = runtime - whole * top
+    return whole * bottom + (rest * bottom + top - 1) // top
+
+
+@jit
+def slowest_taken(sim: Arrays) -> int:
+    """The pool of the slowest nodes in ``sim.take``."""
+    slowest = -1
+    for p in range(sim.rules.pools):
+        if sim.take[p] > 0 and (slowest < 0 or sim.pool[p].speed < sim.pool[slowest].speed):
+            slowest = p
+    return slowest
+
+
+@jit
+def duration(j: int, sim: Arrays) -> int:
+    """How long a job runs on the nodes in ``sim.take`` if nothing ends it, ms."""
+    pool = sim.pool[slowest_taken(sim)]
+    if pool.speed == 1.0:
+        return sim.job[j].runtime
+    return scaled(sim.job[j].runtime, pool.top, pool.bottom)
+
+
+@jit
+def account(j: int, nodes: float, sim: Arrays) -> None:
+    """Bring the fair-share usage of a job's label up to now; from now on it has so many more nodes."""
+    everyone = len(sim.promised)
+    counted = nodes * (sim.job[j].counts * THOUSANDTH)
+    for label in (sim.job[j].share, everyone):
+        used = decayed(label, sim)
+        usage = sim.usage[label]
+        usage.used = used
+        usage.at = sim.clock.now
+        usage.nodes += counted
+
+
+@jit
+def start_job(j: int, sim: Arrays) -> None:
+    """Start a waiting job on ``sim.take`` nodes of each pool, as soon as they are switched on."""
+    call_with_job(sim.hooks.start, j, sim)
+
+
+def start_taken(j: int, sim: Arrays) -> None:
+    """As `start_job`; compiled once for all passes."""
+    pools = sim.rules.pools
+    job = sim.job[j]
+    state = sim.state[j]
+    length = duration(j, sim)
+    state.outcome = COMPLETED if job.fails == 0 else FAILED
+    if sim.rules.terminate == 1 and length > job.limit:
+        length = job.limit
+        state.outcome = WALLTIME
+    begin = sim.clock.now
+    if len(sim.node) > 0:
+        place(j, sim)
+        begin = nodes_ready(j, sim)
+    state.phase = RUNNING
+    state.start = begin
+    state.end = begin + length
+    sim.clock.starts += 1
+    for p in range(pools):
+        sim.stock[p].free -= sim.take[p]
+        if len(sim.taken) > 0:
+            sim.taken[j, p] = sim.take[p]
+    for c in range(sim.asks.width):
+        sim.stock[pools + c].free -= sim.asks[j, c]
+    if sim.user_running.width > 0:
+        sim.user_running[sim.partition[job.kind], job.user] += 1
+    if len(sim.held) > 0:
+        hold(j, ONE, sim)
+    account(j, job.nodes, sim)
+    if len(sim.node) > 0:
+        note_segments(j, sim)
+    sim.clock.ends = heap_push(sim.ends, sim.clock.ends, state.end + sim.rules.cleanup, j)
+    run_insert(j, begin + job.expected, sim)
+    note_given(j, sim)
+
+
+@jit
+def note_given(j: int, sim: Arrays) -> None:
+    """A job that was given nodes has begun, or will when they are on."""
+    job = sim.job[j]
+    state = sim.state[j]
+    if state.start <= sim.clock.now:
+        note_begun(j, sim)
+        return
+    sim.clock.begins = heap_push(sim.begins, sim.clock.begins, state.start, j)
+    if state.started == 0 and job.tells_to > job.tells_from:
+        # Until its nodes are on it may be cancelled, and then never started.
+        sim.clock.releases = heap_push(sim.releases, sim.clock.releases, state.start, -1 - j)
+
+
+START = Kernel(start_taken, types.void(int64, SIM))
+
+
+@jit
+def note_begun(j: int, sim: Arrays) -> None:
+    """A job has begun: tell those that wait for its start, if it is the first one."""
+    state = sim.state[j]
+    if state.started == 1 or state.phase != RUNNING:
+        return
+    state.started = 1
+    for e in range(sim.job[j].tells_from, sim.job[j].tells_to):
+        if sim.tells[e].kind == AFTER:
+            come_true(sim.tells[e].job, state.start + sim.tells[e].delay, sim)
+
+
+@jit
+def forget_begin(j: int, sim: Arrays) -> bool:
+    """Forget that a job would have begun when its nodes are on; whether it had not yet."""
+    state = sim.state[j]
+    if state.start <= sim.clock.now:
+        return False
+    heap_remove(sim.begins, sim.clock.begins, j)
+    sim.clock.begins -= 1
+    if state.started == 0 and sim.job[j].tells_to > sim.job[j].tells_from:
+        heap_remove(sim.releases, sim.clock.releases, -1 - j)
+        sim.clock.releases -= 1
+    forget_segments(j, sim)
+    state.start = -1
+    return True
+
+
+@jit
+def take_started(j: int, since: int, sim: Arrays) -> None:
+    """Take a job that was just started out of the plan, from a time until it is expected to end.
+
+    That is later than if it were started on nodes that are on: it begins when its nodes are.
+    """
+    plan_change(j, since, sim.state[j].start + sim.job[j].expected, TAKE, sim)
+
+
+@jit
+def divide_now(j: int, sim: Arrays) -> None:
+    """Divide the nodes of a job that starts now over the pools, given ``sim.low``."""
+    if sim.rules.pools > 1 and sim.hooks.place != 0:
+        place_by_score(j, sim)
+    else:
+        choose_pools(j, sim)
+
+
+@jit
+def start_now(j: int, sim: Arrays) -> None:
+    """Start a job that fits the plan now (``sim.low``), and take it out of the plan."""
+    divide_now(j, sim)
+    start_job(j, sim)
+    take_started(j, sim.clock.now, sim)
+
+
+@jit
+def give_back(j: int, sim: Arrays) -> None:
+    """Return the nodes and resources of a running job."""
+    pools = sim.rules.pools
+    job = sim.job[j]
+    if len(sim.beneath) > 0:
+        withdraw(j, sim)
+    if sim.hooks.gave_back != 0:
+        call_with_job(sim.hooks.gave_back, j, sim)
+    else:
+        load_take(j, sim)
+        for p in range(pools):
+            sim.stock[p].free += sim.take[p]
+        account(j, -job.nodes, sim)
+        if len(sim.node) > 0:
+            release_nodes(j, sim)
+    for c in range(sim.asks.width):
+        sim.stock[pools + c].free += sim.asks[j, c]
+    if sim.user_running.width > 0:
+        partition = sim.partition[job.kind]
+        if sim.race.valid == RACED and at_limit(partition, job.user, sim):
+            note_back(job.user, sim)
+        sim.user_running[partition, job.user] -= 1
+    if len(sim.held) > 0:
+        hold(j, MINUS_ONE, sim)
+    planned = sim.state[j].start + job.expected
+    if planned != sim.clock.now:
+        sim.clock.came_back = 1
+        note_freed(j, sim.clock.now, planned, sim)
+    run_remove(j, planned, sim)
+
+
+@jit
+def end_job(j: int, phase: int, sim: Arrays) -> None:
+    """A running job ends; its entry is off the heap of ends already."""
+    give_back(j, sim)
+    settle(j, phase, sim)
+
+
+@jit
+def has_ended(j: int, sim: Arrays) -> bool:
+    """Whether a job that has its nodes has ended, and they are being cleaned up."""
+    return sim.rules.cleanup > 0 and sim.state[j].end <= sim.clock.now
+
+
+@jit
+def finish(j: int, sim: Arrays) -> None:
+    """A running job ends as it will, or its nodes are clean; its entry is off the heap of ends already."""
+    ended = sim.state[j].end
+    before = sim.clock.ended
+    end_job(j, sim.state[j].outcome, sim)
+    sim.state[j].end = ended
+    sim.clock.ended = max(before, ended)
+
+
+@jit
+def forget_end(j: int, sim: Arrays) -> None:
+    """Take the end of a running job, which comes otherwise, off the heap of ends."""
+    heap_remove(sim.ends, sim.clock.ends, j)
+    sim.clock.ends -= 1
+
+
+@jit
+def slowest_listed(j: int, sim: Arrays) -> int:
+    """The pool of the slowest whole nodes that a job has; what `taken` says leaves out those of others."""
+    node = sim.state[j].first_node
+    slowest = sim.pool_of[node]
+    while node >= 0:
+        p = sim.pool_of[node]
+        if sim.pool[p].speed < sim.pool[slowest].speed:
+            slowest = p
+        node = sim.node[node].next
+    return slowest
+
+
+@jit
+def slowest_held(j: int, sim: Arrays) -> int:
+    """The pool of the slowest nodes that a running job has."""
+    if len(sim.share) == 0:
+        if len(sim.beneath) > 0:
+            return slowest_listed(j, sim)
+        load_take(j, sim)
+        return slowest_taken(sim)
+    row = sim.state[j].first_node
+    slowest = sim.pool_of[sim.part[row].node]
+    while row >= 0:
+        p = sim.pool_of[sim.part[row].node]
+        if sim.pool[p].speed < sim.pool[slowest].speed:
+            slowest = p
+        row = sim.part[row].next
+    return slowest
+
+
+@jit
+def keep_done(j: int, sim: Arrays) -> int:
+    """Remember what the last checkpoint of a job that is cut off keeps; how long it took, ms."""
+    every = sim.claim[j].checkpoint
+    if every == 0:
+        return 0
+    pool = sim.pool[slowest_held(j, sim)]
+    kept = (sim.clock.now - sim.state[j].start) // every * every
+    whole = kept // pool.bottom
+    rest = kept - whole * pool.bottom
+    sim.cut[j].done += whole * pool.top + rest * pool.top // pool.bottom
+    return kept
+
+
+@jit
+def cut_off(j: int, sim: Arrays) -> None:
+    """A running job loses its nodes, and is in no list; as if it had never started, but for checkpoints."""
+    kept = ZERO
+    if len(sim.cut) > 0:
+        kept = keep_done(j, sim)
+        sim.cut[j].leaves = 0
+    give_back(j, sim)
+    # What it was when it waited before must be forgotten.
+    tidy_queue(sim)
+    sim.race.valid = 0
+    if not forget_begin(j, sim):
+        lost = sim.lost[sim.clock.lost]
+        lost.job = j
+        lost.start = sim.state[j].start
+        lost.end = sim.clock.now
+        lost.kept = kept
+        lost.nodes = sim.job[j].nodes
+        sim.clock.lost += 1
+    sim.state[j].requeues += 1
+    sim.state[j].start = -1
+    sim.state[j].end = -1
+
+
+@jit
+def throw_back(j: int, sim: Arrays) -> None:
+    """A running job whose node failed waits again."""
+    cut_off(j, sim)
+    enqueue(j, sim)
+
+
+@jit
+def send_back(j: int, sim: Arrays) -> None:
+    """A running job is preempted, and waits again, in the queue not for some time."""
+    cut_off(j, sim)
+    lost = sim.lost[sim.clock.lost - 1]
+    cut = sim.cut[j]
+    cut.times += 1
+    cut.lost += lost.end - lost.start - lost.kept
+    if sim.rules.sent_back_for == 0:
+        enqueue(j, sim)
+        return
+    state = sim.state[j]
+    state.phase = PENDING
+    time = sim.clock.now + sim.rules.sent_back_for
+    sim.clock.releases = heap_push(sim.releases, sim.clock.releases, time, j)
+
+
+@jit
+def come_true(j: int, time: int, sim: Arrays) -> None:
+    """One dependency of a job comes true at ``time``."""
+    state = sim.state[j]
+    state.open -= 1
+    if time > state.release:
+        state.release = time
+    if state.open == 0 and state.dead == 0 and state.phase == PENDING:
+        sim.clock.releases = heap_push(sim.releases, sim.clock.releases, state.release, j)
+
+
+@jit
+def hold_for_ever(j: int, sim: Arrays) -> None:
+    """A job whose dependency failed stays pending; nothing waits for it unless it is cancelled."""
+    if sim.job[j].cancel >= NEVER:
+        sim.clock.alive -= 1
+
+
+@jit
+def close(j: int, phase: int, sim: Arrays) -> None:
+    """A job has come to its end in a phase; those that wait for it are not told yet."""
+    if len(sim.held) > 0 and sim.state[j].phase != UNSUBMITTED:
+        count_submitted(j, MINUS_ONE, sim)
+    if sim.state[j].phase == RUNNING and sim.state[j].start >= 0:
+        sim.clock.ended = sim.clock.now
+    sim.state[j].phase = phase
+    sim.state[j].end = sim.clock.now
+    sim.clock.alive -= 1
+
+
+@jit
+def settle(j: int, phase: int, sim: Arrays) -> None:
+    """A job has come to its end in a phase; tell those that wait for it, and theirs."""
+    close(j, phase, sim)
+    tell_dependants(j, sim)
+
+
+@jit
+def tell_dependants(j: int, sim: Arrays) -> None:
+    """Tell those that wait for a job that it has ended; some may end by that, and so on."""
+    if len(sim.tells) == 0:
+        return
+    now = sim.clock.now
+    sim.stack[0] = j
+    depth = 1
+    while depth > 0:
+        depth -= 1
+        ended = sim.stack[depth]
+        for e in range(sim.job[ended].tells_from, sim.job[ended].tells_to):
+            edge = sim.tells[e]
+            other = edge.job
+            if edge.kind == AFTER and sim.state[ended].started == 1:
+                continue
+            if edge.kind != AFTEROK or sim.state[ended].phase == COMPLETED:
+                come_true(other, now + edge.delay, sim)
+                continue
+            if sim.state[other].dead == 1 or PREEMPTED >= sim.state[other].phase >= COMPLETED:
+                continue
+            sim.state[other].dead = 1
+            if sim.state[other].phase == UNSUBMITTED:
+                continue
+            if sim.rules.hold_dependents == 1:
+                hold_for_ever(other, sim)
+            else:
+                close(other, DEPENDENCY, sim)
+                sim.stack[depth] = other
+                depth += 1

@@ -1,0 +1,1 @@
+"""The event loop: all events of one time, then a scheduling pass."""

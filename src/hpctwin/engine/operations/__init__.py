@@ -1,0 +1,1 @@
+"""What other packages call: create, advance, fork and inspect a simulation."""

@@ -1,0 +1,83 @@
+"""How jobs went up to now, read off the state in one go."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import int64, types
+
+from hpctwin.engine.compile.jit import Kernel
+from hpctwin.engine.compile.numba_types import sim_at
+from hpctwin.engine.state.layout import COMPLETED, PENDING, RUNNING, UNSUBMITTED
+from hpctwin.engine.state.sim import Sim
+
+__all__ = ["TELL_COURSE", "Course", "course_of", "submitted_ms"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+class Course(NamedTuple):
+    """How jobs went; times in ms, -1 for what has not happened.
+
+    Args:
+        eligible, start, end: times; the start is the last one, with what a job was suspended for [jobs].
+        phase: what became of each; of those whose nodes are being cleaned up, how they ended [jobs].
+        put_back: whether any was put back into the queue.
+    """
+
+    eligible: IntArray
+    start: IntArray
+    end: IntArray
+    phase: npt.NDArray[np.int8]
+    put_back: bool
+
+
+def submitted_ms(sim: Sim, recorded_ms: IntArray) -> IntArray:
+    """Return when each job was submitted, ms; with a think time that is when it became eligible [jobs].
+
+    Args:
+        sim: arrays of a simulation.
+        recorded_ms: submit times of the workload; they hold for all other jobs, and for those that
+            their users still think about [jobs].
+    """
+    thinks = sim["job"]["thinks"] != 0
+    if not thinks.any():
+        return recorded_ms
+    eligible = sim["state"]["eligible"]
+    return np.where(thinks & (eligible >= 0), eligible, recorded_ms)
+
+
+def course_of(sim: Sim) -> Course:
+    """How jobs went up to now."""
+    eligible, start, end = np.empty((3, sim.size("state")), np.int64)
+    phase = np.empty(len(eligible), np.int8)
+    put_back = TELL_COURSE(sim.bare_address, eligible, start, end, phase)
+    return Course(eligible, start, end, phase, bool(put_back))
+
+
+def tell_course(
+    address: int, eligible: IntArray, start: IntArray, end: IntArray, phase: npt.NDArray[np.int8]
+) -> bool:
+    """As `course_of`; gives whether any job was put back."""
+    sim = sim_at(address)
+    put_back = False
+    for j in range(len(sim.state)):
+        state = sim.state[j]
+        now = state.phase
+        if now == RUNNING and sim.rules.cleanup > 0 and state.end <= sim.clock.now:
+            now = state.outcome
+        eligible[j] = state.eligible
+        start[j] = state.start
+        end[j] = state.end if now >= COMPLETED else -1
+        phase[j] = PENDING if now == UNSUBMITTED else now
+        put_back |= state.requeues > 0
+    return put_back
+
+
+_TIMES = types.Array(int64, 1, "C")
+TELL_COURSE = Kernel(
+    tell_course, types.boolean(int64, *(_TIMES,) * 3, types.Array(types.int8, 1, "C"))
+)
+"""`tell_course`, compiled."""

@@ -1,0 +1,355 @@
+"""Looking ahead: a fork of only what matters, a few jobs put into it, run until they have started.
+
+A fork for a what-if need not hold the jobs that have ended or are not there yet. The arrays of the
+fork keep their full length, so that rows mean the same jobs, but only the rows of jobs that are
+waiting, running or about to arrive are written; what other rows hold is never looked at. That holds
+for workloads without dependencies.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import int64, types
+
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.numba_types import copy_row, copy_table, go_on, sim_at
+from hpctwin.engine.containers.heap import heap_push
+from hpctwin.engine.jobs.transitions import has_ended
+from hpctwin.engine.loop.event_loop import records_have_room
+from hpctwin.engine.queue.limits import count_submitted
+from hpctwin.engine.queue.order import enqueue, leave
+from hpctwin.engine.state.layout import (
+    DONE,
+    MINUS_ONE,
+    NEED_ROOM,
+    ONE,
+    REACHED,
+    RUNNING,
+    STEPPED,
+    UNSUBMITTED,
+    WAITING,
+    ZERO,
+    Arrays,
+)
+
+__all__ = ["arrive", "enter", "look_ahead", "withdraw"]
+
+_MINUTE = 60_000
+
+
+@jit
+def copy_job(j: int, sim: Arrays, fork: Arrays) -> None:
+    """Copy all that a state holds of one job."""
+    copy_row(fork.state, sim.state, j)
+    if len(sim.taken) > 0:
+        copy_row(fork.taken, sim.taken, j)
+    if len(sim.kept) > 0:
+        copy_row(fork.kept, sim.kept, j)
+
+
+@jit
+def forget_job(j: int, sim: Arrays) -> None:
+    """Make a job one that has not been submitted."""
+    state = sim.state[j]
+    state.phase = UNSUBMITTED
+    state.eligible = -1
+    state.start = -1
+    state.end = -1
+    state.release = -1
+    state.first_node = -1
+    state.started = 0
+    state.dead = 0
+    state.open = 0
+    state.requeues = 0
+    for column in range(sim.kept.width if len(sim.kept) > 0 else 0):
+        sim.kept[j, column] = -1
+
+
+@jit
+def parts_held(sim: Arrays) -> int:
+    """On how many shared nodes running jobs are, each job counted for itself."""
+    held = ZERO
+    for i in range(sim.clock.run_first, sim.clock.run_end):
+        row = sim.state[sim.run[i].job].first_node if sim.run[i].job >= 0 else -1
+        while row >= 0:
+            held += 1
+            row = sim.part[row].next
+    return held
+
+
+@jit
+def copy_shared(sim: Arrays, fork: Arrays) -> None:
+    """Copy what is held and promised of shared nodes; who has ended there stays behind."""
+    copy_table(fork.share, sim.share)
+    copy_table(fork.left, sim.left)
+    copy_table(fork.tried, sim.tried)
+    copy_table(fork.freed, sim.freed)
+    copy_table(fork.sharing, sim.sharing)
+    for row in range(sim.sharing.promises):
+        copy_row(fork.promise, sim.promise, row)
+        copy_row(fork.promise_left, sim.promise_left, row)
+    for node in range(len(fork.share)):
+        fork.share[node].part = -1
+    last = ZERO
+    for i in range(sim.clock.run_first, sim.clock.run_end):
+        j = sim.run[i].job
+        if j < 0:
+            continue
+        row = sim.state[j].first_node
+        fork.state[j].first_node = -1 if row < 0 else last
+        while row >= 0:
+            following = sim.part[row].next
+            put_part(last, row, sim, fork)
+            fork.part[last].next = -1 if following < 0 else last + 1
+            row = following
+            last += 1
+    fork.sharing.parts = last
+
+
+@jit
+def put_part(to: int, row: int, sim: Arrays, fork: Arrays) -> None:
+    """Copy a part to another row, before the others on its node."""
+    own = fork.part[to]
+    origin = sim.part[row]
+    share = fork.share[origin.node]
+    own.job = origin.job
+    own.start = origin.start
+    own.node = origin.node
+    own.tasks = origin.tasks
+    own.kind = origin.kind
+    own.planned = origin.planned
+    own.before = -1
+    own.after = share.part
+    if share.part >= 0:
+        fork.part[share.part].before = to
+    share.part = to
+
+
+@jit
+def shared_have_room(sim: Arrays, fork: Arrays) -> bool:
+    """Whether a fork has room for what is held and promised of shared nodes."""
+    return parts_held(sim) <= len(fork.part) and sim.sharing.promises <= len(fork.promise)
+
+
+@jit
+def copy_live(sim: Arrays, fork: Arrays) -> None:
+    """Copy the state of the machine, and of the jobs that wait or run."""
+    copy_table(fork.clock, sim.clock)
+    # The records of lost attempts and of node use stay behind, and nobody knows of failures to come.
+    fork.clock.lost = 0
+    fork.clock.segments = 0
+    fork.clock.outages_done = 0
+    fork.clock.cancels_done = 0
+    fork.race.valid = 0
+    fork.walk.valid = 0
+    fork.standing.valid = 0
+    fork.rooms.valid = 0
+    fork.rooms.sums = 0
+    for i in range(sim.clock.queued):
+        j = sim.queue[i]
+        fork.queue[i] = j
+        copy_job(j, sim, fork)
+    for i in range(sim.clock.run_first, sim.clock.run_end):
+        if sim.run[i].job >= 0:
+            copy_job(sim.run[i].job, sim, fork)
+        copy_row(fork.run, sim.run, i)
+    for i in range(sim.clock.ends):
+        copy_row(fork.ends, sim.ends, i)
+    copy_table(fork.stock, sim.stock)
+    copy_table(fork.user_running, sim.user_running)
+    copy_table(fork.held, sim.held)
+    copy_table(fork.used, sim.used)
+    copy_table(fork.rank, sim.rank)
+    copy_table(fork.usage, sim.usage)
+    copy_table(fork.node, sim.node)
+    copy_table(fork.power_kept, sim.power_kept)
+    for i in range(sim.clock.switching):
+        copy_row(fork.switching, sim.switching, i)
+    for i in range(sim.clock.timeouts):
+        copy_row(fork.timeouts, sim.timeouts, i)
+    for i in range(sim.clock.begins):
+        copy_row(fork.begins, sim.begins, i)
+    copy_table(fork.index, sim.index)
+    copy_table(fork.summary, sim.summary)
+    copy_table(fork.tally, sim.tally)
+    copy_table(fork.own, sim.own)
+    if len(sim.share) > 0:
+        copy_shared(sim, fork)
+
+
+@jit
+def expected_end(j: int, sim: Arrays) -> int:
+    """When a running job ends by what is known: its runtime; that passed, its walltime; then soon."""
+    now = sim.clock.now
+    job = sim.job[j]
+    start = sim.state[j].start
+    end = start + min(job.runtime, job.limit)
+    if end <= now:
+        end = start + job.limit
+    if end <= now:
+        end = now + _MINUTE
+    return end
+
+
+@jit
+def forget_ends(sim: Arrays) -> None:
+    """Let running jobs end when they are expected to, not when they really will."""
+    n = 0
+    for i in range(sim.clock.run_first, sim.clock.run_end):
+        j = sim.run[i].job
+        if j < 0:
+            continue
+        if not has_ended(j, sim):
+            sim.state[j].end = expected_end(j, sim)
+        n = heap_push(sim.ends, n, sim.state[j].end + sim.rules.cleanup, j)
+    sim.clock.ends = n
+
+
+@jit
+def forget_arrivals(sim: Arrays) -> None:
+    """Make room for jobs that come again: who has arrived need not be remembered."""
+    gone = sim.clock.arrived
+    for i in range(gone, sim.clock.arrival_end):
+        sim.by_submit[i - gone] = sim.by_submit[i]
+    sim.clock.arrival_end -= gone
+    sim.clock.arrived = 0
+
+
+@jit
+def expect(j: int, sim: Arrays) -> None:
+    """Let a job be submitted at its submit time, after those of the same time."""
+    if sim.clock.arrival_end == len(sim.by_submit):
+        forget_arrivals(sim)
+    i = sim.clock.arrival_end
+    sim.clock.arrival_end = i + 1
+    submit = sim.job[j].submit
+    while i > sim.clock.arrived and sim.job[sim.by_submit[i - 1]].submit > submit:
+        sim.by_submit[i] = sim.by_submit[i - 1]
+        i -= 1
+    sim.by_submit[i] = j
+
+
+@jit
+def begin_fork(now: int, coming: Any, ends_known: int, sim: Arrays, fork: Arrays) -> None:
+    """Put a fork where the simulation is, just before an instant; with the jobs that come."""
+    copy_live(sim, fork)
+    fork.clock.now = now - 1
+    if ends_known == 0:
+        forget_ends(fork)
+    fork.clock.now = sim.clock.now
+    fork.clock.arrived = 0
+    fork.clock.arrival_end = 0
+    for i in range(sim.clock.arrived, sim.clock.arrival_end):
+        j = sim.by_submit[i]
+        fork.job[j].submit = sim.job[j].submit
+        forget_job(j, fork)
+        expect(j, fork)
+    for i in range(coming.shape[0]):
+        forget_job(coming[i], fork)
+        expect(coming[i], fork)
+    fork.clock.alive += coming.shape[0]
+
+
+def _look_ahead(
+    address: int,
+    ahead: int,
+    now: int,
+    coming: Any,
+    watched: Any,
+    latest: int,
+    ends_known: int,
+    found: Any,
+) -> int:
+    sim = sim_at(address)
+    fork = sim_at(ahead)
+    advance = sim.hooks.advance
+    code = go_on(advance, sim, now - 1, -1)
+    if code != DONE and code != REACHED:
+        return code
+    if len(sim.share) > 0 and not shared_have_room(sim, fork):
+        return -NEED_ROOM
+    begin_fork(now, coming, ends_known, sim, fork)
+    for i in range(watched.shape[0]):
+        j = watched[i]
+        found[0, i] = -1
+        found[1, i] = -1
+        while fork.state[j].phase < RUNNING or fork.state[j].phase == UNSUBMITTED:
+            fork.clock.stop_job = j
+            code = go_on(advance, fork, latest, -1)
+            if code == DONE or code == REACHED:
+                break
+            if code == NEED_ROOM and not records_have_room(fork):
+                fork.clock.lost = 0
+                fork.clock.segments = 0
+            elif code != STEPPED:
+                return -code
+        if RUNNING <= fork.state[j].phase < UNSUBMITTED:
+            found[0, i] = fork.state[j].start
+            found[1, i] = fork.state[j].end
+    return DONE
+
+
+_ROWS = types.Array(int64, 1, "C")
+look_ahead = Kernel(
+    _look_ahead,
+    int64(int64, int64, int64, _ROWS, _ROWS, int64, int64, types.Array(int64, 2, "C")),
+)
+"""Run a simulation up to an instant, then a fork of it until the watched jobs have started.
+
+Args:
+    address: of the simulation.
+    ahead: of the fork; its jobs with the runtimes that are known, its own ``by_submit`` and no
+        cancellations; its state without outages.
+    now: ms; what happens before, happens in the simulation; from here on in the fork only.
+    coming: jobs that arrive in the fork, at their submit times there.
+    watched: jobs whose start is asked for; of those coming or waiting.
+    latest: ms; starts later than this are not looked for.
+    ends_known: 1 if running jobs end when they really will, 0 if by what the fork knows.
+    found: start and end of each job watched, ms; -1 if it has not started. Written.
+
+Returns:
+    `DONE`; or what stopped the simulation (negative: the fork) before its time.
+"""
+
+
+def _withdraw(address: int, j: int, now: int) -> None:
+    sim = sim_at(address)
+    if sim.state[j].phase == WAITING:
+        leave(j, sim)
+        if len(sim.held) > 0:
+            count_submitted(j, MINUS_ONE, sim)
+        sim.race.valid = 0
+        sim.clock.timer = min(sim.clock.timer, now)
+        forget_job(j, sim)
+        sim.clock.alive -= 1
+
+
+withdraw = Kernel(_withdraw, types.void(int64, int64, int64))
+"""Take a waiting job away as if it had never been submitted; a pass follows: ``(address, job, now)``."""
+
+
+def _arrive(address: int, j: int) -> None:
+    sim = sim_at(address)
+    expect(j, sim)
+    sim.clock.alive += 1
+
+
+arrive = Kernel(_arrive, types.void(int64, int64))
+"""Let a job be submitted at its submit time, which lies not before the present: ``(address, job)``."""
+
+
+def _enter(address: int, j: int) -> None:
+    sim = sim_at(address)
+    # A tournament may still know the job that was in this row before.
+    sim.race.valid = 0
+    forget_job(j, sim)
+    sim.state[j].eligible = sim.job[j].submit
+    if len(sim.held) > 0:
+        count_submitted(j, ONE, sim)
+    enqueue(j, sim)
+    sim.clock.alive += 1
+
+
+enter = Kernel(_enter, types.void(int64, int64))
+"""Let a job wait, whose submit time may lie before the present: ``(address, job)``."""

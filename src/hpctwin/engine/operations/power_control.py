@@ -1,0 +1,200 @@
+"""What is asked and done from outside of nodes that have power states."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.engine.operations.creation import index_nodes
+from hpctwin.engine.state.layout import (
+    COMPLETED,
+    COMPUTING,
+    DEPTH_STATES,
+    FAILED,
+    IDLE,
+    NOT_SWITCHING_OFF,
+    ONLY_ACTIVE,
+    SWITCHING_OFF,
+    WALLTIME,
+)
+from hpctwin.engine.state.node_speeds import speed_columns
+from hpctwin.engine.state.sim import Sim
+from hpctwin.model.text.units import exact
+
+__all__ = [
+    "NodePowers",
+    "Work",
+    "change_speed",
+    "hide_nodes",
+    "node_powers",
+    "nodes_of_job",
+    "past_states",
+    "spent_ms",
+    "spent_since_end_ms",
+    "state_rows",
+]
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class NodePowers:
+    """The power states of nodes at a moment [nodes].
+
+    Args:
+        power: ``IDLE``, ``ASLEEP``, ``SWITCHING_OFF`` or ``SWITCHING_ON`` of `engine.state.layout`; that an idle
+            node computes is known by its job.
+        depth: the sleep depth of those that are not on.
+        since_ms: when each came into its state.
+        ready_ms: when the transition of those that switch is over.
+    """
+
+    power: IntArray
+    depth: IntArray
+    since_ms: IntArray
+    ready_ms: IntArray
+
+
+Work = Mapping[int, tuple[int, Fraction]]
+"""By job: what was left to do at a time (ms), in ms on the machine the runtimes were measured on."""
+
+
+def state_rows(sim: Sim) -> IntArray:
+    """The row of the power state that each node is in [nodes]."""
+    state, depth = (sim["node"][name].astype(np.int64) for name in ("power", "depth"))
+    rows: IntArray = np.where(state <= COMPUTING, state, state + DEPTH_STATES * depth)
+    return rows
+
+
+def spent_ms(sim: Sim) -> IntArray:
+    """The time of each node in each power state up to now [states, nodes]."""
+    spent: IntArray = sim["spent"].T.copy()
+    spent[state_rows(sim), np.arange(spent.shape[1])] += sim["clock"]["now"] - sim["node"]["since"]
+    return spent
+
+
+def spent_since_end_ms(sim: Sim) -> IntArray:
+    """The part of `spent_ms` that comes after the last end of a job [states, nodes]."""
+    ended, now = int(sim.clock.ended), int(sim.clock.now)
+    booked = sim["tail"].T
+    spent: IntArray = booked[:-1] * (booked[-1] == ended)
+    rows = state_rows(sim), np.arange(spent.shape[1])
+    spent[rows] += now - np.maximum(sim["node"]["since"], min(ended, now))
+    return spent
+
+
+def node_powers(sim: Sim) -> NodePowers:
+    """The power states of all nodes; those that compute count as idle."""
+    node = sim["node"]
+    power = node["power"].astype(np.int64)
+    return NodePowers(
+        np.where(power == COMPUTING, IDLE, power),
+        node["depth"].astype(np.int64),
+        node["since"].copy(),
+        node["ready"].copy(),
+    )
+
+
+def nodes_of_job(sim: Sim, row: int) -> list[int]:
+    """The nodes that a running job has, by rising number."""
+    found = []
+    node = int(sim["state"]["first_node"][row])
+    while node >= 0:
+        found.append(node)
+        node = int(sim["node"]["next"][node])
+    return sorted(found)
+
+
+def past_states(sim: Sim) -> IntArray:
+    """Node, row of the state, start and end in ms of all states so far, if they are kept [4, …]."""
+    past = sim["log"][: sim.clock.logged]
+    table = np.stack([past[name] for name in ("node", "state", "start", "end")])
+    nodes = np.arange(len(sim["node"]))
+    since = sim["node"]["since"]
+    now = np.full(len(nodes), sim.clock.now)
+    present = np.stack([nodes, state_rows(sim), since, now])
+    return np.concatenate([table, present[:, since < now]], axis=1)
+
+
+def hide_nodes(sim: Sim, shown: int) -> None:
+    """Hide from jobs the nodes that a power policy does not show; a pass follows.
+
+    Args:
+        sim: the simulation.
+        shown: `layout.ALL_NODES`, `NOT_SWITCHING_OFF` or `ONLY_ACTIVE`.
+    """
+    node = sim["node"]
+    clock = sim["clock"]
+    off = np.zeros(len(node), bool)
+    if shown == ONLY_ACTIVE:
+        off = np.maximum(node["ready"], clock["now"]) + node["boot"] > clock["now"]
+    elif shown == NOT_SWITCHING_OFF:
+        off = node["power"] == SWITCHING_OFF
+    hidden = (off & (node["job"] < 0)).astype(np.int64)
+    up = node["down"] == 0
+    np.subtract.at(sim["stock"]["free"], sim["pool_of"][up], (hidden - node["hidden"])[up])
+    node["hidden"] = hidden
+    clock["unpowered"] = hidden.sum()
+    clock["pass_due"] = clock["came_back"] = 1
+    index_nodes(sim)
+
+
+def _pools_of(sim: Sim, j: int) -> IntArray:
+    """The pools of the nodes that a running job has."""
+    if sim.pools == 1:
+        return np.array([0])
+    if not len(sim["share"]):
+        return np.flatnonzero(sim["taken"][j] > 0)
+    rows, part = [int(sim["state"]["first_node"][j])], sim["part"]
+    while part["next"][rows[-1]] >= 0:
+        rows.append(int(part["next"][rows[-1]]))
+    return np.unique(sim["pool_of"][part["node"][rows]])
+
+
+def change_speed(
+    sim: Sim, pools: IntArray, speed: npt.NDArray[np.float64], work: Work, *, terminate: bool
+) -> dict[int, tuple[int, Fraction]]:
+    """Let nodes and their jobs go on at other speeds: what is left takes as much longer or shorter.
+
+    Args:
+        sim: the simulation; speeds of pools and ends of running jobs are changed.
+        pools: whose speed changes.
+        speed: of all pools from now on.
+        work: what was left of jobs when their speed changed last.
+        terminate: whether walltimes end jobs.
+
+    Returns:
+        What is left of each job whose speed changed.
+    """
+    clock, state, job = sim.clock, sim["state"], sim["job"]
+    before = sim["pool"]["speed"]
+    left: dict[int, tuple[int, Fraction]] = {}
+    for j in sim.running["job"].tolist():
+        used = _pools_of(sim, j)
+        if not np.isin(used, pools).any():
+            continue
+        start = int(state["start"][j])
+        since, todo = work.get(j, (start, Fraction(int(job["runtime"][j]))))
+        at = max(int(clock.now), start)
+        todo = max(Fraction(0), todo - (at - since) * exact(before[used].min()))
+        left[j] = (at, todo)
+        end = at + math.ceil(todo / exact(speed[used].min()))
+        limit = start + int(job["limit"][j])
+        cut = terminate and end > limit
+        ends_well = FAILED if job["fails"][j] else COMPLETED
+        state["outcome"][j] = WALLTIME if cut else ends_well
+        state["end"][j] = limit if cut else end
+    heap = sim["ends"][: clock.ends]
+    heap["time"] = state["end"][heap["job"]]
+    # A sorted table is a heap.
+    heap[:] = heap[np.lexsort((heap["job"], heap["time"]))]
+    pool = sim["pool"].copy()
+    for name, column in speed_columns(speed).items():
+        pool[name] = column
+    sim.know(pool=pool)
+    return left

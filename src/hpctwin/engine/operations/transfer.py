@@ -1,0 +1,288 @@
+"""Going on with other jobs: a simulation keeps those that matter still, and gets those that come next.
+
+Nothing here looks ahead: what is known of later jobs changes nothing until the first of them is submitted, so
+that a simulation that is stopped before and gets them then, goes on as if it had known them always.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.engine.queue.limits import count_held
+from hpctwin.engine.state.array_allocation import copied, in_bytes
+from hpctwin.engine.state.layout import COMPLETED, LAYOUT, SUSPENDED, UNSUBMITTED
+from hpctwin.engine.state.sim import Sim, records
+
+__all__ = [
+    "are_suspended", "begun_ms", "carry", "ended_jobs", "lengthen_chains", "owe", "paused_ms", "settled_jobs",
+    "started_ms",
+]  # fmt: skip
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+_SAME = (
+    "rank", "stock", "spent", "tail", "switching", "timeouts", "index", "summary", "tally", "own",
+    "power_kept", "node", "used",
+)  # fmt: skip
+
+
+def ended_jobs(sim: Sim) -> BoolArray:
+    """Which jobs have come to their end [jobs]."""
+    phase = sim["state"]["phase"]
+    found: BoolArray = (phase >= COMPLETED) & (phase != UNSUBMITTED)
+    return found
+
+
+def settled_jobs(sim: Sim) -> BoolArray:
+    """Which jobs have come to their end, and no instant will be because of them [jobs]."""
+    clock = sim.clock
+    settled = ended_jobs(sim)
+    settled[sim["by_cancel"][clock.cancels_done :]] = False
+    waiting = sim["releases"]["job"][: clock.releases]
+    settled[np.where(waiting < 0, -1 - waiting, waiting)] = False
+    return settled
+
+
+def are_suspended(sim: Sim) -> BoolArray:
+    """Which jobs were suspended for others, and are perhaps still [jobs]."""
+    if not len(sim["beneath"]):
+        return np.zeros(len(sim["state"]), np.bool_)
+    mode = sim["yields"]["mode"][sim["claim"]["standing"]]
+    found: BoolArray = (mode == SUSPENDED) & (sim["cut"]["times"] > 0)
+    return found
+
+
+def started_ms(sim: Sim) -> IntArray:
+    """When jobs started, ms; the last time if they were thrown back; -1 where they have not [jobs]."""
+    start: IntArray = sim["state"]["start"].copy()
+    if len(sim["beneath"]):
+        start -= sim["cut"]["paused"]
+    return start
+
+
+def paused_ms(sim: Sim) -> IntArray:
+    """For how long jobs were suspended for others up to now, ms [jobs]."""
+    cut = sim["cut"]
+    now = sim.clock.now - started_ms(sim) - cut["ran"]
+    paused: IntArray = np.where(cut["suspended"] == 1, now, cut["paused"])
+    return paused
+
+
+def begun_ms(sim: Sim) -> IntArray:
+    """When jobs began for the first time, ms; -1 where they have not [jobs]."""
+    state = sim["state"]
+    begun: IntArray = np.where(state["started"] == 1, state["start"], -1)
+    lost = sim["lost"][: sim.clock.lost][
+        ::-1
+    ]  # of two attempts of a job, the first is written last
+    begun[lost["job"]] = lost["start"]
+    return begun
+
+
+def carry(old: Sim, new: Sim, rows: IntArray, to: IntArray, *, waits: bool) -> None:
+    """Let one simulation go on as another, with some of its jobs and further ones.
+
+    Args:
+        old: it, between two instants; all jobs that have not settled go on.
+        new: arrays of the same machine and policy, in which nothing has happened. Jobs that are not of the
+            old one are submitted after the present instant.
+        rows: the jobs that go on, rising.
+        to: their rows in the new one, rising.
+        waits: whether jobs may have to wait for others that are not there any more.
+    """
+    place = np.full(old.jobs + 1, -1, np.int64)
+    place[rows] = to
+    lost, segment = (_of_jobs(old, name, place) for name in ("lost", "segment"))
+    tables = {
+        "outage": old["outage"],
+        "lost": _with_room(lost, 2 * old.clock.running),
+        "segment": _with_room(segment, 2 * len(old["node"])),
+    }
+    if len(old["share"]):
+        tables |= _parts_and_promises(old, new, place)
+    new.reshape(**tables)
+    _carry_clock(old, new, rows)
+    new["clock"]["lost"], new["clock"]["segments"] = len(lost), len(segment)
+    for name in ("state", "taken", "kept", "cut"):
+        if len(new[name]):
+            new[name][to] = old[name][rows]
+    clock = old.clock
+    new["queue"][: clock.queued] = place[old["queue"][: clock.queued]]
+    for name, entries in (
+        ("ends", old["ends"][: clock.ends]),
+        ("run", old.running),
+        ("begins", old["begins"][: clock.begins]),
+    ):
+        new[name][: len(entries)] = entries
+        new[name]["job"][: len(entries)] = place[entries["job"]]
+    _carry_releases(old, new, place)
+    for name in _SAME:
+        in_bytes(new[name])[...] = in_bytes(old[name])
+    new["node"]["job"] = place[old["node"]["job"]]
+    new["beneath"][...] = place[old["beneath"]]
+    if len(old["share"]):
+        _carry_shared(old, new, _part_rows(old, place), to)
+    _carry_labels(old, new)
+    count_held(new)
+    if waits and not len(new["tells"]):
+        # Only where there are dependencies it is looked who falls by one.
+        new.know(tells=records("tells", 1))
+
+
+def owe(
+    sim: Sim, rows: IntArray, more_open: IntArray, release_ms: IntArray, dead: BoolArray
+) -> None:
+    """Tell jobs that are not submitted yet what became of those that they wait for, and that are not there.
+
+    Args:
+        sim: arrays of a simulation.
+        rows: of the jobs.
+        more_open: so many more dependencies of each are open than it knows of.
+        release_ms: when the latest of those that came true did so; -1 if none did.
+        dead: whether one of them failed.
+    """
+    state = sim["state"]
+    state["open"][rows] += more_open
+    state["release"][rows] = np.maximum(state["release"][rows], release_ms)
+    state["dead"][rows] |= dead
+
+
+def lengthen_chains(sim: Sim, rows: IntArray, on: IntArray) -> None:
+    """Jobs wait for others of which some have come only now: those have the chains behind them.
+
+    Args:
+        sim: arrays of a simulation.
+        rows: of the jobs that wait.
+        on: of the job that each waits for.
+    """
+    state = sim["state"]
+    there = (state["phase"][rows] != UNSUBMITTED) & (sim["job"]["thinks"][rows] == 0)
+    rows, on = rows[there], on[there]
+    np.maximum.at(state["chain"], on, state["chain"][rows] + sim["job"]["expected"][rows])
+
+
+def _carry_clock(old: Sim, new: Sim, rows: IntArray) -> None:
+    there = new["clock"]
+    there[...] = old["clock"]
+    clock = new.clock
+    clock.alive += new.jobs - len(rows)
+    clock.arrival_end = new.jobs
+    clock.run_first, clock.run_end = 0, clock.running
+    clock.arrived = np.count_nonzero(old["state"]["phase"][rows] != UNSUBMITTED)
+    clock.cancels_done = np.isin(old["by_cancel"][: clock.cancels_done], rows).sum()
+
+
+def _carry_releases(old: Sim, new: Sim, place: IntArray) -> None:
+    """The heap of releases, in which a job that waits for its nodes is only if others wait for it."""
+    entries = old["releases"][: old.clock.releases]
+    waiting = entries[entries["job"] >= 0].copy()
+    waiting["job"] = place[waiting["job"]]
+    starting = new["begins"]["job"][: new.clock.begins]
+    job = new["job"][starting]
+    told = (job["tells_to"] > job["tells_from"]) & (new["state"]["started"][starting] == 0)
+    begins = records(
+        "releases", told.sum(), time=new["state"]["start"][starting[told]], job=-1 - starting[told]
+    )
+    heap = np.concatenate([waiting, begins])
+    # A sorted table is a heap.
+    new["releases"][: len(heap)] = heap[np.lexsort((heap["job"], heap["time"]))]
+    new.clock.releases = len(heap)
+
+
+def _with_room(table: npt.NDArray[np.void], more: int) -> npt.NDArray[np.void]:
+    """A table with room for more rows; else all arrays would be made again soon."""
+    wider = np.zeros(len(table) + more, table.dtype)
+    wider[: len(table)] = table
+    return wider
+
+
+def _part_rows(old: Sim, place: IntArray) -> IntArray:
+    """The new row of each part on shared nodes; -1 of jobs that are gone, and after the last."""
+    job = old["part"]["job"][: old["sharing"]["parts"][0]]
+    stays = place[job] >= 0
+    row = np.full(len(job) + 1, -1, np.int64)
+    row[:-1][stays] = np.arange(np.count_nonzero(stays))
+    return row
+
+
+def _parts_and_promises(
+    old: Sim, new: Sim, place: IntArray
+) -> dict[str, npt.NDArray[np.void] | IntArray]:
+    """Who holds what of nodes that jobs share, and what is promised there; kinds have other numbers now."""
+    row = _part_rows(old, place)
+    part = old["part"][: len(row) - 1][row[:-1] >= 0]
+    part["job"] = place[part["job"]]
+    part["kind"] = _kinds_now(old, new, part)
+    for link in ("next", "after", "before"):
+        part[link] = row[part[link]]
+    most = new["shape"]["parts"][new["job"]["kind"]].sum()
+    promises = int(old["sharing"]["promises"][0])
+    promise = old["promise"][:promises].copy()
+    promise["job"] = place[promise["job"]]  # rows that are free may name jobs that are gone
+    stands = promise["node"] >= 0
+    promise["kind"][stands] = _kinds_now(old, new, promise[stands])
+    return {
+        "part": _with_room(part, min(int(most), 2 * new.jobs)),
+        "promise": promise,
+        "promise_left": old["promise_left"][:promises],
+    }
+
+
+def _kinds_now(old: Sim, new: Sim, of: npt.NDArray[np.void]) -> IntArray:
+    """The kinds of parts, or promises, whose jobs have their new rows already."""
+    place, _, _ = _places_of_kinds(old)
+    _, order, first = _places_of_kinds(new)
+    now: IntArray = order[first[new["job"]["kind"][of["job"]]] + place[of["kind"]]]
+    return now
+
+
+def _places_of_kinds(sim: Sim) -> tuple[IntArray, IntArray, IntArray]:
+    """The place of each kind among those for one kind of job; all in this order, and where each begins."""
+    owner = sim["shape"]["of"].astype(np.int64)
+    order = np.argsort(owner, kind="stable")
+    first = np.searchsorted(owner[order], np.arange(len(owner)))
+    place = np.empty(len(owner), np.int64)
+    place[order] = np.arange(len(owner)) - first[owner[order]]
+    return place, order, first
+
+
+def _carry_shared(old: Sim, new: Sim, row: IntArray, to: IntArray) -> None:
+    """What is on shared nodes; what was found out of kinds of jobs (`Tried`) is found out again.
+
+    Args:
+        old, new: as of `carry`; the new one has its parts.
+        row: of `_part_rows`.
+        to: rows of the jobs that go on.
+    """
+    state = new["state"]
+    state["first_node"][to] = row[state["first_node"][to]]
+    for name in ("share", "left", "freed"):
+        in_bytes(new[name])[...] = in_bytes(old[name])
+    new["share"]["part"] = row[old["share"]["part"]]
+    of_kinds = {name: new["sharing"][name].copy() for name in ("widest", "owners", "gpus", "types")}
+    new["sharing"][...] = old["sharing"]
+    parts = np.count_nonzero(row >= 0)
+    for name, value in {**of_kinds, "parts": parts}.items():
+        new["sharing"][name] = value
+    waiting = new["job"]["kind"][new["queue"][: new.clock.queued]]
+    new["tried"]["waiting"] = np.bincount(waiting, minlength=len(new["tried"]))
+
+
+def _carry_labels(old: Sim, new: Sim) -> None:
+    """What is counted of users and fair-share labels, of which there may be more now."""
+    labels = min(len(old["usage"]), len(new["usage"])) - 2
+    new["usage"][:labels] = old["usage"][:labels]
+    new["usage"][-2:] = old["usage"][-2:]  # jobs without a label, and all
+    users = min(old["user_running"].shape[1], new["user_running"].shape[1])
+    new["user_running"][:, :users] = old["user_running"][:, :users]
+
+
+def _of_jobs(old: Sim, name: str, place: IntArray) -> npt.NDArray[np.void]:
+    """The rows of a record that are of jobs that go on."""
+    used = {"lost": old.clock.lost, "segment": old.clock.segments}[name]
+    table = copied(old[name][:used])
+    table["job"] = place[table["job"]]
+    kept: npt.NDArray[np.void] = table[table["job"] >= 0].astype(LAYOUT[name][0])
+    return kept

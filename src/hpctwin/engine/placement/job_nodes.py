@@ -1,0 +1,91 @@
+"""The nodes a job has, where nodes have identity."""
+
+from __future__ import annotations
+
+from hpctwin.engine.capacity.plan import active_from
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.compile.numba_types import call_with_job
+from hpctwin.engine.containers.node_sets import touch
+from hpctwin.engine.containers.suspended_stack import come_up
+from hpctwin.engine.state.layout import Arrays
+
+
+@jit
+def claim(j: int, node: int, sim: Arrays) -> None:
+    """Give a node to a job."""
+    sim.node[node].job = j
+    sim.node[node].next = sim.state[j].first_node
+    sim.state[j].first_node = node
+    touch(node, sim)
+
+
+@jit
+def place(j: int, sim: Arrays) -> None:
+    """Choose the nodes of a starting job: ``sim.take`` from each pool, and note them down.
+
+    Nothing where what switches nodes has claimed them.
+    """
+    if sim.hooks.place_nodes != 0:
+        call_with_job(sim.hooks.place_nodes, j, sim)
+
+
+@jit
+def place_by_score(j: int, sim: Arrays) -> None:
+    """Divide a job's nodes over the pools as its placement scores the free ones, given ``sim.low``."""
+    call_with_job(sim.hooks.place_by_score, j, sim)
+
+
+@jit
+def nodes_ready(j: int, sim: Arrays) -> int:
+    """When all nodes of a job are active; now where nodes have no power states."""
+    ready = sim.clock.now
+    if sim.rules.depths > 0:
+        node = sim.state[j].first_node
+        while node >= 0:
+            ready = max(ready, active_from(node, sim))
+            node = sim.node[node].next
+    return ready
+
+
+@jit
+def release_nodes(j: int, sim: Arrays) -> None:
+    """Take all nodes from a job."""
+    node = sim.state[j].first_node
+    while node >= 0:
+        following = sim.node[node].next
+        sim.node[node].job = -1
+        sim.node[node].next = -1
+        touch(node, sim)
+        if len(sim.beneath) > 0:
+            lower = come_up(node, sim)
+            if lower >= 0:
+                claim(lower, node, sim)
+        node = following
+    sim.state[j].first_node = -1
+
+
+@jit
+def note_segments(j: int, sim: Arrays) -> None:
+    """Note where a job that just started runs, as runs of node numbers."""
+    node = sim.state[j].first_node
+    last = -1
+    while node >= 0:
+        if last >= 0 and sim.segment[last].first - 1 == node:
+            sim.segment[last].first = node
+            sim.segment[last].nodes += 1
+        else:
+            last = sim.clock.segments
+            sim.clock.segments = last + 1
+            sim.segment[last].job = j
+            sim.segment[last].start = sim.state[j].start
+            sim.segment[last].first = node
+            sim.segment[last].nodes = 1
+        node = sim.node[node].next
+
+
+@jit
+def forget_segments(j: int, sim: Arrays) -> None:
+    """A job that was given nodes never began there."""
+    for i in range(sim.clock.segments):
+        if sim.segment[i].job == j and sim.segment[i].start == sim.state[j].start:
+            sim.segment[i].nodes = 0

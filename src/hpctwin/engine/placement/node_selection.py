@@ -1,0 +1,309 @@
+"""Which free nodes of a pool a job takes: each way a kernel, compiled when a simulation needs it.
+
+Each claims ``sim.take`` nodes of each pool for the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from numba import int64, types
+
+from hpctwin.engine.capacity.plan import active_from
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.numba_types import SIM
+from hpctwin.engine.containers.node_sets import first_in, is_free
+from hpctwin.engine.containers.switch_blocks import add_room, forget_room, next_block, take_off
+from hpctwin.engine.placement.job_nodes import claim
+from hpctwin.engine.placement.ranking import place_ranked
+from hpctwin.engine.state.layout import (
+    ASLEEP_NODES,
+    AWAKE_NODES,
+    BEST_FIT,
+    CONTIGUOUS,
+    FIRST_FIT,
+    FREE_NODES,
+    LEAST_DRAW,
+    LOWEST,
+    NEVER,
+    ONE,
+    RANDOM,
+    SCORED,
+    SOONEST,
+    SPREAD,
+    WHOLE_BLOCKS,
+    ZERO,
+    Arrays,
+)
+
+__all__ = ["PLACING", "placing"]
+
+
+@jit
+def random_below(bound: int, sim: Arrays) -> int:
+    """A whole number below ``bound``, from the simulation's own generator (splitmix64)."""
+    # The same constants as in Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators.
+    state = sim.clock.random + -7046029254386353131
+    sim.clock.random = state
+    z = state
+    z = (z ^ ((z >> 30) & 0x3FFFFFFFF)) * -4658895280553007687
+    z = (z ^ ((z >> 27) & 0x1FFFFFFFFF)) * -7723592293110705685
+    z = z ^ ((z >> 31) & 0x1FFFFFFFF)
+    return (z & 0x7FFFFFFFFFFFFFFF) % bound
+
+
+@jit
+def _claim_from(chosen: int, j: int, p: int, wanted: int, sim: Arrays) -> int:
+    """Claim the lowest nodes of a pool that are in a set; how many are still wanted."""
+    place = sim.pool[p].first
+    while wanted > 0:
+        place = first_in(chosen, place, sim.pool[p].last, sim)
+        if place < 0:
+            break
+        claim(j, sim.by_pool[place], sim)
+        wanted -= 1
+        place += 1
+    return wanted
+
+
+@jit
+def _soonest_off(p: int, sim: Arrays) -> tuple[int, int]:
+    """When the first free node of a pool that is not on can be; and the depth all such sleep in, or -1."""
+    best = NEVER
+    among = -1
+    for depth in range(sim.rules.depths):
+        if sim.tally[p, ASLEEP_NODES + depth] > 0:
+            ready = sim.clock.now + sim.sleep[p * sim.rules.depths + depth].on_time
+            if ready <= best:
+                among = depth if ready < best else -1
+                best = ready
+    for i in range(sim.clock.switching):
+        node = sim.switching[i].job
+        if sim.pool_of[node] == p and is_free(node, sim):
+            ready = active_from(node, sim)
+            if ready <= best:
+                among = -1
+                best = ready
+    return best, among
+
+
+@jit
+def _claim_soonest(j: int, p: int, wanted: int, sim: Arrays) -> None:
+    """The nodes active soonest, ties by number."""
+    wanted = _claim_from(AWAKE_NODES, j, p, wanted, sim)
+    while wanted > 0:
+        ready, depth = _soonest_off(p, sim)
+        if depth >= 0:
+            wanted = _claim_from(ASLEEP_NODES + depth, j, p, wanted, sim)
+            continue
+        for i in range(sim.pool[p].first, sim.pool[p].last):
+            node = sim.by_pool[i]
+            if wanted > 0 and is_free(node, sim) and active_from(node, sim) == ready:
+                claim(j, node, sim)
+                wanted -= 1
+
+
+@jit
+def _claim_least_draw(j: int, p: int, wanted: int, sim: Arrays) -> None:
+    """As SPARS does it: sleeping nodes before idle ones, if these are too few."""
+    now = sim.clock.now
+    pool = sim.pool[p]
+    idle = 0
+    for i in range(pool.first, pool.last):
+        node = sim.by_pool[i]
+        if is_free(node, sim) and active_from(node, sim) <= now:
+            idle += 1
+    sleepers_first = idle < wanted
+    while wanted > 0:
+        best = NEVER
+        for i in range(pool.first, pool.last):
+            node = sim.by_pool[i]
+            if is_free(node, sim):
+                best = min(best, _rank(node, sleepers_first, sim))
+        for i in range(pool.first, pool.last):
+            node = sim.by_pool[i]
+            if wanted > 0 and is_free(node, sim):
+                if _rank(node, sleepers_first, sim) == best:
+                    claim(j, node, sim)
+                    wanted -= 1
+
+
+@jit
+def _rank(node: int, sleepers_first: bool, sim: Arrays) -> int:
+    now = sim.clock.now
+    ready = active_from(node, sim)
+    # Among idle nodes the one that has been idle longest; who is freed now is still booked as computing.
+    if ready <= now:
+        return now if sim.node[node].power != 0 else sim.node[node].since
+    return -NEVER if sleepers_first else ready
+
+
+@jit
+def _free_in(p: int, sim: Arrays) -> int:
+    free = 0
+    for i in range(sim.pool[p].first, sim.pool[p].last):
+        if is_free(sim.by_pool[i], sim):
+            free += 1
+    return free
+
+
+@jit
+def _claim_evenly(j: int, p: int, wanted: int, sim: Arrays) -> None:
+    free = _free_in(p, sim)
+    seen = 0
+    taken = 0
+    for i in range(sim.pool[p].first, sim.pool[p].last):
+        node = sim.by_pool[i]
+        if not is_free(node, sim):
+            continue
+        if taken < wanted and seen == taken * free // wanted:
+            claim(j, node, sim)
+            taken += 1
+        seen += 1
+
+
+@jit
+def _claim_any(j: int, p: int, wanted: int, sim: Arrays) -> None:
+    # Selection sampling (Knuth, TAOCP 3.4.2 S): each set of nodes is equally likely.
+    left = _free_in(p, sim)
+    for i in range(sim.pool[p].first, sim.pool[p].last):
+        node = sim.by_pool[i]
+        if not is_free(node, sim):
+            continue
+        if random_below(left, sim) < wanted:
+            claim(j, node, sim)
+            wanted -= 1
+        left -= 1
+
+
+@jit
+def _claim_runs(j: int, p: int, wanted: int, sim: Arrays) -> None:
+    first = sim.pool[p].first
+    last = sim.pool[p].last
+    while wanted > 0:
+        best = -1
+        best_length = 0
+        run = -1
+        length = 0
+        for i in range(first, last + 1):
+            free = i < last and is_free(sim.by_pool[i], sim)
+            if free and length > 0 and sim.by_pool[i] == sim.by_pool[i - 1] + 1:
+                length += 1
+                continue
+            if length > 0:
+                enough = length >= wanted
+                best_enough = best_length >= wanted
+                if (
+                    best < 0
+                    or (enough and (not best_enough or length < best_length))
+                    or (not enough and not best_enough and length > best_length)
+                ):
+                    best = run
+                    best_length = length
+            length = 0
+            if free:
+                run = i
+                length = 1
+        for i in range(best, best + min(wanted, best_length)):
+            claim(j, sim.by_pool[i], sim)
+        wanted -= min(wanted, best_length)
+
+
+@jit
+def _claim_blocks(j: int, p: int, wanted: int, sim: Arrays) -> None:
+    first = sim.pool[p].first
+    last = sim.pool[p].last
+    forget_room(sim)
+    for i in range(first, last):
+        if is_free(sim.by_pool[i], sim):
+            add_room(sim.by_pool[i], ONE, sim)
+    top = -1
+    while wanted > 0:
+        block, top = next_block(wanted, ZERO, top, sim)
+        take_off(block, sim)
+        for i in range(first, last):
+            node = sim.by_pool[i]
+            if wanted > 0 and sim.switch_of[node] == block and is_free(node, sim):
+                claim(j, node, sim)
+                wanted -= 1
+
+
+def place_lowest(j: int, sim: Arrays) -> None:
+    """The lowest free numbers."""
+    for p in range(sim.rules.pools):
+        if sim.take[p] > 0:
+            _claim_from(FREE_NODES, j, p, sim.take[p], sim)
+
+
+def place_soonest(j: int, sim: Arrays) -> None:
+    """Those active soonest, ties by number."""
+    for p in range(sim.rules.pools):
+        if sim.take[p] > 0:
+            _claim_soonest(j, p, sim.take[p], sim)
+
+
+def place_least_draw(j: int, sim: Arrays) -> None:
+    """As SPARS does it: sleeping nodes before idle ones, if these are too few."""
+    for p in range(sim.rules.pools):
+        if sim.take[p] > 0:
+            _claim_least_draw(j, p, sim.take[p], sim)
+
+
+def place_contiguous(j: int, sim: Arrays) -> None:
+    """The shortest sufficient run of free numbers."""
+    for p in range(sim.rules.pools):
+        if sim.take[p] > 0:
+            _claim_runs(j, p, sim.take[p], sim)
+
+
+def place_whole_blocks(j: int, sim: Arrays) -> None:
+    """On as few blocks as possible."""
+    for p in range(sim.rules.pools):
+        if sim.take[p] > 0:
+            _claim_blocks(j, p, sim.take[p], sim)
+
+
+def place_evenly(j: int, sim: Arrays) -> None:
+    """Spread over the free ones."""
+    for p in range(sim.rules.pools):
+        if sim.take[p] > 0:
+            _claim_evenly(j, p, sim.take[p], sim)
+
+
+def place_anywhere(j: int, sim: Arrays) -> None:
+    """Drawn with the seed."""
+    for p in range(sim.rules.pools):
+        if sim.take[p] > 0:
+            _claim_any(j, p, sim.take[p], sim)
+
+
+def _kernel(function: Callable[[int, Arrays], None]) -> Kernel:
+    return Kernel(function, types.void(int64, SIM), unrolled=False)
+
+
+_PREFERRED = {
+    int(LOWEST): _kernel(place_lowest),
+    int(SOONEST): _kernel(place_soonest),
+    int(LEAST_DRAW): _kernel(place_least_draw),
+}
+_BY_PLACEMENT = {
+    int(CONTIGUOUS): _kernel(place_contiguous),
+    int(SPREAD): _kernel(place_evenly),
+    int(RANDOM): _kernel(place_anywhere),
+    int(SCORED): _kernel(place_ranked),
+    int(WHOLE_BLOCKS): _kernel(place_whole_blocks),
+}
+PLACING = [*_PREFERRED.values(), *_BY_PLACEMENT.values()]
+"""All of them."""
+
+
+def placing(placement: int, preferred: int) -> Kernel | None:
+    """What claims a starting job's nodes; None if what switches nodes does.
+
+    Args:
+        placement: the engine's number of the placement.
+        preferred: which nodes of a pool first and best fit take, as `engine.powers.PowerPass` says it.
+    """
+    if placement in (FIRST_FIT, BEST_FIT) or preferred not in _PREFERRED:
+        return _PREFERRED.get(preferred)
+    return _BY_PLACEMENT[placement]

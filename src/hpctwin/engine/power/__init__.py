@@ -1,0 +1,1 @@
+"""Power states of nodes, and how power policies switch them."""

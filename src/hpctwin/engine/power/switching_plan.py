@@ -1,0 +1,231 @@
+"""Which nodes to switch on and off, for all policies."""
+
+from __future__ import annotations
+
+from hpctwin.engine.capacity.plan import (
+    active_from,
+    choose_pools,
+    forget_maintenance,
+    has_row,
+    plan_asleep,
+    plan_build,
+    plan_fits,
+    plan_return,
+    plan_take,
+)
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.compile.numba_types import call
+from hpctwin.engine.containers.node_sets import first_in
+from hpctwin.engine.power.node_states import last_over, switch_off, switch_on
+from hpctwin.engine.queue.eligibility import is_skipped
+from hpctwin.engine.queue.order import order_queue, pop_order, reckon_fairshare
+from hpctwin.engine.state.layout import (
+    ASLEEP_NODES,
+    ASLEEP_OVER,
+    IDLE_NODES,
+    IDLE_OVER,
+    NEVER,
+    SWITCHING_OFF,
+    TAKE,
+    ZERO,
+    Arrays,
+)
+
+AHEAD = 256
+"""So many waiting jobs are planned ahead when nodes are to be woken for them."""
+
+
+@jit
+def take_waiting(sim: Arrays) -> None:
+    """Take all waiting jobs out of the plan, each at its earliest start in the ordering's order."""
+    reckon_fairshare(sim)
+    for c in range(len(sim.not_before)):
+        sim.not_before[c] = 0
+    n = order_queue(sim)
+    for left in range(n, max(0, n - AHEAD), -1):
+        j = pop_order(left, sim)
+        if is_skipped(j, sim):
+            continue
+        earliest = ZERO
+        if sim.rules.in_order == 1:
+            earliest = latest_ahead(j, sim)
+        first = ZERO
+        while has_row(first, sim) and (
+            sim.plan_time[first] < earliest or plan_fits(j, first, sim) >= 0
+        ):
+            first += 1
+        if first >= sim.plan_rows[0]:
+            continue
+        start = sim.plan_time[first]
+        choose_pools(j, sim)
+        plan_take(j, start, sim)
+        note_planned(j, start, sim)
+
+
+@jit
+def latest_ahead(j: int, sim: Arrays) -> int:
+    """When the last of those ahead starts that share an eligible pool or a resource with a job."""
+    pools = sim.rules.pools
+    kind = sim.job[j].kind
+    latest = ZERO
+    for p in range(pools):
+        if sim.eligible[kind, p] != 0:
+            latest = max(latest, sim.not_before[p])
+    for c in range(sim.asks.width):
+        if sim.asks[j, c] > 0:
+            latest = max(latest, sim.not_before[pools + c])
+    return latest
+
+
+@jit
+def note_planned(j: int, start: int, sim: Arrays) -> None:
+    """A job is planned to start at a time."""
+    pools = sim.rules.pools
+    kind = sim.job[j].kind
+    for p in range(pools):
+        if sim.eligible[kind, p] != 0:
+            sim.not_before[p] = start
+    for c in range(sim.asks.width):
+        if sim.asks[j, c] > 0:
+            sim.not_before[pools + c] = start
+
+
+@jit
+def free_at(time: int, p: int, sim: Arrays) -> int:
+    """What the plan has free of a pool at a time."""
+    row = ZERO
+    while row + 1 < sim.plan_rows[0] and sim.plan_time[row + 1] <= time:
+        row += 1
+    return sim.plan_amount[row, p]
+
+
+@jit
+def take_sleepers_out(sim: Arrays) -> None:
+    """Take out of the plan what is asleep or will be: below zero, so many must be woken."""
+    plan_asleep(TAKE, sim)
+    time = NEVER
+    p = -1
+    nodes = 0
+    for i in range(sim.clock.switching):
+        node = sim.switching[i].job
+        own = sim.node[node]
+        if own.down > 0 or own.power != SWITCHING_OFF:
+            continue
+        ready = active_from(node, sim)
+        if ready != time or sim.pool_of[node] != p:
+            plan_return(time, p, -nodes, sim)
+            time = ready
+            p = sim.pool_of[node]
+            nodes = 0
+        nodes += 1
+    plan_return(time, p, -nodes, sim)
+
+
+@jit
+def wake_planned(p: int, sim: Arrays) -> None:
+    """Wake the nodes of a pool that the plan needs as soon as they can be active."""
+    now = sim.clock.now
+    pool = sim.pool[p]
+    shallower = ZERO
+    for depth in range(sim.rules.depths):
+        asleep = sim.tally[p, ASLEEP_NODES + depth]
+        boot = sim.sleep[p * sim.rules.depths + depth].on_time
+        short = -free_at(now + boot, p, sim)
+        wanted = min(asleep, short - shallower)
+        place = pool.first
+        while wanted > 0:
+            place = first_in(ASLEEP_NODES + depth, place, pool.last, sim)
+            switch_on(sim.by_pool[place], sim)
+            wanted -= 1
+        # Asked again when the next ones must be woken.
+        if asleep > 0:
+            short = max(short, shallower)
+            for row in range(sim.plan_rows[0]):
+                if sim.plan_time[row] > now + boot and -sim.plan_amount[row, p] > short:
+                    sim.clock.wake_at = min(sim.clock.wake_at, sim.plan_time[row] - boot)
+                    break
+        shallower += asleep
+
+
+@jit
+def spare_of(p: int, sim: Arrays) -> int:
+    """How many nodes of a pool the plan does not need before they could be off and on again."""
+    sleep = sim.sleep[p * sim.rules.depths]
+    until = sim.clock.now + sleep.off_time + sleep.on_time
+    least = NEVER
+    for row in range(sim.plan_rows[0]):
+        if sim.plan_time[row] <= until:
+            least = min(least, sim.plan_amount[row, p])
+    return max(ZERO, least)
+
+
+@jit
+def manage(sim: Arrays) -> None:
+    """Wake what the plan needs in time, and say what it can spare.
+
+    What is free in the plan, below zero where nodes must be woken, is the need of docs/engine.md with the
+    sign turned: nodes in maintenance count as on, as those of an overdue job may be there.
+    """
+    if sim.clock.queued == 0:
+        return
+    plan_build(sim)
+    if sim.hooks.reserved != 0:
+        call(sim.hooks.reserved, sim)
+    else:
+        take_waiting(sim)
+    forget_maintenance(sim)
+    take_sleepers_out(sim)
+    for p in range(sim.rules.pools):
+        wake_planned(p, sim)
+        sim.spare[p].allowed = spare_of(p, sim)
+
+
+@jit
+def count_idle(sim: Arrays) -> None:
+    """How many idle nodes of each group there are besides those that are kept on."""
+    for p in range(sim.rules.pools):
+        sim.spare[p].idle = -sim.pool[p].keep
+    for p in range(sim.rules.pools):
+        sim.spare[sim.pool[p].group].idle += sim.tally[p, IDLE_NODES]
+
+
+@jit
+def next_to_switch_off(sim: Arrays) -> int:
+    """The last idle node whose timeout is over and that may be switched off; -1 if there is none."""
+    last = -1
+    for p in range(sim.rules.pools):
+        if sim.spare[p].allowed > 0 and sim.spare[sim.pool[p].group].idle > 0:
+            last = max(last, last_over(IDLE_OVER, p, sim))
+    return last
+
+
+@jit
+def switch_off_due(deeper: bool, sim: Arrays) -> bool:
+    """Switch off what has been idle for its timeout, the last nodes first; whether any is asleep at once.
+
+    Args:
+        deeper: whether sleeping nodes may go deeper.
+        sim: the simulation.
+    """
+    now = sim.clock.now
+    at_once = False
+    if deeper:
+        for p in range(sim.rules.pools):
+            node = last_over(ASLEEP_OVER, p, sim)
+            while node >= 0:
+                switch_off(node, sim.node[node].depth + 1, sim)
+                if sim.node[node].ready <= now:
+                    at_once = True
+                node = last_over(ASLEEP_OVER, p, sim)
+    count_idle(sim)
+    node = next_to_switch_off(sim)
+    while node >= 0:
+        switch_off(node, ZERO, sim)
+        if sim.node[node].ready <= now:
+            at_once = True
+        p = sim.pool_of[node]
+        sim.spare[sim.pool[p].group].idle -= 1
+        if sim.spare[p].allowed < NEVER:
+            sim.spare[p].allowed -= 1
+        node = next_to_switch_off(sim)
+    return at_once

@@ -1,0 +1,50 @@
+"""A job starts on cores of others on shared nodes, who are suspended."""
+
+from __future__ import annotations
+
+from hpctwin.engine.capacity.plan import plan_return, planned_end
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.jobs.suspended_jobs import list_suspended
+from hpctwin.engine.preempting.victims import plan_without
+from hpctwin.engine.shared.node_resources import give_held, take_held
+from hpctwin.engine.shared.suspended_jobs import expect_shared, order_by_level, settle_cores
+from hpctwin.engine.state.layout import RETURN, TAKE, Arrays
+
+__all__ = ["settle_shared"]
+
+
+@jit
+def shift(r: int, sign: int, sim: Arrays) -> None:
+    """Put what a running job holds into what is left from its planned end on; or (TAKE) take it out again."""
+    planned = planned_end(r, sim)
+    row = sim.state[r].first_node
+    while row >= 0:
+        part = sim.part[row]
+        p = sim.share[part.node].promise
+        while p >= 0:
+            if planned <= sim.promise[p].start:
+                if sign == RETURN:
+                    give_held(part.kind, part.node, part.tasks, sim.promise_left, p, sim)
+                else:
+                    take_held(part.kind, part.node, part.tasks, sim.promise_left, p, sim)
+            p = sim.promise[p].after
+        row = part.next
+    for c in range(sim.asks.width):
+        plan_return(planned, sim.rules.pools + c, sign * sim.asks[r, c], sim)
+
+
+@jit
+def settle_shared(sim: Arrays) -> None:
+    """Others have some cores of those that were chosen, who are suspended; who has all again, goes on."""
+    n = list_suspended(sim)
+    for i in range(n):
+        r = sim.stack[i]
+        if sim.cut[r].tried == 1:
+            plan_without(r, TAKE, sim)
+            sim.cut[r].tried = 1
+        shift(r, TAKE, sim)
+    order_by_level(n, sim)
+    settle_cores(n, sim)
+    expect_shared(n, sim)
+    for i in range(n):
+        shift(sim.stack[i], RETURN, sim)

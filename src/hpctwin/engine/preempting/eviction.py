@@ -1,0 +1,169 @@
+"""Jobs go, so that another can start, and begin again where a checkpoint left them."""
+
+from __future__ import annotations
+
+from hpctwin.engine.capacity.plan import fits_plan, load_take, plan_build, plan_change, planned_end
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.containers.heap import heap_push
+from hpctwin.engine.jobs.suspended_jobs import expect_to_go_on, list_suspended
+from hpctwin.engine.jobs.transitions import (
+    end_job,
+    forget_end,
+    scaled,
+    send_back,
+    slowest_held,
+    start_now,
+)
+from hpctwin.engine.preempting.core_loans import settle_shared
+from hpctwin.engine.preempting.held_parts import settle_parts
+from hpctwin.engine.preempting.node_loans import cover, is_suspended_for, lend, settle
+from hpctwin.engine.preempting.victims import choose, grace_of, may_preempt, plan_without
+from hpctwin.engine.queue.order import dequeue
+from hpctwin.engine.state.layout import (
+    COMPLETED,
+    FAILED,
+    RETURN,
+    SENT_BACK,
+    TAKE,
+    WALLTIME,
+    Arrays,
+)
+
+
+@jit
+def build_plan(sim: Arrays) -> None:
+    """The plan, in which those that were preempted go when their graces end."""
+    if len(sim.beneath) > 0:
+        expect_to_go_on(list_suspended(sim), sim)
+    plan_build(sim)
+    for place in range(sim.clock.run_first, sim.clock.run_end):
+        r = sim.run[place].job
+        if r < 0 or sim.cut[r].leaves == 0:
+            continue
+        planned = planned_end(r, sim)
+        if sim.cut[r].leaves < planned:
+            load_take(r, sim)
+            plan_change(r, sim.cut[r].leaves, planned, RETURN, sim)
+
+
+@jit
+def end_at(j: int, time: int, sim: Arrays) -> None:
+    """A running job will end at another time."""
+    forget_end(j, sim)
+    sim.state[j].end = time
+    sim.clock.ends = heap_push(sim.ends, sim.clock.ends, time, j)
+
+
+@jit
+def forget_queued(r: int, sim: Arrays) -> None:
+    """Take a job out of the queue, where it is as long as the pass lasts in which it started."""
+    for i in range(sim.clock.queued):
+        if sim.queue[i] == r:
+            dequeue(r, sim)
+            return
+
+
+@jit
+def let_go(r: int, sim: Arrays) -> None:
+    """A running job is preempted: it goes at once, or when its grace ends."""
+    if len(sim.share) > 0:
+        settle_parts(r, sim)
+    sim.cut[r].tried = 0
+    mode = sim.yields[sim.claim[r].standing].mode
+    leaves = sim.clock.now + grace_of(r, sim)
+    if leaves > sim.clock.now:
+        sim.cut[r].leaves = leaves
+        if sim.state[r].end > leaves:
+            end_at(r, leaves, sim)
+            sim.state[r].outcome = mode
+        return
+    forget_end(r, sim)
+    if mode == SENT_BACK:
+        if sim.rules.sent_back_for == 0:
+            if sim.state[r].start == sim.clock.now:
+                forget_queued(r, sim)
+            # Elsewhere it may start again at once.
+            sim.clock.timer = sim.clock.now
+        send_back(r, sim)
+    else:
+        end_job(r, mode, sim)
+
+
+@jit
+def resume(j: int, sim: Arrays) -> None:
+    """A job that has just started goes on where its last checkpoint left it."""
+    done = sim.cut[j].done
+    if done == 0:
+        return
+    job = sim.job[j]
+    pool = sim.pool[slowest_held(j, sim)]
+    length = scaled(job.runtime - done, pool.top, pool.bottom)
+    sim.state[j].outcome = COMPLETED if job.fails == 0 else FAILED
+    if sim.rules.terminate == 1 and length > job.limit:
+        length = job.limit
+        sim.state[j].outcome = WALLTIME
+    end_at(j, sim.state[j].start + length, sim)
+
+
+@jit
+def start(j: int, sim: Arrays) -> None:
+    """Start a job that fits the plan now (``sim.low``), where its last checkpoint left it."""
+    start_now(j, sim)
+    resume(j, sim)
+
+
+@jit
+def spare_suspended(first: int, last: int, sim: Arrays) -> None:
+    """Put those back into the plan who would be suspended, as the job does not start now."""
+    for i in range(first, last + 1):
+        if is_suspended_for(sim.victim[i].job, sim):
+            plan_without(sim.victim[i].job, TAKE, sim)
+
+
+@jit
+def make_room(j: int, sim: Arrays) -> bool:
+    """Have others go for a job that does not fit; whether it fits now, as they have gone at once."""
+    if not may_preempt(j, sim):
+        # Those that it preempted are still there.
+        if sim.cut[j].waits > sim.clock.now:
+            sim.clock.timer = min(sim.clock.timer, sim.cut[j].waits)
+        return False
+    first, last = choose(j, sim)
+    if last < first:
+        return False
+    grace = 0
+    for i in range(first, last + 1):
+        grace = max(grace, grace_of(sim.victim[i].job, sim))
+    if len(sim.beneath) > 0 and grace > 0:
+        spare_suspended(first, last, sim)
+    for i in range(first, last + 1):
+        if not is_suspended_for(sim.victim[i].job, sim):
+            let_go(sim.victim[i].job, sim)
+    if grace > 0:
+        sim.cut[j].waits = sim.clock.now + grace
+        sim.clock.timer = min(sim.clock.timer, sim.cut[j].waits)
+        if len(sim.beneath) > 0:
+            if len(sim.share) > 0:
+                settle_shared(sim)
+            else:
+                settle(sim)
+        return False
+    if len(sim.beneath) > 0 and len(sim.share) == 0:
+        lend(sim)
+    return True
+
+
+@jit
+def starts_or_preempts(j: int, sim: Arrays) -> bool:
+    """Start a job if it fits, or if it fits once others have gone at once; whether it started."""
+    if fits_plan(j, sim):
+        start(j, sim)
+        return True
+    if not make_room(j, sim):
+        return False
+    fits_plan(j, sim)
+    start(j, sim)
+    if len(sim.beneath) > 0:
+        cover(j, sim)
+        settle(sim)
+    return True

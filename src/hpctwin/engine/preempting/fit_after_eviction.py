@@ -1,0 +1,69 @@
+"""Whether a job finds room on shared nodes once others have left."""
+
+from __future__ import annotations
+
+from numba import int64, types
+
+from hpctwin.engine.capacity.plan import planned_end
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.numba_types import SIM
+from hpctwin.engine.preempting.node_loans import is_suspended_for
+from hpctwin.engine.shared.allocation import put_back
+from hpctwin.engine.shared.fit import goes_at, resources_fit
+from hpctwin.engine.shared.node_resources import copy_all, lend_held
+from hpctwin.engine.shared.passes.common import fits_from
+from hpctwin.engine.shared.placement import choose
+from hpctwin.engine.state.layout import TAKE, Arrays
+
+__all__ = ["FITS_LATER"]
+
+
+@jit
+def put_kept_back(r: int, sim: Arrays) -> None:
+    """Add what a job keeps while it is suspended to what is free in ``sim.base``."""
+    put_back(r, sim)
+    row = sim.state[r].first_node
+    while row >= 0:
+        part = sim.part[row]
+        lend_held(part.kind, part.node, part.tasks, TAKE, sim.base, part.node, sim)
+        row = part.next
+
+
+@jit
+def reckon_base(time: int, sim: Arrays) -> None:
+    """Put what running jobs leave free at a time into ``sim.base``, and have all promises be looked at."""
+    copy_all(sim.left, sim.base)
+    now = sim.clock.now
+    for place in range(sim.clock.run_first, sim.clock.run_end):
+        r = sim.run[place].job
+        if r < 0 or goes_at(r, sim) > time:
+            continue
+        if sim.cut[r].tried == 0 or sim.cut[r].leaves > now:
+            put_back(r, sim)
+        elif is_suspended_for(r, sim) and planned_end(r, sim) <= time:
+            put_kept_back(r, sim)
+    for node in range(len(sim.share)):
+        sim.share[node].since = sim.share[node].promise
+    for row in range(sim.sharing.promises):
+        sim.promise[row].ahead = sim.promise[row].after
+
+
+def fits_later(j: int, sim: Arrays) -> None:
+    """Whether a job fits from ``sim.rooms.later`` on, in ``sim.rooms.found``; its nodes are chosen then."""
+    rooms = sim.rooms
+    time = rooms.later
+    rooms.found = 0
+    if not resources_fit(j, time, sim):
+        return
+    if time == sim.clock.now:
+        # Nobody goes at once but those that are tried, and what these hold is in ``sim.left``.
+        fits = fits_from(j, time, sim.left, sim)
+    else:
+        reckon_base(time, sim)
+        fits = fits_from(j, time, sim.base, sim)
+    if fits:
+        choose(j, sim)
+        rooms.found = 1
+
+
+FITS_LATER = Kernel(fits_later, types.void(int64, SIM))

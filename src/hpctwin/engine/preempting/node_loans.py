@@ -1,0 +1,165 @@
+"""A job starts on nodes of others, who are suspended.
+
+Nodes on which only those are that were chosen are free for a moment: the job takes of them, and of others
+that are free, what its placement says. The rest go back to whose they were, who run on if they have them all.
+"""
+
+from __future__ import annotations
+
+from hpctwin.engine.capacity.plan import load_take, plan_change, plan_return, planned_end
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.containers.node_sets import touch
+from hpctwin.engine.containers.suspended_stack import (
+    come_up,
+    depth_of,
+    is_on,
+    lowest_on,
+    put_beneath,
+)
+from hpctwin.engine.jobs.suspended_jobs import expect_to_go_on, go_on, list_suspended, suspend
+from hpctwin.engine.placement.job_nodes import claim
+from hpctwin.engine.state.layout import RETURN, SUSPENDED, TAKE, Arrays
+
+__all__ = ["cover", "has_nodes_for", "is_suspended_for", "leave_nodes", "lend", "settle"]
+
+
+@jit
+def is_suspended_for(r: int, sim: Arrays) -> bool:
+    """Whether a job is suspended if it is preempted."""
+    return sim.yields[sim.claim[r].standing].mode == SUSPENDED
+
+
+@jit
+def has_nodes_for(r: int, kind: int, sim: Arrays) -> bool:
+    """Whether a job has nodes, or waits for some, that a kind of job may use."""
+    for node in range(len(sim.node)):
+        if sim.eligible[kind, sim.pool_of[node]] != 0 and is_on(r, node, sim):
+            return True
+    return False
+
+
+@jit
+def would_be_left(node: int, sim: Arrays) -> bool:
+    """Whether all who are on a node are tried to go."""
+    job = sim.node[node].job
+    if job < 0 or sim.cut[job].tried == 0:
+        return False
+    for d in range(depth_of(node, sim)):
+        if sim.cut[sim.beneath[node, d]].tried == 0:
+            return False
+    return True
+
+
+@jit
+def last_grace(node: int, sim: Arrays) -> int:
+    """The longest grace of those who are on a node."""
+    grace = sim.yields[sim.claim[sim.node[node].job].standing].grace
+    for d in range(depth_of(node, sim)):
+        grace = max(grace, sim.yields[sim.claim[sim.beneath[node, d]].standing].grace)
+    return grace
+
+
+@jit
+def plan_node(node: int, since: int, until: int, sign: int, sim: Arrays) -> None:
+    """Put a node into the plan for a span; or (TAKE) take it out again."""
+    if since < until:
+        plan_return(since, sim.pool_of[node], sign, sim)
+        plan_return(until, sim.pool_of[node], -sign, sim)
+
+
+@jit
+def leave_nodes(r: int, sign: int, sim: Arrays) -> None:
+    """Have a job be tried to go: nodes that only such are on go into the plan; or (TAKE) not any more."""
+    if sign == RETURN:
+        sim.cut[r].tried = 1
+    now = sim.clock.now
+    for node in range(len(sim.node)):
+        if is_on(r, node, sim) and would_be_left(node, sim):
+            until = planned_end(lowest_on(node, sim), sim)
+            plan_node(node, now + last_grace(node, sim), until, sign, sim)
+    if not is_suspended_for(r, sim):
+        # Who is suspended keeps what all nodes have together.
+        for p in range(sim.rules.pools):
+            sim.take[p] = 0
+        leaves = now + sim.yields[sim.claim[r].standing].grace
+        planned = planned_end(r, sim)
+        if leaves < planned:
+            plan_change(r, leaves, planned, sign, sim)
+    if sign == TAKE:
+        sim.cut[r].tried = 0
+
+
+@jit
+def lend_nodes(r: int, sim: Arrays) -> None:
+    """Free the nodes of a job on which only those are that were chosen."""
+    node = sim.state[r].first_node
+    sim.state[r].first_node = -1
+    while node >= 0:
+        following = sim.node[node].next
+        if would_be_left(node, sim):
+            put_beneath(node, sim)
+            sim.stock[sim.pool_of[node]].free += 1
+            touch(node, sim)
+        else:
+            sim.node[node].next = sim.state[r].first_node
+            sim.state[r].first_node = node
+        node = following
+
+
+@jit
+def lend(sim: Arrays) -> None:
+    """Free the nodes on which only those are that were chosen to be suspended."""
+    for place in range(sim.clock.run_first, sim.clock.run_end):
+        r = sim.run[place].job
+        if r >= 0 and sim.cut[r].tried == 1:
+            lend_nodes(r, sim)
+
+
+@jit
+def cover(j: int, sim: Arrays) -> None:
+    """A job has started, perhaps on nodes that were lent; the others go back, and the plan is as it is."""
+    now = sim.clock.now
+    for node in range(len(sim.node)):
+        if depth_of(node, sim) == 0:
+            continue
+        has = sim.node[node].job
+        if has >= 0 and has != j:
+            continue
+        p = sim.pool_of[node]
+        plan_node(node, now, planned_end(sim.beneath[node, 0], sim), TAKE, sim)
+        if has == j:
+            sim.taken[j, p] -= 1
+            plan_node(node, now, now + sim.job[j].expected, RETURN, sim)
+        else:
+            sim.stock[p].free -= 1
+            claim(come_up(node, sim), node, sim)
+
+
+@jit
+def shift_plan(n: int, sign: int, sim: Arrays) -> None:
+    """Put the first ``n`` of ``sim.stack`` into the plan from their planned ends; or take them out again."""
+    for i in range(n):
+        r = sim.stack[i]
+        planned = planned_end(r, sim)
+        load_take(r, sim)
+        for p in range(sim.rules.pools):
+            plan_return(planned, p, sign * sim.take[p], sim)
+        for c in range(sim.asks.width):
+            plan_return(planned, sim.rules.pools + c, sign * sim.asks[r, c], sim)
+
+
+@jit
+def settle(sim: Arrays) -> None:
+    """Others have some nodes of those that were chosen, who are suspended; who has all again, goes on."""
+    n = list_suspended(sim)
+    shift_plan(n, TAKE, sim)
+    for i in range(n):
+        r = sim.stack[i]
+        cut = sim.cut[r]
+        cut.tried = 0
+        if cut.covered > 0 and cut.suspended == 0:
+            suspend(r, sim)
+        elif cut.covered == 0 and cut.suspended == 1:
+            go_on(r, sim)
+    expect_to_go_on(n, sim)
+    shift_plan(n, RETURN, sim)

@@ -1,0 +1,1 @@
+"""Scheduling passes of clusters with preemption."""

@@ -1,0 +1,1 @@
+"""Pending jobs: their order, and which of them are eligible."""

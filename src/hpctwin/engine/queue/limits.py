@@ -1,0 +1,312 @@
+"""Limits that several jobs are under together: those of a user, an account, a QOS.
+
+Who is under which limit is the same for all jobs of a user, account, QOS and partition (`Bound`), so that
+it is held once for all of them. What a start or an end costs grows with the limits of that job alone.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.state.layout import NEVER, ONE, PENDING, RUNNING, WAITING, Arrays
+from hpctwin.engine.state.sim import Sim
+
+__all__ = [
+    "LOOK_MS", "begin_used", "count_held", "count_submitted", "forget_used", "hold", "is_over",
+    "learn_least", "next_decay", "next_look", "reached", "room_of", "too_many_submitted",
+]  # fmt: skip
+
+SECOND_MS = 1000
+LOOK_MS = 60_000
+"""While jobs run and wait under a limit that time alone may lift, its multiples are instants, ms."""
+
+
+@jit
+def walltime_ends(start: int, j: int, sim: Arrays) -> int:
+    """When a job's walltime is over that starts at a time, s, rounded up."""
+    return (start + sim.job[j].limit + SECOND_MS - 1) // SECOND_MS
+
+
+@jit
+def is_over(j: int, sim: Arrays) -> bool:
+    """Whether a job would break a limit if it started now."""
+    for b in range(sim.bounds[j, 0], sim.bounds[j, 1]):
+        bound = sim.bound[b]
+        if bound.holds == 0:
+            continue
+        ceiling = sim.ceiling[bound.ceiling]
+        if ceiling.timed == 1:
+            if is_over_time(j, b, sim):
+                return True
+        elif sim.held[bound.ceiling].amount + sim.charge[j, bound.measure] > ceiling.most:
+            return True
+    return False
+
+
+@jit
+def is_over_time(j: int, b: int, sim: Arrays) -> bool:
+    """Whether a job would break a limit of amounts times seconds, that of a row of ``bound``."""
+    bound = sim.bound[b]
+    ceiling = sim.ceiling[bound.ceiling]
+    charge = sim.charge[j, bound.measure]
+    if ceiling.used == 1 and charge == 0:
+        return False
+    there = 0
+    if bound.seen == 1:
+        if ceiling.used == 1 and used_s(bound.ceiling, sim) >= ceiling.most:
+            return True
+        there = reckoned(bound.ceiling, sim)
+    own = 0
+    if ceiling.own == 1:
+        seconds = walltime_ends(sim.clock.now, j, sim) - sim.clock.now // SECOND_MS
+        own = times(charge, bound.own) * seconds
+    return there + own > ceiling.most
+
+
+@jit
+def times(charge: int, weight: float) -> int:
+    """What a job counts, so many times."""
+    return int(np.rint(charge * weight))
+
+
+@jit
+def reckoned(c: int, sim: Arrays) -> int:
+    """Amounts times seconds that count under a limit of these, without a job that is to start."""
+    found = 0
+    if sim.ceiling[c].left == 1:
+        held = sim.held[c]
+        found = held.until - held.amount * (sim.clock.now // SECOND_MS)
+    if sim.ceiling[c].used == 1:
+        found += used_s(c, sim)
+    return found
+
+
+@jit
+def used_s(c: int, sim: Arrays) -> int:
+    """What has been used under a limit, in whole minutes of whole units: amounts times seconds."""
+    minute = sim.ceiling[c].minute
+    return int(used_by_now(c, sim) // minute) * (minute // SECOND_MS)
+
+
+@jit
+def used_by_now(c: int, sim: Arrays) -> float:
+    """What has been used under a limit, decayed to now; exact while the jobs that run are the same."""
+    used = sim.used[c]
+    rate = sim.ceiling[c].decay
+    amount = sim.held[c].amount
+    elapsed = sim.clock.now - used.at
+    if elapsed == 0:
+        return used.amount
+    if rate == 0.0:
+        return used.amount + amount * elapsed
+    steady = amount / rate
+    return (used.amount - steady) * math.exp(-rate * elapsed) + steady
+
+
+@jit
+def forget_used(sim: Arrays) -> None:
+    """What was used until now counts no more under limits."""
+    for c in range(len(sim.used)):
+        sim.used[c].amount = 0.0
+        sim.used[c].at = sim.clock.now
+
+
+@jit
+def learn_least(j: int, sim: Arrays) -> None:
+    """What a job counts may be the least of all that wait under the same limits."""
+    for b in range(sim.bounds[j, 0], sim.bounds[j, 1]):
+        charge = sim.charge[j, sim.bound[b].measure]
+        lightest = sim.lightest[b]
+        lightest.charge = min(lightest.charge, charge)
+        lightest.each = min(lightest.each, charge // sim.job[j].nodes)
+
+
+@jit
+def room_of(first: int, last: int, sim: Arrays) -> int:
+    """How many nodes a job under some limits may have at most, so as to break none; 0 if all jobs do.
+
+    Limits that time alone may lift are left out: `is_over` tells.
+
+    Args:
+        first, last: rows of ``bound``.
+        sim: the simulation; `learn_least` knows all jobs that wait under these.
+    """
+    room = NEVER
+    for b in range(first, last):
+        bound = sim.bound[b]
+        ceiling = sim.ceiling[bound.ceiling]
+        if bound.holds == 0 or ceiling.timed == 1:
+            continue
+        left = ceiling.most - sim.held[bound.ceiling].amount
+        lightest = sim.lightest[b]
+        if left < lightest.charge:
+            return 0
+        if lightest.each > 0:
+            room = min(room, left // lightest.each)
+    return room
+
+
+@jit
+def next_look(sim: Arrays) -> int:
+    """When it is next looked at whether time has lifted a limit."""
+    return (sim.clock.now // LOOK_MS + 1) * LOOK_MS
+
+
+@jit
+def next_decay(sim: Arrays) -> int:
+    """When it is next looked at whether what has been used has decayed enough; NEVER if it need not be."""
+    for c in range(len(sim.used)):
+        ceiling = sim.ceiling[c]
+        if ceiling.decay == 0.0 or ceiling.most <= 0:
+            continue
+        least = ONE if ceiling.own == 1 else ceiling.most
+        used = sim.used[c]
+        undecayed = used.amount + sim.held[c].amount * (sim.clock.now - used.at)
+        if ceiling.left == 0 and undecayed < least * SECOND_MS:
+            continue
+        if reckoned(c, sim) >= least:
+            return (sim.clock.now // sim.rules.fair_every + 1) * sim.rules.fair_every
+    return NEVER
+
+
+@jit
+def hold(j: int, sign: int, sim: Arrays) -> None:
+    """A job that starts, ``state.start`` being set, counts under its limits; or no more, if negative."""
+    timed = 0
+    for b in range(sim.bounds[j, 0], sim.bounds[j, 1]):
+        bound = sim.bound[b]
+        charge = sign * times(sim.charge[j, bound.measure], bound.weight)
+        held = sim.held[bound.ceiling]
+        ceiling = sim.ceiling[bound.ceiling]
+        if ceiling.used == 1:
+            used = sim.used[bound.ceiling]
+            used.amount = used_by_now(bound.ceiling, sim)
+            used.at = sim.clock.now
+        held.amount += charge
+        if ceiling.left == 1:
+            held.until += charge * walltime_ends(sim.state[j].start, j, sim)
+            timed = max(timed, 1 - ceiling.used)
+    sim.clock.timed += sign * timed
+
+
+@jit
+def too_many_submitted(j: int, sim: Arrays) -> bool:
+    """Whether as many jobs wait and run as may be, so that one more is refused."""
+    for b in range(sim.bounds[j, 1], sim.bounds[j, 2]):
+        bound = sim.bound[b]
+        if bound.holds == 1 and sim.held[bound.ceiling].amount >= sim.ceiling[bound.ceiling].most:
+            return True
+    return False
+
+
+@jit
+def count_submitted(j: int, sign: int, sim: Arrays) -> None:
+    """One job more waits or runs; or less, if negative."""
+    for b in range(sim.bounds[j, 1], sim.bounds[j, 2]):
+        sim.held[sim.bound[b].ceiling].amount += sign
+
+
+def count_held(sim: Sim) -> None:
+    """Count anew what all jobs have that wait and run."""
+    held = sim["held"]
+    if not len(held):
+        return
+    held.fill(0)
+    sim.clock.timed = 0
+    phase, bounds = sim["state"]["phase"], sim["bounds"]
+    running = np.flatnonzero(phase == RUNNING)
+    job, bound = _pairs(running, bounds[running, 0], bounds[running, 1], sim)
+    charge = _weighed(job, bound, sim)
+    np.add.at(held["amount"], bound["ceiling"], charge)
+    ceiling = sim["ceiling"][bound["ceiling"]]
+    left = ceiling["left"]
+    end = -(-(sim["state"]["start"][job] + sim["job"]["limit"][job]) // SECOND_MS)
+    np.add.at(held["until"], bound["ceiling"], left * charge * end)
+    sim.clock.timed = len(np.unique(job[(left == 1) & (ceiling["used"] == 0)]))
+    there = np.flatnonzero(np.isin(phase, (PENDING, WAITING, RUNNING)))
+    job, bound = _pairs(there, bounds[there, 1], bounds[there, 2], sim)
+    np.add.at(held["amount"], bound["ceiling"], 1)
+
+
+def reached(sim: Sim, row: int) -> int:
+    """The first limit that keeps a waiting job from starting: a row of ``ceiling``; -1 if none does."""
+    if not len(sim["held"]):
+        return -1
+    first, last, _ = sim["bounds"][row]
+    for bound in sim["bound"][first:last]:
+        c, charge = int(bound["ceiling"]), int(sim["charge"][row, bound["measure"]])
+        ceiling = sim["ceiling"][c]
+        there, most = int(sim["held"]["amount"][c]), int(ceiling["most"])
+        if ceiling["timed"]:
+            used = _used_s(c, sim) if ceiling["used"] else 0
+            if ceiling["used"] and charge == 0:
+                continue
+            now = int(sim.clock.now) // SECOND_MS
+            there = (int(sim["held"]["until"][c]) - there * now if ceiling["left"] else 0) + used
+            there *= int(bound["seen"])
+            end = -(-(int(sim.clock.now) + int(sim["job"]["limit"][row])) // SECOND_MS)
+            charge = int(np.rint(charge * bound["own"])) * (end - now) * int(ceiling["own"])
+            if ceiling["used"] and bound["seen"] and used >= most:
+                charge = max(charge, most + 1 - there)
+        if bound["holds"] and there + charge > most:
+            return c
+    return -1
+
+
+def _used_s(c: int, sim: Sim) -> int:
+    """As `used_s`."""
+    ceiling, used = sim["ceiling"][c], sim["used"][c]
+    elapsed, rate = int(sim.clock.now) - int(used["at"]), float(ceiling["decay"])
+    amount, found = int(sim["held"]["amount"][c]), float(used["amount"])
+    if elapsed and rate == 0.0:
+        found += amount * elapsed
+    elif elapsed:
+        steady = amount / rate
+        found = (found - steady) * math.exp(-rate * elapsed) + steady
+    return int(found // ceiling["minute"]) * (int(ceiling["minute"]) // SECOND_MS)
+
+
+def begin_used(now_ms: int, sim: Sim) -> None:
+    """What jobs that run have used since they started, or use was last reset; of others it is not known."""
+    used, bounds = sim["used"], sim["bounds"]
+    if not len(used):
+        return
+    used["at"] = now_ms
+    running = np.flatnonzero(sim["state"]["phase"] == RUNNING)
+    job, bound = _pairs(running, bounds[running, 0], bounds[running, 1], sim)
+    since = np.maximum(sim["state"]["start"][job], last_reset(now_ms, sim))
+    amount = _weighed(job, bound, sim) * np.maximum(now_ms - since, 0.0)
+    of_use = bound["ceiling"] < len(used)
+    np.add.at(used["amount"], bound["ceiling"][of_use], amount[of_use])
+
+
+def last_reset(now_ms: int, sim: Sim) -> int:
+    """When past use was last forgotten; far back if never."""
+    done = sim["reset"][sim["reset"] <= now_ms]
+    return int(done[-1]) if len(done) else -NEVER
+
+
+def _weighed(
+    job: npt.NDArray[np.int64], bound: npt.NDArray[np.void], sim: Sim
+) -> npt.NDArray[np.int64]:
+    """What jobs count under limits, one of each."""
+    found: npt.NDArray[np.int64] = np.rint(
+        sim["charge"][job, bound["measure"]] * bound["weight"]
+    ).astype(np.int64)
+    return found
+
+
+def _pairs(
+    rows: npt.NDArray[np.int64],
+    first: npt.NDArray[np.int64],
+    last: npt.NDArray[np.int64],
+    sim: Sim,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.void]]:
+    """Each job as often as it has limits, and these."""
+    count = last - first
+    start = np.repeat(first - (np.cumsum(count) - count), count)
+    return np.repeat(rows, count), sim["bound"][start + np.arange(count.sum())]

@@ -1,0 +1,378 @@
+"""The queue and its order."""
+
+from __future__ import annotations
+
+import math
+
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.compile.numba_types import call_with_job, move_rows, scored_by
+from hpctwin.engine.compile.policy_views import JobView
+from hpctwin.engine.state.layout import NEVER, UNRACED, WAITING, ZERO, Arrays
+
+
+@jit
+def decayed(label: int, sim: Arrays) -> float:
+    """Node-ms that a label has used, decayed to now; exact while its nodes do not change."""
+    usage = sim.usage[label]
+    if usage.at == sim.clock.now:
+        return usage.used
+    rate = sim.rules.decay
+    steady = usage.nodes / rate
+    return (usage.used - steady) * math.exp(-rate * (sim.clock.now - usage.at)) + steady
+
+
+@jit
+def fair_of(label: int, total: float, sim: Arrays) -> tuple[float, float]:
+    """What is seen of a label: 2^-(use/share) or its rank, and its decayed use, node-s; given all use."""
+    use = decayed(label, sim)
+    factor = 1.0
+    if len(sim.tree) > 0:
+        factor = sim.rank[label]
+    elif total > 0.0:
+        factor = 2.0 ** (-(use / total) / sim.promised[label])
+    return factor, use / 1000.0
+
+
+@jit
+def reckon_fairshare(sim: Arrays) -> None:
+    """What orderings see of all labels, if one asks."""
+    if sim.rules.fairshare == 0:
+        return
+    labels = len(sim.promised)
+    total = decayed(labels, sim)
+    for label in range(labels):
+        factor, current = fair_of(label, total, sim)
+        sim.fair[label].factor = factor
+        sim.fair[label].current = current
+
+
+@jit
+def submitted_at(j: int, sim: Arrays) -> int:
+    """When a job is submitted, ms; with a think time that is when it becomes eligible, NEVER before."""
+    if sim.job[j].thinks == 0:
+        return sim.job[j].submit
+    return sim.state[j].eligible if sim.state[j].eligible >= 0 else NEVER
+
+
+@jit
+def submitted_before(a: int, b: int, sim: Arrays) -> bool:
+    """Whether job a was submitted before job b, or at the same time with an id that comes first."""
+    at_a = submitted_at(a, sim)
+    at_b = submitted_at(b, sim)
+    if at_a != at_b:
+        return at_a < at_b
+    return sim.job[a].rank < sim.job[b].rank
+
+
+@jit
+def seen(j: int, now: int, factor: float, current: float, sim: Arrays) -> JobView:
+    """A job as orderings and placements see it.
+
+    Args:
+        j: the job.
+        now: when, ms.
+        factor: its fair-share factor.
+        current: what its label has used, node-s.
+        sim: the simulation.
+    """
+    job = sim.job[j]
+    # Where nobody asks for facts, one row of them does for all.
+    fact = sim.fact[j * sim.rules.facts]
+    state = sim.state[j]
+    submit = submitted_at(j, sim)
+    return JobView(
+        submit / 1000.0,
+        state.eligible / 1000.0,
+        (now - submit) / 1000.0,
+        job.limit / 1000.0,
+        (job.expected - sim.rules.cleanup) / 1000.0,
+        float(job.nodes),
+        fact.cores,
+        fact.gpus,
+        fact.memory_gb,
+        fact.user,
+        fact.account,
+        fact.partition,
+        fact.qos,
+        fact.partition_priority,
+        fact.qos_priority,
+        fact.priority,
+        factor,
+        current,
+        float(sim.rules.machine_nodes),
+        float(state.requeues),
+        fact.dominant,
+        fact.load,
+        fact.cpu,
+        fact.memory_mb,
+        state.chain / 1000.0,
+        fact.risk,
+        fact.predicted_runtime,
+        fact.predicted_power,
+    )
+
+
+@jit
+def score(order: int, j: int, sim: Arrays) -> float:
+    """What an ordering gives a waiting job."""
+    factor = 1.0
+    current = 0.0
+    if sim.rules.fairshare == 1:
+        fair = sim.fair[sim.job[j].share]
+        factor = fair.factor
+        current = fair.current
+    return score_at(order, j, sim.clock.now, factor, current, sim)
+
+
+@jit
+def score_at(order: int, j: int, now: int, factor: float, current: float, sim: Arrays) -> float:
+    """What an ordering gives a waiting job at a time, with a fair-share factor and use."""
+    return scored_by(order, now / 1000.0, seen(j, now, factor, current, sim))
+
+
+@jit
+def before(score_a: float, a: int, score_b: float, b: int, sim: Arrays) -> bool:
+    """Whether job a comes before job b: by score, then submit time, then id."""
+    if score_a != score_b:
+        return score_a < score_b
+    return submitted_before(a, b, sim)
+
+
+@jit
+def enqueue(j: int, sim: Arrays) -> None:
+    """Put a job into the queue; the queue is sorted where the ordering does not change."""
+    sim.state[j].phase = WAITING
+    if len(sim.tried) > 0:
+        sim.tried[sim.job[j].kind].waiting += 1
+    if sim.hooks.entered != 0:
+        call_with_job(sim.hooks.entered, j, sim)
+    n = sim.clock.queued
+    sim.clock.queued = n + 1
+    sim.clock.moves += 1
+    sim.queue[n] = j
+    if sim.race.valid != UNRACED:
+        note_fresh(j, sim)
+    if sim.rules.order_changes == 1:
+        return
+    own = score(sim.hooks.order, j, sim)
+    if own != own:
+        sim.clock.bad_job = j
+    sim.state[j].key = own
+    # A tournament goes without; the rest is put in order when somebody needs it.
+    if sim.race.valid == 1 or sim.race.unsorted > 0:
+        sim.race.unsorted += 1
+    else:
+        put_in_order(n, sim)
+
+
+@jit
+def note_fresh(j: int, sim: Arrays) -> None:
+    """A job arrives that has no place in the tournament yet."""
+    race = sim.race
+    if race.fresh == len(sim.fresh):
+        race.valid = 0
+        return
+    sim.fresh[race.fresh] = j
+    race.fresh += 1
+
+
+@jit
+def note_back(user: int, sim: Arrays) -> None:
+    """A user who had as many jobs running as may be has one less."""
+    race = sim.race
+    if race.back == len(sim.back):
+        race.valid = 0
+        return
+    sim.back[race.back] = user
+    race.back += 1
+
+
+@jit
+def pays(least: int, kind: int, sim: Arrays) -> bool:
+    """Whether so many wait that a tournament, or list of lines, pays; half as many, if there is one."""
+    waiting = sim.clock.queued - sim.race.gone
+    return waiting >= least or (sim.race.valid == kind and 2 * waiting >= least)
+
+
+@jit
+def put_in_order(n: int, sim: Arrays) -> None:
+    """Put the job at place ``n`` of the queue where it belongs among those before it."""
+    j = sim.queue[n]
+    own = sim.state[j].key
+    if n == 0 or not before(own, j, sim.state[sim.queue[n - 1]].key, sim.queue[n - 1], sim):
+        return
+    sim.walk.valid = 0
+    low = 0
+    high = n
+    while low < high:
+        middle = (low + high) // 2
+        other = sim.queue[middle]
+        if before(own, j, sim.state[other].key, other, sim):
+            high = middle
+        else:
+            low = middle + 1
+    for i in range(n, low, -1):
+        sim.queue[i] = sim.queue[i - 1]
+    sim.queue[low] = j
+
+
+@jit
+def dequeue(j: int, sim: Arrays) -> None:
+    """Take one job out of the queue."""
+    sim.walk.valid = 0
+    i = 0
+    while sim.queue[i] != j:
+        i += 1
+    n = sim.clock.queued - 1
+    sim.clock.queued = n
+    if sim.race.unsorted > n - i:
+        sim.race.unsorted -= 1
+    move_rows(sim.queue, i, i + 1, n + 1)
+
+
+@jit
+def leave(j: int, sim: Arrays) -> None:
+    """A job goes from the queue without having started."""
+    dequeue(j, sim)
+    sim.clock.moves += 1
+    if len(sim.tried) > 0:
+        sim.tried[sim.job[j].kind].waiting -= 1
+    if sim.hooks.left != 0:
+        call_with_job(sim.hooks.left, j, sim)
+
+
+@jit
+def drop_started(sim: Arrays) -> None:
+    """Take all jobs that no longer wait out of the queue."""
+    race = sim.race
+    walk = sim.walk
+    known = walk.known if walk.valid == 1 else 0
+    walk.known = 0
+    walk.fewest = NEVER
+    walk.settled = 0
+    kept = 0
+    unsorted = 0
+    for i in range(sim.clock.queued):
+        j = sim.queue[i]
+        if sim.state[j].phase == WAITING:
+            sim.queue[kept] = j
+            if i < known:
+                ahead = sim.ahead[i]
+                sim.ahead[kept].nodes = ahead.nodes
+                sim.ahead[kept].expected = ahead.expected
+                walk.fewest = min(walk.fewest, ahead.nodes)
+                walk.known = kept + 1
+            kept += 1
+            if i >= sim.clock.queued - race.unsorted:
+                unsorted += 1
+    sim.clock.queued = kept
+    race.unsorted = unsorted
+    race.gone = 0
+
+
+@jit
+def look_ahead(sim: Arrays) -> None:
+    """Copy what a walk looks at first of all that wait; of those that were copied before, it is there."""
+    walk = sim.walk
+    if walk.valid == 0:
+        walk.valid = 1
+        walk.known = 0
+        walk.fewest = NEVER
+        walk.settled = 0
+    for i in range(walk.known, sim.clock.queued):
+        job = sim.job[sim.queue[i]]
+        sim.ahead[i].nodes = job.nodes
+        sim.ahead[i].expected = job.expected
+        walk.fewest = min(walk.fewest, job.nodes)
+    walk.known = sim.clock.queued
+
+
+@jit
+def tidy_queue(sim: Arrays) -> None:
+    """Make the queue what it is said to be: those that wait, in order where the ordering does not change."""
+    if sim.race.gone > 0:
+        drop_started(sim)
+    for i in range(sim.clock.queued - sim.race.unsorted, sim.clock.queued):
+        put_in_order(i, sim)
+    sim.race.unsorted = 0
+
+
+@jit
+def sift(n: int, i: int, sim: Arrays) -> None:
+    """Sink entry ``i`` of the order heap of ``n`` jobs to its place."""
+    heap = sim.order
+    j = heap[i].job
+    own = heap[i].score
+    while True:
+        child = 2 * i + 1
+        if child >= n:
+            break
+        other = child + 1
+        if other < n and before(
+            heap[other].score, heap[other].job, heap[child].score, heap[child].job, sim
+        ):
+            child = other
+        if before(own, j, heap[child].score, heap[child].job, sim):
+            break
+        heap[i].job = heap[child].job
+        heap[i].score = heap[child].score
+        i = child
+    heap[i].job = j
+    heap[i].score = own
+
+
+@jit
+def heap_order(n: int, sim: Arrays) -> None:
+    """Make a heap of the first ``n`` entries of the order."""
+    for i in range(n // 2 - 1, -1, -1):
+        sift(n, i, sim)
+
+
+@jit
+def pop_order(n: int, sim: Arrays) -> int:
+    """Take the first job off the order heap of ``n`` jobs."""
+    first = sim.order[0].job
+    sim.order[0].job = sim.order[n - 1].job
+    sim.order[0].score = sim.order[n - 1].score
+    sift(n - 1, ZERO, sim)
+    return first
+
+
+@jit
+def order_queue(sim: Arrays) -> int:
+    """Heap the whole queue in the ordering's order; returns its length."""
+    n = sim.clock.queued
+    order = sim.hooks.order
+    changes = sim.rules.order_changes == 1
+    for i in range(n):
+        j = sim.queue[i]
+        sim.order[i].job = j
+        if not changes:
+            sim.order[i].score = sim.state[j].key
+            continue
+        own = score(order, j, sim)
+        sim.order[i].score = own
+        if own != own:
+            sim.clock.bad_job = j
+    if changes:
+        heap_order(n, sim)
+    return n
+
+
+@jit
+def order_candidates(later: int, sim: Arrays) -> None:
+    """Heap the first ``later`` jobs of ``sim.later`` in the candidates' order."""
+    rules = sim.rules
+    for i in range(later):
+        j = sim.later[i]
+        sim.order[i].job = j
+        if rules.own_candidates == 0 and rules.order_changes == 0:
+            own = sim.state[j].key
+        elif rules.own_candidates == 0:
+            own = score(sim.hooks.order, j, sim)
+        else:
+            own = score(sim.hooks.candidates, j, sim)
+        sim.order[i].score = own
+        if own != own:
+            sim.clock.bad_job = j
+    heap_order(later, sim)

@@ -1,0 +1,118 @@
+"""The lists of pushdown: each waiting job is in one of three, between two neighbours.
+
+The lists are rings through the rows that pushdown keeps; the end of list ``k`` is the row ``k`` after the
+jobs'. The waiting queue, which may be long and is searched from its first to its last, is kept in slots
+too: who goes through them need not follow a ring through the memory. The row at its end counts slots and
+jobs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.state.records import Int, Table
+
+FRESH, MAIN, ASIDE = np.arange(3)
+LISTS = 3
+
+
+class Push:
+    """What pushdown keeps of each job; -1 for nothing."""
+
+    next: Int
+    previous: Int
+    list: Int
+    pushed: Int  # how often pushed down
+    blocked: Int  # what was short then
+    risen: Int  # places
+    looked: Int  # when last looked at
+    slot: Int  # of a job of the waiting queue
+    slotted: Int  # the job in the slot of this number
+
+
+@jit
+def list_end(which: int, push: Table[Push]) -> int:
+    """The row that stands for the end of a list."""
+    return len(push) - LISTS + which
+
+
+@jit
+def list_first(which: int, push: Table[Push]) -> int:
+    """The first of a list; its end if it is empty."""
+    return push[list_end(which, push)].next
+
+
+@jit
+def list_empty(which: int, push: Table[Push]) -> bool:
+    """Whether a list is empty."""
+    return list_first(which, push) == list_end(which, push)
+
+
+@jit
+def list_insert(j: int, which: int, at: int, push: Table[Push]) -> None:
+    """Put a job, which is in no list, before another of a list, or before its end."""
+    before = push[at].previous
+    push[before].next = j
+    push[j].previous = before
+    push[j].next = at
+    push[at].previous = j
+    push[j].list = which
+
+
+@jit
+def tidy_slots(push: Table[Push]) -> None:
+    """Close the gaps that those who left the waiting queue have left in the slots."""
+    end = push[list_end(ASIDE, push)]
+    kept = 0
+    for i in range(end.slot):
+        j = push[i].slotted
+        if j >= 0:
+            push[kept].slotted = j
+            push[j].slot = kept
+            kept += 1
+    end.slot = kept
+
+
+@jit
+def has_gaps(push: Table[Push]) -> bool:
+    """Whether more slots are empty than full."""
+    end = push[list_end(ASIDE, push)]
+    return end.slot > 2 * end.slotted
+
+
+@jit
+def put_aside(j: int, push: Table[Push]) -> None:
+    """Put a job, which is in no list, at the end of the waiting queue."""
+    end = list_end(ASIDE, push)
+    list_insert(j, ASIDE, end, push)
+    if has_gaps(push) or push[end].slot == len(push) - LISTS:
+        tidy_slots(push)
+    n = push[end].slot
+    push[n].slotted = j
+    push[j].slot = n
+    push[end].slot = n + 1
+    push[end].slotted += 1
+
+
+@jit
+def list_remove(j: int, push: Table[Push]) -> None:
+    """Take a job out of its list."""
+    if push[j].list == ASIDE:
+        push[push[j].slot].slotted = -1
+        push[list_end(ASIDE, push)].slotted -= 1
+    before = push[j].previous
+    after = push[j].next
+    push[before].next = after
+    push[after].previous = before
+    push[j].list = -1
+
+
+@jit
+def list_begin(j: int, which: int, push: Table[Push]) -> None:
+    """Put a job that begins to wait at the end of a list, with nothing counted yet."""
+    push[j].pushed = 0
+    push[j].risen = 0
+    push[j].blocked = -1
+    push[j].looked = -1
+    list_insert(j, which, list_end(which, push), push)

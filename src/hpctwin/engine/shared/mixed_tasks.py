@@ -1,0 +1,152 @@
+"""Where a job lies whose tasks are of several kinds: these are placed one after the other, in their order.
+
+And one whose nodes are of one of some sets: the first of them that it fits, whatever kinds of tasks it has.
+
+Each kind is placed as a job of its own would be, on what those before it have left. If one does not fit, all
+are placed once more, by node number. So that it fits is known only when its nodes are chosen.
+"""
+
+from __future__ import annotations
+
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.shared.fit import (
+    first_among,
+    is_there,
+    keeps_off,
+    mark_pools,
+    reckon_least,
+    room_beside,
+    runs_apart,
+    seat,
+)
+from hpctwin.engine.shared.gpus import lay_chosen
+from hpctwin.engine.shared.node_resources import copy_all
+from hpctwin.engine.shared.placement import choose_for, give
+from hpctwin.engine.state.layout import ZERO, Arrays
+from hpctwin.engine.state.records import Grid
+
+__all__ = ["fits_beside", "fits_by_kind"]
+
+
+@jit
+def fits_by_kind(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
+    """Whether a job that `goes_by_kind` fits nodes over a span; its nodes are chosen then.
+
+    As `room.fits_over`.
+    """
+    end = begin + sim.job[j].expected
+    for node in range(len(sim.share)):
+        reckon_least(node, begin, end, base, sim)
+    return _place(j, begin, end, True, sim)
+
+
+@jit
+def fits_beside(j: int, begin: int, end: int, free: Grid[int], sim: Arrays) -> bool:
+    """As `fits_by_kind`, of what is free of each node, whatever is promised."""
+    copy_all(free, sim.least)
+    return _place(j, begin, end, False, sim)
+
+
+@jit
+def _place(j: int, begin: int, end: int, promised: bool, sim: Arrays) -> bool:
+    """Choose nodes, given what is least free of each (``sim.least``); whether the job fits."""
+    copy_all(sim.least, sim.stays)
+    first = first_among(sim.job[j].kind, sim)
+    while first >= 0:
+        if _place_on(j, first, begin, end, promised, sim):
+            return True
+        first = sim.shape[first].among
+    return False
+
+
+@jit
+def _place_on(j: int, first: int, begin: int, end: int, promised: bool, sim: Arrays) -> bool:
+    """Choose nodes of one set, given what is least free of each (``sim.stays``)."""
+    for by_number in range(2):
+        sim.sharing.chosen = 0
+        copy_all(sim.stays, sim.remains)
+        for node in range(len(sim.share)):
+            sim.seated[node] = 0
+        kind = first
+        while kind >= 0 and _find_room(kind, begin, end, promised, sim):
+            if by_number == 1:
+                _choose_by_number(kind, sim)
+            else:
+                choose_for(j, kind, sim)
+            for n in range(sim.sharing.before, sim.sharing.chosen):
+                if sim.of_kind[n] == kind:
+                    seat(kind, sim.chosen[n], sim.given[n], sim)
+                    # What was laid on GPUs was taken of these.
+                    for c in range(sim.least.width - sim.sharing.gpus, sim.least.width):
+                        sim.remains[sim.chosen[n], c] = sim.least[sim.chosen[n], c]
+            kind = sim.shape[kind].more
+        if kind == first:
+            return False  # nor would it by number
+        if kind < 0:
+            if sim.shape[sim.job[j].kind].exclusive == 1:
+                _one_part_a_node(sim)
+            return True
+    return False
+
+
+@jit
+def _find_room(kind: int, begin: int, end: int, promised: bool, sim: Arrays) -> bool:
+    """Whether tasks of a kind find room beside those of others; leaves what placements look at."""
+    shape = sim.shape[kind]
+    mark_pools(kind, begin, end, sim)
+    total = ZERO
+    nodes = ZERO
+    sim.rooms.first = len(sim.share)
+    copy_all(sim.remains, sim.least)
+    for node in range(len(sim.share)):
+        fits = ZERO
+        if is_there(node, begin, sim):
+            fits = max(ZERO, room_beside(kind, node, sim))
+            if fits > 0:
+                if promised:
+                    apart = keeps_off(kind, node, begin, end, sim)
+                else:
+                    apart = runs_apart(kind, node, begin, sim)
+                if apart:
+                    fits = ZERO
+        sim.fits[node] = fits
+        if fits > 0:
+            if nodes == 0:
+                sim.rooms.first = node
+            total += min(fits, shape.most)
+            nodes += 1
+    return total >= shape.tasks and nodes >= shape.nodes
+
+
+@jit
+def _choose_by_number(kind: int, sim: Arrays) -> None:
+    sim.sharing.before = sim.sharing.chosen
+    sim.sharing.kind = kind
+    sim.sharing.laid = 0
+    left = sim.shape[kind].tasks
+    for node in range(len(sim.share)):
+        tasks = min(sim.fits[node], sim.shape[kind].most, left)
+        if tasks > 0:
+            give(node, tasks, sim)
+            left -= tasks
+    lay_chosen(kind, sim)
+
+
+@jit
+def _one_part_a_node(sim: Arrays) -> None:
+    """An exclusive job holds each of its nodes once, whatever of it lies there; the last stays the last."""
+    sharing = sim.sharing
+    first = sharing.chosen
+    for n in range(sharing.chosen - 1, -1, -1):
+        node = sim.chosen[n]
+        if sim.seated[node] > 0:
+            first -= 1
+            sim.chosen[first] = node
+            sim.given[first] = sim.seated[node]
+            sim.of_kind[first] = sim.of_kind[n]
+            sim.seated[node] = 0
+    for n in range(first, sharing.chosen):
+        sim.chosen[n - first] = sim.chosen[n]
+        sim.given[n - first] = sim.given[n]
+        sim.of_kind[n - first] = sim.of_kind[n]
+    sharing.chosen -= first

@@ -1,0 +1,407 @@
+"""What is promised on shared nodes to jobs that wait, and the earliest time at which one fits."""
+
+from __future__ import annotations
+
+from hpctwin.engine.capacity.plan import active_from
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.containers.heap import heap_pop, heap_push
+from hpctwin.engine.shared.allocation import free_at, put_back, take_resources
+from hpctwin.engine.shared.earliest_start import is_plain, soonest
+from hpctwin.engine.shared.fit import (
+    fits_over,
+    goes_at,
+    goes_by_kind,
+    is_there,
+    keeps_off,
+    mark_pools,
+    resources_fit,
+)
+from hpctwin.engine.shared.mixed_tasks import fits_by_kind
+from hpctwin.engine.shared.node_resources import (
+    ALL,
+    ALONE,
+    CORES,
+    GPUS,
+    MEMORY,
+    copy_all,
+    copy_row,
+    give_held,
+    take_held,
+    tasks_on,
+)
+from hpctwin.engine.shared.placement import choose
+from hpctwin.engine.shared.total_free import change_sums, enough_from, first_after, forget_sums
+from hpctwin.engine.state.layout import AMOUNTS, NEVER, ONE, RETURN, TAKE, ZERO, Arrays
+
+ANY_NODE = -1
+"""What comes back at a time may concern any node."""
+PROMISED = -2
+"""Less by its row: a promise ends."""
+
+
+@jit
+def new_row(sim: Arrays) -> int:
+    """A free row of promises."""
+    sharing = sim.sharing
+    if sharing.spare > 0:
+        row = sharing.spare - 1
+        sharing.spare = sim.promise[row].next + 1
+        return row
+    row = sharing.promises
+    sharing.promises = row + 1
+    return row
+
+
+@jit
+def link(row: int, sim: Arrays) -> None:
+    """Take a promise out of what is left of its node when it and others begin."""
+    own = sim.promise[row]
+    node = own.node
+    kind = own.kind
+    free_at(node, own.start, row, sim)
+    take_held(kind, node, own.tasks, sim.promise_left, row, sim)
+    before = -1
+    p = sim.share[node].promise
+    while p >= 0:
+        other = sim.promise[p]
+        if other.start >= own.end:
+            break
+        if other.start <= own.start:
+            before = p
+            if own.start < other.end:
+                take_held(other.kind, node, other.tasks, sim.promise_left, row, sim)
+        if own.start <= other.start:
+            take_held(kind, node, own.tasks, sim.promise_left, p, sim)
+        p = other.after
+    if before < 0:
+        own.after = sim.share[node].promise
+        sim.share[node].promise = row
+    else:
+        own.after = sim.promise[before].after
+        sim.promise[before].after = row
+
+
+@jit
+def unlink(row: int, kept: bool, sim: Arrays) -> None:
+    """Take a promise off its node, and put back what it took; not so if its job has started there."""
+    own = sim.promise[row]
+    node = own.node
+    p = sim.share[node].promise
+    if p == row:
+        sim.share[node].promise = own.after
+    else:
+        while sim.promise[p].after != row:
+            p = sim.promise[p].after
+        sim.promise[p].after = own.after
+    kind = own.kind
+    p = sim.share[node].promise
+    while p >= 0 and not kept:
+        other = sim.promise[p]
+        if other.start >= own.end:
+            break
+        if own.start <= other.start:
+            give_held(kind, node, own.tasks, sim.promise_left, p, sim)
+        p = other.after
+
+
+@jit
+def promise_nodes(j: int, start: int, end: int, sim: Arrays) -> int:
+    """Promise a job the chosen nodes for a span, but nothing that all have together; the first row of it."""
+    following = -1
+    for n in range(sim.sharing.chosen - 1, -1, -1):
+        row = new_row(sim)
+        own = sim.promise[row]
+        own.job = j
+        own.start = start
+        own.end = end
+        own.node = sim.chosen[n]
+        own.tasks = sim.given[n]
+        own.kind = sim.of_kind[n]
+        own.next = following
+        own.first = 0
+        link(row, sim)
+        following = row
+    sim.promise[following].first = 1
+    change_sums(following, TAKE, sim)
+    return following
+
+
+@jit
+def promise(j: int, start: int, end: int, sim: Arrays) -> int:
+    """Promise a job the chosen nodes for a span; the first row of it."""
+    take_resources(j, start, end, TAKE, sim)
+    return promise_nodes(j, start, end, sim)
+
+
+@jit
+def forget_all(sim: Arrays) -> None:
+    """Nothing is promised to anyone any more."""
+    for row in range(sim.sharing.promises):
+        if sim.promise[row].node >= 0:
+            sim.share[sim.promise[row].node].promise = -1
+    sim.sharing.promises = 0
+    sim.sharing.spare = 0
+    forget_sums(sim)
+
+
+@jit
+def reserve_shared(j: int, not_before: int, sim: Arrays) -> tuple[int, int]:
+    """Promise a job the earliest span that it fits, not before a time; when it begins, and the first row."""
+    start = earliest(j, not_before, sim)
+    choose(j, sim)
+    return start, promise(j, start, start + sim.job[j].expected, sim)
+
+
+@jit
+def earliest(j: int, not_before: int, sim: Arrays) -> int:
+    """The earliest time, not before another, from which a job fits; leaves its ``sim.fits``, ``sim.least``.
+
+    Goes through the times at which something becomes free, from the first on at which all nodes together have
+    enough. A node that gets nothing back by then has room for no more tasks than before, so only those that
+    do are looked at again; where that makes enough, all are.
+    """
+    if is_plain(j, not_before, sim):
+        return soonest(j, sim)
+    time = enough_from(j, max(sim.clock.now, not_before), sim)
+    for node in range(len(sim.share)):
+        sim.share[node].since = sim.share[node].promise
+    copy_all(sim.left, sim.base)
+    running = sim.clock.run_end
+    now = sim.clock.now
+    r = sim.clock.run_first
+    n = ZERO
+    while r < running and sim.run[r].planned <= now:
+        n = _leaves(sim.run[r].job, time, n, sim)
+        r += 1
+    if len(sim.cut) > 0:
+        for place in range(r, running):
+            if leaves_early(place, sim):
+                n = _leaves(sim.run[place].job, time, n, sim)
+    while r < running and sim.run[r].planned <= time:
+        if sim.run[r].job >= 0 and not leaves_early(r, sim):
+            put_back(sim.run[r].job, sim)
+        r += 1
+    ordered = sim.rooms.sums > 0
+    for row in range(sim.sharing.promises):
+        own = sim.promise[row]
+        own.ahead = own.after
+        if not ordered and own.node >= 0 and own.first == 1 and own.end > time:
+            n = heap_push(sim.times, n, own.end, PROMISED - row)
+    p = first_after(time, sim) if ordered else sim.rooms.promised
+    if sim.clock.unpowered > 0:
+        for node in range(len(sim.share)):
+            if sim.node[node].hidden == 1 and active_from(node, sim) > time:
+                n = heap_push(sim.times, n, active_from(node, sim), ANY_NODE)
+    sim.sharing.counted = 0
+    changes = sim.clock.changes_done
+    while changes < len(sim.change) and sim.change[changes].time <= time:
+        changes += 1
+    while not _fits_from(j, time, sim):
+        while changes < len(sim.change) and sim.change[changes].time <= _next_time(r, p, n, sim):
+            # More comes when a window ends, or when one begins of which there is more for a time.
+            if sim.change[changes].sign > 0 or sim.change[changes].amount < 0:
+                n = heap_push(sim.times, n, sim.change[changes].time, ANY_NODE)
+            changes += 1
+        time = _next_time(r, p, n, sim)
+        assert time < NEVER  # a job that is not skipped fits when all others have gone
+        mark_pools(sim.job[j].kind, time, time + sim.job[j].expected, sim)
+        while n > 0 and sim.times[0].time == time:
+            _come_back(j, heap_pop(sim.times, n), time, sim)
+            n -= 1
+        while p < sim.rooms.promised and sim.promise_end[p].time == time:
+            _come_back(j, PROMISED - sim.promise_end[p].job, time, sim)
+            p += 1
+        while r < running and sim.run[r].planned <= time:
+            if sim.run[r].job >= 0 and not leaves_early(r, sim):
+                _come_back(j, sim.run[r].job, time, sim)
+            r += 1
+    return time
+
+
+@jit
+def leaves_early(place: int, sim: Arrays) -> bool:
+    """Whether the job at a place of the running ones is preempted, and gone before its planned end."""
+    if len(sim.cut) == 0:
+        return False
+    r = sim.run[place].job
+    return r >= 0 and 0 < sim.cut[r].leaves < sim.run[place].planned
+
+
+@jit
+def _leaves(j: int, time: int, n: int, sim: Arrays) -> int:
+    """Put back what a running job holds if it is gone by a time, else note when; how many are noted then."""
+    if j < 0:
+        return n
+    if goes_at(j, sim) > time:
+        return heap_push(sim.times, n, goes_at(j, sim), j)
+    put_back(j, sim)
+    return n
+
+
+@jit
+def _fits_from(j: int, time: int, sim: Arrays) -> bool:
+    """Whether a job fits over a span that begins at a time; see `earliest`."""
+    sharing = sim.sharing
+    if sharing.counted == 1 and (sharing.tasks_short > 0 or sharing.nodes_short > 0):
+        return False
+    if not resources_fit(j, time, sim):
+        return False
+    if goes_by_kind(sim.job[j].kind, sim):
+        return fits_by_kind(j, time, sim.base, sim)
+    if fits_over(j, time, sim.base, sim):
+        return True
+    shape = sim.shape[sim.job[j].kind]
+    sharing.tasks_short = shape.tasks
+    sharing.nodes_short = shape.nodes
+    for node in range(len(sim.share)):
+        sharing.tasks_short -= min(sim.fits[node], shape.most)
+        sharing.nodes_short -= min(sim.fits[node], 1)
+        sim.scarce[node].until = 0
+    sharing.counted = 1
+    return False
+
+
+@jit
+def _come_back(j: int, what: int, time: int, sim: Arrays) -> None:
+    """Nodes come back at a time: those of a running job, of a promise, or any."""
+    if what >= 0:
+        put_back(what, sim)
+        row = sim.state[what].first_node
+        while row >= 0:
+            _look_again(j, sim.part[row].node, time, sim)
+            row = sim.part[row].next
+    elif what <= PROMISED:
+        row = PROMISED - what
+        while row >= 0:
+            _look_again(j, sim.promise[row].node, time, sim)
+            row = sim.promise[row].next
+    else:
+        sim.sharing.counted = 0
+
+
+@jit
+def _look_again(j: int, node: int, time: int, sim: Arrays) -> None:
+    """Count anew for how many of a job's tasks there is room on a node, if there may be more than before."""
+    if time <= sim.scarce[node].until and sim.sharing.counted == 1:
+        return
+    before = -1
+    p = sim.share[node].since
+    while p >= 0 and sim.promise[p].start <= time:
+        if sim.promise[p].end > time:
+            before = p
+        elif before < 0:
+            sim.share[node].since = sim.promise[p].ahead
+        else:
+            sim.promise[before].ahead = sim.promise[p].ahead
+        p = sim.promise[p].ahead
+    sharing = sim.sharing
+    if sharing.counted == 0:
+        return
+    kind = sim.job[j].kind
+    most = sim.shape[kind].most
+    fits = 0
+    sim.scarce[node].until = 0
+    if is_there(node, time, sim):
+        reckon_scarce(node, time, time + sim.job[j].expected, sim)
+        fits = tasks_on(kind, node, sim.least, sim)
+        if fits > 0 and keeps_off(kind, node, time, time + sim.job[j].expected, sim):
+            fits = 0
+        else:
+            sim.scarce[node].until = scarce_until(kind, node, fits, sim)
+    sharing.tasks_short += min(sim.fits[node], most) - min(fits, most)
+    sharing.nodes_short += min(sim.fits[node], 1) - min(fits, 1)
+    sim.fits[node] = fits
+
+
+@jit
+def reckon_scarce(node: int, begin: int, end: int, sim: Arrays) -> None:
+    """As `room.reckon_least`, of a span to come; and when last there is as little of each amount as that."""
+    copy_row(sim.base, node, sim.least, node)
+    scarce = sim.scarce[node]
+    scarce.cores = scarce.memory = scarce.gpus = scarce.alone = 0
+    p = sim.share[node].since
+    while p >= 0:
+        promise = sim.promise[p]
+        if promise.start > begin:
+            break
+        if begin < promise.end:
+            take_held(promise.kind, node, promise.tasks, sim.least, node, sim)
+        p = promise.ahead
+    while p >= 0:
+        promise = sim.promise[p]
+        if promise.start >= end:
+            break
+        if sim.promise_left[p, CORES] <= sim.least[node, CORES]:
+            sim.least[node, CORES] = sim.promise_left[p, CORES]
+            scarce.cores = promise.start
+        if sim.promise_left[p, MEMORY] <= sim.least[node, MEMORY]:
+            sim.least[node, MEMORY] = sim.promise_left[p, MEMORY]
+            scarce.memory = promise.start
+        if sim.promise_left[p, GPUS] <= sim.least[node, GPUS]:
+            sim.least[node, GPUS] = sim.promise_left[p, GPUS]
+            scarce.gpus = promise.start
+        if sim.promise_left[p, ALONE] <= sim.least[node, ALONE]:
+            sim.least[node, ALONE] = sim.promise_left[p, ALONE]
+            scarce.alone = promise.start
+        for c in range(AMOUNTS, sim.least.width):
+            sim.least[node, c] = min(sim.least[node, c], sim.promise_left[p, c])
+        p = promise.after
+
+
+@jit
+def scarce_until(kind: int, node: int, fits: int, sim: Arrays) -> int:
+    """Until when a node has room for no more tasks than it was found to have: something is scarce then."""
+    scarce = sim.scarce[node]
+    until = ZERO
+    if sim.least[node, CORES] < (fits + 1) * sim.needs[kind, CORES]:
+        until = max(until, scarce.cores)
+    if sim.least[node, MEMORY] < (fits + 1) * sim.needs[kind, MEMORY]:
+        until = max(until, scarce.memory)
+    if sim.least[node, GPUS] < (fits + 1) * sim.needs[kind, GPUS]:
+        until = max(until, scarce.gpus)
+    if fits == 0 and sim.least[node, ALONE] < (ALL if sim.shape[kind].exclusive == 1 else ONE):
+        until = max(until, scarce.alone)
+    return until
+
+
+@jit
+def _next_time(r: int, p: int, n: int, sim: Arrays) -> int:
+    """When something comes back next: of running jobs, of promises that are in order, or of others."""
+    time = NEVER
+    if p < sim.rooms.promised:
+        time = sim.promise_end[p].time
+    while r < sim.clock.run_end and sim.run[r].job < 0:
+        r += 1
+    if r < sim.clock.run_end:
+        time = min(time, sim.run[r].planned)
+    if n > 0:
+        time = min(time, sim.times[0].time)
+    return time
+
+
+@jit
+def take_off(first: int, kept: bool, sim: Arrays) -> None:
+    """Take what a job was promised off its nodes; see `unlink`. Its rows are free then."""
+    change_sums(first, RETURN, sim)
+    row = first
+    while row >= 0:
+        unlink(row, kept, sim)
+        following = sim.promise[row].next
+        sim.promise[row].node = -1
+        sim.promise[row].next = sim.sharing.spare - 1
+        sim.sharing.spare = row + 1
+        row = following
+
+
+@jit
+def choose_promised(first: int, sim: Arrays) -> None:
+    """Choose the nodes that a job was promised."""
+    n = ZERO
+    row = first
+    while row >= 0:
+        sim.chosen[n] = sim.promise[row].node
+        sim.given[n] = sim.promise[row].tasks
+        sim.of_kind[n] = sim.promise[row].kind
+        n += 1
+        row = sim.promise[row].next
+    sim.sharing.chosen = n

@@ -1,0 +1,226 @@
+"""Rows of amounts: what a node has, what is left of it, what a task of a kind of job asks of it.
+
+A row holds cores, memory, GPUs and to be alone on the node, then each consumable of the machine's nodes. Most
+machines have none, so that loops over the first four are of a length that is known when they are compiled.
+Last comes each GPU of a node, where they are counted one by one; see `gpus`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.state.layout import AMOUNTS, ONE, RETURN, TAKE, ZERO, Arrays
+from hpctwin.engine.state.records import Grid
+
+_COLUMNS: Any = np.arange(AMOUNTS)
+CORES, MEMORY, GPUS, ALONE = _COLUMNS
+
+ALL: Any = np.int64(2**40)
+"""To be alone on a node is to have all of this; any other job has 1. Also enough of what is not modelled."""
+ONE_GPU: Any = np.int64(1000)
+"""Thousandths of a GPU."""
+WHOLE: Any = np.int64(-1)
+"""In place of a number of tasks that are promised to a job: it is promised the node as a whole."""
+
+
+@jit
+def held(kind: int, node: int, tasks: int, c: int, sim: Arrays) -> int:
+    """How much of an amount so many tasks of a kind of job hold on a node; `WHOLE` tasks hold all of it."""
+    if sim.shape[kind].exclusive == 1 or tasks == WHOLE:
+        return sim.whole[node, c]
+    return sim.needs[kind, c] if c == ALONE else tasks * sim.needs[kind, c]
+
+
+@jit
+def copy_row(source: Grid[int], row: int, to: Grid[int], place: int) -> None:
+    """Write a row of one table into a row of another."""
+    for c in range(AMOUNTS):
+        to[place, c] = source[row, c]
+    if to.width > AMOUNTS:
+        for c in range(AMOUNTS, to.width):
+            to[place, c] = source[row, c]
+
+
+@jit
+def copy_all(source: Grid[int], to: Grid[int]) -> None:
+    """Write a table into another of the same size."""
+    for row in range(len(to)):
+        for c in range(AMOUNTS):
+            to[row, c] = source[row, c]
+    if to.width > AMOUNTS:
+        for row in range(len(to)):
+            for c in range(AMOUNTS, to.width):
+                to[row, c] = source[row, c]
+
+
+@jit
+def take_held(kind: int, node: int, tasks: int, left: Grid[int], row: int, sim: Arrays) -> None:
+    """Take what so many tasks of a kind of job hold on a node out of a row."""
+    for c in range(AMOUNTS):
+        left[row, c] -= held(kind, node, tasks, c, sim)
+    if left.width > AMOUNTS:
+        change_consumables(kind, node, tasks, TAKE, left, row, sim)
+
+
+@jit
+def give_held(kind: int, node: int, tasks: int, left: Grid[int], row: int, sim: Arrays) -> None:
+    """Put what so many tasks of a kind of job hold on a node back into a row."""
+    for c in range(AMOUNTS):
+        left[row, c] += held(kind, node, tasks, c, sim)
+    if left.width > AMOUNTS:
+        change_consumables(kind, node, tasks, RETURN, left, row, sim)
+
+
+@jit
+def lend_held(
+    kind: int, node: int, tasks: int, sign: int, left: Grid[int], row: int, sim: Arrays
+) -> None:
+    """Put what a job lends that is suspended into a row; or (TAKE) take it out again.
+
+    All but what its tasks ask for of memory, GPUs and consumables, which it keeps.
+    """
+    for c in range(left.width):
+        lent = held(kind, node, tasks, c, sim)
+        if c != CORES and c != ALONE:
+            lent -= tasks * sim.needs[kind, c]
+        left[row, c] += sign * lent
+
+
+@jit
+def change_consumables(
+    kind: int, node: int, tasks: int, sign: int, left: Grid[int], row: int, sim: Arrays
+) -> None:
+    """The same of consumables; apart, so that what nearly all machines need lies within loops over nodes."""
+    for c in range(AMOUNTS, left.width):
+        left[row, c] += sign * held(kind, node, tasks, c, sim)
+
+
+@jit
+def take_asked(kind: int, tasks: int, left: Grid[int], row: int, sim: Arrays) -> None:
+    """Take what so many tasks ask out of a row, exclusive or not; but for being alone."""
+    for c in range(ALONE):
+        left[row, c] -= tasks * sim.needs[kind, c]
+    for c in range(AMOUNTS, left.width):
+        left[row, c] -= tasks * sim.needs[kind, c]
+
+
+@jit
+def tasks_on(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
+    """For how many tasks of a kind of job there is room on a node, given what is left of each node."""
+    room = common_room(kind, node, left, sim)
+    if room > 0 and left.width > AMOUNTS:
+        room = min(room, consumables_on(kind, node, left, sim))
+    return room
+
+
+@jit
+def has_common_room(kind: int, node: int, left: Grid[int], sim: Arrays) -> bool:
+    """Whether there is room for one task, by all but consumables."""
+    if sim.shape[kind].exclusive == 1:
+        if left[node, ALONE] < ALL:
+            return False
+    elif left[node, ALONE] <= 0:
+        return False
+    for c in range(ALONE):
+        if left[node, c] < sim.needs[kind, c]:
+            return False
+    return True
+
+
+@jit
+def has_room(kind: int, node: int, left: Grid[int], sim: Arrays) -> bool:
+    """Whether there is room for one task of a kind of job on a node, given what is left of each node."""
+    if not has_common_room(kind, node, left, sim):
+        return False
+    return left.width == AMOUNTS or consumables_on(kind, node, left, sim) > 0
+
+
+@jit
+def common_room(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
+    """As `tasks_on`, by all but consumables; small, so that loops over nodes have it within."""
+    if not has_common_room(kind, node, left, sim):
+        return 0
+    room = ALL
+    for c in range(ALONE):
+        if sim.needs[kind, c] > 0:
+            room = min(room, left[node, c] // sim.needs[kind, c])
+    return room
+
+
+@jit
+def consumables_on(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
+    """As `tasks_on`, by consumables and single GPUs alone."""
+    room = ALL
+    for c in range(AMOUNTS, left.width):
+        if left[node, c] < sim.needs[kind, c]:
+            return ZERO
+        if sim.needs[kind, c] > 0:
+            room = min(room, left[node, c] // sim.needs[kind, c])
+    return room if sim.shape[kind].gpus == 0 else min(room, gpus_on(kind, node, left, sim))
+
+
+@jit
+def gpus_on(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
+    """As `tasks_on`, by the GPUs of a node one by one: a part lies on one of them, whole ones are free."""
+    room = ALL
+    for r in range(ranges(kind, sim)):
+        asked = asked_in(kind, r, sim)
+        if asked > 0:
+            begin = range_from(kind, r, left, sim)
+            room = min(room, _room_among(asked, node, begin, range_upto(kind, r, left, sim), left))
+    return room
+
+
+@jit
+def ranges(kind: int, sim: Arrays) -> int:
+    """Into so many ranges of columns do GPUs fall: by type for who says of which type, else all are one."""
+    return sim.sharing.types if sim.shape[kind].typed == 1 else ONE
+
+
+@jit
+def asked_in(kind: int, r: int, sim: Arrays) -> int:
+    """How much a task asks of the GPUs in a range, in thousandths."""
+    if sim.shape[kind].typed == 0:
+        return sim.needs[kind, GPUS]
+    return sim.needs[kind, sim.needs.width - sim.sharing.gpus - sim.sharing.types + r]
+
+
+@jit
+def range_from(kind: int, r: int, left: Grid[int], sim: Arrays) -> int:
+    """The first column of a range."""
+    first = left.width - sim.sharing.gpus
+    return first + sim.type_at[r] if sim.shape[kind].typed == 1 else first
+
+
+@jit
+def range_upto(kind: int, r: int, left: Grid[int], sim: Arrays) -> int:
+    """The column after its last."""
+    if sim.shape[kind].typed == 0:
+        return left.width
+    return left.width - sim.sharing.gpus + sim.type_at[r + 1]
+
+
+@jit
+def _room_among(asked: int, node: int, begin: int, upto: int, left: Grid[int]) -> int:
+    """For how many tasks there is room on the GPUs in some columns."""
+    part = asked % ONE_GPU
+    whole = asked // ONE_GPU
+    free = ZERO
+    parts = ZERO
+    for c in range(begin, upto):
+        if left[node, c] == ONE_GPU:
+            free += 1
+        elif part > 0 and left[node, c] > 0:
+            parts += left[node, c] // part
+    if part == 0:
+        return free // whole
+    each = ONE_GPU // part
+    if whole == 0:
+        return parts + free * each
+    room = ZERO
+    for broken in range(free + 1):
+        room = max(room, min((free - broken) // whole, parts + broken * each))
+    return room

@@ -1,0 +1,1 @@
+"""Scheduling passes on shared nodes."""

@@ -1,0 +1,119 @@
+"""Which shared nodes `psas-ipm` switches on and off: by when each is promised to a job that waits."""
+
+from __future__ import annotations
+
+from numba import types
+
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.numba_types import SIM
+from hpctwin.engine.power.node_states import (
+    due,
+    end_transitions,
+    look_again,
+    next_due,
+    note_use,
+    switch_off,
+    switch_on,
+)
+from hpctwin.engine.power.switching_plan import AHEAD, count_idle, latest_ahead, note_planned
+from hpctwin.engine.queue.order import order_queue, pop_order, reckon_fairshare
+from hpctwin.engine.shared.fit import is_skipped_shared
+from hpctwin.engine.shared.node_reservations import reserve_shared
+from hpctwin.engine.shared.passes.common import begin_anew
+from hpctwin.engine.state.layout import ASLEEP, NEVER, ZERO, Arrays
+
+__all__ = ["MANAGED_SHARED"]
+
+
+@jit
+def promise_waiting(sim: Arrays) -> None:
+    """Promise nodes to all waiting jobs, each its earliest start in the ordering's order."""
+    begin_anew(sim)
+    reckon_fairshare(sim)
+    for c in range(len(sim.not_before)):
+        sim.not_before[c] = 0
+    n = order_queue(sim)
+    for left in range(n, max(0, n - AHEAD), -1):
+        j = pop_order(left, sim)
+        if is_skipped_shared(j, sim):
+            continue
+        not_before = ZERO
+        if sim.rules.in_order == 1:
+            not_before = latest_ahead(j, sim)
+        start, _ = reserve_shared(j, not_before, sim)
+        note_planned(j, start, sim)
+
+
+@jit
+def first_use(node: int, sim: Arrays) -> int:
+    """When a node is first promised to a job; NEVER if it is to none."""
+    row = sim.share[node].promise
+    return sim.promise[row].start if row >= 0 else NEVER
+
+
+@jit
+def wake_promised(sim: Arrays) -> None:
+    """Wake the nodes that must be on in time for the jobs they are promised to."""
+    now = sim.clock.now
+    for node in range(len(sim.share)):
+        own = sim.node[node]
+        if own.power != ASLEEP or own.down > 0 or own.job >= 0:
+            continue
+        first = first_use(node, sim)
+        if first <= now + own.boot:
+            switch_on(node, sim)
+        elif first < NEVER:
+            sim.clock.wake_at = min(sim.clock.wake_at, first - own.boot)
+
+
+@jit
+def is_spared(node: int, sim: Arrays) -> bool:
+    """Whether an idle node could be off and on again before the first job that it is promised to."""
+    if sim.clock.queued == 0:
+        return True
+    sleep = sim.sleep[sim.pool_of[node] * sim.rules.depths]
+    return first_use(node, sim) > sim.clock.now + sleep.off_time + sleep.on_time
+
+
+@jit
+def switch_off_spared(sim: Arrays) -> bool:
+    """Switch off what has been as it is for its timeout, the last first; whether any is asleep at once."""
+    now = sim.clock.now
+    at_once = False
+    count_idle(sim)
+    for node in range(len(sim.share) - 1, -1, -1):
+        if due(node, sim) > now:
+            continue
+        own = sim.node[node]
+        group = sim.pool[sim.pool_of[node]].group
+        if own.power == ASLEEP:
+            # Who waits could need it sooner than it would be back from deeper.
+            if sim.clock.queued > 0:
+                continue
+            switch_off(node, own.depth + 1, sim)
+        elif sim.spare[group].idle > 0 and is_spared(node, sim):
+            switch_off(node, ZERO, sim)
+            sim.spare[group].idle -= 1
+        else:
+            continue
+        if own.ready <= now:
+            at_once = True
+    return at_once
+
+
+def after_pass_managed_shared(sim: Arrays) -> None:
+    """Nodes are woken in time for the plan, and left on if it needs them soon."""
+    first = note_use(sim)
+    sim.clock.wake_at = NEVER
+    if sim.clock.queued > 0:
+        if sim.hooks.reserved == 0:
+            promise_waiting(sim)
+        wake_promised(sim)
+    at_once = first <= sim.clock.now and switch_off_spared(sim)
+    # Transitions that take no time are over at once.
+    end_transitions(sim)
+    note_use(sim)
+    look_again(sim.clock.now if at_once else next_due(sim), sim)
+
+
+MANAGED_SHARED = Kernel(after_pass_managed_shared, types.void(SIM))

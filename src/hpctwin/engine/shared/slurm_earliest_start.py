@@ -1,0 +1,235 @@
+"""When Slurm's backfill has a job start on shared nodes, and on which.
+
+As its backfill plugin and its selection of parts of nodes do it (22.05: ``backfill.c``, ``job_test.c`` of
+cons_tres). A job is tried from a time on with the nodes that nobody keeps while it would run (`node_spans`).
+Of these it has what is left when running jobs have ended: they are taken off by their planned ends, more at a
+time each time.
+"""
+
+from __future__ import annotations
+
+from hpctwin.engine.capacity.node_reservations import (
+    CLEAR,
+    PICKED,
+    has,
+    is_reserved,
+    lowest,
+    narrow,
+    put_in,
+    reserve,
+)
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.containers.heap import heap_pop, heap_push
+from hpctwin.engine.passes.slurm import settings, span_begin, span_end
+from hpctwin.engine.shared.allocation import put_back, take_resources
+from hpctwin.engine.shared.fit import (
+    goes_at,
+    goes_by_kind,
+    is_there,
+    mark_pools,
+    resources_fit,
+    runs_apart,
+)
+from hpctwin.engine.shared.mixed_tasks import fits_beside
+from hpctwin.engine.shared.node_reservations import leaves_early, promise_nodes
+from hpctwin.engine.shared.node_resources import ALL, ALONE, WHOLE, copy_all, copy_row, tasks_on
+from hpctwin.engine.shared.placement import choose
+from hpctwin.engine.state.layout import NEVER, TAKE, ZERO, Arrays
+
+__all__ = ["keep_soonest"]
+
+STRETCH_MS = 30_000
+"""Jobs that end within so long of each other are taken off together, at first."""
+KEPT_OFF = 2**20 * ALL
+"""More than jobs could have of being alone, all that are suspended on a node together."""
+JUST = 1
+"""A promise is noted so much earlier, for who ends just when nodes begin to be kept is in the way."""
+
+
+@jit
+def could_fit(kind: int, sim: Arrays) -> bool:
+    """Whether a kind of job would fit the nodes that it may have (``CLEAR``) if they were empty."""
+    if goes_by_kind(kind, sim):
+        return True
+    shape = sim.shape[kind]
+    total = ZERO
+    nodes = ZERO
+    for w in range(sim.sets.width):
+        word = sim.sets[CLEAR, w]
+        while word != 0:
+            fits = min(tasks_on(kind, lowest(w, word), sim.whole, sim), shape.most)
+            word &= word - 1
+            total += fits
+            nodes += min(fits, 1)
+        if total >= shape.tasks and nodes >= shape.nodes:
+            return True
+    return False
+
+
+@jit
+def leave_clear(sim: Arrays) -> None:
+    """Have ``sim.base`` say what is free now of the nodes that a job may have (``CLEAR``).
+
+    Of all others it says less than nothing, whatever comes to be free there.
+    """
+    for node in range(len(sim.share)):
+        copy_row(sim.left, node, sim.base, node)
+        if not has(CLEAR, node, sim):
+            sim.base[node, ALONE] -= KEPT_OFF
+
+
+@jit
+def fits_clear(j: int, start: int, sim: Arrays) -> bool:
+    """Whether a job that would start at a time fits what ``sim.base`` has; leaves what placements look at."""
+    kind = sim.job[j].kind
+    shape = sim.shape[kind]
+    end = start + sim.job[j].expected
+    if not resources_fit(j, start, sim):
+        return False
+    if goes_by_kind(kind, sim):
+        return fits_beside(j, start, end, sim.base, sim)
+    mark_pools(kind, start, end, sim)
+    copy_all(sim.base, sim.least)
+    total = ZERO
+    nodes = ZERO
+    sim.rooms.first = len(sim.share)
+    for node in range(len(sim.share)):
+        fits = ZERO
+        if has(CLEAR, node, sim) and is_there(node, start, sim):
+            fits = tasks_on(kind, node, sim.base, sim)
+            if fits > 0 and runs_apart(kind, node, start, sim):
+                fits = ZERO
+        sim.fits[node] = fits
+        if fits > 0:
+            if nodes == 0:
+                sim.rooms.first = node
+            total += min(fits, shape.most)
+            nodes += 1
+    return total >= shape.tasks and nodes >= shape.nodes
+
+
+@jit
+def is_on_clear(j: int, sim: Arrays) -> bool:
+    """Whether a running job is on any of the nodes of `leave_clear`."""
+    row = sim.state[j].first_node
+    while row >= 0:
+        if has(CLEAR, sim.part[row].node, sim):
+            return True
+        row = sim.part[row].next
+    return False
+
+
+@jit
+def running_from(r: int, sim: Arrays) -> int:
+    """The place of the next job, from one on, of those that run until their planned ends."""
+    while r < sim.clock.run_end and (sim.run[r].job < 0 or leaves_early(r, sim)):
+        r += 1
+    return r
+
+
+@jit
+def next_end(r: int, n: int, sim: Arrays) -> int:
+    """When the next running job ends, of those from a place on and ``n`` that are overdue, or preempted."""
+    end = NEVER
+    if r < sim.clock.run_end:
+        end = sim.run[r].planned
+    if n > 0:
+        end = min(end, sim.times[0].time)
+    return end
+
+
+@jit
+def as_jobs_end(j: int, since: int, upto: int, sim: Arrays) -> int:
+    """When a job fits the nodes of `leave_clear`, from a time to another; -1 if it does not by then."""
+    now = sim.clock.now
+    if fits_clear(j, since, sim):
+        return since
+    n = ZERO
+    for place in range(sim.clock.run_first, sim.clock.run_end):
+        who = sim.run[place].job
+        if who >= 0 and (sim.run[place].planned <= now or leaves_early(place, sim)):
+            n = heap_push(sim.times, n, goes_at(who, sim), who)
+    r = running_from(sim.clock.run_first, sim)
+    while r < sim.clock.run_end and sim.run[r].planned <= now:
+        r = running_from(r + 1, sim)
+    length = STRETCH_MS
+    limit = NEVER
+    end = next_end(r, n, sim)
+    while end < NEVER:
+        last = -1
+        while end < NEVER:
+            time = end
+            if n > 0 and sim.times[0].time == time:
+                who = heap_pop(sim.times, n)
+                n -= 1
+            else:
+                who = sim.run[r].job
+                r = running_from(r + 1, sim)
+            end = next_end(r, n, sim)
+            if not is_on_clear(who, sim):
+                continue
+            put_back(who, sim)
+            last = time
+            if limit == NEVER:
+                limit = time - time % STRETCH_MS + STRETCH_MS
+            if end > limit + length:
+                break
+        if last < 0 or last > upto:
+            return -1
+        length *= 2
+        while end < NEVER and end > limit + length:
+            length *= 2
+        if fits_clear(j, max(last, since), sim):
+            return max(last, since)
+    return -1
+
+
+@jit
+def keep(j: int, begins: int, ends: int, sim: Arrays) -> None:
+    """Keep the nodes that were picked for a job, as wholes, and what else it asks for if that is planned."""
+    for n in range(sim.sharing.chosen):
+        sim.given[n] = WHOLE
+    promise_nodes(j, begins - JUST, ends, sim)
+    sim.rooms.spans = reserve(PICKED, begins, ends, sim.rooms.spans, sim)
+    if settings(sim.numbers)[0].bf_licenses == 1:
+        take_resources(j, begins, ends, TAKE, sim)
+
+
+@jit
+def keep_soonest(j: int, sim: Arrays) -> int:
+    """Keep the nodes on which a job can start first, as wholes, unless it could only too far ahead.
+
+    Returns:
+        From when on; NEVER if none are kept.
+    """
+    numbers = settings(sim.numbers)[0]
+    now = sim.clock.now
+    kind = sim.job[j].kind
+    length = sim.job[j].expected
+    since = now
+    first = ZERO
+    while True:
+        while sim.node_span[first].end <= since:
+            first = sim.node_span[first].next
+        later = narrow(j, since, since + length, sim.shape[kind].nodes, first, sim)
+        time = -1
+        if could_fit(kind, sim):
+            leave_clear(sim)
+            time = as_jobs_end(j, since, later, sim)
+        if ZERO <= time <= later:
+            if time > now + numbers.bf_window:
+                return NEVER
+            choose(j, sim)
+            for w in range(sim.sets.width):
+                sim.sets[PICKED, w] = 0
+            for n in range(sim.sharing.chosen):
+                put_in(PICKED, sim.chosen[n], sim)
+            begins = span_begin(time, sim)
+            ends = span_end(begins, time + length, sim)
+            if not is_reserved(begins, ends, sim):
+                keep(j, begins, ends, sim)
+                return begins
+            later = time if time > since else since + numbers.bf_resolution
+        if later == NEVER:
+            return NEVER
+        since = later

@@ -1,0 +1,128 @@
+"""Jobs that are suspended for others on shared nodes: of whose cores others have some.
+
+Such a job keeps what it holds, and in what is left of a node (``sim.left``) its cores count as its own,
+though others have them: less than nothing may be left. Those that run never have more cores of a node than
+there are.
+"""
+
+from __future__ import annotations
+
+from numba import types
+
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.compile.numba_types import SIM
+from hpctwin.engine.jobs.suspended_jobs import go_on, leaves_by, list_suspended, move_start, suspend
+from hpctwin.engine.queue.order import submitted_before
+from hpctwin.engine.shared.fit import go_together
+from hpctwin.engine.shared.node_resources import ALONE, CORES, held
+from hpctwin.engine.state.layout import Arrays
+
+__all__ = ["WAKE_SHARED", "expect_shared", "order_by_level", "settle_cores"]
+
+
+@jit
+def goes_before(a: int, b: int, sim: Arrays) -> bool:
+    """Whether one job has its cores again before another."""
+    one = sim.yields[sim.claim[a].standing].level
+    other = sim.yields[sim.claim[b].standing].level
+    if one != other:
+        return one > other
+    return submitted_before(a, b, sim)
+
+
+@jit
+def order_by_level(n: int, sim: Arrays) -> None:
+    """Order the first ``n`` of ``sim.stack``: by falling level of their classes, then as submitted."""
+    for i in range(1, n):
+        j = sim.stack[i]
+        at = i
+        while at > 0 and goes_before(j, sim.stack[at - 1], sim):
+            sim.stack[at] = sim.stack[at - 1]
+            at -= 1
+        sim.stack[at] = j
+
+
+@jit
+def is_above(r: int, j: int, sim: Arrays) -> bool:
+    """Whether a job is of those for which another of the same node may be suspended."""
+    return sim.preempts[sim.claim[r].standing, sim.claim[j].standing] != 0
+
+
+@jit
+def has_cores_on(j: int, node: int, sim: Arrays) -> bool:
+    """Whether a job has its cores of a node beside those that run there, and those that come before it."""
+    cores = sim.whole[node, CORES]
+    alone = sim.whole[node, ALONE]
+    row = sim.share[node].part
+    while row >= 0:
+        part = sim.part[row]
+        cut = sim.cut[part.job]
+        runs = cut.suspended == 0 and cut.tried == 0
+        if part.job == j or runs or is_above(part.job, j, sim):
+            cores -= held(part.kind, node, part.tasks, CORES, sim)
+            alone -= held(part.kind, node, part.tasks, ALONE, sim)
+            if part.job != j and not go_together(sim.job[j].kind, part.kind, sim):
+                return False
+        row = part.after
+    return cores >= 0 and alone >= 0
+
+
+@jit
+def has_cores(j: int, sim: Arrays) -> bool:
+    """The same of all its nodes."""
+    row = sim.state[j].first_node
+    while row >= 0:
+        if not has_cores_on(j, sim.part[row].node, sim):
+            return False
+        row = sim.part[row].next
+    return True
+
+
+@jit
+def settle_cores(n: int, sim: Arrays) -> None:
+    """Of the first ``n`` of ``sim.stack``, in order, those run that have their cores.
+
+    These are all that are suspended, and others that run and are tried (``Cut.tried``).
+    """
+    for i in range(n):
+        j = sim.stack[i]
+        cut = sim.cut[j]
+        runs = has_cores(j, sim)
+        cut.tried = 0
+        if runs and cut.suspended == 1:
+            go_on(j, sim)
+        elif not runs and cut.suspended == 0:
+            suspend(j, sim)
+
+
+def wake_shared(sim: Arrays) -> None:
+    """Those go on that have their cores on all their nodes."""
+    n = list_suspended(sim)
+    order_by_level(n, sim)
+    settle_cores(n, sim)
+
+
+WAKE_SHARED = Kernel(wake_shared, types.void(SIM))
+
+
+@jit
+def expect_shared(n: int, sim: Arrays) -> None:
+    """Reckon anew when those suspended of the first ``n`` of ``sim.stack``, in order, go on.
+
+    That is when all on their nodes for which they may be suspended are expected to end.
+    """
+    for i in range(n):
+        j = sim.stack[i]
+        cut = sim.cut[j]
+        if cut.suspended == 0:
+            continue
+        until = sim.clock.now
+        row = sim.state[j].first_node
+        while row >= 0:
+            on = sim.share[sim.part[row].node].part
+            while on >= 0:
+                if is_above(sim.part[on].job, j, sim):
+                    until = max(until, leaves_by(sim.part[on].job, sim))
+                on = sim.part[on].after
+            row = sim.part[row].next
+        move_start(j, until - min(cut.ran, sim.job[j].expected), sim)

@@ -1,0 +1,256 @@
+"""What all shared nodes have left together, over time: a job does not fit before there is enough of that.
+
+A table in order of time, of what running jobs and promises leave. Where it has too little anywhere in the
+span of a job, no node need be looked at. It is made when an earliest start is first sought in a pass, if
+there are promises enough to pay for it, and kept as jobs are promised nodes and start; so is in which order
+promises end. Each of these takes as many steps as there are rows, two a job at most.
+"""
+
+from __future__ import annotations
+
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.containers.heap import heap_pop, heap_push
+from hpctwin.engine.shared.fit import goes_at, goes_by_kind
+from hpctwin.engine.shared.node_resources import CORES, GPUS, MEMORY, held
+from hpctwin.engine.state.layout import NEVER, ONE, TAKE, ZERO, Arrays
+
+__all__ = ["change_sums", "enough_from", "first_after", "forget_sums", "start_in_sums"]
+
+ENOUGH = 8
+"""Rows of promises from which on it pays, …"""
+RUNNING = 8
+"""… if no more jobs run than so many for each of them."""
+ENDS = NEVER // 2
+"""More than there are rows of promises: it marks their ends."""
+
+
+@jit
+def forget_sums(sim: Arrays) -> None:
+    """Nothing is known of what is left together."""
+    sim.rooms.sums = 0
+
+
+@jit
+def add(row: int, kind: int, node: int, tasks: int, sign: int, sim: Arrays) -> None:
+    """Add what tasks of a kind hold on a node to a row; or take it out."""
+    own = sim.sums[row]
+    own.cores += sign * held(kind, node, tasks, CORES, sim)
+    own.memory += sign * held(kind, node, tasks, MEMORY, sim)
+    own.gpus += sign * held(kind, node, tasks, GPUS, sim)
+
+
+@jit
+def add_job(row: int, j: int, sim: Arrays) -> None:
+    """Add what a running job holds."""
+    p = sim.state[j].first_node
+    while p >= 0:
+        part = sim.part[p]
+        add(row, part.kind, part.node, part.tasks, ONE, sim)
+        p = part.next
+
+
+@jit
+def add_promise(row: int, first: int, sign: int, sim: Arrays) -> None:
+    """Add what a job is promised."""
+    p = first
+    while p >= 0:
+        own = sim.promise[p]
+        add(row, own.kind, own.node, own.tasks, sign, sim)
+        p = own.next
+
+
+@jit
+def list_events(sim: Arrays) -> int:
+    """Put into ``sim.times`` when running jobs end, and when promises begin (-1 - row) and end; how many."""
+    n = ZERO
+    for place in range(sim.clock.run_first, sim.clock.run_end):
+        r = sim.run[place].job
+        if r >= 0:
+            n = heap_push(sim.times, n, goes_at(r, sim), r)
+    for row in range(sim.sharing.promises):
+        own = sim.promise[row]
+        if own.node >= 0 and own.first == 1:
+            n = heap_push(sim.times, n, own.start, -1 - row)
+            n = heap_push(sim.times, n, own.end, ENDS + row)
+    return n
+
+
+@jit
+def make_sums(sim: Arrays) -> None:
+    """Reckon what is left together from now on."""
+    row = ZERO
+    sim.sums[row].time = sim.clock.now
+    sim.sums[row].cores = 0
+    sim.sums[row].memory = 0
+    sim.sums[row].gpus = 0
+    for node in range(len(sim.share)):
+        sim.sums[row].cores += sim.left[node, CORES]
+        sim.sums[row].memory += sim.left[node, MEMORY]
+        sim.sums[row].gpus += sim.left[node, GPUS]
+    n = list_events(sim)
+    sim.rooms.promised = 0
+    while n > 0:
+        time = sim.times[0].time
+        what = heap_pop(sim.times, n)
+        n -= 1
+        if time > sim.sums[row].time:
+            copy_sums(row, row + 1, sim)
+            row += 1
+            sim.sums[row].time = time
+        if what < 0:
+            add_promise(row, -1 - what, -ONE, sim)
+        elif what >= ENDS:
+            add_promise(row, what - ENDS, ONE, sim)
+            sim.promise_end[sim.rooms.promised].time = time
+            sim.promise_end[sim.rooms.promised].job = what - ENDS
+            sim.rooms.promised += 1
+        else:
+            add_job(row, what, sim)
+    sim.rooms.sums = row + 1
+
+
+@jit
+def copy_sums(row: int, to: int, sim: Arrays) -> None:
+    """Write a row over another."""
+    one = sim.sums[row]
+    other = sim.sums[to]
+    other.time = one.time
+    other.cores = one.cores
+    other.memory = one.memory
+    other.gpus = one.gpus
+
+
+@jit
+def row_of(time: int, sim: Arrays) -> int:
+    """The row that begins at a time, which is not past; it is made if there is none."""
+    low = ZERO
+    high = sim.rooms.sums
+    while high - low > 1:
+        middle = (low + high) // 2
+        if sim.sums[middle].time <= time:
+            low = middle
+        else:
+            high = middle
+    if sim.sums[low].time >= time:
+        return low
+    for row in range(sim.rooms.sums - 1, low - 1, -1):
+        copy_sums(row, row + 1, sim)
+    sim.rooms.sums += 1
+    sim.sums[low + 1].time = time
+    return low + 1
+
+
+@jit
+def clear_behind(sim: Arrays) -> int:
+    """A row behind those in use, of nothing."""
+    row = sim.rooms.sums
+    sim.sums[row].cores = 0
+    sim.sums[row].memory = 0
+    sim.sums[row].gpus = 0
+    return row
+
+
+@jit
+def change_rows(start: int, end: int, sign: int, sim: Arrays) -> None:
+    """Add what is in the row behind those in use to a span; or take it out."""
+    asked = sim.sums[sim.rooms.sums]
+    cores = sign * asked.cores
+    memory = sign * asked.memory
+    gpus = sign * asked.gpus
+    if sim.rooms.sums + 3 > len(sim.sums):
+        forget_sums(sim)
+        return
+    first = row_of(start, sim)
+    for row in range(first, row_of(end, sim)):
+        own = sim.sums[row]
+        own.cores += cores
+        own.memory += memory
+        own.gpus += gpus
+
+
+@jit
+def first_after(time: int, sim: Arrays) -> int:
+    """The place in ``sim.promise_end`` of the first that ends after a time."""
+    low = ZERO
+    high = sim.rooms.promised
+    while low < high:
+        middle = (low + high) // 2
+        if sim.promise_end[middle].time <= time:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@jit
+def put_end(first: int, sim: Arrays) -> None:
+    """Put when a promise ends among the others."""
+    end = sim.promise[first].end
+    place = sim.rooms.promised
+    while place > 0 and sim.promise_end[place - 1].time > end:
+        sim.promise_end[place].time = sim.promise_end[place - 1].time
+        sim.promise_end[place].job = sim.promise_end[place - 1].job
+        place -= 1
+    sim.promise_end[place].time = end
+    sim.promise_end[place].job = first
+    sim.rooms.promised += 1
+
+
+@jit
+def drop_end(first: int, sim: Arrays) -> None:
+    """Take it out again."""
+    place = first_after(sim.promise[first].end - 1, sim)
+    while sim.promise_end[place].job != first:
+        place += 1
+    sim.rooms.promised -= 1
+    for later in range(place, sim.rooms.promised):
+        sim.promise_end[later].time = sim.promise_end[later + 1].time
+        sim.promise_end[later].job = sim.promise_end[later + 1].job
+
+
+@jit
+def change_sums(first: int, sign: int, sim: Arrays) -> None:
+    """A job is promised nodes (TAKE), or not any more (RETURN)."""
+    if sim.rooms.sums == 0:
+        return
+    if sign == TAKE:
+        put_end(first, sim)
+    else:
+        drop_end(first, sim)
+    add_promise(clear_behind(sim), first, ONE, sim)
+    change_rows(sim.promise[first].start, sim.promise[first].end, sign, sim)
+
+
+@jit
+def start_in_sums(j: int, sim: Arrays) -> None:
+    """A job has just started."""
+    if sim.rooms.sums == 0:
+        return
+    add_job(clear_behind(sim), j, sim)
+    change_rows(sim.clock.now, goes_at(j, sim), -ONE, sim)
+
+
+@jit
+def enough_from(j: int, time: int, sim: Arrays) -> int:
+    """The first time, not before another, from which on there is enough all the time a job would run."""
+    kind = sim.job[j].kind
+    if len(sim.cut) > 0 or goes_by_kind(kind, sim):
+        return time
+    if sim.rooms.sums == 0:
+        promises = sim.sharing.promises
+        if promises < ENOUGH or promises * RUNNING < sim.clock.running:
+            return time
+        make_sums(sim)
+    tasks = sim.shape[kind].tasks
+    cores = tasks * sim.needs[kind, CORES]
+    memory = tasks * sim.needs[kind, MEMORY]
+    gpus = tasks * sim.needs[kind, GPUS]
+    length = sim.job[j].expected
+    rows = sim.rooms.sums
+    for row in range(rows):
+        own = sim.sums[row]
+        if own.time >= time + length:
+            break
+        if own.cores < cores or own.memory < memory or own.gpus < gpus:
+            time = max(time, sim.sums[row + 1].time if row + 1 < rows else time)
+    return time

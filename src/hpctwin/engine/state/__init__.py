@@ -1,0 +1,1 @@
+"""Records and arrays that hold the state of a simulation."""

@@ -1,0 +1,246 @@
+"""How a simulation's arrays lie in memory."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.engine.state.layout import (
+    BITS,
+    BLOCK,
+    BUCKETS,
+    HOLES,
+    LAYOUT,
+    LISTED,
+    SCRATCH,
+    SIZES,
+    SOON,
+    STATE,
+    WORDS,
+)
+
+__all__ = [
+    "COUNTED", "DERIVED_END", "NUMBER", "Piece", "Shapes", "address_of", "address_of_own", "copied",
+    "in_bytes", "in_rows", "piece_of", "scratch_piece",
+]  # fmt: skip
+
+IntArray = npt.NDArray[np.int64]
+Shapes = Mapping[str, tuple[int, ...]]
+
+NUMBER = {name: number for number, name in enumerate(LAYOUT)}
+"""Of each array, in the table by which kernels find it."""
+_ROWS_TOGETHER = 256  # so that queues that are nearly as long have the same layout
+COUNTED = (
+    "amount", "pool", "tells", "whole", "shape", "user_limit", "pool_of", "promised", "tree", "switch",
+    "claim", "bound", "window",
+)  # fmt: skip
+"""Known arrays on whose lengths the layout of scratch memory depends."""
+DERIVED_END = "plan_time"
+"""What lies before it in scratch memory holds something from pass to pass."""
+_ALIGNMENT = 64
+
+
+def address_of(array: npt.NDArray[Any]) -> int:
+    """Where an array lies; nowhere if it has no elements."""
+    # To ask takes as long as to make a small array.
+    return array.ctypes.data if array.size else 0
+
+
+def address_of_own(array: npt.NDArray[Any]) -> int:
+    """As `address_of`, in a third of the time; of an array of numbers that may be written and has some."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(array))
+
+
+def in_bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """The memory of an array that lies in one piece; NumPy copies records one by one, ten times as slowly."""
+    return array.reshape(-1).view(np.uint8)
+
+
+def in_rows(table: npt.NDArray[Any]) -> npt.NDArray[np.void]:
+    """The memory of a table, as mere bytes row by row: to be filled without going field by field [rows]."""
+    return table.view(_bytes_of_row(table.dtype.itemsize))
+
+
+@cache
+def _bytes_of_row(size: int) -> np.dtype[np.void]:
+    return np.dtype((np.void, size))
+
+
+def copied(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A copy of an array that lies in one piece."""
+    made = np.empty_like(array)
+    in_bytes(made)[...] = in_bytes(array)
+    return made
+
+
+class Piece:
+    """Arrays one after the other in one piece of memory, so that a copy is one copy.
+
+    Args:
+        shapes: of the arrays.
+    """
+
+    def __init__(self, shapes: Shapes) -> None:
+        self.shapes = dict(shapes)
+        self.offsets: dict[str, int] = {}
+        size = 0
+        words = []
+        for name, shape in shapes.items():
+            self.offsets[name] = size
+            words.append((size, shape[0], shape[1] if len(shape) > 1 else 1))
+            length = LAYOUT[name][0].itemsize * prod(shape)
+            size += -(-length // _ALIGNMENT) * _ALIGNMENT
+        self.size = size
+        first = NUMBER[next(iter(shapes))]
+        assert [NUMBER[name] for name in shapes] == list(range(first, first + len(shapes)))
+        self.numbers = slice(first, first + len(shapes))
+        self.words = np.array(words, np.int64)
+
+    def seen(self, memory: npt.NDArray[np.uint8], name: str) -> npt.NDArray[Any]:
+        """One of the arrays."""
+        dtype = LAYOUT[name][0]
+        return np.ndarray(self.shapes[name], dtype, memory, self.offsets[name])
+
+    def describe(self, memory: npt.NDArray[np.uint8], table: IntArray) -> None:
+        """Write the descriptors of all arrays."""
+        rows = table[self.numbers]
+        rows[...] = self.words
+        rows[:, 0] += address_of_own(memory) if self.size else 0
+
+    def moved(
+        self, before: npt.NDArray[np.uint8], after: npt.NDArray[np.uint8], table: IntArray
+    ) -> None:
+        """Write the descriptors of all arrays, which lie as before in another piece of memory."""
+        table[self.numbers, 0] += address_of_own(after) - address_of_own(before)
+
+
+@lru_cache(maxsize=64)
+def piece_of(shapes: tuple[tuple[int, ...], ...]) -> Piece:
+    """The arrays of a state, of these shapes."""
+    return Piece(dict(zip(STATE, shapes, strict=True)))
+
+
+@lru_cache(maxsize=64)
+def scratch_piece(
+    rows: int,
+    jobs: int,
+    users: int,
+    largest: int,
+    lengths: tuple[int, ...],
+    amounts: int,
+    parts: int,
+    *,
+    ranked: bool,
+    stands: bool,
+    planned: int = 0,
+    spans: int = 0,
+) -> Piece:
+    """How scratch memory is laid out.
+
+    Args:
+        rows: of a plan, at least.
+        jobs: how many there are.
+        users: whose running jobs are counted.
+        largest: cores of the largest node that is shared.
+        lengths: of the known arrays `COUNTED`.
+        amounts: of shared nodes, consumables too.
+        parts: of shared nodes that one job may have at most.
+        ranked: whether nodes are ranked.
+        stands: whether reservations outlive a pass on whole nodes.
+        planned: how many particular nodes are planned; 0 where numbers of nodes are.
+        spans: of such a plan, at least.
+    """
+    rows = -(-rows // _ROWS_TOGETHER) * _ROWS_TOGETHER
+    (
+        places,
+        pools,
+        tells,
+        shared,
+        shape,
+        partitions,
+        nodes,
+        labels,
+        tree,
+        switches,
+        claims,
+        bounds,
+        windows,
+    ) = lengths
+    listed = min(LISTED, largest + 8)
+    words = min(-(-shape // BITS), WORDS)
+    kept = rows if stands else 0
+    holes = min(kept // 4, HOLES)
+    soon = min(SOON, shape), shared
+    shapes = {
+        **dict.fromkeys(("race", "walk", "standing", "rooms", "windows"), (1,)),
+        "moves": (shared,),
+        "soon_of": soon,
+        "aligned_at": (shape,),
+        "plan_time": (rows,),
+        "plan_amount": (rows, places),
+        "plan_rows": (1,),
+        "shift": (places,),
+        "low": (places,),
+        "take": (pools,),
+        "blocked": (places,),
+        "not_before": (places,),
+        "handed_out": (partitions,),
+        "order": (jobs + tells,),
+        "ranked": (nodes if ranked else 0,),
+        "later": (jobs + tells,),
+        "stack": (jobs + tells,),
+        "levels": (jobs + tells if tells else 0,),
+        "fair": (labels + 1,),
+        **dict.fromkeys(("standings", "line", "merged"), (tree,)),
+        "spare": (pools,),
+        **dict.fromkeys(("base", "least"), (shared, amounts)),
+        "fits": (shared,),
+        # Twice: what would lie on empty nodes is reckoned behind what was chosen.
+        **dict.fromkeys(("chosen", "given", "of_kind"), (2 * max(parts, shared),)),
+        "seats": (shared, 2),
+        "seated": (shared,),
+        **dict.fromkeys(("remains", "stays"), (shared, amounts)),
+        "under_way": (windows,),
+        "open_to": (shared, words),
+        "open_block": (-(-shared // BLOCK), words),
+        "most": (-(-shared // BLOCK), 3),
+        "aligned": (shape,),
+        "listed": (shared,),
+        **dict.fromkeys(("leaves_at", "leaves_kind", "leaves_tasks"), (shared, listed)),
+        "soon": soon,
+        "below": (switches, 2),
+        "scarce": (shared,),
+        **dict.fromkeys(("sums", "promise_end"), (rows if shared else 0,)),
+        "times": (rows if shared else 0,),
+        "racer": (2 << (rows // 2).bit_length(),),
+        "fresh": (rows // 4,),
+        "path": (128,),
+        "group": (max(users, bounds + 1 if bounds else 0),),
+        "lightest": (bounds,),
+        "back": (64,),
+        "ahead": (jobs + tells,),
+        "profile": (kept,),
+        "where": (kept // 2 + 1,),
+        "stay": (kept // 4,),
+        "slot": (jobs if stands else 0,),
+        "hole": (holes,),
+        "room": (SIZES, holes),
+        **dict.fromkeys(("shortest", "least_of"), (BUCKETS if stands else 0, SIZES)),
+        "reach": (SIZES if stands else 0, BUCKETS),
+        "returned": (64 if stands else 0,),
+        "victim": (claims,),
+        "node_span": (spans,),
+        "span_nodes": (spans, -(-planned // BITS)),
+        "sets": (4 + pools if planned else 0, -(-planned // BITS)),
+        "by_end": (planned,),
+        "number_run": (planned // 2 + 1 if planned else 0, 2),
+        "clear_until": (planned,),
+    }
+    assert tuple(shapes) == SCRATCH
+    return Piece(shapes)

@@ -1,0 +1,1 @@
+"""Sums over jobs and over time for the summary of a run."""

@@ -1,0 +1,190 @@
+"""Sums of floating-point numbers that do not depend on their order, nor on how they are put together."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+from numba import float64, int64, types
+
+from hpctwin.engine.compile.jit import Kernel, jit
+
+__all__ = [
+    "ADD_NUMBERS", "INFINITE", "LEAST", "LIMBS", "LIMB_BITS", "NOT_NUMBERS", "UNTIL_CARRIED", "add_one",
+    "bits_of", "carry_limbs", "rounded_over",
+]  # fmt: skip
+
+LIMB_BITS = 32
+LOW = (1 << LIMB_BITS) - 1
+_SIZE = (1 << 63) - 1
+INFINITE, NOT_NUMBERS = 67, 68
+LIMBS = 69
+"""A sum is 67 whole numbers, each worth 2^32 times the one before it, the first in units of the least double
+(2^-1074), with how many were infinite (+1 or -1 for each) and no numbers behind them."""
+
+LEAST, MANTISSA_BITS = 1074, 53
+"""The least double is 2 to minus this; so many bits it has besides its exponent."""
+
+UNTIL_CARRIED = 1 << 9
+"""A number adds less than 2^53 to each of its limbs: so many have room in 62 bits."""
+
+
+@jit
+def add_at(place: int, value: int, limbs: npt.NDArray[np.int64], base: int) -> None:
+    """Add a whole number below 2^62 to a sum, so many bits above its least."""
+    limb, shift = base + (place >> 5), place & 31
+    limbs[limb] += (value & LOW) << shift
+    limbs[limb + 1] += (value >> LIMB_BITS) << shift
+
+
+@jit
+def add_one(one: int, limbs: npt.NDArray[np.int64], base: int) -> None:
+    """Add a number of any size to a sum."""
+    exponent = (one >> 52) & 0x7FF
+    mantissa = one & 0xFFFFFFFFFFFFF
+    sign = 1 | (one >> 63)
+    if exponent == 0x7FF:
+        if mantissa == 0:
+            limbs[base + INFINITE] += sign
+        else:
+            limbs[base + NOT_NUMBERS] += 1
+        return
+    if exponent == 0:
+        exponent += 1
+    else:
+        mantissa |= 1 << 52
+    limb, shift = base + ((exponent - 1) >> 5), (exponent - 1) & 31
+    limbs[limb] += sign * ((mantissa << shift) & LOW)
+    limbs[limb + 1] += sign * (mantissa >> (32 - shift))
+
+
+@jit
+def carry_limbs(limbs: npt.NDArray[np.int64], base: int) -> None:
+    """Leave less than 2^32 in each limb of a sum."""
+    for limb in range(base, base + INFINITE - 1):
+        limbs[limb + 1] += limbs[limb] >> LIMB_BITS
+        limbs[limb] &= LOW
+
+
+@jit
+def bits_of(number: int) -> int:
+    """How many bits a number, 0 or more, has."""
+    bits = 0
+    while number > 0:
+        number >>= 1
+        bits += 1
+    return bits
+
+
+@jit
+def rounded_over(limbs: npt.NDArray[np.int64], base: int, count: int) -> float:
+    """The double next to a sum divided by a number, which is lost.
+
+    Args:
+        limbs: of sums, which have been carried.
+        base: where the sum begins.
+        count: the number, 1 or more and below 2^31.
+    """
+    if limbs[base + NOT_NUMBERS] != 0:
+        return math.nan
+    if limbs[base + INFINITE] != 0:
+        return math.copysign(math.inf, limbs[base + INFINITE])
+    last = base + INFINITE - 1
+    below_zero = limbs[last] < 0
+    if below_zero:
+        for limb in range(base, last + 1):
+            limbs[limb] = -limbs[limb]
+        carry_limbs(limbs, base)
+    top = last
+    while top > base and limbs[top] == 0:
+        top -= 1
+    # So many limbs of the quotient are more than a double has.
+    stop, rest = max(base, top - 3), int64(0)
+    for limb in range(top, stop - 1, -1):
+        whole = (rest << LIMB_BITS) + limbs[limb]
+        limbs[limb] = whole // count
+        rest = whole - limbs[limb] * count
+    below = rest
+    for limb in range(base, stop):
+        below |= limbs[limb]
+    while top > stop and limbs[top] == 0:
+        top -= 1
+    low = max(LIMB_BITS * (top - stop) + bits_of(limbs[top]) - MANTISSA_BITS, 0)
+    limb, shift = stop + (low >> 5), low & 31
+    mantissa = (limbs[limb] >> shift) + (limbs[limb + 1] << (LIMB_BITS - shift))
+    if shift > 0:
+        mantissa += limbs[limb + 2] << (2 * LIMB_BITS - shift)
+    if low == 0:
+        more = 2 * rest - count
+    else:
+        limb, half = stop + ((low - 1) >> 5), 1 << ((low - 1) & 31)
+        more = (limbs[limb] & (2 * half - 1)) - half
+        if more == 0:
+            more = below
+            for smaller in range(stop, limb):
+                more |= limbs[smaller]
+    # To the even one if both are as near.
+    if more > 0 or (more == 0 and mantissa & 1 == 1):
+        mantissa += 1
+    found = math.ldexp(float64(mantissa), low + LIMB_BITS * (stop - base) - LEAST)
+    return -found if below_zero else found
+
+
+def add_numbers(
+    bits: npt.NDArray[np.int64],
+    begins: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+    limbs: npt.NDArray[np.int64],
+) -> None:
+    """Add numbers to sums, each exactly: the small superaccumulator of Neal (2015, arXiv:1505.05571).
+
+    Where those of a block differ by less than 2^63 in size, three limbs that begin with the least take them,
+    without a branch for each.
+
+    Args:
+        bits: of the numbers [numbers].
+        begins: where those of each sum begin [sums].
+        ends: where they end [sums].
+        limbs: the sums, one behind the other [sums * LIMBS].
+    """
+    for row in range(len(ends)):
+        begin, base = begins[row], row * LIMBS
+        while begin < ends[row]:
+            until = min(ends[row], begin + UNTIL_CARRIED)
+            block = bits[begin:until]
+            least, most = 0x7FF, 1
+            for at in range(len(block)):
+                exponent = (block[at] >> 52) & 0x7FF
+                least = min(least, exponent if (block[at] & _SIZE) != 0 else 0x7FF)
+                most = max(most, exponent)
+            if least > 0 and most < 0x7FF and most - least <= 62:
+                first, second, third = int64(0), int64(0), int64(0)
+                for at in range(len(block)):
+                    one = block[at]
+                    exponent = (one >> 52) & 0x7FF
+                    mantissa = (one & 0xFFFFFFFFFFFFF) | (1 << 52)
+                    # Nothing but 0 is below the least.
+                    mantissa = mantissa if exponent > 0 else int64(0)
+                    place = exponent - least if exponent > 0 else int64(0)
+                    shift, above = place & 31, -(place >> 5)
+                    low = (mantissa << shift) & LOW
+                    high = mantissa >> (32 - shift)
+                    minus = one >> 63
+                    low, high = (low ^ minus) - minus, (high ^ minus) - minus
+                    first += low & ~above
+                    second += (high & ~above) + (low & above)
+                    third += high & above
+                add_at(least - 1, first, limbs, base)
+                add_at(least + 31, second, limbs, base)
+                add_at(least + 63, third, limbs, base)
+            else:
+                for at in range(len(block)):
+                    add_one(block[at], limbs, base)
+            carry_limbs(limbs, base)
+            begin = until
+
+
+_NUMBERS = types.Array(int64, 1, "C")
+
+ADD_NUMBERS = Kernel(add_numbers, types.void(_NUMBERS, _NUMBERS, _NUMBERS, _NUMBERS))

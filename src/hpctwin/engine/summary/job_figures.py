@@ -1,0 +1,201 @@
+"""What summaries ask of jobs, out of times in whole milliseconds, job by job in one go."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import float64, int64, types
+
+from hpctwin.engine.compile.jit import Kernel, jit
+from hpctwin.engine.summary.exact_sums import LIMBS, UNTIL_CARRIED, add_one, carry_limbs
+
+__all__ = [
+    "ADD_LABELLED", "COUNT_LEADING", "ELIGIBLE", "END", "EVENT_KEYS", "KERNELS", "LEADING_BITS", "LEFT",
+    "SERVED", "START", "START_UNQUEUED", "TAKE_LEADING",
+]  # fmt: skip
+
+ELIGIBLE, START, END, LEFT, START_UNQUEUED = range(5)
+"""Kinds of events; see `hpctwin.metrics.time.levels`."""
+
+LEADING_BITS = 14
+"""Numbers are counted by so many of their bits: sign, exponent, and the first two of the mantissa."""
+
+_SHIFT = 64 - LEADING_BITS
+_BINS = 1 << LEADING_BITS
+
+_Ints = npt.NDArray[np.int64]
+_Floats = npt.NDArray[np.float64]
+
+
+def served_figures(
+    submit: _Ints,
+    start: _Ints,
+    end: _Ints,
+    nodes: _Ints,
+    which: npt.NDArray[np.bool_],
+    tau_s: float,
+    figures: _Floats,
+    ends: _Ints,
+) -> None:
+    """The figures of jobs that started and ended; see `hpctwin.metrics.jobs.jobs.Served`.
+
+    Args:
+        submit, start, end: ms, -1 where it did not happen [jobs].
+        nodes: of each [jobs].
+        which: gets whether it started and ended [jobs].
+        tau_s: the bound of bounded slowdowns.
+        figures: gets the rows of `hpctwin.metrics.jobs.jobs.ROWS`, those of served jobs first [rows, jobs].
+        ends: gets how many numbers each has [rows].
+    """
+    count, ran = 0, 0
+    for j in range(len(submit)):
+        which[j] = start[j] >= 0 and end[j] >= 0
+        if not which[j]:
+            continue
+        begin_s, end_s, submit_s = start[j] / 1000.0, end[j] / 1000.0, submit[j] / 1000.0
+        run, turnaround = end_s - begin_s, end_s - submit_s
+        bounded = max(run, tau_s)
+        figures[0, count] = nodes[j] * run
+        figures[1, count] = begin_s - submit_s
+        figures[2, count] = turnaround
+        if run > 0:
+            figures[3, ran] = turnaround / run
+            ran += 1
+        figures[4, count] = max(turnaround / bounded, 1.0)
+        per_node = turnaround / (nodes[j] * bounded)
+        # 0 / 0 is no number, and stays none.
+        figures[5, count] = 1.0 if per_node < 1.0 else per_node
+        figures[6, count] = turnaround * figures[0, count]
+        count += 1
+    ends[:] = count
+    ends[3] = ran
+
+
+def event_keys(
+    eligible: _Ints,
+    start: _Ints,
+    end: _Ints,
+    nodes: _Ints,
+    rejected: npt.NDArray[np.bool_],
+    within: _Ints,
+    node_bits: int,
+    kind_bits: int,
+    key: _Ints,
+) -> int:
+    """Write what happened to jobs as one number each: time, kind, nodes; returns how many there are.
+
+    Args:
+        eligible, start, end: ms, -1 where it did not happen [jobs].
+        nodes: of each [jobs].
+        rejected: which never are in the queue [jobs].
+        within: only what happens after a time and up to another, ms [2].
+        node_bits: so many bits are of the nodes.
+        kind_bits: so many of the kind.
+        key: gets them [3 * jobs or more].
+    """
+    after, until = within[0], within[1]
+    shift = node_bits + kind_bits
+    at = 0
+    for j in range(len(eligible)):
+        started, ended = start[j] >= 0, end[j] >= 0
+        queued = not rejected[j] and eligible[j] >= 0
+        # Recorded starts may lie before the submission, cancellations before eligibility.
+        if started:
+            queued = queued and start[j] >= eligible[j]
+        elif ended:
+            queued = queued and end[j] >= eligible[j]
+        if queued and after < eligible[j] <= until:
+            key[at] = (eligible[j] << shift) + (ELIGIBLE << node_bits) + nodes[j]
+            at += 1
+        if started and after < start[j] <= until:
+            kind = START if queued else START_UNQUEUED
+            key[at] = (start[j] << shift) + (kind << node_bits) + nodes[j]
+            at += 1
+        if ended and (started or queued) and after < end[j] <= until:
+            kind = END if started else LEFT
+            key[at] = (end[j] << shift) + (kind << node_bits) + nodes[j]
+            at += 1
+    return at
+
+
+def add_labelled(
+    bits: _Ints,
+    code: npt.NDArray[np.int32],
+    limbs: _Ints,
+    counts: _Ints,
+) -> None:
+    """Add numbers, each to the sum of its label.
+
+    Args:
+        bits: of the numbers [numbers].
+        code: the label of each; negative for none [numbers].
+        limbs: the sums, one behind the other; see `exact_sums` [labels * LIMBS].
+        counts: how many each has had, zeros at first [labels].
+    """
+    for i in range(len(bits)):
+        label = code[i]
+        if label < 0:
+            continue
+        add_one(bits[i], limbs, label * LIMBS)
+        counts[label] += 1
+        if counts[label] & (UNTIL_CARRIED - 1) == 0:
+            carry_limbs(limbs, label * LIMBS)
+    for label in range(len(counts)):
+        carry_limbs(limbs, label * LIMBS)
+
+
+@jit
+def leading(bits: int) -> int:
+    """The leading bits of a number, as a place that rises as numbers do."""
+    # The larger a negative number's bits, the smaller it is.
+    one = bits ^ ((bits >> 63) & 0x7FFFFFFFFFFFFFFF)
+    return (one >> _SHIFT) + (_BINS >> 1)
+
+
+def count_leading(bits: _Ints, counts: _Ints) -> None:
+    """Count numbers by their leading bits, in the order of numbers.
+
+    Args:
+        bits: of the numbers [numbers].
+        counts: gets how many there are of each, negative ones first [2^LEADING_BITS].
+    """
+    for i in range(len(bits)):
+        counts[leading(bits[i])] += 1
+
+
+def take_leading(bits: _Ints, wanted: npt.NDArray[np.bool_], taken: _Ints) -> None:
+    """Take the numbers with some leading bits.
+
+    Args:
+        bits: of the numbers [numbers].
+        wanted: which are [2^LEADING_BITS].
+        taken: gets those numbers [as many as there are].
+    """
+    at = 0
+    for i in range(len(bits)):
+        if wanted[leading(bits[i])]:
+            taken[at] = bits[i]
+            at += 1
+
+
+# What is given may be what Polars has, which nobody may change.
+_GIVEN = types.Array(int64, 1, "C", readonly=True)
+_INTS = types.Array(int64, 1, "C")
+_FLAGS = types.Array(types.boolean, 1, "C", readonly=True)
+_TRUTHS = types.Array(types.boolean, 1, "C")
+_CODES = types.Array(types.int32, 1, "C", readonly=True)
+_TABLE = types.Array(float64, 2, "C")
+
+SERVED = Kernel(
+    served_figures,
+    types.void(_GIVEN, _GIVEN, _GIVEN, _GIVEN, _TRUTHS, float64, _TABLE, _INTS),
+)
+EVENT_KEYS = Kernel(
+    event_keys,
+    int64(_GIVEN, _GIVEN, _GIVEN, _GIVEN, _FLAGS, _INTS, int64, int64, _INTS),
+)
+ADD_LABELLED = Kernel(add_labelled, types.void(_GIVEN, _CODES, _INTS, _INTS))
+COUNT_LEADING = Kernel(count_leading, types.void(_GIVEN, _INTS))
+TAKE_LEADING = Kernel(take_leading, types.void(_GIVEN, _FLAGS, _INTS))
+
+KERNELS = SERVED, EVENT_KEYS, ADD_LABELLED, COUNT_LEADING, TAKE_LEADING

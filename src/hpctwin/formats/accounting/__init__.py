@@ -1,0 +1,1 @@
+"""Accounting of Slurm, PBS and Torque."""

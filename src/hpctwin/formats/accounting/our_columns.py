@@ -1,0 +1,135 @@
+"""From records of accounting to the columns of workloads."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import polars as pl
+
+from hpctwin.formats.accounting.requests import as_asked, had_of, held_of
+from hpctwin.formats.common.record import LABELS, Machine, Tally, count_of
+from hpctwin.model.requests.chunks import PER_TASK, more_tasks_text, read_more_tasks
+from hpctwin.model.requests.consumables import COLUMN
+
+__all__ = ["in_our_columns"]
+
+
+def in_our_columns(frame: pl.DataFrame, tally: Tally, machine: Machine) -> pl.DataFrame:
+    """Records in our own columns, with what the machine's jobs ask for."""
+    each = "task" if machine.shared else "node"
+    asked = (
+        ("cores", "gpus", "memory_gb")
+        if machine.memory or not machine.shared
+        else ("cores", "gpus")
+    )
+    sized = pl.col("nodes") >= 1
+    tally.add(
+        "job of which the number of nodes is unknown, given one",
+        count_of(frame, ~sized.fill_null(False)),
+    )
+    nodes = pl.when(sized).then(pl.col("nodes").ceil()).otherwise(1.0)
+    frame = frame.with_columns(nodes=nodes)
+    failed = pl.col("state").cast(pl.String) == "failed"
+    columns = [
+        pl.col("job_id"),
+        pl.col("submit").alias("submit_s"),
+        pl.col("runtime").alias("runtime_s"),
+        pl.col("walltime").alias("walltime_s"),
+        pl.col("nodes").cast(pl.Int64),
+        *(pl.col(name) for name in (*LABELS, "features", "priority") if frame[name].count()),
+        *(
+            _per_node(name).fill_null(_least(name, each)).alias(f"{name}_per_{each}")
+            for name in asked
+            if (frame[name] > 0).any()
+        ),
+    ]
+    if each == "task":
+        columns.append(pl.col("nodes").cast(pl.Int64).alias("tasks"))
+        had, others = had_of(frame, machine.consumables)
+        columns += had
+        for why, count in others.items():
+            tally.add(why, count)
+        if frame["group_by"].count():
+            columns.append(pl.col("group_by"))
+    else:
+        tally.add(
+            "job that asks for nodes of one group, which is read where nodes are shared, taken for one that "
+            "may have any",
+            frame["group_by"].count(),
+        )
+    held, others = held_of(frame, machine.licences)
+    columns += held
+    for why, count in others.items():
+        tally.add(why, count)
+    if frame["start"].count():
+        columns.append(pl.col("start").alias("recorded_start_s"))
+    if measured := frame["used_memory_gb"].count():
+        tally.add("job of which it is known how much memory it used", measured)
+        columns.append(pl.col("used_memory_gb"))
+    if count_of(frame, failed):
+        columns.append(failed.fill_null(False).cast(pl.Int8).alias("fails"))
+    if frame["recorded_nodes"].count():
+        columns.append(pl.col("recorded_nodes"))
+    if frame["row"].count():
+        columns.append(pl.col("row"))
+    found = frame.select(columns)
+    several = machine.shared and frame["kinds"].count() > 0
+    if several:
+        found = _of_several_kinds(found, frame, asked, machine.consumables)
+    if not (machine.shared and machine.memory):
+        return found
+    alike = frame.select(pl.when(pl.col("kinds").is_null()).then("request"))["request"]
+    return as_asked(found, alike, machine.consumables)
+
+
+def _of_several_kinds(
+    found: pl.DataFrame, frame: pl.DataFrame, asked: Collection[str], consumables: Collection[str]
+) -> pl.DataFrame:
+    """Our columns, in which jobs with tasks of several kinds ask for these, wherever they were."""
+    texts = frame["kinds"].unique().drop_nulls().to_list()
+    kinds = [
+        [
+            replace(
+                one,
+                memory_gb=one.memory_gb if "memory_gb" in asked else 0.0,
+                consumables=tuple(pair for pair in one.consumables if pair[0] in consumables),
+            )
+            for one in each
+        ]
+        for each in map(read_more_tasks, texts)
+    ]
+    first = {f"{name}_per_task": [one[0].asks(name) for one in kinds] for name in PER_TASK}
+    first |= {
+        f"{COLUMN}{name}": [one[0].asks(name) for one in kinds]
+        for name in consumables
+        if any(dict(one[0].consumables).get(name) for one in kinds)
+    }
+    about = pl.DataFrame(
+        {
+            "kinds": texts,
+            "nodes": [1] * len(texts),
+            "tasks": [one[0].tasks for one in kinds],
+            **first,
+            "more_tasks": [more_tasks_text(one[1:]) for one in kinds],
+        },
+        schema_overrides={"kinds": pl.String, **dict.fromkeys(first, pl.Float64)},
+    )
+    told = frame.select("kinds", "tasks_per_node").join(
+        about, on="kinds", how="left", maintain_order="left"
+    )
+    return found.with_columns(
+        pl.Series(told[name]).fill_null(found[name]) if name in found.columns else told[name]
+        for name in ("nodes", "tasks", *first, "more_tasks", "tasks_per_node")
+    )
+
+
+def _least(name: str, each: str) -> float:
+    """What is asked where nothing is known: a task has a core at least, a node nothing."""
+    return 1.0 if (name, each) == ("cores", "task") else 0.0
+
+
+def _per_node(name: str) -> pl.Expr:
+    """The share of each node; cores and GPUs are whole where the job's are."""
+    share = pl.col(name) / pl.col("nodes")
+    return share if name == "memory_gb" else pl.when(share > 1).then(share.ceil()).otherwise(share)

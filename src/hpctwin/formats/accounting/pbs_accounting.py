@@ -1,0 +1,453 @@
+"""Accounting logs of PBS and Torque, one file a day: records ``date;type;id;key=value …``.
+
+A job's run is told by its ``E`` (ended) or ``R`` (rerun) record; ``S`` without either still runs, ``Q``
+without a start waits or was deleted (``D``, ``A``). A run after a rerun counts as submitted when the one
+before it ended. Torque's ``R``, ``D``, ``A`` and ``C`` say no start: each ends the run that started last.
+
+Source:
+    PBS Professional 2022.1 Administrator's Guide, "Accounting"; logs of OpenPBS 23.06; Torque 6.1
+    Administrator Guide, "Accounting records".
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+import polars as pl
+
+from hpctwin.errors import TraceError, WorkloadError
+from hpctwin.formats.accounting.exec_host import with_exec_vnode
+from hpctwin.formats.accounting.workload import job_table, workload_of
+from hpctwin.formats.common.delimited import lines_in
+from hpctwin.formats.common.fields import duration_s, gigabytes
+from hpctwin.formats.common.files import stem
+from hpctwin.formats.common.job_table import JobTable, Key, ranges
+from hpctwin.formats.common.record import Machine, Running, Tally, empty_records
+from hpctwin.model import Workload
+from hpctwin.model.requests.chunks import GROUP, Tasks, more_tasks_text
+from hpctwin.model.requests.pbs_requests import DEFAULT_PROJECT
+from hpctwin.model.requests.requests import parse_request
+
+__all__ = [
+    "Accounts", "Meant", "is_pbs_accounting", "pbs_jobs", "pbs_records", "pbs_table",
+    "read_pbs_accounting",
+]  # fmt: skip
+
+Accounts = Literal["account", "group", "project"]
+"""What a job's account is: the string that it was given, else its project; its group; its project, always."""
+
+
+class Meant(NamedTuple):
+    """What a site's settings say of its jobs, and logs do not.
+
+    Args:
+        accounts: what a job's account is.
+        sets: by queue, of what its jobs get nodes of one value; of all other queues under an empty name.
+    """
+
+    accounts: Accounts = "account"
+    sets: Mapping[str, str] = MappingProxyType({})
+
+
+_NOTHING_SAID = Meant()
+
+_LINE = r"^\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;([A-Za-z]);([^;]*);(.*)$"
+_JOINED = r" ?(\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];)"
+_OF_JOBS = ("Q", "S", "E", "R", "D", "A", "C")
+_STOPS = ("R", "D", "A", "C")
+_UNKNOWN = ("", "0")
+_NUMBER = Key("number", 1000)
+_AT_ONCE = 200_000
+"""Rows of logs are longer than those of `sacct`: each names all vnodes of a job."""
+
+
+def is_pbs_accounting(head: bytes) -> bool:
+    """Whether a file that begins like this is an accounting log of PBS or Torque.
+
+    Its first line may be the end of a record, or a comment: a later line tells it, too.
+    """
+    record = rb"^\s*\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];[^;\n]*;"
+    return re.search(record, head, re.MULTILINE) is not None
+
+
+def read_pbs_accounting(
+    path: str | Path, *, skip_invalid: bool = False, running: Running = "elapsed"
+) -> Workload:
+    """Read an accounting log, compressed or not. Its times are in seconds since the epoch, whatever the zone.
+
+    Args:
+        path: the log.
+        skip_invalid: leave out lines that cannot be read, and count them.
+        running: what becomes of jobs without a record of their end.
+
+    Raises:
+        TraceError: the file cannot be read, or a line of it.
+    """
+    path = Path(path)
+    tally = Tally()
+    jobs = pbs_jobs([path], tally, Machine(running=running), skip_invalid=skip_invalid)
+    return workload_of(jobs, stem(path), tally)
+
+
+def pbs_jobs(
+    paths: Sequence[Path],
+    tally: Tally,
+    machine: Machine | None = None,
+    *,
+    skip_invalid: bool = True,
+) -> pl.DataFrame:
+    """Jobs of one or more logs, in any order, in our own columns.
+
+    Args:
+        paths: the logs.
+        tally: told of all that is changed or left out.
+        machine: where the jobs ran, if known.
+        skip_invalid: see `read_pbs_accounting`.
+
+    Raises:
+        TraceError: see `read_pbs_accounting`.
+    """
+    return pbs_table(paths, tally, machine, skip_invalid=skip_invalid).frame()
+
+
+def pbs_table(
+    paths: Sequence[Path],
+    tally: Tally,
+    machine: Machine | None = None,
+    *,
+    skip_invalid: bool = True,
+    meant: Meant = _NOTHING_SAID,
+    at_once: int = _AT_ONCE,
+) -> JobTable:
+    """The same as `pbs_jobs`, of more jobs than fit in memory.
+
+    What tells of one job stands in logs of several days: it is brought together by the job's number.
+
+    Args:
+        paths: see there.
+        tally: see there.
+        machine: see there.
+        skip_invalid: see there.
+        meant: what the site's settings say of its jobs.
+        at_once: so many records of logs, and jobs, are looked at together.
+    """
+
+    def events() -> Iterator[pl.DataFrame]:
+        for path in paths:
+            number = 0
+            for block in lines_in(path):
+                lines = pl.Series("line", block.decode("utf-8", "replace").splitlines(), pl.String)
+                yield _events(path, lines, number, tally, meant, strict=not skip_invalid)
+                number += len(lines)
+            tally.add("line read", number)
+
+    runs = (_runs(some, tally) for some in ranges(events(), at_once, _NUMBER) if len(some))
+    return job_table(runs, tally, machine, at_once=at_once)
+
+
+def pbs_records(lines: pl.Series, tally: Tally) -> pl.DataFrame:
+    """A record (`RECORD`) for each run of a job, of lines of accounting; others are counted.
+
+    Args:
+        lines: text.
+        tally: told of all that is left out.
+    """
+    events = _events(Path("log"), lines.alias("line"), 0, tally, _NOTHING_SAID, strict=False)
+    return _runs(events, tally) if len(events) else empty_records()
+
+
+def _events(
+    path: Path, lines: pl.Series, before: int, tally: Tally, meant: Meant, *, strict: bool
+) -> pl.DataFrame:
+    """What each line says of a job."""
+    frame = lines.to_frame().with_row_index("number", offset=before + 1)
+    frame = frame.filter(pl.col("line").str.len_chars() > 0)
+    joined = frame["line"].str.count_matches(_JOINED) > 1
+    if joined.any():
+        # Servers that were stopped in the midst of a record go on in the same line.
+        tally.add("line with several records, read one by one", int(joined.sum()))
+        apart = pl.col("line").str.replace_all(_JOINED, "\n$1").str.strip_chars("\n")
+        frame = frame.with_columns(apart.str.split("\n")).explode("line")
+    frame = frame.with_columns(
+        at=pl.col("line").str.slice(0, 19).str.to_datetime("%m/%d/%Y %H:%M:%S", strict=False)
+        .dt.epoch("s").cast(pl.Float64),
+        kind=pl.col("line").str.extract(_LINE, 1),
+        job_id=pl.col("line").str.extract(_LINE, 2),
+        about=pl.col("line").str.extract(_LINE, 3),
+    )  # fmt: skip
+    wrong = frame.filter(pl.col("kind").is_null())
+    for number, line in wrong.select("number", "line").iter_rows():
+        reason = f"found {line[:50]!r}, expected date;type;id;key=value …"
+        error = TraceError(path, reason, line=number)
+        if strict:
+            raise error
+        tally.add("line left out: it is no record, as one that is cut off")
+        tally.skip(str(error))
+    frame = frame.filter(pl.col("kind").is_not_null())
+    goes_on = (pl.col("kind") == "C") & ~pl.col("about").str.contains("held", literal=True)
+    again = pl.col("kind") == "T"
+    frame = tally.drop(
+        frame, goes_on | again, "record of a checkpoint, after which the job runs on"
+    )
+    other = ~pl.col("kind").is_in(_OF_JOBS)
+    frame = tally.drop(
+        frame, other, "record of no job: licenses, reservations, alterations, the server"
+    )
+    parent = pl.col("job_id").str.contains("[]", literal=True)
+    frame = tally.drop(frame, parent, "record of an array as a whole; its subjobs are the jobs")
+    frame = with_exec_vnode(
+        frame.with_columns(
+            *(_value(name).alias(name) for name in ("exec_vnode", "exec_host")),
+            *(_value(f"Resource_List.{name}").alias(name) for name in ("nodes", "place")),
+            *(
+                _value(f"Resource_List.{name}").cast(pl.Float64, strict=False).alias(name)
+                for name in ("procs", "gpus")
+            ),
+            memory_gb=_value("Resource_List.mem").map_batches(_bytes, pl.Float64),
+            memory_each_gb=_value("Resource_List.pmem").map_batches(_bytes, pl.Float64),
+        )
+    )
+    tally.add(
+        "record of a job that asks for nodes with different properties, which are not modeled: any nodes",
+        frame.select((pl.col("mixed") & pl.col("kind").is_in(["E", "R"])).sum()).item(),
+    )
+    tally.add(
+        "record whose nodes= cannot be read, taken by what else it says",
+        frame.select(
+            (pl.col("nodes").is_not_null() & pl.col("asked_nodes").is_null()).sum()
+        ).item(),
+    )
+    number = pl.col("job_id").str.extract(r"^(\d+)").cast(pl.Float64)
+    return frame.select("kind", "at", *_values(meant), number.fill_null(math.inf).alias("number"))
+
+
+def _value(key: str) -> pl.Expr:
+    """What a record says of a key."""
+    return pl.col("about").str.extract(rf'(?:^| ){re.escape(key)}="?([^ "]+)')
+
+
+def _values(meant: Meant) -> list[pl.Expr]:
+    value = _value
+
+    def moment(key: str) -> pl.Expr:
+        text = value(key)
+        return pl.when(~text.is_in(_UNKNOWN)).then(text).cast(pl.Float64, strict=False)
+
+    project = value("project")
+    named = pl.coalesce(value("account"), pl.when(project != DEFAULT_PROJECT).then(project))
+    account = {"account": named, "group": value("group"), "project": project}[meant.accounts]
+    group = pl.col("place").str.extract(rf"(?:^|:)group=({GROUP})(?::|$)")
+    vnodes = (
+        pl.col("exec_vnode")
+        .str.extract_all(r"[(+][^():+]+")
+        .list.eval(pl.element().str.slice(1))
+        .list.unique(maintain_order=True)
+    )
+    told = vnodes.list.len() > 0
+    count = value("unique_node_count").cast(pl.UInt32, strict=False)
+    held = (
+        pl.col("exec_vnode")
+        .str.extract_all(r":ncpus=\d+")
+        .list.eval(pl.element().str.slice(7).cast(pl.Float64))
+        .list.sum()
+    )
+    asked = value("Resource_List.ncpus").cast(pl.Float64, strict=False)
+    of_nodes = pl.when(value("Resource_List.select").is_null()).then("asked_cores")
+    cores = (
+        pl.when(pl.col("by_host") & (held > 0))
+        .then(held)
+        .otherwise(
+            pl.coalesce(
+                pl.when(told).then(asked),
+                pl.when(told & (held > 0)).then(held),
+                pl.col("procs"),
+                of_nodes,
+                asked,
+            )
+        )
+    )
+    gpus = pl.when(pl.col("asked_gpus") > 0).then("asked_gpus").otherwise("gpus")
+    used = value("resources_used.walltime").map_batches(duration_s, pl.Float64)
+    # Of a job that only waits, nothing but the line says when it came; such records are counted alone.
+    came = pl.when(pl.col("kind") == "Q").then("at")
+    got = pl.coalesce(
+        pl.lit("select=") + pl.col("loose") + " place=free",
+        _got(pl.col("exec_vnode"), pl.col("place")),
+    )
+    return [
+        pl.col("job_id").str.replace(r"\..*$", ""),
+        pl.coalesce(moment("qtime"), moment("ctime"), came).alias("submit"),
+        moment("start").alias("start"),
+        pl.coalesce(moment("end"), moment("start") + used).alias("end"),
+        value("Resource_List.walltime").map_batches(duration_s, pl.Float64).alias("walltime"),
+        pl.when(told).then(vnodes.list.len()).otherwise(count).cast(pl.Float64).alias("used"),
+        pl.coalesce(
+            value("Resource_List.nodect").cast(pl.Float64, strict=False), "asked_nodes"
+        ).alias("chunks"),
+        cores.alias("cores"),
+        pl.coalesce(value("Resource_List.ngpus").cast(pl.Float64, strict=False), gpus).alias("gpus"),
+        pl.col("memory_gb"),
+        value("resources_used.mem").map_batches(_bytes, pl.Float64).alias("used_memory_gb"),
+        value("user").alias("user"),
+        account.alias("account"),
+        value("queue").alias("partition"),
+        value("Exit_status").cast(pl.Int64, strict=False).alias("exit"),
+        vnodes.list.join(",").alias("recorded_nodes"),
+        got.alias("request"),
+        pl.coalesce(
+            value("Resource_List.select"), pl.when("by_host").then(got.str.extract(r"^select=(\S+)"))
+        ).alias("select"),
+        pl.col("place"),
+        pl.col("features").cast(pl.Categorical()),
+        pl.when(~group.is_in(["host", "vnode"])).then(group)
+        .when(group.is_null()).then(_of_queue(value("queue"), meant.sets)).alias("group_by"),
+    ]  # fmt: skip
+
+
+def _of_queue(queue: pl.Expr, sets: Mapping[str, str]) -> pl.Expr:
+    """Of what jobs of a queue get nodes of one value; null where of nothing."""
+    if not sets:
+        return pl.lit(None, pl.String)
+    named = {name: key for name, key in sets.items() if name}
+    found = queue.replace_strict(named, default=sets.get(""), return_dtype=pl.String)
+    return found.fill_null(sets.get("")) if "" in sets else found
+
+
+def _got(exec_vnode: pl.Expr, place: pl.Expr) -> pl.Expr:
+    """What each chunk got, with defaults of queue and server, as ``select=2:ncpus=8 place=scatter``.
+
+    Null where a chunk lies on several vnodes, or nothing is told.
+    """
+    chunks = exec_vnode.str.extract_all(r"\([^)]*\)")
+    alike = chunks.list.eval(pl.element().str.extract(r"^\([^:+]+(:[^+]+)\)$").rle())
+    select = alike.list.eval(
+        pl.element().struct.field("len").cast(pl.String) + pl.element().struct.field("value")
+    )
+    whole = (chunks.list.len() > 0) & ~select.list.eval(pl.element().is_null()).list.any()
+    # Where each vnode is a node, these are one.
+    words = place.fill_null("free").str.replace("vscatter", "scatter", literal=True)
+    words = words.str.replace(r"^group=[^:]*:?|:group=[^:]*", "").replace("", "free")
+    return pl.when(whole).then(pl.lit("select=") + select.list.join("+") + " place=" + words)
+
+
+def _bytes(said: pl.Series) -> pl.Series:
+    return gigabytes(said, "")
+
+
+def _runs(events: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+    """A record for each run of a job, and for each job that has none."""
+    ended = events.filter(
+        (pl.col("kind") == "E") | ((pl.col("kind") == "R") & pl.col("start").is_not_null())
+    ).unique(["job_id", "start"], keep="last", maintain_order=True)
+    nowhere = pl.col("start").is_null()
+    gone = events.filter(pl.col("kind").is_in(["D", "A"]))["job_id"].unique()
+    still = (
+        events.filter(pl.col("kind") == "S")
+        .unique(["job_id", "start"], keep="last", maintain_order=True)
+        .join(ended, on=["job_id", "start"], how="anti", nulls_equal=True)
+    )
+    still = _stopped(still, events, tally)
+    begun = pl.concat([ended["job_id"], still["job_id"]]).unique()
+    queued = events.filter((pl.col("kind") == "Q") & ~pl.col("job_id").is_in(begun.implode()))
+    queued = queued.unique("job_id", keep="last", maintain_order=True)
+    deleted = pl.col("job_id").is_in(gone.implode())
+    state = (
+        pl.when(pl.col("kind").is_in(["R", "C"])).then(pl.lit("requeued"))
+        .when((pl.col("kind") == "E") & nowhere).then(pl.lit("cancelled"))
+        .when((pl.col("kind") == "E") & pl.col("exit").is_between(1, 255)).then(pl.lit("failed"))
+        .when(pl.col("kind").is_in(["E", "D", "A"])).then(pl.lit("completed"))
+        .when((pl.col("kind") == "Q") & deleted).then(pl.lit("cancelled"))
+        .when(pl.col("kind") == "Q").then(pl.lit("waiting"))
+        .otherwise(pl.lit("running"))
+    )  # fmt: skip
+    runs = (
+        pl.concat([ended, still, queued]).with_columns(state=state).sort("start", nulls_last=True)
+    )
+    earlier = pl.col("end").shift(1).over("job_id", "submit")
+    tally.add(
+        "run after a rerun, taken as submitted when the one before ended",
+        runs.select(earlier.count()).item(),
+    )
+    unknown = runs.select(((pl.col("used").fill_null(0) < 1) & ~nowhere).sum()).item()
+    tally.add("job of which the nodes are not recorded, taken for one a chunk", unknown)
+    nodes = pl.when(pl.col("used") >= 1).then("used").otherwise("chunks")
+    runs = _with_kinds(runs, tally)
+    used = pl.col("used_memory_gb") / nodes  # of all nodes together
+    measured = pl.when(used > 0).then(used).alias("used_memory_gb")
+    # Of jobs that came in the same second, the lower number came first.
+    subjob = pl.col("job_id").str.extract(r"\[(\d+)\]").cast(pl.Int64, strict=False)
+    return (
+        runs.with_columns(measured, submit=pl.coalesce(earlier, "submit"), nodes=nodes)
+        .sort("number", subjob, nulls_last=True, maintain_order=True)
+        .drop("number", "kind", "at", "used", "chunks", "exit", "select", "place")
+    )
+
+
+def _stopped(started: pl.DataFrame, events: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+    """Starts without an end, with the end and kind of a later record that says no start.
+
+    A line's time is local; the time between two lines of a job is that between what they tell.
+    """
+    if not len(started):
+        return started
+    runs = started.with_row_index("run")
+    about = runs.select("run", "job_id", "at", "start")
+    stops = events.filter(pl.col("kind").is_in(_STOPS) & pl.col("start").is_null())
+    stop = (
+        about.join(stops.select("job_id", stop="kind", then="at"), on="job_id")
+        .filter(pl.col("then") >= pl.col("at"))
+        .sort("then", maintain_order=True)
+        .unique("run", keep="first", maintain_order=True)
+        .select("run", "stop", stop_s=pl.col("start") + pl.col("then") - pl.col("at"))
+    )
+    later = events.filter(pl.col("kind").is_in(["S", "E"])).select("job_id", later="start")
+    again = (
+        about.join(later, on="job_id").filter(pl.col("later") > pl.col("start"))
+        .group_by("run").agg(pl.col("later").min())
+    )  # fmt: skip
+    runs = runs.join(stop, on="run", how="left", maintain_order="left")
+    runs = runs.join(again, on="run", how="left", maintain_order="left")
+    ends = pl.col("stop_s").is_not_null() & (
+        pl.col("later").is_null() | (pl.col("stop_s") <= pl.col("later"))
+    )
+    runs = tally.drop(
+        runs,
+        pl.col("later").is_not_null() & ~ends,
+        "record left out: a start that failed, as the job started again without a rerun",
+    )
+    return runs.with_columns(
+        end=pl.when(ends).then("stop_s").otherwise("end"),
+        kind=pl.when(ends).then("stop").otherwise("kind"),
+    ).select(started.columns)
+
+
+def _with_kinds(runs: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+    """With the kinds of their chunks, of jobs that select several."""
+    keys = ["select", "place"]
+    several = runs.filter(pl.col("select").str.contains("+", literal=True))
+    found = []
+    for select, place, jobs in several.group_by(keys, maintain_order=True).len().iter_rows():
+        try:
+            # What `group_by` says is told by the column of that name.
+            lie = [word for word in (place or "").split(":") if not word.startswith("group=")]
+            request = parse_request(f"select={select} place={':'.join(lie) or 'free'}")
+        except WorkloadError:
+            tally.add("job of which the select is not understood, taken for equal chunks", jobs)
+            continue
+        first = (request.tasks, request.cores, request.memory_gb, request.gpus)
+        kinds = (Tasks(*first, request.consumables), *request.more)
+        if len({(kind.each, kind.consumables) for kind in kinds}) > 1:
+            found.append((select, place, more_tasks_text(kinds), request.tasks_per_node))
+    schema = {
+        "select": pl.String,
+        "place": pl.String,
+        "kinds": pl.String,
+        "tasks_per_node": pl.Float64,
+    }
+    table = pl.DataFrame(found, schema, orient="row")
+    return runs.join(table, on=keys, how="left", nulls_equal=True, maintain_order="left")

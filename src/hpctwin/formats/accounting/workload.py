@@ -1,0 +1,311 @@
+"""From what a resource manager or a table recorded of jobs to a workload in our own columns.
+
+Readers of accounting (Slurm's `sacct`, PBS's logs, any CSV) bring their records into one form, `RECORD`;
+what becomes of them is decided here, once: duplicates, heterogeneous jobs, states, what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from hpctwin.formats.accounting.our_columns import in_our_columns
+from hpctwin.formats.common.job_table import AT_ONCE, Collected, JobTable, ranges
+from hpctwin.formats.common.record import (
+    LABELS,
+    RECORD,
+    Machine,
+    Running,
+    Tally,
+    count_of,
+    empty_records,
+)
+from hpctwin.model import Workload
+from hpctwin.model.requests.features import has_features
+
+__all__ = ["job_table", "jobs_of", "workload_of", "workloads_of"]
+
+_LONGEST_S = 1e12
+_GRACE_S = 3600.0
+
+
+def jobs_of(
+    records: Iterable[pl.DataFrame], tally: Tally, machine: Machine | None = None
+) -> pl.DataFrame:
+    """Jobs in our own columns (`hpctwin.model.workload.frame`), times in seconds since the epoch.
+
+    Args:
+        records: frames with the fields of `RECORD`; fields that are not there are unknown.
+        tally: told of all that is changed or left out.
+        machine: where the jobs ran, if known.
+    """
+    return job_table(records, tally, machine).frame()
+
+
+def job_table(
+    records: Iterable[pl.DataFrame],
+    tally: Tally,
+    machine: Machine | None = None,
+    *,
+    at_once: int = AT_ONCE,
+) -> JobTable:
+    """The same as `jobs_of`, of more jobs than fit in memory.
+
+    Args:
+        records: see there.
+        tally: see there.
+        machine: see there.
+        at_once: so many are looked at together.
+    """
+    machine = machine or Machine()
+    made = Collected(at_once)
+    limited = 0
+    recorded = _Recorded()
+    for frame in ranges(_with_submission(records, tally, recorded), at_once):
+        frame = _once(frame, tally)
+        frame = _heterogeneous(frame, tally)
+        frame = _running(frame, tally, machine.running, recorded.at_s)
+        frame = _that_ran(frame, tally).sort("submit", maintain_order=True)
+        frame = _with_features(frame, machine, tally)
+        frame, known = _walltimes(frame, machine.limits, tally)
+        limited += known
+        made.add(in_our_columns(frame, tally, machine))
+    if not made.size:
+        made.add(in_our_columns(empty_records(), tally, machine))
+    tally.add("job without an id, given one", made.unnamed)
+    table = made.table()
+    tally.add(
+        "further run of a job under an id that was there before, named as in 12r2", made.repeats
+    )
+    if not limited and len(table):
+        tally.remarks.append(
+            "no walltime is known: every job gets its run time, so that the scheduler knows exactly how "
+            "long each runs"
+        )
+    else:
+        tally.add("job without walltime, given its run time", len(table) - limited)
+    return table
+
+
+def _with_features(frame: pl.DataFrame, machine: Machine, tally: Tally) -> pl.DataFrame:
+    """Leave features open that no node is known to have, or no job that asks for them could start."""
+    if machine.features is None:
+        return frame
+    asked = frame["features"].cast(pl.String)
+    there = [
+        text
+        for text in asked.drop_nulls().unique().to_list()
+        if any(has_features(text, features) for features in machine.features)
+    ]
+    open_ = asked.is_not_null() & ~asked.is_in(there)
+    if open_.any():
+        row = int(open_.arg_max() or 0)
+        example = f"job {frame['job_id'][row]}: {asked[row]}"
+        tally.add("features that no node is known to have, left open", int(open_.sum()), example)
+    return frame.with_columns(features=asked.set(open_, None).cast(pl.Categorical()))
+
+
+@dataclass
+class _Recorded:
+    """When the records were made: the latest time in any of them, in seconds since the epoch."""
+
+    at_s: float = 0.0
+
+
+def _with_submission(
+    records: Iterable[pl.DataFrame], tally: Tally, recorded: _Recorded
+) -> Iterator[pl.DataFrame]:
+    unknown = pl.col("submit").is_null()
+    for frame in records:
+        frame = _complete(frame)
+        times = frame.select(pl.col("submit", "start", "end").max()).row(0)
+        recorded.at_s = max(
+            recorded.at_s, *(time for time in times if time is not None and time < _LONGEST_S), 0.0
+        )
+        yield tally.drop(frame, unknown, "record left out: its submit time is unknown")
+
+
+def workload_of(
+    jobs: pl.DataFrame, name: str, tally: Tally, *, zero_s: float | None = None
+) -> Workload:
+    """A workload of `jobs_of`; its time zero is the first submission, if none is given."""
+    zero = zero_s
+    if zero is None:
+        first = jobs["submit_s"].min() if len(jobs) else None
+        zero = float(first) if isinstance(first, int | float) else 0.0
+    times = [one for one in ("submit_s", "recorded_start_s") if one in jobs.columns]
+    frame = jobs.with_columns(pl.col(times) - zero)
+    # Before a calendar is known, numbers are taken as counted from the file's own time zero.
+    known = zero if zero > _EARLIEST_EPOCH else None
+    return Workload.from_frame(frame, name=name, start_epoch_s=known, notes=tally.notes())
+
+
+def workloads_of(table: JobTable, name: str, tally: Tally) -> Iterator[Workload]:
+    """The workload of all jobs of a table, a part at a time."""
+    first = table.frames[0].select(pl.col("submit_s").min()).collect().item() or 0.0
+    for frame in table.frames:
+        yield workload_of(frame.collect(), name, tally, zero_s=first)
+
+
+_EARLIEST_EPOCH = 86400.0 * 365 * 10
+
+
+def _complete(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.select(
+        (pl.col(name).cast(dtype) if name in frame.columns else pl.lit(None, dtype)).alias(name)
+        for name, dtype in RECORD.items()
+    )
+
+
+def _once(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+    """Each run of a job once: dumps overlap, and a later one knows what became of it."""
+    repeated = pl.struct("job_id", "submit").is_duplicated()
+    twice = frame.filter(repeated)
+    if not len(twice):
+        return frame
+    known = pl.col("state").cast(pl.String).replace_strict({"waiting": 0, "running": 1}, default=2)
+    best = (
+        twice.with_columns(_known=known)
+        .sort("_known", "end", nulls_last=False, maintain_order=True)
+        .unique(["job_id", "submit"], keep="last", maintain_order=True)
+        .drop("_known")
+    )
+    tally.add(
+        "record left out: another tells more of the same job and submission", len(twice) - len(best)
+    )
+    return pl.concat([frame.filter(~repeated), best])
+
+
+def _heterogeneous(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+    """Parts of a heterogeneous job, ``12+0`` and ``12+1``, as one job: they start together."""
+    is_part = pl.col("job_id").str.contains("+", literal=True).fill_null(False)
+    parts = frame.filter(is_part)
+    if not len(parts):
+        return frame
+    number = pl.col("job_id").str.extract(r"\+(\d+)").cast(pl.Int64)
+    whole = (
+        parts.with_columns(_number=number, job_id=pl.col("job_id").str.replace(r"\+\d+", ""))
+        .sort("_number")
+        .group_by("job_id", "submit", maintain_order=True)
+        .agg(
+            pl.col("start", "end", "runtime", "suspended", "walltime", "used_memory_gb").max(),
+            # A sum of nothing known is not known.
+            *(
+                pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name)
+                for name in ("nodes", "cores", "gpus", "memory_gb")
+            ),
+            pl.col(
+                "priority",
+                "state",
+                *LABELS,
+                "features",
+                "kinds",
+                "tasks_per_node",
+                "request",
+                "group_by",
+                "consumables",
+                "licences",
+                "row",
+            ).first(),
+            pl.when(pl.col("recorded_nodes").count() > 0)
+            .then(pl.col("recorded_nodes").str.join(","))
+            .alias("recorded_nodes"),
+        )
+        .select(list(RECORD))
+    )
+    tally.add("heterogeneous job, its parts taken as one job of all their nodes", len(whole))
+    return pl.concat([frame.filter(~is_part), whole])
+
+
+def _running(frame: pl.DataFrame, tally: Tally, treated: Running, at_s: float) -> pl.DataFrame:
+    """Give a run time to jobs that still ran when they were recorded, or leave them out.
+
+    Args:
+        frame: records.
+        tally: counts what is assumed.
+        treated: what becomes of these jobs.
+        at_s: when the records were made, in seconds since the epoch.
+    """
+    running = (pl.col("state").cast(pl.String) == "running").fill_null(False)
+    if treated == "drop":
+        return tally.drop(frame, running, "record left out: the job still ran when it was recorded")
+    elapsed = pl.col("runtime").fill_null((at_s - pl.col("start")).clip(lower_bound=0))
+    limit = pl.col("walltime")
+    if treated == "limit":
+        runtime = pl.max_horizontal(limit, elapsed)
+        what = "job that still ran when it was recorded, taken to run to its limit"
+        tally.add(what, count_of(frame, running & runtime.is_not_null()))
+    else:
+        # Slurm and PBS end a job at its limit: such a record was never closed.
+        open_ = (limit > 0) & (elapsed > limit + _GRACE_S)
+        runtime = pl.when(open_).then(limit).otherwise(elapsed)
+        for what, which in (
+            (
+                "job recorded as running long after its limit, taken to have ended at its limit",
+                open_,
+            ),
+            (
+                "job that still ran when it was recorded, taken to end then: it runs longer in reality",
+                elapsed.is_not_null() & ~open_.fill_null(False),
+            ),
+        ):
+            tally.add(what, count_of(frame, running & which))
+    return frame.with_columns(runtime=pl.when(running).then(runtime).otherwise("runtime"))
+
+
+def _that_ran(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+    """The records of jobs with a known run time."""
+    state = pl.col("state").cast(pl.String)
+    frame = tally.drop(
+        frame, state == "waiting", "record left out: the job had not started when it was recorded"
+    )
+    span = pl.col("end") - pl.col("start") - pl.col("suspended").fill_null(0)
+    frame = frame.with_columns(runtime=pl.col("runtime").fill_null(span))
+    start = pl.col("start")
+    nowhere = (
+        start.is_null() & start.is_not_null().any()
+    )  # without a column of starts, run times tell it
+    never = (state == "cancelled") & (nowhere | (pl.col("runtime").fill_null(0) <= 0))
+    frame = tally.drop(frame, never, "record left out: the job was cancelled before it started")
+    frame = tally.drop(
+        frame, pl.col("runtime").is_null(), "record left out: how long the job ran is unknown"
+    )
+    frame = tally.drop(
+        frame, pl.col("runtime") < 0, "record left out: the job ended before it began"
+    )
+    too_long = (pl.col("runtime") > _LONGEST_S) | ~pl.col("submit").is_between(0, _LONGEST_S)
+    frame = tally.drop(frame, too_long, "record left out: a time in it cannot be right")
+    frame = tally.drop(
+        frame,
+        pl.col("start") < pl.col("submit") - 1,
+        "record left out: the job started before it was submitted",
+    )
+    tally.add(
+        "job that was suspended for a while, taken to have run without the pause",
+        count_of(frame, pl.col("suspended") > 0),
+    )
+    for word, what in (
+        ("requeued", "run of a job that was requeued or preempted, taken as a job of its own"),
+        ("node failure", "job ended by the failure of a node, taken to have run so long as it did"),
+    ):
+        tally.add(what, count_of(frame, state == word))
+    return frame
+
+
+def _walltimes(
+    frame: pl.DataFrame, limits: Mapping[str, float], tally: Tally
+) -> tuple[pl.DataFrame, int]:
+    """Each job with a limit: its own, else its partition's (how many have one?), else its run time."""
+    if limits:
+        label = pl.col("partition").cast(pl.String)
+        longest = label.replace_strict(dict(limits), default=None, return_dtype=pl.Float64)
+        own = pl.col("walltime") > 0
+        none = frame.select((~own.fill_null(False) & longest.is_not_null()).sum()).item()
+        tally.add("job without walltime, given its partition's limit", none)
+        frame = frame.with_columns(walltime=pl.when(own).then("walltime").otherwise(longest))
+    known = count_of(frame, pl.col("walltime") > 0)
+    instead = pl.max_horizontal(pl.col("runtime"), pl.lit(0.001))
+    limit = pl.when(pl.col("walltime") > 0).then("walltime").otherwise(instead)
+    return frame.with_columns(walltime=limit), known

@@ -1,0 +1,1 @@
+"""What several formats share: files, fields, tables of records."""

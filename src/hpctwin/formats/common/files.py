@@ -1,0 +1,318 @@
+"""Files: read whole, decompressed, decoded with errors that name the cause; written whole or not at all."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import errno
+import gzip
+import importlib
+import io
+import json
+import lzma
+import sys
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn, cast
+
+from hpctwin.errors import OutputError, TraceError
+from hpctwin.model.files.files import cause, write_atomically
+
+__all__ = [
+    "PACKED", "READING", "STANDARD_INPUT", "check_readable", "decode", "first_bytes", "open_binary",
+    "read_bytes", "read_json", "stem", "unreadable", "without_packing", "write_bytes",
+]  # fmt: skip
+
+STANDARD_INPUT = Path("-")
+PACKED = (".gz", ".bz2", ".xz", ".zst")
+"""Suffixes of compressed files that are read and written."""
+_ARCHIVES = (".zip", ".tar", ".tgz", ".tbz2", ".txz")
+_LINE = 256
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read a file, decompressed; its content tells how it is compressed, not its name.
+
+    ``-`` is the standard input.
+
+    Raises:
+        TraceError: the file cannot be opened, is empty, cut off or corrupt, or an archive of several files.
+    """
+    try:
+        with open_binary(path) as file:
+            content = file.read()
+    except READING as error:
+        raise unreadable(path, error) from error
+    if not content[:_LINE].strip() and not content.strip():
+        raise TraceError(path, "the file is empty")
+    return content
+
+
+def first_bytes(path: Path, size: int = 1 << 16) -> bytes:
+    """Return what a file begins with, decompressed; nothing if it cannot be read: its reader says why."""
+    try:
+        with open_binary(path) as file:
+            return file.read(size)
+    except (*READING, TraceError):
+        return b""
+
+
+def check_readable(path: Path) -> None:
+    """Check that a file can be opened and decompressed.
+
+    Raises:
+        TraceError: it cannot, or it is an empty standard input.
+    """
+    try:
+        with open_binary(path) as file:
+            empty = not file.read(1)
+    except READING as error:
+        raise unreadable(path, error) from error
+    if empty and path == STANDARD_INPUT:
+        raise TraceError(path, "the file is empty")
+
+
+def open_binary(path: Path) -> BinaryIO:
+    """Open a file for reading: decompressed, an archive's only member, and UTF-16 as UTF-8.
+
+    Raises:
+        TraceError: it is an archive of several files, or compressed in a way that is not supported.
+    """
+    if path == STANDARD_INPUT or path.is_fifo():
+        # It can be read once, and recognizing the format and reading it are two readings.
+        return _unpacked(path, io.BytesIO(_piped(path)))
+    with path.open("rb") as file:
+        packing = _packing(file.read(tarfile.BLOCKSIZE))
+    if packing is None:
+        return path.open("rb")
+    return _unpacked(path, packing(path, path))
+
+
+def _unpacked(path: Path, file: BinaryIO) -> BinaryIO:
+    """A file's content, however often it was packed."""
+    packing = _packing(file.read(tarfile.BLOCKSIZE))
+    file.seek(0)
+    return file if packing is None else _unpacked(path, packing(path, file))
+
+
+Packing = Callable[[Path, Any], BinaryIO]
+"""Opens what is packed, given the path for messages, and that path or an open file."""
+
+
+def _packing(start: bytes) -> Packing | None:
+    """What opens a file that begins so; None if it is not packed."""
+    if start[257:262] == b"ustar":
+        return _from_tar
+    return next((one for magic, one in _PACKINGS.items() if start.startswith(magic)), None)
+
+
+def _from_gzip(path: Path, source: Any) -> BinaryIO:
+    name, file = (source, None) if source is path else (None, source)
+    return cast(BinaryIO, gzip.GzipFile(name, "rb", fileobj=file))
+
+
+def _from_zip(path: Path, source: Any) -> BinaryIO:
+    with zipfile.ZipFile(source) as archive:
+        names = [one.filename for one in archive.infolist() if not one.is_dir()]
+        return io.BytesIO(archive.read(_only(path, "zip", names)))
+
+
+def _from_tar(path: Path, source: Any) -> BinaryIO:
+    name, file = (source, None) if source is path else (None, source)
+    with tarfile.open(name, fileobj=file) as archive:
+        names = [one.name for one in archive if one.isfile()]
+        member = archive.extractfile(_only(path, "tar", names))
+        assert member is not None
+        return io.BytesIO(member.read())
+
+
+def _from_utf16(path: Path, source: Any) -> BinaryIO:
+    content = path.read_bytes() if source is path else source.read()
+    return io.BytesIO(content.decode("utf-16").encode())
+
+
+def _refused(what: str, command: str) -> Packing:
+    def refuse(path: Path, source: Any) -> BinaryIO:
+        raise TraceError(
+            path, f"{what} files are not read; unpack it first ({command} {path.name})"
+        )
+
+    return refuse
+
+
+def _only(path: Path, kind: str, names: list[str]) -> str:
+    """The one file of an archive; what macOS adds for itself does not count.
+
+    Raises:
+        TraceError: there are several, or none.
+    """
+    files = [name for name in names if not name.startswith("__MACOSX/") and "/._" not in f"/{name}"]
+    if len(files) == 1:
+        return files[0]
+    some = ", ".join(files[:3]) + (", …" if len(files) > 3 else "")
+    raise TraceError(
+        path,
+        f"the {kind} archive holds {len(files):,} files{f' ({some})' if files else ''}, expected one; unpack "
+        "it and give the file, or for a published data set the folder",
+    )
+
+
+def _zstd() -> Any:
+    """The module that reads and writes Zstandard; None if there is none."""
+    for name in ("compression.zstd", "backports.zstd"):
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            continue
+    return None
+
+
+def _from_zstd(path: Path, source: Any) -> BinaryIO:
+    module = _zstd()
+    if module is not None:
+        return cast(BinaryIO, module.open(source))
+    import polars as pl  # it decompresses text
+
+    content = path.read_bytes() if source is path else source.read()
+    try:
+        lines = pl.read_lines(io.BytesIO(content))["line"]
+    except pl.exceptions.PolarsError as error:
+        why = f"Zstandard of anything but UTF-8 text needs {_ZSTD_NEEDED}"
+        raise TraceError(path, why) from error
+    return io.BytesIO("".join(f"{line}\n" for line in lines).encode())
+
+
+_ZSTD_NEEDED = "Python 3.14 or the extra: pip install 'hpctwin[zstd]'"
+_PACKINGS: dict[bytes, Packing] = {
+    b"\x1f\x8b": _from_gzip,
+    b"BZh": lambda _, source: cast(BinaryIO, bz2.BZ2File(source)),
+    b"\xfd7zXZ\x00": lambda _, source: cast(BinaryIO, lzma.LZMAFile(source)),  # noqa: SIM115
+    b"\x28\xb5\x2f\xfd": _from_zstd,
+    b"PK\x03\x04": _from_zip,
+    b"PK\x05\x06": _from_zip,  # empty
+    codecs.BOM_UTF16_LE: _from_utf16,
+    codecs.BOM_UTF16_BE: _from_utf16,
+    b"7z\xbc\xaf\x27\x1c": _refused("7-Zip", "7z x"),
+    b"Rar!\x1a\x07": _refused("RAR", "unrar x"),
+    b"\x1f\x9d": _refused("compress (.Z)", "gzip -d"),
+    b"\x04\x22\x4d\x18": _refused("LZ4", "lz4 -d"),
+}
+"""By what a file begins with."""
+READING = (OSError, ValueError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError,
+           RuntimeError)  # fmt: skip
+"""What reading a file may raise. ValueError: a path with a NUL in it; RuntimeError: a zip with a password."""
+
+
+def unreadable(path: Path, error: Exception) -> TraceError:
+    """Return the error that says why a file cannot be read, given one of `READING`."""
+    if isinstance(error, UnicodeDecodeError):
+        return TraceError(path, f"it begins as UTF-16 text, and is none ({error.reason})")
+    if isinstance(error, TraceError):
+        return error
+    damaged = isinstance(error, EOFError) or not isinstance(error, (OSError, ValueError))
+    if damaged or isinstance(error, gzip.BadGzipFile) or getattr(error, "errno", 0) is None:
+        return TraceError(path, f"the compressed file is cut off or corrupt ({error})")
+    return TraceError(path, cause(error))
+
+
+@cache
+def _piped(path: Path) -> bytes:
+    """All that comes through the standard input, or a pipe."""
+    if path != STANDARD_INPUT:
+        return path.read_bytes()
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "the standard input is closed")
+    return sys.stdin.buffer.read()
+
+
+def without_packing(name: str) -> str:
+    """Return a file's name in lower case without the suffixes that say how it is compressed."""
+    lower = name.lower()
+    while suffix := next((s for s in (*PACKED, *_ARCHIVES) if lower.endswith(s)), None):
+        lower = lower.removesuffix(suffix)
+    return lower
+
+
+def decode(path: Path, content: bytes) -> str:
+    """Decode UTF-8, with or without byte order mark.
+
+    Raises:
+        TraceError: the bytes are not UTF-8; the message gives the line.
+    """
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise TraceError(
+            path,
+            f"found the byte 0x{error.object[error.start]:02x}, expected UTF-8 text",
+            line=line,
+        ) from error
+
+
+def read_json(path: Path) -> Any:
+    """Read one JSON document.
+
+    Raises:
+        TraceError: the file is not JSON; the message gives line and column.
+    """
+    text = decode(path, read_bytes(path))
+
+    def not_a_number(constant: str) -> NoReturn:
+        raise TraceError(path, f"found {constant}, expected a finite number")
+
+    try:
+        return json.loads(text, parse_constant=not_a_number)
+    except json.JSONDecodeError as error:
+        raise TraceError(
+            path, f"not JSON: {error.msg} (column {error.colno})", line=error.lineno
+        ) from error
+    except RecursionError as error:
+        raise TraceError(path, "the JSON is nested too deeply for a workload") from error
+    except TraceError:
+        raise
+    except ValueError as error:  # an integer of thousands of digits
+        raise TraceError(path, f"not a usable JSON number: {error}") from error
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically, compressed if its name ends in one of `PACKED`.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    lower = path.name.lower()
+    if lower.endswith(".gz"):
+        packed = io.BytesIO()
+        # No name and time inside: the same workload gives the same file.
+        with gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as file:
+            file.write(content)
+        content = packed.getvalue()
+    elif lower.endswith(".bz2"):
+        content = bz2.compress(content)
+    elif lower.endswith(".xz"):
+        content = lzma.compress(content)
+    elif lower.endswith(".zst"):
+        module = _zstd()
+        if module is None:
+            raise OutputError(
+                path, f"writing .zst needs {_ZSTD_NEEDED}; .gz, .bz2 and .xz need nothing"
+            )
+        content = module.compress(content)
+    with write_atomically(path) as target:
+        target.write(content)
+
+
+def stem(path: Path) -> str:
+    """Return the file's name without the endings that tell its format."""
+    if path == STANDARD_INPUT:
+        return "standard input"
+    name = path.name[: len(without_packing(path.name))] or path.name
+    for suffix in (".swf", ".json", ".csv", ".tsv", ".parquet", ".txt", ".log"):
+        if name.lower().endswith(suffix) and len(name) > len(suffix):
+            name = name[: -len(suffix)]
+    return name

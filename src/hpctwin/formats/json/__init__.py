@@ -1,0 +1,1 @@
+"""Workloads in JSON: Batsim, SPARS, WfCommons."""

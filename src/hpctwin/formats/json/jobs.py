@@ -1,0 +1,183 @@
+"""What the JSON formats share: a list of jobs whose values are checked one by one."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.errors import TraceError
+from hpctwin.formats.common.files import write_bytes
+from hpctwin.model import MS_PER_S
+
+__all__ = [
+    "JsonRecord",
+    "job_ids",
+    "machine_size",
+    "not_read",
+    "plain_seconds",
+    "read_jobs",
+    "write_json",
+]
+
+T = TypeVar("T")
+
+_LIMIT = 1e12  # keeps sums of milliseconds far inside int64; 30,000 years as seconds
+
+
+@dataclass(frozen=True)
+class JsonRecord:
+    """One object, with access to its values that tells what is wrong and where.
+
+    Args:
+        path: the file.
+        where: how messages call the object, such as ``job 12``.
+        values: the object.
+    """
+
+    path: Path
+    where: str
+    values: Mapping[str, Any]
+
+    def has(self, key: str) -> bool:
+        """Whether the key is there and not null."""
+        return self.values.get(key) is not None
+
+    def number(self, key: str, *, least: float = 0, whole: bool = False) -> float:
+        """A number of at least ``least``.
+
+        Raises:
+            TraceError: it is missing, no number, or out of bounds.
+        """
+        expected = f"{'a whole number' if whole else 'a number'}, {least:g} or more"
+        value = self.values.get(key)
+        if value is None:
+            raise self.fault(key, f"is missing, expected {expected}")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.fault(key, f"is {value!r:.40}, expected {expected}")
+        if not (least <= value <= _LIMIT and math.isfinite(value)) or (whole and value % 1):
+            raise self.fault(key, f"is {value!r:.40}, expected {expected}, up to {_LIMIT:g}")
+        return float(value)
+
+    def unread(self, known: Iterable[str]) -> list[str]:
+        """The keys that are not among those that are read."""
+        return [str(key) for key in self.values if key not in known]
+
+    def fault(self, key: str, what: str) -> TraceError:
+        """The error that says what is wrong with a key."""
+        return TraceError(self.path, f"{self.where}: {key} {what}", field=key)
+
+
+def read_jobs(
+    path: Path,
+    document: Any,
+    id_key: str,
+    read_one: Callable[[JsonRecord], T],
+    *,
+    skip_invalid: bool,
+) -> tuple[list[int | str], list[T], tuple[str, ...]]:
+    """Read the list ``jobs`` of a document.
+
+    Args:
+        path: for messages.
+        document: what the JSON file holds.
+        id_key: the key of a job's id.
+        read_one: takes what the format needs from one job.
+        skip_invalid: leave faulty jobs out, with a message for each.
+
+    Returns:
+        Ids, what ``read_one`` gave, and the messages.
+
+    Raises:
+        TraceError: there is no such list, or a job is faulty and ``skip_invalid`` is false.
+    """
+    jobs = document.get("jobs") if isinstance(document, dict) else None
+    if not isinstance(jobs, list):
+        raise TraceError(path, "expected an object with a list 'jobs'", field="jobs")
+    ids: dict[int | str, None] = {}
+    found: list[T] = []
+    skipped: list[str] = []
+    for position, job in enumerate(jobs):
+        try:
+            if not isinstance(job, dict):
+                raise TraceError(path, f"jobs[{position}] is {job!r:.40}, expected an object")
+            job_id = _job_id(JsonRecord(path, f"jobs[{position}]", job), id_key)
+            if job_id in ids:
+                raise TraceError(path, f"job {job_id} is in the file already", field=id_key)
+            one = read_one(JsonRecord(path, f"job {job_id}", job))
+        except TraceError as error:
+            if not skip_invalid:
+                raise
+            skipped.append(str(error))
+            continue
+        ids[job_id] = None
+        found.append(one)
+    return list(ids), found, tuple(skipped)
+
+
+def not_read(
+    what: str, records: Iterable[JsonRecord], known: Iterable[str]
+) -> Iterator[tuple[str, int]]:
+    """Yield a sentence on each field that is there and is not read, and in how many records it is.
+
+    Args:
+        what: How messages call such a record.
+        records: The records.
+        known: The keys that are read.
+    """
+    counts = Counter(key for record in records for key in record.unread(known))
+    for key, count in counts.items():
+        yield f"field {key[:40]!r} of {what}, not read", count
+
+
+def job_ids(ids: list[int | str]) -> npt.NDArray[Any]:
+    """Ids as a column: integers if all are, else text."""
+    if all(isinstance(job, int) for job in ids):
+        return np.array(ids, np.int64)
+    return np.array([str(job) for job in ids], np.str_)
+
+
+def machine_size(path: Path, document: Mapping[str, Any]) -> int | None:
+    """The number of nodes that the document states as ``nb_res``.
+
+    Raises:
+        TraceError: it is there and no whole number above 0.
+    """
+    if document.get("nb_res") is None:
+        return None
+    return int(JsonRecord(path, "the workload", document).number("nb_res", least=1, whole=True))
+
+
+def plain_seconds(ms: int) -> int | float:
+    """Milliseconds as seconds, without a fraction where there is none."""
+    return ms // MS_PER_S if ms % MS_PER_S == 0 else ms / MS_PER_S
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write a document, one job a line.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    jobs = ",\n    ".join(json.dumps(job, ensure_ascii=False) for job in document["jobs"])
+    rest = {key: value for key, value in document.items() if key != "jobs"}
+    head = "".join(f"  {json.dumps(k)}: {json.dumps(v)},\n" for k, v in rest.items())
+    write_bytes(path, f'{{\n{head}  "jobs": [\n    {jobs}\n  ]\n}}\n'.encode())
+
+
+def _job_id(record: JsonRecord, key: str) -> int | str:
+    value = record.values.get(key)
+    # JSON can spell half a character (\ud800), which no file can be written with.
+    if isinstance(value, str) and value and value.isprintable():
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**62:
+        return value
+    found = "is missing" if value is None else f"is {value!r:.40}"
+    raise record.fault(key, f"{found}, expected a whole number or printable text")

@@ -1,0 +1,161 @@
+"""SPARS workloads: ``{"nb_res": …, "jobs": [{"job_id", "res", "subtime", "reqtime", "runtime"}]}``.
+
+``user_id`` is read where it is there. An older form of the format calls the id ``id`` and the
+requested time ``walltime`` and has no run time; its jobs run for the whole requested time.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hpctwin.errors import TraceError, WorkloadError
+from hpctwin.formats.common.files import stem
+from hpctwin.formats.common.losses import lost_by
+from hpctwin.formats.json.jobs import (
+    JsonRecord,
+    job_ids,
+    machine_size,
+    not_read,
+    plain_seconds,
+    read_jobs,
+    write_json,
+)
+from hpctwin.model import Category, ReadNotes, Workload
+
+__all__ = ["is_spars", "read_spars", "write_spars"]
+
+_CARRIED = frozenset({"user", "nodes_hint"})
+_SHORTEST_S = 0.001
+_OF_JOBS = (
+    "job_id",
+    "id",
+    "res",
+    "subtime",
+    "reqtime",
+    "walltime",
+    "runtime",
+    "user_id",
+    "profile",
+)
+_OF_ALL = ("nb_res", "jobs", "profiles")
+"""What is read, and what the older form has of Batsim's and needs not be read."""
+
+
+class _Job(NamedTuple):
+    submit_s: float
+    nodes: float
+    walltime_s: float
+    runtime_s: float
+    user: int | None
+    runtime_known: bool
+
+
+def is_spars(document: Any) -> bool:
+    """Whether a JSON document looks like a SPARS workload rather than another format."""
+    jobs = document.get("jobs") if isinstance(document, dict) else None
+    first = jobs[0] if isinstance(jobs, list) and jobs else None
+    # Its older form differs from Batsim's only in the user.
+    return isinstance(first, dict) and bool({"job_id", "reqtime", "user_id"} & set(first))
+
+
+def read_spars(path: Path, document: Any, *, skip_invalid: bool) -> Workload:
+    """Read a SPARS workload.
+
+    Args:
+        path: the file.
+        document: what is in it.
+        skip_invalid: leave faulty jobs out and list them in the read notes.
+
+    Raises:
+        TraceError: it is not such a workload, or a job is faulty.
+    """
+    records: list[JsonRecord] = []
+
+    def read_one(job: JsonRecord) -> _Job:
+        found = _read_one(job)
+        records.append(job)
+        return found
+
+    ids, jobs, skipped = read_jobs(
+        path, document, _id_key(document), read_one, skip_invalid=skip_invalid
+    )
+    without = sum(not job.runtime_known for job in jobs)
+    counts = {"job without run time, given its requested time": without} if without else {}
+    counts |= not_read("a job", records, _OF_JOBS)
+    counts |= not_read("the workload", [JsonRecord(path, "the workload", document)], _OF_ALL)
+    users = [job.user for job in jobs]
+    try:
+        return Workload.build(
+            job_id=job_ids(ids),
+            submit_s=[job.submit_s for job in jobs],
+            runtime_s=[job.runtime_s for job in jobs],
+            walltime_s=[job.walltime_s for job in jobs],
+            nodes=[job.nodes for job in jobs],
+            user=Category.of(users) if any(user is not None for user in users) else None,
+            name=stem(path),
+            nodes_hint=machine_size(path, document),
+            notes=ReadNotes(counts, skipped, size_from="nb_res"),
+        )
+    except WorkloadError as error:
+        raise error if isinstance(error, TraceError) else TraceError(path, str(error)) from error
+
+
+def write_spars(workload: Workload, path: str | Path) -> tuple[str, ...]:
+    """Write a SPARS workload, compressed if the name ends in ``.gz``, all of it or nothing.
+
+    SPARS takes only integers as ids and users; others are numbered from 1.
+
+    Returns:
+        What the format could not carry, a sentence each.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    lost = list(lost_by("SPARS", workload, _CARRIED))
+    ids = workload.job_id.tolist()
+    if workload.job_id.dtype.kind != "i":
+        lost.append("SPARS has no place for ids that are not integers: jobs are numbered")
+        ids = list(range(1, len(ids) + 1))
+    labels = workload.user.labels
+    users = [*range(1, len(labels) + 1), None]
+    if all(label.isascii() and label.isdigit() and str(int(label)) == label for label in labels):
+        users = [*(int(label) for label in labels), None]
+    else:
+        lost.append("SPARS has no place for users that are not integers: users are numbered")
+    jobs = []
+    for row, job_id in enumerate(ids):
+        job: dict[str, Any] = {
+            "job_id": job_id,
+            "res": int(workload.nodes[row]),
+            "subtime": plain_seconds(int(workload.submit_ms[row])),
+            "reqtime": plain_seconds(int(workload.walltime_ms[row])),
+            "runtime": plain_seconds(int(workload.runtime_ms[row])),
+        }
+        user = users[workload.user.codes[row]]
+        if user is not None:
+            job["user_id"] = user
+        jobs.append(job)
+    size = workload.nodes_hint or int(workload.nodes.max(initial=1))
+    write_json(Path(path), {"nb_res": size, "jobs": jobs})
+    return tuple(lost)
+
+
+def _id_key(document: Any) -> str:
+    jobs = document.get("jobs") if isinstance(document, dict) else None
+    first = jobs[0] if isinstance(jobs, list) and jobs else None
+    return "id" if isinstance(first, dict) and "job_id" not in first and "id" in first else "job_id"
+
+
+def _read_one(job: JsonRecord) -> _Job:
+    old = not job.has("reqtime") and job.has("walltime")
+    walltime = job.number("walltime" if old else "reqtime", least=_SHORTEST_S)
+    runtime_known = not old or job.has("runtime")
+    return _Job(
+        submit_s=job.number("subtime"),
+        nodes=job.number("res", least=1, whole=True),
+        walltime_s=walltime,
+        runtime_s=job.number("runtime") if runtime_known else walltime,
+        user=int(job.number("user_id", least=-1, whole=True)) if job.has("user_id") else None,
+        runtime_known=runtime_known,
+    )

@@ -1,0 +1,1 @@
+"""Baselines, bounds and the evaluation of agents."""

@@ -1,0 +1,150 @@
+"""What could be done if all that is to come were known: schedules and switching that are attained."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.energy import Energy
+from hpctwin.energy.power.states import group_of_node, node_watts
+from hpctwin.engine.state.layout import COMPUTING, IDLE
+from hpctwin.learn.baselines.lower_bounds import Waiting, run_s
+from hpctwin.metrics import TAU_S, with_job_metrics
+from hpctwin.model import MS_PER_S, Cluster, Workload
+from hpctwin.policies import parse_policy
+from hpctwin.simulation import Simulation
+
+__all__ = ["energy_ahead_j", "starts_ahead", "waiting_ahead", "why_not_ahead"]
+
+FloatArray = npt.NDArray[np.float64]
+
+GREEDY = ("sjf+first-fit", "smallest-area+first-fit")
+"""Policies that are tried with run times as walltimes, besides."""
+
+
+def why_not_ahead(cluster: Cluster) -> str:
+    """Why a schedule that keeps to a machine's nodes might break its rules; empty if it does not.
+
+    Args:
+        cluster: the machine; one with a bound (`hpctwin.learn.baselines.lower_bounds.why_no_bound`).
+    """
+    rules = {
+        "partitions": cluster.partitions,
+        "cluster-wide resources": cluster.resources,
+        "reservations": cluster.reservations,
+        "limits": cluster.limits,
+        "a cap": cluster.cap,
+        "nodes that are cleaned up after jobs": cluster.cleanup,
+    }
+    there = [name for name, given in rules.items() if given]
+    return f"the machine has {' and '.join(there)}" if there else ""
+
+
+def waiting_ahead(metric: Waiting, jobs: Workload, cluster: Cluster) -> tuple[float, float]:
+    """The mean of a metric in the best of some schedules by one who knows all jobs ahead, and its end, s.
+
+    One job after the other is given its nodes where it waits least, those first that are shortest, smallest
+    (nodes by time), or smallest for what their waiting costs (W. E. Smith, 1956): who is first may
+    choose from all time, and room is left for jobs that come later. Besides, `GREEDY`.
+
+    Args:
+        metric: which.
+        jobs: the jobs.
+        cluster: the machine; see `why_not_ahead`.
+    """
+    submit, run = jobs.submit_ms / MS_PER_S, run_s(jobs)
+    area = run * jobs.nodes
+    keys = [run, area]
+    if metric == "mean_bounded_slowdown":
+        keys.append(area * np.maximum(run, TAU_S))  # waiting costs the more, the shorter a job is
+    found = []
+    for key in keys:
+        start = starts_ahead(jobs, cluster.node_count, np.argsort(key, kind="stable"))
+        wait = start - submit
+        slowdown = np.maximum((wait + run) / np.maximum(run, TAU_S), 1.0)
+        mean = wait.mean() if metric == "mean_wait_s" else slowdown.mean()
+        found.append((float(mean), float((start + run).max())))
+    known = dataclasses.replace(jobs, walltime_ms=np.minimum(jobs.runtime_ms, jobs.walltime_ms))
+    for policy in GREEDY:
+        table = with_job_metrics(Simulation(known, cluster, parse_policy(policy)).run().jobs)
+        values, ends = (table[name].to_numpy() for name in (metric.removeprefix("mean_"), "end_s"))
+        found.append((float(values.mean()), float(ends.max())))
+    return min(found)
+
+
+def starts_ahead(jobs: Workload, nodes: int, order: npt.NDArray[np.int64]) -> FloatArray:
+    """When each job starts, s [jobs], if they are placed one after the other, each as early as it can.
+
+    Args:
+        jobs: submit times, run times and nodes.
+        nodes: of the machine.
+        order: rows, who is placed first.
+    """
+    submit, run = jobs.submit_ms / MS_PER_S, run_s(jobs)
+    times, free = np.array([submit.min(initial=0.0)]), np.array([nodes])
+    start = np.zeros(len(jobs))
+    for row in order.tolist():
+        wanted = int(jobs.nodes[row])
+        first = int(np.searchsorted(times, submit[row], "right")) - 1
+        full = first + np.flatnonzero(free[first:] < wanted)
+        # It can begin at its submission, or after any span that is too full; the next such must be later.
+        begins = np.concatenate([[submit[row]], times[full + 1]])
+        nexts = np.concatenate([times[full], [np.inf]])
+        start[row] = begin = float(begins[np.argmax(nexts - begins >= run[row])])
+        end = begin + run[row]
+        if end <= begin:
+            continue
+        for edge in (begin, end):
+            place = int(np.searchsorted(times, edge))
+            if place == len(times) or times[place] != edge:
+                times = np.insert(times, place, edge)
+                free = np.insert(free, place, free[place - 1])
+        free[np.searchsorted(times, begin) : np.searchsorted(times, end)] -= wanted
+    return start
+
+
+def energy_ahead_j(energy: Energy) -> float:
+    """What nodes would draw if each were off in every gap between its jobs where that saves energy, J.
+
+    The jobs start when and where they did, on a machine whose nodes stayed on: each node is back on exactly
+    in time, which takes knowing when its next job starts. Of sleep states the best one counts.
+
+    Args:
+        energy: of a run under power policy ``none``.
+    """
+    watts = node_watts(energy.cluster)
+    groups = list(group_of_node(energy.cluster))
+    spans = energy.node_map
+    counts = spans["count"].to_numpy()
+    row = np.repeat(np.arange(len(spans)), counts)
+    offset = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    node = spans["first_node"].to_numpy()[row] + offset
+    start, end = spans["start_s"].to_numpy()[row], spans["end_s"].to_numpy()[row]
+    # Each node's time is its jobs, with an edge before the first and after the last.
+    nodes = np.arange(len(groups))
+    node = np.concatenate([nodes, node, nodes])
+    first, final = (np.full(len(nodes), time) for time in (energy.begin_s, energy.now_s))
+    start = np.concatenate([first, start, final])
+    end = np.concatenate([first, end, final])
+    order = np.lexsort((end, start, node))
+    node, start, end = node[order], start[order], end[order]
+    total = float(((end - start) * watts[COMPUTING, node]).sum())
+    within = node[1:] == node[:-1]
+    gap, of = (start[1:] - end[:-1])[within], node[1:][within]
+    last = np.append(node[2:] != node[1:-1], True)[within]
+    cost = gap * watts[IDLE, of]
+    for depth in range(energy.cluster.depths):
+        has = np.array([len(group.sleep) > depth for group in groups])[of]
+        states = [group.sleep[depth] if len(group.sleep) > depth else None for group in groups]
+        off_s = np.array([0.0 if one is None else one.switch_off.time for one in states])[of]
+        on_s = np.array([0.0 if one is None else one.switch_on.time for one in states])[of]
+        off_w, asleep_w, on_w = watts[2 + 3 * depth : 5 + 3 * depth, of]
+        # After its last job a node need not be back, nor even be asleep, when the run ends.
+        away = np.where(last, np.minimum(off_s, gap), off_s)
+        back = np.where(last, 0.0, on_s)
+        slept = off_w * away + asleep_w * (gap - away - back) + on_w * back
+        fits = has & (gap >= away + back)
+        cost = np.where(fits, np.minimum(cost, slept), cost)
+    return total + float(cost.sum())

@@ -1,0 +1,305 @@
+"""What an agent is worth: beside policies that need no training, on episodes that it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+
+from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.facility import Facility
+from hpctwin.learn.baselines import baselines
+from hpctwin.learn.baselines.baselines import (
+    BY_CHANCE,
+    METRICS,
+    SCHEDTWIN,
+    Machine,
+    Metric,
+    Runner,
+    Setting,
+    by_chance,
+    name_of,
+    of_policy,
+    of_rule,
+    policy_of,
+    twins,
+)
+from hpctwin.learn.baselines.clairvoyant_policies import PlacementOracle, PolicyOracle
+from hpctwin.learn.baselines.oracle import Oracle
+from hpctwin.learn.baselines.tuned import FORMULAS, TIMEOUTS, Training, training_of
+from hpctwin.learn.environments.episodes import Source
+from hpctwin.learn.environments.placement import Placement
+from hpctwin.learn.environments.policy_selection import PolicySelection
+from hpctwin.learn.training.training import environment_of
+from hpctwin.metrics import mean_interval
+from hpctwin.policies import parse_policy
+from hpctwin.policies.agents.network import Network
+
+__all__ = ["HINDSIGHT", "METRICS", "WITHOUT", "Evaluation", "evaluate", "held_out", "policy_of"]
+
+HINDSIGHT = "best in hindsight"
+
+Without = Literal["tuned", "schedtwin", "oracle"]
+WITHOUT: tuple[Without, ...] = ("tuned", "schedtwin", "oracle")
+"""What can be left out because it takes time."""
+
+_RUNS = {
+    "policy": pl.String, "kind": pl.String, "episode": pl.Int64, "mean_bounded_slowdown": pl.Float64,
+    "mean_wait_s": pl.Float64, "mean_turnaround_s": pl.Float64, "energy_j": pl.Float64,
+    "us_per_job": pl.Float64, "served": pl.Int64,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """How an agent and others did on the same episodes.
+
+    Args:
+        agent: its name among policies.
+        metric: what was compared, and what was tuned for.
+        runs: a row for each policy and episode: ``policy``; ``kind`` (agent, static, random, tuned or twin);
+            ``episode``; ``mean_bounded_slowdown``, ``mean_wait_s``, ``mean_turnaround_s`` (null where an
+            environment does not tell it), ``energy_j`` (null without power); ``us_per_job``, the time for
+            deciding; ``served``, jobs that ended.
+        oracle: the same of those that know what is to come, of the metric alone where they have no other.
+        best_before: the static policy that was best on the jobs of training; empty if that is not known.
+        left_out: what is not there, and why.
+    """
+
+    agent: str
+    metric: Metric
+    runs: pl.DataFrame
+    oracle: pl.DataFrame
+    best_before: str = ""
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def table(self, metric: str = "") -> pl.DataFrame:
+        """A row for each policy, the best first.
+
+        ``policy``; ``kind``; the mean of the metric over episodes; ``more``, by how much that is above the
+        agent's, with the ends ``low`` and ``high`` of its 95 % bootstrap interval, paired by episode;
+        ``us_per_job``. `HINDSIGHT` is on each episode the best of all but the agent, chance, and who knows
+        what is to come: what choosing among them could reach at most.
+
+        Args:
+            metric: a column of `runs`; the one that was compared if left out.
+        """
+        metric = metric or self.metric
+        everybody = pl.concat([self.runs, self.oracle]).filter(pl.col(metric).is_not_null())
+        by_policy = {
+            (str(name), str(kind)): part.sort("episode")
+            for (name, kind), part in everybody.group_by("policy", "kind", maintain_order=True)
+        }
+        costs = {whose: part["us_per_job"].mean() for whose, part in by_policy.items()}
+        found = {whose: part[metric].to_numpy() for whose, part in by_policy.items()}
+        own = found[self.agent, "agent"]
+        beside = [
+            values for (_, kind), values in found.items() if kind in ("static", "tuned", "twin")
+        ]
+        if beside:
+            found[HINDSIGHT, "oracle"] = np.min(beside, axis=0)
+        rows = []
+        for (name, kind), values in found.items():
+            more = mean_interval(values - own)
+            rows.append(
+                {
+                    "policy": name, "kind": kind, metric: float(values.mean()),
+                    "more": more.mean, "low": more.low, "high": more.high,
+                    "us_per_job": costs.get((name, kind)),
+                }
+            )  # fmt: skip
+        schema = dict.fromkeys((metric, "more", "low", "high", "us_per_job"), pl.Float64)
+        return pl.DataFrame(rows, {"policy": pl.String, "kind": pl.String, **schema}).sort(metric)
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {
+            "metric": self.metric,
+            "agent": self.agent,
+            "policies": self.table().to_dicts(),
+            "best_before": self.best_before or None,
+            "left_out": self.left_out,
+        }
+
+
+def evaluate(
+    path: str | Path,
+    source: Source,
+    *,
+    episodes: int = 10,
+    seed: int = 0,
+    policies: Iterable[str] = (),
+    metric: Metric | None = None,
+    without: Collection[Without] = (),
+    progress: Callable[[float], None] | None = None,
+    facility: Facility | None = None,
+) -> Evaluation:
+    """Run an agent and what is beside it on the same episodes; see docs/learn.md for what that is.
+
+    Args:
+        path: the agent's file.
+        source: where episodes come from.
+        episodes: how many.
+        seed: of which are drawn.
+        policies: further ones; of a facility, strategies.
+        metric: what is compared; if left out, what the agent was trained for.
+        without: what is left out of `WITHOUT`.
+        progress: called with the share done.
+        facility: the clusters, of an agent of Placement.
+
+    Raises:
+        PolicyError: the agent is none that has baselines, or a policy is none.
+        ConfigError: there is no such metric to compare, or a facility is missing or not wanted.
+        UnknownNameError: something else is to be left out.
+    """
+    for unwanted in without:
+        if unwanted not in WITHOUT:
+            raise UnknownNameError("baseline", unwanted, WITHOUT)
+    network = Network.load(path)
+    setting = Setting.of(network)
+    metric = metric or setting.earns
+    own, run_own = baselines.agent(path, source, facility)
+    machine = source.cluster if facility is None else facility
+    _check_metric(metric, machine)
+    static = {text: of_rule(text, machine) for text in setting.static(machine)}
+    more = {name_of(text, machine): of_rule(text, machine) for text in policies}
+    left_out: dict[str, str] = dict.fromkeys(without, "as asked")
+    runners: list[tuple[str, str, Runner]] = [(own, "agent", run_own)]
+    runners += [(name, "static", run) for name, run in {**static, **more}.items() if name != own]
+    environment = None
+    if setting.pool or facility is not None:
+        environment = environment_of(
+            setting.kind, source, network.card.get("options", {}), facility
+        )
+        runners.append((BY_CHANCE, "random", by_chance(environment)))
+    best_before = ""
+    try:
+        training = training_of(network.card, source)
+        best_before = training.best(static, metric)
+    except ConfigError as error:
+        left_out.setdefault("tuned", str(error))
+        left_out["best before"] = str(error)
+    if "tuned" not in left_out:
+        try:
+            found = tuned(training, setting, metric)
+            runners.append((found, "tuned", of_policy(parse_policy(found), source.cluster)))
+        except ConfigError as error:
+            left_out["tuned"] = str(error)
+    if why := _why_no_twin(setting, metric):
+        left_out[SCHEDTWIN] = why
+    if SCHEDTWIN not in left_out:
+        runners += [(name, "twin", run) for name, run in twins(setting, source.cluster).items()]
+    oracles = [] if "oracle" in left_out else _oracles(metric, setting, source, environment)
+    rows: list[dict[str, Any]] = []
+    ahead: list[dict[str, Any]] = []
+    rng = np.random.default_rng(seed)
+    for number in range(episodes):
+        jobs = source.draw(rng).make()
+        for place, (name, kind, run) in enumerate(runners):
+            rows.append({"policy": name, "kind": kind, "episode": number, **run(jobs)})
+            if progress is not None:
+                progress((number + (place + 1) / (len(runners) + 1)) / episodes)
+        served = all(row["served"] == len(jobs) for row in rows[-len(runners) :])
+        for oracle in oracles:
+            ahead += [{**row, "episode": number} for row in oracle.rows(jobs, served=served)]
+    for oracle in oracles:
+        left_out |= oracle.left_out
+    ahead = [row for row in ahead if row["policy"] not in left_out]
+    if progress is not None:
+        progress(1.0)
+    return Evaluation(
+        own, metric, pl.DataFrame(rows, _RUNS), pl.DataFrame(ahead, _RUNS), best_before, left_out
+    )
+
+
+def _check_metric(metric: str, machine: Machine) -> None:
+    """Find out whether there is a metric.
+
+    Raises:
+        ConfigError: there is not.
+    """
+    if isinstance(machine, Facility):
+        if metric == "energy_j":
+            raise ConfigError(
+                "agents that choose clusters are compared by waits, slowdowns and turnarounds"
+            )
+    elif metric == "energy_j" and not machine.has_power:
+        raise ConfigError("what the nodes draw is not known, so there is no energy_j")
+    elif metric == "mean_turnaround_s":
+        raise ConfigError(
+            "mean_turnaround_s is of agents that choose clusters; on one machine it is the wait and the "
+            "run time: take mean_wait_s"
+        )
+
+
+def _why_no_twin(setting: Setting, metric: str) -> str:
+    """Why SchedTwin does not stand beside an agent; empty if it does."""
+    if setting.kind == "PowerManagement":
+        return "a twin chooses who starts, and switches no nodes"
+    if setting.kind == "Placement":
+        return "a twin is of one cluster; earliest-start and sgs-t look ahead here"
+    if metric == "energy_j" or any(parse_policy(one).power.name != "none" for one in setting.pool):
+        return "the emulated cluster that it serves tells no energy and switches no nodes"
+    return ""
+
+
+def _oracles(metric: str, setting: Setting, source: Source, environment: Any) -> list[Any]:
+    """Who knows what is to come; ``environment`` is that of agents that choose policies or clusters."""
+    if isinstance(environment, Placement):
+        return [PlacementOracle(environment.facility)]
+    known: list[Any] = [Oracle(metric, setting, source)]
+    if isinstance(environment, PolicySelection):
+        known.append(PolicyOracle(metric, environment))
+    return known
+
+
+def tuned(training: Training, setting: Setting, metric: Metric) -> str:
+    """The policy of the setting that Optuna finds on the jobs of training.
+
+    Raises:
+        ConfigError: there is nothing to be tuned, or Optuna is not installed.
+    """
+    if setting.kind == "Placement":
+        raise ConfigError("there are no formulas of clusters to be tuned")
+    if setting.kind == "PowerManagement":
+        texts = {setting.powered(power): places for power, places in TIMEOUTS.items()}
+    else:
+        texts = {f"{order}+{setting.backfill}": places for order, places in FORMULAS.items()}
+    return training.tuned(texts, metric, setting.static(training.cluster)[0])
+
+
+def held_out(
+    path: str | Path, source: Source, *, episodes: int = 8, facility: Facility | None = None
+) -> dict[str, Any]:
+    """What an agent does beside all that is not trained, on jobs it was not trained on, for its card.
+
+    Args:
+        path: its file.
+        source: of such jobs.
+        episodes: how many.
+        facility: the clusters, of an agent of Placement.
+
+    Returns:
+        The metric; the agent's mean; the best policy that knows nothing of what is to come, its mean, by how
+        much the agent is above it and the ends of the 95 % interval; the table, and what is not in it.
+    """
+    found = evaluate(path, source, episodes=episodes, facility=facility)
+    rows = found.table().to_dicts()
+    own = next(row for row in rows if row["kind"] == "agent")
+    best = next(row for row in rows if row["kind"] in ("static", "tuned", "twin"))
+    ends = (best["more"], best["high"], best["low"])
+    return {
+        "metric": found.metric,
+        "episodes": episodes,
+        "agent": own[found.metric],
+        "best": best["policy"],
+        "of_best": best[found.metric],
+        "more": [None if end is None else -end for end in ends],
+        "beside": rows,
+        "best_before": found.best_before or None,
+        "left_out": found.left_out,
+    }

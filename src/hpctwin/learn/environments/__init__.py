@@ -1,0 +1,1 @@
+"""Environments to train agents in."""

@@ -1,0 +1,319 @@
+"""Many simulations with an agent each, stepped in one compiled call over threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.engine.agents import agent_record
+from hpctwin.engine.agents.agent_record import AGENT, CHOSEN, OUTCOME, words
+from hpctwin.engine.agents.linear_agents import play
+from hpctwin.engine.agents.step import step_one
+from hpctwin.engine.compile.numba_types import described
+from hpctwin.engine.operations.loading import prepare
+from hpctwin.engine.state import layout
+from hpctwin.errors import ConfigError, PolicyError, SimulationError
+from hpctwin.learn.environments.episodes import Drawn, Source
+from hpctwin.learn.environments.task import Task
+from hpctwin.learn.environments.threads import KERNELS, Threads
+from hpctwin.learn.environments.windows import Windows, windows_of
+from hpctwin.model import Workload
+from hpctwin.simulation import Simulation
+from hpctwin.simulation.running.advance import not_a_number
+
+__all__ = ["Batch"]
+
+KEPT = 1024
+"""So many episodes are kept as they begin; to begin one of them again takes microseconds."""
+FEW = 8
+"""After so many episodes it is looked whether they can be begun as rows of their trace."""
+
+_FIELDS = {name: place for place, name in enumerate(AGENT.names or ())}
+SIM, OVER, ACTION = (_FIELDS[name] for name in ("sim", "over", "action"))
+SHARE, EARNED, TOTAL = (_FIELDS[name] for name in ("share", "earned", "total"))
+STEPS = _FIELDS["steps"]
+PLACES = slice(_FIELDS["seen"], _FIELDS["mask_next"] + 1)
+
+
+class Batch:
+    """Simulations, and an agent's record of each.
+
+    What is seen is written into two places in turn, so that it stays as it is until the step after the next.
+    Where many are stepped, what is chosen and what comes of it lie in ``choices`` and ``outcomes``; where one
+    is, in its record.
+
+    Args:
+        task: what is decided, seen and earned.
+        source: where episodes come from.
+        count: how many simulations.
+        threads: that step them; None for as many as the machine has cores.
+        limit: steps of an episode at most; None for no limit.
+        seed: of what is drawn.
+
+    Raises:
+        ConfigError: a number is out of range.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        source: Source,
+        count: int = 1,
+        *,
+        threads: int | None = 1,
+        limit: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        threads = (os.cpu_count() or 1) if threads is None else threads
+        for name, value in (("count", count), ("threads", threads), ("time limit", limit)):
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} is {value}, it must be 1 or more")
+        self.task, self.source, self.count = task, source, count
+        self.rng = np.random.default_rng(seed)
+        self.agents = np.zeros(count, AGENT)
+        self.whole, self.real = words(self.agents)
+        shape = task.observation_space.shape
+        self.seen = np.zeros((2, count, *shape), np.float32)
+        self.masks = np.ones((2, count, task.width), np.bool_)
+        self.nodes = np.zeros((count, task.nodes if task.chosen == "nodes" else 0), np.int8)
+        self.choices, self.outcomes = np.zeros(count, CHOSEN), np.zeros(count, OUTCOME)
+        self._codes = self.outcomes["code"]
+        self.side = 0
+        self._simulations: list[Simulation] = []
+        self._kept: dict[Hashable, tuple[Simulation, float]] = {}
+        self._scales: dict[Hashable, float] = {}
+        self._drawn = 0
+        self._windows: Windows | None = None
+        self._jobs_of: dict[int, Callable[[], Workload]] = {}
+        self.scales = np.ones(count)
+        self._descriptors: list[Any] = []
+        prepare([step_one, *(KERNELS if count > 1 else ()), *task.hooks])
+        self._step_one = step_one.compiled()
+        self._base, self._size = self.agents.ctypes.data, AGENT.itemsize
+        self._workers = min(threads, count)
+        self._threads: Threads | None = None
+        self._fill_in(limit or 0)
+
+    def _fill_in(self, limit: int) -> None:
+        """What stays the same in all records."""
+        task, agents = self.task, self.agents
+        for name, kernel in zip(("act", "go", "observe", "reward"), task.hooks, strict=True):
+            agents[name] = kernel.address
+        agents["limit"], agents["width"] = limit, task.width
+        for name, value in task.numbers.items():
+            agents[name] = value
+        for name, array in (("watts", task.watts), ("facts", task.facts)):
+            if array is not None:
+                agents[name] = self._described(array[None])[0]
+        if task.chosen == "nodes":
+            agents["choices"] = self._described(self.nodes)
+        agents["seen"], agents["seen_next"] = map(self._described, self.seen)
+        agents["mask"], agents["mask_next"] = map(self._described, self.masks)
+        fresh = agents.copy()
+        for name in ("chosen", "until", "quiet", "changes", "steps", "instants"):
+            fresh[name] = -1
+        fresh["shown"] = fresh["shown_before"] = fresh["window"]
+        fresh["stage"] = agent_record.ON_THE_WAY
+        self._fresh = words(fresh)[0]
+
+    def _described(self, rows: Any) -> Any:
+        """Addresses of the descriptors of rows."""
+        found = described(rows)
+        self._descriptors.append(found)
+        return found.ctypes.data + np.arange(len(found)) * found.strides[0]
+
+    # --- episodes --------------------------------------------------------------------------------
+
+    def begin(self, number: int, jobs: Workload | None = None) -> None:
+        """Begin an episode.
+
+        Args:
+            number: of the simulation.
+            jobs: of the episode; one is drawn if left out.
+        """
+        drawn = self.source.draw(self.rng) if jobs is None else Drawn(None, lambda: jobs)
+        self.begin_drawn(number, drawn)
+
+    def begin_drawn(self, number: int, drawn: Drawn) -> None:
+        """Begin an episode that was drawn.
+
+        Args:
+            number: of the simulation.
+            drawn: the episode.
+        """
+        self._place(number, drawn)
+        agent = self.whole[number]
+        places = agent[PLACES].copy()
+        agent[:] = self._fresh[number]
+        agent[PLACES] = places
+        agent[SIM] = self._simulations[number].state.address
+        code = self._step_one(self._address(number))
+        if code != layout.STEPPED:
+            self.resolve(number, code)
+        # An episode in which there is nothing to decide has one step all the same.
+        self.whole[number, OVER] = agent_record.GOES_ON
+
+    def _place(self, number: int, drawn: Drawn) -> None:
+        """Have a simulation stand at the beginning of an episode."""
+        self._jobs_of.pop(number, None)
+        if drawn.key is not None:
+            self._drawn += 1
+            if self._drawn == FEW:
+                self._windows = windows_of(self.task, self.source)
+                if self._windows is not None:
+                    self._kept.clear()
+        if self._windows is not None and drawn.key is not None:
+            first: Any = drawn.key
+            if number == len(self._simulations):
+                self._simulations.append(self._windows.start.fork())
+            self._windows.begin(self._simulations[number], first)
+            self._jobs_of[number] = drawn.make
+            self.scales[number] = self._scale_of(drawn)
+            return
+        template, self.scales[number] = self._template(drawn)
+        if number == len(self._simulations):
+            self._simulations.append(template.fork())
+        self._simulations[number].become(template)
+
+    def _template(self, drawn: Drawn) -> tuple[Simulation, float]:
+        """A simulation that stands at the beginning of an episode, and the scale of what is earned."""
+        kept = None if drawn.key is None else self._kept.get(drawn.key)
+        if kept is not None:
+            return kept
+        jobs = drawn.make()
+        template = self.task.make(jobs)
+        template.decided()
+        template.make_room()
+        found = template, 1.0 if self.task.scale is None else self.task.scale(jobs)
+        if drawn.key is not None:
+            if len(self._kept) >= KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[drawn.key] = found
+        return found
+
+    def _scale_of(self, drawn: Drawn) -> float:
+        """What is earned in an episode of the trace is multiplied by that."""
+        if self.task.scale is None:
+            return 1.0
+        found = self._scales.get(drawn.key)
+        if found is None:
+            found = self._scales[drawn.key] = self.task.scale(drawn.make())
+        return found
+
+    def simulation(self, number: int) -> Simulation:
+        """A simulation; to be looked at."""
+        found = self._simulations[number]
+        jobs = self._jobs_of.pop(number, None)
+        if jobs is not None:
+            like = self.task.make(jobs())
+            like.decided()
+            found.be_of(like)
+        return found
+
+    def begin_all(self, seed: int | None = None) -> None:
+        """Begin an episode in each simulation.
+
+        Args:
+            seed: of all that is drawn from now on; drawing goes on if left out.
+        """
+        if seed is not None:
+            self.rng = np.random.default_rng(seed)
+            self.source.restart()
+        for number in range(self.count):
+            self.begin(number)
+
+    def _address(self, number: int) -> int:
+        return int(self._base + number * self._size)
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def step(self) -> bool:
+        """Step all simulations: what was chosen is in ``choices``, what comes of it in ``outcomes``.
+
+        Returns:
+            Whether any episode may be over.
+
+        Raises:
+            SimulationError: something was chosen that is not there.
+            PolicyError: the ordering gave what is not a number.
+        """
+        if self._threads is None:
+            self._threads = Threads(self.agents, self.choices, self.outcomes, self._workers)
+        self.side ^= 1
+        if not self._threads.step():
+            return False
+        for number in np.flatnonzero(self._codes != layout.STEPPED).tolist():
+            self.resolve(number, int(self._codes[number]))
+            agent = self.agents[number]
+            self.outcomes[number] = agent["code"], agent["over"], agent["earned"]
+        return True
+
+    def step_alone(self) -> None:
+        """Step the first simulation, by its record; what is seen is written over what was."""
+        code = self._step_one(self._base)
+        if code != layout.STEPPED:
+            self.resolve(0, code)
+
+    def play(self, weights: npt.NDArray[np.float64]) -> float:
+        """Play the first simulation on to the end of its episode; what is earned in all.
+
+        Args:
+            weights: of the numbers of a row of what is seen, and scores of choices after the rows; the
+                choice that has the highest sum is taken.
+
+        Raises:
+            PolicyError: the ordering gave what is not a number.
+        """
+        row = described(weights[None])
+        told = self._base, row.ctypes.data, self.task.observation_space.shape[-1]
+        kernel, agent = play.compiled(), self.real[0]
+        code = kernel(*told)
+        while code != layout.STEPPED:
+            self.resolve(0, code)
+            agent[TOTAL] += agent[EARNED]
+            code = kernel(*told)
+        return float(agent[TOTAL] * self.scales[0])
+
+    def resolve(self, number: int, code: int) -> None:
+        """Do what a step needs of Python, and go on with it.
+
+        Raises:
+            SimulationError, PolicyError: it cannot go on.
+        """
+        simulation = self._simulations[number]
+        while code != layout.STEPPED:
+            if code == agent_record.NOT_ALLOWED:
+                choice = int(self.whole[number, ACTION])
+                raise SimulationError(self.task.why_not(simulation, choice))
+            if not simulation.provide(code):
+                what = not_a_number(simulation.policy, simulation.state)
+                raise PolicyError(f"{what} gave something that is not a number")
+            self.whole[number, SIM] = simulation.state.address
+            code = self._step_one(self._address(number))
+
+    def told(self, number: int) -> dict[str, Any]:
+        """What is told of an episode that is over: how its jobs were served, and what that took."""
+        agent = self.agents[number]
+        found = {
+            "mean_bounded_slowdown": float(agent["slowdown"]),
+            "mean_wait_s": float(agent["wait"]),
+        }
+        return found if self.task.watts is None else {**found, "energy_j": self._energy_j(number)}
+
+    def _energy_j(self, number: int) -> float:
+        if len(self._simulations[number].state["share"]) > 0:
+            # What shared nodes draw goes by what is used of them, of which the engine keeps no sums.
+            energy = self.simulation(number).result().energy
+            assert energy is not None
+            return float(energy.total_j)
+        return float(self.agents[number]["energy"])
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._threads is not None:
+            self._threads.close()
+            self._threads = None

@@ -1,0 +1,180 @@
+"""The environment in which an agent says to which cluster of a facility a job goes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from hpctwin.errors import SimulationError
+from hpctwin.facility import Facility, FacilityResult, FacilitySimulation
+from hpctwin.learn.environments.episodes import Source, episodes_of, jobs_of_reset
+from hpctwin.learn.environments.in_turn import InTurn
+from hpctwin.learn.environments.served import served
+from hpctwin.learn.environments.task import by_name
+from hpctwin.model import MS_PER_S, Cluster, Workload
+
+__all__ = ["FEATURES", "REWARDS", "Placement", "largest_of"]
+
+FloatArray = npt.NDArray[np.float32]
+
+FEATURES = ("allowed", "work ahead", "waiting", "free", "nodes", "walltime", "staging")
+"""Of each cluster, all from 0 to 1: whether the job may go there; seconds s of work ahead on all its
+nodes, the job's
+own included, by walltimes, s / (s + an hour); jobs that wait there, n / (n + 100); free nodes over all;
+what the job counts
+as there over all nodes; its walltime there over a day, at most 1; how long s its data takes there, s /
+(s + an hour)."""
+
+_HOUR_S, _DAY_S = 3600.0, 86400.0
+
+REWARDS = {
+    "bounded-slowdown": ("bounded_slowdown", 1.0),
+    "wait": ("wait_s", _HOUR_S),
+    "turnaround": ("turnaround_s", _HOUR_S),
+}
+"""By name: at the end, minus the mean of it over jobs that ran; hours."""
+
+
+def largest_of(facility: Facility) -> Cluster:
+    """The cluster with the most nodes: jobs that do not fit there are in no episode."""
+    return max((one.cluster for one in facility.clusters), key=lambda one: one.node_count)
+
+
+class Placement(gymnasium.Env[FloatArray, np.int64]):
+    """Choose the cluster that a job goes to, one job after the other.
+
+    Only jobs that may go to two clusters or more are asked about; `action_masks` tells to which.
+
+    Args:
+        workload: the jobs, the path of a trace, or episodes.
+        facility: the clusters, or the path of their file.
+        jobs: of an episode.
+        reward: a name of `REWARDS`.
+        seed: of what is drawn within the facility.
+
+    Raises:
+        ConfigError: there are too few jobs.
+        UnknownNameError: no reward has that name.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}  # type: ignore[misc]
+
+    def __init__(
+        self,
+        workload: Workload | Source | str | os.PathLike[str],
+        facility: Facility | str | os.PathLike[str],
+        *,
+        jobs: int = 256,
+        reward: str = "bounded-slowdown",
+        seed: int = 0,
+    ) -> None:
+        self.facility = (
+            facility if isinstance(facility, Facility) else Facility.from_yaml(os.fspath(facility))
+        )
+        self.episodes = episodes_of("Placement", workload, largest_of(self.facility), jobs)
+        self.column, self.unit = by_name("reward", reward, REWARDS)
+        self.seed = seed
+        clusters = len(self.facility.clusters)
+        self.observation_space = spaces.Box(0.0, 1.0, (clusters, len(FEATURES)), np.float32)
+        self.action_space = spaces.Discrete(clusters)
+        self._row, self._options = -1, [0]
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[FloatArray, dict[str, Any]]:
+        """Begin an episode; arguments as of `Environment.reset`."""
+        super().reset(seed=seed)
+        jobs = jobs_of_reset(self.episodes, self.np_random, seed, options)
+        self.simulation = FacilitySimulation(self.facility, jobs, "round-robin", seed=self.seed)
+        self.result: FacilityResult | None = None
+        self._asked = self._questions()
+        self._next(None)
+        return self._seen(), {}
+
+    def step(self, action: np.int64) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
+        """Send the job to a cluster.
+
+        Args:
+            action: its number.
+
+        Raises:
+            SimulationError: the job may not go there.
+        """
+        choice = int(action)
+        if self._row >= 0 and choice not in self._options:
+            raise SimulationError(
+                f"the job may not go to cluster {choice}; take one that action_masks() allows"
+            )
+        over = self._next(choice)
+        if not over:
+            return self._seen(), 0.0, False, False, {}
+        self.result = self.simulation.result()
+        told = served(self.result.jobs)
+        return self._seen(), -float(told[f"mean_{self.column}"]) / self.unit, True, False, told
+
+    def action_masks(self) -> npt.NDArray[np.bool_]:
+        """To which clusters the job may go [clusters]."""
+        return np.isin(np.arange(len(self.facility.clusters)), self._options)
+
+    def many(self, count: int, threads: int | None = None) -> InTurn:
+        """So many like this one, stepped one after the other; ``threads`` makes no difference."""
+        return InTurn(self, count)
+
+    def _questions(self) -> Generator[tuple[int, list[int]], int, None]:
+        """Each job that may go to several clusters; sent where it goes."""
+        state = self.simulation.state
+        for rows in self.simulation.placements():
+            for row in rows:
+                options = state.options(row)
+                if not options:
+                    state.hold(row)
+                elif len(options) == 1:
+                    state.place(row, options[0])
+                else:
+                    choice = yield row, options
+                    state.place(row, choice)
+
+    def _next(self, choice: int | None) -> bool:
+        """Go on to the next question; whether there is none."""
+        try:
+            self._row, self._options = (
+                next(self._asked) if choice is None else self._asked.send(choice)
+            )
+        except StopIteration:
+            self._row, self._options = -1, [0]
+            # Who asks nothing at the beginning has one step all the same.
+            self._asked = self._nothing()
+            return choice is not None
+        return False
+
+    def _nothing(self) -> Generator[tuple[int, list[int]], int, None]:
+        return
+        yield
+
+    def _seen(self) -> FloatArray:
+        seen = np.zeros((len(self.facility.clusters), len(FEATURES)), np.float32)
+        row, state = self._row, self.simulation.state
+        if row < 0:
+            return seen
+        state.advance_all()
+        for number in range(len(state.clusters)):
+            queued = state.queued(number)
+            work_s = state.load(number, row)
+            staging_s = (state.arrival_ms(row, number) - state.now_ms) / MS_PER_S
+            walltime_s = int(state.jobs.on[number].walltime_ms[row]) / MS_PER_S
+            seen[number] = (
+                number in self._options,
+                work_s / (work_s + _HOUR_S),
+                queued / (queued + 100),
+                state.free_share(number),
+                min(float(state.jobs.counted[number, row]) / float(state.nodes[number]), 1.0),
+                min(walltime_s / _DAY_S, 1.0),
+                staging_s / (staging_s + _HOUR_S),
+            )
+        return seen

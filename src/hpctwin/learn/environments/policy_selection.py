@@ -1,0 +1,142 @@
+"""The environment in which an agent says which policy rules next: SchedTwin's choice, learned."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from hpctwin.errors import ConfigError
+from hpctwin.learn.environments.episodes import Source, episodes_of, jobs_of_reset
+from hpctwin.learn.environments.in_turn import InTurn
+from hpctwin.learn.environments.served import served
+from hpctwin.model import MS_PER_S, Cluster, Workload
+from hpctwin.policies import make_policy
+from hpctwin.simulation import Simulation
+
+__all__ = ["FEATURES", "PolicySelection"]
+
+FloatArray = npt.NDArray[np.float32]
+
+FEATURES = (
+    "waiting", "nodes asked", "free", "mean wait", "longest wait", "mean walltime", "widest",
+)  # fmt: skip
+"""All from 0 to 1: jobs that wait, n / (n + 100); nodes they ask for, over those and all nodes; free nodes
+over all; their mean and longest wait w as w / (w + an hour); mean walltime over a day, at most 1; nodes of
+the widest over all."""
+
+_HOUR_S, _DAY_S = 3600.0, 86400.0
+
+
+class PolicySelection(gymnasium.Env[FloatArray, np.int64]):
+    """Choose the policy under which the machine goes on for a while.
+
+    The reward of a step is minus the job-hours waited in it over the jobs of the episode, so that those of an
+    episode sum up to minus the mean wait in hours.
+
+    Args:
+        workload: the jobs, the path of a trace, or episodes.
+        cluster: the machine, a number of equal nodes, or the path of a machine's file; not with episodes.
+        policies: what there is to choose, in the order of actions.
+        jobs: of an episode.
+        every_s: how long a choice holds, seconds.
+
+    Raises:
+        ConfigError: there are too few jobs or policies, or ``every_s`` is not above 0.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
+
+    def __init__(
+        self,
+        workload: Workload | Source | str | os.PathLike[str],
+        cluster: Cluster | int | str | os.PathLike[str] | None = None,
+        *,
+        policies: Sequence[str] = ("fcfs+easy", "sjf+easy", "wfp+easy"),
+        jobs: int = 256,
+        every_s: float = 600.0,
+    ) -> None:
+        self.episodes = episodes_of("PolicySelection", workload, cluster, jobs)
+        if not policies:
+            raise ConfigError(
+                "there is no policy to choose; give at least one, such as 'fcfs+easy'"
+            )
+        if not every_s > 0:
+            raise ConfigError(f"a choice holds for {every_s:g} s, it must be above 0")
+        self.policies = tuple(make_policy(policy) for policy in policies)
+        self.every_s = every_s
+        self.observation_space = spaces.Box(0.0, 1.0, (len(FEATURES),), np.float32)
+        self.action_space = spaces.Discrete(len(self.policies))
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[FloatArray, dict[str, Any]]:
+        """Begin an episode; arguments as of `Environment.reset`."""
+        super().reset(seed=seed)
+        jobs = jobs_of_reset(self.episodes, self.np_random, seed, options)
+        self.rules = 0
+        self.simulation = Simulation(jobs, self.episodes.cluster, self.policies[0])
+        self._until_s, self._waited_s = 0.0, 0.0
+        return self._seen(), {}
+
+    def step(self, action: np.int64) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
+        """Let a policy rule until the next choice.
+
+        Args:
+            action: its place among the policies.
+        """
+        if int(action) != self.rules:
+            self.rules = int(action)
+            self.simulation = self.simulation.fork(self.policies[self.rules])
+        self._until_s += self.every_s
+        over = self.simulation.advance(self._until_s) == "done"
+        before, self._waited_s = self._waited_s, self._waited()
+        earned = -(self._waited_s - before) / _HOUR_S / self.episodes.jobs
+        return self._seen(), earned, over, False, self._told() if over else {}
+
+    def action_masks(self) -> npt.NDArray[np.bool_]:
+        """Which policies there are to choose: all [policies]."""
+        return np.ones(len(self.policies), np.bool_)
+
+    def many(self, count: int, threads: int | None = None) -> InTurn:
+        """So many like this one, stepped one after the other; ``threads`` makes no difference."""
+        return InTurn(self, count)
+
+    def _told(self) -> dict[str, Any]:
+        result = self.simulation.result()
+        energy = {} if result.energy is None else {"energy_j": result.energy.total_j}
+        return {**served(result.jobs), **energy}
+
+    def _waited(self) -> float:
+        """Job-seconds waited so far."""
+        simulation = self.simulation
+        submit, start = simulation.submit_ms, simulation.column("start")
+        now_ms = round(min(self._until_s, simulation.now_s) * MS_PER_S)
+        until = np.where(start >= 0, np.minimum(start, now_ms), now_ms)
+        waited: float = np.maximum(until - submit, 0).sum() / MS_PER_S
+        return float(waited)
+
+    def _seen(self) -> FloatArray:
+        simulation = self.simulation
+        workload, clock = simulation.workload, simulation.state.clock
+        total = self.episodes.cluster.node_count
+        rows = simulation.state["queue"][: clock.queued]
+        seen = np.zeros(len(FEATURES), np.float32)
+        seen[2] = simulation.free_nodes() / total
+        if len(rows):
+            nodes = workload.nodes[rows]
+            wait_s = simulation.now_s - simulation.submit_ms[rows] / MS_PER_S
+            longest, mean = float(wait_s.max()), float(wait_s.mean())
+            asked = int(nodes.sum())
+            seen[0] = len(rows) / (len(rows) + 100)
+            seen[1] = asked / (asked + total)
+            seen[3] = mean / (mean + _HOUR_S)
+            seen[4] = longest / (longest + _HOUR_S)
+            seen[5] = min(float(workload.walltime_ms[rows].mean()) / MS_PER_S / _DAY_S, 1.0)
+            seen[6] = nodes.max() / total
+        return seen

@@ -1,0 +1,101 @@
+"""Many environments, as Stable-Baselines3 and sb3-contrib want them, with a mask for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.vec_env import VecEnv
+
+from hpctwin.learn.environments.environment import Environments
+from hpctwin.learn.environments.in_turn import InTurn
+
+__all__ = ["Sb3Environments"]
+
+
+class Sb3Environments(VecEnv):
+    """`Environments` as a ``VecEnv``; what is seen is not copied, and stays until the step after the next.
+
+    Args:
+        environments: they.
+        seed: of all that is drawn.
+    """
+
+    def __init__(self, environments: Environments | InTurn, seed: int | None = None) -> None:
+        self.environments = environments
+        self._first_seed = seed
+        self._chosen: Any = None
+        super().__init__(
+            environments.num_envs,
+            environments.single_observation_space,
+            environments.single_action_space,
+        )
+
+    def reset(self) -> Any:
+        """Begin an episode in each."""
+        seen, _ = self.environments.reset(seed=self._first_seed)
+        self._first_seed = None
+        self._reset_seeds()
+        self._reset_options()
+        return seen
+
+    def step_async(self, actions: Any) -> None:
+        """Note what was chosen."""
+        self._chosen = actions
+
+    def step_wait(self) -> tuple[Any, Any, Any, list[dict[str, Any]]]:
+        """Step each; infos hold ``terminal_observation`` where an episode is over, and what is told of it."""
+        seen, earned, ended, cut, told = self.environments.step(self._chosen)
+        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        done = ended | cut
+        for number in np.flatnonzero(done).tolist():
+            infos[number] = {
+                "terminal_observation": told["final_obs"][number],
+                "TimeLimit.truncated": bool(cut[number]),
+                **told["final_info"][number],
+            }
+        return seen, earned.astype(np.float32), done, infos
+
+    def close(self) -> None:
+        """End the threads."""
+        self.environments.close()
+
+    def action_masks(self) -> Any:
+        """Which choices each has [num_envs, choices]."""
+        return self.environments.action_masks()
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        """An attribute of each, which is one for all."""
+        if attr_name == "action_masks":
+            return list(self.action_masks()[list(self._rows(indices))])
+        return [getattr(self.environments, attr_name)] * len(self._rows(indices))
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        """Nothing can be set.
+
+        Raises:
+            AttributeError: always.
+        """
+        raise AttributeError(f"{attr_name} of these environments cannot be set")
+
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any
+    ) -> list[Any]:
+        """The masks; there is no other method.
+
+        Raises:
+            AttributeError: another one is asked for.
+        """
+        if method_name != "action_masks":
+            raise AttributeError(f"these environments have no method {method_name!r}")
+        return self.get_attr("action_masks", indices)
+
+    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
+        """None is."""
+        return [False] * len(self._rows(indices))
+
+    def _rows(self, indices: Any) -> Sequence[int]:
+        if indices is None:
+            return range(self.num_envs)
+        return list(indices) if isinstance(indices, Iterable) else [int(indices)]

@@ -1,0 +1,90 @@
+"""How far simulated starts are from recorded ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from hpctwin.errors import WorkloadError
+from hpctwin.metrics.jobs.breakdown import By, classed
+from hpctwin.model import MS_PER_S, Workload
+
+__all__ = ["Fidelity", "fidelity"]
+
+_FIGURES = {
+    "jobs": pl.len().cast(pl.Int64),
+    "recorded_wait_s": pl.col("recorded_wait_s").mean(),
+    "simulated_wait_s": pl.col("simulated_wait_s").mean(),
+    "median_error_s": pl.col("error_s").abs().median(),
+    "p95_error_s": pl.col("error_s").abs().quantile(0.95, "linear"),
+    "later_s": pl.col("error_s").mean(),
+    "within_1min": (pl.col("error_s").abs() <= 60).mean(),
+    "within_1h": (pl.col("error_s").abs() <= 3600).mean(),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Fidelity:
+    """Recorded starts beside simulated ones.
+
+    Args:
+        jobs: a row for each job that has both, with ``recorded_wait_s``, ``simulated_wait_s`` and
+            ``error_s``: the simulated start less the recorded one, seconds.
+        without: how many jobs have no recorded start, or never started in the simulation.
+    """
+
+    jobs: pl.DataFrame
+    without: int
+
+    def figures(self) -> dict[str, float]:
+        """Over all jobs; times in seconds.
+
+        ``jobs``; mean waits ``recorded_wait_s`` and ``simulated_wait_s``; median and 95th percentile of the
+        error's size, ``median_error_s`` and ``p95_error_s``, and the error's mean, ``later_s``; shares of
+        starts ``within_1min`` and ``within_1h``.
+        """
+        return self.jobs.select(value.alias(name) for name, value in _FIGURES.items()).row(
+            0, named=True
+        )
+
+    def by(self, by: By) -> pl.DataFrame:
+        """The same for each class of jobs, in the order of `breakdown`; ``bin`` is the class."""
+        frame = classed(self.jobs, by)
+        found = frame.group_by("_order", "bin").agg(
+            value.alias(name) for name, value in _FIGURES.items()
+        )
+        return found.sort(["_order", "jobs", "bin"], descending=[False, True, False]).drop("_order")
+
+
+def fidelity(workload: Workload, jobs: pl.DataFrame) -> Fidelity:
+    """Lay recorded starts beside those of a result.
+
+    Args:
+        workload: the jobs, with the starts that were recorded.
+        jobs: a result's jobs, of that workload.
+
+    Raises:
+        WorkloadError: no job has a recorded start.
+    """
+    recorded = np.where(
+        workload.recorded_start_ms >= 0, workload.recorded_start_ms / MS_PER_S, np.nan
+    )
+    if np.isnan(recorded).all():
+        raise WorkloadError(
+            f"no job of {workload.name} has a recorded start, with which simulated ones could be compared"
+        )
+    submitted = workload.submit_ms / MS_PER_S
+    past = pl.DataFrame(
+        {"job_id": workload.job_id, "_recorded": recorded, "_submitted": submitted}
+    ).fill_nan(None)
+    both = jobs.join(past, on="job_id", how="left", maintain_order="left").filter(
+        pl.col("start_s").is_not_null(), pl.col("_recorded").is_not_null()
+    )
+    laid = both.with_columns(
+        recorded_wait_s=pl.col("_recorded") - pl.col("_submitted"),
+        simulated_wait_s=pl.col("start_s") - pl.col("submit_s"),
+        error_s=pl.col("start_s") - pl.col("_recorded"),
+    ).drop("_recorded", "_submitted")
+    return Fidelity(laid, len(jobs) - len(laid))

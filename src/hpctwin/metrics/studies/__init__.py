@@ -1,0 +1,1 @@
+"""Accounts, incentives, paired comparisons, descriptions of workloads."""

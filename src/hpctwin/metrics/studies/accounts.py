@@ -1,0 +1,296 @@
+"""Accounts: what each user or account used, spent and waited, over one run or several."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.metrics.jobs.jobs import with_job_metrics
+from hpctwin.model import write_atomically
+from hpctwin.model.files.files import other_format
+
+__all__ = ["Accounts", "AccountsBy", "collect_accounts", "read_accounts"]
+
+AccountsBy = Literal["account", "user"]
+"""Whose accounts."""
+
+UNKNOWN = "unknown"
+
+FORMAT = 1
+"""Of the files that `Accounts.write` writes."""
+
+_COUNTS = ("jobs", "ended")
+_SUMS = (
+    "node_s", "core_s", "gpu_s", "energy_j", "energy_run_js", "energy_run2_js2", "wait_s", "turnaround_s",
+    "area_s", "area_turnaround_s2", "response3", "response4",
+)  # fmt: skip
+_USED = _SUMS[:4]
+"""What a job used that was cut off counts, too, though it was cancelled before it started again."""
+_SHOWN = (
+    "jobs", "ended", "node_hours", "core_hours", "gpu_hours", "utilization", "energy_j", "mean_node_w",
+    "edp_js", "ed2p_js2", "mean_wait_s", "mean_turnaround_s", "area_weighted_response_time_s",
+    "priority_weighted_specific_response_time_s", "fugaku_points",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Accounts:
+    """What users or accounts have used, as sums, so that runs can be added up.
+
+    Args:
+        by: whose.
+        there_node_s: node-seconds that the machine had in all.
+        sums: a row for each: ``name``, ``jobs`` (all), and over those that started and ended ``ended``,
+            ``node_s`` (nodes · s held, lost attempts included), ``core_s``, ``gpu_s``, ``energy_j`` (all
+            three null where not known), ``energy_run_js`` (Σ energy · run), ``energy_run2_js2``
+            (Σ energy · run²), ``wait_s``, ``turnaround_s``, ``area_s`` (Σ nodes · run),
+            ``area_turnaround_s2`` (Σ nodes · run · turnaround), ``response3`` (Σ nodes · (turnaround³ −
+            wait³)) and ``response4`` (with ⁴).
+    """
+
+    by: AccountsBy
+    there_node_s: float
+    sums: pl.DataFrame
+
+    @cached_property
+    def table(self) -> pl.DataFrame:
+        """A row for each, by falling node-hours; columns as in docs/accounts.md, null where not known."""
+        return self._derived(self.sums).sort("node_hours", "name", descending=[True, False])
+
+    @cached_property
+    def total(self) -> dict[str, float | None]:
+        """The same of all together."""
+        return self._derived(self._together("all")).drop("name").row(0, named=True)
+
+    @cached_property
+    def mean(self) -> dict[str, float | None]:
+        """The same of a mean account: all sums over the number of accounts."""
+        size = max(1, len(self.sums))
+        mean = self._together("mean").with_columns(pl.col(*_COUNTS, *_SUMS) / size)
+        return self._derived(mean).drop("name").row(0, named=True)
+
+    def _together(self, name: str) -> pl.DataFrame:
+        # What is not known of one is not known of all.
+        return self.sums.select(
+            pl.lit(name).alias("name"), *(_sum_known(column) for column in (*_COUNTS, *_SUMS))
+        )
+
+    def _derived(self, sums: pl.DataFrame) -> pl.DataFrame:
+        energy, mean_j = pl.col("energy_j"), self._mean_j
+        points = (mean_j - energy) / self._mean_w if mean_j is not None and self._mean_w else None
+        return sums.with_columns(
+            node_hours=pl.col("node_s") / 3600,
+            core_hours=pl.col("core_s") / 3600,
+            gpu_hours=pl.col("gpu_s") / 3600,
+            utilization=_ratio(pl.col("node_s"), pl.lit(self.there_node_s)),
+            mean_node_w=_ratio(energy, pl.col("node_s")),
+            edp_js=pl.col("energy_run_js"),
+            ed2p_js2=pl.col("energy_run2_js2"),
+            mean_wait_s=_ratio(pl.col("wait_s"), pl.col("ended")),
+            mean_turnaround_s=_ratio(pl.col("turnaround_s"), pl.col("ended")),
+            area_weighted_response_time_s=_ratio(pl.col("area_turnaround_s2"), pl.col("area_s")),
+            priority_weighted_specific_response_time_s=_ratio(
+                0.75 * pl.col("response4"), pl.col("response3")
+            ),
+            fugaku_points=pl.lit(None, pl.Float64) if points is None else points,
+        ).select("name", *_SHOWN)
+
+    @cached_property
+    def _mean_j(self) -> float | None:
+        """Energy of a mean account."""
+        energy = self.sums["energy_j"]
+        return None if energy.null_count() or not len(energy) else float(energy.sum()) / len(energy)
+
+    @cached_property
+    def _mean_w(self) -> float | None:
+        """What a node that was held drew on average."""
+        node_s = float(self.sums["node_s"].sum())
+        return (
+            None
+            if self._mean_j is None or not node_s
+            else float(self.sums["energy_j"].sum()) / node_s
+        )
+
+    def merged(self, *others: Accounts) -> Accounts:
+        """These and others, added up.
+
+        Raises:
+            ConfigError: some are of users and some of accounts.
+        """
+        for other in others:
+            if other.by != self.by:
+                raise ConfigError(f"accounts by {self.by} and by {other.by} cannot be added up")
+        both = pl.concat([self.sums, *(other.sums for other in others)])
+        sums = both.group_by("name").agg(_sum_known(c) for c in (*_COUNTS, *_SUMS)).sort("name")
+        there = self.there_node_s + sum(other.there_node_s for other in others)
+        return Accounts(self.by, there, sums)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write them, as JSON or Parquet by the name's ending.
+
+        Raises:
+            ConfigError: the name ends otherwise, or the file cannot be written.
+        """
+        path = Path(path)
+        if path.suffix not in (".json", ".parquet"):
+            raise ConfigError(f"{path}: accounts are written as .json or .parquet")
+        with write_atomically(path) as file:
+            if path.suffix == ".parquet":
+                about = (
+                    pl.lit(FORMAT).alias("format"),
+                    pl.lit(self.by).alias("by"),
+                    pl.lit(self.there_node_s).alias("there_node_s"),
+                )
+                self.sums.with_columns(*about).write_parquet(file)
+            else:
+                document = {
+                    "format": FORMAT, "by": self.by, "there_node_s": self.there_node_s,
+                    "accounts": self.sums.to_dicts(),
+                }  # fmt: skip
+                file.write(json.dumps(document, indent=1).encode())
+
+
+def read_accounts(path: str | os.PathLike[str]) -> Accounts:
+    """Read what `Accounts.write` wrote.
+
+    Raises:
+        ConfigError: the file is not there, or does not hold accounts.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ConfigError(
+            f"{path}: there is no such file; hpctwin simulate --accounts {path} makes it"
+        )
+    try:
+        if path.suffix == ".parquet":
+            rows = pl.read_parquet(path)
+            by, there = rows["by"][0], rows["there_node_s"][0]
+            if rows["format"][0] != FORMAT:
+                raise ConfigError(other_format(path, rows["format"][0], FORMAT))
+        else:
+            document = json.loads(path.read_bytes())
+            rows = pl.DataFrame(document["accounts"], infer_schema_length=None)
+            by, there = document["by"], document["there_node_s"]
+            if document["format"] != FORMAT:
+                raise ConfigError(other_format(path, document["format"], FORMAT))
+        sums = rows.select(
+            pl.col("name").cast(pl.String),
+            *(pl.col(name).cast(pl.Int64) for name in _COUNTS),
+            *(pl.col(name).cast(pl.Float64) for name in _SUMS),
+        )
+        there = float(there)
+    except ConfigError:
+        raise
+    except (
+        OSError, ValueError, LookupError, TypeError, pl.exceptions.PolarsError,
+    ) as error:  # fmt: skip
+        raise ConfigError(
+            f"{path} does not hold accounts, as hpctwin simulate --accounts writes them: {error}"
+        ) from error
+    if by not in get_args(AccountsBy):
+        raise ConfigError(f"{path}: accounts are by {by!r}, it must be account or user")
+    if sums["name"].null_count() or sums["name"].n_unique() != len(sums):
+        raise ConfigError(f"{path}: each account must have a name, and be there once")
+    return Accounts(by, there, sums)
+
+
+def collect_accounts(
+    jobs: pl.DataFrame,
+    by: AccountsBy = "account",
+    *,
+    lost: pl.DataFrame | None = None,
+    there_node_s: float = 0.0,
+    core_s: npt.NDArray[np.float64] | None = None,
+    gpu_s: npt.NDArray[np.float64] | None = None,
+) -> Accounts:
+    """Sum up what each user or account used.
+
+    Args:
+        jobs: a result's jobs; with ``energy_j`` where it is known what they drew.
+        by: whose; jobs of nobody are those of ``unknown``.
+        lost: attempts that node failures cut off: their node-seconds count.
+        there_node_s: node-seconds that the machine had.
+        core_s: core-seconds that each job held, lost attempts included [jobs]; None where not known.
+        gpu_s: the same of GPUs.
+
+    Raises:
+        UnknownNameError: ``by`` is neither account nor user.
+    """
+    if by not in get_args(AccountsBy):
+        raise UnknownNameError("accounts by", by, get_args(AccountsBy))
+    unknown = np.full(len(jobs), np.nan)
+    rows = with_job_metrics(jobs).with_columns(
+        name=pl.col(by).cast(pl.String).fill_null(UNKNOWN),
+        core_s=pl.Series(unknown if core_s is None else core_s, nan_to_null=True),
+        gpu_s=pl.Series(unknown if gpu_s is None else gpu_s, nan_to_null=True),
+        lost_s=_lost_node_s(jobs, lost),
+    )
+    if "energy_j" not in rows.columns:
+        rows = rows.with_columns(energy_j=pl.lit(None, pl.Float64))
+    nodes, run, wait, turnaround = (
+        pl.col(name).cast(pl.Float64) for name in ("nodes", "run_s", "wait_s", "turnaround_s")
+    )
+    energy = pl.col("energy_j").cast(pl.Float64)
+    ended = run.is_not_null() & turnaround.is_not_null()
+    measured = rows.select(
+        "name",
+        ended=ended,
+        used=ended | (pl.col("lost_s") > 0),
+        node_s=nodes * run.fill_null(0.0) + pl.col("lost_s"),
+        core_s="core_s",
+        gpu_s="gpu_s",
+        energy_j=energy,
+        energy_run_js=energy * run,
+        energy_run2_js2=energy * run**2,
+        wait_s=wait,
+        turnaround_s=turnaround,
+        area_s=nodes * run,
+        area_turnaround_s2=nodes * run * turnaround,
+        response3=nodes * (turnaround**3 - wait**3),
+        response4=nodes * (turnaround**4 - wait**4),
+    )
+    sums = (
+        measured.group_by("name")
+        .agg(
+            pl.len().cast(pl.Int64).alias("jobs"),
+            pl.col("ended").sum().cast(pl.Int64),
+            *(
+                _sum_known(pl.col(name).filter(pl.col("used" if name in _USED else "ended")), name)
+                for name in _SUMS
+            ),
+        )
+        .sort("name")
+    )
+    return Accounts(by, there_node_s, sums)
+
+
+def _lost_node_s(jobs: pl.DataFrame, lost: pl.DataFrame | None) -> pl.Series:
+    """Node-seconds of each job's lost attempts [jobs]."""
+    if lost is None or not len(lost):
+        return pl.Series(np.zeros(len(jobs)))
+    area = lost.group_by("job_id").agg(
+        ((pl.col("end_s") - pl.col("start_s")).cast(pl.Float64) * pl.col("nodes"))
+        .sum()
+        .alias("area")
+    )
+    joined = jobs.select("job_id").join(area, on="job_id", how="left", maintain_order="left")
+    return joined["area"].fill_null(0.0)
+
+
+def _sum_known(column: str | pl.Expr, name: str = "") -> pl.Expr:
+    """The sum; null if any is not known."""
+    values = pl.col(column) if isinstance(column, str) else column
+    return pl.when(values.null_count() == 0).then(values.sum()).alias(name or str(column))
+
+
+def _ratio(part: pl.Expr, whole: pl.Expr) -> pl.Expr:
+    return pl.when(whole > 0).then(part / whole)

@@ -1,0 +1,135 @@
+"""Incentives: whose jobs come first by how their account behaved in an earlier run.
+
+Source of the keys: ExaDigiT's RAPS, experimental policies (Maiterth et al., SC25-W, §4.3), where a key is
+made of an account's energy E (J), its node-seconds T and mean power P = E / T; Fugaku points after Solórzano
+et al., SC24.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.metrics.studies.accounts import Accounts
+from hpctwin.model import Workload
+
+__all__ = ["INCENTIVES", "Incentive", "rewarded"]
+
+FloatArray = npt.NDArray[np.float64]
+Figures = Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class Incentive:
+    """A rule of whose jobs come first.
+
+    Args:
+        name: what it is called.
+        help: one line about it.
+        key: of an account's figures and budget in node-hours; the smallest comes first.
+        needs: the figure that must be known.
+        spares: whether it only rewards: accounts whose key is above 0 come after all others, in the order
+            of their jobs' own priority.
+        budgeted: whether it asks for a budget.
+    """
+
+    name: str
+    help: str
+    key: Callable[[Figures, float], float]
+    needs: str = "energy_j"
+    spares: bool = False
+    budgeted: bool = False
+
+
+def _of(figures: Figures, name: str) -> float:
+    return float(figures[name] or 0.0)
+
+
+def _e(figures: Figures) -> float:
+    return _of(figures, "energy_j")
+
+
+def _t(figures: Figures) -> float:
+    return _of(figures, "node_hours") * 3600
+
+
+INCENTIVES = {
+    one.name: one
+    for one in (
+        Incentive("low-power", "Least mean power of a node first: P.", lambda a, _: _of(a, "mean_node_w")),
+        Incentive("high-power", "Most mean power of a node first: -P.", lambda a, _: -_of(a, "mean_node_w")),
+        Incentive("energy", "Least energy first: E.", lambda a, _: _e(a)),
+        Incentive("edp", "Least energy times node-seconds first: E T.", lambda a, _: _e(a) * _t(a)),
+        Incentive("ed2p", "Least energy times node-seconds² first: E T².", lambda a, _: _e(a) * _t(a) ** 2),
+        Incentive(
+            "fugaku-points",
+            "Most points first: (mean account's E - E) / mean P; who has none follows by own priority.",
+            lambda a, _: -_of(a, "fugaku_points"),
+            spares=True,
+        ),
+        Incentive(
+            "budget", "Most of the budget left first: node-hours given, less those used.",
+            lambda a, budget: _of(a, "node_hours") - budget, needs="node_hours", budgeted=True,
+        ),
+    )
+}  # fmt: skip
+"""By name."""
+
+
+def rewarded(
+    workload: Workload,
+    accounts: Accounts,
+    incentive: str,
+    budgets: Mapping[str, float] | float | None = None,
+) -> Workload:
+    """The jobs with the priorities that their accounts have earned; the ordering ``priority`` follows them.
+
+    Jobs of one account are equal, and of equal ones the first submitted comes first. An account that was not
+    there, or none of whose jobs ended, stands where the mean account would: it has earned nothing and is not
+    punished.
+
+    Args:
+        workload: the jobs.
+        accounts: of an earlier run.
+        incentive: its name, see `INCENTIVES`.
+        budgets: for ``budget``: node-hours by account, or of each.
+
+    Raises:
+        UnknownNameError: there is no such incentive.
+        ConfigError: the accounts do not tell what it asks for, or budgets are missing or out of place.
+    """
+    if incentive not in INCENTIVES:
+        raise UnknownNameError("incentive", incentive, list(INCENTIVES))
+    rule = INCENTIVES[incentive]
+    if rule.budgeted != (budgets is not None):
+        told = "needs a budget in node-hours" if rule.budgeted else "has no budget"
+        raise ConfigError(f"incentive {incentive!r} {told}")
+    if accounts.mean.get(rule.needs) is None:
+        raise ConfigError(
+            f"incentive {incentive!r} goes by {rule.needs}, which these accounts do not tell: "
+            "it was not known what nodes draw when they were collected"
+        )
+    labels = workload.account if accounts.by == "account" else workload.user
+    rows = {row["name"]: row for row in accounts.table.iter_rows(named=True)}
+
+    def key(name: str) -> float:
+        figures = rows.get(name, accounts.mean)
+        figures = figures if figures["ended"] else accounts.mean
+        own = budgets.get(name, 0.0) if isinstance(budgets, Mapping) else budgets or 0.0
+        return rule.key(figures, own)
+
+    keys = np.array([*(key(label) for label in labels.labels), key("unknown")])[labels.codes]
+    return workload.replace(priority=_ranks(keys, workload.priority if rule.spares else None))
+
+
+def _ranks(keys: FloatArray, own: FloatArray | None) -> FloatArray:
+    """Priorities, the largest for the smallest key; above 0 by own priority, where that is given."""
+    late = np.zeros(len(keys)) if own is None else (keys > 0).astype(np.float64)
+    within = keys if own is None else np.where(late > 0, -own, keys)
+    _, rank = np.unique(np.column_stack([late, within]), axis=0, return_inverse=True)
+    ranks: FloatArray = (rank.max(initial=0) - rank.reshape(-1)).astype(np.float64)
+    return ranks

@@ -1,0 +1,202 @@
+"""Is it better, or was it luck? Differences between policies over several workloads, in pairs.
+
+Each policy meets the same jobs (common random numbers), so the difference on one workload is one value, and
+what workloads differ by drops out (A. M. Law, Simulation Modeling and Analysis, 5th ed., 2015, chapters 10
+and 11).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.errors import ConfigError
+from hpctwin.metrics.summary.summary import Summary
+
+__all__ = [
+    "MeanInterval",
+    "mean_interval",
+    "mean_summaries",
+    "paired_differences",
+    "values_needed",
+]
+
+_RESAMPLES = 10_000
+_AT_ONCE = 1 << 22
+_NORMAL = NormalDist()
+
+
+class MeanInterval(NamedTuple):
+    """A mean, and what it may be in truth.
+
+    Args:
+        mean: of the values.
+        low, high: ends of the interval; None where there are too few values for one.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+
+
+def values_needed(level: float = 0.95) -> int:
+    """How many values an interval needs: 6 for 95 %.
+
+    What is drawn again never leaves the range of the values; and n values that lie on either side of the
+    truth with equal chances all lie on one side with a chance of 2^(1 − n).
+
+    Args:
+        level: share of intervals that hold the truth, above 0 and below 1.
+
+    Raises:
+        ConfigError: the level is no such share.
+    """
+    if not 0 < level < 1:
+        raise ConfigError(
+            f"the level of an interval lies between 0 and 1, such as 0.95; not {level}"
+        )
+    return 1 + math.ceil(-math.log2(1 - level))
+
+
+def mean_interval(
+    values: npt.ArrayLike, *, level: float = 0.95, resamples: int = _RESAMPLES, seed: int = 0
+) -> MeanInterval:
+    """The mean of independent values, with a bootstrap interval.
+
+    Quantiles of means of the values drawn again, widened for small samples (the expanded percentile interval
+    of T. C. Hesterberg, "What teachers should know about the bootstrap", The American Statistician 69 (4),
+    2015): of normal values it is as wide as Student's interval.
+
+    Args:
+        values: [values], in any unit; differences of pairs, for one.
+        level: share of intervals that hold the truth, above 0 and below 1.
+        resamples: how often the values are drawn again.
+        seed: of what is drawn.
+
+    Returns:
+        The same for the same values, whatever their order; without ends for fewer than `values_needed`.
+
+    Raises:
+        ConfigError: there is no value, one is not finite, or the level is no share.
+    """
+    # Sums depend on the order in their last digit, and what is drawn does.
+    data = np.sort(np.asarray(values, np.float64).ravel())
+    if not len(data) or not np.isfinite(data).all():
+        raise ConfigError("an interval is of one finite value at least, and of finite values only")
+    mean, count = float(data.mean()), len(data)
+    if count < values_needed(level):
+        return MeanInterval(mean, None, None)
+    tail = _NORMAL.cdf(-math.sqrt(count / (count - 1)) * _student(level, count - 1))
+    random = np.random.default_rng(seed)
+    at_once = max(1, _AT_ONCE // count)
+    means = np.concatenate(
+        [
+            data[random.integers(count, size=(min(at_once, resamples - done), count))].mean(axis=1)
+            for done in range(0, resamples, at_once)
+        ]
+    )
+    low, high = np.quantile(means, [tail, 1 - tail])
+    return MeanInterval(mean, float(low), float(high))
+
+
+def _student(level: float, freedom: int) -> float:
+    """Student's t, which is exceeded either way by what the level leaves (Abramowitz and Stegun, 26.7.5).
+
+    To 0.0015 from 5 degrees of freedom on; SciPy has it exactly, and nothing else here needs SciPy.
+    """
+    z = _NORMAL.inv_cdf(0.5 + level / 2)
+    terms = (
+        z,
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return math.fsum(term / freedom**power for power, term in enumerate(terms))
+
+
+def paired_differences(
+    runs: Sequence[Mapping[str, Summary]],
+    metrics: Iterable[str] | None = None,
+    *,
+    level: float = 0.95,
+) -> pl.DataFrame:
+    """What each policy changes against the first, over several workloads.
+
+    Args:
+        runs: one for each workload or seed: summaries by policy, of the same policies each time.
+        metrics: keys of summaries; every figure that is a number if left out.
+        level: of the intervals, above 0 and below 1.
+
+    Returns:
+        A row for each policy but the first and each metric: ``policy``, ``against``, ``metric``, ``pairs``
+        (workloads on which both have the metric), over these ``before`` (the first's mean), ``after`` (its
+        own), ``difference`` and ``low``, ``high`` (its interval, as of `mean_interval`; null where there are
+        too few pairs), ``lower`` and ``higher`` (on how many it was so).
+
+    Raises:
+        ConfigError: there is no run, or not each is of the same policies.
+    """
+    names = list(runs[0]) if runs else []
+    if not names or any(list(run) != names for run in runs):
+        raise ConfigError("differences are between policies, the same ones in each run")
+    asked = _numbers(runs) if metrics is None else list(metrics)
+    rows = []
+    for name in names[1:]:
+        for metric in asked:
+            both = [(run[names[0]].get(metric), run[name].get(metric)) for run in runs]
+            pairs = np.array([pair for pair in both if None not in pair], np.float64).reshape(-1, 2)
+            if not len(pairs):
+                continue
+            change = pairs[:, 1] - pairs[:, 0]
+            mean, low, high = mean_interval(change, level=level)
+            rows.append(
+                (name, names[0], metric, len(pairs), *map(float, pairs.mean(axis=0)), mean, low, high,
+                 int((change < 0).sum()), int((change > 0).sum()))
+            )  # fmt: skip
+    return pl.DataFrame(rows, _SCHEMA, orient="row")
+
+
+_SCHEMA = {
+    "policy": pl.String, "against": pl.String, "metric": pl.String, "pairs": pl.Int64,
+    "before": pl.Float64, "after": pl.Float64, "difference": pl.Float64,
+    "low": pl.Float64, "high": pl.Float64, "lower": pl.Int64, "higher": pl.Int64,
+}  # fmt: skip
+
+
+def mean_summaries(runs: Sequence[Mapping[str, Summary]]) -> dict[str, Summary]:
+    """Each policy's figures that are numbers, as means over several workloads.
+
+    Args:
+        runs: one for each workload or seed: summaries by policy, of the same policies each time.
+
+    Returns:
+        By policy. A figure that a workload does not have is the mean over the others.
+    """
+    means: dict[str, Summary] = {}
+    for name in runs[0] if runs else ():
+        for key in _numbers(runs):
+            known = [value for run in runs if isinstance(value := run[name].get(key), (int, float))]
+            if known:
+                means.setdefault(name, {})[key] = float(np.mean(known))
+    return means
+
+
+def _numbers(runs: Sequence[Mapping[str, Summary]]) -> list[str]:
+    """Figures that are numbers wherever they are known, in the order of the summaries."""
+    kinds: dict[str, set[type]] = {}
+    for run in runs:
+        for summary in run.values():
+            for key, value in summary.items():
+                kinds.setdefault(key, set()).add(type(value))
+    return [
+        key
+        for key, found in kinds.items()
+        if found & {int, float} and found <= {int, float, type(None)}
+    ]

@@ -1,0 +1,208 @@
+"""What a summary is made of: jobs in a table, or in arrays of whole milliseconds; both give the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.engine.summary.job_figures import SERVED
+from hpctwin.metrics.jobs.jobs import ROWS, TAU_S, Served, served_metrics
+from hpctwin.metrics.summary.sums import ExactSums
+from hpctwin.metrics.time.levels import Events, events_of, events_of_ms, floor_ms
+from hpctwin.model import MS_PER_S, Category, State
+
+__all__ = ["LABELS", "JobSource", "JobTable", "JobsInMs"]
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+LABELS = [state.label for state in State]
+_REJECTED = int(State.REJECTED)
+
+
+class JobSource(Protocol):
+    """How jobs went."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+        ...
+
+    def take(self, which: npt.NDArray[np.bool_]) -> Self:
+        """Those of some rows."""
+        ...
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs there are by state."""
+        ...
+
+    def rejected(self) -> npt.NDArray[np.bool_]:
+        """Which can never run [jobs]."""
+        ...
+
+    def served(self) -> Served:
+        """The figures of those that started and ended."""
+        ...
+
+    def add_by_user(self, ran: Served, sums: ExactSums) -> None:
+        """Add up bounded slowdowns, user by user."""
+        ...
+
+    def first_submit_s(self) -> float | None:
+        """The first submission, seconds."""
+        ...
+
+    def last_end_s(self, after_s: float, until_s: float) -> float | None:
+        """The last end of a job that ran, within a span, seconds."""
+        ...
+
+    def events(
+        self, lost: pl.DataFrame, marks_s: npt.ArrayLike, *, after_s: float, until_s: float
+    ) -> Events:
+        """All events in order of time; see `hpctwin.metrics.time.levels.events_of`."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class JobTable:
+    """Jobs in a table.
+
+    Args:
+        table: in the columns of `hpctwin.Result.jobs`; its times may be any.
+    """
+
+    table: pl.DataFrame
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @property
+    def source(self) -> Self:
+        """Itself."""
+        return self
+
+    def take(self, which: npt.NDArray[np.bool_]) -> Self:
+        """See `JobSource`."""
+        return type(self)(self.table.filter(which))
+
+    def counts(self) -> dict[str, int]:
+        """See `JobSource`."""
+        # To compare with the few that there are is quicker than to tell all apart.
+        found: dict[str, int] = {}
+        left = self.table["state"]
+        while len(left):
+            here = left == (state := left[0])
+            found[state] = int(here.sum())
+            left = left.filter(~here) if found[state] < len(left) else left.clear()
+        return found
+
+    def rejected(self) -> npt.NDArray[np.bool_]:
+        """See `JobSource`."""
+        return (self.table["state"] == State.REJECTED.label).to_numpy()
+
+    def served(self) -> Served:
+        """See `JobSource`."""
+        return served_metrics(self.table)
+
+    def add_by_user(self, ran: Served, sums: ExactSums) -> None:
+        """See `JobSource`."""
+        users = self.table["user"]
+        if users.null_count() < len(users):
+            sums.add(users.filter(pl.Series(ran.which)), ran.row("bounded_slowdown"))
+
+    def first_submit_s(self) -> float | None:
+        """See `JobSource`."""
+        first = self.table["submit_s"].cast(pl.Float64).min()
+        return None if first is None else float(first)  # type: ignore[arg-type]
+
+    def last_end_s(self, after_s: float, until_s: float) -> float | None:
+        """See `JobSource`."""
+        end = self.table["end_s"].cast(pl.Float64).to_numpy()
+        start = self.table["start_s"].cast(pl.Float64).to_numpy()
+        ran = ~np.isnan(start) & (end > after_s) & (end <= until_s)
+        return float(end[ran].max()) if ran.any() else None
+
+    def events(
+        self, lost: pl.DataFrame, marks_s: npt.ArrayLike, *, after_s: float, until_s: float
+    ) -> Events:
+        """See `JobSource`."""
+        return events_of(self.table, lost, marks_s, after_s=after_s, until_s=until_s)
+
+
+@dataclass(frozen=True, eq=False)
+class JobsInMs:
+    """Jobs in arrays, by row; times in ms, -1 for what has not happened.
+
+    Args:
+        submit, eligible, start, end: times [jobs].
+        nodes: of each [jobs].
+        state: what became of each, of `hpctwin.model.State` [jobs].
+        user: whose each is [jobs].
+    """
+
+    submit: IntArray
+    eligible: IntArray
+    start: IntArray
+    end: IntArray
+    nodes: IntArray
+    state: npt.NDArray[np.int8]
+    user: Category
+
+    def __len__(self) -> int:
+        return len(self.submit)
+
+    def take(self, which: npt.NDArray[np.bool_]) -> Self:
+        """See `JobSource`."""
+        return type(self)(
+            self.submit[which],
+            self.eligible[which],
+            self.start[which],
+            self.end[which],
+            self.nodes[which],
+            self.state[which],
+            self.user.take(which),
+        )
+
+    def counts(self) -> dict[str, int]:
+        """See `JobSource`."""
+        found = np.bincount(self.state, minlength=len(LABELS)).tolist()
+        return {label: count for label, count in zip(LABELS, found, strict=True) if count}
+
+    def rejected(self) -> npt.NDArray[np.bool_]:
+        """See `JobSource`."""
+        rejected: npt.NDArray[np.bool_] = self.state == _REJECTED
+        return rejected
+
+    def served(self) -> Served:
+        """See `JobSource`."""
+        size = len(self.submit)
+        which, ends = np.empty(size, np.bool_), np.empty(len(ROWS), np.int64)
+        table = np.empty((len(ROWS), size))
+        SERVED(self.submit, self.start, self.end, self.nodes, which, TAU_S, table, ends)
+        return Served(which, table, ends)
+
+    def add_by_user(self, ran: Served, sums: ExactSums) -> None:
+        """See `JobSource`."""
+        if len(self.user.labels):
+            users = self.user if ran.which.all() else self.user.take(ran.which)
+            sums.add_codes(users, ran.row("bounded_slowdown"))
+
+    def first_submit_s(self) -> float | None:
+        """See `JobSource`."""
+        return int(self.submit.min()) / MS_PER_S if len(self.submit) else None
+
+    def last_end_s(self, after_s: float, until_s: float) -> float | None:
+        """See `JobSource`."""
+        ran = (self.start >= 0) & (self.end <= floor_ms(until_s))
+        last = int(self.end.max(where=ran, initial=-1))
+        return last / MS_PER_S if last > max(-1, floor_ms(after_s)) else None
+
+    def events(
+        self, lost: pl.DataFrame, marks_s: npt.ArrayLike, *, after_s: float, until_s: float
+    ) -> Events:
+        """See `JobSource`."""
+        told = self.eligible, self.start, self.end, self.nodes, self.rejected()
+        return events_of_ms(told, lost, marks_s, after_s=after_s, until_s=until_s)

@@ -1,0 +1,152 @@
+"""The system over time: exact step functions, and their means over equal bins."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.errors import ConfigError
+from hpctwin.metrics.time.levels import COUNTS, levels, up_nodes
+
+__all__ = ["binned", "integrals", "resample", "series", "widths_s"]
+
+FloatArray = npt.NDArray[np.float64]
+
+_LEVELS = (*COUNTS, "free_nodes", "up_nodes")
+
+
+def series(
+    jobs: pl.DataFrame,
+    lost: pl.DataFrame,
+    capacity: pl.DataFrame,
+    *,
+    until_s: float | None = None,
+) -> pl.DataFrame:
+    """Queue and machine as step functions: each row holds from its time to the next row's.
+
+    A job queues from when it is eligible to its start, or to its end if it never started; one
+    that was requeued after a node failure queues again between its attempts. ``used_nodes``
+    includes lost attempts. ``free_nodes`` = max(0, up − used): a job that is late may keep its
+    nodes into a maintenance, so that more are used than are up. ``utilization`` =
+    used / (used + free), 0 where there is neither.
+
+    Args:
+        jobs: a result's jobs.
+        lost: attempts that node failures cut off.
+        capacity: nodes that are up, as a step function; its first row also holds before.
+        until_s: where the last row lies, seconds; the last change if left out. Later changes
+            are left out.
+
+    Returns:
+        Columns ``time_s`` (seconds, rising), ``queue_length`` (jobs), ``queued_nodes``,
+        ``running_jobs``, ``used_nodes``, ``free_nodes``, ``up_nodes`` (integers) and
+        ``utilization`` (0 to 1). The first row is the first submission, or the first change if
+        that is earlier. Without jobs, no rows.
+    """
+    pieces = []
+    for piece in levels(jobs, lost):
+        held = piece.time_s[1:] > piece.time_s[:-1]
+        pieces.append(np.vstack([piece.time_s[:-1], piece.counts])[:, held])
+    time_s, *counts = np.concatenate([np.zeros((1 + len(COUNTS), 0)), *pieces], axis=1)
+    first = _least(jobs["submit_s"].min(), *time_s[:1].tolist())
+    if first is None:
+        return _empty()
+    last_change = _least(*time_s[-1:].tolist()) if until_s is None else until_s
+    last = first if last_change is None else max(first, last_change)
+    # Rows without a change at both ends and wherever the capacity changes.
+    rows = np.union1d(time_s, np.append(capacity["time_s"], [first, last]))
+    rows = rows[(first <= rows) & (rows <= last)]
+    place = np.searchsorted(time_s, rows, side="right")
+    levels_ = [np.append(0, count)[place].astype(np.int64) for count in counts]
+    up = up_nodes(capacity)(rows).astype(np.int64)
+    levels_ += [np.maximum(up - levels_[-1], 0), up]
+    changed = np.any(np.diff(levels_, axis=1), axis=0)
+    kept = np.concatenate([[True], changed[:-1], [True]]) if len(rows) > 1 else [True]
+    columns = dict(zip(("time_s", *_LEVELS), (rows, *levels_), strict=True))
+    return pl.DataFrame(columns).filter(kept).with_columns(_utilization())
+
+
+def resample(series: pl.DataFrame, step_s: float) -> pl.DataFrame:
+    """Time-weighted means of a series over bins of equal width.
+
+    Bins begin at multiples of ``step_s``. The first and the last are averaged over the part that
+    the series covers. ``utilization`` is that of the means: used / (used + free).
+
+    Args:
+        series: a result of `series`.
+        step_s: width of a bin, seconds.
+
+    Returns:
+        The columns of ``series`` as floats, ``time_s`` being where the bin (or its covered part)
+        begins, and ``span_s``, the seconds covered; mean · span summed over bins is the
+        integral of the series.
+
+    Raises:
+        ConfigError: ``step_s`` is not above 0.
+    """
+    if not step_s > 0:
+        raise ConfigError(f"step_s is {step_s:g}, it must be above 0")
+    time = series["time_s"].to_numpy()
+    if not len(time) or time[-1] <= time[0]:
+        return _empty(pl.Float64).with_columns(span_s=pl.lit(0.0)).clear()
+    inner = np.arange(np.floor(time[0] / step_s) + 1, np.ceil(time[-1] / step_s)) * step_s
+    edges = np.concatenate(([time[0]], inner, [time[-1]]))
+    spans = np.diff(edges)
+    columns = {"time_s": edges[:-1]}
+    for name in _LEVELS:
+        level = series[name].to_numpy().astype(np.float64)
+        columns[name] = np.maximum(integrals(time, level, edges) / spans, 0.0)
+    return pl.DataFrame(columns).with_columns(_utilization(), span_s=pl.Series(spans))
+
+
+def integrals(time_s: FloatArray, level: FloatArray, edges: FloatArray) -> FloatArray:
+    """Integral of a step function over each bin; arguments as of `binned`."""
+    area = np.concatenate(([0.0], np.cumsum(level[:-1] * np.diff(time_s))))
+    # Between rows the integral is a straight line, so interpolating it is exact.
+    return np.diff(np.interp(edges, time_s, area))
+
+
+def binned(
+    time_s: FloatArray, level: FloatArray, edges: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Time-weighted mean, and peak, of a step function in each bin.
+
+    Args:
+        time_s: where the steps begin, rising [rows]; the last row is the end.
+        level: from each time on [rows].
+        edges: of the bins, rising, none before the first row or after the last [bins + 1].
+
+    Returns:
+        Means and peaks [bins].
+    """
+    means = integrals(time_s, level, edges) / np.diff(edges)
+    # The level that holds where a bin begins, and those that begin in it.
+    begins = np.searchsorted(time_s, edges[:-1], side="right") - 1
+    ends = np.searchsorted(time_s, edges[1:], side="left")
+    pairs = np.column_stack([begins, np.maximum(ends, begins + 1)]).ravel()
+    peaks = np.maximum.reduceat(np.append(level, -np.inf), pairs)[::2]
+    return means, peaks.astype(np.float64)
+
+
+def widths_s(series: pl.DataFrame, start_s: float, end_s: float) -> FloatArray:
+    """How long each row of a series holds within a window, seconds."""
+    time = np.append(series["time_s"].to_numpy(), end_s)
+    widths: FloatArray = np.diff(np.clip(time, start_s, end_s))
+    return widths
+
+
+def _utilization() -> pl.Expr:
+    present = pl.col("used_nodes") + pl.col("free_nodes")
+    ratio = pl.col("used_nodes") / present
+    return pl.when(present > 0).then(ratio).otherwise(0.0).alias("utilization")
+
+
+def _least(*values: object) -> float | None:
+    numbers = [float(value) for value in values if isinstance(value, int | float)]
+    return min(numbers, default=None)
+
+
+def _empty(dtype: type[pl.DataType] = pl.Int64) -> pl.DataFrame:
+    levels = dict.fromkeys(_LEVELS, dtype)
+    return pl.DataFrame(schema={"time_s": pl.Float64, **levels, "utilization": pl.Float64})

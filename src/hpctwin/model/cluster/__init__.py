@@ -1,0 +1,1 @@
+"""The cluster: node groups, partitions, limits, caps."""

@@ -1,0 +1,246 @@
+"""Accounts, and limits on what jobs of a user, an account or a QOS may have at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from hpctwin.errors import near
+from hpctwin.model.input.settings import Duration, Settings
+
+__all__ = [
+    "ROOT",
+    "WALL",
+    "Account",
+    "Limit",
+    "check_accounts",
+    "check_limits",
+    "idle_limits",
+    "line_of",
+]
+
+ROOT = "root"
+"""The account above all others."""
+
+Share = Annotated[float, Field(ge=0)] | Literal["parent"]
+Measure = Literal["nodes", "cores", "gpus", "memory_gb"]
+Amounts = dict[Measure, Annotated[float, Field(ge=0)]]
+WALL = "wall"
+Used = dict[Measure | Literal["wall"], Annotated[float, Field(ge=0)]]
+
+
+class Account(Settings):
+    """An account, in the tree of all of them.
+
+    Args:
+        name: the name that jobs give.
+        parent: the account that it is part of; ``root`` if left out.
+        share: its share of what its parent has, in the unit of its siblings; ``parent``: what is below it
+            counts as below its parent.
+        users: shares of its users; ``parent``: a user comes before the others. Account ``root`` has no more.
+    """
+
+    name: str
+    parent: str = ROOT
+    share: Share = 1.0
+    users: dict[str, Share] = Field(default_factory=dict)
+
+
+class Limit(Settings):
+    """What some jobs may have at most, together or each.
+
+    Args:
+        qos: the jobs of a quality of service, or of a partition that has it.
+        account: … of an account, and of those below it; ``root``: of all; in these partitions, if some are.
+        user: … of a user; in this account, if one is given; in these partitions, if some are.
+        partitions: … in these partitions together, or in ``all``, whatever other limits say.
+        per: what is counted together: ``all`` of these jobs, those of each ``user`` (with an account: in each
+            account) or ``account`` (of a QOS or of partitions), or each ``job`` alone.
+        jobs: so many run.
+        submitted: so many wait and run; one more is rejected.
+        nodes, cores, gpus, memory_gb: so much is in use.
+        minutes: amounts times minutes that are left of the walltimes of running jobs; of a job alone, of its
+            walltime.
+        used: amounts times minutes that jobs have used; ``wall``, the minutes that they ran. It decays and is
+            forgotten as `FairShare` says.
+        decays: whether what was used decays.
+        safe: of ``used``, a job starts only if it can run for its walltime, and so can all that run.
+        walltime: of a job alone.
+        least: what a job alone asks at least.
+        per_node: what a job alone asks at most in the mean of its nodes, rounded down.
+        deny: jobs of this QOS that could never start under their limits are rejected; others wait for ever.
+    """
+
+    qos: str | None = None
+    account: str | None = None
+    user: str | None = None
+    partitions: Annotated[tuple[str, ...], Field(min_length=1)] | Literal["all"] | None = None
+    per: Literal["all", "user", "account", "job"] = "all"
+    jobs: int | None = Field(default=None, ge=0)
+    submitted: int | None = Field(default=None, ge=0)
+    nodes: int | None = Field(default=None, ge=0)
+    cores: float | None = Field(default=None, ge=0)
+    gpus: float | None = Field(default=None, ge=0)
+    memory_gb: float | None = Field(default=None, ge=0)
+    minutes: Amounts = Field(default_factory=dict)
+    used: Used = Field(default_factory=dict)
+    decays: bool = True
+    safe: bool = False
+    walltime: Duration | None = Field(default=None, gt=0)
+    least: Amounts = Field(default_factory=dict)
+    per_node: Amounts = Field(default_factory=dict)
+    deny: bool = False
+
+    @property
+    def amounts(self) -> dict[str, float]:
+        """Of what is in use, so much at most."""
+        said = {name: getattr(self, name) for name in ("nodes", "cores", "gpus", "memory_gb")}
+        return {name: value for name, value in said.items() if value is not None}
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether minutes that are left of the walltimes of running jobs count."""
+        return bool(self.minutes or (self.used and self.safe)) and self.per != "job"
+
+    @model_validator(mode="after")
+    def _one_thing(self) -> Self:
+        if self.qos is not None and (self.account is not None or self.user is not None):
+            raise ValueError("a limit is of a QOS, or of an account or user: give one of them")
+        if self.partitions is not None and self.qos is not None:
+            raise ValueError(
+                "a limit of partitions is of their jobs whatever their QOS: leave qos out"
+            )
+        if self.partitions is not None and self.account is not None and self.user is not None:
+            raise ValueError(
+                "a limit of partitions is of a user's jobs or of an account's: give one of them"
+            )
+        if self.qos is None and self.partitions is None and self.per == "account":
+            raise ValueError(
+                "per: account is for limits of a QOS or of partitions; each account has limits of its own"
+            )
+        if self.account is not None and self.per == "account":
+            raise ValueError(
+                f"per: account has no meaning for account {self.account!r} alone; leave it out"
+            )
+        if self.partitions is not None and self.account is not None and self.per == "user":
+            raise ValueError(
+                "a limit of an account in partitions is of all its jobs or of each alone: leave per: user out"
+            )
+        if self.user is not None and self.per == "user":
+            raise ValueError(f"per: user has no meaning for user {self.user!r} alone; leave it out")
+        if self.per == "job" and (self.jobs is not None or self.submitted is not None):
+            raise ValueError("per: job is one job; 'jobs' and 'submitted' count several")
+        if self.per != "job" and (self.walltime is not None or self.least or self.per_node):
+            raise ValueError("'walltime', 'least' and 'per_node' are of a job alone: give per: job")
+        if self.per in ("user", "account") and self.minutes:
+            raise ValueError(
+                "'minutes' are of all jobs together or of each job, not of each user or account"
+            )
+        if self.per != "all" and self.used:
+            raise ValueError("'used' is what all jobs together have used: leave per out")
+        if not self.used and (self.safe or not self.decays):
+            raise ValueError("'safe' and 'decays' are of what is 'used'")
+        if self.qos is None and self.partitions is None and self.per == "user" and self.amounts:
+            raise ValueError(
+                f"{', '.join(self.amounts)} of each user are limits of a QOS or of partitions; else name the "
+                "user"
+            )
+        if self.deny and self.qos is None:
+            raise ValueError("'deny' is of a QOS")
+        numbers = (self.jobs, self.submitted, self.walltime)
+        amounts = self.amounts or self.minutes or self.used or self.least or self.per_node
+        if not (self.deny or amounts) and numbers == (None,) * 3:
+            raise ValueError(
+                "it limits nothing: give jobs, submitted, nodes, cores, gpus, memory_gb, minutes, used, "
+                "walltime, least or per_node"
+            )
+        return self
+
+
+def line_of(account: str | None, parents: Mapping[str, str]) -> list[str]:
+    """An account and those above it, up to the root.
+
+    Args:
+        account: None where it is not known, which leaves the root.
+        parents: of all accounts that have one.
+    """
+    line = [] if account in (None, ROOT) else [str(account)]
+    while line and parents.get(line[-1], ROOT) != ROOT:
+        line.append(parents[line[-1]])
+    return [*line, ROOT]
+
+
+def check_accounts(accounts: Iterable[Account]) -> None:
+    """Whether they are a tree.
+
+    Raises:
+        ValueError: they are not.
+    """
+    accounts = list(accounts)
+    parents = {account.name: account.parent for account in accounts}
+    if any(a.name == ROOT and (a.parent != ROOT or a.share != 1) for a in accounts):
+        raise ValueError(f"account {ROOT!r} is above all others, and has users only")
+    for name, parent in parents.items():
+        if name == ROOT:
+            continue
+        if parent != ROOT and parent not in parents:
+            raise ValueError(
+                f"account {name!r}: its parent {parent!r} is not there.{near(parent, parents)}"
+            )
+        seen = [name]
+        while (above := parents[seen[-1]]) != ROOT:
+            if above in seen:
+                raise ValueError(f"account {name!r} is above itself: {' in '.join([*seen, above])}")
+            seen.append(above)
+
+
+def check_limits(
+    limits: Iterable[Limit], accounts: Iterable[Account], partitions: Collection[str]
+) -> None:
+    """Whether accounts that limits are of are known, if any are, and partitions.
+
+    Raises:
+        ValueError: one is not.
+    """
+    names = {account.name for account in accounts}
+    for limit in limits:
+        if limit.account not in (None, ROOT, *names) and names:
+            hint = near(str(limit.account), names)
+            raise ValueError(f"a limit is of account {limit.account!r}, which is not there.{hint}")
+        for name in () if limit.partitions in (None, "all") else limit.partitions or ():
+            if name not in partitions:
+                hint = near(name, partitions)
+                raise ValueError(f"a limit is of partition {name!r}, which is not there.{hint}")
+
+
+def idle_limits(
+    limits: Collection[Limit],
+    factors: Collection[str],
+    labels: Mapping[str, Collection[str]],
+    listed_qos: Collection[str],
+) -> Iterator[str]:
+    """Sentences on limits that hold nobody back, and factors of use, as no job is of what they are of.
+
+    Args:
+        limits: of a cluster.
+        factors: QOS whose use counts otherwise there.
+        labels: those that jobs have, by ``qos``, ``account`` and ``user``.
+        listed_qos: those that the cluster lists, and those of its partitions.
+    """
+    named = {
+        kind: {getattr(limit, kind) for limit in limits} - {None, ROOT}
+        for kind in ("qos", "account", "user")
+    }
+    known = {*labels["qos"], *listed_qos}
+    for name in sorted(named["qos"] - known):
+        hint = near(name, known)
+        yield f"a limit is of QOS {name!r}, which no job has and the cluster does not list.{hint}"
+    for name in sorted({*factors} - known):
+        hint = near(name, known)
+        yield f"a factor of use is of QOS {name!r}, which no job has and the cluster does not list.{hint}"
+    for kind in ("account", "user"):
+        if named[kind] and not labels[kind]:
+            first = min(named[kind])
+            yield f"a limit is of {kind} {first!r}, and no job says its {kind}: it holds nobody back"

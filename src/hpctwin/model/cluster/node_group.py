@@ -1,0 +1,260 @@
+"""Nodes that are alike: what they have, how fast they are, and what they draw in each power state."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from hpctwin.model.cluster.racks import Component, Racks, Watts, node_w
+from hpctwin.model.input.settings import Duration, Settings
+from hpctwin.model.requests.consumables import GPU_TYPE, Amount, check_names
+
+__all__ = ["LYING", "MOST_NODES", "Mode", "NodeGroup", "Sleep", "Transition"]
+
+LYING = ("sockets", "cores_per_socket", "threads_per_core")
+"""Fields on how the cores of a node lie."""
+MOST_NODES = 10_000_000
+"""Of one cluster; the state of each node is held in memory."""
+
+# YAML reads a bare off as a truth value.
+SleepName = Annotated[str, BeforeValidator(lambda value: "off" if value is False else value)]
+
+
+class Transition(Settings):
+    """On the way into or out of a sleep state.
+
+    Args:
+        time: how long it takes, seconds or text such as ``"45m"``; it must end.
+        power_w: drawn meanwhile, W.
+    """
+
+    time: Duration = Field(ge=0)
+    power_w: Watts
+
+
+Gpus = Annotated[
+    float,
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "minimum": 0},
+                {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}},
+            ]
+        }
+    ),
+]
+"""How many, or how many of each type."""
+
+_BOTH_WAYS = "a sleep state needs a way in and a way out, with time and power_w"
+
+
+class Sleep(Settings):
+    """A sleep state.
+
+    Args:
+        name: such as ``suspend`` or ``off``.
+        power_w: drawn meanwhile, W.
+        switch_off: the way into it.
+        switch_on: the way back to where jobs can run.
+    """
+
+    name: SleepName = "off"
+    power_w: Watts
+    switch_off: Transition = Field(description=_BOTH_WAYS)
+    switch_on: Transition = Field(description=_BOTH_WAYS)
+
+
+class Mode(Settings):
+    """A DVFS mode.
+
+    Args:
+        power_w: drawn while a job runs, W.
+        speed: relative to the group's.
+        idle_w: drawn while no job runs, W; as ``power_w`` if left out.
+    """
+
+    power_w: Watts
+    speed: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    idle_w: Watts | None = None
+
+    @property
+    def idle(self) -> float:
+        """Drawn while no job runs, W."""
+        return self.power_w if self.idle_w is None else self.idle_w
+
+
+class NodeGroup(Settings):
+    """Nodes that are alike.
+
+    Args:
+        name: the group's name.
+        count: how many nodes, at most 10,000,000.
+        cores, gpus, memory_gb: what each has; left out, it is not modelled and any job fits. GPUs by type,
+            ``{a100: 2, t4: 4}``, are kept as how many there are, and consumables ``gpu/a100`` and ``gpu/t4``.
+        consumables: what else each has that jobs use up, by name: ``{scratch_gb: 800, fpga: 2}``.
+        features: what else its nodes have that jobs may ask for, by name: models of GPUs, networks, …
+        sockets, cores_per_socket, threads_per_core: how its cores lie, where that is known; jobs may ask for
+            it as for features, see `all_features`.
+        weight: where nodes are shared and the placement is ``weight``, those with the smallest come first.
+        speed: relative to the machine the runtimes were measured on; a job on nodes of
+            several speeds runs at the slowest.
+        modes: DVFS modes by name; left out, what nodes draw is not known.
+        mode: the mode at the beginning; the first one if left out.
+        sleep: sleep states, the one that is quickest to wake from first; none: never switched off.
+        components: what each node is made of, by name (cpu, gpu, memory, nic, …): what it draws by how much
+            each is used. They are its mode ``base``: all used while a job runs, none while idle.
+        racks: how the nodes are fed, and what that loses.
+    """
+
+    name: str
+    count: int = Field(ge=1, le=MOST_NODES)
+    cores: float | None = Field(default=None, ge=0)
+    gpus: Gpus | None = Field(default=None, ge=0)
+    memory_gb: float | None = Field(default=None, ge=0)
+    consumables: dict[str, Amount] = Field(default_factory=dict)
+    features: tuple[str, ...] = ()
+    sockets: int | None = Field(default=None, ge=1)
+    cores_per_socket: int | None = Field(default=None, ge=1)
+    threads_per_core: int | None = Field(default=None, ge=1)
+    weight: float = Field(default=0.0, allow_inf_nan=False)
+    speed: float = Field(default=1.0, gt=0)
+    modes: dict[str, Mode] = Field(default_factory=dict)
+    mode: str = ""
+    sleep: tuple[Sleep, ...] = ()
+    components: dict[str, Component] = Field(default_factory=dict)
+    racks: Racks | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_type(cls, content: Any) -> Any:
+        """GPUs that are given by type as how many there are, and consumables."""
+        by_type = content.get("gpus") if isinstance(content, Mapping) else None
+        if not isinstance(by_type, Mapping):
+            return content
+        for name, count in by_type.items():
+            if isinstance(count, bool) or not isinstance(count, int | float):
+                raise ValueError(f"gpus of type {name!r} must be a number of them, such as 2")
+            if count < 0:
+                raise ValueError(f"gpus: it must be 0 or more, not {count:g} of type {name!r}")
+        types = {f"{GPU_TYPE}{name}": count for name, count in by_type.items()}
+        others = content.get("consumables") or {}
+        return {**content, "gpus": sum(by_type.values()), "consumables": {**others, **types}}
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        check_names(self.consumables)
+        types = {n: count for n, count in self.consumables.items() if n.startswith(GPU_TYPE)}
+        for name, count in types.items():
+            if count != int(count):
+                raise ValueError(
+                    f"node group {self.name!r} has {count:g} of {name}; of a type there are whole GPUs only"
+                )
+        if types and sum(types.values()) > (self.gpus or 0):
+            raise ValueError(
+                f"node group {self.name!r} has {sum(types.values()):g} GPUs by type, and gpus is "
+                f"{self.gpus or 0:g}: say how many of each type alone, such as gpus: {{a100: 2, t4: 4}}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _lying(self) -> Self:
+        lying = (self.sockets, self.cores_per_socket, self.threads_per_core or 1)
+        if self.cores is not None and None not in lying:
+            most = math.prod(number or 1 for number in lying)
+            if self.cores > most:
+                raise ValueError(
+                    f"node group {self.name!r} has {self.cores:g} cores, more than its sockets, "
+                    f"cores_per_socket and threads_per_core come to ({most:,})"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _made_of(self) -> Self:
+        if self.components:
+            base = Mode(power_w=node_w(self.components, 1.0), idle_w=node_w(self.components, 0.0))
+            if self.modes not in ({}, {"base": base}):
+                raise ValueError(
+                    f"node group {self.name!r} has 'components' and 'modes': what a node draws follows from "
+                    "its components, so leave 'modes' out"
+                )
+            object.__setattr__(self, "modes", {"base": base})
+        if self.racks is not None:
+            if not self.components:
+                raise ValueError(
+                    f"node group {self.name!r} has 'racks' but no 'components': say what a node is made of, "
+                    "such as components: {cpu: {count: 2, idle_w: 50, max_w: 250}}"
+                )
+            if self.racks.places < self.count:
+                raise ValueError(
+                    f"node group {self.name!r} has {self.count:,} nodes, and its racks room for "
+                    f"{self.racks.places:,}"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if not self.modes and (self.mode or self.sleep):
+            given = "sleep" if self.sleep else "mode"
+            raise ValueError(
+                f"node group {self.name!r} has {given!r} but no 'modes': say what a node draws on, "
+                "such as modes: {base: {power_w: 220, idle_w: 95}}"
+            )
+        if self.mode and self.mode not in self.modes:
+            raise ValueError(
+                f"node group {self.name!r}: mode {self.mode!r} is not there; known: {', '.join(self.modes)}"
+            )
+        names = [state.name for state in self.sleep]
+        if len(set(names)) < len(names):
+            raise ValueError(f"node group {self.name!r}: two sleep states have one name")
+        wakes = [state.switch_on.time for state in self.sleep]
+        if wakes != sorted(wakes):
+            raise ValueError(
+                f"node group {self.name!r}: sleep states must be in the order of the time it takes to "
+                "wake from them, the quickest first"
+            )
+        return self
+
+    def amount(self, name: str) -> float | None:
+        """What each node has of ``cores``, ``memory_gb``, ``gpus``, or a consumable; None if not said."""
+        if name in ("cores", "memory_gb", "gpus"):
+            found: float | None = getattr(self, name)
+            return found
+        return self.consumables.get(name)
+
+    @property
+    def gpu_kinds(self) -> int:
+        """How many kinds of GPUs its nodes have, each type one, and those of none."""
+        types = [count for n, count in self.consumables.items() if n.startswith(GPU_TYPE) and count]
+        return len(types) + ((self.gpus or 0) > sum(types))
+
+    @property
+    def all_features(self) -> tuple[str, ...]:
+        """Its features, and such as ``sockets=2``, ``cores_per_socket=16``, ``threads_per_core=2``."""
+        told = [(name, getattr(self, name)) for name in LYING]
+        return (
+            *self.features,
+            *(f"{name}={number}" for name, number in told if number is not None),
+        )
+
+    @property
+    def first_mode(self) -> str:
+        """The name of the mode at the beginning."""
+        return self.mode or next(iter(self.modes))
+
+    @property
+    def initial(self) -> Mode:
+        """The mode at the beginning."""
+        return self.modes[self.first_mode]
+
+    @property
+    def speed_at_first(self) -> float:
+        """The speed in the mode at the beginning."""
+        return self.speed * self.initial.speed if self.modes else self.speed
+
+    def by_power(self) -> list[str]:
+        """The mode at the beginning, and those that draw less, the one that draws most first."""
+        less = [name for name, mode in self.modes.items() if mode.power_w < self.initial.power_w]
+        return [self.first_mode, *sorted(less, key=lambda name: -self.modes[name].power_w)]

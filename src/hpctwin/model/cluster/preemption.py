@@ -1,0 +1,147 @@
+"""Preemption: whose jobs make room for whose, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from hpctwin.errors import near
+from hpctwin.model.input.settings import Duration, Settings
+
+__all__ = ["PreemptedPartition", "PreemptedQos", "Preemption", "check_preemption"]
+
+
+def _known_mode(value: object) -> object:
+    if value is False:
+        return "off"  # YAML reads it so
+    if value == "gang":
+        raise ValueError("mode 'gang' is not simulated: jobs have no time slices; take suspend")
+    return value
+
+
+Mode = Annotated[Literal["requeue", "cancel", "suspend", "off"], BeforeValidator(_known_mode)]
+Least = Annotated[Duration, Field(ge=0)]
+
+
+class _Preempted(Settings):
+    """What is the same for classes of either kind."""
+
+    mode: Mode | None = None
+    grace: Least | None = None
+    exempt: Least | None = None
+
+
+class PreemptedPartition(_Preempted):
+    """Of a partition: which jobs its own preempt, and what becomes of them.
+
+    Args:
+        tier: its jobs preempt those of partitions with a lower one.
+        mode, grace, exempt: of its jobs, if not as of all.
+    """
+
+    tier: int = 1
+
+
+class PreemptedQos(_Preempted):
+    """Of a quality of service: which jobs its own preempt, and what becomes of them.
+
+    Args:
+        preempts: names of those whose jobs its own may preempt.
+        mode, grace, exempt: of its jobs, if not as of all.
+    """
+
+    preempts: tuple[str, ...] = ()
+
+
+class Preemption(Settings):
+    """Jobs that end, or wait again, so that others can start; by partition or by QOS.
+
+    Args:
+        partitions: by name; one that is not named has tier 1.
+        qos: by name, in place of partitions. Jobs without a QOS neither preempt nor are preempted.
+        mode: what becomes of a job that is preempted: it waits again (``requeue``), ends (``cancel``), or
+            keeps its nodes and goes on there when they are no longer others' (``suspend``); ``off``: its like
+            is not preempted.
+        grace: it goes on for so long after it was chosen; who is suspended has none.
+        exempt: who has run for less is not chosen.
+        requeue_after: who is requeued does not start again for so long.
+        youngest_first: choose those that started last, not those of the lowest tier (or QOS) with the fewest
+            nodes.
+        checkpoint: jobs write one after so long, and so long again, and begin with it again; those do not
+            whose workload says otherwise (column ``checkpoint_s``). Without it they begin anew.
+    """
+
+    partitions: dict[str, PreemptedPartition] = Field(default_factory=dict)
+    qos: dict[str, PreemptedQos] = Field(default_factory=dict)
+    mode: Mode = "requeue"
+    grace: Least = 0
+    exempt: Least = 0
+    requeue_after: Least = 0
+    youngest_first: bool = False
+    checkpoint: Duration | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if bool(self.partitions) == bool(self.qos):
+            raise ValueError(
+                "preemption is by 'partitions' or by 'qos': give one of them, as in "
+                "partitions: {urgent: {tier: 2}}"
+            )
+        if self.qos and not any(one.preempts for one in self.qos.values()):
+            raise ValueError("no QOS preempts another: say which, as in high: {preempts: [low]}")
+        for name in self.qos:
+            self._line(name, ())
+        return self
+
+    @property
+    def suspends(self) -> bool:
+        """Whether jobs of any class are suspended."""
+        classes = (*self.partitions.values(), *self.qos.values())
+        return "suspend" in (self.mode, *(one.mode for one in classes))
+
+    def _line(self, name: str, above: tuple[str, ...]) -> None:
+        """Go through all that a QOS preempts, and those that these do."""
+        if name in above:
+            said = " preempts ".join([*above[above.index(name) :], name])
+            raise ValueError(f"QOS preempt each other, which comes to no end: {said}")
+        for other in self.qos[name].preempts if name in self.qos else ():
+            self._line(other, (*above, name))
+
+
+def check_preemption(
+    preemption: Preemption, partitions: Collection[str], qos: Mapping[str, float]
+) -> None:
+    """Whether what jobs preempt each other by is there.
+
+    Args:
+        preemption: the settings.
+        partitions: names of the cluster's.
+        qos: weights of the cluster's.
+
+    Raises:
+        ValueError: it is not.
+    """
+    for name in preemption.partitions:
+        if name not in partitions:
+            raise ValueError(
+                f"preemption: partition {name!r} is not there; known: {', '.join(partitions)}."
+                f"{near(name, partitions)}"
+            )
+    tiers = {
+        name: preemption.partitions.get(name, PreemptedPartition()).tier for name in partitions
+    }
+    if preemption.partitions and len(set(tiers.values())) == 1:
+        raise ValueError(
+            f"preemption: all partitions have tier {next(iter(tiers.values()))}, so that no job preempts "
+            "another; give one a higher or lower tier"
+        )
+    known = {*preemption.qos, *qos}
+    for name, one in preemption.qos.items():
+        for other in one.preempts:
+            if other not in known:
+                raise ValueError(
+                    f"preemption: QOS {name!r} preempts {other!r}, which is named neither there nor under "
+                    f"'qos:'.{near(other, known)}"
+                )

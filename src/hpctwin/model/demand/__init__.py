@@ -1,0 +1,1 @@
+"""What the jobs of a workload ask of a cluster."""

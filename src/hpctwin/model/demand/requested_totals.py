@@ -1,0 +1,94 @@
+"""What jobs ask in all, whether for whole nodes or for tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.model.cluster.cluster import Cluster
+from hpctwin.model.requests.chunks import PER_TASK, read_more_tasks
+from hpctwin.model.text.notes import ReadNotes
+from hpctwin.model.workload.workload import Workload
+
+__all__ = ["consumables_asked", "in_whole_nodes", "totals_asked"]
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def consumables_asked(workload: Workload) -> tuple[str, ...]:
+    """The consumables of which any job asks for some."""
+    if not workload.consumables and not workload.more_tasks.labels:
+        return ()
+    own = [name for name, amounts in workload.consumables.items() if amounts.any()]
+    more = [
+        name
+        for code in np.unique(workload.more_tasks.codes).tolist()
+        if code >= 0
+        for kind in read_more_tasks(workload.more_tasks.labels[code])
+        for name, amount in kind.consumables
+        if amount
+    ]
+    return tuple(dict.fromkeys((*own, *more)))
+
+
+def totals_asked(
+    workload: Workload, per_node: Mapping[str, FloatArray] | None = None
+) -> dict[str, FloatArray]:
+    """What all tasks, or all nodes, of each job ask together.
+
+    Args:
+        workload: the jobs.
+        per_node: what whole nodes must have; as the workload says if left out.
+
+    Returns:
+        ``cores``, ``memory_gb``, ``gpus``, and each consumable that any job asks for [jobs].
+    """
+    chunks, nodes = workload.chunks, workload.nodes
+    needs = workload.per_node if per_node is None else per_node
+    found = {}
+    for name in (*PER_TASK, *consumables_asked(workload)):
+        each = workload.consumables.get(name, np.zeros(1))
+        whole = (each if name not in PER_TASK else np.asarray(needs.get(name, 0.0))) * nodes
+        if chunks:
+            each = chunks[PER_TASK[name]] if name in PER_TASK else each
+            whole = np.where(chunks["tasks"] > 0, chunks["tasks"] * each, whole)
+        if workload.more_tasks.labels:
+            more = [
+                sum(kind.tasks * kind.asks(name) for kind in read_more_tasks(text))
+                for text in workload.more_tasks.labels
+            ]
+            whole = whole + np.array([*more, 0.0])[workload.more_tasks.codes]
+        found[name] = whole + np.zeros(len(nodes))
+    return found
+
+
+def in_whole_nodes(workload: Workload, cluster: Cluster) -> Workload:
+    """Give jobs that ask for nothing but a number of nodes whole ones, if the nodes' cores are unknown.
+
+    Args:
+        workload: the jobs; those of which any asks for more, such as cores, stay as they are.
+        cluster: the cluster; if any of its node groups says its cores, jobs stay as they are.
+    """
+    asks = workload.chunks
+    if not asks or any(group.cores is not None for group in cluster.nodes):
+        return workload
+    nodes = np.where(asks["tasks_per_node"] == 1, asks["tasks"], workload.nodes)
+    nodes_alone = (
+        not workload.more_tasks.labels
+        and not workload.group_by.labels
+        and not consumables_asked(workload)
+        and not any(asks[name].any() for name in ("gpus_per_task", "memory_gb_per_task"))
+        and not any(asks[name].any() for name in ("shared_with", "spread_job"))
+        and ((asks["tasks"] == 0) | (asks["tasks"] == nodes)).all()
+        and (asks["cores_per_task"] <= 1).all()
+    )
+    if not nodes_alone:
+        return workload
+    said = (
+        f"jobs ask for a number of nodes, and cluster {cluster.name!r} does not say how many cores its "
+        "nodes have: each job gets whole nodes"
+    )
+    notes = workload.notes.joined(ReadNotes(remarks=(said,)))
+    return workload.replace(chunks={}, nodes=nodes.astype(np.int64), notes=notes)

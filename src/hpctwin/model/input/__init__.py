@@ -1,0 +1,1 @@
+"""Checks of what users pass and write."""

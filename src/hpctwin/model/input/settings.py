@@ -1,0 +1,227 @@
+"""Settings that people write: checked in one way, and refused in plain words.
+
+Each fault is one line: file, line, field, and what would be right. That is why it is not pydantic-settings,
+whose errors know no lines of a file; the environment holds options of commands and secrets, no settings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any, Self, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from hpctwin.errors import ConfigError, HpctwinError, in_brief, near
+from hpctwin.model.files.yaml_file import located
+from hpctwin.model.text.units import Moment, parse_duration_s, parse_moment
+
+__all__ = ["Duration", "Settings", "Time", "faults_of", "first_fault"]
+
+Duration = Annotated[float, BeforeValidator(lambda value: parse_duration_s(value))]
+"""Seconds, or text such as ``"2h"``."""
+
+
+def _not_before_zero(value: Any) -> Moment:
+    found = parse_moment(value)
+    if isinstance(found, float) and not found >= 0:
+        raise ValueError(f"it must be 0 or more, or a date, not {in_brief(value)}")
+    return found
+
+
+Time = Annotated[Moment, BeforeValidator(_not_before_zero, json_schema_input_type=float | str)]
+"""Seconds or a duration from time zero, or a date, which is in UTC if it names no zone."""
+
+Place = tuple[int | str, ...]
+
+
+class Settings(BaseModel):
+    """Base of all settings: they do not change, and fields that are not known are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def __init__(self, **content: Any) -> None:
+        """Make them of their fields.
+
+        Raises:
+            ConfigError: they are not right; a line for each fault.
+        """
+        with _told(type(self), content, type(self).__name__):
+            super().__init__(**content)
+
+    # What is made within others is checked with them, and its faults are told with theirs.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """Make them of plain values.
+
+        Raises:
+            ConfigError: they are not right; a line for each fault.
+        """
+        with _told(cls, obj, cls.__name__):
+            return super().model_validate(obj, **options)
+
+    @classmethod
+    def checked(cls, content: Mapping[str, Any], where: str) -> Self:
+        """Make them of plain values that are from a file, say.
+
+        Args:
+            content: the fields; with `Fields`, messages tell lines too.
+            where: what messages begin with, such as the file's name.
+
+        Raises:
+            ConfigError: they are not right; a line for each fault.
+        """
+        with _told(cls, content, where):
+            try:
+                return super().model_validate(content)
+            except HpctwinError as error:
+                raise ConfigError(f"{where}: {error}") from error
+
+
+@contextmanager
+def _told(model: type[BaseModel], content: Any, where: str) -> Iterator[None]:
+    """Tell what is wrong in our words."""
+    try:
+        yield
+    except ValidationError as error:
+        raise ConfigError("\n".join(faults_of(error, model, content, where))) from error
+
+
+def faults_of(
+    error: ValidationError, model: type[BaseModel], content: Mapping[str, Any], where: str
+) -> Iterator[str]:
+    """What is wrong, in plain words: a line for each field.
+
+    Args:
+        error: what pydantic says of it.
+        model: what the values were to become.
+        content: the values; with `Fields`, lines are told too.
+        where: what each line begins with.
+    """
+    said: dict[Place, list[str]] = {}
+    for fault in error.errors():
+        place = _place(fault["loc"], content, missing=fault["type"] == "missing")
+        said.setdefault(place, []).append(_words(fault, model, place))
+    for place, texts in said.items():
+        if any(deeper != place and deeper[: len(place)] == place for deeper in said):
+            continue  # an alternative form, which was not meant
+        at = located(content, where, place)
+        called = _name_of(place, content)
+        # Where one of several forms would do, each says what it lacks.
+        yield f"{at}: {'; or '.join(dict.fromkeys(texts))}{f' (of {called!r})' if called else ''}"
+
+
+def first_fault(error: ValidationError) -> str:
+    """The first thing that is wrong with what another program sent: field and fault in plain words."""
+    fault = error.errors()[0]
+    field = ".".join(map(str, fault["loc"]))
+    return f"{field}{': ' if field else ''}{_words(fault, BaseModel, tuple(fault['loc']))}"
+
+
+def _name_of(place: Place, content: Any) -> str:
+    """The name of the first thing with one in a list on the way to a place; else empty."""
+    for part in place:
+        try:
+            content = content[part]
+        except (KeyError, IndexError, TypeError):
+            break
+        if isinstance(part, int) and isinstance(content, Mapping) and "name" in content:
+            return str(content["name"])
+    return ""
+
+
+def _place(loc: Place, content: Any, *, missing: bool) -> Place:
+    """Where a fault is, without what pydantic adds for the alternatives that it has tried."""
+    place: list[int | str] = []
+    for part in loc:
+        if isinstance(content, Mapping):
+            there = part in content
+        else:
+            there = isinstance(part, int) and isinstance(content, list | tuple)
+        if there:
+            content = content[part]
+            place.append(part)
+    return (*place, loc[-1]) if missing else tuple(place)
+
+
+def _words(fault: Any, model: type[BaseModel], place: Place) -> str:
+    kind, about, given = fault["type"], fault.get("ctx", {}), fault["input"]
+    if kind == "value_error":
+        return str(about["error"])
+    if kind == "missing":
+        fields = [one.model_fields.get(str(place[-1])) for one in _models_at(model, place[:-1])]
+        why = [one.description for one in fields if one is not None and one.description]
+        return "it is missing" + (f": {why[0]}" if why else "")
+    if kind == "extra_forbidden":
+        known = sorted({name for one in _models_at(model, place[:-1]) for name in one.model_fields})
+        listed = f"{near(str(place[-1]), known)} Known: {', '.join(known)}" if known else ""
+        return f"there is no such field.{listed}"
+    if kind == "literal_error":
+        known = re.findall(r"'([^']*)'", about["expected"])
+        return f"{in_brief(given)} is not known.{near(str(given), known)} Known: {', '.join(known)}"
+    if kind == "union_tag_invalid":
+        known = re.findall(r"'([^']*)'", about["expected_tags"])
+        tag = f"{about['discriminator']} {in_brief(about['tag'])}".replace("'", "", 2)
+        return f"{tag} is not known.{near(about['tag'], known)} Known: {', '.join(known)}"
+    if kind == "union_tag_not_found":
+        return f"{about['discriminator']} is missing in it".replace("'", "")
+    if kind == "string_type" and isinstance(given, Mapping):
+        return f"it must be text, in quotes where it has a colon or a brace, not {in_brief(given)}"
+    bounds = {k: f"{v:,.12g}" if isinstance(v, int | float) else v for k, v in about.items()}
+    must = _MUST.get(kind) or fault["msg"].removeprefix("Input should ").removeprefix("be ")
+    return f"it must be {must.format(**bounds)}, not {in_brief(given)}"
+
+
+_TEXT, _WHOLE, _NUMBER = "text", "a whole number", "a number"
+_LIST, _FIELDS = "a list", "fields with values"
+_MUST = {
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "{ge} or more",
+    "less_than": "less than {lt}",
+    "less_than_equal": "{le} or less",
+    "int_type": _WHOLE,
+    "int_parsing": _WHOLE,
+    "int_from_float": _WHOLE,
+    "int_parsing_size": "a whole number of fewer digits",
+    "float_type": _NUMBER,
+    "float_parsing": _NUMBER,
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": _TEXT,
+    "string_too_short": "text of {min_length} or more characters",
+    "string_too_long": "text of at most {max_length} characters",
+    "string_pattern_mismatch": "text of the form {pattern}",
+    "path_type": "a path",
+    "tuple_type": _LIST,
+    "list_type": _LIST,
+    "too_short": "of length {min_length} or more",
+    "too_long": "of length {max_length} or less",
+    "dict_type": _FIELDS,
+    "mapping_type": _FIELDS,
+    "model_type": _FIELDS,
+    "model_attributes_type": _FIELDS,
+    "none_required": "left out",
+}
+"""What a value must be, by pydantic's name of the fault."""
+
+
+def _models_at(model: type[BaseModel], place: Place) -> list[type[BaseModel]]:
+    """What the fields at a place may belong to."""
+    here = [model]
+    for part in place:
+        fields = [one.model_fields[part] for one in here if part in one.model_fields]
+        if fields:
+            here = [found for field in fields for found in _models_in(field.annotation)]
+    return here
+
+
+def _models_in(annotation: Any) -> Iterable[type[BaseModel]]:
+    """The models that a type is made of: optional, in lists, by name or alternatives."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models_in(part)

@@ -1,0 +1,355 @@
+"""What jobs ask that share nodes with others: tasks, and what each task needs on the node it lies on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.errors import WorkloadError
+from hpctwin.model.requests.consumables import GPU_TYPE, NAME, check_names
+
+if TYPE_CHECKING:
+    from hpctwin.model.columns import Category
+
+__all__ = [
+    "CHUNKS", "GROUP", "PER_TASK", "WHOLE_CHUNKS", "Tasks", "check_group_by", "check_more_tasks",
+    "checked_chunks", "gpus_of_types", "more_tasks_text", "read_more_tasks", "spread_over", "together",
+]  # fmt: skip
+
+FloatArray = npt.NDArray[np.float64]
+
+CHUNKS = {
+    "tasks": 0.0,
+    "cores_per_task": 1.0,
+    "memory_gb_per_task": 0.0,
+    "gpus_per_task": 0.0,
+    "tasks_per_node": 0.0,
+    "exclusive": 0.0,
+    "shared_with": 0.0,
+    "spread_job": 0.0,
+}
+"""The columns, and what holds where a job leaves one open."""
+
+WHOLE_CHUNKS = ("tasks", "tasks_per_node", "exclusive", "shared_with", "spread_job")
+"""Those of them that are whole numbers."""
+
+SHARED_WITH = ("anyone", "user", "account")
+"""Whose jobs may be on a job's nodes besides: anyone's, its user's, its account's; by number."""
+
+_LARGEST = {
+    "exclusive": (1, "0 or 1"),
+    "shared_with": (2, "0 (anyone), 1 (user) or 2 (account)"),
+    "spread_job": (1, "0 or 1"),
+}
+
+PER_TASK = {
+    "cores": "cores_per_task",
+    "memory_gb": "memory_gb_per_task",
+    "gpus": "gpus_per_task",
+}
+"""Amounts, and the columns that say what each task asks of them."""
+
+GROUP = r"[A-Za-z][\w-]*"
+"""Names of what all nodes of a job may have one value of, as a pattern."""
+
+_MORE = re.compile(
+    r"(?P<tasks>\d{1,9})(?::cores=(?P<cores>[\d.e+-]+?))?(?::memory_gb=(?P<memory_gb>[\d.e+-]+?))?"
+    rf"(?::gpus=(?P<gpus>[\d.e+-]+?))?(?P<consumables>(?::{NAME}=[\d.e+-]+?)*)"
+)
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """Tasks of one kind, of a job that has several.
+
+    Args:
+        tasks: how many.
+        cores, memory_gb, gpus: what each asks, on one node.
+        consumables: names of what each asks besides, and how much.
+    """
+
+    tasks: int
+    cores: float = 1.0
+    memory_gb: float = 0.0
+    gpus: float = 0.0
+    consumables: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def each(self) -> tuple[float, float, float]:
+        """What each asks, in this order."""
+        return self.cores, self.memory_gb, self.gpus
+
+    def asks(self, name: str) -> float:
+        """How much each asks of ``cores``, ``memory_gb``, ``gpus`` or a consumable."""
+        if name in PER_TASK:
+            found: float = getattr(self, name)
+            return found
+        return dict(self.consumables).get(name, 0.0)
+
+
+def together(kinds: Sequence[Tasks]) -> Tasks:
+    """One task that asks for all that some ask."""
+    consumables = dict.fromkeys(name for kind in kinds for name, _ in kind.consumables)
+    names = ("cores", "memory_gb", "gpus", *consumables)
+    cores, memory, gpus, *others = (sum(k.tasks * k.asks(name) for k in kinds) for name in names)
+    return Tasks(1, cores, memory, gpus, tuple(zip(consumables, others, strict=True)))
+
+
+@lru_cache(maxsize=4096)
+def read_more_tasks(text: str) -> tuple[Tasks, ...]:
+    """The further kinds of a job's tasks, of text such as ``1:cores=32:gpus=4+2:memory_gb=16``.
+
+    Of each kind how many, and what a task asks: one core, and no memory or GPUs, where nothing else is said.
+
+    Raises:
+        WorkloadError: it is not such text.
+    """
+    found = []
+    for part in text.split("+"):
+        match = _MORE.fullmatch(part.strip())
+        try:
+            said = {} if match is None else {k: v for k, v in match.groupdict().items() if v}
+            others = [pair.split("=") for pair in said.pop("consumables", "").split(":")[1:]]
+            more = tuple((name, float(amount)) for name, amount in others)
+            check_names(name for name, _ in more)
+            count = int(said.pop("tasks"))
+            kind = Tasks(count, **{k: float(v) for k, v in said.items()}, consumables=more)
+        except (KeyError, ValueError):
+            kind = Tasks(0)
+        asked = np.array([*kind.each, *(amount for _, amount in kind.consumables)])
+        if not kind.tasks or not asked.any() or not np.isfinite(asked).all() or (asked < 0).any():
+            raise WorkloadError(
+                f"more_tasks {text!r}: {part!r} is no kind of tasks; write how many and what each asks, in "
+                "this order, such as 1:cores=32:memory_gb=64:gpus=4:fpga=1, and a plus sign between kinds"
+            )
+        types = {n: amount for n, amount in kind.consumables if n.startswith(GPU_TYPE)}
+        try:
+            found.append(replace(kind, gpus=gpus_of_types(kind.gpus, types)))
+        except WorkloadError as error:
+            raise WorkloadError(f"more_tasks {text!r}: {error}") from error
+    return tuple(found)
+
+
+def more_tasks_text(kinds: Iterable[Tasks]) -> str:
+    """Text that `read_more_tasks` reads as these kinds."""
+    found = []
+    for kind in kinds:
+        amounts = [("memory_gb", kind.memory_gb), ("gpus", kind.gpus), *kind.consumables]
+        said = "".join(f":{name}={amount!r}" for name, amount in amounts if amount)
+        found.append(f"{kind.tasks}:cores={kind.cores!r}{said}")
+    return "+".join(found)
+
+
+def check_more_tasks(
+    more: Category, chunks: Mapping[str, FloatArray], nodes: FloatArray, ids: npt.NDArray[Any]
+) -> None:
+    """Whether further kinds of tasks can be understood, and stand beside others.
+
+    Args:
+        more: the text of each job [jobs].
+        chunks: what jobs ask otherwise; see `checked_chunks`.
+        nodes: so many nodes at least has each job [jobs].
+        ids: of the jobs, for messages.
+
+    Raises:
+        WorkloadError: they do not.
+    """
+    for text in more.labels:
+        read_more_tasks(text)
+    several = more.codes >= 0
+    tasks = chunks["tasks"] if chunks else np.zeros(len(ids))
+    _refuse(
+        several & (tasks == 0),
+        ids,
+        lambda row: (
+            f"more_tasks is {more.labels[more.codes[row]]!r}, but tasks, of the first kind, is 0"
+        ),
+    )
+    _refuse(
+        several & (nodes > 1),
+        ids,
+        lambda row: (
+            f"its tasks are of several kinds, and it asks for {nodes[row]:g} nodes at least: with "
+            "several kinds that is not modelled; leave nodes out, or say tasks_per_node"
+        ),
+    )
+    _refuse(
+        several & (chunks["spread_job"] > 0 if chunks else False),
+        ids,
+        lambda row: (
+            "its tasks are of several kinds, and it is to be spread (spread_job): with several kinds that is "
+            "not modelled; say tasks_per_node"
+        ),
+    )
+
+
+def gpus_of_types(gpus: float, types: Mapping[str, float]) -> float:
+    """How many GPUs a task asks for in all, of which it may say the types.
+
+    Args:
+        gpus: so many, it says; 0: it leaves that to the types.
+        types: how many of each type.
+
+    Raises:
+        WorkloadError: it asks for more or fewer than these, or for parts of several.
+    """
+    asked = [amount for amount in types.values() if amount]
+    if not asked:
+        return gpus
+    if gpus not in (0.0, sum(asked)):
+        raise WorkloadError(
+            f"a task asks for {gpus:g} GPUs, and by type for {sum(asked):g}: write how many of each type, or "
+            "how many of any"
+        )
+    if len(asked) > 1 and any(amount % 1 for amount in asked):
+        raise WorkloadError("a task asks for parts of GPUs of several types: of one type it may")
+    return sum(asked)
+
+
+def _gpus_of_types(gpus: FloatArray, types: Mapping[str, FloatArray], ids: Any) -> FloatArray:
+    """As `gpus_of_types`, of the tasks of each job [jobs]."""
+    if not types:
+        return gpus
+    asked = np.stack(list(types.values()))
+    in_all = asked.sum(axis=0)
+    # What is of one type, and said once or twice alike, is right; the others are few.
+    unclear = (np.count_nonzero(asked, axis=0) > 1) | ((gpus != 0) & (gpus != in_all))
+    for row in np.flatnonzero(unclear & (in_all != 0)):
+        try:
+            gpus_of_types(float(gpus[row]), dict(zip(types, asked[:, row].tolist(), strict=True)))
+        except WorkloadError as error:
+            raise WorkloadError(f"job {ids[row]}: {error}") from error
+    return np.where(in_all != 0, in_all, gpus)
+
+
+def spread_over(room: Sequence[int], tasks: int) -> list[int]:
+    """How many tasks of a job that is to be spread lie on each of some nodes.
+
+    Args:
+        room: for how many each has room, all for one at least.
+        tasks: how many there are, not more than there is room for.
+    """
+    most, left = [], tasks
+    for has in room[:tasks]:
+        most.append(min(has, max(1, left)))
+        left -= most[-1]
+    given = np.zeros(len(most), np.int64)
+    left = tasks
+    while left > 0:
+        may = np.flatnonzero(given < most)
+        rounds = max(1, left // len(may))
+        more = np.minimum(rounds, np.array(most)[may] - given[may])
+        more = np.clip(left - (np.cumsum(more) - more), 0, more)
+        given[may] += more
+        left -= int(more.sum())
+    return given.tolist()
+
+
+def check_group_by(
+    group_by: Category, chunks: Mapping[str, FloatArray], ids: npt.NDArray[Any]
+) -> None:
+    """Whether jobs that ask for nodes of one group have tasks, and name what the groups are by.
+
+    Args:
+        group_by: what each job asks for [jobs].
+        chunks: what jobs ask otherwise; see `checked_chunks`.
+        ids: of the jobs, for messages.
+
+    Raises:
+        WorkloadError: one has none, or asks for what is no name.
+    """
+    no_name = [re.fullmatch(GROUP, label) is None for label in group_by.labels]
+    _refuse(
+        np.array([*no_name, False])[group_by.codes],
+        ids,
+        lambda row: (
+            f"group_by is {group_by.labels[group_by.codes[row]]!r}; it must be a name alone, such as rack "
+            "where features of node groups are rack=r1 and rack=r2"
+        ),
+    )
+    tasks = chunks["tasks"] if chunks else np.zeros(len(ids))
+    _refuse(
+        (group_by.codes >= 0) & (tasks == 0),
+        ids,
+        lambda row: (
+            f"group_by is {group_by.labels[group_by.codes[row]]!r}, and it asks for whole nodes; that is "
+            "modelled where it asks for tasks, such as exclusive ones of all cores of a node"
+        ),
+    )
+
+
+def checked_chunks(
+    given: Mapping[str, npt.ArrayLike] | None,
+    ids: npt.NDArray[Any],
+    nodes: FloatArray,
+    consumables: Mapping[str, FloatArray],
+) -> dict[str, FloatArray]:
+    """All columns, if any job asks for tasks; none if every job asks for whole nodes.
+
+    Args:
+        given: columns by their names in `CHUNKS` [jobs]; NaN where a job leaves it open.
+        ids: of the jobs, for messages.
+        nodes: so many nodes at least has each job [jobs].
+        consumables: what jobs ask of each [jobs].
+
+    Raises:
+        WorkloadError: a column is none of these or has another length, or what a job asks is impossible.
+    """
+    columns: dict[str, FloatArray] = {}
+    for name, values in (given or {}).items():
+        if name not in CHUNKS:
+            raise WorkloadError(f"column {name!r} of tasks is none of {', '.join(CHUNKS)}")
+        column = np.array(values, np.float64)
+        if column.shape != ids.shape:
+            raise WorkloadError(f"column {name} has shape {column.shape}, expected {ids.shape}")
+        columns[name] = np.where(np.isnan(column), CHUNKS[name], column)
+    if "tasks" not in columns:
+        return {}
+    tasks = columns["tasks"]
+    _check_column("tasks", tasks, ids)
+    if not tasks.any():
+        return {}
+    for name, default in CHUNKS.items():
+        columns.setdefault(name, np.full(len(ids), default))
+    asks = tasks > 0
+    for name, column in columns.items():
+        _check_column(name, column, ids)
+        # A job of whole nodes has no tasks, whatever else its row says.
+        column[~asks] = 0.0
+    types = {
+        name: np.where(asks, c, 0.0) for name, c in consumables.items() if name.startswith(GPU_TYPE)
+    }
+    columns["gpus_per_task"] = _gpus_of_types(columns["gpus_per_task"], types, ids)
+    amounts = [*(columns[name] for name in PER_TASK.values()), *consumables.values()]
+    nothing = asks & np.all([amount == 0 for amount in amounts], axis=0)
+    _refuse(nothing, ids, lambda row: "its tasks ask for no cores, memory or GPUs")
+    _refuse(
+        asks & (nodes > tasks),
+        ids,
+        lambda row: f"it asks for {nodes[row]:g} nodes at least, but has {tasks[row]:g} tasks",
+    )
+    return {name: columns[name] for name in CHUNKS}
+
+
+def _check_column(name: str, column: FloatArray, ids: npt.NDArray[Any]) -> None:
+    wrong = ~np.isfinite(column) | (column < 0)
+    must = "a number, 0 or more"
+    if name in WHOLE_CHUNKS:
+        wrong |= column != np.floor(column)
+        must = "a whole number, 0 or more"
+    if name in _LARGEST:
+        largest, must = _LARGEST[name]
+        wrong |= column > largest
+    _refuse(wrong, ids, lambda row: f"{name} is {column[row]:g}, it must be {must}")
+
+
+def _refuse(wrong: npt.NDArray[np.bool_], ids: npt.NDArray[Any], why: Callable[[int], str]) -> None:
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise WorkloadError(f"job {ids[row]}: {why(row)}")

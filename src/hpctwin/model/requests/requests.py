@@ -1,0 +1,533 @@
+"""Read what jobs ask for as users write it for Slurm, PBS, Torque or Kubernetes; see `chunks`."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hpctwin.errors import FormatError, WorkloadError
+from hpctwin.model.requests.chunks import GROUP, Tasks, together
+from hpctwin.model.requests.consumables import GPU_TYPE, amount_of, check_names
+from hpctwin.model.requests.features import read_constraint
+from hpctwin.model.requests.gres import gres_count, parse_gres
+from hpctwin.model.requests.pbs_requests import (
+    Chunk,
+    memory_gb,
+    parse_duration,
+    parse_nodes,
+    parse_select,
+    resources_in,
+)
+from hpctwin.model.requests.pods import is_pods, parse_pods
+from hpctwin.model.requests.submit_options import Options, read_qsub, read_slurm
+from hpctwin.model.text.hostlist import expand
+
+__all__ = ["Request", "parse_request"]
+
+_COMMANDS = ("sbatch", "salloc", "srun", "qsub")
+_SIZES = (
+    "nodes", "ntasks", "cpus-per-task", "ntasks-per-node", "mem", "mem-per-cpu", "mem-per-gpu", "gpus",
+    "gpus-per-node", "gpus-per-task", "gres", "constraint", "exclusive", "spread-job", "cpus-per-gpu",
+    "ntasks-per-gpu", "gpus-per-socket", "sockets-per-node", "tres-per-task",
+)  # fmt: skip
+"""Options of Slurm that say what each part of a job asks of nodes."""
+_LABELS = {"partition": "partition", "account": "account", "qos": "qos", "job-name": "name"}
+_UNITS = {"": 1 / 1024, "k": 1 / 1024**2, "m": 1 / 1024, "g": 1.0, "t": 1024.0}
+_PLACES = {"free", "pack", "scatter", "excl", "exclhost", "shared", "group=host", "group=vnode"}
+_GROUP = re.compile(rf"group=(?!(?:host|vnode)$)({GROUP})")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one job asks.
+
+    Args:
+        nodes: number of nodes at least; of whole nodes, the exact number.
+        tasks: number of tasks; 0: it asks for whole nodes.
+        cores, memory_gb, gpus: of each task.
+        tasks_per_node: at most; 0: any number.
+        exclusive: 1 if it shares its nodes with no other job.
+        spread_job: 1 if it is placed on as many nodes as it can.
+        shared_with: 1 if it shares them with jobs of its user only, 2 with those of its account.
+        more: further kinds of tasks, besides those that the fields above describe.
+        features: of its nodes; None for any.
+        consumables: names of what each task asks besides, and how much.
+        group_by: all of its nodes have one value of this; None for any nodes.
+        walltime_s: its limit, in seconds; None if it asks for none.
+        partition, account, qos: labels; None if it names none.
+        name: the name of the job.
+        dependency: which jobs it waits for, as ``--dependency`` or ``depend=`` says it.
+        priority: larger is sooner.
+        ignored: options and parts of options that are read and have no effect.
+        sized: whether it says how many nodes, tasks, cores, GPUs or how much memory it asks for.
+    """
+
+    nodes: int = 1
+    tasks: int = 0
+    cores: float = 1.0
+    memory_gb: float = 0.0
+    gpus: float = 0.0
+    tasks_per_node: int = 0
+    exclusive: int = 0
+    features: str | None = None
+    shared_with: int = 0
+    spread_job: int = 0
+    more: tuple[Tasks, ...] = ()
+    group_by: str | None = None
+    consumables: tuple[tuple[str, float], ...] = ()
+    walltime_s: float | None = None
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    name: str | None = None
+    dependency: str | None = None
+    priority: float | None = None
+    ignored: tuple[str, ...] = ()
+    sized: bool = True
+
+
+def parse_request(text: str) -> Request:
+    """Read what a user asks, such as ``-N 2 -n 8 -c 4 --mem-per-cpu=2G``.
+
+    Or ``select=3:ncpus=8 place=scatter``, or ``nodes=2:ppn=8,walltime=1:00:00``, or what pods ask, each of
+    which is a task: ``--replicas=4 --requests=cpu=500m,memory=2Gi``. The command, ``#SBATCH`` and ``#PBS``
+    may stand before the options, and a script behind them.
+
+    Raises:
+        WorkloadError: it cannot be understood.
+    """
+    try:
+        words = _words(text)
+        command = words.pop(0) if words and words[0].rpartition("/")[2] in _COMMANDS else ""
+        if is_pods(words):
+            pods = parse_pods(words)
+            return Request(1, pods.tasks, *pods.each, consumables=pods.consumables)
+        if command.endswith("qsub") or "#PBS" in text or (not command and _is_pbs(words)):
+            return _pbs(read_qsub(words))
+        return _slurm(read_slurm(words, srun=command.endswith("srun")))
+    except (ValueError, FormatError) as error:
+        raise WorkloadError(f"request {text!r}: {error}") from error
+
+
+def _words(text: str) -> list[str]:
+    """The words as a shell splits them, without ``#SBATCH`` and comments."""
+    found: list[str] = []
+    for line in re.split(r"[\r\n]+|(?=#SBATCH\s|#PBS\s)", text):
+        if line.startswith("##") or (
+            line.startswith("#") and not line.startswith(("#SBATCH", "#PBS"))
+        ):
+            continue
+        plain = re.sub(r"[\u201c\u201d]", '"', re.sub(r"^#(SBATCH|PBS)\s", "", line))
+        found += shlex.split(re.sub(r"\s#.*$", "", plain))
+    return found
+
+
+def _is_pbs(words: Sequence[str]) -> bool:
+    """Whether words are of ``qsub``: a resource list, or an attribute of a job."""
+    for word, after in zip(words, [*words[1:], ""], strict=False):
+        if re.match(r"(-[lW])?[A-Za-z][\w.]*=", word) or (word in ("-l", "-W") and "=" in after):
+            return True
+    return False
+
+
+def _slurm(parts: Sequence[Options]) -> Request:
+    """The request of all parts of a job; a heterogeneous one has several."""
+    ignored: list[str] = []
+    about: dict[str, str] = {}
+    found = []
+    for options in parts:
+        sizes: dict[str, str] = {}
+        for name, value in options:
+            if name in _SIZES:
+                sizes[name] = value
+            elif name in (*_LABELS, "time", "dependency", "priority", "nodelist"):
+                about.setdefault(name, value)
+            else:
+                ignored.append("script" if name == "script" else f"--{name}")
+        if "nodelist" in about:
+            ignored.append("--nodelist (the names)")
+            names = about.pop("nodelist")
+            sizes.setdefault("nodes", str(max(1, len(expand(names)))) if "/" not in names else "1")
+        found.append(_part(sizes, ignored))
+    first, *others = found
+    if others:
+        first = _together(first, others, ignored)
+    labels: dict[str, Any] = {key: about[name] for name, key in _LABELS.items() if about.get(name)}
+    if "," in labels.get("partition", ""):
+        labels["partition"] = labels["partition"].split(",")[0]
+        ignored.append("--partition (all but the first)")
+    number = about.get("priority", "")
+    if "priority" in about and not number.isdigit():
+        ignored.append("--priority")
+    return replace(
+        first,
+        **labels,
+        walltime_s=_slurm_time(about.get("time", ""), ignored),
+        dependency=about.get("dependency"),
+        priority=float(number) if number.isdigit() else None,
+        ignored=tuple(dict.fromkeys(ignored)),
+        sized=any(name in _SIZES and name != "constraint" for part in parts for name, _ in part),
+    )
+
+
+def _together(first: Request, others: Sequence[Request], ignored: list[str]) -> Request:
+    """One job of kinds of tasks, of the parts of a heterogeneous job."""
+    kinds = [
+        Tasks(one.tasks, one.cores, one.memory_gb, one.gpus, one.consumables)
+        for one in (first, *others)
+    ]
+    alike = len({(one.features, one.exclusive) for one in (first, *others)}) == 1
+    ignored.append(
+        f"heterogeneous parts (taken as tasks of one job{'' if alike else ', without their constraints'})"
+    )
+    return replace(
+        first,
+        nodes=1,
+        more=tuple(kinds[1:]),
+        tasks_per_node=1 if all(one.tasks == one.nodes for one in (first, *others)) else 0,
+        features=first.features if alike else None,
+        exclusive=max(one.exclusive for one in (first, *others)),
+        spread_job=0,
+    )
+
+
+def _slurm_time(text: str, ignored: list[str]) -> float | None:
+    """Seconds of minutes, ``M:S``, ``H:M:S``, ``D-H``, ``D-H:M`` or ``D-H:M:S``; None for no limit."""
+    match = re.fullmatch(r"(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,6}))?(?::(\d{1,6}))?", text.strip())
+    if match is None or not re.search("[1-9]", text):
+        if text:
+            ignored.append(
+                "--time" if text.upper() in ("UNLIMITED", "INFINITE", "0") else f"--time={text}"
+            )
+        return None
+    days, *clock = match.groups()
+    numbers = [int(one) for one in clock if one is not None]
+    units = (
+        {1: (60,), 2: (60, 1), 3: (3600, 60, 1)}[len(numbers)] if days is None else (3600, 60, 1)
+    )
+    return 86400.0 * int(days or 0) + sum(n * unit for n, unit in zip(numbers, units, strict=False))
+
+
+def _part(asked: dict[str, str], ignored: list[str]) -> Request:
+    """What one part of a job asks of nodes."""
+    _by_tres(asked, ignored)
+    alone, shared_with = _exclusive(asked, ignored)
+    # A job with --nodes gets exactly that number of nodes.
+    spread = int("spread-job" in asked and "nodes" not in asked)
+    if re.search(r"[-,:]", asked.get("nodes", "")):
+        ignored.append("--nodes (the maximum)")
+        asked["nodes"] = re.split(r"[-,:]", asked["nodes"])[0]
+    nodes = _whole(asked, "nodes", 1)
+    per_node = _whole(asked, "ntasks-per-node", 0)
+    counted = _gpus(asked["gpus"]) if "gpus" in asked else {}
+    tasks = _whole(asked, "ntasks", nodes * max(per_node, 1))
+    if "ntasks-per-gpu" in asked and "ntasks" not in asked and counted:
+        tasks = int(sum(counted.values())) * _whole(asked, "ntasks-per-gpu", 1)
+    elif "ntasks-per-gpu" in asked and "ntasks" in asked and not counted:
+        counted = {"": float(max(1, tasks // _whole(asked, "ntasks-per-gpu", 1)))}
+    cores = float(_whole(asked, "cpus-per-task", 1))
+    of_task = _gpus(asked["gpus-per-task"]) if "gpus-per-task" in asked else {}
+    generic = _generic(asked.get("gres", ""))
+    of_node = _gpus(asked["gpus-per-node"]) if "gpus-per-node" in asked else generic.gpus
+    if "gpus-per-socket" in asked and "sockets-per-node" in asked:
+        sockets = _whole(asked, "sockets-per-node", 1)
+        of_node = {model: n * sockets for model, n in _gpus(asked["gpus-per-socket"]).items()}
+    else:
+        ignored += [f"--{one}" for one in ("gpus-per-socket", "sockets-per-node") if one in asked]
+    nodes = min(nodes, tasks)  # as Slurm: "can't run 2 processes on 4 nodes"
+    if counted:
+        before = tasks
+        tasks, cores = _by_gpus(tasks, cores, sum(counted.values()), nodes)
+        per_node = max(min(per_node, 1), per_node * tasks // before)
+        of_task = {model: count / tasks for model, count in counted.items()}
+    gpus_task, on_node = sum(of_task.values()), sum(of_node.values())
+    if "cpus-per-gpu" in asked and "cpus-per-task" not in asked and (gpus_task or on_node):
+        each = _whole(asked, "cpus-per-gpu", 1)
+        cores = each * (gpus_task or on_node * nodes / tasks)
+    memory = cores * _memory(asked.get("mem-per-cpu", "0"), _UNITS)
+    memory += gpus_task * _memory(asked.get("mem-per-gpu", "0"), _UNITS)
+    features = _features(asked.get("constraint", ""), nodes, generic.types, ignored)
+    if asked.get("mem") in ("0", "0K", "0M", "0G"):
+        ignored.append("--mem=0")
+    if not on_node and "mem" not in asked and not generic.others:
+        return Request(
+            nodes, tasks, cores, memory, gpus_task, per_node, alone, features, shared_with, spread,
+            consumables=_of_types(of_task),
+        )  # fmt: skip
+    # What is asked of each node makes one task of all that are on it.
+    if "nodes" not in asked:
+        nodes = -(-tasks // per_node) if per_node else 1
+        if tasks > 1 and not per_node:
+            ignored.append(
+                "--ntasks without --nodes, with amounts of each node (taken as one node)"
+            )
+    here, further = divmod(tasks, nodes)
+
+    def on_one_node(tasks_here: int, count: int) -> Tasks:
+        gpus = {model: each * tasks_here for model, each in of_task.items()}
+        for model, each in of_node.items():
+            gpus[model] = gpus.get(model, 0.0) + each
+        there = _memory(asked["mem"], _UNITS) if "mem" in asked else tasks_here * memory
+        there += on_node * _memory(asked.get("mem-per-gpu", "0"), _UNITS)
+        consumables = (*generic.others.items(), *_of_types(gpus))
+        return Tasks(count, tasks_here * cores, there, sum(gpus.values()), consumables)
+
+    kinds = [on_one_node(here + 1, further)] if further else []
+    first, *more = [*kinds, on_one_node(here, nodes - further)]
+    return Request(
+        1 if further else nodes, first.tasks, *first.each, 1, alone, features, shared_with,
+        more=tuple(more), consumables=first.consumables,
+    )  # fmt: skip
+
+
+def _by_tres(asked: dict[str, str], ignored: list[str]) -> None:
+    """Put ``--tres-per-task=cpu=2,gres/gpu:a100=1`` into the options that ask for the same."""
+    for one in asked.pop("tres-per-task", "").split(","):
+        match = re.fullmatch(r"(?:(cpu)|gres[/:]gpu(?::([\w.-]+?))?)[=:](\d+)", one.strip())
+        if match and match[1]:
+            asked.setdefault("cpus-per-task", match[3])
+        elif match:
+            asked.setdefault("gpus-per-task", f"{match[2]}:{match[3]}" if match[2] else match[3])
+        elif one:
+            ignored.append(f"--tres-per-task={one}")
+
+
+def _by_gpus(tasks: int, cores: float, gpus: float, nodes: int) -> tuple[int, float]:
+    """Tasks that get whole GPUs, and the cores of each: tasks that share a GPU are one."""
+    common = math.gcd(tasks, int(gpus))
+    if not gpus % tasks or not common or common < nodes:
+        return tasks, cores
+    return common, cores * tasks / common
+
+
+def _features(constraint: str, nodes: int, types: Sequence[str], ignored: list[str]) -> str | None:
+    features, lost = read_constraint(constraint, nodes)
+    if lost:
+        ignored.append(f"--constraint: {lost}")
+    texts = [
+        f"({one})" if types and "|" in one and "&" not in one else one for one in (features, *types)
+    ]
+    return "&".join(filter(None, texts)) or None
+
+
+@dataclass
+class _Generic:
+    """What ``--gres`` asks of each node: GPUs by type, and other things by name; and types of these."""
+
+    gpus: dict[str, float]
+    types: list[str]
+    others: dict[str, float]
+
+
+def _generic(text: str) -> _Generic:
+    found = _Generic({}, [], {})
+    for part in filter(None, text.removeprefix("none").split(",")):
+        one = next(parse_gres(part), None)
+        if one is None or part.endswith(":") or not re.fullmatch(r"[\w.-]*", one.kind):
+            raise ValueError(f"--gres={part} is no name and number, such as fpga:1 or gpu:a100:2")
+        if one.name == "gpu":
+            found.gpus[one.kind] = found.gpus.get(one.kind, 0.0) + one.amount
+        else:
+            last = part.rpartition(":")[2]
+            if last[:1].isdigit() and gres_count(last) is None:
+                amount_of(last)  # a mistyped amount: only GPUs have types that begin with a digit
+            found.types += [one.kind] if one.kind else []
+            check_names([one.name])
+            found.others[one.name] = found.others.get(one.name, 0.0) + one.amount
+    return found
+
+
+def _exclusive(asked: Mapping[str, str], ignored: list[str]) -> tuple[int, int]:
+    """Whether a job shares its nodes with no other job, and with whose jobs it does."""
+    if "exclusive" not in asked:
+        return 0, 0
+    with_whom = {"user": (0, 1), "mcs": (0, 2)}
+    if asked["exclusive"] not in ("", *with_whom):
+        ignored.append(f"--exclusive={asked['exclusive']} (taken as --exclusive)")
+    return with_whom.get(asked["exclusive"], (1, 0))
+
+
+_QSUB_LABELS = {"q": "partition", "A": "account", "N": "name"}
+
+
+def _pbs(options: Options) -> Request:
+    """What options of ``qsub`` ask."""
+    ignored: list[str] = []
+    resources: dict[str, str] = {}
+    about: dict[str, str] = {}
+    for name, value in options:
+        if name == "l":
+            resources |= resources_in(value)
+        elif name == "W":
+            for key, said in resources_in(value).items():
+                if key == "depend":
+                    about["depend"] = said
+                else:
+                    ignored.append(f"-W {key}")
+        elif name in _QSUB_LABELS or (name == "p" and re.fullmatch(r"[+-]?\d{1,5}", value)):
+            about[name] = value
+        elif name == "n":
+            resources.setdefault("place", "excl")
+        else:
+            ignored.append(name if name == "script" else f"-{name}")
+    labels: dict[str, Any] = {
+        key: about[name] for name, key in _QSUB_LABELS.items() if about.get(name)
+    }
+    if "partition" in labels:
+        labels["partition"] = labels["partition"].partition("@")[0]
+    asked = set(resources)
+    found = _of_chunks(resources, ignored)
+    walltime = parse_duration(resources.pop("walltime", None))
+    if walltime == 0:
+        walltime = None
+    return replace(
+        found,
+        **labels,
+        walltime_s=walltime,
+        dependency=about.get("depend"),
+        priority=float(about["p"]) if "p" in about else None,
+        ignored=tuple(dict.fromkeys((*ignored, *(f"-l {name}" for name in resources)))),
+        sized=bool({"select", "nodes", "procs", "ncpus", "ngpus", "mem"} & asked),
+    )
+
+
+def _of_chunks(resources: dict[str, str], ignored: list[str]) -> Request:
+    """What resources ask of nodes; those that are used are taken out."""
+    select, nodes = resources.pop("select", None), resources.pop("nodes", None)
+    place = {word.removeprefix("v") for word in resources.pop("place", "free").split(":")}
+    features = None
+    if select is not None:
+        inside = re.search(r":walltime=(\d+(?::\d+){0,2}(?:\.\d+)?)", select)
+        if inside:  # a resource of the whole job, whatever chunk it stands in
+            select = select.replace(inside[0], "")
+            resources.setdefault("walltime", inside[1])
+        chunks = parse_select(select)
+    elif nodes is not None:
+        chunks, features = _of_nodes(nodes, resources)
+        place = (place - {"free"}) | {"scatter"}
+        place |= {"excl"} if "#excl" in nodes or "ppn=all" in nodes else set()
+    else:
+        chunks = _of_job(resources)
+    for chunk in chunks:
+        what = "select" if nodes is None else "nodes"
+        ignored += [
+            f"{what} {one.partition('=')[0]}"
+            for one in chunk.others
+            if one.partition("=")[0] not in dict(chunk.consumables)
+            and one not in (features or "").split("&")
+        ]
+    return replace(_placed(chunks, place, ignored), features=features)
+
+
+def _of_nodes(nodes: str, resources: dict[str, str]) -> tuple[tuple[Chunk, ...], str | None]:
+    """The chunks of Torque's ``nodes=``, each one node, and the properties that all of them have."""
+    chunks = parse_nodes(nodes)
+    count = sum(chunk.count for chunk in chunks)
+    each = _size(resources.pop("pmem", None))
+    whole = _size(resources.pop("mem", None))
+    resources.pop("ncpus", None)
+    chunks = tuple(
+        replace(chunk, memory_gb=chunk.memory_gb or each * chunk.cores or whole / count)
+        for chunk in chunks
+    )
+    named = {chunk.properties for chunk in chunks}
+    return chunks, "&".join(named.pop()) or None if len(named) == 1 else None
+
+
+def _of_job(resources: dict[str, str]) -> tuple[Chunk, ...]:
+    """The chunks of a job that says only sums: ``ncpus=8,mem=16gb``, or Torque's ``procs=16``."""
+    procs, cores = resources.pop("procs", None), resources.pop("ncpus", None)
+    gpus = resources.pop("ngpus", resources.pop("gpus", None))
+    whole, each = _size(resources.pop("mem", None)), _size(resources.pop("pmem", None))
+    for name, said in (("procs", procs), ("ncpus", cores), ("ngpus", gpus)):
+        if said is not None and not re.fullmatch(r"\d{1,9}", said):
+            raise ValueError(f"{name} is {said!r}, it must be a whole number")
+    count = max(1, int(procs or 1))
+    cores_each = float(cores or 1)
+    return (Chunk(count, cores_each, float(gpus or 0), each * cores_each or whole / count),)
+
+
+def _size(said: str | None) -> float:
+    """GB of a size of PBS's; 0 where nothing is said."""
+    found = memory_gb(said or "0")
+    if found is None:
+        raise ValueError(f"{said!r} is no amount of memory, such as 4000, 16G or 16gb")
+    return found
+
+
+def _placed(chunks: Iterable[Chunk], place: set[str], ignored: list[str]) -> Request:
+    """A request for chunks that are placed in some way."""
+    groups = [match for word in sorted(place) if (match := _GROUP.fullmatch(word))][:1]
+    place = place - {match[0] for match in groups}
+    ignored += [f"place={word}" for word in sorted(place - _PLACES)]
+    kinds = [
+        Tasks(chunk.count, chunk.cores, chunk.memory_gb, chunk.gpus, chunk.consumables)
+        for chunk in chunks
+    ]
+    for kind in kinds:
+        if not any((*kind.each, *(amount for _, amount in kind.consumables))):
+            raise ValueError(f"a chunk of {kind.tasks} asks for no cores, memory or GPUs")
+    most = int("scatter" in place)
+    if place & {"pack", "group=host", "group=vnode"}:
+        kinds, most = [together(kinds)], 0
+    first, *more = _alike_together(kinds)
+    return Request(
+        1, first.tasks, *first.each, most, int(bool(place & {"excl", "exclhost"})), more=tuple(more),
+        group_by=groups[0][1] if groups else None, consumables=first.consumables,
+    )  # fmt: skip
+
+
+def _alike_together(kinds: Iterable[Tasks]) -> list[Tasks]:
+    """Kinds of which neighbors that are alike are one."""
+    found: list[Tasks] = []
+    for kind in kinds:
+        if found and replace(found[-1], tasks=kind.tasks) == kind:
+            found[-1] = replace(kind, tasks=found[-1].tasks + kind.tasks)
+        else:
+            found.append(kind)
+    return found
+
+
+def _whole(asked: Mapping[str, str], name: str, default: int) -> int:
+    text = asked.get(name, str(default))
+    if not text.isdigit() or (not int(text) and name in asked):
+        raise ValueError(f"--{name} is {text!r}, it must be a whole number above 0")
+    return int(text)
+
+
+def _gpus(text: str) -> dict[str, float]:
+    """Count GPUs by type; GPUs of any type under an empty name."""
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        one = next(parse_gres(f"gpu:{part.removeprefix('gpu:')}"), None) if part else None
+        if one is None or not re.fullmatch(r"[\w.-]*", one.kind):
+            raise ValueError(f"{part!r} is no number of GPUs; write 2, a100:2 or gpu:a100:2")
+        found[one.kind] = found.get(one.kind, 0.0) + one.amount
+    return found
+
+
+def _of_types(gpus: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
+    """GPUs by type as consumables.
+
+    Raises:
+        ValueError: some are of a type, and others of any.
+    """
+    types = {model: count for model, count in gpus.items() if count}
+    if "" in types and len(types) > 1:
+        raise ValueError(
+            "some of its GPUs are of a type, and others of any: give all of them a type"
+        )
+    return tuple((f"{GPU_TYPE}{model}", count) for model, count in types.items() if model)
+
+
+def _memory(text: str, units: Mapping[str, float]) -> float:
+    """In GB."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([A-Za-z]*)", text)
+    unit = match[2].lower() if match else "?"
+    if match is None or unit not in units:
+        raise ValueError(f"{text!r} is no amount of memory, such as 4000, 16G or 16gb")
+    return float(match[1]) * units[unit]

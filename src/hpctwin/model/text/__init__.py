@@ -1,0 +1,1 @@
+"""Units, node lists and other texts that people read and write."""

@@ -1,0 +1,1 @@
+"""Workloads: jobs as columns."""

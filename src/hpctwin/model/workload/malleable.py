@@ -1,0 +1,179 @@
+"""Jobs that may run on fewer or more nodes than they ask for, or be suspended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.errors import WorkloadError
+from hpctwin.model.columns import Category, joined_labels, ms_of
+from hpctwin.model.text.units import MS_PER_S
+from hpctwin.model.workload.speedup import LINEAR, Speedup, parse_speedup
+
+__all__ = ["MALLEABLE", "Malleable", "checked_malleable", "joined_malleable", "rigid"]
+
+IntArray = npt.NDArray[np.int64]
+
+MALLEABLE = ("min_nodes", "max_nodes", "speedup", "suspendable", "resize_s")
+"""The columns."""
+
+
+@dataclass(frozen=True, eq=False)
+class Malleable:
+    """On how many nodes each job may run, and how that changes it.
+
+    Args:
+        min_nodes, max_nodes: it runs on so many at least, and at most; both its nodes if it is rigid [jobs].
+        speedup: texts for `parse_speedup` [jobs]; `LINEAR` where nothing is said.
+        suspendable: whether it may be suspended, and go on later [jobs].
+        resize_ms: whenever it goes on, or on other nodes than before, it does nothing for so long [jobs].
+    """
+
+    min_nodes: IntArray
+    max_nodes: IntArray
+    speedup: Category
+    suspendable: npt.NDArray[np.bool_]
+    resize_ms: IntArray
+
+    def take(self, index: npt.NDArray[Any]) -> Malleable:
+        """The rows at ``index``."""
+        return Malleable(
+            self.min_nodes[index],
+            self.max_nodes[index],
+            self.speedup.take(index),
+            self.suspendable[index],
+            self.resize_ms[index],
+        )
+
+    def speedup_of(self, row: int) -> Speedup:
+        """The speed-up of a job."""
+        code = int(self.speedup.codes[row])
+        return parse_speedup(LINEAR if code < 0 else self.speedup.labels[code])
+
+    def columns(self) -> dict[str, Any]:
+        """As columns of a table, by the names of `MALLEABLE`."""
+        return {
+            "min_nodes": self.min_nodes,
+            "max_nodes": self.max_nodes,
+            "speedup": self.speedup.to_series("speedup"),
+            "suspendable": self.suspendable.astype("int8"),
+            "resize_s": self.resize_ms / MS_PER_S,
+        }
+
+
+def rigid(nodes: IntArray) -> Malleable:
+    """Jobs that run on their nodes, and on no others."""
+    size = len(nodes)
+    return Malleable(
+        nodes, nodes, Category.unknown(size), np.zeros(size, bool), np.zeros(size, np.int64)
+    )
+
+
+def checked_malleable(
+    given: Mapping[str, Any] | None, ids: npt.NDArray[Any], nodes: IntArray
+) -> Malleable | None:
+    """All columns, if any of them is given and any job is not rigid; else None.
+
+    Args:
+        given: by the names of `MALLEABLE` [jobs]; NaN, and in ``speedup`` a negative code, where a job leaves
+            it open: it has its nodes, `LINEAR`, and is not suspended.
+        ids: of the jobs, for messages.
+        nodes: that they ask for [jobs].
+
+    Raises:
+        WorkloadError: a column is none of these or has another length, or a value is impossible.
+    """
+    found = dict(given or {})
+    for name in found:
+        if name not in MALLEABLE:
+            raise WorkloadError(
+                f"column {name!r} of malleable jobs is none of {', '.join(MALLEABLE)}"
+            )
+    if not found:
+        return None
+    curves = found.pop("speedup", None)
+    speedup = Category.unknown(len(ids)) if curves is None else curves
+    if not isinstance(speedup, Category):
+        speedup = Category.of(speedup)
+    columns = {name: np.array(values, np.float64) for name, values in found.items()}
+    shapes = {name: column.shape for name, column in columns.items()}
+    for name, shape in {**shapes, "speedup": speedup.codes.shape}.items():
+        if shape != ids.shape:
+            raise WorkloadError(f"column {name} has shape {shape}, expected {ids.shape}")
+    none = np.zeros(len(ids), np.int64)
+    defaults = {"min_nodes": nodes, "max_nodes": nodes, "suspendable": none, "resize_s": none}
+    for name, default in defaults.items():
+        column = columns.get(name, np.full(len(ids), np.nan))
+        columns[name] = np.where(np.isnan(column), default, column)
+        _check(name, columns[name], ids)
+    made = Malleable(
+        columns["min_nodes"].astype(np.int64),
+        columns["max_nodes"].astype(np.int64),
+        speedup,
+        columns["suspendable"] != 0,
+        ms_of(columns["resize_s"]),
+    )
+    _check_sizes(made, ids, nodes)
+    varies = (made.min_nodes < made.max_nodes) | made.suspendable
+    return made if varies.any() else None
+
+
+def _check(name: str, column: npt.NDArray[np.float64], ids: npt.NDArray[Any]) -> None:
+    least, must = {
+        "min_nodes": (1, "a whole number, 1 or more"),
+        "max_nodes": (1, "a whole number, 1 or more"),
+        "suspendable": (0, "0 or 1"),
+        "resize_s": (0, "a number, 0 or more"),
+    }[name]
+    wrong = ~np.isfinite(column) | (column < least) | (column > 1e12)
+    if name != "resize_s":
+        wrong |= column != np.floor(column)
+    if name == "suspendable":
+        wrong |= column > 1
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise WorkloadError(f"job {ids[row]}: {name} is {column[row]:g}, it must be {must}")
+
+
+def _check_sizes(made: Malleable, ids: npt.NDArray[Any], nodes: IntArray) -> None:
+    wrong = (made.min_nodes > nodes) | (nodes > made.max_nodes)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise WorkloadError(
+            f"job {ids[row]}: it asks for {nodes[row]} nodes, which must lie between its min_nodes, "
+            f"{made.min_nodes[row]}, and its max_nodes, {made.max_nodes[row]}"
+        )
+    curves = [parse_speedup(text) for text in made.speedup.labels]
+    for code, curve in enumerate(curves):
+        short = (made.speedup.codes == code) & (made.max_nodes > (curve.most or np.inf))
+        if short.any():
+            row = int(np.argmax(short))
+            raise WorkloadError(
+                f"job {ids[row]}: its max_nodes is {made.max_nodes[row]}, and its speedup {curve.name!r} is "
+                f"of {curve.most} nodes at most"
+            )
+
+
+def joined_malleable(
+    parts: tuple[tuple[Malleable | None, IntArray], tuple[Malleable | None, IntArray]],
+    order: IntArray,
+) -> Malleable | None:
+    """Two workloads' columns as one.
+
+    Args:
+        parts: of each, its columns, if it has any, and what its jobs ask for.
+        order: in which the rows come then.
+    """
+    if all(found is None for found, _ in parts):
+        return None
+    first, second = (rigid(nodes) if found is None else found for found, nodes in parts)
+    columns = {
+        name: np.concatenate([getattr(first, name), getattr(second, name)])
+        for name in ("min_nodes", "max_nodes", "suspendable", "resize_ms")
+    }
+    curves = joined_labels(first.speedup, second.speedup)
+    return Malleable(speedup=curves, **columns).take(order)

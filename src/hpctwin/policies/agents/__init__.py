@@ -1,0 +1,1 @@
+"""Trained agents as parts of a policy."""

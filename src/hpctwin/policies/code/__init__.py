@@ -1,0 +1,1 @@
+"""Checks of policies written in Python."""

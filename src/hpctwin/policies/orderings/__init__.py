@@ -1,0 +1,1 @@
+"""Orderings: which job is considered first."""

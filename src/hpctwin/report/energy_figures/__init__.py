@@ -1,0 +1,1 @@
+"""Figures of energy, cooling and calibration."""

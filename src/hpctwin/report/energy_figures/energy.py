@@ -1,0 +1,277 @@
+"""Figures of energy: nodes by state, states over time, energy against waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from hpctwin.energy import Energy
+from hpctwin.energy.accounts.outputs import node_log
+from hpctwin.metrics.time.series import integrals
+from hpctwin.report.figures.axes import TimeScale, new_figure
+from hpctwin.report.figures.style import LINES, PALETTE, color, styled
+
+__all__ = [
+    "plot_by_timeout",
+    "plot_energy_against_wait",
+    "plot_node_states",
+    "plot_pareto",
+    "plot_power",
+]
+
+FloatArray = npt.NDArray[np.float64]
+
+_POINTS = 300
+"""Longer curves are drawn as means."""
+
+_LOOK = {
+    "computing": PALETTE[0],
+    "idle": PALETTE[7],
+    "switching_off": PALETTE[3],
+    "switching_on": PALETTE[5],
+    "sleeping": "#D9DEE3",
+}
+
+
+def _look(state: str) -> str:
+    return _LOOK[state.partition(":")[0]]
+
+
+@styled
+def plot_node_states(
+    energy: Energy | pl.DataFrame,
+    *,
+    title: str = "Node states",
+    start_s: float | None = None,
+    end_s: float | None = None,
+    nodes: int | None = None,
+    start_epoch_s: float | None = None,
+) -> Figure:
+    """Draw the state of each node over time, as SPARS's figure 3.
+
+    Args:
+        energy: of a simulation with ``log=True``; or its `hpctwin.energy.accounts.outputs.node_log`.
+        title: above the figure.
+        start_s: Beginning of the window, in seconds; default the beginning of the simulation.
+        end_s: End of the window, in seconds; default the end of the simulation.
+        nodes: only the first so many nodes.
+        start_epoch_s: Unix time of time zero, where a table is given.
+    """
+    if isinstance(energy, Energy):
+        start_epoch_s, energy = energy.start_epoch_s, node_log(energy)
+    node, start, end = (energy[name].to_numpy() for name in ("node", "start_s", "end_s"))
+    names = energy["state"].unique().sort().to_list()
+    state = energy["state"].cast(pl.Enum(names)).to_physical().to_numpy()
+    last = float(end.max(initial=0.0)) if end_s is None else end_s
+    if start_s is None:
+        start_s = float(start.min(initial=last))
+    shown = (start < last) & (end > start_s)
+    if nodes is not None:
+        shown &= node < nodes
+    scale = TimeScale.of(last - start_s, start_epoch_s)
+    figure = new_figure(4.6)
+    ax = figure.subplots()
+    ax.set_title(title)
+    ax.set_ylabel("node number")
+    ax.grid(visible=False)
+    left, right = scale.at(start[shown]), scale.at(end[shown])
+    low = node[shown].astype(np.float64)
+    corners = np.stack(
+        [np.stack(side, axis=1) for side in
+         ((left, low), (left, low + 1), (right, low + 1), (right, low))],
+        axis=1,
+    )  # fmt: skip
+    colors = np.array([_look(name) for name in names])[state[shown]]
+    ax.add_collection(
+        PolyCollection(list(corners), facecolors=list(colors), linewidths=0, rasterized=True)
+    )
+    ax.set_ylim(0, nodes or int(node.max(initial=0)) + 1)
+    scale.apply(ax, start_s, last)
+    _state_legend(figure, sorted(set(state[shown].tolist())), names)
+    return figure
+
+
+@styled
+def plot_power(
+    energies: Mapping[str, Energy | pl.DataFrame],
+    *,
+    title: str = "Power drawn",
+    start_epoch_s: float | None = None,
+) -> Figure:
+    """Draw what all nodes draw over time: long series as means over bins.
+
+    Args:
+        energies: by name, each of a simulation with ``log=True``; or its
+            `hpctwin.energy.accounts.outputs.power_changes`.
+        title: above the figure.
+        start_epoch_s: Unix time of time zero, where tables are given.
+    """
+    figure = new_figure(3.2)
+    ax = figure.subplots()
+    ax.set_title(title)
+    ax.set_ylabel("kW")
+    curves = {}
+    for name, energy in energies.items():
+        if isinstance(energy, Energy):
+            start_epoch_s = energy.start_epoch_s
+            curves[name] = energy.power_over_time()
+        else:
+            curves[name] = energy["time_s"].to_numpy(), energy["total_w"].to_numpy()
+    last = max(float(times[-1]) for times, _ in curves.values())
+    first = min(float(times[0]) for times, _ in curves.values())
+    scale = TimeScale.of(last - first, start_epoch_s)
+    curves = {name: _means(*curve, (last - first) / _POINTS) for name, curve in curves.items()}
+    for number, (name, (times, watts)) in enumerate(curves.items()):
+        ax.step(
+            scale.at(times),
+            watts / 1000,
+            where="post",
+            label=name,
+            color=color(number),
+            linestyle=LINES[number % len(LINES)],
+            # Thinner than the one before, and broken otherwise: where they coincide, all are seen.
+            linewidth=max(0.9, 2.1 - 0.4 * number),
+        )
+    ax.set_ylim(bottom=0)
+    scale.apply(ax, first, last)
+    if len(curves) > 1:
+        figure.legend(loc="outside upper right", ncols=len(curves))
+    return figure
+
+
+@styled
+def plot_energy_against_wait(
+    curves: Mapping[str, Sequence[tuple[float, float]]],
+    *,
+    bounds: Mapping[str, float] | None = None,
+    published: Mapping[str, Sequence[tuple[float, float]]] | None = None,
+    title: str = "Energy against waiting",
+) -> Figure:
+    """Draw total energy against mean wait, a curve over timeouts for each scheduler.
+
+    Args:
+        curves: total energy (J) and mean wait (s) of each run, by scheduler.
+        bounds: energies (J) above or below all of them, by name; the axis is broken on the way there.
+        published: curves of others, dotted; of the same colour as ours whose name theirs begins with.
+        title: above the figure.
+    """
+    figure = new_figure(5.2)
+    limits = sorted((bounds or {}).items(), key=lambda bound: -bound[1])
+    ratios = [10 if n == 1 else 1 for n in range(3)] if limits else [1]
+    panels = figure.subplots(len(ratios), 1, sharex=True, height_ratios=ratios, squeeze=False)[:, 0]
+    ax = panels[1] if limits else panels[0]
+    colors = {name: color(number % 7) for number, name in enumerate(curves)}
+    for name, points in [*curves.items(), *(published or {}).items()]:
+        joules, wait = np.array(points).T
+        ours = name in curves
+        like = next((known for known in curves if name.startswith(known)), None)
+        ax.plot(
+            wait / 60,
+            joules / 1e9,
+            marker="o" if ours else "x" if "SPARS" in name else "+",
+            markersize=4,
+            linestyle="-" if ours else ":",
+            color=colors[like] if like else "#777777",
+            label=name,
+        )
+    for panel, (name, joules) in zip((panels[0], panels[-1]), limits, strict=False):
+        giga = joules / 1e9
+        panel.axhline(giga, color="#808080", linewidth=1.2, linestyle="--")
+        panel.set_ylim(giga - 0.6, giga + 0.6)
+        panel.set_yticks([giga], [f"{giga:.2f}"])
+        panel.grid(visible=False)
+        panel.text(0.99, 0.62, name, transform=panel.transAxes, ha="right", fontsize=8.5)
+    for panel in panels[:-1]:
+        panel.spines["bottom"].set_visible(False)
+        panel.tick_params(axis="x", which="both", length=0)
+    panels[0].set_title(title)
+    ax.set_xscale("log")
+    ticks = [5, 10, 20, 30, 60, 120, 240, 480]
+    ax.set_xticks(ticks, [str(t) if t < 60 else f"{t // 60} h" for t in ticks])
+    ax.minorticks_off()
+    ax.margins(0.04)
+    panels[-1].set_xlabel("mean wait (minutes, logarithmic)")
+    ax.set_ylabel("total energy (GJ)")
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside right center")
+    return figure
+
+
+@styled
+def plot_pareto(
+    points: Mapping[str, tuple[float, float]], *, title: str = "Energy against waiting"
+) -> Figure:
+    """Draw the energy of runs against their mean wait; a line joins those that none is better than in both.
+
+    Args:
+        points: total energy (J) and mean wait (s), by name.
+        title: above the figure.
+    """
+    figure = new_figure(4.2)
+    ax = figure.subplots()
+    ax.set_title(title)
+    joules, wait = np.array(list(points.values())).T
+    best = [
+        k
+        for k in range(len(joules))
+        if not ((joules <= joules[k]) & (wait <= wait[k]) & ((joules < joules[k]) | (wait < wait[k]))).any()
+    ]  # fmt: skip
+    best.sort(key=lambda k: wait[k])
+    ax.plot(wait[best] / 60, joules[best] / 3.6e6, color="#808080", linewidth=1.0, zorder=1)
+    for number, name in enumerate(points):
+        marker = "osD^vPX*"[number % 8]
+        at = wait[number] / 60, joules[number] / 3.6e6
+        ax.plot(*at, marker, color=color(number), markersize=7, label=name, zorder=2)
+    ax.set_xlabel("mean wait (minutes)")
+    ax.set_ylabel("total energy (kWh)")
+    ax.margins(0.12)
+    figure.legend(loc="outside right upper")
+    return figure
+
+
+@styled
+def plot_by_timeout(
+    curves: Mapping[str, Sequence[tuple[float, float, float]]], *, title: str = "By timeout"
+) -> Figure:
+    """Draw total energy and mean wait over the timeout, as SPARS's figure 4.
+
+    Args:
+        curves: timeout (s), total energy (J) and mean wait (s) of each run, by scheduler.
+        title: above the figure.
+    """
+    figure = new_figure(3.8)
+    left, right = figure.subplots(1, 2)
+    figure.suptitle(title)
+    for number, (name, points) in enumerate(curves.items()):
+        timeout, joules, wait = np.array(points).T
+        look = {"marker": "o", "markersize": 3, "color": color(number % 7)}
+        left.plot(timeout / 60, joules / 1e9, label=name, **look)
+        right.plot(timeout / 60, wait / 60, **look)
+    for ax, label in ((left, "total energy (GJ)"), (right, "mean wait (minutes)")):
+        ax.set_xlabel("timeout (minutes)")
+        ax.set_ylabel(label)
+    right.set_yscale("log")
+    right.set_yticks([10, 20, 60, 120, 480], ["10", "20", "1 h", "2 h", "8 h"])
+    right.minorticks_off()
+    figure.legend(loc="outside lower center", ncols=min(len(curves), 7))
+    return figure
+
+
+def _means(times: FloatArray, watts: FloatArray, step_s: float) -> tuple[FloatArray, FloatArray]:
+    """A step function, as its means over bins if it has more steps than pixels."""
+    if len(times) <= _POINTS:
+        return times, watts
+    edges = np.append(np.arange(times[0], times[-1], step_s), times[-1])
+    means = integrals(times, watts, edges) / np.diff(edges)
+    return edges, np.append(means, means[-1])
+
+
+def _state_legend(figure: Figure, rows: list[int], states: Sequence[str]) -> None:
+    names = dict.fromkeys(states[row].partition(":")[0] for row in rows)
+    handles = [Patch(facecolor=_LOOK[name], label=name.replace("_", " ")) for name in names]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))

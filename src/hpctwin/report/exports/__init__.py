@@ -1,0 +1,1 @@
+"""Runs for other programs' viewers."""

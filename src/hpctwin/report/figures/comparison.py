@@ -1,0 +1,328 @@
+"""Figures that set policies side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, MultipleLocator
+
+from hpctwin.metrics import Summary, breakdown, kiviat_scores, served, with_job_metrics
+from hpctwin.report.figures.axes import empty_note, log_durations, new_figure
+from hpctwin.report.figures.style import FADED, INK, LINES, PALETTE, color, styled
+from hpctwin.report.tables.columns import Column, best_labels, format_change, format_metric
+
+__all__ = [
+    "plot_compare_bars",
+    "plot_differences",
+    "plot_radar",
+    "plot_radars",
+    "plot_wait_by_size",
+    "plot_wait_cdf",
+]
+
+_BARS = (
+    Column("mean_wait_s", "mean wait", "low"),
+    Column("p95_wait_s", "p95 wait", "low"),
+    Column("mean_bounded_slowdown", "mean bounded slowdown", "low"),
+    Column("utilization", "utilization", "high"),
+)
+_RADAR = (
+    Column("max_wait_s", "max wait", "low"),
+    Column("mean_wait_s", "mean wait", "low"),
+    Column("max_slowdown", "max slowdown", "low"),
+    Column("mean_slowdown", "mean slowdown", "low"),
+    Column("utilization", "utilization", "high"),
+)
+_POINTS = 1000
+_MARKERS = "osD^vPX*"
+_STEPS_S = (
+    *(0.1 * 10**k * f for k in range(3) for f in (1, 2, 5)),
+    *(60.0 * f for f in (1, 2, 5, 10, 15, 30, 60, 120, 240, 360, 720, 1440, 2880)),
+    *(86400.0 * 5 * 2**k for k in range(40)),
+)
+
+
+@styled
+def plot_wait_cdf(jobs: Mapping[str, pl.DataFrame], *, title: str = "Waiting times") -> Figure:
+    """Draw the share of jobs that waited at most so long.
+
+    Args:
+        jobs: results' jobs by label, one or more. Jobs that started and ended count.
+        title: above the figure.
+
+    Returns:
+        The figure; waits on a logarithmic scale, so that curves begin at the share of jobs that
+        waited a second or less.
+    """
+    figure = new_figure(3.8)
+    ax = figure.subplots()
+    ax.set_title(title)
+    longest = 60.0
+    for index, (label, frame) in enumerate(jobs.items()):
+        wait = np.sort(with_job_metrics(served(frame))["wait_s"].to_numpy())
+        if not len(wait):
+            continue
+        longest = max(longest, float(wait[-1]))
+        # Even steps in share are enough for a curve; every job would be too many for a file.
+        share = np.linspace(0, 1, min(_POINTS, len(wait) + 1))
+        at = np.quantile(wait, share, method="inverted_cdf")
+        ax.step(np.maximum(at, 1.0), share, where="post", label=label, **_line(index))
+    log_durations(ax, "x", 1.0, longest)
+    ax.set_xlim(1.0, longest)
+    ax.set_ylim(0, 1.02)
+    ax.yaxis.set_major_formatter(lambda share, _: f"{share * 100:.0f} %")
+    ax.set_xlabel("wait from submission to start (up to 1 s at the left edge)")
+    ax.set_ylabel("jobs that waited at most so long")
+    _legend_or_note(figure, bool(ax.lines), len(jobs))
+    return figure
+
+
+@styled
+def plot_compare_bars(
+    summaries: Mapping[str, Summary],
+    columns: Sequence[Column] = _BARS,
+    *,
+    title: str = "Comparison",
+) -> Figure:
+    """Draw a panel of bars for each metric; the best value is set off.
+
+    Args:
+        summaries: by label, one or more.
+        columns: the metrics.
+        title: above the figure.
+
+    Returns:
+        The figure, two panels to a row.
+    """
+    rows = -(-len(columns) // 2)
+    figure = new_figure(0.6 + rows * (0.75 + 0.3 * len(summaries)), title=title)
+    panels = figure.subplots(rows, 2, squeeze=False, sharey=True)
+    labels = list(summaries)
+    for ax, column in zip(panels.flat, columns, strict=False):
+        values = [summaries[label].get(column.key) for label in labels]
+        best = best_labels(column, summaries)
+        bars = ax.barh(
+            labels,
+            [value or 0.0 for value in values],
+            color=[PALETTE[2] if label in best else FADED for label in labels],
+            height=0.7,
+        )
+        texts = [
+            format_metric(column.key, value) + (" (best)" if label in best else "")
+            for label, value in zip(labels, values, strict=True)
+        ]
+        ax.bar_label(bars, texts, padding=4, fontsize=8.5, color=INK)
+        arrow = {"low": "lower is better", "high": "higher is better", None: ""}[column.better]
+        ax.set_title(column.header, fontsize=10)
+        ax.set_xlabel(arrow, fontsize=8.5)
+        ax.set_xticks([])
+        ax.grid(visible=False)
+        ax.spines.bottom.set_visible(False)
+        # Room for the numbers right of the longest bar.
+        ax.set_xlim(0, max([value or 0.0 for value in values], default=0.0) * 1.38 or 1.0)
+        ax.tick_params(axis="y", length=0)
+    panels[0, 0].invert_yaxis()
+    for ax in panels.flat[len(columns) :]:
+        ax.set_visible(False)
+    return figure
+
+
+@styled
+def plot_differences(
+    differences: pl.DataFrame, columns: Sequence[Column] = _BARS, *, title: str | None = None
+) -> Figure:
+    """Draw what each policy changes against the first: means over several workloads, with intervals.
+
+    Args:
+        differences: as of `hpctwin.metrics.paired_differences`.
+        columns: the metrics. Those that are not there are left out.
+        title: above the figure.
+
+    Returns:
+        The figure, two panels to a row. A hollow point has an interval that holds 0, or none.
+    """
+    known = set(differences["metric"])
+    columns = [column for column in columns if column.key in known]
+    labels = list(dict.fromkeys(differences["policy"]))
+    rows = max(1, -(-len(columns) // 2))
+    of = ", ".join(dict.fromkeys(differences["against"]))
+    heading = title or f"Against {of}, in pairs, with 95 % intervals"
+    figure = new_figure(0.9 + rows * (0.9 + 0.3 * len(labels)), title=heading)
+    panels = figure.subplots(rows, 2, squeeze=False, sharey=True)
+    for ax, column in zip(panels.flat, columns, strict=False):
+        ax.axvline(0, color=FADED, linewidth=1)
+        for row in differences.filter(pl.col("metric") == column.key).iter_rows(named=True):
+            low, high = (
+                row["difference"] if row[end] is None else row[end] for end in ("low", "high")
+            )
+            surely = row["low"] is not None and not low <= 0 <= high
+            better = (row["difference"] < 0) == (column.better == "low")
+            ax.plot([low, high], [row["policy"]] * 2, color=INK, linewidth=1.2)
+            ax.plot(
+                row["difference"], row["policy"], "o", color=PALETTE[2] if better else PALETTE[5],
+                markerfacecolor=None if surely else "white", zorder=3,
+            )  # fmt: skip
+        ax.set_title(column.header, fontsize=10)
+        ax.xaxis.set_major_formatter(lambda x, _, key=column.key: format_change(key, x))
+        ax.xaxis.set_major_locator(MaxNLocator(4))
+        if column.key.endswith("_s"):
+            begin, end = ax.get_xlim()
+            ax.xaxis.set_major_locator(
+                MultipleLocator(next(s for s in _STEPS_S if s >= (end - begin) / 5))
+            )
+    panels[0, 0].set_ylim(len(labels) - 0.5, -0.5)
+    for ax in panels.flat[len(columns) :]:
+        ax.set_visible(False)
+    figure.supxlabel("green: better, red: worse; filled: more than luck", fontsize=8.5)
+    return figure
+
+
+@styled
+def plot_radar(
+    summaries: Mapping[str, Summary],
+    columns: Sequence[Column] = _RADAR,
+    *,
+    title: str = "Policies on several metrics (outer is better)",
+) -> Figure:
+    """Draw a Kiviat diagram as in fig. 3 of the SchedTwin paper (Zhang et al. 2025).
+
+    Each metric is scaled over the policies compared: the best lies on the rim, the worst in the
+    centre, and all lie on the rim if they are equal. So the figure shows ranks and relative
+    distances among these policies only; another policy added changes it. The area of a
+    polygon depends on the order of the axes and must not be read as a score.
+
+    Args:
+        summaries: by label; two or more to say anything.
+        columns: the axes. Those that a summary does not have are left out.
+        title: above the figure.
+
+    Returns:
+        The figure.
+    """
+    figure = new_figure(4.7, 7.0, title=title)
+    if _radar(figure.add_subplot(projection="polar"), summaries, columns):
+        figure.legend(loc="outside right upper")
+    return figure
+
+
+@styled
+def plot_radars(
+    charts: Mapping[str, Mapping[str, Summary]],
+    columns: Sequence[Column] = _RADAR,
+    *,
+    title: str = "Policies on several metrics (outer is better)",
+) -> Figure:
+    """Draw Kiviat diagrams side by side, each scaled by itself; see `plot_radar`.
+
+    Args:
+        charts: summaries by label, by the name of the chart; one or more.
+        columns: the axes.
+        title: above the figure.
+
+    Returns:
+        The figure, with a legend under each chart.
+    """
+    figure = new_figure(4.9, 3.6 * len(charts), title=title)
+    for index, (name, summaries) in enumerate(charts.items()):
+        ax = figure.add_subplot(1, len(charts), index + 1, projection="polar")
+        if _radar(ax, summaries, columns):
+            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
+        ax.set_title(name, fontweight="bold", pad=24)
+    return figure
+
+
+def _radar(ax: Axes, summaries: Mapping[str, Summary], columns: Sequence[Column]) -> bool:
+    """One Kiviat diagram on polar axes; whether there was something to draw."""
+    axes = [
+        column
+        for column in columns
+        if summaries and all(summary.get(column.key) is not None for summary in summaries.values())
+    ]
+    if len(axes) < 3:
+        ax.set_axis_off()
+        empty_note(ax, "fewer than three metrics are known of every policy")
+        return False
+    raw = np.array([[float(s[c.key] or 0) for c in axes] for s in summaries.values()])
+    score = kiviat_scores(raw, np.array([column.better == "high" for column in axes]))
+    angle = np.linspace(0, 2 * np.pi, len(axes), endpoint=False)
+    around = np.append(angle, angle[0])
+    for index, label in enumerate(summaries):
+        values = np.append(score[index], score[index][0])
+        ax.plot(around, values, label=label, marker=_MARKERS[index % 8], ms=4, **_line(index))
+        ax.fill(around, values, color=color(index), alpha=0.07)
+    # Matplotlib types polar axes as plain ones.
+    ax.set_theta_offset(np.pi / 2)  # type: ignore[attr-defined]
+    ax.set_theta_direction(-1)  # type: ignore[attr-defined]
+    ax.set_xticks(angle, [column.header for column in axes])
+    ax.tick_params(axis="x", pad=14)
+    ax.set_yticks([0.25, 0.5, 0.75, 1.0], [])
+    ax.set_ylim(0, 1.03)
+    ax.spines["polar"].set_visible(False)
+    return True
+
+
+@styled
+def plot_wait_by_size(
+    jobs: Mapping[str, pl.DataFrame], *, of: str = "nodes", title: str = "Mean wait by job size"
+) -> Figure:
+    """Draw the mean wait of each size class.
+
+    Args:
+        jobs: results' jobs by label, one or more, of the same workload.
+        of: what their column ``nodes`` counts.
+        title: above the figure.
+
+    Returns:
+        The figure; waits on a logarithmic scale, those below a second at its foot.
+    """
+    tables = {
+        label: breakdown(frame, "size").filter(pl.col("ran_jobs") > 0)
+        for label, frame in jobs.items()
+    }
+    bins = sorted(
+        {name for table in tables.values() for name in table["bin"]},
+        key=lambda name: int(name.split("–")[0]),
+    )
+    figure = new_figure(3.8)
+    ax = figure.subplots()
+    ax.set_title(title)
+    longest = 60.0
+    for index, (label, table) in enumerate(tables.items()):
+        wait = table["mean_wait_s"].to_numpy()
+        if not len(wait):
+            continue
+        longest = max(longest, float(wait.max()))
+        at = [bins.index(name) for name in table["bin"]]
+        ax.plot(
+            at, np.maximum(wait, 1.0), label=label, marker=_MARKERS[index % 8], ms=5, **_line(index)
+        )
+    log_durations(ax, "y", 1.0, longest * 1.5)
+    ax.set_ylim(0.8, longest * 1.5)
+    # Names of wide classes are long: they stand aslant where they would run into each other.
+    aslant: dict[str, Any] = {"rotation": 30, "ha": "right"} if sum(map(len, bins)) > 60 else {}
+    ax.set_xticks(range(len(bins)), bins, **aslant)
+    ax.set_xlabel(f"{of} requested")
+    ax.set_ylabel("mean wait")
+    _legend_or_note(figure, bool(ax.lines), len(jobs))
+    return figure
+
+
+def _line(index: int) -> dict[str, Any]:
+    """Each line is thinner than the one before, and broken otherwise: where they coincide, all are seen."""
+    return {
+        "color": color(index),
+        "linestyle": LINES[index % len(LINES)],
+        "linewidth": max(1.5, 3.6 - 0.7 * index),
+    }
+
+
+def _legend_or_note(figure: Figure, drawn: bool, labels: int) -> None:
+    if not drawn:
+        empty_note(figure.axes[0])
+    elif labels > 1:
+        figure.legend(loc="outside right upper")

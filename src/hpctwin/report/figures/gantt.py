@@ -1,0 +1,199 @@
+"""The Gantt chart: which job had which nodes when."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+
+from hpctwin.report.figures.axes import TimeScale, empty_note, log_durations, new_figure
+from hpctwin.report.figures.node_names import NodeTicks
+from hpctwin.report.figures.packing import pack
+from hpctwin.report.figures.style import PALETTE, styled
+
+__all__ = ["plot_gantt"]
+
+FloatArray = npt.NDArray[np.float64]
+
+_OUTLINED = 1500
+"""Up to so many pieces have outlines, and are drawn as vectors."""
+
+_NAMED = 60
+"""Up to so many pieces are labelled with their job."""
+
+_WAITS_S = (10.0, 7 * 86400.0)
+"""Ends of the colour scale of waits: always the same, so that figures can be compared."""
+
+
+@styled
+def plot_gantt(
+    jobs: pl.DataFrame,
+    node_map: pl.DataFrame | None = None,
+    *,
+    lost: pl.DataFrame | None = None,
+    nodes: int | None = None,
+    of: str = "node",
+    ticks: NodeTicks | None = None,
+    title: str | None = None,
+    color_by: Literal["job", "wait"] = "job",
+    start_s: float | None = None,
+    end_s: float | None = None,
+    start_epoch_s: float | None = None,
+) -> Figure:
+    """Draw each job as rectangles over its time and its nodes.
+
+    Args:
+        jobs: a result's jobs. Those that still run are drawn up to the end of the window.
+        node_map: where jobs ran: ``job_id``, ``start_s``, ``end_s``, ``first_node``, ``count``, a
+            row for each run of contiguous nodes. If left out, jobs are stacked on rows
+            that are made up.
+        lost: attempts that node failures cut off; drawn hatched.
+        nodes: size of the machine, for the height of the chart.
+        of: what ``node_map`` numbers, for the axis: nodes, or cores through all nodes.
+        ticks: names of nodes along it; numbers if left out.
+        title: above the figure.
+        color_by: ``job`` tells neighbours apart; ``wait`` shows how long jobs waited.
+        start_s: where the window begins, seconds; the first start if left out.
+        end_s: where it ends; the last end if left out.
+        start_epoch_s: Unix time of time zero, to show dates.
+
+    Returns:
+        The figure.
+    """
+    attempts = _attempts(jobs, lost)
+    start, end = _window(attempts, start_s, end_s)
+    attempts = attempts.with_columns(pl.col("end_s").fill_null(max(end, start)))
+    inside = (pl.col("start_s") < end) & (pl.col("end_s") > start)
+    if node_map is None:
+        segments = pack(attempts.filter(inside))
+    else:
+        segments = node_map.with_columns(pl.col("end_s").fill_null(end)).filter(inside)
+    rows = segments.join(
+        attempts.select("job_id", "start_s", "wait_s", "lost").unique(["job_id", "start_s"]),
+        on=["job_id", "start_s"],
+        how="left",
+        maintain_order="left",
+    ).with_columns(pl.col("lost").fill_null(value=False))
+
+    figure = new_figure(4.6)
+    ax = figure.subplots()
+    ax.set_title(title or f"Jobs on {of}s")
+    ax.set_ylabel("nodes in use (stacked)" if node_map is None else f"{of} number")
+    ax.grid(visible=False)
+    scale = TimeScale.of(end - start, start_epoch_s)
+    top = nodes or 0
+    if len(rows):
+        top = max(top, int((rows["first_node"] + rows["count"]).max()))  # type: ignore[arg-type]
+        _draw(figure, ax, rows, top, scale, color_by)
+    else:
+        empty_note(ax, "no job ran in this window")
+    ax.set_ylim(0, max(top, 1))
+    if node_map is not None and ticks is not None:
+        ax.set_yticks(ticks.at, ticks.names)
+        ax.set_ylabel("node, of its cores" if of == "core" else "node")
+    scale.apply(ax, start, end)
+    return figure
+
+
+def _attempts(jobs: pl.DataFrame, lost: pl.DataFrame | None) -> pl.DataFrame:
+    columns = [pl.col("job_id"), *(pl.col(c).cast(pl.Float64) for c in ("start_s", "end_s"))]
+    ran = jobs.filter(pl.col("start_s").is_not_null()).select(
+        *columns,
+        pl.col("nodes").cast(pl.Int64),
+        wait_s=pl.col("start_s").cast(pl.Float64) - pl.col("submit_s"),
+        lost=pl.lit(value=False),
+    )
+    if lost is None or not len(lost):
+        return ran
+    cut_off = lost.select(
+        *columns,
+        pl.col("nodes").cast(pl.Int64),
+        wait_s=pl.lit(None, pl.Float64),
+        lost=pl.lit(value=True),
+    )
+    return pl.concat([ran, cut_off])
+
+
+def _window(
+    attempts: pl.DataFrame, start_s: float | None, end_s: float | None
+) -> tuple[float, float]:
+    times = attempts.select(
+        first=pl.col("start_s").min(), last=pl.max_horizontal("start_s", "end_s").max()
+    ).row(0)
+    start = start_s if start_s is not None else times[0] or 0.0
+    end = end_s if end_s is not None else times[1] or start
+    return float(start), float(end)
+
+
+def _draw(
+    figure: Figure,
+    ax: Axes,
+    rows: pl.DataFrame,
+    top: int,
+    scale: TimeScale,
+    color_by: Literal["job", "wait"],
+) -> None:
+    left, right = scale.at(rows["start_s"].to_numpy()), scale.at(rows["end_s"].to_numpy())
+    low = rows["first_node"].to_numpy().astype(np.float64)
+    high = low + rows["count"].to_numpy()
+    corners = np.stack(
+        [
+            np.stack(side, axis=1)
+            for side in ((left, low), (left, high), (right, high), (right, low))
+        ],
+        axis=1,
+    )
+    cut_off = rows["lost"].to_numpy()
+    few = len(rows) <= _OUTLINED
+    look: dict[str, Any] = {
+        "linewidths": 0.3 if few else 0.0,
+        "edgecolors": "white",
+        "rasterized": not few,
+    }
+    boxes = PolyCollection(list(corners[~cut_off]), **look)
+    if color_by == "wait":
+        _color_by_wait(figure, ax, boxes, rows.filter(~pl.col("lost"))["wait_s"])
+    else:
+        # By job and not by piece: pieces of one job have one colour.
+        number = rows.filter(~pl.col("lost"))["job_id"].rank("dense").to_numpy().astype(np.int64)
+        boxes.set_facecolor([PALETTE[n % len(PALETTE)] for n in number])
+    ax.add_collection(boxes)
+    if cut_off.any():
+        ax.add_collection(
+            PolyCollection(
+                list(corners[cut_off]),
+                facecolors="#DDDDDD",
+                edgecolors="#444444",
+                hatch="////",
+                linewidths=0.3,
+                label="lost attempts",
+            )
+        )
+        figure.legend(loc="outside upper right")
+    if len(rows) <= _NAMED:
+        _name_boxes(ax, rows, corners, top)
+
+
+def _name_boxes(ax: Axes, rows: pl.DataFrame, corners: FloatArray, top: int) -> None:
+    """Write job ids into those boxes that have room for them."""
+    lows, highs = corners[:, 0], corners[:, 2]
+    room = (highs - lows) / [np.ptp(corners[:, :, 0]), top]
+    for at in np.flatnonzero((room[:, 0] > 0.03) & (room[:, 1] > 0.04)).tolist():
+        x, y = (lows[at] + highs[at]) / 2
+        name = ax.text(x, y, str(rows["job_id"][at]), ha="center", va="center", fontsize=7)
+        name.set_bbox({"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 1})
+        name.set_clip_on(True)
+
+
+def _color_by_wait(figure: Figure, ax: Axes, boxes: PolyCollection, wait: pl.Series) -> None:
+    boxes.set_array(np.clip(wait.fill_null(0.0).to_numpy(), *_WAITS_S))
+    boxes.set_cmap("viridis")
+    boxes.set_norm(LogNorm(*_WAITS_S))
+    bar = figure.colorbar(boxes, ax=ax, label="wait (beyond the ends: as the ends)", pad=0.01)
+    log_durations(bar.ax, "y", *_WAITS_S)

@@ -1,0 +1,185 @@
+"""Figures of the system over time: nodes in use, the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from matplotlib.figure import Figure
+
+from hpctwin.metrics import binned, resample
+from hpctwin.model.text.units import format_duration
+from hpctwin.report.figures.axes import TimeScale, empty_note, new_figure
+from hpctwin.report.figures.style import INK, LINES, color, styled
+
+__all__ = ["plot_queue", "plot_utilization"]
+
+FloatArray = npt.NDArray[np.float64]
+
+MAX_ROWS = 1500
+"""Longer series are drawn as means over bins: more steps than pixels show nothing."""
+
+_BINS = 130
+"""At most so many: fewer steps than can be told apart are no smear."""
+_BINS_S = tuple(
+    float(s) for s in (1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 604800)
+)
+
+
+@styled
+def plot_utilization(
+    series: Mapping[str, pl.DataFrame],
+    *,
+    title: str | None = None,
+    start_s: float | None = None,
+    end_s: float | None = None,
+    start_epoch_s: float | None = None,
+) -> Figure:
+    """Draw used nodes over time under the line of nodes that are up, one panel for each label.
+
+    Args:
+        series: results of `hpctwin.metrics.time.series` by label, one or more.
+        title: above the figure; what is in use if left out.
+        start_s: where the window begins, seconds; the first row if left out.
+        end_s: where it ends; the last row if left out.
+        start_epoch_s: Unix time of time zero, to show dates.
+
+    Returns:
+        The figure. Each panel's heading gives the mean utilization within the window. Long series are drawn
+        as means over bins, with their peaks as a thin line.
+    """
+    shown, start, end, note = _prepared(series, start_s, end_s)
+    unit = _unit(series)
+    height = 2.9 if len(shown) == 1 else 0.7 + 1.35 * len(shown)
+    figure = new_figure(height, title=title or f"{unit.capitalize()} in use")
+    scale = TimeScale.of(end - start, start_epoch_s)
+    panels = figure.subplots(len(shown), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    for index, (ax, (label, (steps, edges))) in enumerate(zip(panels, shown.items(), strict=True)):
+        if len(steps):
+            used, up = steps[f"used_{unit}"].to_numpy(), steps[f"up_{unit}"].to_numpy()
+            at = scale.at(edges)
+            ax.stairs(used, at, fill=True, color=color(index), alpha=0.75, linewidth=0)
+            if "peak" in steps.columns:
+                ax.stairs(
+                    steps["peak"].to_numpy(), at, color=color(index), linewidth=0.7, baseline=None
+                )
+            ax.stairs(up, at, color=INK, linewidth=1.0, baseline=None)
+            span = np.diff(edges)
+            present = (used + steps[f"free_{unit}"].to_numpy()) @ span
+            share = f"{used @ span / present:.1%}" if present else "–"
+            ax.set_title(f"{label}: {share} used", fontsize=9.5, pad=3)
+        else:
+            ax.set_title(label, fontsize=9.5, pad=3)
+            empty_note(ax)
+        ax.set_ylim(bottom=0)
+        ax.locator_params(axis="y", nbins=4, integer=True)
+    figure.supylabel(unit, fontsize=9.5)
+    scale.apply(panels[-1], start, end, note)
+    return figure
+
+
+@styled
+def plot_queue(
+    series: Mapping[str, pl.DataFrame],
+    *,
+    title: str = "Queue",
+    start_s: float | None = None,
+    end_s: float | None = None,
+    start_epoch_s: float | None = None,
+) -> Figure:
+    """Draw waiting jobs, and the nodes they ask for, over time; a line for each label.
+
+    Args:
+        series: results of `hpctwin.metrics.time.series` by label, one or more.
+        title: above the figure.
+        start_s: where the window begins, seconds; the first row if left out.
+        end_s: where it ends; the last row if left out.
+        start_epoch_s: Unix time of time zero, to show dates.
+
+    Returns:
+        The figure: jobs above, nodes below.
+    """
+    shown, start, end, note = _prepared(series, start_s, end_s)
+    unit = _unit(series)
+    figure = new_figure(4.8, title=title)
+    scale = TimeScale.of(end - start, start_epoch_s)
+    top, bottom = figure.subplots(2, 1, sharex=True)
+    for ax, column, label in (
+        (top, "queue_length", "waiting jobs"),
+        (bottom, f"queued_{unit}", f"{unit} they ask for"),
+    ):
+        for index, (name, (steps, edges)) in enumerate(shown.items()):
+            if len(steps):
+                ax.stairs(
+                    steps[column].to_numpy(),
+                    scale.at(edges),
+                    baseline=None,
+                    color=color(index),
+                    # Thinner than the one before, and broken otherwise: where they coincide, all are seen.
+                    linestyle=LINES[index % len(LINES)],
+                    linewidth=max(1.3, 2.8 - 0.5 * index),
+                    label=name,
+                )
+        ax.set_ylabel(label)
+        ax.set_ylim(bottom=0)
+        ax.locator_params(axis="y", integer=True)
+    if not any(len(steps) for steps, _ in shown.values()):
+        empty_note(top)
+    elif len(shown) > 1:
+        figure.legend(
+            *top.get_legend_handles_labels(), loc="outside upper right", ncols=min(len(shown), 6)
+        )
+    scale.apply(bottom, start, end, note)
+    return figure
+
+
+_Shown = dict[str, tuple[pl.DataFrame, FloatArray]]
+
+
+def _unit(series: Mapping[str, pl.DataFrame]) -> str:
+    """What series count: cores where nodes are shared."""
+    return "cores" if any("used_cores" in steps.columns for steps in series.values()) else "nodes"
+
+
+def _prepared(
+    series: Mapping[str, pl.DataFrame], start_s: float | None, end_s: float | None
+) -> tuple[_Shown, float, float, str]:
+    """Cut series to a common window; one bin width for all, so that they can be compared."""
+    times = [steps["time_s"] for steps in series.values() if len(steps)]
+    start = start_s if start_s is not None else min((float(t[0]) for t in times), default=0.0)
+    end = end_s if end_s is not None else max((float(t[-1]) for t in times), default=start)
+    cut = {label: _windowed(steps, start, end) for label, steps in series.items()}
+    if max((len(steps) for steps in cut.values()), default=0) <= MAX_ROWS:
+        return {label: _edges(steps) for label, steps in cut.items()}, start, end, ""
+    least = (end - start) / _BINS
+    step = next((bin_s for bin_s in _BINS_S if bin_s >= least), np.ceil(least / 86400) * 86400)
+    means = {label: _binned(steps, step) for label, steps in cut.items()}
+    return means, start, end, f", means over {format_duration(step)}"
+
+
+def _windowed(steps: pl.DataFrame, start: float, end: float) -> pl.DataFrame:
+    """The rows that hold within the window, the first and the last moved to its ends."""
+    if not len(steps) or steps["time_s"][-1] <= start or steps["time_s"][0] >= end:
+        return steps.clear()
+    last = min(float(steps["time_s"][-1]), end)
+    time = pl.col("time_s")
+    inside = steps.filter((time.shift(-1, fill_value=np.inf) > start) & (time < last))
+    inside = inside.with_columns(time.clip(lower_bound=float(start)))
+    return pl.concat([inside, inside[-1].with_columns(time_s=pl.lit(last, pl.Float64))])
+
+
+def _edges(steps: pl.DataFrame) -> tuple[pl.DataFrame, FloatArray]:
+    return steps[:-1], steps["time_s"].to_numpy()
+
+
+def _binned(steps: pl.DataFrame, step: float) -> tuple[pl.DataFrame, FloatArray]:
+    as_nodes = {name: name.replace("_cores", "_nodes") for name in steps.columns}
+    bins = resample(steps.rename(as_nodes), step).rename({n: c for c, n in as_nodes.items()})
+    if not len(bins):
+        return bins, np.empty(0)
+    edges = np.append(bins["time_s"].to_numpy(), steps["time_s"][-1])
+    used = steps["used_cores" if "used_cores" in steps.columns else "used_nodes"]
+    _, peak = binned(steps["time_s"].to_numpy(), used.to_numpy().astype(np.float64), edges)
+    return bins.with_columns(peak=pl.Series(peak)), edges

@@ -1,0 +1,202 @@
+"""All figures of a report: the same for the page and as files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from matplotlib.figure import Figure
+
+from hpctwin.metrics import Summary
+from hpctwin.model import Workload, write_folder
+from hpctwin.report.energy_figures.cooling import plot_cooling
+from hpctwin.report.energy_figures.energy import plot_node_states, plot_pareto, plot_power
+from hpctwin.report.figures.comparison import (
+    plot_compare_bars,
+    plot_radar,
+    plot_wait_by_size,
+    plot_wait_cdf,
+)
+from hpctwin.report.figures.gantt import plot_gantt
+from hpctwin.report.figures.saving import save_figure
+from hpctwin.report.figures.timeline import plot_queue, plot_utilization
+from hpctwin.report.figures.wait_heat import plot_wait_heat
+from hpctwin.report.figures.workload import plot_workload
+from hpctwin.report.pages.run import ReportedRun
+
+__all__ = ["Drawn", "report_figures", "write_figures"]
+
+_GANTT_SPAN_S = 7 * 86400.0
+
+
+class Drawn(NamedTuple):
+    """A figure of a report.
+
+    Args:
+        section: heading of where it stands.
+        name: of its file, without a suffix.
+        caption: what it shows.
+        figure: itself.
+    """
+
+    section: str
+    name: str
+    caption: str
+    figure: Figure
+
+
+def report_figures(
+    entries: Sequence[ReportedRun],
+    *,
+    workload: Workload | None = None,
+    start_epoch_s: float | None = None,
+) -> list[Drawn]:
+    """Draw all that the runs have.
+
+    Args:
+        entries: the runs, in the order to show; labels are distinct.
+        workload: to show its distributions too.
+        start_epoch_s: Unix time of time zero, to show dates.
+    """
+    found = [
+        *_policies(entries),
+        *_over_time(entries, start_epoch_s),
+        *_energy(entries, start_epoch_s),
+        *_gantts(entries, start_epoch_s),
+    ]
+    if workload is not None:
+        found.append(Drawn("Workload", "workload", "Distributions", plot_workload(workload)))
+    return found
+
+
+def write_figures(folder: Path, drawn: Sequence[Drawn], suffix: str) -> None:
+    """Write each figure as a file.
+
+    Args:
+        folder: made if it is not there.
+        drawn: the figures.
+        suffix: ``.png``, ``.svg`` or ``.pdf``.
+
+    Raises:
+        ConfigError: it is another.
+        OutputError: one cannot be written; none is left then.
+    """
+    with write_folder(folder) as new:
+        for one in drawn:
+            save_figure(one.figure, new / f"{one.name}{suffix}")
+
+
+def _policies(entries: Sequence[ReportedRun]) -> list[Drawn]:
+    jobs = {entry.label: entry.jobs for entry in entries}
+    of = "cores" if any(entry.of == "core" for entry in entries) else "nodes"
+    sized = {entry.label: entry.sized for entry in entries}
+    summaries: Mapping[str, Summary] = {entry.label: entry.summary for entry in entries}
+    section = "Results"
+    found = []
+    if len(entries) > 1:
+        found = [
+            Drawn(section, "bars", "Main metrics, policy by policy", plot_compare_bars(summaries)),
+            Drawn(
+                section,
+                "kiviat",
+                "Scaled over the policies shown: best on the rim, worst in the centre. The area "
+                "depends on the order of the axes and is no score.",
+                plot_radar(summaries),
+            ),
+        ]
+    heat = "Who waits: narrow or wide, short or long jobs. Numbers are of jobs"
+    return [
+        *found,
+        Drawn(section, "wait-cdf", "Jobs that waited at most so long", plot_wait_cdf(jobs)),
+        Drawn(
+            section,
+            "wait-by-size",
+            "Who waits: narrow jobs or wide ones",
+            plot_wait_by_size(sized, of=of),
+        ),
+        Drawn(section, "wait-heat", heat, plot_wait_heat(sized, of=of)),
+    ]
+
+
+def _over_time(entries: Sequence[ReportedRun], start_epoch_s: float | None) -> list[Drawn]:
+    series = {entry.label: entry.series for entry in entries}
+    section = "Over time"
+    used = plot_utilization(series, start_epoch_s=start_epoch_s)
+    queue = plot_queue(series, start_epoch_s=start_epoch_s)
+    caption = "In use, and what is up. Of long runs the area is the mean, the thin line the peak"
+    return [
+        Drawn(section, "utilization", caption, used),
+        Drawn(section, "queue", "Waiting jobs and what they ask for", queue),
+    ]
+
+
+def _energy(entries: Sequence[ReportedRun], start_epoch_s: float | None) -> list[Drawn]:
+    section = "Energy"
+    found = []
+    points = {
+        entry.label: (joules, wait)
+        for entry in entries
+        if (joules := entry.summary.get("total_energy_j"))
+        and (wait := entry.summary.get("mean_wait_s")) is not None
+    }
+    if len(points) > 1:
+        caption = "The line joins those than which none is better in both"
+        found.append(Drawn(section, "energy-against-wait", caption, plot_pareto(points)))
+    power = {entry.label: entry.power for entry in entries if entry.power is not None}
+    power = {label: table for label, table in power.items() if len(table) > 1}
+    if power:
+        drawn = plot_power(power, start_epoch_s=start_epoch_s)
+        found.append(Drawn(section, "power", "What all nodes draw; means, of long runs", drawn))
+    for number, entry in enumerate(entries, 1):
+        if entry.cooling is not None:
+            drawn = plot_cooling(entry.cooling, title=entry.label, start_epoch_s=start_epoch_s)
+            found.append(Drawn(section, f"cooling-{number}", f"{entry.label}: cooling", drawn))
+    return found
+
+
+def _gantts(entries: Sequence[ReportedRun], start_epoch_s: float | None) -> list[Drawn]:
+    start, end = _busiest_window(entries)
+    section = "Jobs on nodes"
+    found = []
+    for number, entry in enumerate(entries, 1):
+        drawn = plot_gantt(
+            entry.jobs,
+            entry.lanes,
+            lost=entry.lost,
+            nodes=entry.lane_count,
+            of=entry.of,
+            ticks=entry.ticks,
+            title=entry.label,
+            color_by="wait",
+            start_s=start,
+            end_s=end,
+            start_epoch_s=start_epoch_s,
+        )
+        caption = f"{entry.label}: who ran when, coloured by how long they had waited"
+        found.append(Drawn(section, f"gantt-{number}", caption, drawn))
+        if entry.states is not None and len(entry.states):
+            states = plot_node_states(
+                entry.states,
+                title=f"Node states, {entry.label}",
+                start_s=start,
+                end_s=end,
+                start_epoch_s=start_epoch_s,
+            )
+            caption = f"{entry.label}: what state each node was in"
+            found.append(Drawn(section, f"states-{number}", caption, states))
+    return found
+
+
+def _busiest_window(entries: Sequence[ReportedRun]) -> tuple[float, float]:
+    """The same week for all, around the longest queue of the first run: a year is unreadable."""
+    times = [entry.series["time_s"] for entry in entries if len(entry.series)]
+    if not times:
+        return 0.0, 0.0
+    first, last = min(float(t[0]) for t in times), max(float(t[-1]) for t in times)
+    if last - first <= 1.5 * _GANTT_SPAN_S:
+        return first, last
+    leader = next(entry.series for entry in entries if len(entry.series))
+    peak = float(leader["time_s"][leader["queue_length"].arg_max() or 0])
+    start = min(max(peak - _GANTT_SPAN_S / 2, first), last - _GANTT_SPAN_S)
+    return start, start + _GANTT_SPAN_S

@@ -1,0 +1,264 @@
+"""The report as one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from hpctwin.metrics import Summary
+from hpctwin.model import Workload, write_atomically
+from hpctwin.report.figures.embed import image_tag
+from hpctwin.report.pages.all_figures import Drawn, report_figures
+from hpctwin.report.pages.definitions import DEFINITIONS
+from hpctwin.report.pages.folder import VERSIONS
+from hpctwin.report.pages.run import ReportedRun
+from hpctwin.report.tables.columns import best_labels, format_metric, metric_name, shown_columns
+
+__all__ = ["captioned", "rows_table", "section", "write_page", "write_report", "write_reported"]
+
+_CSS = """
+:root { color-scheme: light dark; --ink: #1d2329; --paper: #ffffff; --line: #d9dee3;
+  --soft: #f4f6f8; --faded: #5b6670; --best: #00734f; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e3e8ec; --paper: #14181c; --line: #343c44; --soft: #1d2329;
+    --faded: #9aa6b1; --best: #3ecf9b; }
+  img { filter: invert(0.92) hue-rotate(180deg); }
+}
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 62rem; padding: 1.5rem 1rem 4rem; background: var(--paper);
+  color: var(--ink); font: 16px/1.55 system-ui, sans-serif; overflow-wrap: break-word; }
+h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .3rem; }
+h2 { font-size: 1.2rem; margin: 2.4rem 0 .6rem; }
+p { max-width: 44rem; }
+.about, figcaption, .note { color: var(--faded); font-size: .9rem; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .35rem .8rem; text-align: right; border-bottom: 1px solid var(--line);
+  white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; }
+thead th { border-bottom: 2px solid var(--line); font-weight: 600; white-space: normal; }
+tbody th { font-weight: 600; }
+tbody tr:hover { background: var(--soft); }
+.text { text-align: left; white-space: normal; }
+.best { color: var(--best); font-weight: 700; }
+figure { margin: 0 0 1.6rem; overflow-x: auto; }
+img { display: block; max-width: 100%; height: auto; background: #ffffff; }
+@media (max-width: 40rem) {
+  img { max-width: none; width: 34rem; }
+  body { padding: 1rem .8rem 3rem; }
+}
+details { margin: .5rem 0; border: 1px solid var(--line); border-radius: .4rem;
+  padding: .5rem .8rem; }
+summary { cursor: pointer; font-weight: 600; }
+h3 { font-size: 1rem; margin: 1.2rem 0 .3rem; }
+@media print {
+  :root { --ink: #000000; --paper: #ffffff; --line: #999999; --soft: #ffffff; --faded: #333333; }
+  body { max-width: none; padding: 0; font-size: 10pt; }
+  img { filter: none; }
+  figure, tr { break-inside: avoid; }
+  h2, h3 { break-after: avoid; }
+  .scroll { overflow: visible; }
+  table { font-size: 8pt; }
+  th, td { padding: .2rem .35rem; white-space: normal; }
+  td.text { overflow-wrap: anywhere; }
+  details::details-content { content-visibility: visible; height: auto; }
+}
+"""
+
+
+def write_report(
+    path: str | Path,
+    *,
+    title: str,
+    entries: Sequence[ReportedRun],
+    intro: str = "",
+    workload_name: str = "",
+    workload: Workload | None = None,
+    nodes: int | None = None,
+    start_epoch_s: float | None = None,
+) -> Path:
+    """Write a report that compares runs, or describes one.
+
+    The file holds its style and its figures, runs no script and fetches nothing. It is written
+    beside its place first and then moved there, so that there is never half a report.
+
+    Args:
+        path: the file, which is replaced if it exists.
+        title: heading.
+        entries: the runs, one or more, in the order to show; labels are distinct.
+        intro: plain text under the heading; an empty line begins a new paragraph.
+        workload_name: what was simulated.
+        workload: to show its distributions too.
+        nodes: size of the machine.
+        start_epoch_s: Unix time of time zero, to show dates.
+
+    Returns:
+        The file's path.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    drawn = report_figures(entries, workload=workload, start_epoch_s=start_epoch_s)
+    return write_page(path, title, _sections(title, entries, drawn, intro, workload_name, nodes))
+
+
+def write_reported(
+    path: str | Path,
+    *,
+    title: str,
+    entries: Sequence[ReportedRun],
+    drawn: Sequence[Drawn],
+    tables: Mapping[str, Sequence[str]] | None = None,
+) -> Path:
+    """Write a report of figures that are drawn already.
+
+    Args:
+        path: the file, which is replaced if it exists.
+        title: heading.
+        entries: the runs, if any; labels are distinct.
+        drawn: their `report_figures`, and others.
+        tables: what else stands in a section, as HTML, by its heading.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    sizes = {entry.cluster.node_count for entry in entries if entry.cluster is not None}
+    nodes = sizes.pop() if len(sizes) == 1 else None
+    names = dict.fromkeys(str(entry.manifest.get("workload", "")) for entry in entries)
+    sections = _sections(title, entries, drawn, "", ", ".join(names), nodes, tables)
+    return write_page(path, title, sections)
+
+
+def _sections(
+    title: str,
+    entries: Sequence[ReportedRun],
+    drawn: Sequence[Drawn],
+    intro: str,
+    workload_name: str,
+    nodes: int | None,
+    tables: Mapping[str, Sequence[str]] | None = None,
+) -> list[str]:
+    summaries = {entry.label: entry.summary for entry in entries}
+    figures: dict[str, list[str]] = {"Results": _comparison(summaries)} if entries else {}
+    for one in drawn:
+        figures.setdefault(one.section, []).append(captioned(one.figure, one.caption))
+    for heading, content in (tables or {}).items():
+        figures.setdefault(heading, []).extend(content)
+    if not entries:
+        return [f"<h1>{escape(title)}</h1>", *(section(*one) for one in figures.items())]
+    sections = [
+        _heading(title, intro, workload_name, nodes, entries),
+        *(section(heading, content) for heading, content in figures.items()),
+        section("All metrics", [_details(e.label, e.summary) for e in entries]),
+        section("What the figures mean", [_definitions(summaries)]),
+    ]
+    made = [_made(entry) for entry in entries if entry.manifest]
+    return [*sections, section("How it was made", made)] if made else sections
+
+
+def _definitions(summaries: Mapping[str, Summary]) -> str:
+    known = {key for summary in summaries.values() for key in summary}
+    rows = [(metric_name(key), text) for key, text in DEFINITIONS.items() if key in known]
+    return rows_table(("figure", "definition"), rows)
+
+
+def _made(entry: ReportedRun) -> str:
+    about = entry.manifest
+    versions = ", ".join(f"{name} {about[name]}" for name in VERSIONS if name in about)
+    rows = [("command", about.get("command", "")), ("versions", versions)]
+    rows += [(f"SHA-256 of {name}", text) for name, text in about.get("inputs", {}).items()]
+    return f"<h3>{escape(entry.label)}</h3>\n{rows_table(('', ''), rows)}"
+
+
+def write_page(path: str | Path, title: str, sections: Sequence[str]) -> Path:
+    """Write a page of sections of HTML, with the style of all reports.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    page = (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{_CSS}</style>\n</head>\n<body>\n"
+        + "\n".join(sections)
+        + "\n</body>\n</html>\n"
+    )
+    with write_atomically(path) as file:
+        file.write(page.encode())
+    return Path(path)
+
+
+def rows_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table of texts and numbers; long texts are broken."""
+    top = "".join(f'<th scope="col" class="text">{escape(name)}</th>' for name in head)
+    body = "".join(
+        "<tr>" + "".join(f'<td class="text">{escape(_cell(one))}</td>' for one in row) + "</tr>"
+        for row in rows
+    )
+    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _cell(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _heading(
+    title: str, intro: str, workload_name: str, nodes: int | None, entries: Sequence[ReportedRun]
+) -> str:
+    jobs = max((len(entry.jobs) for entry in entries), default=0)
+    machine = f"{nodes:,} nodes" if nodes is not None else ""
+    about = " · ".join(part for part in (workload_name, f"{jobs:,} jobs", machine) if part)
+    paragraphs = [text.strip() for text in re.split(r"\n\s*\n", intro) if text.strip()]
+    return "\n".join(
+        [
+            f"<h1>{escape(title)}</h1>",
+            f'<p class="about">{escape(about)}</p>',
+            *(f"<p>{escape(text)}</p>" for text in paragraphs),
+        ]
+    )
+
+
+def section(heading: str, *parts: Sequence[str]) -> str:
+    """A section of HTML under a heading."""
+    content = "\n".join(text for part in parts for text in part)
+    return f"<section>\n<h2>{escape(heading)}</h2>\n{content}\n</section>"
+
+
+def _comparison(summaries: Mapping[str, Summary]) -> list[str]:
+    columns = shown_columns(summaries.values())
+    best = {column.key: best_labels(column, summaries) for column in columns}
+    head = "".join(f'<th scope="col">{escape(column.header)}</th>' for column in columns)
+    rows = []
+    for label, summary in summaries.items():
+        cells = []
+        for column in columns:
+            text = escape(format_metric(column.key, summary.get(column.key)))
+            marked = label in best[column.key]
+            cells.append(f'<td class="best">★ {text}</td>' if marked else f"<td>{text}</td>")
+        rows.append(f'<tr><th scope="row">{escape(label)}</th>{"".join(cells)}</tr>')
+    table = (
+        f'<div class="scroll"><table><thead><tr><th scope="col">policy</th>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+    return [table, '<p class="note">★ best of its column</p>'] if any(best.values()) else [table]
+
+
+def _details(label: str, summary: Summary) -> str:
+    rows = "".join(
+        f'<tr><th scope="row">{escape(metric_name(key))}</th>'
+        f"<td>{escape(format_metric(key, value))}</td></tr>"
+        for key, value in summary.items()
+    )
+    return (
+        f"<details><summary>{escape(label)}</summary>"
+        f'<div class="scroll"><table><tbody>{rows}</tbody></table></div></details>'
+    )
+
+
+def captioned(drawn: Figure, caption: str) -> str:
+    """A figure with its caption, as HTML."""
+    return f"<figure>{image_tag(drawn, caption)}<figcaption>{escape(caption)}</figcaption></figure>"

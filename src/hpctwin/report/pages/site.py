@@ -1,0 +1,87 @@
+"""The page that says what a site's files became."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+from hpctwin.model import Cluster, NodeGroup, Workload
+from hpctwin.model.text.units import format_duration
+from hpctwin.report.figures.workload import plot_workload
+from hpctwin.report.pages.html import captioned, rows_table, section, write_page
+
+__all__ = ["write_site_report"]
+
+Rows = Sequence[Sequence[object]]
+
+
+def write_site_report(
+    path: str | Path,
+    *,
+    cluster: Cluster,
+    nodes: Sequence[NodeGroup],
+    policy: str,
+    jobs: int,
+    workload: Workload | None,
+    tables: Mapping[str, tuple[Sequence[str], Rows]],
+    notes: Sequence[str],
+) -> Path:
+    """Write a page on a machine, a policy and a workload that were read off a site's files.
+
+    Args:
+        path: the file.
+        cluster: the machine.
+        nodes: those of its node groups that are known.
+        policy: its text.
+        jobs: how many were read.
+        workload: the last of them, which are drawn; None if there are none.
+        tables: further sections by heading, each the names of columns and rows.
+        notes: a sentence each.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    title = f"{cluster.name}, as its own files tell"
+    parts = len(cluster.partitions)
+    about = " · ".join(
+        (
+            f"{sum(group.count for group in nodes):,} nodes" if nodes else "nodes not known",
+            f"{parts} partition{'' if parts == 1 else 's'}",
+            f"{jobs:,} jobs" if jobs else "no jobs",
+            policy,
+        )
+    )
+    groups = [
+        (g.name, g.count, *("" if v is None else f"{v:g}" for v in (g.cores, g.memory_gb, g.gpus)))
+        for g in nodes
+    ]
+    partitions = [
+        (
+            p.name,
+            ", ".join(p.groups or ()) if nodes else "",
+            format_duration(p.max_walltime) if p.max_walltime else "no limit",
+            p.max_nodes or "",
+            f"{p.priority:g}",
+            "yes" if p.default else "",
+        )
+        for p in cluster.partitions
+    ]
+    sections = [
+        f'<h1>{escape(title)}</h1>\n<p class="about">{escape(about)}</p>',
+        *(f"<p>{escape(note)}</p>" for note in notes),
+        section("Nodes", [rows_table(("group", "nodes", "cores", "memory, GB", "GPUs"), groups)]),
+    ]
+    if partitions:
+        head = ("partition", "groups", "longest", "most nodes", "priority", "default")
+        sections.append(section("Partitions", [rows_table(head, partitions)]))
+    if workload is not None:
+        of = "" if len(workload) == jobs else f" of the last {len(workload):,} jobs"
+        figure = captioned(plot_workload(workload), f"Distributions{of}")
+        sections.append(section("Workload", [figure]))
+    sections += [
+        section(heading, [rows_table(head, rows)])
+        for heading, (head, rows) in tables.items()
+        if rows
+    ]
+    return write_page(path, title, sections)

@@ -1,0 +1,130 @@
+"""Metrics for people: their names, their units, which is better."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from hpctwin.metrics import Summary
+from hpctwin.model.text.units import format_duration
+
+__all__ = [
+    "COLUMNS",
+    "Column",
+    "best_labels",
+    "format_change",
+    "format_metric",
+    "metric_name",
+    "shown_columns",
+]
+
+_SHARES = ("utilization", "availability", "loss", "share", "delayed")
+_NAMES = {
+    "makespan_s": "makespan",
+    "throughput_jobs_per_h": "throughput (jobs/h)",
+    "utilization_loaded": "utilization while jobs wait",
+    "loaded_share": "share of time with jobs waiting",
+    "fragmentation_loss": "idle while jobs wait",
+    "area_weighted_response_time_s": "area-weighted response time",
+    "lost_node_s": "lost of attempts cut off",
+    "preempted_node_s": "lost to preemption",
+    "jain_fairness_user": "fairness of users (Jain)",
+    "pp": "per-processor",
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A metric as a column of a comparison.
+
+    Args:
+        key: in the summary.
+        header: above the column.
+        better: which end of the scale is good; None if neither.
+        short: header where there is little room, if another.
+    """
+
+    key: str
+    header: str
+    better: Literal["low", "high"] | None
+    short: str = ""
+
+
+COLUMNS = (
+    Column("mean_wait_s", "mean wait", "low"),
+    Column("median_wait_s", "median wait", "low"),
+    Column("p95_wait_s", "p95 wait", "low"),
+    Column("mean_bounded_slowdown", "mean bounded slowdown", "low"),
+    Column("utilization", "utilization", "high", short="util."),
+    Column("makespan_s", "makespan", "low"),
+    Column("mean_unfair_delay_s", "mean unfair delay", "low", short="unfair delay"),
+    Column("total_energy_j", "energy", "low"),
+    Column("engine_ms", "engine ms", None),
+)
+
+
+def shown_columns(summaries: Iterable[Summary]) -> list[Column]:
+    """The columns that at least one summary has."""
+    summaries = list(summaries)
+    return [column for column in COLUMNS if any(column.key in summary for summary in summaries)]
+
+
+def best_labels(column: Column, summaries: Mapping[str, Summary]) -> set[str]:
+    """Who has the best value of a column; nobody if all are equal or there is none.
+
+    Values that look the same in the table count as equal.
+    """
+    values = {
+        label: value
+        for label, summary in summaries.items()
+        if (value := summary.get(column.key)) is not None
+    }
+    texts = {label: format_metric(column.key, value) for label, value in values.items()}
+    if column.better is None or len(set(texts.values())) < 2:
+        return set()
+    best = min(values.values()) if column.better == "low" else max(values.values())
+    best_text = format_metric(column.key, best)
+    return {label for label, text in texts.items() if text == best_text}
+
+
+def format_metric(key: str, value: float | int | str | None) -> str:
+    """A metric's value with its unit: ``3.4 h``, ``84.2 %``, ``1,234``; ``–`` for none; texts as is."""
+    if value is None:
+        return "–"
+    if isinstance(value, str):
+        return value
+    if key.endswith("_node_s"):
+        return f"{value / 3600:,.1f} node-hours"
+    if key.endswith("_s"):
+        return format_duration(value)
+    if key.endswith("_j"):
+        kwh = value / 3.6e6
+        return f"{kwh:,.1f} kWh" if abs(kwh) < 10_000 else f"{kwh / 1000:,.1f} MWh"
+    if key.endswith("_kg"):
+        return f"{value:,.1f} kg"
+    if key.startswith(_SHARES) or key.endswith(_SHARES):
+        return f"{value * 100:.1f} %"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if "fairness" in key:
+        return f"{value:.3f}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def format_change(key: str, change: float) -> str:
+    """A difference between two values of a metric, with its sign; of shares in points."""
+    sign = "+" if change > 0 else "−" if change < 0 else ""
+    text = format_metric(key, abs(change))
+    return sign + (f"{text.removesuffix(' %')} pts" if text.endswith(" %") else text)
+
+
+def metric_name(key: str) -> str:
+    """A metric's name in words: ``mean wait``, ``p95 bounded slowdown``."""
+    if key in _NAMES:
+        return _NAMES[key]
+    if key.startswith("jobs_"):
+        return f"jobs {key.removeprefix('jobs_').replace('_', ' ')}"
+    key = key.removesuffix("_currency")  # a price alone has none
+    words = key.removesuffix("_s").removesuffix("_j").removesuffix("_kg").split("_")
+    return " ".join(_NAMES.get(word, word) for word in words)

@@ -1,0 +1,328 @@
+"""Tables for the terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+from rich import box
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from hpctwin.metrics import Summary, values_needed
+from hpctwin.report.tables.columns import (
+    COLUMNS,
+    Column,
+    best_labels,
+    format_change,
+    format_metric,
+    metric_name,
+    shown_columns,
+)
+
+__all__ = [
+    "answer_table",
+    "compare_table",
+    "difference_table",
+    "paired_table",
+    "parts_that_fit",
+    "saved_table",
+    "summary_table",
+]
+
+BEST_MARK = "*"
+
+
+def compare_table(
+    summaries: Mapping[str, Summary], *, title: str | None = None, width: int | None = None
+) -> Group:
+    """Policies as rows, their main metrics as columns; the best of each column is marked.
+
+    Args:
+        summaries: by policy. The key ``engine_ms`` (milliseconds the simulation took), where
+            there is one, becomes a column.
+        title: above the table.
+        width: characters that a line has; names of policies that are too long for it go on in the next line
+            at one of their signs, ``+``, ``@``, ``~`` or ``/``, and columns that have no room are in a table
+            below. No number is ever cut.
+
+    Returns:
+        A table to print with `rich.print`. The mark is an asterisk, so that it is there without
+        colours too.
+    """
+    columns = shown_columns(summaries.values())
+    best = {column.key: best_labels(column, summaries) for column in columns}
+    rows: dict[str, list[Text]] = {}
+    for label, summary in summaries.items():
+        rows[label] = cells = []
+        for column in columns:
+            text = format_metric(column.key, summary.get(column.key))
+            marked = label in best[column.key]
+            room = " " if best[column.key] else ""
+            cells.append(Text(text + BEST_MARK, "bold green") if marked else Text(text + room))
+    caption = f"{BEST_MARK} best of its column" if any(best.values()) else None
+    return _by_policy("policy", columns, rows, width, title=title, caption=caption)
+
+
+def difference_table(summaries: Mapping[str, Summary], *, width: int | None = None) -> Group:
+    """What each policy changes against the first: shares of its figures, and points where they are shares.
+
+    Args:
+        summaries: by policy, two or more.
+        width: as of `compare_table`.
+
+    Returns:
+        A table to print with `rich.print`. What is 0 under the first has no share: its rise is told as it is.
+    """
+    columns = [one for one in shown_columns(summaries.values()) if one.better is not None]
+    (first, base), *others = summaries.items()
+    rows = {
+        label: [_change(one, base.get(one.key), summary.get(one.key)) for one in columns]
+        for label, summary in others
+    }
+    return _by_policy(f"against\n{first}", columns, rows, width)
+
+
+def saved_table(summaries: Mapping[str, Summary], *, width: int | None = None) -> Group | None:
+    """What each policy saves against the first: energy, money, carbon; below 0 where it takes more.
+
+    Args:
+        summaries: by policy, two or more.
+        width: as of `compare_table`.
+
+    Returns:
+        A table to print with `rich.print`; None where it is not known what nodes draw.
+    """
+    (first, base), *others = summaries.items()
+    keys = [key for key in base if _SPENT.match(key) and base[key]]
+    if not keys:
+        return None
+    columns = [Column(key, f"{metric_name(key)} saved", "high") for key in keys]
+    rows = {
+        label: [_saving(key, float(base[key] or 0), summary.get(key)) for key in keys]
+        for label, summary in others
+    }
+    return _by_policy(f"against\n{first}", columns, rows, width)
+
+
+def _saving(key: str, before: float, after: Any) -> Text:
+    if after is None:
+        return Text("–")
+    saved = before - after
+    text = f"{format_change(key, saved).removeprefix('+')}, {100 * saved / before:.1f} %"
+    return Text(text.replace("-", "−"), "" if not saved else "green" if saved > 0 else "red")
+
+
+def paired_table(differences: pl.DataFrame, *, width: int | None = None) -> Table:
+    """What policies change against the first over several workloads, with intervals.
+
+    Args:
+        differences: as of `hpctwin.metrics.paired_differences`.
+        width: as of `compare_table`.
+
+    Returns:
+        A table to print with `rich.print`: a row for each policy and main metric. An asterisk stands where
+        the interval leaves 0 out.
+    """
+    known = {column.key: column for column in COLUMNS if column.better is not None}
+    shown = differences.filter(pl.col("metric").is_in(list(known)))
+    of = ", ".join(dict.fromkeys(shown["against"]))
+    pairs = max(shown["pairs"], default=0)
+    table = Table(
+        title=f"against {of}, in pairs on {pairs} workloads",
+        title_justify="left", title_style="", caption_justify="left",
+        caption=f"{BEST_MARK} 0 is not in the interval: more than luck"
+        if shown["low"].count()
+        else f"an interval takes {values_needed()} workloads or more",
+        box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True,
+    )  # fmt: skip
+    cells = [_paired_cells(known[row["metric"]], row) for row in shown.iter_rows(named=True)]
+    taken = sum(_GAP + max((len(row[at]) for row in cells), default=0) for at in range(4))
+    room = None if width is None else max(width - taken - _GAP, _LEAST)
+    table.add_column("policy", overflow="fold", style="bold")
+    for title in ("figure", "difference", "share", "95 % interval"):
+        table.add_column(title, justify="left" if title == "figure" else "right", overflow="fold")
+    # A long name goes on beside the next figures.
+    for name in dict.fromkeys(shown["policy"]):
+        own = [row for of, row in zip(shown["policy"], cells, strict=True) if of == name]
+        lines = _broken(name, room).split("\n")
+        lines = [*lines[: len(own) - 1], "\n".join(lines[len(own) - 1 :]), *[""] * len(own)]
+        for line, row in zip(lines, own, strict=False):
+            table.add_row(line, *row)
+    return table
+
+
+def _paired_cells(column: Column, row: Mapping[str, Any]) -> list[Text]:
+    """Figure, difference, share of the first's mean, interval."""
+    key, change, low, high = column.key, row["difference"], row["low"], row["high"]
+    share = "" if not row["before"] else f"{100 * change / row['before']:+,.1f} %".replace("-", "−")
+    surely = low is not None and not low <= 0 <= high
+    style = "" if not surely else "green" if (change < 0) == (column.better == "low") else "red"
+    return [
+        Text(column.header.replace("bounded slowdown", "b. slowdown")),
+        Text(format_change(key, change) + (BEST_MARK if surely else " "), style),
+        Text(share),
+        Text("–" if low is None else f"{format_change(key, low)} … {format_change(key, high)}"),
+    ]
+
+
+def _by_policy(
+    head: str,
+    columns: Sequence[Column],
+    rows: Mapping[str, Sequence[Text]],
+    width: int | None,
+    *,
+    title: str | None = None,
+    caption: str | None = None,
+) -> Group:
+    """A table with a policy to each row; what does not fit the line is in tables below it.
+
+    The policy's name goes on in the next line where it is too long.
+    """
+    # Words below each other, so that the table fits a terminal of 80 columns.
+    heads = [(column.short or column.header).replace(" ", "\n") for column in columns]
+    widths = [
+        _GAP + max([*map(len, title.split("\n")), *(len(row[at]) for row in rows.values())])
+        for at, title in enumerate(heads)
+    ]
+    tables = []
+    for part in parts_that_fit(widths, None if width is None else width - _GAP - _LEAST):
+        left = None if width is None else width - sum(widths[part]) - _GAP
+        room = None if left is None else max(left, _LEAST)
+        fits = left is None or left >= _LEAST
+        table = Table(
+            box=box.SIMPLE_HEAD, caption_justify="left", pad_edge=False, collapse_padding=True
+        )
+        table.add_column(
+            "\n".join(_broken(line, room) for line in head.split("\n")),
+            overflow="fold",
+            min_width=min(_LEAST, max(map(len, rows), default=0)),
+        )
+        for one in heads[part]:
+            # Where a line has no room for one number even, it goes on in the next: nothing is ever lost.
+            table.add_column(one, justify="right", no_wrap=fits, overflow="fold")
+        for label, cells in rows.items():
+            table.add_row(Text(_broken(label, room), "bold"), *cells[part])
+        tables.append(table)
+    tables[0].title = title
+    tables[-1].caption = caption
+    return Group(*tables)
+
+
+def parts_that_fit(widths: Sequence[int], room: int | None) -> list[slice]:
+    """Which columns stand beside each other; one at least."""
+    parts, first, taken = [], 0, 0
+    for at, width in enumerate(widths):
+        taken += width
+        if room is not None and taken > room and at > first:
+            parts.append(slice(first, at))
+            first, taken = at, width
+    return [*parts, slice(first, len(widths))]
+
+
+def _change(column: Column, before: Any, after: Any) -> Text:
+    """A difference with its sign; green where it is for the better, red where it is for the worse."""
+    if before is None or after is None:
+        return Text("–")
+    share = format_metric(column.key, 0.5).endswith("%")
+    if not share and not before:
+        return Text("0" if not after else f"+{format_metric(column.key, after)}")
+    change = 100 * (after - before) if share else 100 * (after / before - 1)
+    text = f"{change:+,.1f} {'pts' if share else '%'}"
+    if text[1:].split()[0].strip("0.") == "":
+        return Text("same")
+    better = (change < 0) == (column.better == "low")
+    return Text(text.replace("-", "−"), "green" if better else "red")
+
+
+def _broken(label: str, room: int | None) -> str:
+    """A policy's name in lines of some characters, broken before its signs where it must be."""
+    if room is None or len(label) <= room:
+        return label
+    lines = [""]
+    for part in re.findall(rf"[+@~/]?[^+@~/]{{0,{room - 1}}}", label):
+        if lines[-1] and len(lines[-1]) + len(part) > room:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
+
+
+def answer_table(summary: Summary) -> Table:
+    """What one asks first of a run, in some ten lines: jobs, waits, slowdown, use, energy and money.
+
+    Args:
+        summary: of the run, or of a window of it.
+
+    Returns:
+        A table to print with `rich.print`. What is not known has no line.
+    """
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    table.add_row(
+        "simulated",
+        f"{summary.get('workload')} on {summary.get('cluster')} ({summary.get('nodes', 0):,} nodes) "
+        f"under {summary.get('policy')}",
+    )
+    states = [
+        f"{value:,} {key.removeprefix('jobs_').replace('_', ' ')}"
+        for key, value in summary.items()
+        if key.startswith("jobs_") and isinstance(value, int) and value
+    ]
+    if "jobs" in summary:
+        table.add_row("jobs", f"{summary['jobs']:,}: {', '.join(states) or 'none done yet'}")
+    for name, key in (("wait", "wait_s"), ("bounded slowdown", "bounded_slowdown")):
+        parts = [
+            f"{part} {format_metric(f'{part}_{key}', summary[f'{part}_{key}'])}"
+            for part in ("mean", "median", "p95", "max")
+            if summary.get(f"{part}_{key}") is not None
+        ]
+        if parts:
+            table.add_row(name, ", ".join(parts))
+    if "preemptions" in summary:
+        vain = format_metric("preempted_node_s", summary["preempted_node_s"])
+        jobs, times = summary["preempted_jobs"], summary["preemptions"]
+        table.add_row("preempted", f"{jobs:,} jobs, {times:,} times, {vain} in vain")
+    for key in _ANSWERS:
+        if summary.get(key) is not None:
+            table.add_row(metric_name(key), format_metric(key, summary[key]))
+    for key, value in summary.items():
+        if value is not None and key.startswith((*_MONEY, *_DELAYED)):
+            table.add_row(metric_name(key), format_metric(key, value))
+    if summary.get("rejected_why"):
+        table.add_row("rejected, as they", Text(str(summary["rejected_why"])))
+    return table
+
+
+_SPENT = re.compile(r"(total|window)_energy_j$|(window_)?(cost_|emissions_kg$)")
+_GAP = 2
+_LEAST = 10
+"""Characters that a policy's name has at least."""
+_ANSWERS = (
+    "mean_turnaround_s", "utilization", "window_utilization", "makespan_s", "max_queue_length",
+    "dependency_violations", "total_energy_j", "window_energy_j", "wasted_energy_j", "pue",
+    "emissions_kg", "window_emissions_kg",
+)  # fmt: skip
+_MONEY = ("cost_", "window_cost_")
+_DELAYED = ("mean_unfair_delay_s", "delay_saving")
+
+
+def summary_table(summary: Summary, *, title: str | None = None) -> Table:
+    """Every metric of one run, one to a row, in words and human units.
+
+    Args:
+        summary: of the run.
+        title: above the table.
+
+    Returns:
+        A table to print with `rich.print`.
+    """
+    table = Table(title=title, box=box.SIMPLE_HEAD)
+    table.add_column("metric", no_wrap=True)
+    table.add_column("value", justify="right")
+    for key, value in summary.items():
+        table.add_row(Text(metric_name(key)), Text(format_metric(key, value)))
+    return table

@@ -1,0 +1,1 @@
+"""Jobs and nodes as PBS's commands print them."""

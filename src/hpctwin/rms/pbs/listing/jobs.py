@@ -1,0 +1,274 @@
+"""Jobs as PBS's commands and hooks list them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from hpctwin.model.requests.pbs_requests import DEFAULT_PROJECT
+from hpctwin.model.workload.dependencies import Said, parse_dependencies
+from hpctwin.rms.pbs.listing.reasons import reason_of
+from hpctwin.rms.pbs.listing.request import (
+    Chunk,
+    nodes_needed,
+    parse_duration,
+    parse_select,
+    vnodes,
+)
+from hpctwin.rms.pbs.listing.sharing import Sharing, parts_held, tasks_asked
+from hpctwin.rms.pbs.listing.values import integer, resources, time_s
+from hpctwin.rms.records.records import JobDependency, JobRecord, JobSpec, NodeRecord
+
+__all__ = [
+    "MARK", "STATES", "WAIT", "LargestNode", "LeaseMark", "array_of", "as_subjob", "counts", "how_it_lies",
+    "job_mark", "job_record", "roughly", "selected", "state_of",
+]  # fmt: skip
+
+MARK = "hpctwin"
+"""The resource by which the hook marks jobs as the twin's, with 0; operators take one out with 1."""
+WAIT = "hpctwin_wait"
+"""The resource of which a leased job has 1, so that a limit of the server's keeps it back."""
+
+LONGEST_S = 365 * 86_400.0
+"""Stands for a walltime without limit."""
+
+_RUNNING, _WAITING = {"R", "E", "S", "U"}, {"Q", "W", "H", "T"}
+STATES = _RUNNING | _WAITING | {"B", "F", "M", "X", "C"}
+"""B: an array of which jobs have started. The others have ended, C in Torque."""
+_STATE_NUMBERS = dict(zip("0123456789", "TQHWREXBMF", strict=True))
+"""Job states as hooks give them."""
+_OTHER_WAY = {"before", "beforeany", "beforeok", "beforenotok"}
+"""Said of the job waited for, too; the job that waits says it with after…"""
+_MODELLED = {
+    "select", "place", "walltime", "ncpus", "mem", "ngpus", "nodect", "mpiprocs", "ompthreads",
+    "vmem", "cput", "pcput", "pmem", "pvmem", "file", "nice", "preempt_targets", MARK, WAIT,
+}  # fmt: skip
+"""Resources that the picture holds, and limits of a process, which keep no job from starting."""
+
+
+class LargestNode(NamedTuple):
+    """What the largest node has: chunks are put together by it where jobs have whole nodes.
+
+    Args:
+        cores, gpus: so many; 0 where nothing is known.
+        sharing: how parts of nodes are given; None where jobs have whole ones.
+    """
+
+    cores: float = 0.0
+    gpus: float = 0.0
+    sharing: Sharing | None = None
+
+
+@dataclass(frozen=True)
+class LeaseMark:
+    """A job that is the twin's and waits.
+
+    Args:
+        free: whether an operator has taken it out of the twin's hands.
+        held: whether it is held.
+        kept: whether PBS's scheduler passes it over, where there is the limit.
+    """
+
+    free: bool = False
+    held: bool = False
+    kept: bool = False
+
+
+def array_of(job_id: str) -> str:
+    """The id of a subjob's array, as ``17[].vm`` of ``17[3].vm``; any other id is left as it is."""
+    return re.sub(r"\[\d+\]", "[]", job_id)
+
+
+def as_subjob(row: dict[str, Any], array: Mapping[str, Any]) -> dict[str, Any]:
+    """A subjob's attributes. One that waits is listed as queued, whatever keeps its whole array."""
+    if state_of(row) not in _WAITING:
+        return row
+    state = str(array.get("job_state", "Q"))
+    of_all = ("Hold_Types", "depend", "Execution_Time", "comment", "max_run_subjobs")
+    kept = {name: array[name] for name in of_all if name in array}
+    return {**row, **kept, "job_state": "Q" if state == "B" else state}
+
+
+def job_mark(row: Mapping[str, Any]) -> LeaseMark | None:
+    """How a waiting job is marked as the twin's; None where it is not, or runs."""
+    state = state_of(row)
+    value = str(resources(row.get("Resource_List")).get(MARK, ""))
+    if state not in _WAITING or not re.fullmatch(r"\d{1,11}", value):
+        return None
+    return LeaseMark(int(value) != 0, _is_held(row), _waits(row))
+
+
+def counts(row: Mapping[str, Any]) -> bool:
+    """Whether it runs, and counts in the limit of those that wait: it was started past the hook."""
+    return state_of(row) in _RUNNING and _waits(row)
+
+
+def job_record(
+    job_id: str,
+    row: Mapping[str, Any],
+    known: Mapping[str, NodeRecord],
+    largest: LargestNode,
+    notes: list[str],
+) -> JobRecord | None:
+    """One job, of its attributes as qstat or a hook gives them; None if it has ended.
+
+    Args:
+        job_id: its id.
+        row: its attributes. Resources may be an object or text, times text or seconds.
+        known: nodes by name.
+        largest: see `LargestNode`.
+        notes: what was assumed is added.
+
+    Raises:
+        ValueError: the attributes do not say what is needed.
+    """
+    state = state_of(row)
+    running = state in _RUNNING
+    if not running and state not in _WAITING:
+        return None
+    # A job on its way to its nodes runs already, but has no start time yet.
+    start_s = (time_s(row.get("stime")) or time_s(row.get("mtime"))) if running else None
+    # What a suspended job had of vnodes that are shared is others' until it goes on.
+    holds = running and not (state == "S" and largest.sharing is not None)
+    exec_vnode = str(row.get("exec_vnode", "")) if holds else ""
+    names = tuple(name for name in vnodes(exec_vnode) if name in known)
+    if running and start_s is None:
+        raise ValueError("it runs but says no start time")
+    run_count = integer(row.get("run_count"))
+    spec = _spec(job_id, row, state, len(names), largest, notes)
+    held = parts_held(exec_vnode) if spec.shares else {}
+    return JobRecord(
+        spec=spec,
+        start_s=start_s,
+        node_names=names,
+        parts=tuple(held[name] for name in names) if held else (),
+        requeues=max(0, run_count - 1) if running else run_count,
+    )
+
+
+def _spec(
+    job_id: str,
+    row: Mapping[str, Any],
+    state: str,
+    holds: int,
+    largest: LargestNode,
+    notes: list[str],
+) -> JobSpec:
+    asks = resources(row.get("Resource_List"))
+    select = selected(row)
+    if select is None and "ncpus" in asks:
+        select = f"ncpus={asks['ncpus']}"
+    if select is None and not holds:
+        raise ValueError("it says no select")
+    chunks = parse_select(str(select)) if select is not None else ()
+    submit_s = time_s(row.get("qtime")) or time_s(row.get("ctime"))
+    if submit_s is None:
+        raise ValueError("it says no time of submission")
+    dependencies = _dependencies(row.get("depend"), job_id, notes)
+    not_before_s = time_s(row.get("Execution_Time")) if state in ("W", "H") else None
+    modelled = frozenset[str]() if largest.sharing is None else largest.sharing.consumables
+    constraints = _constraints(asks, chunks, modelled)
+    priority = str(row.get("Priority", "0"))
+    about: dict[str, Any] = {
+        "nodes": holds
+        or nodes_needed(chunks, str(asks.get("place", "free")), largest.cores, largest.gpus),
+        "cores": max((chunk.cores for chunk in chunks), default=0.0),
+        "gpus": max((chunk.gpus for chunk in chunks), default=0.0),
+        "memory_gb": max((chunk.memory_gb for chunk in chunks), default=0.0),
+    }
+    if largest.sharing is not None and chunks:
+        about = tasks_asked(chunks, str(asks.get("place", "free")), largest.sharing, [])
+    project = str(row.get("project", ""))
+    owner = row.get("euser") or str(row.get("Job_Owner", "")).partition("@")[0]
+    return JobSpec(
+        id=job_id,
+        submit_s=submit_s,
+        **about,
+        walltime_s=min(parse_duration(asks.get("walltime")) or LONGEST_S, LONGEST_S),
+        not_before_s=not_before_s,
+        user=str(owner)[:128],
+        account=str(row.get("Account_Name") or project.replace(DEFAULT_PROJECT, ""))[:128],
+        partition=str(row.get("queue", ""))[:128],
+        priority=float(priority) if re.fullmatch(r"-?\d{1,6}", priority) else 0.0,
+        dependencies=dependencies if state not in _RUNNING else (),
+        held=_is_held(row),
+        reason=reason_of(str(row.get("comment", "")), modelled) if state == "Q" else "",
+        constraints=constraints,
+    )
+
+
+def roughly(row: Mapping[str, Any], sharing: Sharing | None) -> str:
+    """Name what a job asks that is not modeled, of nodes, chunks and its array; empty if nothing."""
+    asks, notes = resources(row.get("Resource_List")), list[str]()
+    if str(row.get("max_run_subjobs", "")) not in ("", "0"):
+        return f"max_run_subjobs={row['max_run_subjobs']}"
+    select = selected(row)
+    if sharing is None and "group=" in str(asks.get("place", "")):
+        return f"place={asks['place']}"
+    if sharing is not None and select is not None:
+        try:
+            chunks = parse_select(str(select))
+        except ValueError:
+            return f"select={select}"[:60]
+        tasks_asked(chunks, str(asks.get("place", "free")), sharing, notes)
+    return notes[0] if notes else ""
+
+
+def selected(row: Mapping[str, Any]) -> Any:
+    """The chunks by which PBS places a job: with what ``default_chunk`` adds, where that is told."""
+    return row.get("schedselect") or resources(row.get("Resource_List")).get("select")
+
+
+def how_it_lies(row: Mapping[str, Any]) -> tuple[str, str]:
+    """A job's select and place."""
+    return str(selected(row)), str(resources(row.get("Resource_List")).get("place", "free"))
+
+
+def _dependencies(text: Any, job_id: str, notes: list[str]) -> tuple[JobDependency, ...]:
+    """Read text such as ``afterok:12.vm@vm:13.vm@vm,beforeany:20.vm@vm``."""
+    try:
+        said = parse_dependencies(text) if isinstance(text, str) else []
+    except ValueError:
+        said = [Said(str(text), "", 0.0, None, False, "")]
+    result: list[JobDependency] = []
+    for one in said:
+        if one.waits:
+            continue  # the job that waits says it with after…, too
+        if one.kind is None or one.lost:
+            notes.append(
+                f"job {job_id} has a dependency that is not modelled, and waits: {str(text)[:50]!r}"
+            )
+            return (*result, JobDependency(on="0", kind="afterany"))
+        on, kind = one.on.partition("@")[0], one.kind.name.lower()
+        result.append(JobDependency.model_validate({"on": on, "kind": kind}))
+    return tuple(result)
+
+
+def _is_held(row: Mapping[str, Any]) -> bool:
+    """Whether somebody holds it; a hold of the system keeps it from starting before those it waits for."""
+    holds = set(str(row.get("Hold_Types", "n"))) - {"n"}
+    kinds = {part.partition(":")[0] for part in str(row.get("depend", "")).split(",")}
+    return bool(holds - {"s"}) or ("s" in holds and not kinds - _OTHER_WAY - {""})
+
+
+def _waits(row: Mapping[str, Any]) -> bool:
+    return integer(resources(row.get("Resource_List")).get(WAIT)) > 0
+
+
+def state_of(row: Mapping[str, Any]) -> str:
+    """Return the letter of its state."""
+    state = str(row.get("job_state", ""))
+    return _STATE_NUMBERS.get(state, state)
+
+
+def _constraints(
+    asks: Mapping[str, Any], chunks: tuple[Chunk, ...], modelled: Collection[str]
+) -> str:
+    """What it asks for that is in no picture of nodes, such as licences."""
+    modelled = _MODELLED | set(modelled)
+    others = [f"{name}={value}" for name, value in asks.items() if name not in modelled]
+    pairs = (pair for chunk in chunks for pair in chunk.others)
+    others += [pair for pair in pairs if pair.partition("=")[0] not in modelled]
+    return ",".join(dict.fromkeys(others))[:128]

@@ -1,0 +1,140 @@
+"""What became of each attribute of nodes that ``pbsnodes`` prints.
+
+Source:
+    pbs_node_attributes(7B) of OpenPBS 23.06; Torque 6.1, ``pbsnodes``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from hpctwin.rms.pbs.listing.values import integer, resources
+from hpctwin.rms.site.cluster import ListedNode
+from hpctwin.rms.site.findings import NO_BEARING, NOT_MODELLED, TAKEN, Setting
+
+__all__ = ["is_parent", "is_passing", "node_settings"]
+
+_PASSING = {"provisioning", "wait-provisioning", "initializing", "sleep"}
+"""States that end by themselves, or when a job needs the node."""
+
+_TAKEN = {
+    "np": "cores", "gpus": "gpus", "properties": "features", "queue": "partitions",
+    "state": "nodes that are down or offline are not in cluster.yaml", "sharing": "whether jobs share nodes",
+    "Priority": "node_sort_key by sort_priority", "status": "memory_gb, of physmem",
+    "pcpus": "cores of a node without ncpus",
+    "resources_available.ncpus": "cores", "resources_available.ngpus": "gpus",
+    "resources_available.mem": "memory_gb", "resources_available.host": "", "resources_available.vnode": "",
+    "resources_available.arch": "",
+}  # fmt: skip
+_PLAIN = {
+    "Mom", "Port", "Host", "ntype", "pbs_version", "license", "lictype", "license_info", "comment", "note",
+    "last_state_change_time", "last_used_time", "jobs", "reservations", "resv", "hpcbp_enable", "pnames",
+    "hpcbp_user_name", "hpcbp_webservice_address", "hpcbp_stage_protocol", "topology_info", "partition_name",
+    "in_multivnode_host", "server_instance_id", "mom_service_port", "mom_manager_port", "gpu_status",
+    "mic_status", "requestid", "total_sockets", "total_numa_nodes", "total_cores", "total_threads",
+    "dedicated_sockets", "dedicated_numa_nodes", "dedicated_cores", "dedicated_threads",
+    "current_eoe", "resv_enable", "version",
+}  # fmt: skip
+_WHY = {
+    "power_state": "nodes are as they are; give cluster.yaml sleep",
+    "mics": "accelerators other than GPUs are not counted",
+    "num_node_boards": "a node is one board",
+    "numa_board_str": "a node is one board",
+    "numa_gpu_node_str": "a node is one board",
+    "TTL": "nodes stay",
+    "acl": "all users may use all nodes of a queue",
+    "max_running": "limits of single nodes are not modeled",
+    "max_user_run": "limits of single nodes are not modeled",
+    "max_group_run": "limits of single nodes are not modeled",
+    "no_multinode_jobs": "jobs of several nodes may have the node",
+    "partition": "one scheduler has all nodes",
+    "current_aoe": "nodes are as they are",
+    "provision_enable": "nodes are as they are",
+    "power_provisioning": "nodes are as they are",
+    "poweroff_eligible": "nodes are as they are",
+    "maintenance_jobs": "jobs that were moved to a node in maintenance",
+}
+_DEFAULTS = dict.fromkeys(
+    ("no_multinode_jobs", "provision_enable", "power_provisioning", "poweroff_eligible"), "false"
+) | {"power_state": "running", "num_node_boards": "1", "mics": "0"}
+
+
+def is_passing(row: Mapping[str, Any]) -> bool:
+    """Whether a node is away for a moment, and not down or offline."""
+    words = {word.strip().lower() for word in str(row.get("state", "")).split(",")}
+    return bool(words) and words <= _PASSING | {"free"}
+
+
+def is_parent(row: Mapping[str, Any]) -> bool:
+    """Whether a vnode is a host's whose cores are all in other vnodes."""
+    has = resources(row.get("resources_available"))
+    return str(has.get("ncpus", "")) == "0" and integer(row.get("in_multivnode_host")) > 0
+
+
+def node_settings(
+    rows: Mapping[str, Mapping[str, Any]],
+    where: Mapping[str, str],
+    listed: Iterable[ListedNode],
+    needed: Collection[str],
+) -> list[Setting]:
+    """What became of each attribute that any node has, with the value of the first; and of nodes left out.
+
+    Args:
+        rows: Attributes of each node.
+        where: The file of each, under ``node NAME``.
+        listed: The nodes that were taken over.
+        needed: Resources by which queues have some nodes alone.
+    """
+    known = {one.record.name: one for one in listed if one.record.name in rows}
+    consumables = {name for one in known.values() for name, _ in one.consumables}
+    keys = {
+        text.partition("=")[0] for one in known.values() for text in one.features if "=" in text
+    }
+    first: dict[str, tuple[str, str]] = {}
+    for node, row in rows.items():
+        for name, value in row.items():
+            if name == "resources_assigned":
+                continue
+            inner = resources(value) if name == "resources_available" else None
+            pairs = {f"{name}.{k}": v for k, v in inner.items()} if inner else {name: value}
+            # Torque's nodes have no resources of their own: these were made of other attributes.
+            for key, said in pairs.items() if not inner or "np" not in row else ():
+                first.setdefault(key, (node, str(said)))
+    made = [
+        Setting(
+            f"node {node}: state", str(row.get("state", "")), where.get(f"node {node}", ""), TAKEN,
+            "not in cluster.yaml",
+        )
+        for node, row in rows.items()
+        if node not in known and not is_parent(row)
+    ]  # fmt: skip
+    for key, (node, said) in first.items():
+        resource = key.removeprefix("resources_available.")
+        if key in _TAKEN:
+            became, why = (TAKEN, _TAKEN[key]) if _TAKEN[key] else (NO_BEARING, "")
+        elif key != resource and resource in consumables:
+            became, why = TAKEN, "consumables"
+        elif key != resource and resource in keys:
+            became, why = TAKEN, "features of placement sets"
+        elif key != resource and resource in needed:
+            became, why = TAKEN, "partitions"
+        elif key in _PLAIN or said.lower() == _DEFAULTS.get(key):
+            became, why = NO_BEARING, ""
+        elif key != resource:
+            became, why = (
+                NOT_MODELLED,
+                "no job asks for this resource here: nodes are chosen without it",
+            )
+        else:
+            became, why = NOT_MODELLED, _WHY.get(key, "an attribute of nodes that is not known")
+        # Names of users, and of hosts, are in no report.
+        value = {"acl": "…", "status": f"physmem={resources(said).get('physmem', '')}"}.get(
+            key, said
+        )
+        value = re.sub(r"\s+", " ", value)[:80]
+        made.append(
+            Setting(f"node {node}: {key}", value, where.get(f"node {node}", ""), became, why)
+        )
+    return made

@@ -1,0 +1,555 @@
+"""A snapshot from what PBS's commands write."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from hpctwin.errors import FormatError
+from hpctwin.model import Cluster, Partition
+from hpctwin.model.input.settings import first_fault
+from hpctwin.rms.pbs.listing.jobs import (
+    STATES,
+    LargestNode,
+    LeaseMark,
+    array_of,
+    as_subjob,
+    counts,
+    how_it_lies,
+    job_mark,
+    job_record,
+    roughly,
+    selected,
+    state_of,
+)  # fmt: skip
+from hpctwin.rms.pbs.listing.node_attributes import is_parent
+from hpctwin.rms.pbs.listing.output import read_output
+from hpctwin.rms.pbs.listing.request import (
+    amount_said,
+    is_consumable,
+    memory_gb,
+    parse_duration,
+    vnodes,
+)
+from hpctwin.rms.pbs.listing.sharing import how_shared, unequal
+from hpctwin.rms.pbs.listing.torque import properties_of
+from hpctwin.rms.pbs.listing.values import integer, is_false, objects, resources, time_s
+from hpctwin.rms.records.records import JobRecord, NodeRecord, NodeReservation, Snapshot
+from hpctwin.rms.site.cluster import ListedNode, group_nodes
+
+__all__ = [
+    "Found", "asked_by_name", "cluster_snapshot", "listed_nodes", "needed_of", "own_estimates",
+    "partitions_of", "routed", "server_attributes",
+]  # fmt: skip
+
+_AMOUNTS = {"ncpus", "mem", "ngpus", "vmem", "mpiprocs", "ompthreads"}
+_DOWN = {
+    "down", "state-unknown", "unknown", "nohierarchy", "stale", "unresolvable", "provisioning",
+    "wait-provisioning", "initializing", "sleep", "deleted",
+}  # fmt: skip
+_DRAINED = {"offline", "offline_by_mom", "maintenance"}
+_UP = {
+    "free", "busy", "job-busy", "job-exclusive", "job-sharing", "resv-exclusive", "reserve", "time-shared",
+    "running", "",
+}  # fmt: skip
+
+_LIMITS = re.compile("max_(run|user_|group_|queued_res)")
+"""Limits on what runs. New versions of qstat list those of ``max_run_res`` in ``max_queued_res``."""
+
+
+@dataclass
+class Found:
+    """A snapshot, and what was not taken into it.
+
+    Args:
+        snapshot: jobs and nodes.
+        largest: what the largest node has.
+        notes: one sentence for each thing left out or assumed.
+        marks: the waiting jobs that are the twin's.
+        left: why a waiting job that the hook has marked is left to PBS, by job.
+        kept: those of them that PBS's scheduler still passes over.
+        acted: queues in which the twin acts.
+        routes: routing queues that lead to one of them.
+        strange: whether jobs are in queues that were not told of.
+        limit_counts: whether jobs run that the limit of those that wait counts.
+        unequal: vnodes of which jobs hold otherwise than PBS says in sum, and how.
+        asked: resources of the site's of which chunks ask for so much.
+        told: resources of the site's of which it is known whether jobs use them up.
+        lies: select and place of each waiting job that has parts of vnodes.
+        consumables: resources of the site's that vnodes have, and jobs use up.
+    """
+
+    snapshot: Snapshot
+    largest: LargestNode
+    notes: list[str] = field(default_factory=list)
+    marks: dict[str, LeaseMark] = field(default_factory=dict)
+    left: dict[str, str] = field(default_factory=dict)
+    kept: tuple[str, ...] = ()
+    acted: tuple[str, ...] = ()
+    routes: tuple[str, ...] = ()
+    strange: bool = False
+    limit_counts: bool = False
+    unequal: dict[str, str] = field(default_factory=dict)
+    asked: frozenset[str] = frozenset()
+    told: frozenset[str] = frozenset()
+    lies: dict[str, tuple[str, str]] = field(default_factory=dict)
+    consumables: frozenset[str] = frozenset()
+
+
+def cluster_snapshot(
+    qstat: bytes,
+    pbsnodes: bytes,
+    queues: bytes,
+    reservations: bytes,
+    now_s: float,
+    *,
+    scheduling: bool = True,
+    default_queue: str = "",
+    blind: Collection[str] = (),
+    used_up: Collection[str] = (),
+) -> Found:
+    """Everything PBS knows now.
+
+    Args:
+        qstat: of ``qstat -f -t -F json``.
+        pbsnodes: of ``pbsnodes -a -v -F json``.
+        queues: of ``qstat -Q -f -F json``.
+        reservations: of ``pbs_rstat -f``.
+        now_s: seconds since the epoch, if PBS does not say.
+        scheduling: whether PBS's own scheduling is on.
+        default_queue: where jobs go that name none.
+        blind: names of vnodes that have been `Found.unequal` for some time.
+        used_up: resources of the site's that jobs use up on vnodes; see `SiteResources`.
+
+    Raises:
+        FormatError: an output is not what that command writes.
+    """
+    notes: list[str] = []
+    jobs_about = read_output(qstat, "qstat -f -t -F json", notes)
+    nodes_about = read_output(pbsnodes, "pbsnodes -a -v -F json", notes)
+    queues_about = objects(read_output(queues, "qstat -Q -f -F json", notes), "Queue")
+    open_queues = {
+        name: about
+        for name, about in queues_about.items()
+        if str(about.get("queue_type", "Execution")).lower().startswith("e")
+        and not _is_reservation(name)
+    }
+    default = routed(default_queue, queues_about)
+    listed = listed_nodes(objects(nodes_about, "nodes"), open_queues, notes, used_up)
+    if not listed:
+        raise FormatError("pbsnodes -a -v -F json: no node in it that has cores")
+    grouped = group_nodes(listed)
+    known = {node.name: node for node in grouped.nodes}
+    node_rows = objects(nodes_about, "nodes")
+    sharing, why = how_shared({name: node_rows[name] for name in known})
+    consumables = frozenset(name for node in listed for name, _ in node.consumables)
+    if sharing is not None:
+        sharing = replace(sharing, consumables=consumables)
+    largest = LargestNode(
+        max(node.cores or 0.0 for node in listed),
+        max(node.gpus or 0.0 for node in listed),
+        sharing,
+    )
+    stopped = {name for name, about in open_queues.items() if is_false(about.get("started"))}
+    notes += [f"queue {name} is stopped: nothing starts from it" for name in sorted(stopped)]
+    rows = objects(jobs_about, "Jobs")
+    jobs: dict[str, JobRecord] = {}
+    marks = {}
+    rough: dict[str, str] = {}
+    unread: dict[str, str] = {}
+    lies: dict[str, tuple[str, str]] = {}
+    for job_id, row in rows.items():
+        array = rows.get(array_of(job_id))
+        if array is not None and array is not row:
+            row = as_subjob(row, array)
+        record = _listed_job(job_id, row, rows, open_queues, known, largest, notes)
+        if record is None or isinstance(record, str):
+            unread[job_id] = record or ""
+            continue
+        reason = ""
+        if record.spec.partition in stopped:
+            reason = f"partition: queue {record.spec.partition} is stopped"[:128]
+        elif not scheduling:
+            reason = "policy: scheduling is off"
+        if record.start_s is None and reason:
+            spec = record.spec.model_copy(update={"reason": reason})
+            record = record.model_copy(update={"spec": spec})
+        jobs[record.spec.id] = record
+        if record.start_s is None and record.spec.tasks:
+            lies[record.spec.id] = how_it_lies(row)
+        mark = job_mark(row)
+        said = roughly(row, sharing) if record.start_s is None else ""
+        if said:
+            rough[record.spec.id] = said
+        elif mark is not None and record.spec.partition in grouped.members:
+            marks[record.spec.id] = mark
+        else:
+            unread[record.spec.id] = "its queue has no nodes"
+    booked = _reservations(reservations, known, notes, now_s)
+    differs = {}
+    if sharing is not None:
+        # What a reservation has that has begun, PBS counts as taken, with jobs in it or without.
+        begun = {name for one in booked if one.start_s <= now_s for name in one.node_names}
+        there = {name: node_rows[name] for name in known.keys() - begun}
+        differs = unequal(there, jobs.values(), sorted(consumables))
+    doubtful = sorted(set(blind) & differs.keys())
+    unmodeled = bool(why)
+    if why:
+        notes.append(
+            f"{why}, which is not modelled: forecasts are rough, and PBS alone starts jobs"
+        )
+    if doubtful:
+        notes.append(
+            f"{len(doubtful)} vnodes are not as jobs say ({doubtful[0]}: {differs[doubtful[0]]}): PBS alone "
+            "starts jobs"
+        )
+    if rough:
+        job_id, said = next(iter(rough.items()))
+        notes.append(
+            f"{len(rough)} jobs ask for what is not modelled (job {job_id[:40]}: "
+            f"{said[:60]}): PBS alone starts them"
+        )
+    if doubtful:
+        why = why or f"vnode {doubtful[0]} is not as its jobs say"
+    if why:
+        marks = {}
+    acted = () if why else tuple(name for name in open_queues if name in grouped.members)
+    left, kept = _left(rows, marks, rough | unread, why)
+    snapshot = Snapshot.model_construct(
+        cluster="pbs",
+        time_s=time_s(jobs_about.get("timestamp")) or now_s,
+        run="",
+        seq=0,
+        machine=Cluster(
+            name="pbs",
+            nodes=grouped.groups,
+            partitions=_with_others(
+                partitions_of(open_queues, grouped.members, default, notes), jobs.values()
+            ),
+        ),
+        nodes=grouped.nodes,
+        jobs=tuple(jobs.values()),
+        reservations=booked,
+        own_scheduling=scheduling,
+        shared=tuple(known) if unmodeled else (),
+    )
+    return Found(
+        snapshot,
+        largest,
+        notes,
+        marks,
+        left=left,
+        kept=kept,
+        acted=acted,
+        routes=tuple(name for name in queues_about if _leads_to(name, queues_about, acted)),
+        strange=any(str(row.get("queue", "")) not in queues_about for row in rows.values()),
+        limit_counts=any(map(counts, rows.values())),
+        unequal=differs,
+        asked=asked_by_name(rows.values()),
+        lies=lies,
+        consumables=consumables,
+    )
+
+
+def server_attributes(text: bytes) -> dict[str, Any]:
+    """Attributes of the server, of ``qstat -B -f -F json``.
+
+    Raises:
+        FormatError: it is not what that command writes.
+    """
+    about = read_output(text, "qstat -B -f -F json", [])
+    servers = list(objects(about, "Server").values())
+    if not servers:
+        raise FormatError("qstat -B -f -F json: no server in it")
+    return {**servers[0], "pbs_version": str(about.get("pbs_version", ""))}
+
+
+def own_estimates(text: bytes) -> dict[str, float]:
+    """When PBS estimates that jobs will start, by job id, of ``qstat -f -F json``.
+
+    Raises:
+        FormatError: it is not what that command writes.
+    """
+    rows = objects(read_output(text, "qstat -f -F json", []), "Jobs")
+    times = {
+        job_id: time_s(resources(row.get("estimated")).get("start_time"))
+        for job_id, row in rows.items()
+    }
+    return {job_id: start_s for job_id, start_s in times.items() if start_s is not None}
+
+
+# --- nodes and queues --------------------------------------------------------------------------------
+
+
+def listed_nodes(
+    rows: Mapping[str, dict[str, Any]],
+    queues: Mapping[str, Any],
+    notes: list[str],
+    consumables: Collection[str],
+    sets: Collection[str] = (),
+) -> list[ListedNode]:
+    """Nodes that have cores, of ``pbsnodes``, with the queues that use them.
+
+    Args:
+        rows: nodes by name.
+        queues: by name.
+        notes: what was left out is appended.
+        consumables: resources of the site's that jobs use up.
+        sets: resources of whose values placement sets are: features.
+    """
+    bound = {str(row.get("queue", "")) for row in rows.values()}
+    # A queue that has nodes of its own uses no others.
+    shared = tuple(sorted(queue for queue in queues if queue not in bound))
+    needs = {queue: needed_of(about) for queue, about in queues.items()}
+    listed, unknown = [], Counter[str]()
+    for name, row in rows.items():
+        has = resources(row.get("resources_available"))
+        cores = integer(has.get("ncpus", row.get("pcpus")))
+        if cores == 0:
+            if not is_parent(row):
+                said = "no cores" if "ncpus" in has else "neither ncpus, np nor pcpus"
+                notes.append(
+                    f"node {name[:50]} ({row.get('state', 'no state')}) has {said}: omitted"
+                )
+            continue
+        words = {word.strip().lower() for word in str(row.get("state", "")).split(",")}
+        unknown.update(words - _DOWN - _DRAINED - _UP)
+        state = "down" if words & _DOWN else "drained" if words & _DRAINED else "up"
+        try:
+            record = NodeRecord.model_validate({"name": name, "state": state})
+        except ValidationError:
+            notes.append(f"a node without a usable name was left out: {name[:50]!r}")
+            continue
+        own = str(row.get("queue", ""))
+        partitions = (own,) if own in queues else shared
+        if own and own not in queues:
+            notes.append(f"node {name[:50]} belongs to queue {own[:50]}, which is unknown")
+        partitions = tuple(queue for queue in partitions if _serves(row, has, needs[queue]))
+        listed.append(
+            ListedNode(
+                record,
+                float(cores),
+                float(integer(has.get("ngpus"))),
+                memory_gb(has.get("mem", "")),
+                partitions if not own or own in queues else (),
+                consumables=tuple(
+                    (name, amount)
+                    for name in sorted(consumables)
+                    if (amount := amount_said(has.get(name))) is not None
+                ),
+                features=properties_of(row)
+                + tuple(
+                    f"{key}={value}"
+                    for key in sorted(sets)
+                    for value in str(has.get(key, "")).replace('"', "").split(",")
+                    if re.fullmatch(r"[\w.-]+", value)
+                ),
+            )
+        )
+    notes += [
+        f"state {word[:40]!r} of {count} nodes is unknown: ignored"
+        for word, count in unknown.items()
+    ]
+    return listed
+
+
+def needed_of(queue: Mapping[str, Any]) -> dict[str, str]:
+    """What nodes of a queue must have, by resource; Torque's properties under ``properties``.
+
+    PBS's jobs get ``default_chunk`` of their queue, such as ``default_chunk.Qlist = gpu``; Torque's get
+    ``resources_default.neednodes``, a property.
+    """
+    chunk = resources(queue.get("default_chunk"))
+    needed = {
+        name: str(value)
+        for name, value in chunk.items()
+        if name not in _AMOUNTS and amount_said(value) is None
+    }
+    named = resources(queue.get("resources_default")).get("neednodes", "")
+    words = [*str(named).split(":"), *str(queue.get("features_required", "")).split(",")]
+    properties = [w.strip() for w in words if re.fullmatch(r"\s*[A-Za-z][\w.-]*\s*", w)]
+    return needed | ({"properties": ",".join(properties)} if properties else {})
+
+
+def _serves(row: Mapping[str, Any], has: Mapping[str, Any], needed: Mapping[str, str]) -> bool:
+    """Whether a node has all that a queue's jobs need."""
+    for name, value in needed.items():
+        said = row.get("properties", "") if name == "properties" else has.get(name, "")
+        there = {word.strip().lower() for word in str(said).strip('"').split(",")}
+        if not {word.lower() for word in value.strip('"').split(",")} <= there:
+            return False
+    return True
+
+
+def asked_by_name(jobs: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Resources of the site's of which chunks ask for, or hold, so much."""
+    found: set[str] = set()
+    for row in jobs:
+        for text in (row.get("exec_vnode"), selected(row)):
+            pairs = re.findall(r":([A-Za-z][\w-]*)=([^:+()\s]*)", ":" + str(text or ""))
+            found |= {name for name, said in pairs if is_consumable(name, said)}
+    return frozenset(found)
+
+
+def routed(name: str, queues: Mapping[str, dict[str, Any]]) -> str:
+    """The queue that a job gets into: of a routing queue, the first that it leads to."""
+    for _ in queues:
+        about = queues.get(name, {})
+        if not str(about.get("queue_type", "")).lower().startswith("r"):
+            break
+        name = str(about.get("route_destinations", "")).partition(",")[0].partition("@")[0]
+    return name
+
+
+def partitions_of(
+    queues: Mapping[str, dict[str, Any]],
+    members: Mapping[str, tuple[str, ...]],
+    default: str,
+    notes: list[str],
+) -> list[Partition]:
+    """Queues as partitions; what cannot be told of them is appended to ``notes``."""
+    result = []
+    for name, about in queues.items():
+        if name not in members:
+            notes.append(f"queue {name} has no nodes: its jobs never start")
+            continue
+        most = resources(about.get("resources_max"))
+        least = resources(about.get("resources_min"))
+        widest = integer(most.get("nodect"))
+        depth = str(about.get("backfill_depth", ""))
+        result.append(
+            Partition(
+                name=name,
+                groups=members[name],
+                min_nodes=max(1, integer(least.get("nodect"))),
+                max_nodes=widest or None,
+                max_walltime=parse_duration(most.get("walltime")) or None,
+                priority=float(integer(about.get("Priority"))),
+                default=name == default,
+                backfill_depth=int(depth) if re.fullmatch(r"\d{1,9}", depth) else None,
+            )
+        )
+        limits = sorted(filter(_LIMITS.match, about))
+        if limits:
+            notes.append(f"queue {name} has limits that are not modelled: {', '.join(limits)}")
+    return result
+
+
+def _with_others(
+    partitions: Sequence[Partition], jobs: Iterable[JobRecord]
+) -> tuple[Partition, ...]:
+    """Queues, and those of reservations and the like in which jobs run: nothing is started from these."""
+    names = {partition.name for partition in partitions}
+    run_in = {job.spec.partition for job in jobs if job.start_s is not None}
+    return (*partitions, *(Partition(name=name) for name in sorted(run_in - names - {""})))
+
+
+# --- jobs ------------------------------------------------------------------------------------------
+
+
+def _listed_job(
+    job_id: str,
+    row: dict[str, Any],
+    rows: Mapping[str, Any],
+    queues: Mapping[str, Any],
+    known: Mapping[str, NodeRecord],
+    largest: LargestNode,
+    notes: list[str],
+) -> JobRecord | str | None:
+    """Return one job of qstat, or why it is left alone; None if it has ended, or is an array."""
+    if job_id.partition(".")[0].endswith("[]"):
+        stem = job_id.partition("[")[0] + "["
+        if not any(other != job_id and other.startswith(stem) for other in rows):
+            notes.append(f"job {job_id[:40]} is left alone: it is an array, its subjobs not listed")
+            return "an array, its subjobs not listed"
+        return None
+    queue = str(row.get("queue", ""))
+    if (state := state_of(row)) not in STATES:
+        notes.append(f"job {job_id[:40]} was left out: its state {state[:40]!r} is unknown")
+        return None
+    try:
+        record = job_record(job_id, row, known, largest, notes)
+    except ValueError as error:
+        why = first_fault(error) if isinstance(error, ValidationError) else str(error)
+        notes.append(f"job {job_id[:40]} was left out: {why}")
+        return why
+    if record is None or record.start_s is not None or queue in queues:
+        return record
+    why = "a reservation's queue" if _is_reservation(queue) else f"queue {queue[:40]!r}"
+    notes.append(f"job {job_id[:40]} is left alone: it waits in {why}, from which nothing starts")
+    return f"it waits in {why}"
+
+
+def _left(
+    rows: Mapping[str, dict[str, Any]],
+    marks: Mapping[str, LeaseMark],
+    reasons: Mapping[str, str],
+    of_all: str,
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Why waiting jobs with the hook's mark are left to PBS; and which of them it still passes over.
+
+    Of an array with jobs that are listed, these are named.
+    """
+    own = {array_of(job_id) for job_id, mark in marks.items() if not mark.free}
+    left: dict[str, str] = {}
+    kept, listed = set[str](), set[str]()
+    for job_id in sorted(rows, key=lambda i: "[]" in i):
+        mark = job_mark(rows[job_id])
+        if mark is None or array_of(job_id) in own or (mark.free and not mark.kept):
+            continue
+        if mark.kept:
+            kept.add(array_of(job_id))
+        if job_id not in listed:
+            listed.add(array_of(job_id))
+            why = "an operator took it from the twin" if mark.free else of_all or "it was not read"
+            left[job_id] = reasons.get(job_id) or why
+    return left, tuple(sorted(kept))
+
+
+def _leads_to(name: str, queues: Mapping[str, dict[str, Any]], acted: Collection[str]) -> bool:
+    """Whether a routing queue leads to one of the queues in which the twin acts."""
+    seen, to_see = set[str](), [name]
+    while to_see:
+        about = queues.get(one := to_see.pop(), {})
+        if one in seen or not str(about.get("queue_type", "")).lower().startswith("r"):
+            continue
+        seen.add(one)
+        to_see += [
+            to.partition("@")[0] for to in str(about.get("route_destinations", "")).split(",")
+        ]
+        if set(acted) & set(to_see):
+            return True
+    return False
+
+
+def _is_reservation(queue: str) -> bool:
+    return re.fullmatch(r"[RSM]\d+", queue) is not None
+
+
+# --- reservations ----------------------------------------------------------------------------------
+
+
+def _reservations(
+    text: bytes, known: Mapping[str, NodeRecord], notes: list[str], now_s: float
+) -> tuple[NodeReservation, ...]:
+    """Of ``pbs_rstat -f``: blocks that begin with ``Resv ID:``."""
+    result = []
+    blocks = re.split(r"^Resv ID:", text.decode("utf-8", errors="replace"), flags=re.MULTILINE)
+    for block in blocks[1:]:
+        name = block.partition("\n")[0].strip()
+        about = dict(re.findall(r"^\s*([\w.]+) = (.*)$", block, flags=re.MULTILINE))
+        start_s, end_s = time_s(about.get("reserve_start")), time_s(about.get("reserve_end"))
+        nodes = tuple(n for n in vnodes(about.get("resv_nodes", "")) if n in known)
+        if start_s is None or end_s is None or not nodes:
+            notes.append(f"reservation {name[:40]} was left out: it says no span or no nodes")
+            continue
+        if end_s > max(now_s, start_s):
+            result.append(
+                NodeReservation(name=name[:128], start_s=start_s, end_s=end_s, node_names=nodes)
+            )
+    return tuple(result)

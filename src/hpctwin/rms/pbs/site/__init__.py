@@ -1,0 +1,1 @@
+"""PBS's and Torque's settings: cluster, policy, limits."""

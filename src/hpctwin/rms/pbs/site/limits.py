@@ -1,0 +1,172 @@
+"""Limits of a PBS server and its queues on what runs and is queued, as limits of a cluster.
+
+Source:
+    PBS Professional 2022.1 Administrator's Guide, "Managing resource usage by users, groups, and projects".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from hpctwin.formats.accounting.pbs_accounting import Accounts
+from hpctwin.rms.pbs.listing.request import memory_gb
+from hpctwin.rms.site.findings import NO_BEARING, NOT_MODELLED, TAKEN, Setting
+
+__all__ = ["SiteLimits", "site_limits"]
+
+_COUNTS = {"max_run": "jobs", "max_queued": "submitted"}
+_OLD = {
+    "max_running": ("jobs", "[o:PBS_ALL={}]"),
+    "max_user_run": ("jobs", "[u:PBS_GENERIC={}]"),
+    "max_group_run": ("jobs", "[g:PBS_GENERIC={}]"),
+    "max_queuable": ("submitted", "[o:PBS_ALL={}]"),
+    "max_user_queuable": ("submitted", "[u:PBS_GENERIC={}]"),
+}
+_OLD_OF_AMOUNTS = {"max_user_res": "[u:PBS_GENERIC={}]", "max_group_res": "[g:PBS_GENERIC={}]"}
+_ACCOUNTS: dict[str, Accounts] = {"g": "group", "p": "project"}
+_MEASURES = {"ncpus": "cores", "nodect": "nodes", "ngpus": "gpus", "mem": "memory_gb"}
+_WHO = re.compile(r'\[\s*([ougp]):\s*"?([^="\]]+?)"?\s*=\s*([^\]]*?)\s*\]')
+
+
+class One(NamedTuple):
+    """What a single limit says.
+
+    Args:
+        kind: ``o`` of all, ``u`` of a user, ``g`` of a group, ``p`` of a project.
+        name: of whom.
+        fields: of a limit; empty where the value is none.
+    """
+
+    kind: str
+    name: str
+    fields: dict[str, Any]
+
+
+@dataclass
+class SiteLimits:
+    """The limits of a site.
+
+    Args:
+        limits: those of the cluster.
+        accounts: what jobs' accounts are, so that those hold which are of groups or projects: ``group`` or
+            ``project``; ``account`` where none is.
+        told: what became of each setting; of a queue under ``queue: attribute``.
+    """
+
+    limits: list[dict[str, Any]] = field(default_factory=list)
+    accounts: Accounts = "account"
+    told: dict[str, Setting] = field(default_factory=dict)
+
+
+def site_limits(
+    server: Mapping[str, str], queues: Mapping[str, Mapping[str, Any]], where: Mapping[str, str]
+) -> SiteLimits:
+    """The limits that the attributes of a server and of its queues say.
+
+    Args:
+        server: name and value.
+        queues: the same of each.
+        where: in which file they stood; of a queue under ``queue: attribute``.
+    """
+    made = SiteLimits(accounts=_accounts(server, queues))
+    for queue, about in queues.items():
+        for name, value in _flat(about).items():
+            _take(made, f"{queue}: {name}", name, str(value), where, queue)
+    for name, value in server.items():
+        _take(made, name, name, value, where, "")
+    return made
+
+
+def _accounts(server: Mapping[str, str], queues: Mapping[str, Mapping[str, Any]]) -> Accounts:
+    """What accounts are to be: of groups and projects those of which more limits are; of two groups."""
+    counts = dict.fromkeys(_ACCOUNTS, 0)
+    for about in (server, *queues.values()):
+        for name, value in _flat(about).items():
+            measure, written = _measure(name, str(value))
+            for kind, _, _ in _WHO.findall(written) if measure else ():
+                if kind in counts:
+                    counts[kind] += 1
+    most = max(counts, key=lambda kind: counts[kind])
+    return _ACCOUNTS[most] if counts[most] else "account"
+
+
+def _flat(about: Mapping[str, Any]) -> dict[str, Any]:
+    """``ncpus`` within ``max_run_res`` as ``max_run_res.ncpus``."""
+    found: dict[str, Any] = {}
+    for key, value in about.items():
+        if isinstance(value, Mapping):
+            found |= {f"{key}.{inner}": one for inner, one in value.items()}
+        else:
+            found[key] = value
+    return found
+
+
+def _take(
+    made: SiteLimits, key: str, name: str, value: str, where: Mapping[str, str], queue: str
+) -> None:
+    """Take a limit over, and tell what became of it."""
+    measure, written = _measure(name, value)
+    if measure is None:
+        return
+    found = [One(kind, who, _fields(measure, said)) for kind, who, said in _WHO.findall(written)]
+    left = []
+    for one in found:
+        why = _why_not(one, made.accounts)
+        if not why:
+            made.limits.append(_limit([queue] if queue else "all", one))
+        else:
+            left.append(f"{one.kind}:{one.name}: {why}")
+    if not found:
+        told = NO_BEARING, "PBS reads [u:PBS_GENERIC=5] and the like; it is no such limit"
+    else:
+        told = (NOT_MODELLED, "; ".join(left)) if left else (TAKEN, "limits")
+    title = f"queue {key}" if queue else name
+    made.told[key] = Setting(title, value[:80], where.get(key, ""), *told)
+
+
+def _measure(name: str, value: str) -> tuple[str | None, str]:
+    """What a limit is of, None if it is no such one; and its value as newer versions write it."""
+    if name in _OLD:
+        measure, written = _OLD[name]
+        return measure, written.format(value)
+    if name in _COUNTS:
+        return _COUNTS[name], value
+    outer, _, inner = name.partition(".")
+    if outer in _OLD_OF_AMOUNTS:
+        return _MEASURES.get(inner), _OLD_OF_AMOUNTS[outer].format(value)
+    return (_MEASURES.get(inner) if outer == "max_run_res" else None), value
+
+
+def _fields(measure: str, said: str) -> dict[str, Any]:
+    if measure == "memory_gb":
+        amount = memory_gb(said)
+        return {} if amount is None else {measure: amount}
+    if not re.fullmatch(r"\d{1,12}", said):
+        return {}
+    return {measure: float(said) if measure in ("cores", "gpus") else int(said)}
+
+
+def _why_not(one: One, accounts: Accounts) -> str:
+    """Why a limit has no counterpart; empty if it has one."""
+    if not one.fields:
+        return "not a number"
+    if _ACCOUNTS.get(one.kind, accounts) != accounts:
+        return f"the accounts of jobs are their {accounts}s here, of which more is said"
+    return ""
+
+
+def _limit(partitions: list[str] | str, one: One) -> dict[str, Any]:
+    """What PBS says of a queue, or of all: it holds besides what is said elsewhere."""
+    made: dict[str, Any] = {"partitions": partitions}
+    if one.kind == "u" and one.name == "PBS_GENERIC":
+        made["per"] = "user"
+    elif one.kind == "u":
+        made["user"] = one.name
+    elif one.kind in _ACCOUNTS and one.name == "PBS_GENERIC":
+        made["per"] = "account"
+    elif one.kind in _ACCOUNTS:
+        made["account"] = one.name
+    return {**made, **one.fields}

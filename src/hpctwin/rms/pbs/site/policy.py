@@ -1,0 +1,302 @@
+"""What PBS's scheduling settings are here: the policy ``pbs``, and why others have no counterpart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hpctwin.model import Partition
+from hpctwin.rms.pbs.listing.request import parse_duration
+from hpctwin.rms.pbs.site.fair_share import Shares, fair_share
+from hpctwin.rms.pbs.site.node_order import NodeOrder
+from hpctwin.rms.pbs.site.ordering import Meaning, ordering_of
+from hpctwin.rms.pbs.site.sched_config import Line, SchedConfig
+from hpctwin.rms.site.findings import NO_BEARING, NOT_MODELLED, TAKEN, Setting
+
+__all__ = ["explained", "meaning_of"]
+
+_WHY = {
+    "backfill_prime": "there is no prime time",
+    "prime_exempt_anytime_queues": "there is no prime time",
+    "prime_spill": "there is no prime time",
+    "fairshare_usage_res": "use is counted in node-seconds",
+    "fairshare_enforce_no_shares": "users without shares run",
+    "unknown_shares": "all users have equal shares",
+    "max_job_check": "a cycle tries all jobs",
+    "preemptive_sched": "no job is preempted",
+    "preempt_order": "no job is preempted",
+    "preempt_prio": "no job is preempted",
+    "preempt_queue_prio": "no job is preempted",
+    "preempt_sort": "no job is preempted",
+    "sched_preempt_enforce_resumption": "no job is preempted",
+    "preempt_targets_enable": "no job is preempted",
+    "dedicated_prefix": "give cluster.yaml reservations for dedicated time",
+    "node_sort_key": "jobs have whole nodes, of which those with the lowest numbers go first",
+    "smp_cluster_dist": "nodes are tried in the order of their numbers: @best-fit and @spread are others",
+    "sort_nodes": "nodes are tried in the order of their numbers: @best-fit and @spread are others",
+    "provision_policy": "nodes are as they are",
+    "load_balancing": "the load of nodes is not known",
+    "strict_fifo": "a job that does not fit ends the turn of all queues (strict_ordering), or of none",
+    "peer_queue": "one cluster at a time; hpctwin facility has several",
+    "server_dyn_res": "what a program says is free is not known",
+    "mom_resources": "what a program says is free is not known",
+    "eligible_time_enable": "a job's eligible time begins when nothing but nodes keeps it",
+    "job_requeue_timeout": "no job is requeued by the policy",
+    "node_fail_requeue": "give cluster.yaml failures",
+    "job_sort_formula_threshold": "there is no formula",
+    "sched_cycle_length": "a cycle takes no time here, and goes through to its end",
+    "opt_backfill_fuzzy": "a reservation begins when the job fits, to the second",
+    "job_run_wait": "a job that is started runs at once",
+    "throughput_mode": "a job that is started runs at once",
+    "partition": "one scheduler has all nodes",
+}
+_WHY |= {
+    "node_pack": "nodes are tried in the order of their numbers",
+    "max_slot_limit": "tasks of one array run as other jobs do",
+    "idle_slot_limit": "tasks of one array run as other jobs do",
+    "max_job_array_size": "jobs of the past were admitted",
+    "required_login_property": "login nodes are not modeled",
+    "resources_available": "the total that jobs of a queue or a server may use is not modeled",
+}
+_PLAIN = {
+    "preemptive_sched": ("false", "0"),
+    "backfill_prime": ("false", "0"),
+    "prime_exempt_anytime_queues": ("false", "0"),
+    "load_balancing": ("false", "0"),
+    "strict_fifo": ("false", "0"),
+    "job_run_wait": ("runjob_hook", "none"),
+    "throughput_mode": ("true",),
+    "sched_cycle_length": ("00:20:00", "1200"),
+    "max_job_check": ("all_jobs",),
+    "smp_cluster_dist": ("pack",),
+}
+_OF_FAIR_SHARE = (
+    "fairshare_usage_res", "fairshare_entity", "fairshare_enforce_no_shares", "unknown_shares",
+    "fairshare_decay_time", "fairshare_decay_factor", "half_life",
+)  # fmt: skip
+_LIMITS = re.compile(
+    r"max_run|max_(?:user_)?queuable|max_queued|queued_jobs_threshold|max_user_run|max_group_run|max_user_res|max_group_res|max_group|resources_max|resources_min"
+)
+_SOFT = re.compile(r"max_(?:run|user_run|group_run|run_res|user_res|group_res)_soft")
+_OF_QUEUE = re.compile(
+    r"queue_type|enabled|started|Priority|resources_(?:max|min)\.(?:walltime|nodect)"
+)
+
+
+def meaning_of(
+    sched: SchedConfig,
+    server: Mapping[str, str],
+    queues: Sequence[Partition],
+    shares: Sequence[Shares] = (),
+    nodes: NodeOrder | None = None,
+) -> Meaning:
+    """The policy that settings tell.
+
+    Args:
+        sched: sched_config.
+        server: attributes of the server and of its scheduler.
+        shares: of a file ``resource_group``.
+        queues: with their priorities.
+        nodes: in which order they are tried, where jobs share them.
+    """
+    made = ordering_of(sched, server, queues)
+    taken, left = made.taken, made.left
+    text = f"{made.text}+{_backfill(sched, server, taken, left)}"
+    if nodes is not None:
+        text += _placement(sched, nodes, made)
+    for name in ("strict_ordering", "by_queue", "round_robin", "fair_share"):
+        said = sched.value(name, "false")
+        if name in taken and said.lower() not in ("true", "false", "0", "1"):
+            taken[name] += f"; PBS takes {said[:20]!r} for true"
+    by_use = "fair_share" in taken
+    fairshare = fair_share(sched, shares, taken, left) if by_use else {}
+    return made._replace(text=text, fairshare=fairshare)
+
+
+def _backfill(
+    sched: SchedConfig, server: Mapping[str, str], taken: dict[str, str], left: dict[str, str]
+) -> str:
+    """The backfill with its settings."""
+    given = {}
+    strict = sched.is_on("strict_ordering")
+    if strict:
+        given["strict_ordering"] = "yes"
+    taken["strict_ordering"] = (
+        "pbs: the first jobs that do not fit have reservations"
+        if strict
+        else "pbs: jobs that fit start, and none has a reservation"
+    )
+    depth = server.get("backfill_depth", "1")
+    if not sched.is_on("backfill", default=True):
+        depth = "0"
+        taken["backfill"] = "pbs: backfill_depth=0"
+    if not depth.isdigit():
+        left["backfill_depth"] = "not a whole number: its default counts, 1"
+    elif strict:
+        given["backfill_depth"] = depth
+        taken["backfill_depth"] = "pbs: so many jobs have reservations"
+    else:
+        left["backfill_depth"] = "it counts where strict_ordering is on"
+    seconds = server.get("scheduler_iteration", "600")
+    if parse_duration(seconds):
+        given["scheduler_iteration"] = f"{parse_duration(seconds):g}s"
+        taken["scheduler_iteration"] = (
+            "pbs: a cycle comes so long after the last, if nothing happens"
+        )
+    else:
+        left["scheduler_iteration"] = "not a time above 0: its default counts, 600 s"
+    # Without any sched_config it is as shipped, which has by_queue.
+    for name, default in (("by_queue", not sched.lines), ("round_robin", False)):
+        on = sched.is_on(name, default=default)
+        given[name] = "yes" if on else "no"
+        taken[name] = f"pbs: {name}={given[name]}"
+    return f"pbs:{','.join(f'{name}={value}' for name, value in given.items())}"
+
+
+def _placement(sched: SchedConfig, order: NodeOrder, made: Meaning) -> str:
+    """The placement, where jobs share nodes."""
+    made.keys.update(order.left)
+    if order.placement == "@round-robin":
+        made.taken["smp_cluster_dist"] = "@round-robin, the nearest"
+    elif sched.value("smp_cluster_dist") not in ("", "pack"):
+        made.left["smp_cluster_dist"] = "nodes are tried in one order, as of pack"
+    if order.taken:
+        made.taken["node_sort_key"] = order.taken
+    return order.placement
+
+
+def explained(
+    meaning: Meaning,
+    sched: SchedConfig,
+    server: Mapping[str, str],
+    queues: Mapping[str, Mapping[str, Any]],
+    where: Mapping[str, str],
+    told: Mapping[str, Setting],
+) -> list[Setting]:
+    """What became of each setting.
+
+    Args:
+        meaning: the policy.
+        sched: sched_config.
+        server: attributes of the server and of its scheduler.
+        queues: attributes of each queue.
+        where: the file in which each attribute stood; of a queue under ``queue: attribute``.
+        told: what is known already, by the same.
+    """
+    made = [_of_line(line, meaning, sched) for line in sched.lines]
+    soft = _of_soft_limits(sched, server)
+    made += [
+        told.get(name)
+        or Setting(
+            name,
+            value[:80],
+            where.get(name, ""),
+            *(soft if _SOFT.match(name) else _became(name, value, meaning)),
+        )
+        for name, value in server.items()
+    ]
+    for queue, about in queues.items():
+        for name, value in about.items():
+            key = f"{queue}: {name}"
+            if key in told:
+                made.append(told[key])
+            elif not _OF_QUEUE.match(name):
+                text = str(value)
+                at = where.get(key, "")
+                became = soft if _SOFT.match(name) else _of_queue(name, text)
+                made.append(Setting(f"queue {key}", text[:80], at, *became))
+            elif name in ("enabled", "started") and str(value).lower() != "true":
+                why = "jobs of the past ran from it"
+                made.append(Setting(f"queue {key}", str(value), "", NOT_MODELLED, why))
+    return made
+
+
+def _of_line(line: Line, meaning: Meaning, sched: SchedConfig) -> Setting:
+    """What became of a line of sched_config."""
+    value = line.value if line.prime == "all" else f"{line.value} {line.prime}"
+    if line.fault:
+        asked = line.name in ("help_starving_jobs", "max_starve") and line.value.lower() != "false"
+        # PBS has no such parameters any more; pbs_sched of Torque goes by them.
+        asked = asked or (line.name in ("sort_by", "multi_sort") and line.value != "no_sort")
+        became, why = NOT_MODELLED if asked else NO_BEARING, line.fault
+    elif sched.is_other(line):
+        became, why = NOT_MODELLED, "the policy is that of prime time, all day"
+    elif line.prime == "none":
+        became, why = NO_BEARING, "it holds at no time"
+    elif line.prime != "non_prime" and not sched.is_held(line):
+        became, why = NO_BEARING, "a later line says it anew"
+    elif line in meaning.keys:
+        became, why = NOT_MODELLED, meaning.keys[line]
+    else:
+        became, why = _became(line.name, line.value, meaning)
+    return Setting(line.name[:80], value[:80], line.where, became, why)
+
+
+def _of_queue(name: str, value: str) -> tuple[str, str]:
+    """What became of an attribute of a queue, and why."""
+    if name == "backfill_depth" and value.isdigit():
+        return TAKEN, "the partition's backfill_depth"
+    if name == "backfill_depth":
+        return NOT_MODELLED, "not a whole number: the server's counts"
+    if _LIMITS.match(name):
+        return NOT_MODELLED, _why_no_limit(name)
+    why = _WHY.get(name.partition(".")[0])
+    if (
+        name == "features_required"
+        or name.endswith(".neednodes")
+        or name.startswith("default_chunk.")
+    ):
+        return TAKEN, "partition of the nodes that have it, or what jobs ask"
+    return (NOT_MODELLED, why) if why else (NO_BEARING, "")
+
+
+def _of_soft_limits(sched: SchedConfig, server: Mapping[str, str]) -> tuple[str, str]:
+    """What became of soft limits, and why.
+
+    To PBS's scheduler who is above one is as any other, unless ``preempt_prio`` names it (see
+    ``set_preempt_prio`` of its sources).
+    """
+    if not sched.is_on("preemptive_sched", default=not sched.lines):
+        return NO_BEARING, "soft limits count where preemptive_sched is on"
+    order = (
+        server.get("preempt_prio") or sched.value("preempt_prio") or "express_queue, normal_jobs"
+    )
+    if "softlimits" not in order:
+        return NO_BEARING, "preempt_prio names no soft limits: who is above one is as any other"
+    return (
+        NOT_MODELLED,
+        "who is above a soft limit goes later and is preempted sooner, and no job is preempted",
+    )
+
+
+def _why_no_limit(name: str) -> str:
+    """Why a limit has no counterpart."""
+    if name.startswith(("max_queued_res", "queued_jobs_threshold")):
+        return "what waits is limited as a number of jobs that wait and run (max_queued)"
+    return "the limit has no counterpart"
+
+
+def _became(name: str, value: str, meaning: Meaning) -> tuple[str, str]:
+    """What became of a setting, and why."""
+    if name in meaning.left:
+        return NOT_MODELLED, meaning.left[name]
+    if name in meaning.taken:
+        return TAKEN, meaning.taken[name]
+    if name in _OF_FAIR_SHARE and "fair_share" not in meaning.taken:
+        return NO_BEARING, "jobs do not go by fair share"
+    if name == "default_queue":
+        return TAKEN, "the default partition"
+    if name == "fair_share":
+        return NO_BEARING, ""
+    if name.startswith("resources_available"):
+        return NOT_MODELLED, _WHY["resources_available"]
+    if name == "job_exclusive_on_use" and value.lower() == "true":
+        return TAKEN, "jobs have whole nodes"
+    if name in _WHY and value.strip('"').lower() not in _PLAIN.get(name, ()):
+        return NOT_MODELLED, _WHY[name]
+    if _LIMITS.match(name):
+        return NOT_MODELLED, _why_no_limit(name)
+    if re.match(r"\w+ (?:job_sort|preempt|sched_|backfill|only_|do_not|opt_)", name):
+        return NOT_MODELLED, "of a scheduler other than the default one"
+    return NO_BEARING, ""

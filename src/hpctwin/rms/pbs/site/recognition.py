@@ -1,0 +1,404 @@
+"""Which files of a folder are of PBS or Torque, what each is; the machine and the policy that they describe.
+
+Source:
+    PBS Professional 2022.1 Administrator's Guide and Reference Guide; OpenPBS 23.06; Torque 6.1
+    Administrator Guide.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from hpctwin.errors import ConfigError, FormatError
+from hpctwin.formats.accounting.pbs_accounting import Accounts, Meant, is_pbs_accounting, pbs_table
+from hpctwin.formats.common.job_table import JobTable
+from hpctwin.formats.common.record import Machine, Tally
+from hpctwin.rms.pbs.listing.node_attributes import is_passing, node_settings
+from hpctwin.rms.pbs.listing.output import read_output
+from hpctwin.rms.pbs.listing.parse import listed_nodes, needed_of, partitions_of, routed
+from hpctwin.rms.pbs.listing.request import is_consumable
+from hpctwin.rms.pbs.listing.torque import as_pbs, is_nodes_file, is_torque, nodes_file, nodes_xml
+from hpctwin.rms.pbs.listing.values import integer, is_true, objects, resources
+from hpctwin.rms.pbs.site.fair_share import Shares, is_resource_group, read_resource_group, told_of
+from hpctwin.rms.pbs.site.limits import site_limits
+from hpctwin.rms.pbs.site.maui import Parameter, is_maui, maui_meaning, read_maui
+from hpctwin.rms.pbs.site.node_order import node_order
+from hpctwin.rms.pbs.site.placement_sets import PlacementSets, placement_sets
+from hpctwin.rms.pbs.site.policy import explained, meaning_of
+from hpctwin.rms.pbs.site.sched_config import (
+    PARAMETERS,
+    Line,
+    SchedConfig,
+    has_sched_config,
+    read_sched_config,
+)
+from hpctwin.rms.site.cluster import ListedNode, group_nodes
+from hpctwin.rms.site.derived_nodes import in_partitions
+from hpctwin.rms.site.findings import Setting, Site, named_cluster
+
+__all__ = ["LIVE", "PbsFiles", "live_command"]
+
+_SHOWN = 50
+_QMGR = "queue|server|sched|resource|node"
+"""What lines of ``qmgr -c print`` are about."""
+
+LIVE: dict[str, tuple[str, ...]] = {
+    "pbsnodes.json": ("pbsnodes", "-a", "-v", "-F", "json"),
+    "server.txt": ("qmgr", "-c", "print server"),
+    "scheduler.txt": ("qmgr", "-c", "print sched"),
+}
+"""What a running PBS is asked, by the file that an answer would be in."""
+
+
+class PbsFiles:
+    """The files of a PBS site."""
+
+    expected = (
+        "pbsnodes -av (Torque: pbsnodes -a or -x), qmgr -c 'print server', sched_config or accounting logs "
+        "are such"
+    )
+
+    def __init__(self) -> None:
+        self._logs: list[Path] = []
+        self._nodes: dict[str, dict[str, Any]] = {}
+        self._configured: dict[str, dict[str, Any]] = {}
+        self._maui: list[Parameter] = []
+        self._away: frozenset[str] = frozenset()
+        self._queues: dict[str, dict[str, Any]] = {}
+        self._server: dict[str, str] = {}
+        self._sched: list[Line] = []
+        self._shares: list[Shares] = []
+        self._where: dict[str, str] = {}
+        self._notes: list[str] = []
+        self._flags: dict[str, str] = {}
+
+    def take(self, path: Path, head: bytes) -> str:
+        """What a file is, by what it begins with; empty if it is nothing of PBS's."""
+        if is_pbs_accounting(head):
+            self._logs.append(path)
+            return "accounting log"
+        if b"\0" in head:
+            return ""
+        if head.lstrip().startswith(b"{"):
+            return self._take_json(path)
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
+        if "<Node>" in text:
+            self._add_nodes(nodes_xml(text, path.name, self._notes), path.name)
+            return "pbsnodes -x"
+        if re.search(rf"^(?:create|set) (?:{_QMGR}) ", text, re.MULTILINE):
+            self._take_qmgr(text, path.name)
+            return "qmgr -c print"
+        if has_sched_config(text):
+            self._take_sched_config(text, path.name)
+            return "sched_config"
+        if is_resource_group(text):
+            self._shares.append(read_resource_group(text, path.name))
+            return "resource_group"
+        if is_maui(text):
+            self._maui += read_maui(text, path.name)
+            return "configuration of Maui or Moab"
+        if found := pbsnodes_text(text):
+            self._add_nodes(found, path.name)
+            return "pbsnodes"
+        if is_nodes_file(text, path.name):
+            found = nodes_file(text, path.name, self._notes)
+            self._configured |= found
+            return "Torque's file of nodes"
+        listed = re.match(r"\s*(Job Id|Queue|Server): ?\S", text)
+        return self._not_used(path.name, listed[1].split()[0]) if listed else ""
+
+    def _take_json(self, path: Path) -> str:
+        notes: list[str] = []
+        try:
+            found = read_output(path.read_bytes(), path.name, notes)
+        except FormatError as error:
+            self._notes.append(f"{error}; not read")
+            return ""
+        if nodes := objects(found, "nodes"):
+            self._notes += notes
+            self._add_nodes(nodes, path.name)
+            return "pbsnodes"
+        listed = [key for key in ("Jobs", "Queue", "Server") if objects(found, key)]
+        return self._not_used(path.name, listed[0].removesuffix("s")) if listed else ""
+
+    def _not_used(self, name: str, what: str) -> str:
+        """The command that printed a list of the present; a note says what to give in its place."""
+        command, instead = {
+            "Job": (
+                "qstat -f",
+                "jobs of the past are in the accounting logs (server_priv/accounting)",
+            ),
+            "Queue": ("qstat -Qf", "add what qmgr -c 'print server' prints"),
+            "Server": ("qstat -Bf", "add what qmgr -c 'print server' prints"),
+        }[what]
+        self._notes.append(f"{name} is what {command} prints, which import does not use: {instead}")
+        return f"{command}, not used"
+
+    def _add_nodes(self, rows: Mapping[str, Mapping[str, Any]], name: str) -> None:
+        """Take nodes over; of a node that stands in two files, the later file counts."""
+        for node, row in rows.items():
+            self._nodes[node] = as_pbs(row)
+            self._where[f"node {node}"] = name
+
+    def _take_qmgr(self, text: str, name: str) -> None:
+        for line in text.splitlines():
+            match = re.match(
+                rf"(create|set) ({_QMGR})(?: (\S+))?(?: (\S+) (\+?=) (.*))?$", line.strip()
+            )
+            if not match:
+                continue
+            verb, kind, first, second, sign, value = match.groups()
+            if kind == "queue" and first:
+                about = self._queues.setdefault(first, {})
+                if verb == "set" and second:
+                    about[second] = _more(about.get(second, ""), sign, value)
+                    self._where[f"{first}: {second}"] = name
+            elif kind == "node" and first and first != "@default":
+                about = self._configured.setdefault(first, {})
+                if verb == "set" and second:
+                    about[second] = _more(about.get(second, ""), sign, value)
+            elif kind == "resource" and second == "flag":
+                self._flags[first] = value.strip()
+            elif kind in ("server", "sched") and verb == "set" and second:
+                # Of several schedulers the first, which is called default, is the one that is meant here.
+                key = second if first in (None, "default") else f"{first} {second}"
+                self._server[key] = _more(self._server.get(key, ""), sign, value)
+                self._where[key] = name
+
+    def _take_sched_config(self, text: str, name: str) -> None:
+        lines = read_sched_config(text, name)
+        self._sched += lines
+        unread = [one for one in lines if one.fault and one.name not in PARAMETERS]
+        self._notes += [f"{one.where}: {one.name[:50]!r}: {one.fault}" for one in unread]
+
+    def site(self, *, assumed: Sequence[ListedNode] = ()) -> Site | None:
+        """Cluster and policy; None if nothing tells of them.
+
+        Args:
+            assumed: the nodes, if none are described; without any: None then.
+        """
+        self._take_configured()
+        if not self._nodes and not (assumed and self._tells):
+            return None
+        queues = {
+            name: _with_nested(about)
+            for name, about in self._queues.items()
+            if str(about.get("queue_type", "Execution")).lower().startswith("e")
+        }
+        if not self._queues:
+            # Nodes that are bound to queues tell of these.
+            queues |= {str(row["queue"]): {} for row in self._nodes.values() if row.get("queue")}
+        sched = SchedConfig(tuple(self._sched))
+        sets = self._sets()
+        listed = listed_nodes(
+            self._nodes, queues, self._notes, self._consumables(sched), sets.by_queue.values()
+        )
+        listed = self._available(listed)
+        order = node_order(sched, self._nodes) if self.shared[0] else None
+        if order is not None:
+            listed = [
+                one._replace(weight=order.weights.get(one.record.name, 0.0)) for one in listed
+            ]
+        grouped = group_nodes(listed or in_partitions(assumed, queues))
+        default = routed(self._server.get("default_queue", ""), self._queues)
+        without: list[str] = []
+        partitions = partitions_of(queues, grouped.members, default, without)
+        self._notes += [note for note in without if "has no nodes" in note]
+        policy = meaning_of(sched, self._server, partitions, self._shares, order)
+        text, _, of_maui = self._by_maui
+        if text:  # Maui or Moab schedules, in place of PBS's own scheduler.
+            policy = policy._replace(text=text, taken={}, fairshare={})
+        there = {one.name for one in partitions}
+        limited = {name: about for name, about in self._queues.items() if name in there}
+        limits = site_limits(self._server, limited, self._where)
+        fields = {
+            "name": "pbs",
+            "nodes": [group.model_dump(exclude_defaults=True) for group in grouped.groups],
+            "partitions": [one.model_dump(exclude_defaults=True) for one in partitions],
+            "limits": limits.limits,
+            "fairshare": policy.fairshare,
+        }
+        settings = [told_of(one, policy.fairshare) for one in self._shares]
+        settings += explained(
+            policy, sched, self._server, self._queues, self._where, limits.told | sets.told
+        )
+        needed = {name for about in queues.values() for name in needed_of(about)}
+        settings += [*of_maui, *node_settings(self._nodes, self._where, listed, needed)]
+        cluster, names = named_cluster(fields, grouped.names, "pbs")
+        return Site("pbs", cluster, policy.text, settings, list(self._notes), names)
+
+    @property
+    def _tells(self) -> bool:
+        """Whether settings are there, besides nodes."""
+        return bool(self._queues or self._server or self._sched or self._maui)
+
+    @cached_property
+    def _by_maui(self) -> tuple[str, bool, list[Setting]]:
+        return maui_meaning(self._maui) if self._maui else ("", False, [])
+
+    def _take_configured(self) -> None:
+        """Take over nodes of server_priv/nodes and of qmgr, where pbsnodes tells of none."""
+        left = [name for name in self._configured if name not in self._nodes]
+        if self._nodes and left:
+            self._notes.append(
+                f"{len(left)} nodes of the file of nodes, or of qmgr, that pbsnodes does not list: omitted: "
+                f"{_some(left)}"
+            )
+        elif left:
+            slots = str(integer(self._server.get("np_default")) or 1)
+            for name, about in self._configured.items():
+                row = _with_nested(about)
+                self._nodes[name] = as_pbs(
+                    {**row, "np": row["np"] or slots} if "np" in row else row
+                )
+        self._configured = {}
+
+    def _available(self, listed: list[ListedNode]) -> list[ListedNode]:
+        """Nodes that can run jobs; a note names all others.
+
+        Raises:
+            ConfigError: There are nodes, and none can run jobs.
+        """
+        out = {
+            one.record.name: str(self._nodes[one.record.name].get("state", ""))
+            for one in listed
+            if one.record.state != "up" and not is_passing(self._nodes[one.record.name])
+        }
+        if out:
+            self._notes.append(
+                f"{len(out)} of {len(listed)} nodes are not available, and not in cluster.yaml: "
+                + _some([f"{name} ({state})" for name, state in out.items()])
+            )
+        self._away = frozenset(out)
+        found = [one for one in listed if one.record.name not in out]
+        if self._nodes and not found:
+            why = self._notes[-1] if self._notes else "no node has cores"
+            raise ConfigError(f"pbsnodes: none of {len(self._nodes)} nodes can run jobs: {why}")
+        return found
+
+    def _consumables(self, sched: SchedConfig) -> frozenset[str]:
+        """Resources of the site's that jobs use up on nodes, and by which its scheduler goes."""
+        there = {
+            name
+            for row in self._nodes.values()
+            for name, said in resources(row.get("resources_available")).items()
+            if is_consumable(name, str(said)) and "n" in self._flags.get(name, "n")
+        }
+        goes_by = re.split(r"[,\s]+", sched.value("resources"))
+        unheeded = sorted(there - set(goes_by)) if goes_by != [""] else []
+        self._notes += [
+            f"resource {name} of nodes is not in 'resources' of sched_config, so PBS does not go by it"
+            for name in unheeded
+        ]
+        return frozenset(there - set(unheeded))
+
+    def missing(self) -> list[str]:
+        """What no file tells, and what would."""
+        there = {
+            "nodes: what pbsnodes -av prints": self._nodes,
+            "queues and limits: what qmgr -c 'print server' prints": self._queues or self._server,
+            _SCHEDULING[any(map(is_torque, self._nodes.values()))]: self._sched or self._maui,
+            "jobs: accounting logs, in PBS's folder server_priv/accounting": self._logs,
+        }
+        return [what for what, found in there.items() if not found]
+
+    @property
+    def shared(self) -> tuple[bool, bool]:
+        """Whether jobs share nodes, as unless each vnode goes to one job alone; and whether by memory."""
+        with_cores = [row for row in self._nodes.values() if _cores(row) > 0]
+        alone = [str(row.get("sharing", "")).startswith("force_excl") for row in with_cores]
+        if self._by_maui[1] or is_true(self._server.get("job_exclusive_on_use")):
+            return False, True
+        return any(_cores(row) > 1 for row in with_cores) and not (alone and all(alone)), True
+
+    def jobs(self, tally: Tally, machine: Machine, timezone: str | None) -> JobTable:
+        """All jobs of all logs."""
+        table = pbs_table(
+            self._logs, tally, machine, meant=Meant(self.accounts, self._sets().by_queue)
+        )
+        if self._away and len(table) and "recorded_nodes" in table.columns:
+            there = pl.element().is_in(sorted(self._away))
+            on = pl.col("recorded_nodes").str.split(",").list.eval(there).list.any()
+            ran = table.scan().select(on.sum()).collect(engine="streaming").item() or 0
+            if ran:
+                tally.remarks.append(
+                    f"{ran:,} jobs ran on nodes that are not available now; add these to cluster.yaml if the "
+                    "past is to be simulated"
+                )
+        return table
+
+    def _sets(self) -> PlacementSets:
+        return placement_sets(self._server, self._queues, self._where, shared=self.shared[0])
+
+    @property
+    def accounts(self) -> Accounts:
+        """What jobs' accounts are: groups or projects where limits, or fair shares, are of these."""
+        said = site_limits(self._server, self._queues, self._where).accounts
+        entity = SchedConfig(tuple(self._sched)).value("fairshare_entity", "euser").lower()
+        return "group" if (said, entity) == ("account", "egroup") else said
+
+
+_SCHEDULING = {
+    False: "how jobs are scheduled: sched_config, in PBS's folder sched_priv",
+    True: "how jobs are scheduled: maui.cfg, moab.cfg, or sched_config of pbs_sched",
+}
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first of some names, and how many more there are."""
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def pbsnodes_text(text: str) -> dict[str, dict[str, Any]]:
+    """Nodes of ``pbsnodes -av``, or of Torque's ``pbsnodes -a``, as JSON has them; none if it is neither."""
+    nodes: dict[str, dict[str, Any]] = {}
+    about: dict[str, Any] | None = None
+    for line in text.splitlines():
+        name = re.fullmatch(r"(\S+)\s*", line)
+        if name:
+            about = nodes.setdefault(name[1], {})
+        elif about is not None and " = " in line and line[0].isspace():
+            key, value = line.strip().split(" = ", 1)
+            about[key] = value
+    known = {"state", "np", "ntype", "Mom", "pcpus"}
+    is_one = [bool(known & one.keys()) or any("." in key for key in one) for one in nodes.values()]
+    if not any(is_one):
+        return {}
+    return {name: _with_nested(one) for name, one in nodes.items() if one}
+
+
+def _more(before: str, sign: str, value: str) -> str:
+    """The value of an attribute that is set, or, with ``+=``, to which more is added."""
+    value = value.strip().strip('"')
+    return f"{before}, {value}" if sign == "+=" and before else value
+
+
+def _with_nested(about: Mapping[str, Any]) -> dict[str, Any]:
+    """``resources_available.ncpus`` as ``ncpus`` within ``resources_available``."""
+    made: dict[str, Any] = {}
+    for key, value in about.items():
+        outer, dot, inner = key.partition(".")
+        if dot and outer.startswith(("resources", "default_chunk")):
+            made.setdefault(outer, {})[inner] = value
+        else:
+            made[key] = value
+    return made
+
+
+def _cores(row: Mapping[str, Any]) -> int:
+    has = row.get("resources_available")
+    said = str(has.get("ncpus", "")) if isinstance(has, dict) else ""
+    return int(said) if said.isdigit() else 0
+
+
+def live_command(name: str, since: str) -> Sequence[str]:
+    """A command of `LIVE`. PBS's accounting logs are files of the server, and no command prints them."""
+    del since
+    return LIVE[name]

@@ -1,0 +1,1 @@
+"""Free capacity of shared nodes, and which jobs certainly fit."""

@@ -1,0 +1,230 @@
+"""Which jobs find room whatever the others get: where the manager chooses the nodes, nobody knows which.
+
+A start is told by a lease, and the manager lays the job where it likes. Of jobs that all fit as one picture
+lays them, some may find no room as the manager does: the GPU of one type that a job needs has gone to one
+that takes any, a node's last cores to one that has room elsewhere. What is told together is therefore what
+fits wherever the rest of it comes to lie.
+
+For each job two bounds are looked at, either of which is enough. What the others take of its room together:
+a task of theirs takes the room of as many of its tasks as the scarcest amount says, on nodes where both can
+be. And what is left of each node if all of them lie on that one. Both leave less than there is: who is held
+back by them is told as soon as it is seen where the others are.
+
+A job of just some nodes may have unequal parts of them: Slurm divides ``-N2 -n4`` as there is room, 1 and 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.model.requests.chunks import Tasks
+from hpctwin.model.requests.consumables import GPU_TYPE
+from hpctwin.rms.placement.node_capacity import SLACK, Room
+from hpctwin.rms.records.records import JobSpec
+
+__all__ = ["fit_together"]
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass
+class _Alike:
+    """Jobs that ask for the same.
+
+    Args:
+        spec: of one of them.
+        room: what is free.
+        count: how many of them there are.
+    """
+
+    spec: JobSpec
+    room: Room
+    count: int = 0
+
+    @cached_property
+    def fits(self) -> FloatArray:
+        """For how many tasks of one of them, or nodes, each node has room now [nodes]."""
+        spec, there = self.spec, self.room.open(self.spec)
+        if len(spec.kinds) > 1:
+            return np.where(there, float(self.parts), 0.0)
+        return self.room.tasks_that_fit(spec, there, self.room.free_for(spec))
+
+    @cached_property
+    def parts(self) -> int:
+        """How many tasks, or whole nodes, one of them has."""
+        return sum(kind.tasks for kind in self.spec.kinds) or self.spec.nodes
+
+    @cached_property
+    def may_be_on(self) -> npt.NDArray[np.bool_]:
+        """On which nodes some of one of them may lie [nodes]."""
+        if not self.uneven:
+            return self.fits > 0
+        cores = self.room.names.index("cores")
+        return self.room.open(self.spec) & (self.room.free[:, cores] + SLACK >= 1)
+
+    @cached_property
+    def uneven(self) -> bool:
+        """Whether one of them may have more of one node than of another, and as little as a core of it."""
+        spec = self.spec
+        return spec.shares and spec.tasks == spec.nodes > 1 and spec.cores_per_task > 1
+
+    @cached_property
+    def takes(self) -> FloatArray:
+        """The most that each kind of its tasks may take of each amount [kinds, amounts]."""
+        return np.array(
+            [[_most(kind, name) for name in self.room.names] for kind in self.spec.kinds]
+        )
+
+    @cached_property
+    def most_of_a_node(self) -> FloatArray:
+        """The most that one of them may have of one node, of each amount [amounts]."""
+        if self.uneven:
+            others = (self.parts - 1) / self.spec.cores_per_task
+            return np.asarray(self.takes[0] * (self.parts - others))
+        return np.asarray(self.tasks @ self.takes)
+
+    @cached_property
+    def tasks(self) -> FloatArray:
+        """How many tasks of each kind one of them has [kinds]."""
+        return np.array([kind.tasks for kind in self.spec.kinds], np.float64)
+
+    @cached_property
+    def asks(self) -> FloatArray:
+        """What each of its tasks asks [amounts]."""
+        return np.array([self.spec.kinds[0].asks(name) for name in self.room.names])
+
+    @cached_property
+    def rising(self) -> FloatArray:
+        """Room of the nodes that have any, added up from the least [nodes with room + 1]."""
+        some = np.sort(self.fits[self.fits > 0])
+        return np.concatenate([[0.0], np.cumsum(some)])
+
+    def enough(self, fits: FloatArray) -> bool:
+        """Whether so much room on each node is enough for one of them."""
+        return bool(fits.sum() >= self.parts and np.count_nonzero(fits > 0) >= self.spec.nodes)
+
+    def enough_without(self, parts: float, nodes: int) -> bool:
+        """Whether it is without room for so many parts, wherever they are missed most, and so many nodes."""
+        rising, there = self.rising, len(self.rising) - 1
+        if nodes >= there:
+            return False
+        lost = int(np.searchsorted(rising, parts, "right")) - 1
+        return bool(
+            rising[there - nodes] - parts >= self.parts and there - lost - nodes >= self.spec.nodes
+        )
+
+
+def fit_together(
+    room: Room, under_way: Iterable[JobSpec], starts: Sequence[JobSpec]
+) -> list[JobSpec]:
+    """Of jobs to start those that find room wherever they all come to lie, the first of them before others.
+
+    Args:
+        room: what is free, of jobs that are known to run.
+        under_way: jobs told to start of which it is not known where.
+        starts: those that are to start besides. Who has no room even alone takes none either: the manager
+            knows better.
+    """
+    chosen = _Chosen(room)
+    for spec in under_way:
+        if room.fits(spec):
+            chosen.add(spec)
+    return [spec for spec in starts if not room.fits(spec) or chosen.take(spec)]
+
+
+class _Chosen:
+    """Jobs that start at the same time.
+
+    Args:
+        room: what is free.
+    """
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+        self._alike: dict[tuple[str | float, ...], _Alike] = {}
+        self._meet: dict[tuple[int, int], tuple[float, int]] = {}
+        self._left: set[int] = set()
+
+    def add(self, spec: JobSpec) -> _Alike:
+        """Count a job."""
+        found = self._alike.setdefault(self.room.asked(spec), _Alike(spec, self.room))
+        found.count += 1
+        return found
+
+    def take(self, spec: JobSpec) -> bool:
+        """Count a job if then none is without room that has it otherwise."""
+        known = self._alike.get(self.room.asked(spec))
+        if known is not None and id(known) in self._left:
+            return False
+        harmed = {id(one) for one in self._alike.values() if one.count and not self._has(one)}
+        found = self.add(spec)
+        fine = all(
+            (one is not found and id(one) in harmed) or self._has(one)
+            for one in self._alike.values()
+            if one.count
+        )
+        if not fine:
+            found.count -= 1
+            self._left.add(id(found))
+        return fine
+
+    def _others(self, one: _Alike) -> list[tuple[_Alike, int]]:
+        """Who there is besides one of some that are alike, and how many of them."""
+        there = ((other, other.count - (other is one)) for other in self._alike.values())
+        return [(other, count) for other, count in there if count > 0]
+
+    def _has(self, one: _Alike) -> bool:
+        """Whether one of some that are alike finds room wherever all others lie."""
+        others = [(o, n) for o, n in self._others(one) if any(self._taken(one, o))]
+        if not others:
+            return True
+        if len(one.spec.kinds) > 1:
+            return False
+        parts = sum(n * self._taken(one, o)[0] for o, n in others)
+        nodes = sum(n * self._taken(one, o)[1] for o, n in others)
+        if one.enough_without(parts, nodes):
+            return True
+        if nodes:
+            return False
+        spec, room = one.spec, self.room
+        held = sum((n * o.most_of_a_node for o, n in others), np.zeros(len(room.names)))
+        return one.enough(room.tasks_that_fit(spec, room.open(spec), room.free - held))
+
+    def _taken(self, one: _Alike, other: _Alike) -> tuple[float, int]:
+        """What one of the others takes at most: room for parts of the one, and whole nodes from it."""
+        key = id(one), id(other)
+        if key not in self._meet:
+            self._meet[key] = self._most_taken(one, other)
+        return self._meet[key]
+
+    def _most_taken(self, one: _Alike, other: _Alike) -> tuple[float, int]:
+        both = (one.fits > 0) & other.may_be_on
+        if not both.any():
+            return 0.0, 0
+        if not (one.spec.shares and other.spec.shares and self.room.beside(one.spec, other.spec)):
+            return 0.0, min(other.parts, int(both.sum()))
+        asked = one.asks > 0
+        room = one.fits[both].max()
+
+        def lost(taken: FloatArray) -> FloatArray:
+            each = np.ceil(taken / one.asks[asked] - SLACK).max(axis=-1)
+            return np.asarray(np.minimum(each, room))
+
+        each = lost(other.takes[:, asked])
+        if other.uneven:
+            return float(lost(other.most_of_a_node[asked]) + (other.parts - 1) * each[0]), 0
+        return float(other.tasks @ each), 0
+
+
+def _most(kind: Tasks, name: str) -> float:
+    """The most that a task may take of an amount: GPUs of any type may all be of one."""
+    asked = kind.asks(name)
+    if not name.startswith(GPU_TYPE):
+        return asked
+    typed = sum(amount for other, amount in kind.consumables if other.startswith(GPU_TYPE))
+    return asked + kind.gpus - typed

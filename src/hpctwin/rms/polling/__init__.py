@@ -1,0 +1,1 @@
+"""News of resource managers: polled, or pushed through a spool or Redis."""

@@ -1,0 +1,192 @@
+"""Publishing events to a Redis stream.
+
+The retries of redis-py end within a call; here events wait for as long as Redis is away,
+and those dropped are counted.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hpctwin.errors import ConfigError, need
+from hpctwin.model.files.secrets import has_password
+from hpctwin.rms.records.events import Event, event_json
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+__all__ = ["FIELD", "RedisPublisher", "connect_redis", "redis_url"]
+
+logger = logging.getLogger(__name__)
+
+FIELD = "event"
+"""Field of a stream entry that holds the event's JSON."""
+RETRY_S = 0.5
+
+
+URL_VARIABLE = "HPCTWIN_REDIS_URL"
+
+
+def redis_url(given: str | None, file: Path | None) -> str:
+    """The URL of Redis: of the command line, of a file, of the environment, or that of this machine.
+
+    Args:
+        given: on the command line, which everybody sees.
+        file: its first line; only its owner may read it.
+
+    Raises:
+        ConfigError: the command line has a password, others may read the file, or both were given.
+    """
+    if given is not None and file is not None:
+        raise ConfigError("--url, --url-file: give one of them")
+    if given is not None:
+        if has_password(given):
+            raise ConfigError(
+                "--url: a password on the command line is seen by everybody (ps); write the URL into a file "
+                f"for --url-file or into the variable {URL_VARIABLE}, or name one for the password "
+                "with --password-env"
+            )
+        return given
+    if file is None:
+        return os.environ.get(URL_VARIABLE) or "redis://localhost:6379/0"
+    try:
+        if file.stat().st_mode & 0o077:
+            raise ConfigError(f"{file}: others may read or write it; chmod 600 {file}")
+        return file.read_text().strip()
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror or error}") from error
+
+
+def connect_redis(url: str, *, password_env: str | None = None, timeout_s: float = 5.0) -> Redis:
+    """A client; nothing is sent yet.
+
+    Args:
+        url: such as ``redis://localhost:6379/0``, ``rediss://…`` for TLS, ``unix:///run/redis.sock``.
+        password_env: environment variable that holds the password.
+        timeout_s: of each call and of connecting.
+
+    Raises:
+        ConfigError: redis-py is not installed, the URL cannot be read, or the variable is not set.
+    """
+    need("redis", "live", "a bus over Redis")
+    import redis
+
+    about: dict[str, Any] = {}
+    if password_env is not None:
+        if password_env not in os.environ:
+            raise ConfigError(
+                f"environment variable {password_env}, for Redis's password, is not set"
+            )
+        about["password"] = os.environ[password_env]
+    try:
+        return redis.Redis.from_url(
+            url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, **about
+        )
+    except ValueError as error:
+        # The message of redis-py may hold the URL, and that a password.
+        raise ConfigError(
+            "the URL of Redis must begin with redis://, rediss:// or unix://"
+        ) from error
+
+
+class RedisPublisher:
+    """Sends events to a stream, in order, without ever making the sender wait.
+
+    A thread does the sending. While Redis is away, events wait in memory, up to ``spool``; then the
+    oldest are dropped and counted: the reader sees the gap in the sequence numbers and asks for a
+    snapshot. The stream is trimmed to about ``max_length`` entries, whether they were read or not, for the
+    same reason.
+
+    Args:
+        url: of Redis.
+        stream: its name.
+        password_env: see `connect_redis`.
+        max_length: of the stream.
+        spool: events kept while Redis is away.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        stream: str,
+        *,
+        password_env: str | None = None,
+        max_length: int = 1_000_000,
+        spool: int = 100_000,
+    ) -> None:
+        self.stream = stream
+        self.max_length = max_length
+        self.dropped = 0
+        self.sent = 0
+        self._redis = connect_redis(url, password_env=password_env, timeout_s=2.0)
+        self._spool: deque[str] = deque()
+        self._limit = spool
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._send, name="redis-publisher", daemon=True)
+        self._thread.start()
+
+    def publish(self, event: Event) -> None:
+        """Send an event soon."""
+        line = event_json(event)
+        with self._changed:
+            if len(self._spool) >= self._limit:
+                self._spool.popleft()
+                self.dropped += 1
+            self._spool.append(line)
+            self._changed.notify()
+
+    def waiting(self) -> int:
+        """Events not sent yet."""
+        return len(self._spool)
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Send what waits, for so long, and stop."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._thread.join(timeout_s)
+        self._redis.close()
+
+    def _send(self) -> None:
+        import redis
+
+        down = False
+        while True:
+            with self._changed:
+                while not self._spool and not self._closed:
+                    self._changed.wait()
+                if not self._spool:
+                    return
+                batch = [self._spool[i] for i in range(min(500, len(self._spool)))]
+            try:
+                pipe = self._redis.pipeline(transaction=False)
+                for line in batch:
+                    pipe.xadd(self.stream, {FIELD: line}, maxlen=self.max_length, approximate=True)
+                pipe.execute()
+            except (redis.RedisError, OSError) as error:
+                # Some of the batch may have arrived: readers know duplicates by their numbers.
+                if not down:
+                    logger.warning(
+                        "Redis does not take events, they wait: %s", type(error).__name__
+                    )
+                down = True
+                if self._closed:
+                    return
+                time.sleep(RETRY_S)
+                continue
+            if down:
+                logger.warning("Redis takes events again, %d were dropped so far", self.dropped)
+                down = False
+            with self._changed:
+                # While they were sent, a full spool may have dropped some of them at its left end.
+                for line in batch:
+                    if self._spool and self._spool[0] is line:
+                        self._spool.popleft()
+                self.sent += len(batch)

@@ -1,0 +1,1 @@
+"""Jobs, nodes and events as every resource manager reports them."""

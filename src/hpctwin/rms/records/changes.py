@@ -1,0 +1,205 @@
+"""What must have happened between two snapshots: events for a manager that can only be polled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import zip_longest
+from typing import Any, Literal, NamedTuple
+
+from hpctwin.rms.records import events as ev
+from hpctwin.rms.records.records import JobRecord, NodePart, NodePower, Snapshot
+
+__all__ = ["Changes", "End"]
+
+_NODE_EVENTS = {"up": ev.NodeUp, "down": ev.NodeDown, "drained": ev.NodeDrained}
+
+
+SAME_START_S = 10.0
+"""Starts of one run of a job that differ by no more than this are one start."""
+
+
+class End(NamedTuple):
+    """How a job ended, where the resource manager says so.
+
+    Args:
+        reason: see `events.JobEnded`.
+        exit_code: of the job.
+    """
+
+    reason: Literal["exit", "cancelled", "walltime", "node_failure"] = "exit"
+    exit_code: int = 0
+
+
+_BY_ITSELF = End()
+
+
+class Changes:
+    """Turns a series of snapshots into numbered events.
+
+    What came and went between two snapshots is not seen. A job that is gone counts as ended by
+    itself when it ran, unless something else is known, and as deleted when it waited; ends are told at
+    the time of the later snapshot.
+
+    Args:
+        first: the snapshot to begin with; its ``seq`` is that of the last event before.
+        run: name of this run of the source.
+    """
+
+    def __init__(self, first: Snapshot, run: str) -> None:
+        self.run = run
+        self.last = first.model_copy(update={"run": run})
+
+    def to(self, snapshot: Snapshot, ends: Mapping[str, End] | None = None) -> list[ev.Event]:
+        """The events that lead from the last snapshot to this one; `last` is then this one.
+
+        Args:
+            snapshot: the next one.
+            ends: how jobs ended of which that is known.
+        """
+        events: list[ev.Event] = []
+        snapshot = _as_told(snapshot, self.last)
+        seq = self.last.seq
+        for kind, time_s, fields in _between(self.last, snapshot, ends or {}):
+            seq += 1
+            common = {"cluster": snapshot.cluster, "run": self.run, "seq": seq, "time_s": time_s}
+            events.append(kind.model_construct(**common, **fields))
+        self.last = snapshot.model_copy(update={"run": self.run, "seq": seq})
+        return events
+
+
+def _between(
+    old: Snapshot, new: Snapshot, ends: Mapping[str, End]
+) -> Iterator[tuple[type[Any], float, dict[str, Any]]]:
+    """Kind, time and fields of each event: first what frees nodes, then what asks for them."""
+    now_s = new.time_s
+    if (old.machine, old.shared) != (new.machine, new.shared):
+        # No event tells of other nodes, or partitions: only a snapshot does.
+        yield ev.SchedulerRestarted, now_s, {}
+    before = {job.spec.id: job for job in old.jobs}
+    after = {job.spec.id: job for job in new.jobs}
+    for job_id, job in before.items():
+        still = after.get(job_id)
+        if job.start_s is None:
+            if still is None:
+                yield ev.JobDeleted, now_s, {"job_id": job_id}
+        elif still is None:
+            end = ends.get(job_id, _BY_ITSELF)
+            yield ev.JobEnded, now_s, {"job_id": job_id, **end._asdict()}
+        elif still.start_s is None and still.requeues == job.requeues:
+            yield ev.JobRequeued, now_s, {"job_id": job_id}
+        elif _elsewhere(job, still) and not _still_to_begin(job, still, old.time_s):
+            yield ev.JobRequeued, now_s, {"job_id": job_id, "requeues": still.requeues}
+    nodes = {node.name: node for node in old.nodes}
+    for node in new.nodes:
+        known_node = nodes.get(node.name)
+        if known_node is None or known_node.state != node.state:
+            yield _NODE_EVENTS[node.state], now_s, {"node_name": node.name}
+        power = node.power
+        if power is not None and (known_node is None or not _as_before(power, known_node.power)):
+            yield ev.NodePowered, now_s, {"node_name": node.name, "power": power}
+    off = {node.name for node in new.nodes if node.power is not None and node.power.state != "on"}
+    kept = {r.name: r for r in old.reservations}
+    for reservation in new.reservations:
+        if kept.pop(reservation.name, None) != reservation:
+            yield ev.ReservationSet, now_s, {"reservation": reservation}
+    for name in kept:
+        yield ev.ReservationRemoved, now_s, {"name": name}
+    for job_id, job in after.items():
+        if job_id not in before:
+            yield ev.JobSubmitted, job.spec.submit_s, {"job": job.spec}
+        known = before[job_id].requeues if job_id in before else 0
+        if job.requeues != known:
+            yield ev.JobRequeued, now_s, {"job_id": job_id, "requeues": job.requeues}
+    for job_id, job in after.items():
+        earlier = before.get(job_id)
+        if job.start_s is not None and (earlier is None or _began(earlier, job)):
+            fields = {"job_id": job_id, "node_names": job.node_names, "parts": job.parts}
+            again = earlier is not None and _still_to_begin(earlier, job, old.time_s)
+            if again or not off.isdisjoint(job.node_names):
+                yield ev.JobStarted, now_s, {**fields, "begins_s": job.start_s}
+            else:
+                yield ev.JobStarted, job.start_s, fields
+    moved = {i for i, job in before.items() if _moved(job, after.get(i))}
+    for job_id, job in after.items():
+        earlier = before.get(job_id)
+        # When a job starts or is gone, a reader strikes out dependencies on it by itself.
+        struck = any(edge.on in moved for edge in job.spec.dependencies)
+        if earlier is not None and (earlier.spec != job.spec or struck):
+            yield ev.JobModified, now_s, {"job": job.spec}
+
+
+def _moved(before: JobRecord, after: JobRecord | None) -> bool:
+    return after is None or (after.start_s is not None and _began(before, after))
+
+
+def _began(before: JobRecord, after: JobRecord) -> bool:
+    return before.start_s is None or after.requeues != before.requeues or _elsewhere(before, after)
+
+
+def _elsewhere(before: JobRecord, after: JobRecord) -> bool:
+    """Whether a job that runs in both has another start or other nodes, though it was not thrown back."""
+    return (
+        before.start_s is not None
+        and after.start_s is not None
+        and before.requeues == after.requeues
+        and (
+            before.start_s != after.start_s
+            or before.node_names != after.node_names
+            or before.parts != after.parts
+        )
+    )
+
+
+def _still_to_begin(before: JobRecord, after: JobRecord, then_s: float) -> bool:
+    """Whether a job had its nodes already, and waited for them to be switched on."""
+    if before.start_s is None or before.start_s <= then_s:
+        return False
+    return before.requeues == after.requeues and set(before.node_names) == set(after.node_names)
+
+
+def _is_on(power: NodePower | None) -> bool:
+    return power is not None and power.state == "on"
+
+
+def _as_before(power: NodePower, known: NodePower | None) -> bool:
+    """Whether a node is in the same power state; since when an idle one is, its jobs tell."""
+    return known is not None and (power.state, power.depth) == (known.state, known.depth)
+
+
+def _as_told(snapshot: Snapshot, last: Snapshot) -> Snapshot:
+    """A snapshot with the starts, and power states, that were told, where they are the same but for when.
+
+    News say when a job begins to fractions of a second; the resource manager's lists round, and may count
+    from a little later.
+    """
+    told = {job.spec.id: job for job in last.jobs if job.start_s is not None}
+    jobs = []
+    for job in snapshot.jobs:
+        known = told.get(job.spec.id)
+        if known is not None and known.start_s is not None and _elsewhere(known, job):
+            near = abs((job.start_s or 0.0) - known.start_s) <= SAME_START_S
+            if near and _holds(job) == _holds(known):
+                same = {
+                    "start_s": known.start_s,
+                    "node_names": known.node_names,
+                    "parts": known.parts,
+                }
+                job = job.model_copy(update=same)
+        jobs.append(job)
+    powers = {node.name: node.power for node in last.nodes}
+    # Idle since its job's end, if it had one.
+    used = {name for job in last.jobs for name in job.node_names if _is_on(powers.get(name))}
+    nodes = tuple(
+        node.model_copy(update={"power": powers[node.name]})
+        if node.name not in used
+        and node.power is not None
+        and _as_before(node.power, powers.get(node.name))
+        else node
+        for node in snapshot.nodes
+    )
+    return snapshot.model_copy(update={"jobs": tuple(jobs), "nodes": nodes})
+
+
+def _holds(job: JobRecord) -> dict[str, NodePart | None]:
+    """What a job holds of each of its nodes; None for all, or what is not told."""
+    return dict(zip_longest(job.node_names, job.parts))

@@ -1,0 +1,302 @@
+"""A site's own files, found by their content in a folder, as a machine, a policy and a workload."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import polars as pl
+
+from hpctwin.errors import ConfigError
+from hpctwin.formats import first_bytes
+from hpctwin.formats.common.job_table import JobTable
+from hpctwin.formats.common.record import LABELS, Machine, Running, Tally
+from hpctwin.model import Cluster
+from hpctwin.model.cluster.limits import ROOT
+from hpctwin.rms.pbs.site.recognition import PbsFiles
+from hpctwin.rms.site.cluster import equal_nodes
+from hpctwin.rms.site.derived_nodes import Derived, derived_cluster, derived_nodes
+from hpctwin.rms.site.findings import NO_BEARING, Setting, Site
+from hpctwin.rms.site_import.deleted_entities import take_gone
+from hpctwin.rms.slurm.site.recognition import SlurmFiles
+from hpctwin.rms.slurm.site.reservations import take_reservations
+from hpctwin.rms.slurm.site.resets import take_resets
+
+__all__ = ["MANAGERS", "Imported", "import_site", "pseudonyms"]
+
+MANAGERS: Mapping[str, Callable[[], SlurmFiles | PbsFiles]] = {"slurm": SlurmFiles, "pbs": PbsFiles}
+"""Resource managers of which files are read, and what tells them apart."""
+
+_OF_NODES = ("gres.conf", "topology.conf")
+_MOST_FILES = 20_000
+_MOST_JOBS = 1_000_000
+"""Nodes are derived from the last jobs, since each job is looked at on each of its nodes."""
+
+
+@dataclass
+class Imported:
+    """What came of a site's files.
+
+    Args:
+        site: machine, policy, and what became of each setting.
+        table: the jobs in our own columns, times in seconds since the epoch.
+        tally: what was counted, changed and left out of the accounting.
+        files: what each file was taken for; empty where it is none that is known.
+        missing: what no file tells, and what would.
+    """
+
+    site: Site
+    table: JobTable
+    tally: Tally
+    files: dict[str, str] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+
+    @cached_property
+    def jobs(self) -> pl.DataFrame:
+        """All jobs, in memory."""
+        return self.table.frame()
+
+
+def import_site(
+    manager: str,
+    folder: Path,
+    *,
+    timezone: str | None = None,
+    columns: str | None = None,
+    running: Running = "elapsed",
+) -> Imported:
+    """Read what a folder holds of a site: settings, what commands printed, accounting.
+
+    Args:
+        manager: one of `MANAGERS`.
+        folder: with the files, in it and in folders within; each is known by its content.
+        timezone: where accounting wrote its times; UTC if left out.
+        columns: the ``--format`` that ``sacct`` was called with, for its output without a header.
+        running: what becomes of jobs that still ran when accounting was written.
+
+    Raises:
+        ConfigError: the folder is not there, has nothing of that manager, or has accounting whose columns are
+            not known.
+        TraceError: accounting cannot be read at all.
+    """
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: expected a folder with the site's files")
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    if len(paths) > _MOST_FILES:
+        raise ConfigError(f"{folder}: {len(paths):,} files are in it, more than a site's settings")
+    found = SlurmFiles(folder, paths, columns) if manager == "slurm" else MANAGERS[manager]()
+    files = {str(path.relative_to(folder)): found.take(path, first_bytes(path)) for path in paths}
+    if isinstance(found, SlurmFiles) and found.unread:
+        raise ConfigError("; ".join(found.unread[:3]))
+    if not any(files.values()):
+        raise ConfigError(f"{folder}: none of its {len(paths)} files is known; {found.expected}")
+    tally = Tally()
+    site = found.site()
+    if site is not None:
+        machine = _machine(site, *found.shared, running)
+    else:
+        first = Tally()
+        past = found.jobs(first, Machine(features=(), running=running), timezone)
+        derived = derived_nodes(past.last(_MOST_JOBS).lazy(), manager)
+        site = _of_unknown_size(manager, found, derived, first, len(past))
+        shares = (derived.shared, derived.memory) if derived else (False, True)
+        # No file says which features the nodes have.
+        machine = replace(_machine(site, *shares, running), features=())
+        site.notes += _of_no_use(files)
+    if isinstance(found, SlurmFiles):
+        for path in found.included:
+            name = str(path.relative_to(folder))
+            files[name] = files[name] or "included by slurm.conf"
+    jobs = found.jobs(tally, machine, timezone)
+    if site.shared_placement and len(jobs) and "tasks" in jobs.columns:
+        site.policy = f"{site.policy}@{site.shared_placement}"
+    jobs = take_gone(site, jobs)
+    if isinstance(found, SlurmFiles):
+        take_reservations(site, jobs, found.reservations, timezone)
+        take_resets(site, jobs, found.values, timezone)
+    site.notes = list(dict.fromkeys(site.notes))
+    return Imported(site, jobs, tally, files, found.missing())
+
+
+def _machine(site: Site, shared: bool, memory: bool, running: Running) -> Machine:
+    limits = {one.name: one.max_walltime for one in site.cluster.partitions if one.max_walltime}
+    if shared:
+        site.notes.append(
+            "jobs share nodes: each asks, on each of the nodes that it was on, for its share of cores, "
+            f"{'memory ' if memory else ''}and GPUs; a placement of its own may put it elsewhere"
+        )
+    features = {group.all_features for group in site.cluster.nodes}
+    consumables = site.cluster.consumables if shared else ()
+    licences = tuple(site.cluster.resources)
+    return Machine(limits, shared, memory, consumables, licences, features, running)
+
+
+def _of_unknown_size(
+    manager: str, found: SlurmFiles | PbsFiles, derived: Derived | None, tally: Tally, jobs: int
+) -> Site:
+    """What settings say, with the nodes that accounting shows, where nothing describes them.
+
+    Raises:
+        ConfigError: no settings are there, nor jobs with a start.
+    """
+    site = found.site(assumed=derived.nodes if derived else equal_nodes(1, ()))
+    if site is None and derived is None:
+        out = [f"{count:,} × {why}" for why, count in tally.counts.items() if "left out" in why]
+        raise ConfigError(
+            "no settings are there, and no job with a start: nothing tells the size of the machine"
+            + (f" ({', '.join(out)})" if out else "")
+        )
+    notes = [*derived.notes] if derived else []
+    if derived and jobs > _MOST_JOBS:
+        notes.append(f"only the last {_MOST_JOBS:,} of {jobs:,} jobs were looked at for the nodes")
+    if site is None:
+        assert derived is not None
+        cluster = derived_cluster(derived, manager)
+        note = "no settings are there: nodes are derived from accounting, the policy is fcfs+conservative"
+        return Site(manager, cluster, "fcfs+conservative", [], [note, *notes])
+    site.sized = derived is not None
+    site.notes.append(
+        "nothing describes the nodes: they are derived from accounting"
+        if derived
+        else "nothing describes the nodes, and no job tells how many they are: cluster.yaml has none; write "
+        "them there, or add what is missing and import again"
+    )
+    site.notes += notes
+    return site
+
+
+def _of_no_use(files: Mapping[str, str]) -> list[str]:
+    """What is said of files that tell of nodes which nothing describes."""
+    idle = [f"{name} ({kind})" for name, kind in files.items() if kind in _OF_NODES]
+    return [f"not used, since nothing describes the nodes: {', '.join(idle)}"] if idle else []
+
+
+# --- pseudonyms ------------------------------------------------------------------------------------
+
+
+def _told_of_features(text: str, new: Mapping[str, str]) -> str:
+    return re.sub(r"[^&|()!]+", lambda found: new.get(found[0], found[0]), text)
+
+
+def pseudonyms(made: Imported, salt: bytes) -> Imported:
+    """The same with other names: of users, accounts, partitions, QOS and the cluster.
+
+    The same name and salt give the same pseudonym, at all times. Names of nodes, file names, what a line
+    began with and settings without a bearing are left out.
+
+    Args:
+        made: of `import_site`.
+        salt: secret, of 16 bytes or more.
+    """
+    table = made.table
+    new: dict[str, str] = {}
+
+    def pseudonym(kind: str, name: str) -> str:
+        digest = hashlib.blake2b(
+            f"{kind}\0{name}".encode(), key=salt[:64], digest_size=5
+        ).hexdigest()
+        return new.setdefault(name, f"{kind}-{digest}")
+
+    for kind in LABELS:
+        if kind in table.columns:
+            label = pl.col(kind).cast(pl.String)
+            distinct = table.scan().select(label.unique()).collect(engine="streaming")[kind]
+            names = distinct.drop_nulls().sort().to_list()
+            table = table.with_columns(
+                label.replace_strict(
+                    {name: pseudonym(kind, name) for name in names},
+                    default=None,
+                    return_dtype=pl.String,
+                ).alias(kind)
+            )
+    plain = made.site.cluster.model_dump(exclude_defaults=True)
+    plain["name"] = pseudonym("cluster", made.site.cluster.name)
+    for group in plain["nodes"]:
+        group["name"] = pseudonym("nodes", group["name"])
+        if "features" in group:
+            group["features"] = [pseudonym("feature", name) for name in group["features"]]
+    if "features" in table.columns:
+        asked = pl.col("features").cast(pl.String)
+        texts = table.scan().select(asked.unique()).collect(engine="streaming")["features"]
+        others = {text: _told_of_features(text, new) for text in texts.drop_nulls().to_list()}
+        table = table.with_columns(
+            asked.replace_strict(others, default=None, return_dtype=pl.String).alias("features")
+        )
+    for switch in plain.get("switches", ()):
+        switch["name"] = pseudonym("switch", switch["name"])
+        if "switches" in switch:
+            switch["switches"] = [pseudonym("switch", name) for name in switch["switches"]]
+    for partition in plain.get("partitions", ()):
+        partition["name"] = pseudonym("partition", partition["name"])
+        partition["groups"] = [new[name] for name in partition["groups"]]
+        if "qos" in partition:
+            partition["qos"] = pseudonym("qos", partition["qos"])
+    plain["qos"] = {pseudonym("qos", k): v for k, v in plain.get("qos", {}).items()}
+    for account in plain.get("accounts", ()):
+        account["name"] = pseudonym("account", account["name"])
+        if "parent" in account:
+            account["parent"] = pseudonym("account", account["parent"])
+        users = account.get("users", {})
+        account["users"] = {pseudonym("user", name): share for name, share in users.items()}
+    for limit in plain.get("limits", ()):
+        for kind in ("qos", "account", "user"):
+            if limit.get(kind) not in (None, ROOT):
+                limit[kind] = pseudonym(kind, limit[kind])
+        if isinstance(limit.get("partitions"), tuple | list):
+            limit["partitions"] = [pseudonym("partition", name) for name in limit["partitions"]]
+    for setting in made.site.settings:
+        for kind, name in re.findall(r"^(reservation|node|topology) ([^\s:]+)", setting.name):
+            pseudonym(kind, name)
+        if setting.name.endswith(": Topology"):
+            pseudonym("topology", setting.value)
+    for reservation in plain.get("reservations", ()):
+        reservation["name"] = pseudonym("reservation", reservation["name"])
+    preemption = plain.get("preemption", {})
+    for kind, classes in (("partition", "partitions"), ("qos", "qos")):
+        if classes in preemption:
+            preemption[classes] = {pseudonym(kind, k): v for k, v in preemption[classes].items()}
+    for one in preemption.get("qos", {}).values():
+        one["preempts"] = [pseudonym("qos", name) for name in one.get("preempts", ())]
+    share = plain.get("fairshare", {})
+    if share.get("shares"):
+        by = share.get("by", "user")
+        share["shares"] = {pseudonym(by, k): v for k, v in share["shares"].items()}
+    if share.get("factors"):
+        share["factors"] = {pseudonym("qos", k): v for k, v in share["factors"].items()}
+        share["safe_factors"] = [pseudonym("qos", name) for name in share.get("safe_factors", ())]
+    # Those whose limits PBS has, and nothing else tells.
+    for setting in made.site.settings:
+        for kind, name in re.findall(r'\[\s*([ugp]):\s*"?((?!PBS_)[^="\]]+)', setting.value):
+            pseudonym("user" if kind == "u" else "account", name.strip())
+    settings = [
+        Setting(_told(s.name, new), _told(s.value, new), "", s.became, _told(s.why, new))
+        for s in made.site.settings
+        if s.became != NO_BEARING
+        and not s.name.startswith("Association")
+        and "CFG[" not in s.name  # of Maui, with names of users and hosts
+    ]
+    site = Site(
+        made.site.manager,
+        Cluster.checked(plain, "pseudonyms"),
+        made.site.policy,
+        settings,
+        [_told(note, new) for note in made.site.notes],
+        sized=made.site.sized,
+    )
+    tally = Tally(
+        {_told(why, new): count for why, count in made.tally.counts.items()}, [], made.tally.remarks
+    )
+    frames = (frame.drop("recorded_nodes", strict=False) for frame in table.frames)
+    return Imported(site, replace(table, frames=tuple(frames)), tally, {}, made.missing)
+
+
+def _told(text: str, new: Mapping[str, str]) -> str:
+    """A text with pseudonyms in place of names; the longest names first."""
+    if not new:
+        return text
+    names = "|".join(re.escape(name) for name in sorted(new, key=len, reverse=True))
+    return re.sub(rf"(?<![\w-])(?:{names})(?![\w-])", lambda found: new[found[0]], text)

@@ -1,0 +1,1 @@
+"""Jobs, nodes and reservations as Slurm's commands print them."""

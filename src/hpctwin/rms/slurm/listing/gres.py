@@ -1,0 +1,172 @@
+"""Generic resources of Slurm: what nodes have and what jobs hold and ask for.
+
+Source:
+    Manual pages gres.conf(5) and sbatch(1), 22.05; outputs of a Slurm 22.05.8.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hpctwin.model.requests.consumables import GPU_TYPE, NOT_CONSUMED, check_names
+from hpctwin.model.requests.gres import parse_gres
+
+__all__ = [
+    "MB",
+    "consumables_of",
+    "gpu_types",
+    "gpus_by_type",
+    "gpus_in_parts",
+    "gpus_of",
+    "gres_asked",
+    "kinds_of_consumables",
+    "not_used_up",
+    "tres_of",
+    "types_by_index",
+]
+
+_MOST_GPUS = 4096
+"""A node has at most this many GPUs with an index of their own."""
+MB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
+"""Units of memory in TRES."""
+
+
+def gpus_of(gres: Any) -> float | None:
+    """Count the GPUs of a text such as ``gpu:a100:4(S:0-1),shard:8``; None if it names none."""
+    counts = [one.amount for one in parse_gres(gres) if one.name == "gpu"]
+    return sum(counts) if counts else None
+
+
+def gpus_in_parts(gres: Any) -> frozenset[int]:
+    """Find the GPUs of a node that jobs share: ``shard:2(IDX:0),mps:50(IDX:1-2)``, ``shard:a:3(3/4,0/4)``.
+
+    No job gets one of these whole meanwhile.
+    """
+    found: set[int] = set()
+    for one in parse_gres(gres):
+        if one.name not in ("shard", "mps"):
+            continue
+        if one.detail.startswith("IDX:"):
+            for first, last in re.findall(r"(\d{1,4})(?:-(\d{1,4}))?", one.detail):
+                found |= set(range(int(first), int(last or first) + 1))
+        else:
+            used = enumerate(re.findall(r"(\d+)/\d+", one.detail))
+            found |= {index for index, amount in used if int(amount)}
+    return frozenset(found)
+
+
+def consumables_of(gres: Any) -> dict[str, float]:
+    """Count the consumables of ``gpu:a100:4(S:0-1),fpga:xilinx:2,tmp:800G`` by name.
+
+    A job holds such as ``fpga:xilinx(CNT:1),gpu:a100:2(IDX:0,2)``. Resources that jobs do not use up
+    (``no_consume``), GPUs and parts of GPUs (``shard``, ``mps``) are no consumables.
+    """
+    found: dict[str, float] = {}
+    for one in parse_gres(gres):
+        if one.name in NOT_CONSUMED or not one.consumed:
+            continue
+        try:
+            check_names([one.name])
+        except ValueError:
+            continue
+        found[one.name] = found.get(one.name, 0.0) + one.amount
+    return found
+
+
+def gpu_types(gres: Any) -> frozenset[str]:
+    """Name the types of GPUs of a text such as ``gpu:a100:4,gpu:2080ti:2``."""
+    return frozenset(one.kind for one in parse_gres(gres) if one.name == "gpu" and one.kind)
+
+
+def gpus_by_type(gres: Any) -> dict[str, float]:
+    """Count the GPUs of each type, under the names of consumables; GPUs without a type are ignored.
+
+    Such as ``gpu:a100:4(S:0-1),gpu:t4:2`` of a node, or ``gpu:a100:1(IDX:2)`` of what a job holds.
+    """
+    found: dict[str, float] = {}
+    for one in parse_gres(gres):
+        if one.name == "gpu" and one.kind:
+            found[GPU_TYPE + one.kind] = found.get(GPU_TYPE + one.kind, 0.0) + one.amount
+    return found
+
+
+def types_by_index(gres: Any) -> tuple[str, ...]:
+    """List the type of each GPU of a node by index, as `gpus_by_type` names it; empty for no type."""
+    found: list[str] = []
+    for one in parse_gres(gres):
+        if one.name == "gpu":
+            found += [GPU_TYPE + one.kind if one.kind else ""] * int(min(one.amount, _MOST_GPUS))
+    return tuple(found)
+
+
+def kinds_of_consumables(rows: Iterable[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
+    """Name the types of each consumable of rows of nodes."""
+    found: dict[str, frozenset[str]] = {}
+    for row in rows:
+        gres = row.get("gres")
+        for name in consumables_of(gres):
+            kinds = {one.kind for one in parse_gres(gres) if one.name == name and one.kind}
+            found[name] = found.get(name, frozenset()) | kinds
+    return found
+
+
+def not_used_up(rows: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """What jobs that run have asked for, and have none of: nodes are not told to be ``no_consume``.
+
+    Args:
+        rows: of the jobs, as ``squeue --json`` has them.
+    """
+    found: dict[str, bool] = {}
+    for row in rows:
+        detail = row.get("gres_detail")
+        held = ",".join(map(str, detail)) if isinstance(detail, list) else ""
+        for name, amount in consumables_of(held).items():
+            asked = re.search(
+                rf"(?<![\w.\-]){re.escape(name)}(?![\w.\-])", str(row.get("tres_per_node"))
+            )
+            if amount or asked:
+                found[name] = found.get(name, True) and not amount
+    return frozenset(name for name, unused in found.items() if unused)
+
+
+def tres_of(text: Any) -> dict[str, float]:
+    """Of ``cpu=6,mem=600M,node=1,billing=6``; memory in MB."""
+    found = {}
+    for key, value, unit in re.findall(
+        r"([\w/:.-]+)=(\d{1,15}(?:\.\d+)?)([KMGTP]?)", text if isinstance(text, str) else ""
+    ):
+        found[key] = float(value) * MB[unit]
+    return found
+
+
+def gres_asked(
+    text: Any, kinds: Mapping[str, frozenset[str]], notes: list[str]
+) -> dict[str, float]:
+    """Count what a job asks for by name: ``gres:gpu:a100:2,gres/fpga=1``.
+
+    A resource that no node has is noted, and so is one of several types. CPUs are ignored: ``cpu=2`` is what
+    ``--cpus-per-task`` becomes since 23.02, and other fields have it. GPUs of a type that is counted are
+    counted under that type, too.
+
+    Args:
+        text: as Slurm writes it.
+        kinds: those that there are of each, by name.
+        notes: what is only nearly as asked for is appended.
+    """
+    found: dict[str, float] = {}
+    for part in text.split(",") if isinstance(text, str) and text else ():
+        one = next(parse_gres(part), None)
+        if one is not None and one.name == "cpu" and not part.startswith("gres"):
+            continue
+        if one is None or one.name not in kinds:
+            notes.append(part[:40])
+            continue
+        of_type = f"{GPU_TYPE}{one.kind}"
+        if one.name == "gpu" and of_type in kinds:
+            found[of_type] = found.get(of_type, 0.0) + one.amount
+        elif one.kind and kinds[one.name] != {one.kind}:
+            notes.append(part[:40])
+        found[one.name] = found.get(one.name, 0.0) + one.amount
+    return found

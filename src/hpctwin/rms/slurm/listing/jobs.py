@@ -1,0 +1,445 @@
+"""Slurm's jobs, from rows of ``squeue --json``: single ones, tasks of arrays, heterogeneous ones."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import ValidationError
+
+from hpctwin.errors import FormatError
+from hpctwin.model.input.settings import first_fault
+from hpctwin.model.text.hostlist import expand
+from hpctwin.model.workload.dependencies import Said, parse_dependencies
+from hpctwin.rms.records.records import JobDependency, JobRecord, JobSpec, NodePart, NodeRecord
+from hpctwin.rms.slurm.listing.allocations import held_in_parts, parts_held
+from hpctwin.rms.slurm.listing.features import features_asked
+from hpctwin.rms.slurm.listing.preemptors import Preempting
+from hpctwin.rms.slurm.listing.sharing import Sharing, tasks_asked
+from hpctwin.rms.slurm.listing.values import number, whole, words
+
+__all__ = ["MARK", "Jobs", "Mine", "read_jobs", "targets", "tasks_of"]
+
+MARK = "hpctwin"
+"""What the admin comment of the twin's jobs begins with; the begin time that the user asked for follows."""
+MOST_TASKS = 1000
+"""So many waiting tasks of one array are in the picture; the rest is leased with the last of them."""
+LAST_TASK = 4_000_000
+"""Slurm's largest `MaxArraySize`."""
+LONGEST_S = 365 * 86_400.0
+"""Stands for a walltime without limit."""
+DEADLINE_SLACK_S = 60.0
+"""A lease ends so long before the last moment at which a job could begin and meet its deadline."""
+
+_RUNNING = {
+    "RUNNING",
+    "COMPLETING",
+    "CONFIGURING",
+    "SUSPENDED",
+    "STAGE_OUT",
+    "STOPPED",
+    "SIGNALING",
+}
+_WAITING = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
+_TURN = {"", "None", "Priority", "Resources", "BeginTime", "Dependency", "Cleaning", "Prolog"}
+"""Reasons of jobs that wait for nodes, for their turn, or for what the picture has itself."""
+_REASONS = (
+    (r"JobHeld|JobRequeued|JobHoldMaxRequeue|launch failed", "hold"),
+    (r"DependencyNeverSatisfied", "dependency"),
+    (r"Licenses", "licence"),
+    (r"Reservation", "reservation"),
+    (r"PartitionDown|PartitionInactive", "partition"),
+    (r"ReqNodeNotAvail|NodeDown|BadConstraints|FrontEndDown|Nodes", "nodes"),
+    (r"InvalidAccount|InvalidQOS|QOSNotAllowed|AssociationJobNot|AccountNot", "account"),
+    (r"QOS|Assoc|Partition|Max|JobArrayTaskLimit|AccountingPolicy|TimeLimit", "limit"),
+)
+_CONSTRAINTS = (
+    ("licenses", "licences"), ("features", "features"), ("required_nodes", "nodes"),
+    ("excluded_nodes", "without"), ("tres_per_node", "per node"), ("burst_buffer", "buffer"),
+    ("resv_name", "reservation"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mine:
+    """A waiting job of the twin's.
+
+    Args:
+        parts: what Slurm calls it: a job number, a task (``7_3``), or all parts of a heterogeneous job.
+        begin_s: its begin time now; 0 for none.
+        asked_s: the begin time that its user asked for, as the admin comment has it; 0 for none.
+        submit_s: when it was submitted.
+        latest_s: no lease may end later, or it would miss its deadline.
+        rest: tasks of the same array that are not in the picture.
+        requeues: how often it was requeued.
+        left: why the twin leaves the job to Slurm; empty where it may act on it.
+    """
+
+    parts: tuple[str, ...]
+    begin_s: float = 0.0
+    asked_s: float = 0.0
+    submit_s: float = 0.0
+    latest_s: float = math.inf
+    rest: tuple[int, ...] = ()
+    requeues: int = 0
+    left: str = ""
+
+
+@dataclass
+class Jobs:
+    """What rows say.
+
+    Args:
+        records: by id; a task's is ``7_3``, a heterogeneous job's that of its first part.
+        mine: the pending jobs that the submit rule has marked as the twin's.
+        names: ids by Slurm's own number, where the two differ.
+        nice: nice values of the jobs that wait and are not held.
+        rough: jobs that ask for what is not modelled where nodes are shared, and for what.
+        notes: one sentence for each thing left out or assumed.
+        preempting: whose jobs are not the twin's, since they preempt others.
+        sharing: how parts of nodes are given; None where jobs have whole ones.
+        in_parts: GPUs that jobs keep from others by using parts of them; see `held_in_parts`.
+        lying: how the cores of nodes lie; see `features_asked`.
+    """
+
+    records: dict[str, JobRecord] = field(default_factory=dict)
+    mine: dict[str, Mine] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    nice: dict[str, float] = field(default_factory=dict)
+    rough: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    preempting: Preempting = field(default_factory=Preempting)
+    sharing: Sharing | None = None
+    in_parts: Mapping[int, Mapping[str, Collection[int]]] = field(default_factory=dict)
+    lying: Mapping[str, Collection[int]] = field(default_factory=dict)
+
+
+def read_jobs(
+    rows: Sequence[dict[str, Any]],
+    known: Mapping[str, NodeRecord],
+    closed: Mapping[str, str],
+    preempting: Preempting,
+    sharing: Sharing | None = None,
+    lying: Mapping[str, Collection[int]] = MappingProxyType({}),
+) -> Jobs:
+    """Jobs that have not ended.
+
+    Args:
+        rows: of ``squeue --json``.
+        known: the nodes.
+        closed: states of the partitions that start no jobs.
+        preempting: whose jobs are left to Slurm.
+        sharing: how parts of nodes are given; None where jobs have whole ones.
+        lying: how the cores of nodes lie; see `features_asked`.
+    """
+    in_parts = {} if sharing is None else held_in_parts(rows)
+    jobs = Jobs(preempting=preempting, sharing=sharing, in_parts=in_parts, lying=lying)
+    parts: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        state = words(row.get("job_state"))
+        if not state & _RUNNING and not state & _WAITING:
+            continue
+        job_id = whole(row.get("job_id"))
+        if job_id < 1:
+            said = str(row.get("job_id"))[:50]
+            jobs.notes.append(f"a job without a number was left out: {said!r}")
+            continue
+        leader = whole(row.get("het_job_id"))
+        if leader > 0:
+            parts.setdefault(str(leader), []).append(row)
+        else:
+            _one(row, str(job_id), jobs, known, closed)
+    for name, several in parts.items():
+        _heterogeneous(name, several, jobs, known, closed)
+    arrays: dict[str, list[str]] = {}
+    for name in jobs.records:
+        base, _, task = name.partition("_")
+        if task:
+            arrays.setdefault(base, []).append(name)
+    for name, record in jobs.records.items():
+        if record.spec.dependencies:
+            edges = _on_tasks(record.spec.dependencies, arrays)
+            spec = record.spec.model_copy(update={"dependencies": edges})
+            jobs.records[name] = record.model_copy(update={"spec": spec})
+    return jobs
+
+
+def targets(ids: Iterable[str], mine: Mapping[str, Mine], *, rest: bool) -> list[str]:
+    """What ``scontrol update JobId=`` takes for jobs; tasks of one array are joined.
+
+    Args:
+        ids: the jobs.
+        mine: the twin's.
+        rest: with the tasks that are not in the picture.
+    """
+    found: list[str] = []
+    tasks: dict[str, set[int]] = {}
+    for job_id in ids:
+        one = mine[job_id]
+        for part in one.parts:
+            base, _, task = part.partition("_")
+            if task:
+                tasks.setdefault(base, set()).add(int(task))
+                tasks[base].update(one.rest if rest else ())
+            else:
+                found.append(part)
+    return found + [f"{base}_[{_ranges(sorted(numbers))}]" for base, numbers in tasks.items()]
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    spans: list[list[int]] = []
+    for one in numbers:
+        if spans and one == spans[-1][1] + 1:
+            spans[-1][1] = one
+        else:
+            spans.append([one, one])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+
+
+def tasks_of(text: str) -> list[int]:
+    """Numbers of tasks, of ``1-3,7,10-20:2%4``.
+
+    Raises:
+        ValueError: it is no such list.
+    """
+    found: list[int] = []
+    for part in text.partition("%")[0].split(","):
+        match = re.fullmatch(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,7}))?)?", part.strip())
+        if match is None:
+            raise ValueError(f"tasks {text[:50]!r} cannot be read")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last > LAST_TASK:
+            raise ValueError(f"tasks {text[:50]!r} are more than Slurm can have")
+        found += range(first, last + 1, max(1, int(match[3] or 1)))
+    return found
+
+
+def _one(
+    row: dict[str, Any],
+    raw: str,
+    jobs: Jobs,
+    known: Mapping[str, NodeRecord],
+    closed: Mapping[str, str],
+) -> None:
+    """A job, or the tasks of an array."""
+    array = whole(row.get("array_job_id"))
+    if array < 1:
+        _add(raw, (raw,), [row], jobs, known, closed)
+        return
+    base, task = str(array), number(row.get("array_task_id"))
+    text = str(row.get("array_task_string") or "")
+    if task is not None and not text:
+        name = f"{base}_{whole(task)}"
+        jobs.names[raw] = name
+        _add(name, (name,), [row], jobs, known, closed)
+        return
+    try:
+        numbers = tasks_of(text)
+    except ValueError as error:
+        jobs.notes.append(f"array {base} is left alone: {error}")
+        return
+    rest = tuple(numbers[MOST_TASKS:])
+    if rest:
+        jobs.notes.append(f"array {base}: {len(rest)} of its waiting tasks are not in the picture")
+    for one in numbers[:MOST_TASKS]:
+        name = f"{base}_{one}"
+        left = rest if one == numbers[:MOST_TASKS][-1] else ()
+        _add(name, (name,), [row], jobs, known, closed, left)
+
+
+def _heterogeneous(
+    name: str,
+    rows: list[dict[str, Any]],
+    jobs: Jobs,
+    known: Mapping[str, NodeRecord],
+    closed: Mapping[str, str],
+) -> None:
+    """One job of all its parts: they begin together."""
+    rows = sorted(rows, key=lambda row: whole(row.get("job_id")))
+    parts = tuple(str(whole(row.get("job_id"))) for row in rows)
+    for part in parts:
+        jobs.names[part] = name
+    _add(name, parts, rows, jobs, known, closed)
+    if len({str(row.get("partition")) for row in rows}) > 1:
+        jobs.notes.append(f"job {name} is heterogeneous: all parts are taken for its partition's")
+
+
+def _add(
+    name: str,
+    parts: tuple[str, ...],
+    rows: list[dict[str, Any]],
+    jobs: Jobs,
+    known: Mapping[str, NodeRecord],
+    closed: Mapping[str, str],
+    rest: tuple[int, ...] = (),
+) -> None:
+    row = rows[0]
+    runs = any(words(one.get("job_state")) & _RUNNING for one in rows)
+    node_names: dict[str, None] = {}
+    start_s = number(row.get("start_time")) if runs else None
+    if runs:
+        try:
+            for one in rows:
+                node_names |= dict.fromkeys(expand(str(one.get("nodes") or "")))
+        except FormatError as error:
+            jobs.notes.append(f"job {name}: {error}")
+        if not start_s:
+            jobs.notes.append(f"job {name} runs but says no start time; it was left out")
+            return
+    try:
+        spec = _spec(rows, name, runs, closed, jobs)
+        names = tuple(n for n in node_names if n in known)
+        held: dict[str, NodePart] = {}
+        if spec.shares and jobs.sharing is not None:
+            for one in rows:
+                in_parts = jobs.in_parts.get(whole(one.get("job_id")), {})
+                held |= parts_held(one, jobs.sharing, in_parts)
+        record = JobRecord(
+            spec=spec,
+            start_s=start_s,
+            node_names=names,
+            parts=tuple(held[n] for n in names) if held.keys() >= set(names) else (),
+            requeues=whole(row.get("restart_cnt")),
+        )
+    except ValueError as error:
+        fault = first_fault(error) if isinstance(error, ValidationError) else str(error)
+        jobs.notes.append(f"job {name} was left out: {fault}")
+        return
+    jobs.records[name] = record
+    if runs:
+        return
+    if not spec.held:
+        jobs.nice[name] = number(row.get("nice")) or 0.0
+    comment = re.fullmatch(MARK + r"(?::(\d{1,11}))?", str(row.get("admin_comment") or ""))
+    left = jobs.rough.get(name, "")
+    # A job in a reservation has nodes of its own, and a job that preempts takes them: Slurm starts both.
+    if row.get("resv_name"):
+        left = "in a reservation"
+    elif any(jobs.preempting.holds(one) for one in rows):
+        left = "preempts"
+    if comment is not None:
+        deadline_s = number(row.get("deadline")) or math.inf
+        jobs.mine[name] = Mine(
+            parts,
+            begin_s=max(number(one.get("eligible_time")) or 0.0 for one in rows),
+            asked_s=float(comment[1] or 0),
+            submit_s=spec.submit_s,
+            latest_s=deadline_s - spec.walltime_s - DEADLINE_SLACK_S,
+            rest=rest,
+            requeues=record.requeues,
+            left=left,
+        )
+
+
+def _spec(
+    rows: list[dict[str, Any]],
+    name: str,
+    runs: bool,
+    closed: Mapping[str, str],
+    jobs: Jobs,
+) -> JobSpec:
+    row = rows[0]
+    counts = [whole(one.get("node_count")) for one in rows]
+    submit_s = number(row.get("submit_time"))
+    if not all(counts) or not submit_s:
+        raise ValueError("it says no number of nodes or no submit time")
+    limits = [number(one.get("time_limit")) for one in rows]
+    walltime_s = max(LONGEST_S if not x or x == math.inf or x < 0 else x * 60 for x in limits)
+    begin_s = number(row.get("eligible_time"))
+    waits_for_time = not runs and str(row.get("state_reason")) == "BeginTime"
+    user = row.get("user_name") or row.get("user_id")
+    partition = str(row.get("partition") or "").split(",")[0]
+    features = features_asked(rows, jobs.lying)
+    tasks: dict[str, Any] = {}
+    sizes = None if jobs.sharing is None else jobs.sharing.partitions.get(partition)
+    if jobs.sharing is not None and sizes is not None:
+        rough: list[str] = []
+        tasks = tasks_asked(rows, jobs.sharing, sizes, rough)
+        if features is None:
+            rough.append("features that are counted, or one of several for all nodes")
+        if rough and not runs:
+            jobs.rough[name] = rough[0]
+    modelled = {*(["tres_per_node"] if tasks else []), *([] if features is None else ["features"])}
+    held = str(row.get("state_reason")).startswith("JobHeld") or number(row.get("priority")) == 0
+    return JobSpec(
+        id=name,
+        submit_s=submit_s,
+        **{"nodes": sum(counts), **tasks},
+        walltime_s=min(walltime_s, LONGEST_S),
+        not_before_s=begin_s if waits_for_time and begin_s else None,
+        user=str(user) if isinstance(user, str | int) else "",
+        account=str(row.get("account") or ""),
+        partition=partition,
+        qos=str(row.get("qos") or ""),
+        priority=float(number(row.get("priority")) or 0.0),
+        dependencies=_dependencies(row.get("dependency"), name, jobs.notes),
+        held=held and not runs,
+        reason="" if runs else _reason(row, closed.get(partition)),
+        features=features or "",
+        constraints=_constraints(rows, modelled),
+    )
+
+
+def _reason(row: dict[str, Any], closed: str | None) -> str:
+    """Why Slurm would not start a waiting job whatever nodes are free, in our words and its own."""
+    said = str(row.get("state_reason") or "")
+    if row.get("resv_name"):
+        return f"reservation: {row['resv_name']}"[:128]
+    if closed is not None:
+        return f"partition: {closed}"[:128]
+    if said in _TURN:
+        return ""
+    for pattern, word in _REASONS:
+        if re.match(pattern, said):
+            return f"{word}: {said}"[:128]
+    return f"policy: {said}"[:128]
+
+
+def _constraints(rows: list[dict[str, Any]], modelled: Collection[str]) -> str:
+    """What else a job asks for, but for some fields."""
+    said = [
+        f"{word}={row[key]}"
+        for row in rows
+        for key, word in _CONSTRAINTS
+        if row.get(key) and key not in modelled
+    ]
+    return " ".join(said)[:128]
+
+
+def _dependencies(text: Any, name: str, notes: list[str]) -> tuple[JobDependency, ...]:
+    """Read text such as ``afterok:12_*(unfulfilled),afterany:13+5(unfulfilled)``."""
+    try:
+        said = parse_dependencies(text) if isinstance(text, str) else []
+    except ValueError:
+        said = [Said(str(text), "", 0.0, None, False, "")]
+    result: list[JobDependency] = []
+    for one in said:
+        if one.kind is None or one.waits or one.lost:
+            notes.append(
+                f"job {name} has a dependency that is not modelled, and waits: {str(text)[:50]!r}"
+            )
+            return (*result, JobDependency(on="0", kind="afterany"))
+        match = re.fullmatch(r"(\d{1,12}(?:_\d+)?)(?:_\*)?", one.on)
+        if match:
+            kind = one.kind.name.lower()
+            result.append(
+                JobDependency.model_validate(
+                    {"on": match[1], "kind": kind, "delay_s": 60.0 * one.delay}
+                )
+            )
+    return tuple(result)
+
+
+def _on_tasks(
+    edges: Sequence[JobDependency], arrays: Mapping[str, Sequence[str]]
+) -> tuple[JobDependency, ...]:
+    """A dependency on a whole array is one on each of its tasks."""
+    result: list[JobDependency] = []
+    for edge in edges:
+        tasks = arrays.get(edge.on)
+        result += [edge.model_copy(update={"on": i}) for i in tasks] if tasks else [edge]
+    return tuple(result)

@@ -1,0 +1,1 @@
+"""Slurm's settings: cluster, policy, limits, reservations."""

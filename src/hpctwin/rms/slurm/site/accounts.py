@@ -1,0 +1,216 @@
+"""The tree of accounts with its shares, as ``sacctmgr`` prints it, and how past use counts.
+
+Source:
+    Manual pages sacctmgr(1) and slurm.conf(5); Slurm's documentation, "Fair Tree Fairshare Algorithm" (the
+    default since 19.05) and "Classic Fairshare Algorithm".
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hpctwin.errors import ConfigError
+from hpctwin.model.cluster.limits import ROOT
+from hpctwin.rms.site.findings import NO_BEARING, NOT_MODELLED, TAKEN, Setting
+from hpctwin.rms.slurm.listing.conf import Row, said, take
+from hpctwin.rms.slurm.listing.values import limit_s
+from hpctwin.rms.slurm.site.policy import version_of
+
+__all__ = ["of_cluster", "shares_of"]
+
+_SHARE = ("share", "rawshares", "fairshare")
+_PARENT = ("parentname", "parname")
+_NEVER_HALVES_S = 100 * 365 * 86400.0
+"""For PriorityDecayHalfLife 0: use does not decay."""
+_PARENTS_SHARE = "2147483647"  # as older versions print it
+
+
+def of_cluster(rows: Sequence[Row], called: Row | None, notes: list[str]) -> list[Row]:
+    """The associations of one cluster: Slurm's database may serve several, and prints those of all.
+
+    Args:
+        rows: of ``sacctmgr show assoc`` or ``dump``, or of ``sshare``, which says nothing of clusters.
+        called: the setting that names the cluster; None if it is not known.
+        notes: how many were left out is told here.
+
+    Raises:
+        ConfigError: they are of several, and the cluster's name is not known.
+    """
+    found = {row.get("cluster").lower() for row in rows} - {""}
+    if called is None:
+        if len(found) > 1:
+            where, names = rows[0].where.partition(":")[0], ", ".join(sorted(found))
+            raise ConfigError(
+                f"{where} is of clusters {names}: slurm.conf, or what scontrol show config prints, is "
+                "needed, which says which of them this is (ClusterName)"
+            )
+        return list(rows)
+    name = called.get("clustername").lower()
+    kept = [row for row in rows if row.get("cluster").lower() in ("", name)]
+    if len(kept) < len(rows):
+        notes.append(
+            f"{len(rows) - len(kept)} of {len(rows)} associations are of other clusters than "
+            f"{called.get('clustername')} (ClusterName), left out"
+        )
+    return kept
+
+
+def shares_of(
+    values: Mapping[str, Row], rows: Sequence[Row], settings: list[Setting], notes: list[str]
+) -> dict[str, Any]:
+    """``fairshare`` and ``accounts`` of a cluster; what settings became is appended to ``settings``.
+
+    Args:
+        values: settings of slurm.conf by key.
+        rows: of ``sacctmgr show assoc`` or ``dump``.
+        settings: those told so far.
+        notes: what is assumed of accounts is told here.
+    """
+    accounts = _accounts(rows, settings, notes)
+    flags, where = _flags(values)
+    share: dict[str, Any] = {}
+    halving = said(values, "prioritydecayhalflife")
+    half = _NEVER_HALVES_S if re.fullmatch(r"[0:-]+", halving) else limit_s(halving)
+    if half:
+        share["half_life"] = half
+    classic = "NO_FAIR_TREE" in flags or _is_old(values, flags)
+    kind = "classic" if classic else "tree"
+    told = [flag for flag in flags if "FAIR_TREE" in flag]
+    if told or accounts:
+        why = (
+            "2 to the power of minus use over share"
+            if classic
+            else "users are ranked account by account"
+        )
+        settings.append(
+            Setting("fair share", ", ".join(told) or kind, where, TAKEN, f"{kind}: {why}")
+        )
+    if "DEPTH_OBLIVIOUS" in flags:
+        why = "fair share is classic"
+        settings.append(Setting("PriorityFlags: DEPTH_OBLIVIOUS", "", where, NOT_MODELLED, why))
+    if accounts:
+        first = next(row for row in rows if row.get("account") and not row.get("partition"))
+        count = sum(one["name"] != ROOT for one in accounts)
+        settings.append(Setting("Shares", f"{count} accounts", first.where, TAKEN, "accounts"))
+    if classic:
+        # The tree is of no use to what is reckoned, but limits of accounts hold below them.
+        share |= {"by": "account", "shares": _of_machine(accounts)}
+        if "prioritycalcperiod" in values:
+            why = "priorities are always up to date"
+            row = values["prioritycalcperiod"]
+            settings.append(row.setting("prioritycalcperiod", NO_BEARING, why))
+        below = [_without_shares(one) for one in accounts if one["name"] != ROOT]
+        return {"fairshare": share, "accounts": below}
+    every = limit_s(said(values, "prioritycalcperiod"))
+    if every:
+        share["every"] = every
+        take(values, "prioritycalcperiod", "fairshare.every", settings)
+    return {"fairshare": {"kind": "tree", **share}, "accounts": accounts}
+
+
+def _accounts(
+    rows: Sequence[Row], settings: list[Setting], notes: list[str]
+) -> list[dict[str, Any]]:
+    """Accounts with parents and shares, and those of their users; several outputs tell of one."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        name, user = row.get("account"), row.get("user")
+        if not name or row.get("partition"):
+            continue
+        share, unread = _share(row)
+        if unread:
+            why = "a share is a number, 0 or more, or parent"
+            what = f"Association {f'user {user} of ' if user else ''}account {name}: share"
+            settings.append(Setting(what, unread[:80], row.where, NOT_MODELLED, why))
+        account = found.setdefault(name, {"name": name, "users": {}})
+        if user:
+            account["users"].setdefault(user, 1.0)
+            if share is not None:
+                account["users"][user] = share
+            continue
+        if share is not None:
+            account["share"] = share
+        # Not every output has parents; where one has, they count.
+        for key in _PARENT:
+            if row.get(key):
+                account["parent"] = row.get(key)
+    root = found.pop(ROOT, {"users": {}})
+    if len(found) > 1 and not any(key in row.values for row in rows for key in _PARENT):
+        notes.append(
+            "nothing tells which account is part of which: all are taken to be right below the root; have "
+            "sacctmgr print the column ParentName, or give its dump, or sshare -a -P"
+        )
+    for account in found.values():
+        parent = account.get("parent", ROOT)
+        if parent not in found or _is_above(account["name"], parent, found):
+            account.pop("parent", None)
+            if parent != ROOT:
+                notes.append(
+                    f"account {account['name']}: it is part of one that is not in these files, or part of "
+                    "itself; taken to be right below the root"
+                )
+    made = [{k: v for k, v in account.items() if v != {}} for account in found.values()]
+    # Users of the root have a rank as all others.
+    return [{"name": ROOT, "users": root["users"]}, *made] if root["users"] and made else made
+
+
+def _is_above(name: str, parent: str, found: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether an account is above what is said to be its parent, so that there is no tree."""
+    seen: set[str] = set()
+    while parent in found and parent not in seen:
+        if parent == name:
+            return True
+        seen.add(parent)
+        parent = found[parent].get("parent", ROOT)
+    return False
+
+
+def _share(row: Row) -> tuple[float | str | None, str]:
+    """A share, None if the row has none; and what stands in its place and cannot be one."""
+    unread = ""
+    for key in _SHARE:
+        text = row.get(key).strip()
+        if text.lower() == "parent" or text == _PARENTS_SHARE:
+            return "parent", ""
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if math.isfinite(value) and value >= 0:
+            return value, ""
+        unread = unread or text
+    return None, unread
+
+
+def _without_shares(account: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: account[key] for key in ("name", "parent") if key in account}
+
+
+def _of_machine(accounts: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Each account's part of the whole machine: of its parent's, and so on."""
+    raw = {one["name"]: one["share"] for one in accounts if isinstance(one.get("share"), float)}
+    parents = {one["name"]: one.get("parent", ROOT) for one in accounts}
+    made = {}
+    for account in raw:
+        part, name = 1.0, account
+        while name in raw:
+            beside = [one for one in raw if parents[one] == parents[name]]
+            part *= raw[name] / (sum(raw[one] for one in beside) or 1.0)
+            name = parents[name]
+        if part > 0:
+            made[account] = round(part, 9)
+    return made
+
+
+def _flags(values: Mapping[str, Row]) -> tuple[list[str], str]:
+    where = values["priorityflags"].where if "priorityflags" in values else "slurm.conf"
+    return [flag.strip().upper() for flag in said(values, "priorityflags").split(",")], where
+
+
+def _is_old(values: Mapping[str, Row], flags: Sequence[str]) -> bool:
+    """Whether this Slurm has no tree unless it is told to."""
+    version = version_of(values)
+    return "FAIR_TREE" not in flags and version is not None and version < (19, 5)

@@ -1,0 +1,125 @@
+"""A Slurm site's partitions as those of a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from hpctwin.rms.site.findings import NOT_MODELLED, TAKEN, Setting
+from hpctwin.rms.slurm.listing.conf import Row
+from hpctwin.rms.slurm.listing.values import limit_s
+
+__all__ = ["described_partitions", "gives_whole_nodes", "partition_fields"]
+
+_UP_TO = {"maxnodes": "max_nodes", "minnodes": "min_nodes"}
+_OF_PARTITION = {
+    "nodes", "default", "maxtime", "maxnodes", "minnodes", "prioritytier", "priorityjobfactor", "priority",
+    "partitionname", "qos",
+}  # fmt: skip
+_PARTITION_PLAIN = {
+    "state": "UP", "oversubscribe": "NO", "shared": "NO", "allowgroups": "ALL", "allowaccounts": "ALL",
+    "allowqos": "ALL", "denyaccounts": "", "denyqos": "", "maxcpuspernode": "UNLIMITED",
+    "overtimelimit": "NONE", "gracetime": "0", "exclusiveuser": "NO", "reqresv": "NO", "lln": "NO",
+    "maxmempernode": "UNLIMITED", "rootonly": "NO", "alternate": "", "exclusivetopo": "NO",
+    "exclusive": "NO", "maxcpuspersocket": "UNLIMITED", "topology": "",
+}  # fmt: skip
+_OF_NO_BEARING = {
+    "allocnodes", "cpubind", "defaulttime", "defcpupergpu", "defmempercpu", "defmempergpu", "defmempernode",
+    "disablerootjobs", "hidden", "jobdefaults", "maxmempercpu", "nodesets", "powerdownonidle", "preemptmode",
+    "resumetimeout", "suspendtime", "suspendtimeout", "totalcpus", "totalnodes", "tres",
+}  # fmt: skip
+"""Jobs of the past are as these left them; preemption and power are told with the cluster's."""
+_NOT_SET = ("(NULL)", "NONE", "", "UNLIMITED", "INFINITE", "N/A")
+_PARTITION_WHY = {
+    "state": "partition not up",
+    "oversubscribe": "a core has one job, and jobs of all partitions share nodes or none does",
+    **dict.fromkeys(
+        ("exclusive", "exclusiveuser", "exclusivetopo"),
+        "jobs of all partitions share nodes or none does; those of other users or in the same part of the "
+        "topology are not kept away",
+    ),
+    "shared": "a core has one job, and jobs of all partitions share nodes or none does",
+    "overtimelimit": "a walltime ends a job at once",
+    "gracetime": "no job is preempted",
+    "selecttypeparameters": "the cluster's own count for all partitions",
+    "topology": "nodes are connected as by the cluster's default topology for all partitions",
+    "tresbillingweights": "fair shares count node-seconds",
+    "lln": "where all partitions have it, jobs go to the least loaded nodes; else to the tightest run of all",
+}
+
+
+_WHOLE = {("oversubscribe", "EXCLUSIVE"), ("shared", "EXCLUSIVE"), ("exclusive", "NODE")}
+"""Settings by which jobs have whole nodes; the last is that of 26.05."""
+
+
+def gives_whole_nodes(row: Row) -> bool:
+    """Whether a partition gives each job whole nodes."""
+    return any(row.get(key).upper() == value for key, value in _WHOLE)
+
+
+def described_partitions(
+    named: Mapping[str, Row],
+    settings: list[Setting],
+    told_apart: Collection[str],
+    *,
+    whole: bool,
+    topology: str = "",
+) -> dict[str, Row]:
+    """Return the rows by name; what is not modeled of them is appended to ``settings``.
+
+    Args:
+        named: The rows.
+        settings: The settings that are reported so far.
+        told_apart: Keys that are reported elsewhere.
+        whole: Whether all jobs have whole nodes.
+        topology: Name of the cluster's default topology.
+    """
+    described = {}
+    for name, row in named.items():
+        described[name] = row
+        for key, value in row.values.items():
+            if key in told_apart or key in _OF_PARTITION or key in _OF_NO_BEARING:
+                continue
+            if whole and (key, value.upper()) in _WHOLE:
+                settings.append(row.setting(key, TAKEN, "jobs have whole nodes", of=name))
+                continue
+            # FORCE:1 and YES:1: one job for each core, as with NO.
+            plain = ("FORCE:1", "YES:1") if key in ("oversubscribe", "shared") else ()
+            if value.upper() in (_PARTITION_PLAIN.get(key, ""), *_NOT_SET, *plain):
+                continue
+            if key == "topology" and value == topology:
+                continue
+            why = "not looked at: jobs of the past are where they were allowed"
+            if key not in _PARTITION_PLAIN:
+                why = "not known here"
+            why = _PARTITION_WHY.get(key, why)
+            settings.append(row.setting(key, NOT_MODELLED, why, of=name))
+    return described
+
+
+def partition_fields(
+    name: str, row: Row, groups: list[str], priority: Mapping[str, float], *, held: bool
+) -> dict[str, Any]:
+    """A partition of `Cluster`.
+
+    Args:
+        name: of the partition.
+        row: what is said of it.
+        groups: names of its groups of nodes.
+        priority: of partitions by name.
+        held: whether limits are held.
+    """
+    made: dict[str, Any] = {"name": name, "groups": groups}
+    longest = limit_s(row.get("maxtime"))
+    if longest:
+        made["max_walltime"] = longest
+    for key, ours in _UP_TO.items():
+        if row.get(key).isdigit() and int(row.get(key)) > (1 if key == "minnodes" else 0):
+            made[ours] = int(row.get(key))
+    if priority.get(name):
+        made["priority"] = priority[name]
+    if row.get("default").upper() == "YES":
+        made["default"] = True
+    if held and row.get("qos").upper() not in ("", "N/A", "(NULL)"):
+        made["qos"] = row.get("qos")
+    return made

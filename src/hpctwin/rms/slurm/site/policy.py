@@ -1,0 +1,385 @@
+"""What Slurm's scheduling settings are here: the nearest policy, and why others have no counterpart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from hpctwin.rms.site.findings import NO_BEARING, NOT_MODELLED, TAKEN, Setting
+from hpctwin.rms.slurm.listing.conf import Row, said, take
+from hpctwin.rms.slurm.listing.values import limit_s
+
+__all__ = ["Meaning", "explained", "order_and_backfill", "version_of"]
+
+_WEIGHTS = {
+    "priorityweightage": "age",
+    "priorityweightfairshare": "fairshare",
+    "priorityweightjobsize": "size",
+    "priorityweightpartition": "partition",
+    "priorityweightqos": "qos",
+}
+_UNIT = {
+    "default_queue_depth": "", "partition_job_depth": "", "sched_interval": "s", "sched_min_interval": "us",
+    "batch_sched_delay": "s", "bf_interval": "s", "bf_window": "min", "bf_resolution": "s",
+    "bf_max_job_test": "",
+    "bf_max_job_user": "", "bf_max_job_start": "", "bf_job_part_count_reserve": "", "bf_min_age_reserve": "s",
+}  # fmt: skip
+"""What SchedulerParameters and the ``slurm`` backfill both have, by the unit of slurm.conf."""
+_SECONDS = {"s": 1.0, "min": 60.0, "us": 1e-6}
+_AS_IT_IS = (
+    "bf_continue",
+    "bf_max_time",
+    "bf_yield_interval",
+    "bf_yield_sleep",
+    "bf_yield_rpc_cnt",
+    "max_rpc_cnt",
+)
+_OF_NO_START = (
+    "allow_zero_lic", "bb_array_stage_cnt", "build_queue_timeout", "correspond_after_task_cnt",
+    "delay_boot", "disable_hetjob_steps", "disable_job_shrink", "disable_remote_singleton",
+    "disable_send_gids", "disable_user_top", "extra_constraints", "ignore_constraint_validation",
+    "ignore_numa", "inventory_interval", "kill_invalid_depend", "max_array_tasks", "max_depend_depth",
+    "max_script_size", "max_submit_line_size", "max_switch_wait", "no_backup_scheduling",
+    "no_env_cache", "node_reboot_weight", "sbatch_wait_nodes", "spec_cores_first", "step_retry_count",
+    "step_retry_time", "use_interactive_step", "whole_hetjob",
+)  # fmt: skip
+"""What SchedulerParameters have besides that says nothing of when jobs start that were let in."""
+_TAKEN_ELSEWHERE = {
+    "accountingstorageenforce", "clustername", "licenses", "prioritycalcperiod", "prioritydecayhalflife",
+    "prioritytype", "prioritymaxage", "priorityfavorsmall", "priorityusageresetperiod", "priorityweighttres",
+    "schedulertype", "schedulerparameters", *_WEIGHTS,
+}  # fmt: skip
+_WHY = {
+    "burstbuffertype": "burst buffers: accounting does not say which jobs used them",
+    "completewait": "nodes are free when a job ends, and no pass waits for those that are cleared",
+    "enforcepartlimits": "jobs of the past were let in",
+    "epilog": "the time that it takes; nodes are free when a job ends: give cluster.yaml a cleanup",
+    "epilogslurmctld": "the time that it takes; nodes are free when a job ends: give cluster.yaml a cleanup",
+    "fairsharedampeningfactor": "fair share, where it is classic, has factor 1",
+    "federationparameters": "one cluster at a time; hpctwin facility has several",
+    "jobsubmitplugins": "jobs of the past are as it left them",
+    "killwait": "a walltime ends a job at once",
+    "maxjobcount": "every job is let in",
+    "maxarraysize": "every job is let in",
+    "overtimelimit": "a walltime ends a job at once",
+    "preemptexempttime": "no job is preempted",
+    "preemptmode": "no job is preempted",
+    "preemptparameters": "no job is preempted",
+    "preempttype": "no job is preempted",
+    "priorityflags": "factors are as in multifactor: age, nodes, fair share, partition, QOS",
+    "priorityparameters": "multifactor knows none",
+    "prioritysitefactorplugin": "accounting does not tell a job's site factor; sprio does of those that wait",
+    "priorityweightassoc": "associations have no priority of their own",
+    "prolog": "the time that it takes; jobs run at once",
+    "prologslurmctld": "the time that it takes; jobs run at once",
+    "requeueexit": "how a job ends does not send it back",
+    "suspendtime": "nodes are always on: give cluster.yaml their sleep states, and simulate --power",
+    "suspendprogram": "nodes are always on: give cluster.yaml their sleep states, and simulate --power",
+    "schedulertimeslice": "jobs are not switched by time slices",
+    "topologyparam": "the policy's placement does not look at switches",
+    "topologyplugin": "the policy's placement does not look at switches; with a topology.conf others do",
+}
+"""Why a setting has no counterpart."""
+
+_PLAIN = {
+    "burstbuffertype": "",
+    "completewait": "0",
+    "enforcepartlimits": "no",
+    "fairsharedampeningfactor": "1",
+    "killwait": "30",
+    "maxarraysize": "1001",
+    "maxjobcount": "10000",
+    "overtimelimit": "0|none",
+    "preemptexempttime": "00:00:00",
+    "preemptmode": "off",
+    "preempttype": "preempt/none",
+    "priorityweightassoc": "0",
+    "schedulertimeslice": "30",
+    "suspendtime": "none|infinite|-1",
+    "topologyplugin": "topology/none|topology/default|topology/flat",
+}
+"""Values that ask for nothing, or are as Slurm has them if nothing is said."""
+
+_FLAGS = {"SMALL_RELATIVE_TO_TIME": "relative_to_time", "ACCRUE_ALWAYS": "accrue_always"}
+"""Of PriorityFlags, what `multifactor` calls them."""
+_TRES = {"node": "per_node", "cpu": "per_core", "mem": "per_gb", "gres/gpu": "per_gpu"}
+"""Of PriorityWeightTRES, what `multifactor` calls the weight over what there is."""
+_OF_TREE = ("FAIR_TREE", "NO_FAIR_TREE", "DEPTH_OBLIVIOUS")
+_OF_PASSES = (
+    "assoc_limit", "batch_sched", "bf_", "default_queue", "defer", "enable_", "ignore_prefer", "max_sched",
+    "nohold", "pack_serial", "partition_job", "permit_", "preempt", "reduce_completing", "requeue", "salloc",
+    "sched_", "time_min",
+)  # fmt: skip
+"""What SchedulerParameters begin with that say which jobs are looked at, and when."""
+
+_MAX_AGE_S = 7 * 86400.0
+"""PriorityMaxAge of Slurm, and of `multifactor`, if nothing is said."""
+_EMPTY = ("", "(null)", "n/a", "none")
+
+
+class Meaning(NamedTuple):
+    """A policy.
+
+    Args:
+        text: ordering and backfill.
+        partition_priority: what each partition's jobs have more; in units of the weight of partitions.
+    """
+
+    text: str
+    partition_priority: dict[str, float]
+
+
+def order_and_backfill(
+    values: Mapping[str, Row],
+    partitions: Mapping[str, Row],
+    settings: list[Setting],
+    *,
+    totals: Mapping[str, float],
+    preempts: bool = False,
+    whole: bool = False,
+) -> Meaning:
+    """The nearest policy; what each setting became is appended to ``settings``.
+
+    Args:
+        values: settings by key.
+        partitions: rows of partitions by name.
+        settings: what was told so far.
+        totals: what all nodes have together, by TRES; memory in GB.
+        preempts: whether jobs of a higher tier preempt those of a lower one.
+        whole: whether jobs have nodes for themselves; reservations are then of particular nodes.
+    """
+    told = partial(said, values)
+    tiers = {name: _number(row, "prioritytier") for name, row in partitions.items()}
+    factors = {name: _number(row, "priorityjobfactor") for name, row in partitions.items()}
+    by_tier = len(set(tiers.values())) > 1
+    if told("prioritytype").endswith("multifactor") or _is_multifactor_by_default(values):
+        text, priority = _multifactor(values, tiers, factors, settings, by_tier=by_tier)
+        text += _of_tres(values, totals, settings, one=len(partitions) == 1)
+        if not whole and _is_weight(told("priorityweightjobsize")):
+            text += f",machine_cores={totals['cpu']:.12g}"
+    else:
+        text, priority = ("fcfs", {})
+        if by_tier:
+            # Far more than any job has waited: a tier goes first whatever the time.
+            text, priority = "submit - 1000000000000 * partition_priority", dict(tiers)
+        take(values, "prioritytype", text, settings)
+        _unused_priorities(values, settings)
+    if by_tier:
+        listed = ", ".join(f"{name}={tier:g}" for name, tier in tiers.items())
+        where = next(iter(partitions.values())).where
+        whom = "preempts those of lower ones" if preempts else "preempts none"
+        why = f"a job of a higher tier goes first; it is backfilled with all others, and {whom}"
+        settings.append(Setting("PriorityTier", listed[:80], where, TAKEN, why))
+    backfill = _backfill(values, settings)
+    placement = "@contiguous" if whole and backfill != "none" else ""
+    return Meaning(f"{text}+{backfill}{placement}", priority)
+
+
+def _is_multifactor_by_default(values: Mapping[str, Row]) -> bool:
+    """Whether settings without a PriorityType are of a Slurm that then has priority/multifactor."""
+    version = version_of(values)
+    unsaid = not said(values, "prioritytype") and values.keys() > {"slurm_version"}
+    return unsaid and version is not None and version >= (23, 11)
+
+
+def _unused_priorities(values: Mapping[str, Row], settings: list[Setting]) -> None:
+    """Report the settings of priority/multifactor where it is not the PriorityType."""
+    became, why = NO_BEARING, "PriorityType is not priority/multifactor"
+    if not said(values, "prioritytype"):
+        became = NOT_MODELLED
+        why = "no PriorityType, so priority/basic as before Slurm 23.11; write priority/multifactor if it is"
+    keys = (
+        "prioritydecayhalflife", "priorityfavorsmall", "prioritymaxage", "priorityweighttres", *_WEIGHTS,
+    )  # fmt: skip
+    settings += [values[key].setting(key, became, why) for key in keys if key in values]
+
+
+def _multifactor(
+    values: Mapping[str, Row],
+    tiers: Mapping[str, float],
+    factors: Mapping[str, float],
+    settings: list[Setting],
+    *,
+    by_tier: bool,
+) -> tuple[str, dict[str, float]]:
+    told = partial(said, values)
+    weights = {
+        ours: float(told(key)) if _is_number(told(key)) else 0.0 for key, ours in _WEIGHTS.items()
+    }
+    most = max(factors.values(), default=0.0) or 1.0
+    # What a partition's jobs have more: its share of the weight, for a tier more than all factors.
+    step = sum(weights.values()) + 1 if by_tier else 0.0
+    lowest = min(tiers.values(), default=0.0)
+    priority = {
+        name: weights.get("partition", 0.0) * factors[name] / most + step * (tiers[name] - lowest)
+        for name in tiers
+    }
+    weights["partition"] = max(priority.values(), default=0.0)
+    given = {
+        name: weights.get(name, 0.0) for name in ("age", "size", "fairshare", "partition", "qos")
+    }
+    parts = [f"{name}={value:.12g}" for name, value in given.items()]
+    oldest = limit_s(told("prioritymaxage"))
+    if oldest and oldest != _MAX_AGE_S:
+        parts.append(f"max_age={oldest:.0f}")
+    if told("priorityfavorsmall").lower() in ("yes", "true", "1"):
+        parts.append("favor_small=yes")
+    for flag in _flags(values):
+        if flag in _FLAGS:
+            parts.append(f"{_FLAGS[flag]}=yes")
+            where = values["priorityflags"].where
+            settings.append(Setting("PriorityFlags", flag, where, TAKEN, "multifactor"))
+    for key in ("prioritytype", "prioritymaxage", "priorityfavorsmall", *_WEIGHTS):
+        take(values, key, "multifactor", settings)
+    take(values, "prioritydecayhalflife", "fairshare.half_life", settings)
+    return f"multifactor:{','.join(parts)}", priority
+
+
+def _of_tres(
+    values: Mapping[str, Row], totals: Mapping[str, float], settings: list[Setting], *, one: bool
+) -> str:
+    """What multifactor has of PriorityWeightTRES; what became of each weight is appended to ``settings``."""
+    text = ""
+    for part in filter(None, said(values, "priorityweighttres").split(",")):
+        name, _, weight = part.partition("=")
+        known = _TRES.get(name.strip().lower())
+        became, why = NOT_MODELLED, "of TRES, cpu, mem, node and gres/gpu have weights here"
+        if not _is_weight(weight):
+            became, why = NO_BEARING, ""
+        elif known and totals[name.strip().lower()] > 0:
+            text += f",{known}={float(weight) / totals[name.strip().lower()]:.12g}"
+            became, why = TAKEN, "multifactor"
+            if not one:
+                why += ": over what the cluster has, there over what the job's partition has"
+        where = values["priorityweighttres"].where
+        settings.append(Setting(f"PriorityWeightTRES: {name}", weight[:80], where, became, why))
+    return text
+
+
+def _flags(values: Mapping[str, Row]) -> list[str]:
+    return [flag.strip().upper() for flag in said(values, "priorityflags").split(",")]
+
+
+def _is_weight(text: str) -> bool:
+    return _is_number(text) and float(text) > 0
+
+
+def _backfill(values: Mapping[str, Row], settings: list[Setting]) -> str:
+    """The backfill with its settings; what became of SchedulerParameters is appended to ``settings``."""
+    told = partial(said, values)
+    pairs = [part.partition("=") for part in told("schedulerparameters").split(",")]
+    parameters = {name.strip().lower(): value.strip() for name, _, value in pairs if name.strip()}
+    if "builtin" in told("schedulertype") or parameters.get("bf_interval") == "-1":  # switched off
+        take(values, "schedulertype", "none: jobs start in order", settings)
+        given: dict[str, str] = {}
+        text = "none"
+    else:
+        take(values, "schedulertype", "slurm", settings)
+        given = {
+            key: read
+            for key, value in parameters.items()
+            if (read := _number_of_pass(key, value)) is not None
+        }
+        if "bf_licenses" in parameters:
+            given["bf_licenses"] = "yes"
+        if "defer" in parameters:  # a submission then waits for the next look as an end does
+            given["sched_min_interval"] = given.get("batch_sched_delay", "3s")
+        version = version_of(values)
+        if version is not None and version < (25, 5):
+            given["bf_round_up"] = "no"
+        if version is None and values:
+            why = "slurm: reservations are rounded up as since 25.05; scontrol show config says the version"
+            settings.append(Setting("SLURM_VERSION", "in no file", "", TAKEN, why))
+        text = ":".join(["slurm", *filter(None, [",".join(f"{k}={v}" for k, v in given.items())])])
+    for key, value in parameters.items():
+        became, reason = NO_BEARING, ""
+        if key in given or (key == "defer" and given):
+            became, reason = TAKEN, text.partition(":")[0]
+        elif key in _AS_IT_IS:
+            reason = "a cycle takes no time here, and goes through to its end"
+        elif key == "sched_interval" and value == "-1":
+            became, reason = (
+                NOT_MODELLED,
+                "switched off there; here all jobs are looked at each minute",
+            )
+        elif key in _UNIT:
+            became, reason = NOT_MODELLED, "not a number that Slurm would take: its default counts"
+            if text == "none":
+                reason = "of sched/backfill"
+        elif key.startswith(_OF_PASSES):
+            became, reason = NOT_MODELLED, "the slurm backfill has no such setting"
+        elif key not in _OF_NO_START:
+            became, reason = NOT_MODELLED, "not a parameter that is known here"
+        where = values["schedulerparameters"].where
+        settings.append(Setting(f"SchedulerParameters: {key}", value[:80], where, became, reason))
+    return text
+
+
+def version_of(values: Mapping[str, Row]) -> tuple[int, int] | None:
+    """Slurm's version, as ``scontrol show config`` tells it: year and month; None if it does not."""
+    parts = said(values, "slurm_version").split(".")[:2]
+    if len(parts) < 2 or not all(part.isdigit() for part in parts):
+        return None
+    return int(parts[0]), int(parts[1])
+
+
+def _number_of_pass(key: str, value: str) -> str | None:
+    """A setting of the ``slurm`` backfill in a policy's text; None if it is none, or not a number."""
+    unit = _UNIT.get(key)
+    if unit is None or not _is_number(value):
+        return None
+    number = float(value)
+    if unit == "":
+        # 0 is no limit; but Slurm takes no such bf_max_job_test, and then looks at one job in order.
+        nothing = {"bf_max_job_test": None, "default_queue_depth": "1"}
+        return f"{number:.0f}" if number >= 1 else nothing.get(key, "any")
+    seconds = number * _SECONDS[unit]
+    if seconds < 0.001 and key in ("bf_interval", "bf_resolution", "sched_interval"):
+        return None
+    return f"{seconds:.12g}s"
+
+
+def explained(
+    values: Mapping[str, Row], told: Collection[str] = (), *, shared: bool
+) -> list[Setting]:
+    """What became of all other settings.
+
+    Args:
+        values: by key.
+        told: keys of those that are told already.
+        shared: whether jobs share nodes.
+    """
+    made: list[Setting] = []
+    for key, row in values.items():
+        if key in _TAKEN_ELSEWHERE or key in told:
+            continue
+        value = row.get(key)
+        if key == "priorityflags":
+            # What is said of the tree of fair shares is told with it, what multifactor has with that.
+            taken = [*_OF_TREE, *_FLAGS]
+            value = ",".join(flag for flag in value.split(",") if flag.strip().upper() not in taken)
+        if key in ("selecttype", "selecttypeparameters"):
+            take(values, key, "jobs share nodes" if shared else "jobs have whole nodes", made)
+            continue
+        plain = value.lower() in (*_EMPTY, *_PLAIN.get(key, "").split("|"))
+        why = _WHY.get(key)
+        if why is None and re.match(r"priority|preempt|sched|select|topology|federation", key):
+            why = "not known here"
+        if why is None or plain:
+            why = "" if plain else "none of those that are known to say when or where jobs start"
+            made.append(row.setting(key, NO_BEARING, why, value=value))
+        else:
+            made.append(row.setting(key, NOT_MODELLED, why, value=value))
+    return made
+
+
+def _number(row: Row, key: str) -> float:
+    """What a partition says of its priority, by this key or the older one."""
+    text = row.get(key) or row.get("priority") or "1"
+    return float(text) if _is_number(text) else 1.0
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"\d{1,12}(\.\d+)?", text) is not None

@@ -1,0 +1,226 @@
+"""Slurm's settings of preemption, as those of a cluster.
+
+Source:
+    Slurm's documentation, "Preemption", slurm.conf(5) and sacctmgr(1), 20.11 to 24.05.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hpctwin.rms.site.findings import NO_BEARING, NOT_MODELLED, TAKEN, Setting
+from hpctwin.rms.slurm.listing.conf import Row, said
+from hpctwin.rms.slurm.listing.values import limit_s
+
+__all__ = ["PREEMPTION_KEYS", "Found", "preemption_of"]
+
+PREEMPTION_KEYS = frozenset(
+    {"preempttype", "preemptmode", "preemptexempttime", "preemptparameters", "jobrequeue"}
+)
+"""What of slurm.conf is told here."""
+
+_KEEPS_MEMORY = (
+    "a suspended job keeps its memory, but here others have its nodes whatever memory both ask for"
+)
+_SLICES = (
+    "; whoever is preempted stands still: of one partition Slurm gives both time slices, of two of one tier "
+    "it runs both at once"
+)
+_NOTHING = ("", "(null)", "none", "n/a", "cluster", "-1", "00:00:00", "0")
+CREDENTIAL_S = 120.0
+"""So long a job's credential counts (``AuthInfo=cred_expire=``); a requeued job waits for its end."""
+
+
+@dataclass
+class Found:
+    """What became of the settings.
+
+    Args:
+        by: ``partition`` or ``qos``.
+        mode: of all who say none of their own.
+        fields: the cluster's ``preemption``; None if no job preempts another.
+        settings: each, and what became of it.
+    """
+
+    by: str
+    mode: str = "off"
+    fields: dict[str, Any] | None = None
+    settings: list[Setting] = field(default_factory=list)
+
+
+def preemption_of(
+    values: Mapping[str, Row], partitions: Mapping[str, Row], qos: Sequence[Row], *, shared: bool
+) -> Found | None:
+    """What of a site's preemption is simulated; None if there is none to be told of.
+
+    Args:
+        values: settings of slurm.conf by key.
+        partitions: rows of partitions by name.
+        qos: rows of ``sacctmgr show qos``.
+        shared: whether jobs share nodes.
+    """
+    kind = said(values, "preempttype").lower().removeprefix("preempt/")
+    if kind not in ("partition_prio", "qos"):
+        return None
+    found = Found(by="qos" if kind == "qos" else "partition")
+    _told(found, values, "preempttype", TAKEN, "preemption")
+    mode, became, why = _mode(found, said(values, "preemptmode"))
+    found.mode = mode
+    counts_memory = "memory" in said(values, "selecttypeparameters").lower()
+    _told(found, values, "preemptmode", became, why)
+    if said(values, "jobrequeue") == "0":
+        _told(found, values, "jobrequeue", TAKEN, "who would be requeued is cancelled")
+    if kind == "partition_prio":
+        classes = _of_partitions(found, partitions, values)
+    else:
+        classes = _of_qos(found, qos, values)
+    if not _any_preempts(kind, classes):
+        why = "no partition has a higher tier than another" if kind != "qos" else "no QOS preempts"
+        _told(found, values, "preempttype", NO_BEARING, why)
+        return found
+    fields: dict[str, Any] = {"mode": _requeued(mode, values)}
+    exempt = limit_s(said(values, "preemptexempttime"))
+    if exempt:
+        fields["exempt"] = exempt
+        _told(found, values, "preemptexempttime", TAKEN, "preemption: exempt")
+    modes = fields["mode"], *(one.get("mode") for one in classes.values())
+    if "requeue" in modes:
+        fields["requeue_after"] = _credential_s(values)
+    if "suspend" in modes and not shared and counts_memory:
+        _told(found, values, "selecttypeparameters", NOT_MODELLED, _KEEPS_MEMORY)
+    _parameters(found, fields, values)
+    found.fields = fields | {"qos" if kind == "qos" else "partitions": classes}
+    return found
+
+
+def _any_preempts(kind: str, classes: Mapping[str, Mapping[str, Any]]) -> bool:
+    if kind == "qos":
+        return any(one.get("preempts") for one in classes.values())
+    return len({one["tier"] for one in classes.values()}) > 1
+
+
+def _of_partitions(
+    found: Found, partitions: Mapping[str, Row], values: Mapping[str, Row]
+) -> dict[str, dict[str, Any]]:
+    classes: dict[str, dict[str, Any]] = {}
+    for name, row in partitions.items():
+        tier = row.get("prioritytier") or row.get("priority") or "1"
+        one: dict[str, Any] = {
+            "tier": int(float(tier)) if re.fullmatch(r"[\d.]{1,12}", tier) else 1
+        }
+        _own(found, one, name, row, values)
+        classes[name] = one
+    return classes
+
+
+def _of_qos(
+    found: Found, rows: Sequence[Row], values: Mapping[str, Row]
+) -> dict[str, dict[str, Any]]:
+    classes: dict[str, dict[str, Any]] = {}
+    names = {row.get("name") for row in rows}
+    for row in rows:
+        name = row.get("name")
+        if not name:
+            continue
+        one: dict[str, Any] = {}
+        preempts = [other for other in row.get("preempt").split(",") if other]
+        known = [other for other in preempts if other in names and other != name]
+        if known:
+            one["preempts"] = known
+            found.settings.append(
+                Setting(
+                    f"QOS {name}: Preempt", row.get("preempt")[:80], row.where, TAKEN, "preemption"
+                )
+            )
+        for other in preempts:
+            if other not in known:
+                why = (
+                    "jobs of one QOS do not preempt each other"
+                    if other == name
+                    else "it is not there"
+                )
+                found.settings.append(
+                    Setting(f"QOS {name}: Preempt", other, row.where, NOT_MODELLED, why)
+                )
+        _own(found, one, f"QOS {name}", row, values)
+        exempt = limit_s(row.get("preemptexempttime"))
+        if exempt:
+            one["exempt"] = exempt
+            found.settings.append(
+                Setting(f"QOS {name}: PreemptExemptTime", row.get("preemptexempttime"), row.where, TAKEN,
+                        "preemption: exempt")
+            )  # fmt: skip
+        classes[name] = one
+    return classes
+
+
+def _own(found: Found, one: dict[str, Any], what: str, row: Row, values: Mapping[str, Row]) -> None:
+    """Mode and grace that a partition or QOS has of its own."""
+    own = row.get("preemptmode")
+    if own.lower() not in _NOTHING:
+        mode, became, why = _mode(found, own)
+        own_mode = _requeued(mode, values)
+        if own_mode != mode:
+            why = f"preemption: mode {own_mode}"
+        if own_mode != _requeued(found.mode, values):
+            one["mode"] = own_mode
+        if "WITHIN" in own.upper():
+            became, why = (NOT_MODELLED, "jobs of one QOS do not preempt each other")
+        found.settings.append(Setting(f"{what}: PreemptMode", own[:80], row.where, became, why))
+    grace = row.get("gracetime")
+    seconds = float(grace) if grace.isdigit() else limit_s(grace)
+    if seconds and one.get("mode", found.mode) == "suspend":
+        why = "who is suspended has no grace"
+        found.settings.append(Setting(f"{what}: GraceTime", grace, row.where, NO_BEARING, why))
+    elif seconds:
+        one["grace"] = seconds
+        found.settings.append(
+            Setting(f"{what}: GraceTime", grace, row.where, TAKEN, "preemption: grace")
+        )
+
+
+def _mode(found: Found, text: str) -> tuple[str, str, str]:
+    """Our mode, what became of the setting, and why."""
+    words = {word.strip().lower() for word in text.split(",")} - {"gang", "within"}
+    mode = next((word for word in ("suspend", "requeue", "cancel") if word in words), "off")
+    slices = _SLICES if mode == "suspend" and found.by == "qos" else ""
+    return mode, TAKEN, f"preemption: mode {mode}{slices}"
+
+
+def _requeued(mode: str, values: Mapping[str, Row]) -> str:
+    """A mode, where jobs may not be requeued unless they ask for it."""
+    return "cancel" if mode == "requeue" and said(values, "jobrequeue") == "0" else mode
+
+
+def _credential_s(values: Mapping[str, Row]) -> float:
+    match = re.search(r"cred_expire=(\d{1,9})", said(values, "authinfo"))
+    return float(match[1]) if match else CREDENTIAL_S
+
+
+def _parameters(found: Found, fields: dict[str, Any], values: Mapping[str, Row]) -> None:
+    """PreemptParameters; those of SchedulerParameters are told with the others there."""
+    scheduler = said(values, "schedulerparameters").lower()
+    if "preempt_youngest_first" in scheduler:
+        fields["youngest_first"] = True
+    row = values.get("preemptparameters")
+    for part in filter(None, said(values, "preemptparameters").split(",")):
+        assert row is not None
+        name = part.partition("=")[0].strip().lower()
+        became, why = (NOT_MODELLED, "who is preempted is chosen as by default")
+        if name == "youngest_first":
+            fields["youngest_first"] = True
+            became, why = (TAKEN, "preemption: youngest_first")
+        elif name == "send_user_signal" or part.replace(" ", "").lower() == "reorder_count=1":
+            became, why = (NO_BEARING, "")
+        elif name == "reclaim_licenses":
+            why = "no job is preempted for a resource"
+        found.settings.append(Setting(f"PreemptParameters: {name}", part, row.where, became, why))
+
+
+def _told(found: Found, values: Mapping[str, Row], key: str, became: str, why: str) -> None:
+    if key in values:
+        new = values[key].setting(key, became, why)
+        found.settings = [*(one for one in found.settings if one.name != new.name), new]

@@ -1,0 +1,429 @@
+"""A Slurm site's reservations as maintenance of its machine, and what of them has no counterpart here."""
+
+from __future__ import annotations
+
+import datetime as dt
+import zoneinfo
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.errors import FormatError
+from hpctwin.formats.common.fields import moments, zone_of
+from hpctwin.formats.common.job_table import JobTable
+from hpctwin.formats.common.record import Tally
+from hpctwin.model import Cluster
+from hpctwin.model.text.hostlist import expand
+from hpctwin.rms.site.findings import NO_BEARING, NOT_MODELLED, TAKEN, Setting, Site
+from hpctwin.rms.slurm.listing.conf import Row
+from hpctwin.rms.slurm.listing.reservations import (
+    MOST_TIMES,
+    Shown,
+    lacking,
+    members,
+    said,
+    shown,
+    times,
+)
+
+__all__ = ["take_reservations"]
+
+_FLAGS = {
+    "MAINT": (TAKEN, "maintenance"),
+    "DAILY": (TAKEN, "again each day"),
+    "WEEKLY": (TAKEN, "again each week"),
+    "WEEKDAY": (TAKEN, "again from Monday to Friday"),
+    "WEEKEND": (TAKEN, "again each Saturday and Sunday"),
+    "HOURLY": (TAKEN, "again each hour"),
+    "PURGE_COMP": (TAKEN, "it is over when nobody has used it for so long"),
+    **dict.fromkeys(
+        ("SPEC_NODES", "ALL_NODES", "PART_NODES", "STATIC", "STATIC_ALLOC"),
+        (TAKEN, "its nodes are those that are listed"),
+    ),
+    "OVERLAP": (TAKEN, "a node is away while any of its reservations lasts"),
+    **dict.fromkeys(
+        ("ANY_NODES", "LICENSE_ONLY"), (NO_BEARING, "where its own jobs may run besides; it has nodes")
+    ),
+    "FIRST_CORES": (NO_BEARING, "which cores of its nodes it has: all of them"),
+    "FLEX": (NO_BEARING, "its own jobs alone may begin before it, end after it and run elsewhere"),
+    "MAGNETIC": (NO_BEARING, "its own jobs alone are drawn to it"),
+    "NO_HOLD_JOBS_AFTER_END": (NO_BEARING, "its own jobs alone are held or not"),
+    "NO_HOLD_JOBS": (NO_BEARING, "its own jobs alone are held or not"),
+    "USER_DELETE": (NO_BEARING, "who may delete it"),
+    "IGNORE_JOBS": (
+        NOT_MODELLED,
+        "it may have been made over jobs that ran; here it is known from the beginning, and no job starts "
+        "that could run into it",
+    ),
+    "REPLACE": (NOT_MODELLED, "Slurm exchanges nodes that are in use; here it has those that are listed"),
+    "REPLACE_DOWN": (NOT_MODELLED, "Slurm exchanges nodes that are down; here it has those that are listed"),
+}  # fmt: skip
+_FLOATS = (
+    "TIME_FLOAT: it never begins, but stays as far ahead as it is; jobs that would reach into it are not "
+    "kept from its nodes here"
+)
+_YEAR_9999 = 2.5e11
+
+
+@dataclass(frozen=True)
+class _Past:
+    """What the reservations are laid beside.
+
+    Args:
+        first_s, last_s: from the first submission to the last end, seconds since the epoch.
+        number: of each node, by name.
+        cores: that jobs can have of each node, by number; None where it is not known.
+        jobs: of which the users, accounts, times and nodes are looked at.
+        below: each account with those under it.
+    """
+
+    first_s: float
+    last_s: float
+    number: Mapping[str, int]
+    cores: Sequence[float | None]
+    jobs: JobTable
+    below: Mapping[str, frozenset[str]]
+
+
+def take_reservations(
+    site: Site, jobs: JobTable, rows: Sequence[Row], timezone: str | None
+) -> None:
+    """Give a machine the reservations of its site as maintenance, and say of each what became of it.
+
+    One with the flag MAINT, or that none of the jobs used, takes its nodes away; nodes that are kept for some
+    are not modelled.
+
+    Args:
+        site: gets the maintenance, and what became of each reservation.
+        jobs: in our own columns, times in seconds since the epoch: maintenance is within their span.
+        rows: of `hpctwin.rms.slurm.listing.reservations.reservation_rows`.
+        timezone: where times were written; UTC if left out.
+
+    Raises:
+        ConfigError: there is no such time zone.
+    """
+    zone = zone_of(timezone)
+    past = _past(site, jobs) if rows and site.sized else None
+    made: list[dict[str, Any]] = []
+    outside = 0
+    for row in {tuple(row.values.items()): row for row in rows}.values():
+        windows, told = _taken(row, past, zone)
+        outside += told[0].became == NO_BEARING
+        site.settings += told
+        made += [window for window in windows if window not in made]  # printed at another time, too
+    if outside:
+        site.notes.append(
+            f"{outside} reservation{'s are' if outside > 1 else ' is'} outside the span of the jobs, left out"
+        )
+    if made:
+        fields = site.cluster.model_dump(exclude_defaults=True)
+        site.cluster = Cluster.checked({**fields, "reservations": made}, site.manager)
+
+
+def _past(site: Site, jobs: JobTable) -> _Past | None:
+    """None where no job tells of when the machine is simulated."""
+    if not len(jobs):
+        return None
+    begin = pl.col("submit_s")
+    if "recorded_start_s" in jobs.columns:
+        begin = pl.max_horizontal("submit_s", "recorded_start_s")
+    span = jobs.scan().select(
+        first=pl.col("submit_s").min(), last=(begin + pl.col("runtime_s")).max()
+    )
+    first_s, last_s = span.collect(engine="streaming").row(0)
+    names = [name for nodes in site.members.values() for name in nodes]
+    cores = [group.cores for group in site.cluster.nodes for _ in range(group.count)]
+    parents = {one.name: one.parent for one in site.cluster.accounts}
+    below: dict[str, set[str]] = {}
+    for name in parents:
+        above, seen = name, set[str]()
+        while above and above not in seen:
+            seen.add(above)
+            below.setdefault(above, set()).add(name)
+            above = parents.get(above, "")
+    return _Past(
+        first_s,
+        last_s,
+        {name: number for number, name in enumerate(names)},
+        cores,
+        jobs,
+        {name: frozenset(some) for name, some in below.items()},
+    )
+
+
+def _taken(
+    row: Row, past: _Past | None, zone: str | None
+) -> tuple[list[dict[str, Any]], list[Setting]]:
+    """The maintenance that a reservation is, and what became of it: first the whole, then each flag."""
+    name = row.get("reservationname")
+
+    def became(what: str, why: str) -> Setting:
+        ends = [row.get(key) for key in ("starttime", "endtime") if row.get(key)]
+        value = " to ".join(_printed(text, zone) for text in ends)
+        return Setting(f"reservation {name}", value, row.where, what, why)
+
+    cut = lacking(row)
+    if cut:
+        kinds = ", ".join(row.names.get(key, key) for key in cut)
+        return [], [became(NOT_MODELLED, f"its text is cut: it has no {kinds}")]
+    try:
+        one = shown(row, lambda text: _moment(text, zone))
+    except FormatError:
+        return [], [became(NOT_MODELLED, "its list of nodes cannot be read")]
+    except ValueError as error:
+        return [], [became(NOT_MODELLED, str(error))]
+    reason = _why_not(one, row, past)
+    if reason or past is None:
+        return [], [became(NOT_MODELLED, reason)]
+    try:
+        found = times(one, past.first_s, past.last_s, zone)
+    except ValueError as error:
+        return [], [became(NOT_MODELLED, str(error))]
+    if not found:
+        span = "over before the first job was submitted" if one.end_s <= past.first_s else ""
+        return [], [became(NO_BEARING, span or "it begins after the last job had ended")]
+    if len(found) > MOST_TIMES:
+        why = f"it comes more than {MOST_TIMES:,} times while there are jobs"
+        return [], [became(NOT_MODELLED, why)]
+    known = sorted({past.number[node] for node in one.nodes if node in past.number})
+    own, others = _who_ran(row, past, found, set(known))
+    if own and "MAINT" not in one.flags:
+        return [], [
+            became(
+                NOT_MODELLED,
+                f"nodes that are kept for some are not modelled, and {_jobs(own)} of those who may use it "
+                "ran there meanwhile: all may have its nodes",
+            )
+        ]
+    if one.idle_s is not None and not own:
+        found = [(start, min(end, start + one.idle_s)) for start, end in found]
+    laid = [
+        {
+            "name": name,
+            "start": max(start - past.first_s, 0.0),
+            "end": end - past.first_s,
+            "nodes": _ranges(known),
+        }
+        for start, end in found
+        if end > past.first_s
+    ]
+    return laid, [became(TAKEN, _what(one, known, found, own, others, past)), *_flags(one, row)]
+
+
+def _why_not(one: Shown, row: Row, past: _Past | None) -> str:
+    """Why a reservation cannot be maintenance; empty if it can."""
+    if "TIME_FLOAT" in one.flags:
+        return _FLOATS
+    if not one.nodes:
+        has = said(row, "licenses") or said(row, "burstbuffer") or "nothing that is listed"
+        return f"it has no nodes, but {has}: that resources of the cluster are kept is not modelled"
+    if past is None:
+        return "no job is there that tells when the machine is simulated, or nothing describes the nodes"
+    known = [past.number[node] for node in one.nodes if node in past.number]
+    if not known:
+        return "none of its nodes is described"
+    cores = [past.cores[number] for number in known]
+    held = _cores(row)
+    if held is not None and None not in cores and held < sum(c or 0 for c in cores):
+        return (
+            f"it has {held:,.0f} of its nodes' {sum(c or 0 for c in cores):,.0f} cores: maintenance is of "
+            "whole nodes"
+        )
+    return ""
+
+
+def _cores(row: Row) -> float | None:
+    """CPUs that it has, by its TRES; the count of cores, of several threads each perhaps, tells less."""
+    for part in said(row, "tres").split(","):
+        name, _, count = part.partition("=")
+        if name == "cpu" and count.isdigit():
+            return float(count)
+    return None
+
+
+def _what(
+    one: Shown,
+    known: Sequence[int],
+    found: Sequence[tuple[float, float]],
+    own: int,
+    others: int,
+    past: _Past,
+) -> str:
+    """What a reservation became, with what is other than on the site."""
+    count = f"{len(known):,} node{'' if len(known) == 1 else 's'}"
+    text = [f"maintenance of {count}" + (f", {len(found):,} times" if one.repeats else "")]
+    missing = len(one.nodes) - len(known)
+    if missing:
+        text.append(f"{missing:,} more of its nodes are not described")
+    if one.repeats:
+        text.append("it is taken to have been there as long as there are jobs")
+    longer = _longer(found, past)
+    if longer:
+        text.append(
+            f"{_jobs(longer)} that may run for longer than from one to the next cannot start there before "
+            "the last is over, while Slurm sees only the next"
+        )
+    if one.idle_s is not None and not own:
+        text.append(f"it is over after {one.idle_s:g} s, as none of the jobs used it")
+    if own:
+        text.append(
+            f"{_jobs(own)} of those who may use it ran there meanwhile, and have other nodes here"
+        )
+    if others:
+        text.append(
+            f"{_jobs(others)} of others started there meanwhile in the past, when it may not have been there"
+        )
+    if one.start_s < past.first_s and not one.repeats:
+        text.append("it began before the first submission")
+    return "; ".join(text)
+
+
+def _longer(found: Sequence[tuple[float, float]], past: _Past) -> int:
+    """How many jobs may run for longer than all the times between those of one that comes again."""
+    if len(found) < 2:
+        return 0
+    gap_s = max(start - end for (_, end), (start, _) in pairwise(found))
+    longer = past.jobs.scan().select((pl.col("walltime_s") > gap_s).sum())
+    return int(longer.collect(engine="streaming").item())
+
+
+def _flags(one: Shown, row: Row) -> list[Setting]:
+    """What became of each flag of one that was taken over, and of what it has besides nodes."""
+
+    def told(kind: str, value: str, became: str, why: str) -> Setting:
+        return Setting(f"reservation {one.name}: {kind}", value, row.where, became, why)
+
+    unknown = (NOT_MODELLED, "not known here")
+    made = [told("Flags", flag, *_FLAGS.get(flag, unknown)) for flag in one.flags]
+    for key in ("licenses", "burstbuffer", "watts"):
+        if said(row, key) not in ("", "0"):
+            why = "that resources of the cluster are kept is not modelled"
+            made.append(told(row.names[key], said(row, key), NOT_MODELLED, why))
+    if said(row, "maxstartdelay"):
+        why = "its own jobs alone may let others run there first"
+        made.append(told("MaxStartDelay", said(row, "maxstartdelay"), NO_BEARING, why))
+    return made
+
+
+# --- who ran there ---------------------------------------------------------------------------------
+
+
+def _who_ran(
+    row: Row, past: _Past, found: Sequence[tuple[float, float]], numbers: set[int]
+) -> tuple[int, int]:
+    """How many jobs ran on its nodes meanwhile of those who may use it, and how many of others started there.
+
+    Where it is not recorded who, when or where, it may have been anyone, at any time, anywhere: for those who
+    may use it. Of others those are counted that are known to have started there.
+    """
+    columns = past.jobs.columns
+    has = [name for name in ("recorded_start_s", "recorded_nodes") if name in columns]
+    may = _may(row, past, columns)
+    starts, ends = (np.array(times) for times in zip(*found, strict=True))
+    start = pl.col("recorded_start_s") if "recorded_start_s" in columns else pl.lit(None)
+    within = (start + pl.col("runtime_s") > starts[0]) & (start < ends[-1])
+    some = (
+        past.jobs.scan()
+        .select(
+            "runtime_s", *has, own=may, known=start.is_not_null(), within=within.fill_null(True)
+        )
+        .filter("within")
+        .collect(engine="streaming")
+    )
+    if "recorded_start_s" not in columns:
+        return int(some["own"].sum()), 0
+    begin = some["recorded_start_s"].cast(pl.Float64).to_numpy()
+    over = begin + some["runtime_s"].to_numpy()
+    next_ = np.minimum(np.searchsorted(ends, begin, side="right"), len(ends) - 1)
+    ran = (over > starts[next_]) & (begin < ends[next_])
+    started = ran & (begin >= starts[next_])
+    own, known = some["own"].to_numpy(), some["known"].to_numpy()
+    there, told = _there(some, own & (ran | ~known) | started, past.number, numbers)
+    return (
+        int((own & (ran | ~known) & there).sum()),
+        int((~own & known & started & there & told).sum()),
+    )
+
+
+def _may(row: Row, past: _Past, columns: Iterable[str]) -> pl.Expr:
+    """Whether a job is of those who may use it: of users and of accounts, where both are named."""
+    if said(row, "groups"):  # whose users they are, no file tells
+        return pl.lit(True)
+    both = pl.lit(True)
+    for key, column in (("users", "user"), ("accounts", "account")):
+        denied, names = members(said(row, key))
+        if not names or column not in columns:
+            continue
+        if column == "account":
+            names = names.union(*(past.below.get(name, frozenset()) for name in names))
+        named = pl.col(column).cast(pl.String).is_in(sorted(names))
+        both &= (~named if denied else named).fill_null(True)
+    return both
+
+
+def _there(
+    some: pl.DataFrame,
+    wanted: npt.NDArray[np.bool_],
+    number: Mapping[str, int],
+    numbers: set[int],
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Which jobs had one of the nodes, or may have had, and of which it is told; others are not looked at."""
+    there = np.ones(len(some), bool)
+    if "recorded_nodes" not in some.columns:
+        return there, np.zeros(len(some), bool)
+    texts = some["recorded_nodes"].cast(pl.String)
+    asked = texts.filter(pl.Series(wanted)).drop_nulls().unique().to_list()
+    hit = {text: _hits(text, number, numbers) for text in asked}
+    where = texts.replace_strict(hit, default=None, return_dtype=pl.Boolean)
+    return where.fill_null(True).to_numpy(), where.is_not_null().to_numpy()
+
+
+def _hits(text: str, number: Mapping[str, int], numbers: set[int]) -> bool | None:
+    try:
+        return any(number.get(node) in numbers for node in expand(text))
+    except FormatError:
+        return None
+
+
+# --- words -----------------------------------------------------------------------------------------
+
+
+def _moment(text: str, zone: str | None) -> float:
+    """Seconds since the epoch of a time of Slurm's, read as those of accounting are.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = moments(pl.Series("time", [text]), zone, Tally())[0]
+    if found is None or not 0 <= found < _YEAR_9999:
+        raise ValueError(f"{text[:40]!r} is no time such as 2026-10-01T08:00:00")
+    return float(found)
+
+
+def _printed(text: str, zone: str | None) -> str:
+    """Write a time as scontrol does in the site's time zone; JSON has seconds since the epoch."""
+    try:
+        shown = dt.datetime.fromtimestamp(int(text), zoneinfo.ZoneInfo(zone or "UTC"))
+    except (ValueError, OverflowError, OSError):
+        return text
+    return f"{shown:%Y-%m-%dT%H:%M:%S}"
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Node numbers, sorted, as `hpctwin.model.parse_nodes` reads them."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(f"{a}-{b}" if a < b else str(a) for a, b in parts)
+
+
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count:,} jobs"

@@ -1,0 +1,1 @@
+"""Why a job started when it did."""

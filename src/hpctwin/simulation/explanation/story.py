@@ -1,0 +1,299 @@
+"""The story of one job: what it waited for, its promotions and pushdowns, and what kept it from starting."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from hpctwin.engine.passes import PASSES, kept_of
+from hpctwin.engine.queue.limits import reached
+from hpctwin.engine.state import layout
+from hpctwin.errors import ConfigError
+from hpctwin.model import MS_PER_S, State, format_duration
+from hpctwin.simulation.explanation.shortages import FRAGMENTATION, SharedShortages, WholeShortages
+from hpctwin.simulation.lowering.workload import limits_in
+from hpctwin.simulation.refusals import check_explained
+from hpctwin.simulation.running.simulation import Simulation
+
+__all__ = ["Moment", "explain"]
+
+What = Literal[
+    "submitted", "pending", "eligible", "promoted", "pushed", "aside", "waited", "started", "requeued",
+    "ended",
+]  # fmt: skip
+_FEW = 5
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Something that happened to a job, or a stretch of waiting between two such things.
+
+    Args:
+        time_s: when, seconds.
+        what: ``submitted``, ``pending`` (it waits for other jobs), ``eligible``, ``promoted``, ``pushed``
+            (down in the queue), ``aside`` (into the waiting queue), ``waited``, ``started``, ``requeued``
+            or ``ended``.
+        text: the same in words.
+        until_s: to when a stretch lasts; None for what happened at once.
+        detail: what the text says, as plain values. Of a stretch: ``short_s``, for how long each
+            resource was short, and ``kept_s``, for how long none was, by what kept the job back then.
+    """
+
+    time_s: float
+    what: What
+    text: str
+    until_s: float | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return dataclasses.asdict(self)
+
+
+def explain(
+    simulation: Simulation, job_id: str | int, progress: Callable[[float], None] | None = None
+) -> list[Moment]:
+    """Run a simulation to the end of a job, and tell what happened to it.
+
+    Args:
+        simulation: one that has not begun; it is run, instant by instant while the job waits.
+        job_id: which job.
+        progress: called now and then with the share of jobs submitted, 0 to 1.
+
+    Raises:
+        ConfigError: there is no such job, or jobs preempt others.
+    """
+    check_explained(simulation.cluster, simulation.workload)
+    ids = simulation.workload.job_id
+    found = np.flatnonzero(ids.astype(np.str_) == str(job_id))
+    if not len(found):
+        some = ", ".join(str(one) for one in ids[:_FEW])
+        raise ConfigError(
+            f"{simulation.workload.name} has no job {job_id!r}; it has {len(ids):,}, among them {some}"
+        )
+    story = _Story(simulation, int(found[0]))
+    submit_ms = int(simulation.workload.submit_ms[story.row])
+    if submit_ms > 0:
+        simulation.advance((submit_ms - 1) / MS_PER_S)
+    steps = 0
+    left = True
+    while left and not story.ended:
+        left = simulation.advance(instants=1) != "done"
+        story.look()
+        steps += 1
+        if progress is not None and steps % 100 == 0:
+            progress(int(simulation.state.clock.arrived) / len(simulation.workload))
+    return story.moments
+
+
+class _Story:
+    """Compares the state of one job from instant to instant."""
+
+    def __init__(self, simulation: Simulation, row: int) -> None:
+        self.simulation = simulation
+        self.row = row
+        self.moments: list[Moment] = []
+        self.state = int(layout.UNSUBMITTED)
+        self.now = self.pushed = self.risen = self.chain = self.requeues = 0
+        self.where = -1
+        self.stretch: _Stretch | None = None
+        shares = simulation.workload.shares_nodes
+        self.shortages = (SharedShortages if shares else WholeShortages)(simulation, row)
+        self.limits = limits_in(simulation.workload, simulation.cluster)
+        self.thinks = bool(simulation.workload.dependencies.thinks(len(simulation.workload))[row])
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more can happen to the job."""
+        return bool(layout.COMPLETED <= self.state < layout.UNSUBMITTED)
+
+    def look(self) -> None:
+        """Tell what is different for the job from when it was last looked at."""
+        sim = self.simulation.state
+        job = sim["state"][self.row]
+        before, self.state = self.state, int(job["phase"])
+        self.now = int(sim.clock.now)
+        if self.stretch is not None:
+            self.stretch.goes_on(self.now)
+        if self.state == layout.UNSUBMITTED:
+            return
+        eligible = int(job["eligible"])
+        if before == layout.UNSUBMITTED:
+            self.submitted(eligible)
+        if self.thinks and eligible >= 0 and before == layout.PENDING:
+            text = f"submitted, after its think time; asks for {self.shortages.asks()}"
+            self.add("submitted", text, at_ms=eligible)
+        if eligible >= 0 and before in (layout.UNSUBMITTED, layout.PENDING):
+            self.add("eligible", "eligible: waits for no other job", at_ms=eligible)
+        requeues = int(job["requeues"])
+        if requeues > self.requeues:
+            self.add("requeued", "thrown back by a node failure, as if it had never started")
+            self.requeues = requeues
+            self.pushed = self.risen = 0
+        self.promoted()
+        self.pushed_down()
+        if self.state == layout.WAITING:
+            if self.stretch is None:
+                self.stretch = _Stretch(self.now, self.place())
+            self.stretch.now_for(self.shortages.short(), self.kept_by(), self.place())
+        start = int(job["start"])
+        if start >= 0 and before != layout.RUNNING:
+            wait = start - int(self.simulation.submit_ms[self.row])
+            self.add("started", f"started, after {_length(wait)} of waiting", at_ms=start)
+        if self.ended:
+            label = State(self.state).label
+            end = int(job["end"])
+            self.add("ended", f"ended: {label}", at_ms=end, state=label)
+
+    def submitted(self, eligible: int) -> None:
+        workload = self.simulation.workload
+        submit = int(workload.submit_ms[self.row])
+        edges = workload.dependencies
+        jobs = [str(one) for one in workload.job_id[edges.on[edges.job == self.row]]]
+        if self.thinks and eligible != submit and not self.ended:
+            text = f"not submitted yet: its user waits for {_names(jobs)}, and thinks"
+            self.add("pending", text, at_ms=submit, jobs=jobs)
+            return
+        self.add("submitted", f"submitted; asks for {self.shortages.asks()}", at_ms=submit)
+        if jobs and eligible != submit:
+            self.add("pending", f"waits for {_names(jobs)}", at_ms=submit, jobs=jobs)
+
+    def promoted(self) -> None:
+        chain = int(self.simulation.column("chain")[self.row])
+        if chain > self.chain and self.simulation.ordering.chain:
+            text = f"promoted: the longest chain of jobs behind it runs {_length(chain)}"
+            self.add("promoted", text, chain_s=chain / MS_PER_S)
+        self.chain = chain
+        push = self.push()
+        if push is None:
+            return
+        places = int(push["risen"]) - self.risen
+        if places > 0:
+            workload = self.simulation.workload
+            edges = workload.dependencies
+            behind = [str(one) for one in workload.job_id[edges.job[edges.on == self.row]]]
+            text = f"promoted {places:,} places for {_names(behind)}"
+            self.add("promoted", text, places=places, jobs=behind)
+        self.risen += places
+
+    def push(self) -> Any:
+        """What pushdown keeps of the job; None under another backfill."""
+        if self.simulation.policy.backfill != "pushdown":
+            return None
+        return kept_of(self.simulation.state, self.simulation.policy.backfill)[self.row]
+
+    def pushed_down(self) -> None:
+        push = self.push()
+        if push is None:
+            return
+        times = int(push["pushed"])
+        if times > self.pushed:
+            short = int(push["blocked"])
+            self.add(
+                "pushed",
+                f"pushed down, time {times}: {self.shortages.why_pushed(short)}",
+                resource=self.shortages.names[short],
+                times=times,
+            )
+        self.pushed = times
+        from hpctwin.engine.queue.pushdown_lists import ASIDE
+
+        where = int(push["list"])
+        if where == ASIDE != self.where:
+            self.add("aside", "moved into the waiting queue, which goes before the main one")
+        self.where = where
+
+    def kept_by(self) -> str:
+        """What may keep it back if nothing is short."""
+        ceiling = reached(self.simulation.state, self.row)
+        if ceiling >= 0 and self.limits is not None:
+            name = self.limits.names[ceiling] or self.limits.why[self.row]
+            return f"a limit is reached: {name}"
+        policy = self.simulation.policy
+        limit = policy.setting("parallel")
+        running = int(self.simulation.state.clock.running)
+        if policy.backfill == "pushdown" and limit is not None and running >= limit:
+            return f"no more than {limit} jobs may run"
+        return PASSES.find(policy.backfill).keeps
+
+    def place(self) -> tuple[int, int] | None:
+        """Its place in the queue and the queue's length, if the queue is kept in order."""
+        sim = self.simulation.state
+        if self.simulation.ordering.changes or self.simulation.policy.backfill == "pushdown":
+            return None
+        queue = sim["queue"][: sim.clock.queued]
+        return int(np.flatnonzero(queue == self.row)[0]) + 1, len(queue)
+
+    def add(self, what: What, text: str, at_ms: int | None = None, **detail: Any) -> None:
+        if self.stretch is not None:
+            if self.now > self.stretch.since:
+                self.moments.append(self.stretch.told(self.now))
+            self.stretch = None
+        at = self.now if at_ms is None else at_ms
+        self.moments.append(Moment(at / MS_PER_S, what, text, None, detail))
+
+
+class _Stretch:
+    """Waiting without anything happening to the job; times in ms."""
+
+    def __init__(self, since: int, place: tuple[int, int] | None) -> None:
+        self.since = self.seen = since
+        self.first = self.last = place
+        self.short: tuple[str, ...] = ()
+        self.kept = ""
+        self.short_ms: Counter[str] = Counter()
+        self.kept_ms: Counter[str] = Counter()
+
+    def goes_on(self, now: int) -> None:
+        """What held at the last instant held until now."""
+        if now == self.seen:
+            return
+        if self.short:
+            self.short_ms.update(dict.fromkeys(self.short, now - self.seen))
+        else:
+            self.kept_ms[self.kept] += now - self.seen
+        self.seen = now
+
+    def now_for(self, short: tuple[str, ...], kept: str, place: tuple[int, int] | None) -> None:
+        """What holds from this instant on."""
+        self.short, self.kept, self.last = short, kept, place
+
+    def told(self, until: int) -> Moment:
+        whole = until - self.since
+        parts = []
+        shares = {name: f"{ms / whole:.0%}" for name, ms in self.short_ms.most_common()}
+        apart = shares.pop(FRAGMENTATION, None)
+        if shares:
+            parts.append(f"short of {', '.join(map(' '.join, shares.items()))} of the time")
+        if apart is not None:
+            parts.append(f"enough of each but not on the same nodes {apart} of the time")
+        parts += [
+            f"nothing short for {_length(ms)} ({why})" for why, ms in self.kept_ms.most_common()
+        ]
+        if self.first is not None and self.last is not None:
+            (at, size), (later, left) = self.first, self.last
+            parts.append(f"place {at:,} of {size:,}, then {later:,} of {left:,}")
+        return Moment(
+            self.since / MS_PER_S,
+            "waited",
+            f"waited {_length(whole)}: {'; '.join(parts)}",
+            until / MS_PER_S,
+            {
+                "short_s": {name: ms / MS_PER_S for name, ms in self.short_ms.items()},
+                "kept_s": {why: ms / MS_PER_S for why, ms in self.kept_ms.items()},
+            },
+        )
+
+
+def _names(ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - _FEW:,} more" if len(ids) > _FEW else ""
+    return f"{'job' if len(ids) == 1 else 'jobs'} {', '.join(ids[:_FEW])}{more}"
+
+
+def _length(ms: int) -> str:
+    return f"{ms:,} ms" if ms < 10 * MS_PER_S else format_duration(round(ms / MS_PER_S))

@@ -1,0 +1,1 @@
+"""From workload, cluster and policy to the engine's arrays."""

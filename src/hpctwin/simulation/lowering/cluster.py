@@ -1,0 +1,221 @@
+"""What the engine knows of a cluster, whatever jobs it runs."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.engine.state.layout import AMOUNTS, LAYOUT, NEVER
+from hpctwin.engine.state.node_speeds import speed_columns
+from hpctwin.engine.state.sim import records
+from hpctwin.model import PER_NODE, Cluster, Partition, to_ms
+from hpctwin.model.cluster.cluster import parse_nodes
+from hpctwin.model.cluster.switches import switch_tree
+
+__all__ = ["Kinds", "Machine", "changes_of", "machine_of", "pool_of_nodes"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+class Kinds(NamedTuple):
+    """Kinds of jobs on a machine (K of them).
+
+    Args:
+        eligible: 1 for the pools that each may have [K, pools].
+        partition: the number of each one's [K].
+        nodes: how many there are that each may have [K].
+    """
+
+    eligible: npt.NDArray[np.int8]
+    partition: IntArray
+    nodes: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Machine:
+    """A cluster in the engine's form; nobody may write the arrays.
+
+    Args:
+        partitions: the cluster's, or one of all nodes.
+        group_of_pool: the node group of each pool [pools].
+        pool_nodes: how many nodes each has [pools].
+        pool_of_node: a pool is of one group and under the same maintenance [nodes].
+        capacity: how much there is of each cluster-wide resource [resources].
+        amount: nodes of each pool, then ``capacity``.
+        nodes_from, nodes_to, walltime_to: between these are the nodes of jobs, and up to this (ms) their
+            walltimes, in each partition [partitions].
+        kinds: what was found of kinds of jobs, for whoever asks of the same again.
+        known: arrays of `engine.state.layout.Known` that depend on it alone.
+        by_node: those that are there where nodes have identity.
+    """
+
+    partitions: Sequence[Partition]
+    group_of_pool: IntArray
+    pool_nodes: IntArray
+    pool_of_node: IntArray
+    capacity: IntArray
+    amount: IntArray
+    nodes_from: IntArray
+    nodes_to: IntArray
+    walltime_to: IntArray
+    kinds: dict[Any, Kinds]
+    known: dict[str, npt.NDArray[Any]]
+    by_node: dict[str, npt.NDArray[Any]]
+
+
+_MADE: dict[int, tuple[weakref.ref[Cluster], Machine]] = {}
+
+
+def machine_of(cluster: Cluster) -> Machine:
+    """A cluster in the engine's form, made once for each: a twin asks again at each decision."""
+    number = id(cluster)
+    found = _MADE.get(number)
+    # While it is there no other has its id.
+    if found is None or found[0]() is not cluster:
+        kept = weakref.ref(cluster, lambda _: _MADE.pop(number, None))
+        found = _MADE[number] = kept, _made(cluster)
+    return found[1]
+
+
+def _made(cluster: Cluster) -> Machine:
+    group_of_node, pool_of_node = _group_and_pool_of_nodes(cluster)
+    group_of_pool = group_of_node[np.unique(pool_of_node, return_index=True)[1]]
+    pool_nodes = np.bincount(pool_of_node).astype(np.int64)
+    partitions = cluster.partitions or _one_partition()
+    windows = _windows(cluster, pool_of_node, group_of_node, pool_nodes)
+    places = np.concatenate([[0], np.cumsum(pool_nodes)])
+    capacity = np.array(list(cluster.resources.values()), np.int64)
+    above, height, switch_of = switch_tree(cluster.switches, cluster.node_count)
+    return Machine(
+        partitions,
+        group_of_pool,
+        pool_nodes,
+        pool_of_node,
+        capacity,
+        amount=np.concatenate([pool_nodes, capacity]),
+        nodes_from=np.array([p.min_nodes for p in partitions]),
+        nodes_to=np.array([p.max_nodes or np.iinfo(np.int64).max for p in partitions]),
+        walltime_to=np.array(
+            [NEVER if p.max_walltime is None else to_ms(p.max_walltime) for p in partitions]
+        ),
+        kinds={},
+        known={
+            "pool": records(
+                "pool",
+                len(pool_nodes),
+                first=places[:-1],
+                last=places[1:],
+                group=[list(group_of_pool).index(g) for g in group_of_pool],
+                **speed_columns(cluster.nodes[g].speed_at_first for g in group_of_pool),
+            ),
+            "pool_fact": _pool_facts(cluster, group_of_pool),
+            "user_limit": np.array([p.max_jobs_per_user or 0 for p in partitions], np.int64),
+            "partition_fact": records(
+                "partition_fact",
+                len(partitions),
+                priority=[p.priority for p in partitions],
+                backfill_depth=[
+                    -1 if p.backfill_depth is None else p.backfill_depth for p in partitions
+                ],
+            ),
+            "window": windows,
+            "change": changes_of(windows),
+            "reset": np.array([to_ms(time) for time in cluster.fairshare.resets], np.int64),
+            "sleep": records("sleep", 0),
+            "shape": records("shape", 0),
+            "needs": np.zeros((0, AMOUNTS), np.int64),
+            "whole": np.zeros((0, AMOUNTS), np.int64),
+            "typical": np.zeros(0, np.int64),
+            "type_at": np.zeros(0, np.int64),
+            "switch": records("switch", 0),
+            "switch_of": np.zeros(0, np.int64),
+        },
+        by_node={
+            "by_pool": np.argsort(pool_of_node, kind="stable"),
+            "pool_of": pool_of_node,
+            "switch": records("switch", len(above), above=above, height=height),
+            "switch_of": switch_of,
+        },
+    )
+
+
+def pool_of_nodes(cluster: Cluster) -> IntArray:
+    """The pool of each node [nodes]."""
+    return machine_of(cluster).pool_of_node
+
+
+def _group_and_pool_of_nodes(cluster: Cluster) -> tuple[IntArray, IntArray]:
+    counts = [group.count for group in cluster.nodes]
+    group = np.repeat(np.arange(len(counts)), counts)
+    if not cluster.reservations:
+        return group, group
+    marks = [group]
+    # Of one that comes again, all have the same nodes.
+    of = {(one.groups, one.nodes): one for one in cluster.reservations}
+    marks += [_nodes_of(reservation, cluster, group) for reservation in of.values()]
+    distinct, pool = np.unique(np.stack(marks), axis=1, return_inverse=True)
+    first = np.full(distinct.shape[1], len(pool))
+    np.minimum.at(first, pool.ravel(), np.arange(len(pool)))
+    place = np.argsort(np.argsort(first))
+    return group, place[pool.ravel()]
+
+
+def _nodes_of(reservation: Any, cluster: Cluster, group: IntArray) -> npt.NDArray[np.int64]:
+    """1 for each node a reservation covers, else 0."""
+    if reservation.groups is None and reservation.nodes is None:
+        return np.ones(len(group), np.int64)
+    covered = np.zeros(len(group), np.int64)
+    names = [g.name for g in cluster.nodes]
+    for name in reservation.groups or ():
+        covered[group == names.index(name)] = 1
+    if reservation.nodes is not None:
+        covered[parse_nodes(reservation.nodes, len(group))] = 1
+    return covered
+
+
+def _windows(
+    cluster: Cluster, pool: IntArray, group: IntArray, amount: IntArray
+) -> npt.NDArray[Any]:
+    """The maintenance windows as they begin: start and end in ms, pool, and its nodes."""
+    rows = [
+        (to_ms(reservation.start), to_ms(reservation.end), int(p), int(amount[p]))
+        for reservation in cluster.reservations
+        for p in np.unique(pool[_nodes_of(reservation, cluster, group) == 1])
+    ]
+    return np.array(sorted(rows), LAYOUT["window"][0])
+
+
+def changes_of(windows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Starts and ends of windows in the order they are applied: at one time, starts first."""
+    size = len(windows)
+    both = {"pool": windows["pool"], "amount": windows["amount"]}
+    away = records("change", size, time=windows["start"], sign=-1, **both)
+    back = records("change", size, time=windows["end"], sign=1, **both)
+    table = np.concatenate([away, back])
+    return table[np.lexsort((table["pool"], table["sign"], table["time"]))]
+
+
+@cache
+def _one_partition() -> Sequence[Partition]:
+    """That of a cluster without any: made once, since making settings takes as long as a small table."""
+    return (Partition(name="all", default=True),)
+
+
+def _pool_facts(cluster: Cluster, group_of_pool: IntArray) -> npt.NDArray[Any]:
+    groups = [cluster.nodes[g] for g in group_of_pool]
+    known = [group for group in groups if cluster.has_power]
+    return records(
+        "pool_fact",
+        len(groups),
+        group=group_of_pool,
+        **{name: [getattr(group, name) or 0.0 for group in groups] for name in PER_NODE},
+        idle_w=[group.initial.idle for group in known] or 0.0,
+        active_w=[group.initial.power_w for group in known] or 0.0,
+        weight=[group.weight for group in groups],
+    )

@@ -1,0 +1,142 @@
+"""Which jobs may preempt which, in the engine's form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.engine.state.layout import PREEMPTED, SENT_BACK, SUSPENDED
+from hpctwin.engine.state.sim import records
+from hpctwin.model import Cluster, Workload, to_ms
+from hpctwin.model.cluster.preemption import PreemptedPartition, PreemptedQos, Preemption
+
+__all__ = ["claims_of", "is_interrupted", "suspends"]
+
+IntArray = npt.NDArray[np.int64]
+
+_MODES = {
+    "off": 0,
+    "requeue": int(SENT_BACK),
+    "cancel": int(PREEMPTED),
+    "suspend": int(SUSPENDED),
+}
+
+
+@dataclass(frozen=True)
+class _Classes:
+    """Classes of jobs (K of them).
+
+    Args:
+        of: the class of each job [jobs].
+        said: what was said of each [K].
+        rank: those of a lower one are preempted first [K].
+        preempts: whose jobs may preempt whose [K, K].
+    """
+
+    of: IntArray
+    said: list[PreemptedPartition | PreemptedQos]
+    rank: list[float]
+    preempts: npt.NDArray[np.bool_]
+
+
+def is_interrupted(workload: Workload, cluster: Cluster) -> bool:
+    """Whether jobs may be preempted, or go on from a checkpoint."""
+    failures = cluster.failures
+    fail = bool(failures.outages) or failures.mtbf is not None
+    again = fail and failures.then == "requeue"
+    return cluster.preemption is not None or (workload.checkpoint_ms is not None and again)
+
+
+def suspends(cluster: Cluster) -> bool:
+    """Whether jobs are suspended for others."""
+    return cluster.preemption is not None and cluster.preemption.suspends
+
+
+def claims_of(
+    workload: Workload, cluster: Cluster, partition: IntArray
+) -> dict[str, npt.NDArray[Any]]:
+    """What is known of preemption; see `engine.state.layout.Known`.
+
+    Args:
+        workload: the jobs.
+        cluster: the machine.
+        partition: of each job [jobs].
+    """
+    if not is_interrupted(workload, cluster):
+        return _no_claims()
+    of_all = cluster.preemption or Preemption.model_construct(mode="off")
+    classes = _classes(workload, cluster, partition)
+    levels = _levels(classes.preempts)
+    order = np.unique(classes.rank, return_inverse=True)[1]
+    default = 0 if of_all.checkpoint is None else to_ms(of_all.checkpoint)
+    told = workload.checkpoint_ms
+    modes = [one.mode or of_all.mode for one in classes.said]
+    grace = [_ms(one.grace, of_all.grace) for one in classes.said]
+    return {
+        "claim": records(
+            "claim",
+            len(workload),
+            standing=classes.of,
+            checkpoint=default if told is None else np.where(told < 0, default, told),
+        ),
+        "yields": records(
+            "yields",
+            len(classes.said),
+            level=levels,
+            rank=order,
+            mode=[_MODES[mode] for mode in modes],
+            grace=[0 if mode == "suspend" else ms for mode, ms in zip(modes, grace, strict=True)],
+            exempt=[_ms(one.exempt, of_all.exempt) for one in classes.said],
+        ),
+        "preempts": classes.preempts.astype(np.int8),
+    }
+
+
+@cache
+def _no_claims() -> dict[str, npt.NDArray[Any]]:
+    """What is known where no job is interrupted."""
+    return {
+        "claim": records("claim", 0),
+        "yields": records("yields", 0),
+        "preempts": np.zeros((0, 0), np.int8),
+    }
+
+
+def _ms(own: float | None, of_all: float) -> int:
+    return to_ms(of_all if own is None else own)
+
+
+def _classes(workload: Workload, cluster: Cluster, partition: IntArray) -> _Classes:
+    preemption = cluster.preemption
+    if preemption is None:
+        of = np.zeros(len(workload), np.int64)
+        return _Classes(of, [PreemptedPartition()], [0.0], np.zeros((1, 1), bool))
+    if preemption.partitions:
+        found = [
+            preemption.partitions.get(p.name, PreemptedPartition()) for p in cluster.partitions
+        ]
+        tier = np.array([one.tier for one in found])
+        return _Classes(partition, list(found), tier.tolist(), tier[:, None] > tier[None, :])
+    names = sorted({*preemption.qos, *cluster.qos})
+    said = [preemption.qos.get(name, PreemptedQos()) for name in names]
+    preempts = np.zeros((len(names) + 1, len(names) + 1), bool)
+    for row, one in enumerate(said):
+        preempts[row, [names.index(other) for other in one.preempts]] = True
+    # The last is of the jobs that have none of these.
+    code = [names.index(x) if x in names else len(names) for x in workload.qos.labels]
+    of = np.array([*code, len(names)], np.int64)[workload.qos.codes]
+    rank = [cluster.qos.get(name, 0.0) for name in names]
+    return _Classes(of, [*said, PreemptedQos(mode="off")], [*rank, 0.0], preempts)
+
+
+def _levels(preempts: npt.NDArray[np.bool_]) -> IntArray:
+    """How many there are at most, each above the next, from each class downwards."""
+    levels = np.zeros(len(preempts), np.int64)
+    for _ in range(len(preempts)):
+        below = np.where(preempts, levels[None, :] + 1, 0)
+        levels = below.max(axis=1, initial=0)
+    return levels

@@ -1,0 +1,131 @@
+"""Why jobs can never run on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.model import PER_NODE, Cluster, Workload, format_duration
+from hpctwin.model.requests.chunks import PER_TASK, read_more_tasks
+from hpctwin.model.requests.features import has_features
+from hpctwin.simulation.lowering.shared_nodes import shared_known
+from hpctwin.simulation.lowering.workload import limits_in, lower, needs_of_whole_nodes
+
+__all__ = ["why_rejected"]
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+def why_rejected(workload: Workload, cluster: Cluster, rejected: BoolArray) -> dict[str, int]:
+    """Count rejected jobs by what is in their way; one with several reasons counts for the first.
+
+    Args:
+        workload: the jobs.
+        cluster: the machine.
+        rejected: which jobs were rejected [jobs].
+
+    Returns:
+        How many jobs, by a clause such as ``ask for more nodes than the cluster has (128)``.
+    """
+    counts: dict[str, int] = {}
+    if not rejected.any():
+        return counts
+    left = rejected.copy()
+
+    def count(why: str, which: BoolArray) -> None:
+        nonlocal left
+        found = int((which & left).sum())
+        if found:
+            counts[why] = found
+            left = left & ~which
+
+    has = f"than the cluster has ({cluster.node_count:,})"
+    count(f"ask for more nodes {has}", workload.nodes > cluster.node_count)
+    _count_limits(workload, cluster, count)
+    for name, amount in workload.resources.items():
+        most = cluster.resources.get(name, 0)
+        count(f"ask for more {name} than the cluster has ({most:,})", amount > most)
+    for name, values in needs_of_whole_nodes(workload).items():
+        unsaid = np.inf if name in PER_NODE else 0.0
+        most_of_any = max(g.amount(name) or unsaid for g in cluster.nodes)
+        count(
+            f"ask for more {name} per node than any node has ({most_of_any:g})",
+            values > most_of_any,
+        )
+    for code, text in enumerate(workload.features.labels):
+        if not any(has_features(text, group.all_features) for group in cluster.nodes):
+            count(f"ask for features that no node has ({text})", workload.features.codes == code)
+    for name in (*PER_TASK, *cluster.consumables):
+        if workload.shares_nodes:
+            stated = [own for g in cluster.nodes if (own := g.amount(name)) is not None]
+            most_of_any = max(stated, default=np.inf)
+            first = (
+                workload.chunks[PER_TASK[name]]
+                if name in PER_TASK
+                else workload.consumables.get(name, np.zeros(len(workload)))
+            )
+            asked = np.maximum(first, _most_of_further(workload, name))
+            count(
+                f"ask for more {name} per task than any node has ({most_of_any:g})",
+                asked > most_of_any,
+            )
+    if cluster.limits and left.any():
+        _count_refused(workload, cluster, left, count)
+    if workload.shares_nodes:
+        count(
+            "ask for more tasks than there is room for on the nodes they may run on",
+            workload.chunks["tasks"] > 0,
+        )
+    count("ask for more nodes than there are of those they may run on", np.ones(len(left), bool))
+    return counts
+
+
+def _most_of_further(workload: Workload, name: str) -> npt.NDArray[np.float64]:
+    """The most of an amount that a task of each job's further kinds asks [jobs]."""
+    texts = workload.more_tasks.labels
+    most = [max(one.asks(name) for one in read_more_tasks(text)) for text in texts]
+    found: npt.NDArray[np.float64] = np.array([*most, 0.0])[workload.more_tasks.codes]
+    return found
+
+
+def _count_refused(
+    workload: Workload, cluster: Cluster, left: BoolArray, count: Callable[[str, BoolArray], None]
+) -> None:
+    """Those that limits of users, accounts and QOS keep out."""
+    limits = limits_in(workload, cluster)
+    assert limits is not None
+    for name in sorted(set(limits.why[limits.rejected & left])):
+        count(f"are denied by a limit ({name})", limits.rejected & (limits.why == name))
+    known = lower(workload, cluster, tracked=workload.shares_nodes)
+    if workload.shares_nodes:
+        known = shared_known(known, workload, cluster)
+    late = left & (known["job"]["rejected"] == 0)
+    names = np.array([limits.submitted(row) if late[row] else "" for row in range(len(late))])
+    for name in sorted(set(names[late])):
+        count(f"came when as many as may be waited and ran ({name})", names == name)
+
+
+def _count_limits(
+    workload: Workload, cluster: Cluster, count: Callable[[str, BoolArray], None]
+) -> None:
+    default = next((p.name for p in cluster.partitions if p.default), None)
+    labels = np.array([*workload.partition.labels, default], object)[workload.partition.codes]
+    for partition in cluster.partitions:
+        here = labels == partition.name
+        name = f"partition {partition.name}"
+        count(
+            f"ask for fewer nodes than {name} takes (min_nodes {partition.min_nodes:,})",
+            here & (workload.nodes < partition.min_nodes),
+        )
+        if partition.max_nodes is not None:
+            count(
+                f"ask for more nodes than {name} takes (max_nodes {partition.max_nodes:,})",
+                here & (workload.nodes > partition.max_nodes),
+            )
+        if partition.max_walltime is not None:
+            count(
+                f"ask for longer than {name} takes (max_walltime {format_duration(partition.max_walltime)})",
+                here & (workload.walltime_ms > partition.max_walltime * 1000),
+            )

@@ -1,0 +1,1 @@
+"""Replay of a trace: jobs start when they did in reality."""

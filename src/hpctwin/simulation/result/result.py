@@ -1,0 +1,418 @@
+"""What a simulation gives: the jobs, figures over them, and how things went over time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.attached import Attached
+from hpctwin.energy.accounts.accounting import Energy
+from hpctwin.engine.operations.transfer import are_suspended, started_ms
+from hpctwin.engine.state.sim import Sim
+from hpctwin.errors import ConfigError
+from hpctwin.metrics.summary.sources import JobTable
+from hpctwin.model import MS_PER_S, Cluster, Workload, format_duration
+from hpctwin.model.demand.unused import assumptions
+from hpctwin.model.input.arguments import check_arguments
+from hpctwin.model.input.cached_attributes import kept
+from hpctwin.model.text.shown import Shown
+from hpctwin.simulation.lowering.rejected_jobs import why_rejected
+from hpctwin.simulation.lowering.shared_nodes import amounts_of_pools
+from hpctwin.simulation.result.allocations import held_s
+from hpctwin.simulation.result.capacity import capacity_over_time
+from hpctwin.simulation.result.job_history import Course, course_so_far, sized_course
+from hpctwin.simulation.result.shared_allocations import gpu_shares, placements, shares_held
+from hpctwin.simulation.result.shared_figures import InCores, cores_held, in_cores
+from hpctwin.simulation.result.shared_use import fragmentation, node_use
+from hpctwin.simulation.result.size_history import (
+    attempts_of,
+    lost_stretches,
+    sized_figures,
+    sized_series,
+    stretches_of,
+)
+from hpctwin.simulation.state.base import SimulationBase
+from hpctwin.simulation.state.node_control import accounts
+
+if TYPE_CHECKING:
+    from hpctwin.metrics import Accounts, AccountsBy, By
+
+__all__ = ["Result", "lost_so_far", "make_result", "no_lost"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Result(Shown):
+    """The outcome of a simulation, or of the part of it that has been run.
+
+    Args:
+        course: how the jobs went; see `jobs`.
+        lost: attempts cut off by node failures, or for other jobs, and run again: ``job_id``, ``start_s``,
+            ``end_s``, ``nodes``; where jobs write checkpoints, ``kept_s`` of it was not lost.
+        capacity: nodes that are up, over time: ``time_s``, ``nodes``.
+        node_map: where jobs ran, if nodes have identity: ``job_id``, ``start_s``, ``end_s``,
+            ``first_node``, ``count``; one row for each run of node numbers.
+        placements: who held what of which node, where jobs share nodes: ``job_id``, ``node``, ``start_s``,
+            ``end_s``, ``cores``, ``memory_gb``, ``gpus``; one row for each node of a job.
+        gpu_shares: which GPUs these were, where any job asks for a part of one: ``job_id``, ``node``, ``gpu``
+            (its number on the node), ``start_s``, ``end_s``, ``share``; of exclusive jobs nothing.
+        capacity_cores: thousandths of cores that are up, over time, where jobs share nodes.
+        stretches: where the sizes of jobs were decided, or jobs are suspended for others, from when to when
+            each had how many nodes: ``job_id``, ``start_s``, ``end_s``, ``nodes``.
+        workload, cluster: what was simulated.
+        policy: the policy's name.
+        engine_s: seconds spent in the engine.
+        instants: event times worked off.
+        energy: time and energy of nodes, jobs, users and accounts, if it is known what nodes draw.
+    """
+
+    course: Course | JobTable
+    lost: pl.DataFrame
+    capacity: pl.DataFrame
+    node_map: pl.DataFrame | None
+    workload: Workload
+    cluster: Cluster
+    policy: str
+    engine_s: float
+    instants: int
+    energy: Energy | None = None
+    placements: pl.DataFrame | None = None
+    gpu_shares: pl.DataFrame | None = None
+    capacity_cores: pl.DataFrame | None = None
+    stretches: pl.DataFrame | None = None
+
+    @property
+    def jobs(self) -> pl.DataFrame:
+        """One row per job, by submit time.
+
+        ``job_id``, ``submit_s``, ``eligible_s``, ``start_s``, ``end_s``, ``wait_s``, ``turnaround_s``,
+        ``nodes``, ``state``, … (docs/metrics.md). The table is made when it is asked for first.
+        """
+        return self.course.table
+
+    def shown(self) -> tuple[str, dict[str, str]]:
+        """See `Shown`."""
+        counts = sorted(self.course.source.counts().items(), key=lambda one: -one[1])
+        return f"{self.workload.name} under {self.policy}", {
+            **{f"jobs {state}": f"{count:,}" for state, count in counts},
+            "nodes": f"{self.cluster.node_count:,}",
+        }
+
+    def shown_more(self) -> dict[str, str]:
+        """See `Shown`."""
+        found = self.summary()
+        waits = {
+            name: "–" if found.get(key) is None else format_duration(found[key])
+            for name, key in (
+                ("mean wait", "mean_wait_s"),
+                ("median wait", "median_wait_s"),
+                ("p95 wait", "p95_wait_s"),
+                ("makespan", "makespan_s"),
+            )
+        }
+        used = found.get("utilization")
+        return {**waits, "utilization": "–" if used is None else f"{used:.1%}"}
+
+    def summary(self) -> dict[str, Any]:
+        """All figures of the run in one flat dict; see docs/metrics.md."""
+        why = {}
+        if self.rejected_why:
+            reasons = [f"{count:,} {clause}" for clause, count in self.rejected_why.items()]
+            why["rejected_why"] = "; ".join(reasons)
+        return {
+            "workload": self.workload.name,
+            "cluster": self.cluster.name,
+            "nodes": self.cluster.node_count,
+            "policy": self.policy,
+            **self.figures,
+            **self._preempted_figures(),
+            **why,
+            **({} if self.energy is None else self.energy.figures()),
+            "engine_s": self.engine_s,
+            "instants": self.instants,
+        }
+
+    def _preempted_figures(self) -> dict[str, Any]:
+        """How often jobs were preempted, how many were, and what ran in vain, where any may be."""
+        if self.cluster.preemption is None:
+            return {}
+        times, vain = self.jobs["preemptions"], self.jobs["preempted_s"]
+        return {
+            "preemptions": int(times.sum()),
+            "preempted_jobs": int((times > 0).sum()),
+            "preempted_node_s": float((self.jobs["nodes"] * vain).sum()),
+        }
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader changed or left out, and what is assumed or not used, a sentence each."""
+        return tuple(assumptions(self.workload, self.cluster))
+
+    @kept
+    def rejected_why(self) -> dict[str, int]:
+        """How many jobs can never run on the cluster, by what is in their way."""
+        rejected = self.course.source.rejected()
+        return why_rejected(self.workload, self.cluster, rejected)
+
+    @kept
+    def in_cores(self) -> InCores | None:
+        """The run with cores in the place of nodes, where jobs share nodes."""
+        if self.placements is None or self.capacity_cores is None:
+            return None
+        return in_cores(
+            self.workload,
+            self.cluster,
+            self.jobs,
+            self.lost,
+            self.capacity_cores,
+            self.placements,
+            self.stretches,
+        )
+
+    @kept
+    def figures(self) -> dict[str, Any]:
+        """What `summary` tells of jobs and nodes, without energy and what was preempted."""
+        if self.in_cores is not None:
+            return self.in_cores.figures()
+        if self.stretches is not None:
+            parts = self.jobs, self.stretches, self.lost, self.capacity
+            return sized_figures(*parts, self.cluster.node_count)
+        from hpctwin.metrics.summary.summary import summarize_jobs
+
+        return summarize_jobs(self.course.source, self.lost, self.capacity, self.cluster.node_count)
+
+    @kept
+    def series(self) -> pl.DataFrame:
+        """Queue, running jobs and nodes (cores, where they are shared) over time, a row at each change."""
+        if self.in_cores is not None:
+            return self.in_cores.series()
+        if self.stretches is not None:
+            return sized_series(self.jobs, self.stretches, self.lost, self.capacity)
+        from hpctwin.metrics import series
+
+        return series(self.jobs, self.lost, self.capacity)
+
+    @property
+    def attempts(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The jobs as they ran last, and what they ran before that, as `jobs` and `lost` are else."""
+        if self.stretches is None:
+            return self.jobs, self.lost
+        return attempts_of(self.jobs, self.stretches, self.lost)
+
+    @check_arguments()
+    def accounts(self, by: AccountsBy = "account") -> Accounts:
+        """What each user or account used, spent and waited; accounts of several runs can be added up.
+
+        Where jobs share nodes, a job counts with its share of the cores of a mean node.
+
+        Args:
+            by: ``account`` or ``user``.
+
+        Raises:
+            UnknownNameError: ``by`` is neither.
+            ConfigError: the sizes of jobs were decided while they ran.
+        """
+        from hpctwin.metrics import collect_accounts
+
+        self._check_rigid("what accounts used")
+
+        figures = self.figures
+        there = (figures["availability"] or 0.0) * (figures["makespan_s"] or 0.0)
+        jobs, lost = self.jobs if self.energy is None else self.energy.jobs, self.lost
+        if self.in_cores is not None:
+            held = self.in_cores.shares(self.in_cores.jobs)
+            jobs, lost = jobs.with_columns(held["nodes"]), self.in_cores.shares(self.in_cores.lost)
+        return collect_accounts(
+            jobs,
+            by,
+            lost=lost,
+            there_node_s=there * self.cluster.node_count,
+            core_s=held_s(
+                self.jobs, self.lost, self.cluster, "cores", self.node_map, self.placements
+            ),
+            gpu_s=held_s(
+                self.jobs, self.lost, self.cluster, "gpus", self.node_map, self.placements
+            ),
+        )
+
+    @check_arguments()
+    def breakdown(self, by: By) -> pl.DataFrame:
+        """Figures by class of jobs; see `hpctwin.metrics.jobs.breakdown`.
+
+        Where jobs share nodes, sizes are the cores that they held, and ``core_hours`` is in the place of
+        ``node_hours``.
+
+        Args:
+            by: ``size``, ``walltime``, ``user``, ``account``, ``partition`` or ``state``.
+
+        Raises:
+            UnknownNameError: it is another.
+        """
+        from hpctwin.metrics import breakdown
+
+        self._check_rigid("figures by class")
+        if self.placements is None:
+            return breakdown(self.jobs, by)
+        sized = cores_held(self.jobs, self.placements)
+        return breakdown(sized, by).rename({"node_hours": "core_hours"})
+
+    def node_use(self, steps: int = 200) -> pl.DataFrame:
+        """The mean share of each amount that is held of each node, in steps; see `shared_use.node_use`.
+
+        Args:
+            steps: how many, 1 or more.
+
+        Raises:
+            ConfigError: jobs do not share nodes, or there is no step.
+        """
+        return node_use(self.cluster, self._shared_placements(), steps)
+
+    def fragmentation(self, steps: int = 200) -> pl.DataFrame:
+        """What was free of shared nodes and could not be used; see `shared_use.fragmentation`.
+
+        Args:
+            steps: how many, 1 or more.
+
+        Raises:
+            ConfigError: jobs do not share nodes, or there is no step.
+        """
+        placed = self._shared_placements()
+        return fragmentation(self.workload, self.cluster, self.jobs, placed, steps, self.gpu_shares)
+
+    def _check_rigid(self, what: str) -> None:
+        if self.stretches is not None:
+            raise ConfigError(
+                f"{what} would be reckoned as if jobs had the nodes that they ask for all the time, and "
+                "their sizes were decided while they ran, or they were suspended: take the result's "
+                "'stretches', and 'energy'"
+            )
+
+    def _shared_placements(self) -> pl.DataFrame:
+        if self.placements is None:
+            raise ConfigError(
+                f"jobs of {self.workload.name!r} ask for whole nodes: what is held of parts of nodes is "
+                "known where jobs ask for tasks"
+            )
+        return self.placements
+
+    plot = Attached()
+    """Figures: ``plot.gantt()``, ``plot.utilization()``, ``plot.queue()``; see `hpctwin.report.accessor`."""
+
+
+def make_result(simulation: SimulationBase) -> Result:
+    """Read the result off the state of a simulation."""
+    workload = simulation.workload
+    sim = simulation.state
+    cluster = simulation.cluster
+    sized = simulation.sizing is not None
+    suspends = len(sim["beneath"]) > 0
+    course = sized_course(workload, sim) if sized else course_so_far(workload, sim)
+    shared = workload.shares_nodes
+    node_map = _node_map(workload, sim) if len(sim["node"]) and not shared else None
+    placed = placements(workload, cluster, sim) if shared else None
+    energy = None
+    if cluster.has_power:
+        where = node_map if placed is None else shares_held(workload, cluster, placed)
+        assert where is not None
+        energy = accounts(simulation, course.table, where)
+    return Result(
+        course=course,
+        lost=lost_stretches(workload, sim) if sized else lost_so_far(workload, sim),
+        capacity=capacity_over_time(sim, simulation.outages_so_far()),
+        node_map=node_map,
+        workload=workload,
+        cluster=cluster,
+        policy=simulation.policy_name,
+        engine_s=simulation.engine_s,
+        instants=int(sim.clock.instants),
+        energy=energy,
+        placements=placed,
+        gpu_shares=gpu_shares(workload, cluster, sim) if shared else None,
+        stretches=stretches_of(workload, sim) if sized or suspends else None,
+        capacity_cores=capacity_over_time(
+            sim, simulation.outages_so_far(), amounts_of_pools(sim)["cores"]
+        )
+        if shared
+        else None,
+    )
+
+
+def lost_so_far(workload: Workload, sim: Sim) -> pl.DataFrame:
+    """The table of attempts that node failures cut off, as of `Result`."""
+    lost = sim["lost"][: sim.clock.lost]
+    if len(lost):
+        # Who is suspended loses nothing.
+        lost = lost[~are_suspended(sim)[lost["job"]]]
+    if not len(lost):
+        return _none_lost(workload.job_id.dtype.kind, bool(len(sim["cut"])))
+    columns: dict[str, Any] = {
+        "job_id": workload.job_id[lost["job"]],
+        "start_s": lost["start"] / MS_PER_S,
+        "end_s": lost["end"] / MS_PER_S,
+        "nodes": workload.nodes[lost["job"]],
+    }
+    if len(sim["cut"]):
+        columns["kept_s"] = lost["kept"] / MS_PER_S
+    return pl.DataFrame(columns)
+
+
+@lru_cache(maxsize=8)
+def _none_lost(ids: str, kept: bool) -> pl.DataFrame:
+    """No attempts at all, of jobs with ids of a kind; the same table for all runs."""
+    columns: dict[str, Any] = {
+        "job_id": pl.Int64 if ids == "i" else pl.String,
+        "start_s": pl.Float64,
+        "end_s": pl.Float64,
+        "nodes": pl.Int64,
+    }
+    return pl.DataFrame(schema=columns | ({"kept_s": pl.Float64} if kept else {}))
+
+
+def no_lost(jobs: pl.DataFrame) -> pl.DataFrame:
+    """The table of lost attempts when there are none."""
+    return jobs.select("job_id", "start_s", "end_s", "nodes").clear()
+
+
+def _node_map(workload: Workload, sim: Sim) -> pl.DataFrame:
+    segment = sim["segment"][: sim.clock.segments]
+    segment = segment[segment["nodes"] > 0]
+    starts, suspended = started_ms(sim), are_suspended(sim)
+    job, start = segment["job"], segment["start"]
+    end = sim["state"]["end"][job]
+    # What began before its job's last start was cut off by a failure, and is among the lost attempts.
+    lost = sim["lost"][: sim.clock.lost]
+    lost = lost[~suspended[lost["job"]]]
+    ends = {(j, s): e for j, s, e in lost[["job", "start", "end"]].tolist()}
+    for row in np.flatnonzero(starts[job] != start):
+        end[row] = ends[int(job[row]), int(start[row])]
+    # So was what began with it, before it: a job may be cut off and start again in one instant.
+    for j, s in {one for one in ends if starts[one[0]] == one[1]}:
+        rows = np.flatnonzero((job == j) & (start == s))
+        given = np.cumsum(segment["nodes"][rows])
+        end[rows[given <= given[-1] - int(workload.nodes[j])]] = s
+    found = pl.DataFrame(
+        {
+            "job_id": workload.job_id[job],
+            "start_s": start / MS_PER_S,
+            "end_s": end / MS_PER_S,
+            "first_node": segment["first"].copy(),
+            "count": segment["nodes"].copy(),
+        }
+    )
+    return _in_stretches(found, suspended[job], workload, sim) if suspended.any() else found
+
+
+def _in_stretches(
+    node_map: pl.DataFrame, suspended: npt.NDArray[np.bool_], workload: Workload, sim: Sim
+) -> pl.DataFrame:
+    """The map of nodes, where some jobs had theirs for themselves only while they were not suspended."""
+    ran = stretches_of(workload, sim).select("job_id", "start_s", "end_s")
+    of_job = node_map.filter(suspended).drop("start_s", "end_s")
+    apart = of_job.join(ran, on="job_id", maintain_order="left_right").select(node_map.columns)
+    return pl.concat([node_map.filter(~suspended), apart])

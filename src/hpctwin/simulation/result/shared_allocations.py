@@ -1,0 +1,280 @@
+"""Who held what of which shared node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.engine.operations.job_history import course_of
+from hpctwin.engine.operations.transfer import are_suspended, started_ms
+from hpctwin.engine.state.layout import RUNNING
+from hpctwin.engine.state.sim import Sim
+from hpctwin.model import MS_PER_S, Cluster, Workload
+from hpctwin.model.requests.chunks import PER_TASK
+from hpctwin.model.requests.consumables import GPU_TYPE
+from hpctwin.simulation.lowering.gpus import ONE_GPU, SingleGpus
+from hpctwin.simulation.lowering.shared_nodes import columns_of
+from hpctwin.simulation.result.size_history import stretches_of
+
+__all__ = ["gpu_shares", "placement_table", "placements", "shares_held", "use_now"]
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+def placements(
+    workload: Workload,
+    cluster: Cluster,
+    sim: Sim,
+    *,
+    now: bool = False,
+    of: npt.NDArray[np.bool_] | None = None,
+) -> pl.DataFrame:
+    """Who held what of which node: a row for each node of each attempt of a job.
+
+    Args:
+        workload: the jobs.
+        cluster: the machine.
+        sim: their simulation, on shared nodes.
+        now: whether only of jobs that run now, and are not suspended.
+        of: whether of each job [jobs]; of all if left out.
+
+    Returns:
+        ``job_id``, ``node`` (its number), ``start_s``, ``end_s`` (null while the job runs), ``cores``,
+        ``memory_gb``, ``gpus`` and each consumable of the machine's nodes: what was held there; null where
+        that is not modelled. Of a job that was suspended, a row for each time it ran or stood still, then
+        with no cores.
+    """
+    part = sim["part"][: int(sim["sharing"]["parts"][0])]
+    part = part[part["tasks"] > 0]  # else the job never began there
+    if of is not None:
+        part = part[of[part["job"]]]
+    single = _on_single_gpus(sim)[part["kind"]]
+    of_gpus, part = part[single], part[~single]
+    if now:
+        own = sim["state"][part["job"]]
+        runs = (own["phase"] == RUNNING) & (own["start"] <= sim.clock.now)
+        if len(sim["beneath"]):
+            runs &= sim["cut"]["suspended"][part["job"]] == 0
+        part = part[runs & (started_ms(sim)[part["job"]] == part["start"])]
+    gpus = SingleGpus.of_sim(sim)
+
+    def told(known: Any) -> pl.DataFrame:
+        ends = _ends(part, sim)
+        table = placement_table(workload.job_id[part["job"]], part, ends, known, cluster)
+        if gpus is None or not gpus.types:
+            return table
+        return _with_types(table, workload, cluster, of_gpus, gpus.of_types(sim["needs"]))
+
+    suspended = are_suspended(sim)
+    if now or not suspended.any():
+        return told(sim)
+    shape = sim["shape"].copy()
+    shape["exclusive"] = 0
+    kept = told({"shape": shape, "whole": sim["whole"], "needs": sim["needs"]})
+    kept = kept.with_columns(cores=pl.lit(0.0))
+    return _in_stretches(told(sim), kept, suspended, workload, sim)
+
+
+def _in_stretches(
+    table: pl.DataFrame,
+    kept: pl.DataFrame,
+    suspended: npt.NDArray[np.bool_],
+    workload: Workload,
+    sim: Sim,
+) -> pl.DataFrame:
+    """A table of placements in which some jobs held only what they kept while they were suspended."""
+    rows = np.flatnonzero(suspended)
+    job, start_s = workload.job_id[rows], started_ms(sim)[rows] / MS_PER_S
+    ran = stretches_of(workload, sim).select("job_id", "start_s", "end_s")
+    ran = ran.join(pl.DataFrame({"job_id": job}), on="job_id", how="semi")
+    begun = pl.DataFrame({"job_id": job, "start_s": start_s, "end_s": start_s})
+    stands = (
+        pl.concat([begun, ran])
+        .sort("job_id", "start_s", "end_s", nulls_last=True, maintain_order=True)
+        .select(
+            "job_id", start_s="end_s", end_s=pl.col("start_s").shift(-1).over("job_id")
+        )
+    )  # fmt: skip
+    now = pl.Series(workload.job_id[rows[sim["cut"]["suspended"][rows] == 1]])
+    goes_on_later = pl.col("end_s").is_null() & pl.col("job_id").is_in(now.implode())
+    stands = stands.filter((pl.col("end_s") > pl.col("start_s")) | goes_on_later)
+    parts = [table.join(begun, on="job_id", how="anti")]
+    for one, when in ((table, ran), (kept, stands)):
+        apart = one.drop("start_s", "end_s").join(when, on="job_id", maintain_order="left_right")
+        parts.append(apart.select(table.columns))
+    return pl.concat(parts).sort("start_s", "job_id", "node", maintain_order=True)
+
+
+def _with_types(
+    table: pl.DataFrame,
+    workload: Workload,
+    cluster: Cluster,
+    part: npt.NDArray[Any],
+    types: IntArray,
+) -> pl.DataFrame:
+    """A table of placements; of which types those GPUs are, too, of which jobs did not say it.
+
+    Args:
+        table: as of `placement_table`.
+        workload: the jobs.
+        cluster: the machine.
+        part: records of single GPUs that were held.
+        types: how much of each type a task of each kind holds [kinds, types].
+    """
+    keys = ["job_id", "node", "start_s"]
+    held = part["tasks"][:, None] * types[part["kind"]] / ONE_GPU
+    columns = dict(zip(cluster.gpu_types, held.T, strict=True))
+    more = pl.DataFrame(
+        {
+            "job_id": workload.job_id[part["job"]],
+            "node": part["node"].astype(np.int64),
+            "start_s": part["start"] / MS_PER_S,
+            **columns,
+        }
+    )
+    summed = more.group_by(keys).agg(pl.col(name).sum() for name in columns)
+    both = table.join(summed, on=keys, how="left", suffix=" more", maintain_order="left")
+    added = [pl.col(name) + pl.col(f"{name} more").fill_null(0.0) for name in columns]
+    return both.with_columns(added).select(table.columns)
+
+
+def gpu_shares(workload: Workload, cluster: Cluster, sim: Sim) -> pl.DataFrame | None:
+    """Who held what of which GPU, where these are counted one by one; else None.
+
+    Args:
+        workload: the jobs.
+        cluster: the machine.
+        sim: their simulation, on shared nodes.
+
+    Returns:
+        ``job_id``, ``node``, ``gpu`` (its number on the node), ``start_s``, ``end_s`` (null while the job
+        runs) and ``share``, above 0 up to 1; of jobs that have nodes for themselves nothing. Where nodes say
+        of which type their GPUs are, ``type`` too, null of those of none.
+    """
+    if (gpus := SingleGpus.of_sim(sim)) is None:
+        return None
+    part = sim["part"][: int(sim["sharing"]["parts"][0])]
+    part = part[(part["tasks"] > 0) & _on_single_gpus(sim)[part["kind"]]]
+    held, end = gpus.single(sim["needs"])[part["kind"]], _ends(part, sim)
+    column = held.argmax(axis=1)
+    number = gpus.numbers(gpus.single(sim["whole"]))[part["node"], column]
+    table = pl.DataFrame(
+        {
+            "job_id": workload.job_id[part["job"]],
+            "node": part["node"].astype(np.int64),
+            "gpu": number,
+            "start_s": part["start"] / MS_PER_S,
+            "end_s": pl.Series(end / MS_PER_S).set(pl.Series(end < 0), None),
+            "share": part["tasks"] * held.max(axis=1) / ONE_GPU,
+        }
+    )
+    keys = ["job_id", "node", "gpu", "start_s", "end_s"]
+    if gpus.types:
+        names = [*(name.removeprefix(GPU_TYPE) for name in cluster.gpu_types), None]
+        of_column = np.repeat(np.arange(len(names)), np.diff(gpus.at))[column]
+        types = pl.Series("type", names, dtype=pl.String)[of_column]
+        table, keys = table.with_columns(types), [*keys, "type"]
+    summed = table.group_by(keys, maintain_order=True).agg(pl.col("share").sum())
+    return summed.sort("start_s", "job_id", "node", "gpu", maintain_order=True)
+
+
+def _on_single_gpus(sim: Sim) -> npt.NDArray[np.bool_]:
+    """Which kinds are of what tasks hold of single GPUs [kinds]."""
+    shape, gpus = sim["shape"], int(sim["sharing"]["gpus"][0])
+    found = np.zeros(len(shape), bool)
+    for name in ("part_on", "whole_on") if gpus else ():
+        first = shape[name][shape[name] >= 0]
+        found[(first[:, None] + np.arange(gpus)).ravel()] = True
+    return found
+
+
+def _ends(part: npt.NDArray[Any], sim: Sim) -> IntArray:
+    """When what parts of nodes tell of was over, ms; -1 while the job runs [rows]."""
+    state, job, start = sim["state"], part["job"], part["start"]
+    end = np.where(course_of(sim).phase[job] == RUNNING, -1, state["end"][job])
+    # What began before its job's last start was cut off, by a failure or another job.
+    lost = sim["lost"][: sim.clock.lost]
+    lost = lost[~are_suspended(sim)[lost["job"]]]
+    ends = {(j, s): e for j, s, e in lost[["job", "start", "end"]].tolist()}
+    for row in np.flatnonzero(started_ms(sim)[job] != start):
+        end[row] = ends[int(job[row]), int(start[row])]
+    return end
+
+
+def placement_table(
+    job_id: npt.NDArray[Any], part: npt.NDArray[Any], end: IntArray, known: Any, cluster: Cluster
+) -> pl.DataFrame:
+    """The table of `placements`.
+
+    Args:
+        job_id: of each row [rows].
+        part: records with ``node``, ``tasks``, ``kind``, ``start`` (ms) [rows].
+        end: ms; -1 while the job runs [rows].
+        known: what the engine knows of jobs and nodes.
+        cluster: the machine.
+    """
+    exclusive = known["shape"]["exclusive"][part["kind"]] != 0
+    columns = {}
+    for column, name, units in columns_of(cluster):
+        whole = known["whole"][part["node"], column]
+        amount = np.where(exclusive, whole, part["tasks"] * known["needs"][part["kind"], column])
+        held = pl.Series(amount / units)
+        not_modelled = all(group.amount(name) is None for group in cluster.nodes)
+        columns[name] = held.set(pl.Series(exclusive & not_modelled), None)
+    table = pl.DataFrame(
+        {
+            "job_id": job_id,
+            "node": part["node"].astype(np.int64),
+            "start_s": part["start"] / MS_PER_S,
+            "end_s": pl.Series(end / MS_PER_S).set(pl.Series(end < 0), None),
+            **columns,
+        }
+    )
+    if (known["shape"]["more"] >= 0).any():
+        # Tasks of several kinds may lie on one node.
+        keys = ["job_id", "node", "start_s", "end_s"]
+        summed = [
+            pl.when(pl.col(n).null_count() == 0).then(pl.col(n).sum()).alias(n) for n in columns
+        ]
+        table = table.group_by(keys, maintain_order=True).agg(summed)
+    return table.sort("start_s", "job_id", "node", maintain_order=True)
+
+
+def shares_held(workload: Workload, cluster: Cluster, placed: pl.DataFrame) -> pl.DataFrame:
+    """Where jobs ran, node by node, as a result's ``node_map``, with what share of it they used and held.
+
+    Args:
+        workload: the jobs.
+        cluster: the machine.
+        placed: as of `placements`.
+
+    Returns:
+        Columns of ``node_map``, ``use`` (the larger of the shares of the node's cores and GPUs) and
+        ``share`` (the largest, memory too), from 0 to 1.
+    """
+    counts = [group.count for group in cluster.nodes]
+    group = np.repeat(np.arange(len(counts)), counts)[placed["node"].to_numpy()]
+    found = {}
+    for name in PER_TASK:
+        has = np.array([getattr(one, name) or 0.0 for one in cluster.nodes])[group]
+        amount = placed[name].fill_null(0.0).to_numpy()
+        found[name] = np.where(has > 0, amount / np.where(has > 0, has, 1.0), 0.0)
+    alone = (workload.chunks["tasks"] == 0) | (workload.chunks["exclusive"] > 0)
+    all_of_it = placed["job_id"].is_in(pl.Series(workload.job_id[alone]).implode()).to_numpy()
+    use = np.where(all_of_it, 1.0, np.maximum(found["cores"], found["gpus"]))
+    return placed.select(
+        "job_id", "start_s", "end_s", first_node="node", count=pl.lit(1, pl.Int64)
+    ).with_columns(
+        use=np.minimum(use, 1.0), share=np.minimum(np.maximum(use, found["memory_gb"]), 1.0)
+    )
+
+
+def use_now(workload: Workload, cluster: Cluster, sim: Sim) -> FloatArray:
+    """How much is used of each node at present, from 0 to 1 [nodes]."""
+    held = shares_held(workload, cluster, placements(workload, cluster, sim, now=True))
+    nodes, use = held["first_node"].to_numpy(), held["use"].to_numpy()
+    return np.minimum(np.bincount(nodes, use, minlength=cluster.node_count), 1.0)

@@ -1,0 +1,149 @@
+"""Advancing a simulation: the engine runs slice by slice, so that Python has its turn."""
+
+from __future__ import annotations
+
+import time
+from functools import cache, partial
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from hpctwin.engine.state import layout
+from hpctwin.engine.state.sim import Sim
+from hpctwin.errors import PolicyError, SimulationError
+from hpctwin.model import NEVER_MS, to_ms
+from hpctwin.policies import Policy
+from hpctwin.simulation.running.interruptible import hears_interrupts, run_interruptible
+from hpctwin.simulation.state.base import SimulationBase
+
+if TYPE_CHECKING:
+    from hpctwin.engine.compile.jit import Kernel
+
+__all__ = ["Outcome", "advance_engine", "not_a_number"]
+
+Outcome = Literal["done", "reached", "stepped"]
+
+SLICE_S = 0.02
+"""So long the engine runs, about, before Python has its turn."""
+MANY_WAITING = 5_000
+"""With fewer jobs waiting, no pass takes long enough for Ctrl-C to be missed."""
+MANY_PLANNED = 500
+"""The same where each is promised a start, or nodes are shared."""
+MANY_LOOKS = 1 << 20
+"""Nor does a slice in which so many jobs at most are looked at, pass after pass."""
+
+_NAMES: dict[int, Outcome] = {
+    layout.DONE: "done",
+    layout.REACHED: "reached",
+    layout.STEPPED: "stepped",
+}
+
+
+def advance_engine(
+    simulation: SimulationBase, until_s: float | None = None, *, instants: int | None = None
+) -> Outcome:
+    """Let the engine go on; arguments, result and errors as of `Simulation.advance`."""
+    if simulation.broken:
+        raise SimulationError(f"this simulation cannot go on: {simulation.broken}")
+    until = NEVER_MS if until_s is None else to_ms(until_s)
+    advance, sim = _advance(), simulation.state
+    simulation.decided()
+    begin = time.perf_counter()
+    first = 0 if instants is None else int(sim.clock.instants)
+    while True:
+        if simulation.stopped:
+            raise SimulationError("this simulation was stopped from another thread")
+        left = simulation.slice
+        if instants is not None:
+            left = min(left, first + instants - int(sim.clock.instants))
+        entered = time.perf_counter()
+        call = partial(advance, sim.address, until, left)
+        interrupted = False
+        try:
+            if _may_take_long(simulation, until, left) and hears_interrupts():
+                code, interrupted = run_interruptible(call)
+            else:
+                code = call()
+        except KeyboardInterrupt:
+            simulation.broken = "it was interrupted in the middle of an instant"
+            raise
+        except Exception as error:
+            simulation.broken = f"a function of its policy failed: {error!r}"
+            raise PolicyError(
+                f"a function of policy {simulation.policy.name!r} failed: {error!r}"
+            ) from error
+        if interrupted:
+            raise KeyboardInterrupt
+        if simulation.provide(code):
+            continue
+        if code == layout.STEPPED and _sliced(simulation, first, instants):
+            took = time.perf_counter() - entered
+            if took < SLICE_S / 2:
+                simulation.slice *= 8 if took < SLICE_S / 16 else 2
+            elif took > 2 * SLICE_S:
+                simulation.slice = max(1, simulation.slice // 2)
+        else:
+            break
+    simulation.engine_s += time.perf_counter() - begin
+    if code == layout.NOT_A_NUMBER:
+        what = not_a_number(simulation.policy, sim)
+        simulation.broken = f"{what} gave something that is not a number"
+        job = simulation.workload.job_id[sim.clock.bad_job]
+        raise PolicyError(
+            f"{what} gave NaN for job {job} at {simulation.now_s:g} s; it must give a number for every "
+            "waiting job"
+        )
+    return _NAMES[code]
+
+
+def not_a_number(policy: Policy, sim: Sim) -> str:
+    """Which of a policy's functions gave NaN, and for which node if it scores nodes."""
+    node, placed = int(sim.clock.bad_node), policy.placement.score
+    if node < 0 or placed is None:
+        return f"ordering {policy.order.name!r}"
+    return f"{placed.label}, asked about node {node},"
+
+
+@cache
+def _advance() -> Kernel:
+    """What goes on with a simulation; only who runs one waits for the compiler."""
+    from hpctwin.engine.operations.kernel import advance
+
+    return advance
+
+
+def _may_take_long(simulation: SimulationBase, until: int, instants: int) -> bool:
+    """Whether so many jobs may wait that a slice of so many instants may take long.
+
+    To hand a slice to a thread takes as long as hundreds of instants with short queues.
+    """
+    instants = max(instants, 1)
+    few = min(MANY_PLANNED, max(MANY_LOOKS // instants, 1))
+    if len(simulation.workload) < few:
+        return False
+    sim = simulation.state
+    clock = sim.clock
+    if int(clock.alive) < few:
+        return False
+    plans = simulation.passes()[0].reserved is not None or bool(len(sim["share"]))
+    many = min(MANY_PLANNED if plans else MANY_WAITING, max(MANY_LOOKS // instants, 1))
+    arrived, more = int(clock.arrived), many - int(clock.queued)
+    if more <= 0:
+        return True
+    if int(clock.arrival_end) - arrived < more:
+        return False
+    submit, coming = sim["job"]["submit"], sim["by_submit"][arrived : arrived + more]
+    if int(submit[coming[-1]]) > until:
+        return False
+    # Each time of submission is an instant of its own; some of them tell, if there are more than that.
+    some = submit[coming[:: max(1, more // (4 * instants))]]
+    return int(np.count_nonzero(np.diff(some))) < instants
+
+
+def _sliced(simulation: SimulationBase, first: int, instants: int | None) -> bool:
+    """Whether the kernel came back only for Python to have its turn."""
+    clock = simulation.state.clock
+    job = int(clock.stop_job)
+    if job >= 0 and layout.RUNNING <= simulation.column("phase")[job] < layout.UNSUBMITTED:
+        return False
+    return instants is None or int(clock.instants) - first < instants

@@ -1,0 +1,156 @@
+"""Advancing under a control function: it is asked after each instant, and what it orders is done."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import numpy as np
+
+from hpctwin.energy.power.control import Control, Orders, PowerView
+from hpctwin.engine.operations.clock import go_to
+from hpctwin.errors import PolicyError, SimulationError
+from hpctwin.model import MS_PER_S, NEVER_MS, to_ms
+from hpctwin.simulation.state.base import SimulationBase
+from hpctwin.simulation.state.node_control import switch
+
+__all__ = ["advance_controlled"]
+
+Outcome = Literal["done", "reached", "stepped"]
+
+QUIET_S = 10 * 86_400.0
+"""So long jobs wait, with nothing left to happen, for a control function to switch a node."""
+
+
+def advance_controlled(
+    simulation: SimulationBase,
+    control: Control,
+    advance: Callable[..., Outcome],
+    *,
+    until_s: float | None,
+    instants: int | None,
+) -> Outcome:
+    """Advance instant by instant, and ask the control function after each.
+
+    Args:
+        simulation: that is advanced.
+        control: the function.
+        advance: advances without asking.
+        until_s: as of `Simulation.advance`.
+        instants: as there.
+
+    Raises:
+        PolicyError: the function failed, or ordered what cannot be.
+        SimulationError: jobs wait, and the function left all they need switched off.
+    """
+    left = instants
+    if not simulation.outside.asked:
+        _note(simulation, asked=True)
+        _note(simulation, again_s=_ask(simulation, control))
+    while left is None or left > 0:
+        again_s = simulation.outside.again_s
+        times = [time for time in (until_s, again_s) if time is not None]
+        outcome = advance(min(times, default=None), instants=1)
+        if simulation.done:
+            return "done"
+        if outcome == "stepped" and not _only_timers_left(simulation):
+            _note(simulation, last_s=simulation.now_s)
+        asks = again_s is not None and simulation.now_s >= again_s
+        if outcome == "reached" and not asks:
+            return "reached"
+        if outcome == "done" and not _goes_on_to_ask(simulation, until_s):
+            return "done"
+        if simulation.now_s - simulation.outside.last_s > QUIET_S:
+            _give_up(simulation)
+        _note(simulation, again_s=_ask(simulation, control))
+        if left is not None:
+            left -= 1
+    return "stepped"
+
+
+def _note(simulation: SimulationBase, **what: Any) -> None:
+    simulation.outside = dataclasses.replace(simulation.outside, **what)
+
+
+def _only_timers_left(simulation: SimulationBase) -> bool:
+    """Whether nobody runs, comes or goes any more, and no node is being switched."""
+    clock = simulation.state.clock
+    return bool(clock.only_outages_since >= 0 and clock.running == 0 and clock.switching == 0)
+
+
+def _goes_on_to_ask(simulation: SimulationBase, until_s: float | None) -> bool:
+    """Put the clock to when the function wants to be asked, as nothing else is left to happen."""
+    waiting = bool(simulation.snapshot()["waiting"])
+    again_s = simulation.outside.again_s
+    if waiting and again_s is None:
+        _give_up(simulation)
+    if not waiting or again_s is None or (until_s is not None and again_s > until_s):
+        return False
+    go_to(simulation.state, to_ms(again_s))
+    return True
+
+
+def _give_up(simulation: SimulationBase) -> None:
+    """Say so where jobs wait; where none do, nodes may be switched for ever."""
+    waiting = len(simulation.snapshot()["waiting"])
+    if waiting:
+        raise SimulationError(
+            f"{waiting} jobs wait at {simulation.now_s:g} s, nothing is left to happen, and the "
+            "control function switches no node on"
+        )
+
+
+def _ask(simulation: SimulationBase, control: Control) -> float | None:
+    """One question; when to ask again at the latest."""
+    name = getattr(control, "__name__", repr(control))
+    try:
+        orders = control(PowerView(simulation))
+    except (Exception, SystemExit) as error:
+        raise PolicyError(
+            f"control function {name!r} failed at {simulation.now_s:g} s: {error!r}"
+        ) from error
+    if orders is None:
+        return None
+    if inspect.iscoroutine(orders):
+        orders.close()  # else Python complains later that nobody waited for it
+    if not isinstance(orders, Orders):
+        raise PolicyError(
+            f"control function {name!r} gave {orders!r} at {simulation.now_s:g} s, it must give Orders "
+            "or None"
+        )
+    where = f"control function {name!r} at {simulation.now_s:g} s"
+    on, off = (
+        _nodes(nodes, f"{where}: {what}")
+        for what, nodes in (("on", orders.on), ("off", orders.off))
+    )
+    try:
+        switch(simulation, on=on, off=off)
+    except SimulationError as error:
+        raise PolicyError(f"{where}: {error}") from error
+    again_s = orders.again_s
+    if again_s is None:
+        return None
+    if isinstance(again_s, bool) or not isinstance(again_s, (int, float, np.number)):
+        raise PolicyError(f"{where}: again_s is {again_s!r}, it must be seconds or None")
+    again_ms = to_ms(again_s) if abs(again_s) < NEVER_MS / MS_PER_S else NEVER_MS
+    if not simulation.now_s < again_ms / MS_PER_S < NEVER_MS / MS_PER_S:
+        raise PolicyError(
+            f"control function {name!r} wants to be asked again at {again_s:g} s, which is not "
+            f"after {simulation.now_s:g} s"
+        )
+    return again_ms / MS_PER_S
+
+
+def _nodes(nodes: Any, what: str) -> list[int]:
+    """Numbers of nodes that a control function gave.
+
+    Raises:
+        PolicyError: it gave something else.
+    """
+    if isinstance(nodes, Iterable) and not isinstance(nodes, (str, bytes)):
+        found = list(nodes)
+        if all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in found):
+            return [int(n) for n in found]
+    raise PolicyError(f"{what} is {nodes!r}, it must be numbers of nodes")

@@ -1,0 +1,183 @@
+"""A simulation in a file: all arrays of the state, and what they belong to."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import polars as pl
+
+from hpctwin._version import __version__
+from hpctwin.energy.power.modes import ModeChange
+from hpctwin.energy.sizing.sizing import Sizing
+from hpctwin.engine.state.layout import STATE
+from hpctwin.errors import HpctwinError, SimulationError
+from hpctwin.model import Cluster, Workload, write_atomically
+from hpctwin.model.files.files import other_format
+from hpctwin.policies import Policy, parse_policy
+from hpctwin.simulation.lowering.power_states import Outside
+from hpctwin.simulation.running.sizing import resume_sized, sized_as_plain
+from hpctwin.simulation.state.base import SimulationBase
+
+__all__ = ["load", "save"]
+
+_FORMAT = 16
+
+S = TypeVar("S", bound=SimulationBase)
+
+
+def save(simulation: SimulationBase, path: Path) -> None:
+    """Write a simulation, all or nothing.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    table = io.BytesIO()
+    simulation.workload.to_frame().write_parquet(table)
+    sized = None if simulation.sizing is None else sized_as_plain(simulation)
+    expected = simulation.expected_ms() if sized is None else simulation.sized.expected_ms
+    about = {
+        "format": _FORMAT,
+        "version": __version__,
+        "policy": simulation.policy.name,
+        "overrun": simulation.overrun,
+        "on_dependency_failure": simulation.on_dependency_failure,
+        "track_nodes": simulation.tracked,
+        "cluster": simulation.cluster.model_dump(mode="json"),
+        "workload": simulation.workload.name,
+        "outages": [
+            [int(n) for n in row] for row in zip(*simulation.outages_so_far(), strict=True)
+        ],
+        "drawn": simulation.drawn,
+        "engine_s": simulation.engine_s,
+        "log": simulation.log,
+        "outside": _outside_as_plain(simulation.outside),
+        "sized": sized,
+    }
+    arrays: dict[str, Any] = {f"sim_{k}": v for k, v in simulation.state.state().items()}
+    arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    arrays["workload"] = np.frombuffer(table.getvalue(), np.uint8)
+    arrays["expected_ms"] = expected
+    if simulation.risk is not None:
+        arrays["risk"] = simulation.risk
+    for number, change in enumerate(simulation.outside.changes):
+        arrays[f"spent_ms_{number}"] = change.spent_ms
+    with write_atomically(path) as file:
+        np.savez_compressed(file, **arrays)
+
+
+def load(cls: type[S], path: Path, policy: Policy | None, sizing: Sizing | None) -> S:
+    """Read a simulation.
+
+    Raises:
+        SimulationError: the file is not one, or comes from another version of the format; or its ordering was
+            a Python function, and no policy is given; or it had a sizing and none is given, or had none.
+    """
+    try:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        about = json.loads(arrays["about"].tobytes())
+        found, version = about["format"], about["version"]
+    except FileNotFoundError as error:
+        raise SimulationError(f"{path}: there is no such file") from error
+    except (OSError, ValueError, LookupError, TypeError, zipfile.BadZipFile) as error:
+        raise SimulationError(f"{path}: not a simulation saved by hpctwin ({error})") from error
+    if found != _FORMAT:
+        raise SimulationError(other_format(path, found, _FORMAT, version))
+    _check_sizing(path, sizing, had=about.get("sized") is not None)
+    with _as_it_is_now(path, version):
+        frame = pl.read_parquet(io.BytesIO(arrays["workload"].tobytes()))
+        workload = Workload.from_frame(frame, name=about["workload"])
+        cluster = Cluster.model_validate(about["cluster"])
+        state = {name: arrays[f"sim_{name}"] for name in STATE}
+        node, start, end = np.array(about["outages"], np.int64).reshape(-1, 3).T
+        outside = _outside_of_plain(about["outside"], arrays)
+    try:
+        was = parse_policy(about["policy"])
+    except HpctwinError as error:
+        if policy is None:
+            raise SimulationError(
+                f"{path}: its policy {about['policy']!r} cannot be found again; give policy="
+            ) from error
+        was = policy
+    made = cls(
+        workload,
+        cluster,
+        policy=was,
+        sizing=sizing,
+        overrun=about["overrun"],
+        on_dependency_failure=about["on_dependency_failure"],
+        expected_s=arrays["expected_ms"] / 1000,
+        risk=arrays.get("risk"),
+        track_nodes=about["track_nodes"],
+        log=about["log"],
+    )
+    with _as_it_is_now(path, version):
+        made.restore(state, (node, start, end), about["drawn"], about["engine_s"], outside)
+        if sizing is not None:
+            resume_sized(made, about["sized"])
+    if policy is not None and policy.name != about["policy"]:
+        return made.fork(policy)
+    return made
+
+
+def _check_sizing(path: Path, sizing: Sizing | None, *, had: bool) -> None:
+    """Whether a sizing is given if there was one; it is a function, which no file holds.
+
+    Raises:
+        SimulationError: it is not, or there was none.
+    """
+    if had and sizing is None:
+        raise SimulationError(
+            f"{path}: the sizes of its jobs were decided while they ran, by a function, which is not in the "
+            "file; give sizing="
+        )
+    if sizing is not None and not had:
+        raise SimulationError(
+            f"{path}: its jobs ran on the nodes they ask for; leave sizing= out, or begin anew with it"
+        )
+
+
+@contextmanager
+def _as_it_is_now(path: Path, version: str) -> Iterator[None]:
+    """What was saved is what this version's simulations hold; or else it is told whose it is."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, pl.exceptions.PolarsError) as error:
+        why = str(error).splitlines()[0]
+        raise SimulationError(
+            f"{path}: saved by hpctwin {version}, and this is {__version__}, whose simulations hold "
+            f"something else ({why}); use the version that wrote it, or simulate again"
+        ) from error
+
+
+def _outside_as_plain(outside: Outside) -> dict[str, Any]:
+    return {
+        "changes": [[change.time_ms, change.group, change.mode] for change in outside.changes],
+        "work": [
+            [job, at, todo.numerator, todo.denominator] for job, (at, todo) in outside.work.items()
+        ],
+        "asked": outside.asked,
+        "again_s": outside.again_s,
+        "last_s": outside.last_s,
+    }
+
+
+def _outside_of_plain(plain: dict[str, Any], arrays: Mapping[str, Any]) -> Outside:
+    return Outside(
+        changes=tuple(
+            ModeChange(time_ms, group, mode, arrays[f"spent_ms_{number}"])
+            for number, (time_ms, group, mode) in enumerate(plain["changes"])
+        ),
+        work={job: (at, Fraction(over, under)) for job, at, over, under in plain["work"]},
+        asked=plain["asked"],
+        again_s=plain["again_s"],
+        last_s=plain["last_s"],
+    )

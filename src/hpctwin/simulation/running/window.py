@@ -1,0 +1,201 @@
+"""A part of a trace in time, begun with the jobs that ran and waited then, and cut off at its end."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.energy.accounts.component_energy import ComponentEnergy
+from hpctwin.energy.prices.series import Series
+from hpctwin.engine.operations.clock import stand_until
+from hpctwin.errors import ConfigError, WorkloadError
+from hpctwin.metrics import summarize
+from hpctwin.model import MS_PER_S, Dependencies, Workload
+from hpctwin.model.text.units import parse_moment, since
+from hpctwin.simulation.result.result import Result
+from hpctwin.simulation.running.simulation import Simulation
+
+__all__ = ["Window", "moment", "window"]
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+_OF_JOBS = re.compile(r"^jobs|_(wait_s|turnaround_s|slowdown)$")
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """The jobs of a part of a trace; its time zero is the trace's.
+
+    ``w.run(Simulation(w.workload, cluster, policy, begin_s=w.not_before_s))`` simulates it. Jobs that ran at
+    the beginning count as submitted when they started, so that they start then under any policy; those that
+    waited keep their submit times, and begin to compete when the window does.
+
+    Args:
+        workload: the jobs that ran or waited at its beginning or were submitted in it.
+        begin_s: from when on it is of interest, seconds.
+        end_s: until when, seconds.
+        running: the jobs that ran already when it began [jobs].
+        waiting: those that waited [jobs].
+        left_out: jobs of the trace that were over before it, or came after it, by a sentence.
+    """
+
+    workload: Workload
+    begin_s: float
+    end_s: float
+    running: BoolArray
+    waiting: BoolArray
+    left_out: dict[str, int]
+
+    @property
+    def not_before_s(self) -> FloatArray:
+        """When each job may start at the earliest, seconds [jobs]."""
+        return np.where(self.waiting, self.begin_s, 0.0)
+
+    def run(self, simulation: Simulation) -> Result:
+        """Advance a simulation to the window's end; a machine that has nothing to do stays idle until then.
+
+        Nodes that a power policy would switch off later stay as they are when the last job ends.
+        """
+        simulation.start_no_later(self.begin_s)
+        simulation.advance(self.end_s)
+        end = round(self.end_s * MS_PER_S)
+        if simulation.done:
+            stand_until(simulation.state, end)
+        return simulation.result()
+
+    def summary(self, result: Result, series: Mapping[str, Series] | None = None) -> dict[str, Any]:
+        """What happened in the window: jobs, node-seconds, and energy, where it is known over time.
+
+        Jobs and their waiting are those that had not started when it began.
+
+        Args:
+            result: of `run`, or of a replay until its end.
+            series: ``price`` and ``carbon``, for what the energy cost.
+        """
+        jobs = result.jobs
+        start = jobs["start_s"].fill_null(np.inf).to_numpy()
+        end = np.minimum(jobs["end_s"].fill_null(np.inf).to_numpy(), self.end_s)
+        nodes = jobs["nodes"].to_numpy()
+        in_window = np.maximum(end - np.maximum(start, self.begin_s), 0.0)
+        up = result.capacity
+        times = np.append(up["time_s"].to_numpy(), np.inf)
+        times = np.clip(times, self.begin_s, self.end_s)
+        there = float(np.diff(times) @ up["nodes"].to_numpy())
+        submitted = self.workload.submit_ms[self.running] / MS_PER_S
+        fresh = jobs.filter(~pl.Series(self.running))
+        of_jobs = summarize(fresh, result.lost, result.capacity, result.cluster.node_count)
+        figures: dict[str, Any] = {
+            "workload": self.workload.name,
+            "cluster": result.cluster.name,
+            "nodes": result.cluster.node_count,
+            "policy": result.policy,
+            **{name: value for name, value in of_jobs.items() if _OF_JOBS.search(name)},
+            **dict.fromkeys(("interval_begin_s", "window_begin_s"), self.begin_s),
+            **dict.fromkeys(("interval_end_s", "window_end_s"), self.end_s),
+            "window_prepopulated": int(self.running.sum()),
+            "window_prepopulated_late": int((start[self.running] > submitted).sum()),
+            "window_waiting": int(self.waiting.sum()),
+            "window_submitted": int((~self.running & ~self.waiting).sum()),
+            "window_started": int(((start >= self.begin_s) & (start <= self.end_s)).sum()),
+            "window_utilization": float(nodes @ in_window) / there if there else None,
+        }
+        energy = result.energy
+        if energy is not None and (energy.log is not None or isinstance(energy, ComponentEnergy)):
+            times, watts = energy.power_over_time()
+            inside = np.clip(times, self.begin_s, self.end_s)
+            joules = float(np.diff(inside) @ watts[:-1])
+            figures["window_energy_j"] = joules
+            figures["window_mean_power_w"] = joules / (self.end_s - self.begin_s)
+            for name, one in (series or {}).items():
+                cost = float(np.diff(one.integral(inside)) @ watts[:-1])
+                if name == "carbon":
+                    figures["window_emissions_kg"] = cost / 1000
+                else:
+                    figures[f"window_cost_{one.unit.lower() or 'currency'}"] = cost
+        return figures
+
+
+def window(workload: Workload, begin_s: float, end_s: float) -> Window:
+    """Cut a part in time out of a trace with recorded starts.
+
+    A job of which no start is recorded belongs to it if it was submitted in it.
+
+    Args:
+        workload: the trace.
+        begin_s: seconds from its time zero.
+        end_s: the same, after the beginning.
+
+    Raises:
+        ConfigError: it does not end after it begins.
+        WorkloadError: no job is in it.
+    """
+    if not 0 <= begin_s < end_s:
+        raise ConfigError(
+            f"a window from {begin_s:g} to {end_s:g} s cannot be: it begins at 0 or later and ends after that"
+        )
+    begin, end = round(begin_s * MS_PER_S), round(end_s * MS_PER_S)
+    submit, start = workload.submit_ms, workload.recorded_start_ms
+    known = start >= 0
+    over = start + workload.runtime_ms <= begin
+    running = known & (start < begin) & ~over
+    waiting = known & (submit < begin) & (start >= begin)
+    fresh = (submit >= begin) & (submit < end)
+    chosen = running | waiting | fresh
+    if not chosen.any():
+        raise WorkloadError(
+            f"no job of {workload.name} ran, waited or was submitted from {begin_s:g} to {end_s:g} "
+            f"s; it covers {submit.min(initial=0) / MS_PER_S:g} to {submit.max(initial=0) / MS_PER_S:g} s"
+        )
+    left_out = {
+        "job left out: it was over before the window": int((known & (start < begin) & over).sum()),
+        "job left out: it was submitted after the window": int((submit >= end).sum()),
+        "job left out: submitted before the window, and no start is recorded": int(
+            (~known & (submit < begin)).sum()
+        ),
+    }
+    # What a job that runs has waited for is over.
+    edges = workload.dependencies
+    left = ~running[edges.job]
+    moved = workload.replace(
+        submit_ms=np.where(running, start, submit),
+        dependencies=Dependencies(
+            edges.job[left], edges.on[left], edges.kind[left], edges.delay_ms[left]
+        ),
+    )
+    # Rows are by submission: jobs that ran already have another place now.
+    order = np.lexsort((workload.job_id, moved.submit_ms))
+    order = order[chosen[order]]
+    part = moved.in_order(order)
+    counts = {what: count for what, count in left_out.items() if count}
+    notes = dataclasses.replace(part.notes, counts={**part.notes.counts, **counts})
+    return Window(part.replace(notes=notes), begin_s, end_s, running[order], waiting[order], counts)
+
+
+def moment(given: object, workload: Workload) -> float:
+    """Return the seconds from a workload's time zero to a time that a user gives.
+
+    Args:
+        given: A date such as ``2020-10-10T00:00`` (UTC if it names no zone), a time from time zero such as
+            ``30d``, or seconds.
+        workload: Its date, if it is known, is that of time zero.
+
+    Raises:
+        ConfigError: It is no time, or a date that the workload does not have or begins after.
+    """
+    found = parse_moment(given)
+    since_s = since(found, workload.start_epoch_s, workload.name)
+    if isinstance(found, dt.datetime) and since_s < 0:
+        first = dt.datetime.fromtimestamp(workload.start_epoch_s or 0, dt.UTC)
+        raise ConfigError(
+            f"{given} is before {workload.name} begins, at {first:%Y-%m-%dT%H:%M:%S} UTC"
+        )
+    return since_s

@@ -1,0 +1,1 @@
+"""The parts that all kinds of simulation have in common."""

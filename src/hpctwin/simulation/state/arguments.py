@@ -1,0 +1,133 @@
+"""What a user may give for a workload, a machine and numbers of jobs, made into one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.errors import ConfigError, WorkloadError, in_brief
+from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, ReadNotes, Workload
+from hpctwin.model.columns import ms_of
+from hpctwin.model.input.arguments import column
+
+__all__ = ["as_cluster", "as_workload", "begins_ms", "expected_ms", "risks", "stated_cluster"]
+
+
+def as_workload(given: Workload | str | os.PathLike[str]) -> Workload:
+    """A workload as it is, or the one in a file.
+
+    Raises:
+        TraceError: the file cannot be read as a workload.
+        WorkloadError: it is neither.
+    """
+    if isinstance(given, Workload):
+        return given
+    if isinstance(given, (str, os.PathLike)):
+        from hpctwin.formats import read_workload
+
+        return read_workload(Path(given))
+    if hasattr(given, "columns"):
+        raise WorkloadError(
+            f"a {type(given).__name__} is no workload; make one with Workload.from_frame(table)"
+        )
+    raise WorkloadError(f"{in_brief(given)} is no workload: give a Workload or the path of a trace")
+
+
+def as_cluster(given: Cluster | int | str | os.PathLike[str]) -> Cluster:
+    """A cluster as it is, one of so many equal nodes (text of digits too), or the one in a file.
+
+    Raises:
+        ConfigError: it is none of them, or the file or the number is not valid.
+    """
+    if isinstance(given, Cluster):
+        return given
+    number: Any = given
+    if isinstance(given, str) and given.isascii() and given.isdigit():
+        number = int(given)
+    elif isinstance(given, (str, os.PathLike)):
+        from hpctwin.formats.clusters.files import read_cluster
+
+        return read_cluster(Path(given))
+    if not isinstance(given, bool) and hasattr(number, "__index__") and not np.ndim(number):
+        return Cluster.uniform(nodes=number.__index__())
+    raise ConfigError(
+        f"{in_brief(given)} is no cluster: give a Cluster, a number of nodes or the path of a YAML file"
+    )
+
+
+def stated_cluster(workload: Workload, instead: str) -> Cluster:
+    """A cluster of as many equal nodes as a workload says that its machine had, which it notes.
+
+    Args:
+        workload: the jobs.
+        instead: what else says the size, for the message.
+
+    Raises:
+        ConfigError: the workload does not say it.
+    """
+    nodes = workload.nodes_hint
+    if nodes is None:
+        raise ConfigError(
+            f"the size of the machine is not known: {workload.name} does not say it; give {instead}"
+        )
+    said = f"nodes: {nodes:,}, from {workload.notes.size_from}"
+    return Cluster.uniform(nodes=nodes).noted(ReadNotes(remarks=(said,)))
+
+
+def _of_jobs(given: npt.ArrayLike, workload: Workload, name: str) -> npt.NDArray[np.float64]:
+    numbers = column(name, given)
+    if numbers.shape != (len(workload),):
+        raise ConfigError(
+            f"{name} has shape {numbers.shape}, it must be ({len(workload)},): one per job"
+        )
+    return numbers
+
+
+def expected_ms(
+    expected_s: npt.ArrayLike | None, workload: Workload
+) -> npt.NDArray[np.int64] | None:
+    """How long each job is expected to run, ms [jobs].
+
+    Raises:
+        ConfigError: there is not one time for each job, or one is no length.
+    """
+    if expected_s is None:
+        return None
+    expected = _of_jobs(expected_s, workload, "expected_s")
+    if not np.isfinite(expected).all() or (expected <= 0).any():
+        raise ConfigError("expected_s must be finite and above 0 for every job")
+    return ms_of(expected)
+
+
+def risks(risk: npt.ArrayLike | None, workload: Workload) -> npt.NDArray[np.float64] | None:
+    """The predicted probability that each job fails [jobs].
+
+    Raises:
+        ConfigError: there is not one for each job, or one is no probability.
+    """
+    if risk is None:
+        return None
+    given = _of_jobs(risk, workload, "risk")
+    if not ((given >= 0) & (given <= 1)).all():
+        raise ConfigError("risk must be a probability, 0 to 1, for every job")
+    return given
+
+
+def begins_ms(begin_s: npt.ArrayLike, workload: Workload) -> npt.NDArray[np.int64]:
+    """When jobs may begin, ms [jobs].
+
+    Raises:
+        ConfigError: there is not one time for each job, or one is no time.
+    """
+    begin = _of_jobs(begin_s, workload, "begin_s")
+    wrong = np.flatnonzero(~(begin * MS_PER_S < NEVER_MS))
+    if len(wrong):
+        row = int(wrong[0])
+        raise ConfigError(
+            f"job {workload.job_id[row]}: begin_s is {begin[row]:g}, it must be a finite number"
+        )
+    return ms_of(np.maximum(begin, 0.0))

@@ -1,0 +1,582 @@
+"""What a simulation is made of: jobs, machine, policy, and the engine's state of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.energy.power.cap import with_cap
+from hpctwin.energy.sizing.sizing import Sizing
+from hpctwin.engine.jobs.resizing import own_jobs
+from hpctwin.engine.operations.clock import (
+    begins,
+    come_back_at,
+    draw_anew,
+    end_arrivals,
+    schedule_anew,
+    schedule_later,
+)
+from hpctwin.engine.operations.creation import (
+    choose_pass,
+    more_log,
+    more_outages,
+    more_room,
+    new_sim,
+)
+from hpctwin.engine.operations.transfer import carry
+from hpctwin.engine.operations.warm_start import hold_until, start_clock
+from hpctwin.engine.passes import PASSES, Pass
+from hpctwin.engine.powers import PowerPass
+from hpctwin.engine.preempting import find_preempting_pass
+from hpctwin.engine.state import layout
+from hpctwin.engine.state.node_speeds import speed_columns
+from hpctwin.engine.state.sim import Decided, Sim
+from hpctwin.errors import ConfigError, SimulationError
+from hpctwin.model import NEVER_MS, Cluster, Workload, to_ms
+from hpctwin.model.demand.gpu_types import as_features
+from hpctwin.model.demand.requested_totals import in_whole_nodes
+from hpctwin.model.input.arguments import check_arguments
+from hpctwin.policies import (
+    Ordering,
+    OrderingLike,
+    PlacementLike,
+    Policy,
+    PolicyLike,
+    PowerLike,
+    make_policy,
+)
+from hpctwin.policies.backfills import OUTSIDE
+from hpctwin.simulation.lowering import power_states, shared_nodes
+from hpctwin.simulation.lowering.outages import BLOCK_MS, Outages, drawn_outages, recorded_outages
+from hpctwin.simulation.lowering.policy import Deciding, circumstances
+from hpctwin.simulation.lowering.preemption import is_interrupted, suspends
+from hpctwin.simulation.lowering.workload import facts_of, lower
+from hpctwin.simulation.refusals import check_sized, check_together
+from hpctwin.simulation.state.arguments import (
+    as_cluster,
+    as_workload,
+    begins_ms,
+    expected_ms,
+    risks,
+)
+from hpctwin.simulation.state.inspection import Looks
+from hpctwin.simulation.state.job_sizes import Sized
+from hpctwin.simulation.state.livelock import check_cut_off
+
+if TYPE_CHECKING:
+    from hpctwin.engine.compile.jit import Kernel
+
+__all__ = ["SimulationBase"]
+
+IntArray = npt.NDArray[np.int64]
+
+SHORT = 1 << 19
+"""So many jobs times instants take no time worth the name, so that Python need not have its turn between."""
+
+
+_UNTOUCHED = power_states.Outside()
+_NOT_SIZED = Sized()
+MOST_KEPT = 64
+"""So many policies are kept in the engine's form."""
+
+
+@cache
+def _reorder() -> Kernel:
+    """What puts a queue into order; only who forks a simulation waits for the compiler."""
+    from hpctwin.engine.operations.kernel import reorder
+
+    return reorder
+
+
+class _Once:
+    """Something that is made when it is first asked for, and kept for whoever shares this."""
+
+    def __init__(self, make: Callable[[], npt.NDArray[Any]]) -> None:
+        self._make = make
+        self._made: npt.NDArray[Any] | None = None
+
+    def made(self) -> npt.NDArray[Any]:
+        """It."""
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+
+class SimulationBase(Looks):
+    """A simulation without what makes it go on; arguments as of `hpctwin.simulation.Simulation`."""
+
+    single_gpus: bool | None = None
+    """Whether any job asks for a part of a GPU; None: as its jobs say."""
+    _latest_first_ms: int = NEVER_MS
+    """Energy and drawn failures begin here at the latest, if the first submission is later."""
+
+    @check_arguments("workload", "cluster", "policy", "order", "candidates", "placement", "power")
+    def __init__(
+        self,
+        workload: Workload | str | os.PathLike[str],
+        cluster: Cluster | int | str | os.PathLike[str],
+        policy: PolicyLike | None = None,
+        backfill: str | None = None,
+        *,
+        order: OrderingLike | None = None,
+        reservations: int | None = None,
+        candidates: OrderingLike | None = None,
+        placement: PlacementLike | None = None,
+        power: PowerLike | None = None,
+        settings: Mapping[str, Any] | None = None,
+        sizing: Sizing | None = None,
+        overrun: Literal["terminate", "continue"] = "terminate",
+        on_dependency_failure: Literal["cancel", "hold"] = "cancel",
+        expected_s: npt.ArrayLike | None = None,
+        risk: npt.ArrayLike | None = None,
+        begin_s: npt.ArrayLike | None = None,
+        track_nodes: bool = False,
+        log: bool = False,
+        seed: int = 0,
+    ) -> None:
+        workload = as_workload(workload)
+        self.cluster = cluster = as_cluster(cluster).at(workload.start_epoch_s, workload.name)
+        workload = in_whole_nodes(workload, cluster)
+        self.workload = workload = as_features(workload, cluster)
+        self.policy = make_policy(
+            policy,
+            OUTSIDE if sizing is not None and (policy, backfill) == (None, None) else backfill,
+            order=order,
+            reservations=reservations,
+            candidates=candidates,
+            placement=placement,
+            power=power,
+            settings=settings,
+        )
+        check_together(cluster, self.policy, workload)
+        self.sizing = sizing
+        if sizing is not None:
+            check_sized(cluster, self.policy, workload)
+        for option, value, known in (
+            ("overrun", overrun, ("terminate", "continue")),
+            ("on_dependency_failure", on_dependency_failure, ("cancel", "hold")),
+        ):
+            if value not in known:
+                raise ConfigError(f"{option} is {value!r}, it must be {' or '.join(known)}")
+        if overrun == "continue" and any(limit.is_timed for limit in cluster.limits):
+            raise ConfigError(
+                f"cluster {cluster.name!r} limits minutes that are left of walltimes, which has no meaning "
+                "where walltimes do not end jobs (overrun 'continue')"
+            )
+        self.overrun = overrun
+        self.on_dependency_failure = on_dependency_failure
+        self.log = log and cluster.has_power
+        self._track_nodes = track_nodes
+        self.risk = risks(risk, workload)
+        self._asked = expected_ms(expected_s, workload), begin_s
+        self._circumstances: tuple[Any, ...] = ()
+        self._policies: dict[tuple[Any, ...], tuple[Policy, Pass, Decided]] = {}
+        self._begin(*self._asked, seed)
+
+    def _begin(
+        self,
+        expected: npt.NDArray[np.int64] | None,
+        begin_s: npt.ArrayLike | None,
+        seed: int,
+        like: Sim | None = None,
+        known: Mapping[str, npt.NDArray[Any]] | None = None,
+    ) -> None:
+        """Stand where nothing has happened yet."""
+        failures = self.cluster.failures
+        first_ms = int(self.workload.submit_ms.min(initial=self._latest_first_ms))
+        self._first_ms = 0 if first_ms >= NEVER_MS else first_ms
+        self.tracked = self._tracks()
+        self._passes: tuple[Pass, PowerPass | None] | None = None
+        self._horizon = NEVER_MS if failures.mtbf is None else 0
+        self._sim = self._new_sim(expected, begin_s, seed, like=like, known=known)
+        self._set_out()
+        if self.sizing is not None:
+            self.sized = Sized(expected_ms=self.expected_ms())
+            own_jobs(self._sim)
+        self.drawn = 0
+        self._outages: list[Outages] = []
+        if failures.outages:
+            past_ms = self._first_ms if self.cluster.has_power else 0
+            self._add_outages(recorded_outages(self.cluster, past_ms))
+
+    def _set_out(self) -> None:
+        """Nothing has been run, done from outside or decided yet."""
+        self.engine_s = 0.0
+        self.outside = _UNTOUCHED
+        self.sized = _NOT_SIZED
+        self.broken: str | None = None
+        self.slice = max(64, SHORT // max(len(self.workload), 1))
+        self.stopped = False
+        self._decided: Decided | None = None
+        # Where jobs may have any node, on or not, counting decides as it does without power states.
+        switching = self.passes()[1]
+        self._planned = switching is not None and switching.shown != layout.ALL_NODES
+        self._raced = False
+
+    def _tracks(self) -> bool:
+        """Whether nodes have identity."""
+        workload, cluster = self.workload, self.cluster
+        return (
+            self._track_nodes
+            or workload.shares_nodes
+            or cluster.has_power
+            or bool(cluster.failures.outages)
+            or cluster.failures.mtbf is not None
+            or suspends(cluster)
+            or is_interrupted(workload, cluster)
+            or self.sizing is not None
+            or self.policy.placement.needs_nodes
+        )
+
+    def fork(
+        self,
+        policy: Policy | str | None = None,
+        *,
+        arrivals: bool = True,
+        into: Self | None = None,
+    ) -> Self:
+        """A copy that goes its own way; nothing in it changes this simulation.
+
+        Args:
+            policy: what the copy goes on under; the same if left out.
+            arrivals: whether jobs not submitted yet will be; without, the copy runs its queue empty.
+            into: a simulation of no use any more, whose memory the copy takes: it is the copy from now on.
+
+        Raises:
+            ConfigError: the policy does not go with the machine.
+        """
+        if policy is not None:
+            policy = make_policy(policy)
+            check_together(self.cluster, policy, self.workload)
+            if self.sizing is not None:
+                check_sized(self.cluster, policy, self.workload)
+        if into is None:
+            twin = object.__new__(type(self))
+            twin.__dict__.update(self.__dict__)
+            twin._sim = self._sim.fork()
+        else:
+            twin = into
+            twin.become(self)
+        twin.engine_s = 0.0
+        if not arrivals:
+            end_arrivals(twin._sim)
+        if policy is not None:
+            twin._change_policy(policy)
+        if self.cluster.has_power and power_states.untouched(self._sim):
+            # A pass now would come before the events of the first instant.
+            schedule_later(twin._sim, power_states.first_instant(twin.policy.power, twin._sim))
+        return twin
+
+    def anew(self, workload: Workload) -> Self:
+        """A simulation of other jobs on the same machine under the same policy, before anything has happened.
+
+        It expects jobs to run for their walltimes, and none to fail.
+
+        Raises:
+            ConfigError: the jobs do not go with the machine.
+        """
+        workload = as_features(workload, self.cluster)
+        check_together(self.cluster, self.policy, workload)
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.__dict__.pop("_rows", None)
+        other.workload, other.risk = workload, risks(None, workload)
+        other._asked = None, None
+        other._begin(*other._asked, 0, like=self._sim)
+        return other
+
+    def under(self, policy: PolicyLike, *, seed: int = 0) -> Self:
+        """The same jobs on the same machine under another policy, before anything has happened.
+
+        What is known of them is shared where it can be.
+
+        Args:
+            policy: the policy.
+            seed: of random placement.
+
+        Raises:
+            ConfigError, UnknownNameError, PolicyError: the policy does not go with them, or is none.
+        """
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.policy, other._passes = make_policy(policy), None
+        check_together(self.cluster, other.policy, self.workload)
+        if self.sizing is not None:
+            check_sized(self.cluster, other.policy, self.workload)
+        alike = self._is_known_alike(other)
+        if alike and begins(self._sim):
+            other._sim = self._sim.fork()
+            draw_anew(other._sim, seed)
+            choose_pass(other._sim, *other.passes())
+            other._set_out()
+            return other
+        known = self._sim.known() if alike else None
+        other._begin(*self._asked, seed, like=self._sim, known=known)
+        return other
+
+    def _is_known_alike(self, other: Self) -> bool:
+        """Whether the same is known under another policy, and nothing of it has been changed or dropped."""
+        cluster = self.cluster
+        fixed = not cluster.has_power and cluster.cap is None and self.sizing is None
+        return fixed and self.tracked == other._tracks() and self._sim.jobs == len(self.workload)
+
+    def become(self, other: Self) -> None:
+        """Stand where another simulation stands, which nothing changes."""
+        self._sim.become(other._sim)
+        self.be_of(other)
+
+    def be_of(self, other: Self) -> None:
+        """Be of the jobs, machine and policy of another simulation, whose arrays this one has already."""
+        self.__dict__ = {**other.__dict__, "_sim": self._sim}
+
+    def restore(
+        self,
+        state: Mapping[str, npt.NDArray[Any]],
+        outages: Outages,
+        drawn: int,
+        engine_s: float,
+        outside: power_states.Outside,
+    ) -> None:
+        """Go on from a state that was read from a file."""
+        self._sim.put_state(state)
+        self.outside = outside
+        if outside.changes:
+            pool = self._sim["pool"].copy()
+            speeds = power_states.speeds(self._sim, self.cluster, dict(enumerate(self.modes)))
+            for name, column in speed_columns(speeds).items():
+                pool[name] = column
+            self._sim.know(pool=pool)
+        self._outages = [outages]
+        self.drawn = drawn
+        if self.cluster.failures.mtbf is not None:
+            self._horizon = self._first_ms + drawn * BLOCK_MS
+        self._decided = None
+        self.engine_s = engine_s
+
+    def go_on_with(self, workload: Workload, rows: IntArray, to: IntArray, *, waits: bool) -> None:
+        """Put other jobs in the place of those that have come to their end.
+
+        Args:
+            workload: the jobs from now on; those that are new are submitted after the present instant.
+            rows: the jobs that stay, rising; see `engine.operations.transfer.carry`.
+            to: their rows in the new workload.
+            waits: whether jobs may have to wait for others that are not there any more.
+        """
+        workload = as_features(workload, self.cluster)
+        check_together(self.cluster, self.policy, workload)
+        before, self.workload = self._sim, workload
+        self._passes = None
+        self.__dict__.pop("_rows", None)
+        self._sim = self._new_sim(None, None, 0, waits=waits)
+        carry(before, self._sim, rows, to, waits=waits)
+        self._decided = None
+        now = int(self._sim.clock.now)
+        node, start, end = self.outages_so_far()
+        self._outages = [(node[end > now], start[end > now], end[end > now])]
+
+    def _new_sim(
+        self,
+        expected: npt.NDArray[np.int64] | None,
+        begin_s: npt.ArrayLike | None,
+        seed: int,
+        *,
+        waits: bool = False,
+        like: Sim | None = None,
+        known: Mapping[str, npt.NDArray[Any]] | None = None,
+    ) -> Sim:
+        cluster, power = self.cluster, self.policy.power
+        self._facts_known = False
+        if known is None:
+            known = self._lowered(expected)
+        depths = max(cluster.depths, 1) if cluster.has_power else 0
+        late = cluster.preemption is not None and cluster.preemption.requeue_after > 0
+        waits = waits or begin_s is not None or late
+        sim = new_sim(known, *self.passes(), seed=seed, depths=depths, waits=waits, like=like)
+        if (found := circumstances(sim)) != self._circumstances:
+            self._circumstances, self._policies = found, {}
+        if begin_s is not None:
+            hold_until(sim, begins_ms(begin_s, self.workload))
+        if cluster.has_power:
+            if self._first_ms > 0:
+                start_clock(sim, self._first_ms)
+            come_back_at(sim, power_states.first_instant(power, sim))
+        return sim
+
+    def start_no_later(self, time_s: float) -> None:
+        """Let nodes with power states begin at a time if the first job is submitted after it.
+
+        Args:
+            time_s: seconds; the simulation is a new one, in which nothing has happened.
+        """
+        time = to_ms(time_s)
+        clock = self._sim.clock
+        fresh = not clock.instants and clock.now == self._first_ms
+        if self.cluster.has_power and fresh and time < self._first_ms:
+            self._latest_first_ms = time
+            self._begin(*self._asked, int(clock.random))
+
+    def _lowered(self, expected: npt.NDArray[np.int64] | None) -> Mapping[str, npt.NDArray[Any]]:
+        """What is known of jobs and machine, in the engine's form."""
+        cluster, power = self.cluster, self.policy.power
+        workload, machine = with_cap(self.workload, cluster, switched=power.switches)
+        known = lower(workload, machine, expected_ms=expected, tracked=self.tracked)
+        facts = shared_nodes.shared_facts if workload.shares_nodes else facts_of
+        self._facts = _Once(partial(facts, workload, machine, self.risk))
+        if workload.shares_nodes:
+            known = shared_nodes.shared_known(known, workload, machine, single=self.single_gpus)
+        if cluster.has_power:
+            known = power_states.power_known(known, machine, workload, power, known["pool_of"])
+        return known
+
+    def decided(self) -> Decided:
+        """The policy in the engine's form; the same object as long as it is the same."""
+        if self._decided is None:
+            self._decided = self._kept_or_made()
+            self._sim.decide(self._decided)
+            if self._decided.facts:
+                self.know_facts()
+        return self._decided
+
+    def make_ready(self) -> None:
+        """Have all that `advance` needs, so that it need not hold Python's lock for that."""
+        self.decided()
+        _ = self._sim.address
+
+    def _kept_or_made(self) -> Decided:
+        """The policy in the engine's form: forks, and who begins anew with jobs alike, find it by its id."""
+        about = (
+            id(self.policy), id(self.passes()[0]), self.tracked,
+            self._planned, self._raced, self._horizon,
+        )  # fmt: skip
+        kept = self._policies.get(about)
+        if kept is not None:
+            return kept[-1]
+        deciding = Deciding(
+            self._sim,
+            self.cluster,
+            self.policy,
+            self.ordering,
+            *self.passes(),
+            tracked=self.tracked,
+            terminate=self.overrun == "terminate",
+            hold=self.on_dependency_failure == "hold",
+            log=self.log,
+            planned=self._planned,
+            raced=self._raced,
+            horizon=self._horizon,
+        )
+        made = deciding.made()
+        if deciding.lasts:
+            if len(self._policies) >= MOST_KEPT:
+                self._policies.clear()
+            # With policy and pass themselves, so that no others have their ids.
+            self._policies[about] = self.policy, deciding.found, made
+        return made
+
+    def need_pass(self) -> None:
+        """Compile the pass itself: counting does not always decide in its place, or it is not known."""
+        self._planned = True
+        self._decided = None
+        self.decided()
+
+    def need_race(self) -> None:
+        """Compile the tournament: so many wait that it pays, or may come to."""
+        self._raced = True
+        self._decided = None
+        self.decided()
+
+    def provide(self, code: int) -> bool:
+        """Do what the engine stopped for, by what `engine.loop.event_loop.advance` gave; False if it needs nothing."""
+        if code == layout.NEED_ROOM:
+            self.make_room()
+        elif code == layout.NEED_PASS:
+            self.need_pass()
+        elif code == layout.NEED_RACE:
+            self.need_race()
+        elif code == layout.NEED_OUTAGES:
+            self.draw_outages()
+            self.decided()
+        else:
+            return False
+        return True
+
+    def know_facts(self) -> None:
+        """Tell the engine of jobs what only some orderings ask for; forks share it."""
+        if not self._facts_known:
+            self._sim.know(fact=self._facts.made())
+            self._facts_known = True
+
+    def passes(self) -> tuple[Pass, PowerPass | None]:
+        """What starts jobs, and what switches nodes; None where they have no power states."""
+        if self._passes is None:
+            self._passes = self._find_passes()
+        return self._passes
+
+    def _find_passes(self) -> tuple[Pass, PowerPass | None]:
+        power = self.policy.power.power_pass if self.cluster.has_power else None
+        interrupted = is_interrupted(self.workload, self.cluster)
+        find = find_preempting_pass if interrupted else PASSES.find
+        if self.workload.shares_nodes:
+            shared = find(self.policy.backfill).on_shared_nodes()
+            assert shared is not None, "refused before"
+            return shared, power
+        if interrupted:
+            return find(self.policy.backfill), power
+        if power is None and self.tracked and not len(self.workload.resources):
+            return self.policy.on_whole_nodes, None
+        return self.policy.scheduling, power
+
+    def make_room(self) -> None:
+        """Give the engine more room for what it notes and plans.
+
+        Raises:
+            SimulationError: most of it would be for one job, which is cut off again and again.
+        """
+        if (
+            self.sizing is None
+        ):  # else the table is of sizes too, which change as often as one likes
+            check_cut_off(self.workload, self._sim)
+        more_room(self._sim)
+        if self.log:
+            more_log(self._sim)
+
+    @property
+    def ordering(self) -> Ordering:
+        """The policy's ordering, or what comes to the same where all jobs have one user."""
+        order = self.policy.order
+        return order.alone if order.alone and len(self._sim["promised"]) == 1 else order
+
+    def _change_policy(self, policy: Policy) -> None:
+        if policy.placement.needs_nodes and not len(self._sim["node"]):
+            raise SimulationError(
+                f"placement {policy.placement.name!r} needs the nodes' identity from the beginning; "
+                "make the simulation with track_nodes=True"
+            )
+        self.policy = policy
+        self._decided = self._passes = None
+        choose_pass(self._sim, *self.passes())
+        if self.cluster.has_power:
+            power_states.change_power(self._sim, self.cluster, policy.power)
+        # The new policy has its say at once, and the old one's reservations are void.
+        schedule_anew(self._sim)
+        if policy.order.changes:
+            return  # such a queue is scored at each pass, and kept in no order
+        self.decided()
+        _reorder()(self._sim.address)
+
+    def draw_outages(self) -> None:
+        """Draw the node failures of the next stretch of time."""
+        outages, self._horizon = drawn_outages(self.cluster, self.drawn, self._first_ms)
+        self._decided = None
+        self.drawn += 1
+        self._add_outages(outages)
+
+    def _add_outages(self, outages: Outages) -> None:
+        if len(outages[0]):
+            more_outages(self._sim, *outages)
+            self._outages = [*self._outages, outages]

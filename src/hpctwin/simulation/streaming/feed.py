@@ -1,0 +1,168 @@
+"""Jobs that come in batches: from a file, a workload, or whatever gives tables one after the other."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from hpctwin.errors import WorkloadError
+from hpctwin.model import MS_PER_S, Category, Workload
+from hpctwin.model.columns import joined_labels
+from hpctwin.model.text.notes import ReadNotes
+from hpctwin.model.workload.batches import Batch
+from hpctwin.model.workload.joining import LABELS
+from hpctwin.simulation.lowering.gpus import asks_parts
+
+__all__ = ["Feed", "Source", "feed_of"]
+
+Source = str | os.PathLike[str] | Workload | Iterable[Any]
+"""What batches are read from: a trace, a workload, or tables and workloads one after the other."""
+
+
+@dataclass
+class Feed:
+    """Batches, put together until enough jobs are there.
+
+    Args:
+        batches: the batches.
+        name: of the stream.
+        wanted: jobs are handed on when so many are there.
+        size: how many jobs there are in all; None if that is not known.
+        labels: all labels there are, by column, and whether some jobs have none; None if not known.
+        shares: whether any job asks for tasks, so that nodes are shared; None if not known.
+        gpu_parts: whether any task asks for a part of a GPU; None if not known.
+        notes: What the reader changed or omitted so far.
+    """
+
+    batches: Iterator[Batch]
+    name: str
+    wanted: int
+    size: int | None = None
+    labels: Mapping[str, tuple[tuple[str, ...], bool]] | None = None
+    shares: bool | None = None
+    gpu_parts: bool | None = None
+    notes: ReadNotes = field(default_factory=ReadNotes)
+    given: int = field(default=0, init=False)
+    _last_ms: int = field(default=0, init=False)
+
+    def next(self) -> Batch | None:
+        """The next jobs, so many as are wanted or a few more; None if there are no more.
+
+        Raises:
+            WorkloadError: a batch is not valid, or its jobs come before those of the batches before.
+        """
+        found: list[Batch] = []
+        first = self.given
+        while self.given - first < self.wanted:
+            batch = next(self.batches, None)
+            if batch is None:
+                break
+            if len(batch):
+                self._check_order(batch.workload)
+                self.notes = self.notes.joined(batch.workload.notes)
+                found.append(batch)
+        if not found:
+            return None
+        whole = Batch.joined(found)
+        return whole if first or self.labels is None else self._labelled(whole, self.labels)
+
+    def _check_order(self, workload: Workload) -> None:
+        first, last = int(workload.submit_ms[0]), int(workload.submit_ms[-1])
+        if first < self._last_ms:
+            raise WorkloadError(
+                f"{self.name}: job {workload.job_id[0]}, one of rows {self.given + 1:,} to "
+                f"{self.given + len(workload):,}, is submitted at {first / MS_PER_S:,g} s, after jobs of "
+                f"earlier rows, the last at {self._last_ms / MS_PER_S:,g} s; sort the jobs by submit time"
+            )
+        self._last_ms = last
+        self.given += len(workload)
+
+    @staticmethod
+    def _labelled(batch: Batch, labels: Mapping[str, tuple[tuple[str, ...], bool]]) -> Batch:
+        """The first jobs, with the codes that labels have in the whole."""
+        nobody = np.zeros(0, np.int32)
+        columns = {
+            name: joined_labels(Category(nobody, known), getattr(batch.workload, name))
+            for name, (known, _) in labels.items()
+        }
+        workload = batch.workload.replace(**columns)
+        return dataclasses.replace(batch, workload=workload)
+
+
+def feed_of(source: Source, *, wanted: int) -> Feed:
+    """Make a feed of what a user gives.
+
+    Args:
+        source: a path, a workload, or an iterable of workloads and of tables in our columns
+            (`hpctwin.model.workload.frame`), of Polars or whatever has Arrow's C interface.
+        wanted: so many jobs at a time.
+
+    Raises:
+        WorkloadError: it is none of these.
+        TraceError: the file cannot be read in pieces.
+    """
+    if isinstance(source, Workload):
+        columns = {name: getattr(source, name) for name in LABELS}
+        labels = {name: (c.labels, bool((c.codes < 0).any())) for name, c in columns.items()}
+        pieces = Batch.pieces(source.replace(notes=ReadNotes()), wanted)
+        return Feed(
+            pieces,
+            source.name,
+            wanted,
+            len(source),
+            labels=labels,
+            shares=source.shares_nodes,
+            gpu_parts=asks_parts(source),
+            notes=source.notes,
+        )
+    if isinstance(source, str | os.PathLike):
+        from hpctwin.formats.pieces import open_pieces
+
+        opened = open_pieces(Path(source), wanted)
+        return Feed(
+            opened.batches,
+            opened.name,
+            wanted,
+            opened.size,
+            labels=opened.labels,
+            shares=opened.shares,
+            gpu_parts=opened.gpu_parts,
+        )
+    if isinstance(source, pl.DataFrame) or not isinstance(source, Iterable):
+        raise WorkloadError(
+            f"a {type(source).__name__} is no stream of jobs: give a path, a Workload, or an iterable of "
+            "workloads and tables"
+        )
+    return Feed(_checked(source), "stream", wanted)
+
+
+def _checked(source: Iterable[Any]) -> Iterator[Batch]:
+    """Workloads and tables as batches."""
+    first = 0
+    for number, one in enumerate(source, start=1):
+        try:
+            if isinstance(one, Workload):
+                batch = Batch.of_workload(one)
+            else:
+                batch = Batch.of_frame(_frame(one), first)
+        except WorkloadError as error:
+            raise WorkloadError(f"batch {number}, after {first:,} rows: {error}") from error
+        first += len(batch)
+        yield batch
+
+
+def _frame(table: Any) -> pl.DataFrame:
+    if isinstance(table, pl.DataFrame):
+        return table
+    if not (hasattr(table, "__arrow_c_stream__") or hasattr(table, "__arrow_c_array__")):
+        raise WorkloadError(
+            f"a {type(table).__name__} is no batch of jobs: give a Workload, or a table of Polars or Arrow"
+        )
+    return pl.DataFrame(table)

@@ -1,0 +1,413 @@
+"""Workloads that are larger than memory: jobs come in batches, and go when they have ended.
+
+The simulation holds the jobs that have not come to their end, and the next ones. It goes on to
+just before the last instant that it knows of, at which further jobs may be submitted; what ended goes out
+as a part of the result, and the next jobs come in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.engine.operations.transfer import settled_jobs
+from hpctwin.errors import HpctwinError, WorkloadError
+from hpctwin.metrics.summary.running import RunningSummary
+from hpctwin.model import MS_PER_S, Category, Cluster, State, Workload, write_atomically
+from hpctwin.model.demand.unused import Mismatches
+from hpctwin.model.files.parts import Parts
+from hpctwin.model.input.arguments import check_arguments
+from hpctwin.model.requests.chunks import CHUNKS
+from hpctwin.model.workload.batches import Batch
+from hpctwin.model.workload.dependencies import check_acyclic
+from hpctwin.model.workload.joining import joined
+from hpctwin.policies import PolicyLike, make_policy
+from hpctwin.simulation.lowering.gpus import asks_parts
+from hpctwin.simulation.lowering.rejected_jobs import why_rejected
+from hpctwin.simulation.lowering.share_tree import shares
+from hpctwin.simulation.refusals import check_streamed
+from hpctwin.simulation.running.options import SimulationOptions, spelled_out
+from hpctwin.simulation.running.simulation import Simulation
+from hpctwin.simulation.state.arguments import as_cluster
+from hpctwin.simulation.streaming.dependencies import Past, Waits
+from hpctwin.simulation.streaming.feed import Feed, Source, feed_of
+from hpctwin.simulation.streaming.shared_nodes import SharedSums
+
+__all__ = ["StreamedResult", "simulate_stream"]
+
+BATCH = 1 << 18
+"""So many jobs come at a time."""
+
+STANDING = "stream.json"
+
+_STATE = pl.Enum([state.label for state in State])
+_POLICY = (
+    "order", "reservations", "candidates", "placement", "power", "settings",
+)  # fmt: skip
+_TIMES = ("submit", "eligible", "start", "end", "walltime", "runtime")
+
+
+@dataclass(frozen=True)
+class StreamedResult:
+    """The outcome of a stream.
+
+    Args:
+        folder: where it is: ``jobs/part-*.parquet``, ``lost/…``, and ``node_map/…`` if nodes have identity,
+            or ``placements/…`` if jobs share them.
+        figures: as of `hpctwin.Result.summary`; quantiles to `hpctwin.metrics.jobs.quantiles.ERROR` of themselves.
+        notes: What the reader changed or left out, and what is assumed, a sentence each.
+    """
+
+    folder: Path
+    figures: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+
+    def summary(self) -> dict[str, Any]:
+        """All figures of the run in one flat dict; see docs/metrics.md."""
+        return dict(self.figures)
+
+    @property
+    def jobs(self) -> pl.LazyFrame:
+        """The jobs in the columns of `hpctwin.Result.jobs`, in the order in which they were done with."""
+        stored = pl.scan_parquet(self.folder / "jobs" / "*.parquet")
+        wait = pl.col("start_ms") - pl.col("submit_ms")
+        turnaround = pl.when(pl.col("start_ms").is_not_null()).then(
+            pl.col("end_ms") - pl.col("submit_ms")
+        )
+        made = stored.with_columns(
+            **{f"{name}_s": _seconds(pl.col(f"{name}_ms")) for name in _TIMES},
+            wait_s=_seconds(wait),
+            turnaround_s=_seconds(turnaround),
+            nodes=pl.col("nodes").cast(pl.Int64),
+            state=pl.col("state").cast(pl.String),
+            requeues=pl.col("requeues").cast(pl.Int64),
+        )
+        return made.select(
+            "job_id", "submit_s", "eligible_s", "start_s", "end_s", "wait_s", "turnaround_s", "nodes",
+            "walltime_s", "runtime_s", "state", "user", "account", "partition", "requeues",
+            *(["energy_j"] if "energy_j" in stored.collect_schema() else []),
+        )  # fmt: skip
+
+    @property
+    def placements(self) -> pl.LazyFrame | None:
+        """Who held what of which node, where jobs share nodes; see `hpctwin.Result.placements`."""
+        parts = self.folder / "placements"
+        return pl.scan_parquet(parts / "*.parquet") if parts.is_dir() else None
+
+
+@spelled_out(SimulationOptions)
+@check_arguments("source", "cluster", "policy")
+def simulate_stream(
+    source: Source,
+    cluster: Cluster | int | str | os.PathLike[str],
+    policy: PolicyLike | None = None,
+    backfill: str | None = None,
+    *,
+    out: str | os.PathLike[str],
+    batch: int = BATCH,
+    progress: Callable[[int, int | None], None] | None = None,
+    **options: Unpack[SimulationOptions],
+) -> StreamedResult:
+    """Simulate jobs that come in batches; a job by job the same as `hpctwin.simulate` gives.
+
+    Args:
+        source: a Parquet file in our columns (`hpctwin.model.workload.frame`); a workload; or what gives workloads or
+            tables one after the other, by submit time. Jobs may wait for jobs of other batches if all have a
+            column ``depends``: then what became of each job is remembered, some 35 bytes each. They may ask
+            for tasks, and so share nodes, if the first ones have a column ``tasks``.
+        cluster: as of `hpctwin.simulate`.
+        policy: as there.
+        backfill: as there.
+        out: folder for the jobs, part by part, and ``summary.json``. Meanwhile, and if it is cut off,
+            ``stream.json`` says how far it has come.
+        batch: so many jobs come at a time; memory grows with it and with the jobs that wait.
+        progress: called after each part with how many jobs have been read, and how many there are if known.
+        options: further arguments of `Simulation`.
+
+    Raises:
+        WorkloadError: a batch is not valid, or comes before those before it.
+        ConfigError, PolicyError, UnknownNameError: the parts do not go together, or not in a stream.
+        OutputError: a part cannot be written.
+    """
+    if batch < 1:
+        raise WorkloadError(f"batch is {batch}, it must be 1 or more")
+    feed = feed_of(source, wanted=batch)
+    rest: dict[str, Any] = {**options}
+    asked = {name: rest.pop(name) for name in _POLICY if name in rest}
+    whole = make_policy(policy, backfill, **asked)
+    with Parts(Path(out)) as parts:
+        return _Stream(feed, as_cluster(cluster), whole, parts, rest).run(progress)
+
+
+class _Fed(Simulation):
+    """A simulation of the jobs of a stream that are there; whether any of all asks for a part of a GPU."""
+
+    def __init__(self, *args: Any, parts: bool, **options: Any) -> None:
+        self.single_gpus = parts
+        super().__init__(*args, **options)
+
+
+class _Stream:
+    """A stream on its way."""
+
+    def __init__(
+        self, feed: Feed, cluster: Cluster, policy: Any, parts: Parts, options: dict[str, Any]
+    ) -> None:
+        self.feed, self.parts = feed, parts
+        self.began = time.time()
+        self.mismatches = Mismatches(cluster)
+        batch = feed.next()
+        if batch is None:
+            raise WorkloadError(f"{feed.name} has no jobs, so there is nothing to simulate")
+        self.shares = batch.shares if feed.shares is None else feed.shares
+        self.gpu_parts = asks_parts(batch.workload) if feed.gpu_parts is None else feed.gpu_parts
+        batch = self._asking(batch)
+        if not any(one and one.fairshare for one in (policy.order, policy.candidates)):
+            # No ordering reads a tree of users, who are not all known before the end of the stream.
+            classic = cluster.fairshare.model_copy(update={"kind": "classic"})
+            cluster = cluster.model_copy(update={"fairshare": classic})
+        check_streamed(cluster, policy, batch.workload, options, labelled=feed.labels is not None)
+        self.waits = Waits(remember=batch.across)
+        workload = self._depending(batch.workload, Past.none(batch.workload.job_id), batch)
+        self.simulation = _Fed(
+            dataclasses.replace(workload, name=feed.name),
+            cluster,
+            policy,
+            parts=self.gpu_parts,
+            **options,
+        )
+        self.promised = self._promised(cluster)
+        self._tell()
+        self.shared = SharedSums(cluster) if self.shares else None
+        size = cluster.node_count if self.shared is None else self.shared.size
+        self.summary = RunningSummary(size, exact=False)
+        self.why: Counter[str] = Counter()
+        self.done = 0
+
+    def run(self, progress: Callable[[int, int | None], None] | None) -> StreamedResult:
+        self.parts.begin()
+        standing = "cut off"
+        error: BaseException | None = None
+        try:
+            # The next jobs are read, and the last part is written, while the engine runs.
+            with ThreadPoolExecutor(1, "hpctwin-feed") as reader:
+                coming = reader.submit(self.feed.next)
+                while True:
+                    self._note("running")
+                    until_ms = int(self.simulation.workload.submit_ms[-1]) - 1
+                    self.simulation.advance(until_ms / MS_PER_S)
+                    batch = coming.result()
+                    if batch is None:
+                        break
+                    coming = reader.submit(self.feed.next)
+                    self._exchange(batch, until_ms)
+                    if progress is not None:
+                        progress(self.done, self.feed.size)
+            self.waits.check_complete()
+            self.simulation.advance()
+            self._finish()
+            standing = "complete"
+        except BaseException as fault:
+            error = fault
+            if isinstance(fault, HpctwinError):
+                fault.add_note(
+                    f"{self.done:,} jobs are in whole parts in {self.parts.folder}; see {STANDING} there"
+                )
+            raise
+        finally:
+            if standing != "complete":
+                self.parts.finish()
+            self._note(standing, error)
+        return StreamedResult(self.parts.folder, self._figures(), self._notes())
+
+    def _exchange(self, batch: Batch, until_ms: int) -> None:
+        """What has ended goes out, other jobs come in."""
+        simulation = self.simulation
+        sim = simulation.state
+        gone = settled_jobs(sim) & ~self.waits.held(sim)
+        self._hand_out(gone, until_ms / MS_PER_S)
+        past = Past.of(sim, simulation.workload.job_id)
+        self.waits.forget(past.where(gone))
+        rows = np.flatnonzero(~gone)
+        if batch.across and not self.waits.remember:
+            raise WorkloadError(
+                f"{self.feed.name}: among rows up to {self.feed.given:,} there is a column depends, and the "
+                "first ones have none; give it to all"
+            )
+        stay = simulation.workload.take(rows)
+        batch = self._asking(batch)
+        workload, to, _ = joined(stay, batch.workload)
+        if self.shared is not None:
+            self.shared.go_on(rows, to, len(workload))
+        there = Past.none(workload.job_id)
+        for name in ("ended", "completed", "end_ms", "begun_ms"):
+            getattr(there, name)[to] = getattr(past, name)[rows]
+        workload = self._depending(workload, there, batch)
+        check_streamed(
+            simulation.cluster,
+            simulation.policy,
+            workload,
+            {},
+            labelled=self.feed.labels is not None,
+        )
+        simulation.go_on_with(workload, rows, to, waits=self.waits.remember)
+        self._tell()
+
+    def _asking(self, batch: Batch) -> Batch:
+        """Jobs that ask for tasks where any do, and for whole nodes where none does."""
+        self.mismatches.add(batch.workload)
+        asks = batch.workload.shares_nodes
+        if asks and not self.shares:
+            raise WorkloadError(
+                f"{self.feed.name}: among rows up to {self.feed.given:,} jobs ask for tasks, and the first "
+                "ones do not say whether they do: give them a column tasks too, 0 for whole nodes"
+            )
+        if asks and not self.gpu_parts and asks_parts(batch.workload):
+            raise WorkloadError(
+                f"{self.feed.name}: among rows up to {self.feed.given:,} jobs ask for parts of GPUs, and the "
+                "first ones do not, so that GPUs are not counted one by one: give a whole workload, or a "
+                "Parquet file with a column gpus_per_task, which say so beforehand"
+            )
+        if asks or not self.shares:
+            return batch
+        nothing = np.zeros(len(batch))
+        whole = batch.workload.replace(chunks=dict.fromkeys(CHUNKS, nothing))
+        return dataclasses.replace(batch, workload=whole)
+
+    def _depending(self, workload: Workload, there: Past, batch: Batch) -> Workload:
+        edges = self.waits.resolve(there, batch.edges)
+        check_acyclic(edges, workload.job_id)
+        return dataclasses.replace(workload, dependencies=edges)
+
+    def _tell(self) -> None:
+        """What the engine cannot know of the jobs that are there alone."""
+        if self.promised is not None:
+            self.simulation.state.know(promised=self.promised)
+        self.waits.tell(self.simulation.state)
+
+    def _promised(self, cluster: Cluster) -> npt.NDArray[np.float64] | None:
+        """The fair shares of all labels that there will be."""
+        if self.feed.labels is None:
+            return None
+        labels, some_have_none = self.feed.labels[cluster.fairshare.by]
+        return shares(Category(np.array([-1 if some_have_none else 0], np.int32), labels), cluster)
+
+    def _hand_out(self, gone: npt.NDArray[np.bool_], until_s: float) -> None:
+        """Write and sum up the jobs that are done with."""
+        simulation = self.simulation
+        if self.shared is None:
+            tables = self._window(gone, until_s)
+        else:
+            tables = self.shared.window(simulation, gone, self.summary, until_s)
+        self.done += len(tables["jobs"])
+        rejected = gone & (simulation.column("phase") == State.REJECTED)
+        if rejected.any():
+            self.why.update(why_rejected(simulation.workload, simulation.cluster, rejected))
+        self.parts.write(**{**tables, "jobs": _stored(tables["jobs"])})
+
+    def _window(self, gone: npt.NDArray[np.bool_], until_s: float) -> dict[str, pl.DataFrame]:
+        """Sum up a window, and give the tables of the jobs that are done with."""
+        simulation = self.simulation
+        sim, result = simulation.state, simulation.result()
+        source = result.course.source
+        self.summary.passed(source, result.lost, result.capacity, until_s)
+        self.summary.ended(source.take(gone))
+        jobs = result.jobs.filter(gone)
+        lost = sim["lost"]["job"][: sim.clock.lost]
+        tables = {"jobs": jobs, "lost": result.lost.filter(gone[lost])}
+        if result.node_map is not None:
+            segment = sim["segment"][: sim.clock.segments]
+            here = gone[segment["job"][segment["nodes"] > 0]]
+            tables["node_map"] = result.node_map.filter(here)
+            if result.energy is not None:
+                tables["jobs"] = dataclasses.replace(
+                    result.energy, table=jobs, node_map=tables["node_map"]
+                ).jobs
+        return tables
+
+    def _finish(self) -> None:
+        self._hand_out(np.ones(self.simulation.state.jobs, bool), np.inf)
+        self.parts.finish()
+        with write_atomically(self.parts.folder / "summary.json") as file:
+            summary = self._figures() | ({"notes": notes} if (notes := self._notes()) else {})
+            file.write(json.dumps(summary, indent=2, default=str).encode())
+
+    def _figures(self) -> dict[str, Any]:
+        """As of `Result.summary`."""
+        simulation = self.simulation
+        figures: dict[str, Any] = self.summary.figures()
+        if self.shared is not None:
+            figures = {**self.shared.figures(figures), **self.shared.drawn(simulation)}
+        elif (energy := simulation.result().energy) is not None:
+            figures |= energy.figures()
+        reasons = [f"{count:,} {clause}" for clause, count in self.why.items()]
+        return {
+            "workload": self.feed.name,
+            "cluster": simulation.cluster.name,
+            "nodes": simulation.cluster.node_count,
+            "policy": simulation.policy.name,
+            **figures,
+            **({"rejected_why": "; ".join(reasons)} if reasons else {}),
+            "engine_s": simulation.engine_s,
+            "instants": int(simulation.state.clock.instants),
+        }
+
+    def _notes(self) -> tuple[str, ...]:
+        """What is assumed or not used of the jobs so far."""
+        return (*self.feed.notes.sentences(), *self.mismatches.sentences())
+
+    def _note(self, standing: str, error: BaseException | None = None) -> None:
+        """Say in a file how far the stream has come."""
+        note = {
+            "stream": standing,
+            "workload": self.feed.name,
+            "policy": self.simulation.policy.name,
+            "jobs_in_parts": self.done,
+            "jobs_in_all": self.feed.size,
+            "parts": self.parts.written,
+            "now_s": self.simulation.now_s,
+            "seconds": round(time.time() - self.began, 3),
+            "assumptions": self._notes(),
+        }
+        if error is not None:
+            note["because"] = str(error) or type(error).__name__
+        with write_atomically(self.parts.folder / STANDING) as file:
+            file.write(json.dumps(note, indent=2).encode())
+
+
+def _seconds(ms: pl.Expr) -> pl.Expr:
+    """Times as a result has them: Polars multiplies by 0.001, which differs in the last digit."""
+
+    def divided(some: pl.Series) -> pl.Series:
+        return pl.Series(some.name, some.to_numpy() / MS_PER_S, pl.Float64, nan_to_null=True)
+
+    return ms.map_batches(divided, pl.Float64, is_elementwise=True)
+
+
+def _stored(jobs: pl.DataFrame) -> pl.DataFrame:
+    """The table of jobs as parts hold it: times in whole ms, and nothing that follows from the rest."""
+    ms = {
+        f"{name}_ms": (pl.col(f"{name}_s").cast(pl.Float64) * MS_PER_S).round().cast(pl.Int64)
+        for name in _TIMES
+    }
+    return jobs.select(
+        "job_id",
+        **ms,
+        nodes=pl.col("nodes").cast(pl.Int32),
+        state=pl.col("state").cast(_STATE),
+        **{name: pl.col(name).cast(pl.String) for name in ("user", "account", "partition")},
+        requeues=pl.col("requeues").cast(pl.Int32),
+        **({"energy_j": pl.col("energy_j")} if "energy_j" in jobs.columns else {}),
+    )

@@ -1,0 +1,1 @@
+"""Acting on a cluster: leases, starts, and the guard that allows them."""

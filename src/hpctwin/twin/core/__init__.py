@@ -1,0 +1,1 @@
+"""The pure core: events and snapshots in, decisions out."""

@@ -1,0 +1,459 @@
+"""The twin's core: events and snapshots in, decisions out.
+
+No clock, no file, no socket: what it does depends on its inputs and their order alone, so that any
+decision can be made again from the journal, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.policies import Policy, parse_policy
+from hpctwin.rms.manager import Where
+from hpctwin.rms.records import events as ev
+from hpctwin.rms.records.columns import Jobs
+from hpctwin.rms.records.records import JobRecord, JobSpec, Snapshot
+from hpctwin.twin.core.decision import Decision, choose, judge, tie_order
+from hpctwin.twin.core.futures import drawn_starts
+from hpctwin.twin.core.memory import Memory, room_of, waits
+from hpctwin.twin.core.mirror import Mirror, Taken
+from hpctwin.twin.forecast.forecaster import Forecaster
+from hpctwin.twin.forecast.learned_runtimes import read_quantiles
+from hpctwin.twin.forecast.records import Forecast
+from hpctwin.twin.forecast.workload_model import Expectations
+from hpctwin.twin.settings.config import CoreSettings
+from hpctwin.twin.settings.refusals import check_told
+from hpctwin.twin.what_if.objective import Objective
+from hpctwin.twin.what_if.pool import Answers, Asked, Here, Scene, WhatIfs
+from hpctwin.twin.what_if.run import Past, WhatIf, look_ahead
+from hpctwin.twin.what_if.snapshot_delta import Carried
+
+if TYPE_CHECKING:
+    from hpctwin.twin.what_if.present import Present
+
+__all__ = ["Core"]
+
+# Kinds of events after which a job may be able to start.
+_OPPORTUNITY = (
+    ev.JobSubmitted, ev.JobModified, ev.JobReleased, ev.JobEnded, ev.JobRequeued, ev.JobDeleted,
+    ev.JobHeld, ev.NodeUp, ev.NodePowered, ev.ReservationSet, ev.ReservationRemoved,
+)  # fmt: skip
+
+
+class Core:
+    """The live twin without its surroundings.
+
+    Args:
+        settings: the pool, the objective, what is expected.
+        what_ifs: runs them. Where it waits for all of them the result does not depend on it; where it does
+            not, a decision tells which had not answered, and is made again without these.
+    """
+
+    def __init__(self, settings: CoreSettings, what_ifs: WhatIfs | None = None) -> None:
+        self.settings = settings
+        self.what_ifs = what_ifs or Here()
+        self.pool: list[Policy] = [parse_policy(text) for text in settings.pool]
+        self.objective = Objective(
+            settings.objective.weights,
+            normalise=settings.objective.normalise,
+            function=settings.objective.function,
+        )
+        own = settings.own_policy
+        self.own = None if own is None else parse_policy(own)
+        policies = [*self.pool, *([] if self.own is None else [self.own])]
+        self._track_nodes = any(policy.placement.needs_nodes for policy in policies)
+        self._ties = tie_order(settings.objective.ties, self.pool)
+        self.mirror = Mirror()
+        learned = None if settings.learned is None else read_quantiles(settings.learned)
+        self.expectations = Expectations(settings.predictor, learned)
+        self.forecaster = Forecaster()
+        self._memory = Memory(policy=self._ties[0])
+        self._carried = Carried()
+        self.opportunity = False
+        self._told = 0
+
+    def warm_up(self) -> None:
+        """Compile the pool now, whatever the cluster turns out to be: no decision may wait for it.
+
+        Raises:
+            PolicyError: a policy cannot be compiled.
+        """
+        for policy in (*self.pool, *([] if self.own is None else [self.own])):
+            policy.compile_for_any_machine()
+
+    # --- what comes in ---------------------------------------------------------------------------
+
+    def take_event(self, event: ev.Event) -> Taken:
+        """Take in an event; see `Mirror.take`."""
+        taken, applied = self.mirror.take(event)
+        for one, before in applied:
+            self._learn(one, before)
+        return taken
+
+    def take_snapshot(self, snapshot: Snapshot) -> bool:
+        """Take a snapshot as the truth; False if the mirror is newer.
+
+        Jobs that are gone without an event count as ended at an unknown time: nothing is learnt.
+        """
+        taken, applied = self.mirror.adopt(snapshot)
+        if not taken:
+            return False
+        self._memory.saw_all(self.mirror, snapshot.time_s, self.settings)
+        self.forecaster.keep(self.mirror.jobs)
+        self.expectations.saw_all(self.mirror.jobs)
+        for one, before in applied:
+            self._learn(one, before)
+        self.opportunity = True
+        return True
+
+    def asked_to_start(self, job_id: str, time_s: float, where: Where = ()) -> None:
+        """The cluster was asked to start a job; until it says so, the job holds nodes here.
+
+        Args:
+            job_id: the job.
+            time_s: when.
+            where: the nodes that were told besides.
+        """
+        self._memory.asked[job_id] = time_s
+        self._memory.told[job_id] = where
+
+    def refused(self, job_id: str, time_s: float) -> None:
+        """The cluster refused; the job is left alone for a while."""
+        self._memory.asked.pop(job_id, None)
+        self._memory.put_off[job_id] = time_s + self.settings.retry
+        self.opportunity = True
+
+    @property
+    def under_way(self) -> frozenset[str]:
+        """The jobs that were asked to start, and of which that has not been seen."""
+        return frozenset(self._memory.asked)
+
+    def told_together(self, starts: Sequence[str], where: Mapping[str, Where]) -> tuple[str, ...]:
+        """Which of some starts may be told now; see `Memory.told_together`."""
+        return self._memory.told_together(self.mirror, starts, where)
+
+    def waits(self, job_id: str) -> bool:
+        """Whether a job waits, and was not asked to start."""
+        return waits(self.mirror.jobs.get(job_id)) and job_id not in self._memory.asked
+
+    def put_off(self, job_id: str) -> float | None:
+        """Until when a job is left alone because its start was refused."""
+        return self._memory.put_off.get(job_id)
+
+    def overdue(self, now_s: float) -> list[str]:
+        """Jobs asked to start long ago of which nothing was heard."""
+        patience = self.settings.start_patience
+        return [i for i, t in self._memory.asked.items() if now_s - t > patience]
+
+    # --- what goes out ---------------------------------------------------------------------------
+
+    @property
+    def policy(self) -> str:
+        """The policy in force."""
+        return self._memory.policy
+
+    def decide(
+        self,
+        now_s: float,
+        *,
+        dwell_s: float = 0.0,
+        in_charge: bool = True,
+        unanswered: Sequence[tuple[int, str]] | None = None,
+    ) -> Decision | None:
+        """Look ahead and choose.
+
+        Args:
+            now_s: the present by the cluster's clock.
+            dwell_s: a policy stays in force at least so long.
+            in_charge: whether the twin starts the jobs; else forecasts are made for the cluster's
+                own policy, where the settings name one.
+            unanswered: future and policy of the what-ifs that did not answer in time when this was decided
+                before; left out when it is decided for the first time.
+
+        Returns:
+            None if the mirror waits for a snapshot, or no job waits.
+        """
+        self.opportunity = False
+        if self.mirror.needs_snapshot is not None:
+            return None
+        self.check_told()
+        jobs = self._memory.jobs_as_of(self.mirror, now_s)
+        waiting = self._seen(jobs).waiting
+        if not waiting:
+            return None
+        memory = self._memory
+        free = self.free_nodes(jobs)
+        choice = self._any_fits(jobs, free)
+        kept = choice and now_s - memory.policy_since_s < dwell_s and memory.decisions > 0
+        pool = self.pool if choice and not kept else [self._policy(memory.policy)]
+        seed = self.settings.seed + memory.decisions
+        answers = self._look(jobs, now_s, pool, seed, unanswered)
+        late = tuple(
+            (number, policy.name)
+            for number, row in enumerate(answers)
+            for policy, answer in zip(pool, row, strict=True)
+            if answer is None
+        )
+        pool, futures = _answered(pool, answers)
+        candidates = judge(self.objective, [policy.name for policy in pool], futures)
+        number, reason = choose(
+            candidates,
+            current=memory.policy if memory.decisions else None,
+            hysteresis=self.settings.objective.hysteresis,
+            ties=self._ties,
+            free=choice and not kept,
+        )
+        chosen = candidates[number]
+        if chosen.policy != memory.policy or memory.decisions == 0:
+            memory.policy_since_s = now_s
+        before, memory.policy = memory.policy, chosen.policy
+        memory.decisions += 1
+        expected, by = futures[0][number].start_s, pool[number]
+        if self.own is not None and not in_charge:
+            now = self.simulated(jobs, now_s)
+            expected, by = look_ahead(now, [self.own], past=Past.none())[0].start_s, self.own
+        due = self.forecaster.is_due(expected, now_s)
+        drawn = self.draw(jobs, now_s, by, seed) if due else None
+        return Decision(
+            number=memory.decisions,
+            time_s=now_s,
+            seq=self.mirror.seq or 0,
+            state=self.mirror.digest,
+            seed=seed,
+            policy=chosen.policy,
+            reason=reason,
+            before=before,
+            candidates=tuple(candidates),
+            starts=chosen.starts,
+            forecasts=self.forecaster.forecast(waiting, expected, now_s, drawn),
+            waiting=len(waiting),
+            free_nodes=free,
+            forecast_by=by.name,
+            unanswered=late,
+        )
+
+    def foretell(self, now_s: float, policy: str | None = None) -> list[Forecast]:
+        """Forecasts for whoever asks, under the policy in force or another; nothing is learnt from them."""
+        jobs, by = self._memory.jobs_as_of(self.mirror, now_s), self._policy(policy or self.policy)
+        expected = look_ahead(self.simulated(jobs, now_s), [by], past=Past.none())[0].start_s
+        drawn = self.draw(jobs, now_s, by, self.settings.seed)
+        return self.forecaster.foretell(self._seen(jobs).waiting, expected, now_s, drawn)
+
+    def draw(
+        self, jobs: Sequence[JobRecord], now_s: float, policy: Policy, seed: int
+    ) -> dict[str, npt.NDArray[np.float64]]:
+        """When waiting jobs start in futures that are drawn; see `drawn_starts`."""
+
+        def simulated(arriving: Sequence[JobSpec]) -> Present:
+            return self.simulated(jobs, now_s, policy, arriving, {})
+
+        return drawn_starts(self.expectations, self.settings, jobs, now_s, seed, simulated)
+
+    def check_told(self) -> None:
+        """Once for each snapshot, whether the cluster tells what policies and objective need to know.
+
+        Raises:
+            ConfigError: it does not.
+        """
+        if self._told != self.mirror.snapshots:
+            policies = [*self.pool, *([] if self.own is None else [self.own])]
+            check_told(policies, self.objective, self.mirror.cluster, self.mirror.nodes.values())
+            self._told = self.mirror.snapshots
+
+    def present(self, now_s: float, policy: str | Policy | None = None) -> Present:
+        """The mirror as a simulation under a policy, with walltimes or predictions as runtimes."""
+        jobs = self._memory.jobs_as_of(self.mirror, now_s)
+        if not isinstance(policy, Policy):
+            policy = self._policy(policy or self._memory.policy)
+        return self.simulated(jobs, now_s, policy)
+
+    def free_nodes(self, jobs: Sequence[JobRecord] | None = None, *, on: bool = False) -> int:
+        """Nodes that are up and held by no job; only those that are switched on, if that is asked for."""
+        if jobs is None:
+            jobs = list(self.mirror.jobs.values())
+        there, places = self._seen(jobs), self._carried.rows.nodes
+        free = (places.on if on else places.up).copy()
+        free[there.held] = False
+        return int(np.count_nonzero(free))
+
+    def fits_now(self, jobs: Sequence[JobRecord] | None = None) -> Callable[[JobSpec], bool]:
+        """What tells whether a job finds room on what is up and free now, whatever is kept for others.
+
+        Args:
+            jobs: the jobs that are there; those of the mirror if left out.
+        """
+        if jobs is None:
+            jobs = list(self.mirror.jobs.values())
+        if "tasks" in self._seen(jobs).known:
+            return room_of(self.mirror, jobs).fits
+        free = self.free_nodes(jobs)
+        return lambda spec: spec.nodes <= free
+
+    def changed(self, snapshot: Snapshot) -> Core:
+        """A core that expects the same of jobs, for a cluster that is otherwise than this one's."""
+        other = Core(self.settings.model_copy(update={"learned": None}))
+        other.take_snapshot(snapshot)
+        other.expectations = self.expectations
+        return other
+
+    # --- saving ----------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Everything that decisions depend on, as plain values; the mirror must have a snapshot."""
+        return {
+            "snapshot": self.mirror.snapshot().model_dump(mode="json"),
+            "expectations": self.expectations.state(),
+            "forecaster": self.forecaster.state(),
+            "memory": self._memory.plain(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` gave.
+
+        A policy in force that these settings do not know any more gives way to the first of the pool.
+        """
+        self.mirror = Mirror(Snapshot.model_validate(state["snapshot"]))
+        self.expectations.restore(state["expectations"])
+        self.forecaster.restore(state["forecaster"])
+        self._memory = Memory.of(state["memory"])
+        if self._memory.policy not in self._ties:
+            self._memory.policy = self._ties[0]
+        self.opportunity = True
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _learn(self, event: ev.Event, job: JobRecord | None) -> None:
+        memory = self._memory
+        if isinstance(event, _OPPORTUNITY):
+            self.opportunity = True
+        match event:
+            case ev.JobSubmitted():
+                self.expectations.saw_submission(event.job)
+            case ev.JobStarted():
+                memory.asked.pop(event.job_id, None)
+                memory.put_off.pop(event.job_id, None)
+                memory.saw_start(self.mirror.jobs.get(event.job_id))
+                start_s = event.time_s if event.begins_s is None else event.begins_s
+                self.forecaster.came_true(event.job_id, start_s)
+            case ev.JobEnded() | ev.JobRequeued():
+                started = memory.running.pop(event.job_id, None)
+                if started is not None and isinstance(event, ev.JobEnded):
+                    memory.remember(started, event.time_s, self.mirror.time_s, self.settings)
+                    if job is not None and event.reason in ("exit", "walltime"):
+                        self.expectations.saw_end(job, event.time_s)
+            case ev.JobModified() if event.job.reason:
+                # The manager says why it does not start: it holds nothing any more.
+                memory.asked.pop(event.job.id, None)
+            case ev.JobDeleted():
+                memory.put_off.pop(event.job_id, None)
+                memory.asked.pop(event.job_id, None)
+                self.forecaster.forget(event.job_id)
+            case _:
+                pass
+
+    def left_to_manager(self, now_s: float, never: Collection[str] = ()) -> set[str]:
+        """Waiting jobs that are not to be kept from starting; see `Memory.left_to_manager`."""
+        return self._memory.left_to_manager(self.mirror, now_s, never)
+
+    def simulated(
+        self,
+        jobs: Sequence[JobRecord],
+        now_s: float,
+        policy: Policy | None = None,
+        arrivals: Sequence[JobSpec] = (),
+        runtime_s: Mapping[str, float] | None = None,
+    ) -> Present:
+        """The mirror's nodes with some jobs, as a simulation.
+
+        Args:
+            jobs: the jobs that are there.
+            now_s: the present.
+            policy: what starts jobs; the one in force if left out.
+            arrivals: jobs that will be submitted.
+            runtime_s: how long jobs run, by id; as is expected if left out.
+        """
+        by = policy or self._policy(self._memory.policy)
+        return self._scene(jobs, now_s, arrivals, runtime_s).present(by, self._carried)
+
+    def _scene(
+        self,
+        jobs: Sequence[JobRecord],
+        now_s: float,
+        arrivals: Sequence[JobSpec] = (),
+        runtime_s: Mapping[str, float] | None = None,
+    ) -> Scene:
+        """What the simulation of `simulated` is made of."""
+        mirror = self.mirror
+        if runtime_s is None:
+            coming = [JobRecord(spec=spec) for spec in arrivals]
+            runtime_s = self.expectations.runtime_s([*jobs, *coming])
+        return Scene(
+            machine=mirror.machine,
+            jobs=jobs,
+            nodes=mirror.node_records,
+            reservations=[r for r in mirror.reservations.values() if r.end_s > now_s],
+            now_s=now_s,
+            runtime_s=runtime_s,
+            arrivals=arrivals,
+            track_nodes=self._track_nodes,
+        )
+
+    def _look(
+        self,
+        jobs: Sequence[JobRecord],
+        now_s: float,
+        pool: Sequence[Policy],
+        seed: int,
+        unanswered: Sequence[tuple[int, str]] | None,
+    ) -> Answers:
+        """What-ifs by future and policy. The first future takes what is expected, without arrivals."""
+        settings, force = self.settings, self._memory.policy
+
+        def sampled(number: int) -> Scene:
+            rng = np.random.default_rng([seed, number])
+            runtime_s, arrivals = self.expectations.sample(jobs, now_s, settings.arrivals, rng)
+            return self._scene(jobs, now_s, arrivals, runtime_s)
+
+        samples = settings.samples if len(pool) > 1 else 0
+        asked = Asked(
+            futures=[
+                partial(self._scene, jobs, now_s),
+                *(partial(sampled, number) for number in range(samples)),
+            ],
+            pool=pool,
+            first=next((i for i, policy in enumerate(pool) if policy.name == force), 0),
+            past=self._memory.past_of(jobs, self.expectations, settings),
+            horizon_s=settings.horizon,
+            carried=self._carried,
+            unanswered=None if unanswered is None else {(n, name) for n, name in unanswered},
+        )
+        return self.what_ifs.run(asked)
+
+    def _seen(self, jobs: Sequence[JobRecord]) -> Jobs:
+        return self._carried.rows.jobs(jobs, self.mirror.node_records)
+
+    def _any_fits(self, jobs: Sequence[JobRecord], free_nodes: int) -> bool:
+        """Whether any job that waits, and may start, finds room on what is up and free now."""
+        there = self._seen(jobs)
+        if "tasks" in there.known:
+            fits, waiting = self.fits_now(jobs), [job.spec for job in jobs if job.start_s is None]
+            return any(fits(spec) for spec in waiting if not spec.held and not spec.reason)
+        may = ~there.runs & (there.of("barred") == 0)
+        return bool(np.count_nonzero(there.of("nodes")[may] <= free_nodes))
+
+    def _policy(self, name: str) -> Policy:
+        if self.own is not None and self.own.name == name:
+            return self.own
+        return next(policy for policy in self.pool if policy.name == name)
+
+
+def _answered(pool: Sequence[Policy], answers: Answers) -> tuple[list[Policy], list[list[WhatIf]]]:
+    """The policies that answered for what is expected, and the futures in which all of these did."""
+    there = [i for i, answer in enumerate(answers[0]) if answer is not None]
+    rows = [[answer for i in there if (answer := row[i]) is not None] for row in answers]
+    return [pool[i] for i in there], [row for row in rows if len(row) == len(there)]

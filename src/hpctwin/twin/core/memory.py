@@ -1,0 +1,275 @@
+"""What the twin's core knows besides the mirror: what it asked for, and the jobs that have started."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+from hpctwin.rms.manager import Where
+from hpctwin.rms.placement.guaranteed_fit import fit_together
+from hpctwin.rms.placement.node_capacity import Room, Taken, amounts_held, parts_of
+from hpctwin.rms.records.records import JobRecord, JobSpec
+from hpctwin.twin.core.blocked import Blocked
+from hpctwin.twin.core.mirror import Mirror
+from hpctwin.twin.forecast.workload_model import Expectations
+from hpctwin.twin.settings.config import CoreSettings
+from hpctwin.twin.what_if.run import Past
+
+__all__ = ["Memory", "StartedJob", "room_of", "waits"]
+
+
+@dataclass(frozen=True)
+class StartedJob:
+    """A job that has started: what the objective remembers of it.
+
+    Args:
+        id: the job's.
+        submit_s, start_s: when it was submitted and started, seconds since the epoch.
+        nodes: how many it has.
+        end_s: when it ended; None while it runs.
+    """
+
+    id: str
+    submit_s: float
+    start_s: float
+    nodes: int
+    end_s: float | None = None
+
+
+@dataclass
+class Memory:
+    """What the core knows besides the mirror.
+
+    Args:
+        policy: in force.
+        policy_since_s: since when.
+        decisions: so many were made.
+        asked: jobs that the cluster was asked to start, and when.
+        told: the nodes that it was told besides, by job.
+        put_off: jobs that are left alone, and until when.
+        past: jobs that have ended, as long as the objective looks back.
+        running: those that run, by id.
+    """
+
+    policy: str
+    policy_since_s: float = 0.0
+    decisions: int = 0
+    asked: dict[str, float] = field(default_factory=dict)
+    told: dict[str, Where] = field(default_factory=dict)
+    put_off: dict[str, float] = field(default_factory=dict)
+    past: deque[StartedJob] = field(default_factory=deque)
+    running: dict[str, StartedJob] = field(default_factory=dict)
+
+    def plain(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        return {**asdict(self), "past": [asdict(job) for job in self.past]}
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Self:
+        """What `plain` gave."""
+        found = dict(plain)
+        found["past"] = deque(StartedJob(**job) for job in found["past"])
+        found["running"] = {i: StartedJob(**job) for i, job in found["running"].items()}
+        return cls(**found)
+
+    # --- what was seen ---------------------------------------------------------------------------
+
+    def saw_all(self, mirror: Mirror, time_s: float, settings: CoreSettings) -> None:
+        """A snapshot was taken: jobs that are gone without an event ended at an unknown time.
+
+        Args:
+            mirror: has it.
+            time_s: of the snapshot.
+            settings: how long a start is waited for.
+        """
+        jobs = mirror.jobs
+        # What was asked so long ago and is not seen in a snapshot was not done: the manager does not
+        # start it, for reasons of its own.
+        oldest_s = time_s - settings.start_patience
+        asked = {
+            i: t for i, t in self.asked.items() if waits(jobs.get(i)) and not jobs[i].spec.reason
+        }
+        self.asked = {i: t for i, t in asked.items() if t > oldest_s}
+        self.told = {i: where for i, where in self.told.items() if i in self.asked}
+        late = asked.keys() - self.asked.keys()
+        self.put_off = {i: t for i, t in self.put_off.items() if waits(jobs.get(i))}
+        for job_id in late:
+            self.put_off[job_id] = time_s + settings.retry
+        for job_id in [i for i in self.running if i not in jobs]:
+            self.remember(self.running.pop(job_id), mirror.time_s, mirror.time_s, settings)
+        for job_id, job in jobs.items():
+            if job.start_s is not None and job_id not in self.running:
+                self.saw_start(job)
+
+    def saw_start(self, job: JobRecord | None) -> None:
+        """A job has started, or has got the nodes that it will start on."""
+        if job is not None and job.start_s is not None:
+            spec = job.spec
+            self.running[spec.id] = StartedJob(spec.id, spec.submit_s, job.start_s, spec.nodes)
+
+    def remember(self, job: StartedJob, end_s: float, now_s: float, settings: CoreSettings) -> None:
+        """Keep a job that has ended as long as the objective looks back."""
+        window_s = settings.objective.past
+        if window_s <= 0:
+            return
+        self.past.append(StartedJob(job.id, job.submit_s, job.start_s, job.nodes, end_s))
+        while self.past and (self.past[0].end_s or 0.0) < now_s - window_s:
+            self.past.popleft()
+
+    # --- what follows for the jobs -----------------------------------------------------------------
+
+    def past_of(
+        self, jobs: Sequence[JobRecord], expectations: Expectations, settings: CoreSettings
+    ) -> Past:
+        """Jobs that have started and count in the objective."""
+        if settings.objective.past <= 0:
+            return Past.none()
+        expected = expectations.runtime_s(jobs)
+        rows = [(j.submit_s, j.start_s, j.end_s or j.start_s, j.nodes) for j in self.past]
+        for job in jobs:
+            if job.start_s is not None:
+                spec = job.spec
+                runtime_s = expected.get(spec.id, spec.walltime_s)
+                rows.append((spec.submit_s, job.start_s, job.start_s + runtime_s, spec.nodes))
+        table = np.array(rows, np.float64).reshape(-1, 4).T
+        return Past(*table)
+
+    def jobs_as_of(self, mirror: Mirror, now_s: float) -> tuple[JobRecord, ...]:
+        """The mirror's jobs, with those asked to start as running, and those as blocked that are.
+
+        A job that the manager would not start holds nothing, nor do those like it; see `Blocked`.
+        """
+        jobs = list(mirror.jobs.values())
+        blocked = self.blocked(mirror, now_s)
+        if not self.asked and not self.put_off and not blocked:
+            return tuple(jobs)
+        room, names = room_of(mirror, jobs), tuple(mirror.nodes)
+        for i, job in enumerate(jobs):
+            job_id = job.spec.id
+            if job.start_s is not None or job.spec.reason:
+                continue
+            if job_id in self.asked and (taken := self._taken(job.spec, mirror, room)):
+                jobs[i] = job.model_copy(
+                    update={
+                        "start_s": self.asked[job_id],
+                        "node_names": tuple(names[node] for node, _ in taken),
+                        "parts": parts_of(job.spec, taken),
+                    }
+                )
+                room.hold([node for node, _ in taken], room.held_by(jobs[i]), of=job.spec)
+            elif self.put_off.get(job_id, now_s) > now_s:
+                spec = job.spec.model_copy(update={"not_before_s": self.put_off[job_id]})
+                jobs[i] = job.model_copy(update={"spec": spec})
+            elif blocked and (as_other := blocked.like(job.spec)):
+                spec = job.spec.model_copy(update={"reason": f"policy: as job {as_other}"})
+                jobs[i] = job.model_copy(update={"spec": spec})
+        return tuple(jobs)
+
+    def _taken(self, spec: JobSpec, mirror: Mirror, room: Room) -> Taken | None:
+        """Where a job lies that was asked to start: where it was told to, if there is room."""
+        return _as_told(spec, self.told.get(spec.id, ()), mirror, room) or room.place(spec)
+
+    def told_together(
+        self, mirror: Mirror, starts: Sequence[str], where: Mapping[str, Where]
+    ) -> tuple[str, ...]:
+        """Of jobs to start those that find room wherever the manager lays what it is told to start.
+
+        Args:
+            mirror: knows the jobs.
+            starts: ids of waiting jobs, the most important first.
+            where: on which nodes, of those of which that is told.
+
+        Returns:
+            Those of which it is told where, then the others, each in the order given.
+        """
+        specs = [mirror.jobs[i].spec for i in {*starts, *self.asked} if i in mirror.jobs]
+        if len(specs) <= 1 or _are_alike(mirror, specs):
+            return tuple(starts)
+        room = room_of(mirror, list(mirror.jobs.values()))
+        placed = [i for i in starts if where.get(i)]
+        known = {**{i: self.told.get(i, ()) for i in self.asked}, **{i: where[i] for i in placed}}
+        under_way = []
+        for job_id, nodes in known.items():
+            job = mirror.jobs.get(job_id)
+            if job is None or job.start_s is not None or job.spec.reason:
+                continue
+            if taken := _as_told(job.spec, nodes, mirror, room):
+                held = amounts_held(job.spec, taken, room.names) if job.spec.shares else None
+                room.hold([node for node, _ in taken], held, of=job.spec)
+            else:
+                under_way.append(job.spec)
+        # Who waits for another one to start comes after it, and is kept with it.
+        waits_for = {
+            i: {edge.on for edge in mirror.jobs[i].spec.dependencies}.intersection(starts)
+            for i in starts
+        }
+        others = sorted((i for i in starts if i not in known), key=lambda i: bool(waits_for[i]))
+        fit = fit_together(room, under_way, [mirror.jobs[i].spec for i in others])
+        told: dict[str, None] = {}
+        for job_id in (*placed, *(spec.id for spec in fit)):
+            if waits_for[job_id] <= told.keys():
+                told[job_id] = None
+        return tuple(told)
+
+    def blocked(self, mirror: Mirror, now_s: float) -> Blocked:
+        """The jobs that the manager would not start, and those that it did not start when asked."""
+        put_off = self.put_off
+        jobs = mirror.jobs
+        late = [jobs[i].spec for i, t in put_off.items() if t > now_s and waits(jobs.get(i))]
+        return Blocked(mirror.not_started, late)
+
+    def left_to_manager(
+        self, mirror: Mirror, now_s: float, never: Collection[str] = ()
+    ) -> set[str]:
+        """Waiting jobs that are not to be kept from starting.
+
+        Those asked to start, those that the manager would not start or has not started when asked, and
+        those that no forecast sees starting, unless they only wait behind a blocked one like them.
+
+        Args:
+            mirror: knows the jobs.
+            now_s: the present.
+            never: jobs that the last decision sees never starting.
+        """
+        blocked = self.blocked(mirror, now_s)
+        found = set()
+        for job_id, job in mirror.jobs.items():
+            spec = job.spec
+            if job.start_s is None and (
+                spec.reason
+                or spec.held
+                or job_id in self.asked
+                or self.put_off.get(job_id, 0.0) > now_s
+                or (job_id in never and blocked.like(spec) is None)
+            ):
+                found.add(job_id)
+        return found
+
+
+def room_of(mirror: Mirror, jobs: Sequence[JobRecord]) -> Room:
+    """What is free on the nodes of a mirror where some jobs run."""
+    nodes = mirror.nodes
+    states = [node.state for node in nodes.values()]
+    return Room.of(mirror.machine, states, jobs, {name: i for i, name in enumerate(nodes)})
+
+
+def _are_alike(mirror: Mirror, specs: Sequence[JobSpec]) -> bool:
+    """Whether any node is as good as another for jobs: then they fit together wherever they lie."""
+    return len(mirror.machine.nodes) == 1 and not any(spec.tasks for spec in specs)
+
+
+def _as_told(spec: JobSpec, where: Where, mirror: Mirror, room: Room) -> Taken | None:
+    """The nodes that were told for a job, if there is room for it."""
+    number = {name: i for i, name in enumerate(mirror.nodes)}
+    taken = [(number[name], tuple(tasks)) for name, tasks in where if name in number]
+    told = bool(taken) and len(taken) == len(where) and room.has(spec, taken)
+    return taken if told else None
+
+
+def waits(job: JobRecord | None) -> bool:
+    """Whether a job is there and has not started."""
+    return job is not None and job.start_s is None

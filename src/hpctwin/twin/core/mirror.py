@@ -1,0 +1,425 @@
+"""The mirror: the twin's copy of a live cluster, kept by events and set right by snapshots."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from hpctwin.errors import ContradictionError
+from hpctwin.rms.records import events as ev
+from hpctwin.rms.records.records import (
+    JobRecord,
+    JobSpec,
+    NodeRecord,
+    NodeReservation,
+    Record,
+    Snapshot,
+)
+from hpctwin.twin.core.mirror_difference import jobs_differ, nodes_differ
+
+__all__ = ["Applied", "Mirror", "Taken"]
+
+Applied = tuple[ev.Event, JobRecord | None]
+"""An event that was applied, and its job as it was before (None where it was not there)."""
+
+Taken = Literal["applied", "duplicate", "early", "ignored", "contradiction"]
+"""What became of an event: applied now; known already; kept until those before it have come; of
+another run, or before the snapshot; or it cannot be true, so that a snapshot is needed."""
+
+MAX_EARLY = 10_000
+"""Events kept while one before them is missing; with more, a snapshot is asked for."""
+
+_NODE_STATES: dict[str, Literal["up", "down", "drained"]] = {
+    "node_up": "up",
+    "node_down": "down",
+    "node_drained": "drained",
+}
+_DIGEST_BYTES = 16
+_MODULUS = 1 << (8 * _DIGEST_BYTES)
+
+
+class Mirror:
+    """Jobs, nodes and reservations of one cluster as its events tell.
+
+    Applying an event twice, or events of one run in another order, ends in the same state. A gap, or
+    an event that cannot be true, sets ``needs_snapshot`` to the reason; `adopt` sets it right.
+
+    Args:
+        snapshot: what the resource manager knew at some moment; without one, it is needed first.
+    """
+
+    def __init__(self, snapshot: Snapshot | None = None) -> None:
+        self.cluster = ""
+        self.run = ""
+        self.seq: int | None = None
+        self.time_s = 0.0
+        self.own_scheduling = True
+        self.shared: frozenset[str] = frozenset()
+        self.needs_snapshot: str | None = "no snapshot yet"
+        self.jobs: dict[str, JobRecord] = {}
+        self._depend: set[str] = set()
+        self._with_reason: set[str] = set()
+        self.nodes: dict[str, NodeRecord] = {}
+        self._node_records: tuple[NodeRecord, ...] | None = None
+        self.reservations: dict[str, NodeReservation] = {}
+        self.snapshots = 0
+        self._holder: dict[str, str] = {}
+        self._sharing: Counter[str] = Counter()
+        self._early: dict[tuple[str, int], ev.Event] = {}
+        self._old_runs: set[str] = set()
+        self._snapshot_time_s = 0.0
+        self._sum = 0
+        if snapshot is not None:
+            self.adopt(snapshot)
+
+    # --- what comes in ---------------------------------------------------------------------------
+
+    def take(self, event: ev.Event) -> tuple[Taken, list[Applied]]:
+        """Take in one event.
+
+        Returns:
+            What became of it, and all events applied by it: itself, and those that waited for it.
+        """
+        if self.snapshots == 0:
+            self._keep_early(event)
+            return "early", []
+        if event.run in self._old_runs or event.cluster != self.cluster:
+            return "ignored", []
+        if event.run != self.run:
+            self._keep_early(event)
+            self._ask(f"events of another run of the scheduler ({event.run or 'unnamed'}) came")
+            return "early", []
+        if self.seq is None:
+            if event.time_s <= self._snapshot_time_s:
+                return "ignored", []
+            self.seq = event.seq - 1
+        if event.seq <= self.seq:
+            return "duplicate", []
+        if event.seq > self.seq + 1:
+            known = (event.run, event.seq) in self._early
+            self._keep_early(event)
+            return ("duplicate" if known else "early"), []
+        return self._apply_with_followers(event)
+
+    @property
+    def missing(self) -> int | None:
+        """Sequence number of the event that others wait for; None if none does."""
+        if self.seq is None or not any(run == self.run for run, _ in self._early):
+            return None
+        return self.seq + 1
+
+    def give_up_waiting(self) -> None:
+        """The missing event does not come: ask for a snapshot."""
+        if self.missing is not None:
+            self._ask(f"event {self.missing} is missing")
+
+    def adopt(self, snapshot: Snapshot) -> tuple[bool, list[Applied]]:
+        """Take a snapshot as the truth, if it is not older than the mirror.
+
+        Returns:
+            Whether it was taken, and the events applied after it, which had been kept.
+        """
+        same_run = self.snapshots > 0 and snapshot.run == self.run
+        # Without a sequence number the time tells which events the snapshot includes.
+        counted = bool(snapshot.seq or snapshot.run)
+        if same_run and counted and self.seq is not None and snapshot.seq < self.seq:
+            return False, []
+        if not same_run and self.snapshots:
+            self._old_runs.add(self.run)
+        self.snapshots += 1
+        self.cluster = snapshot.cluster
+        self.machine = snapshot.machine
+        self.run = snapshot.run
+        self.seq = snapshot.seq if counted else None
+        self._snapshot_time_s = snapshot.time_s
+        self.time_s = snapshot.time_s if not same_run else max(self.time_s, snapshot.time_s)
+        self.own_scheduling = snapshot.own_scheduling
+        self.shared = frozenset(snapshot.shared)
+        self.needs_snapshot = None
+        self.jobs = {}
+        self._depend, self._with_reason = set(), set()
+        self.nodes = {}
+        self.reservations = {}
+        self._holder = {}
+        self._sharing = Counter()
+        self._sum = 0
+        self._node_records = None
+        for node in snapshot.nodes:
+            self._put(self.nodes, node.name, node)
+        for reservation in snapshot.reservations:
+            self._put(self.reservations, reservation.name, reservation)
+        for job in snapshot.jobs:
+            self._put_job(job)
+            self._hold(job.spec, job.node_names)
+        kept = [self._early[key] for key in sorted(self._early)]
+        self._early = {}
+        applied: list[Applied] = []
+        for event in kept:
+            applied += self.take(event)[1]
+        return True, applied
+
+    # --- what it holds ---------------------------------------------------------------------------
+
+    @property
+    def digest(self) -> str:
+        """A hash of all jobs, nodes and reservations, equal if and only if they are."""
+        return f"{self._sum:032x}"
+
+    @property
+    def not_started(self) -> list[JobSpec]:
+        """The waiting jobs that the manager says it would not start, in the order of all."""
+        if not self._with_reason:
+            return []
+        told = [self.jobs[i] for i in filter(self._with_reason.__contains__, self.jobs)]
+        return [job.spec for job in told if job.start_s is None]
+
+    @property
+    def node_records(self) -> tuple[NodeRecord, ...]:
+        """The nodes in the order of their numbers; the same object as long as they are the same."""
+        if self._node_records is None:
+            self._node_records = tuple(self.nodes.values())
+        return self._node_records
+
+    def snapshot(self) -> Snapshot:
+        """The mirror in the form of a resource manager's snapshot.
+
+        Raises:
+            ValueError: no snapshot has come yet.
+        """
+        if not self.snapshots:
+            raise ValueError("the mirror has seen no snapshot yet")
+        return Snapshot.model_construct(
+            cluster=self.cluster,
+            time_s=self.time_s,
+            run=self.run,
+            seq=self.seq or 0,
+            machine=self.machine,
+            nodes=self.node_records,
+            jobs=tuple(self.jobs.values()),
+            reservations=tuple(self.reservations.values()),
+            own_scheduling=self.own_scheduling,
+            shared=tuple(sorted(self.shared)),
+        )
+
+    def difference(self, snapshot: Snapshot) -> list[str]:
+        """What the mirror and a snapshot disagree on, one sentence each; empty if nothing."""
+        words = jobs_differ(self.jobs, {job.spec.id: job for job in snapshot.jobs})
+        words += nodes_differ(self.nodes, snapshot.nodes)
+        mine, theirs = set(self.reservations), {r.name for r in snapshot.reservations}
+        return words + [f"reservation {n!r} is in one of them only" for n in mine ^ theirs]
+
+    # --- one event -------------------------------------------------------------------------------
+
+    def _apply_with_followers(self, event: ev.Event) -> tuple[Taken, list[Applied]]:
+        applied: list[Applied] = []
+        following: ev.Event | None = event
+        while following is not None:
+            before = self.jobs.get(getattr(following, "job_id", ""))
+            try:
+                self._apply(following)
+            except ContradictionError as fault:
+                self._ask(f"event {following.seq} ({following.kind}): {fault}")
+                self._keep_early(following)
+                return ("contradiction" if not applied else "applied"), applied
+            self.seq = following.seq
+            self.time_s = max(self.time_s, following.time_s)
+            applied.append((following, before))
+            following = self._early.pop((following.run, following.seq + 1), None)
+        return "applied", applied
+
+    def _apply(self, event: ev.Event) -> None:
+        match event:
+            case ev.JobSubmitted():
+                if event.job.id in self.jobs:
+                    raise ContradictionError(f"job {event.job.id} is there already")
+                self._put_job(JobRecord.model_construct(spec=event.job))
+            case ev.JobModified():
+                self._update(event.job.id, spec=event.job)
+            case ev.JobHeld() | ev.JobReleased():
+                job = self._waiting(event.job_id)
+                spec = job.spec.model_copy(update={"held": isinstance(event, ev.JobHeld)})
+                self._update(event.job_id, spec=spec)
+            case ev.JobStarted():
+                self._start(event)
+            case ev.JobEnded():
+                self._free(event.job_id, event.time_s)
+                self._forget(event.job_id)
+                well = event.reason == "exit" and not event.exit_code
+                self._fulfil(event.job_id, event.time_s, ended_well=well)
+            case ev.JobRequeued():
+                known = self.jobs.get(event.job_id)
+                # One that waits may have run and been thrown back unseen, if the count says so.
+                unseen = known is not None and known.start_s is None and event.requeues is not None
+                job = (
+                    known
+                    if known is not None and unseen
+                    else self._free(event.job_id, event.time_s)
+                )
+                count = job.requeues + 1 if event.requeues is None else event.requeues
+                self._update(event.job_id, start_s=None, node_names=(), parts=(), requeues=count)
+            case ev.JobDeleted():
+                self._waiting(event.job_id)
+                self._forget(event.job_id)
+                self._fulfil(event.job_id, event.time_s)
+            case ev.NodeUp() | ev.NodeDown() | ev.NodeDrained():
+                if event.node_name not in self.nodes:
+                    raise ContradictionError(f"node {event.node_name} is not known")
+                self._change_node(event.node_name, state=_NODE_STATES[event.kind])
+            case ev.NodePowered():
+                if event.node_name not in self.nodes:
+                    raise ContradictionError(f"node {event.node_name} is not known")
+                self._change_node(event.node_name, power=event.power)
+            case ev.ReservationSet():
+                unknown = [n for n in event.reservation.node_names if n not in self.nodes]
+                if unknown:
+                    raise ContradictionError(f"node {unknown[0]} is not known")
+                self._put(self.reservations, event.reservation.name, event.reservation)
+            case ev.ReservationRemoved():
+                self._drop(self.reservations, event.name)
+            case ev.SchedulerRestarted():
+                self._ask("the scheduler has restarted, or its nodes or partitions are others")
+
+    def _start(self, event: ev.JobStarted) -> None:
+        known = self.jobs.get(event.job_id)
+        if (
+            event.begins_s is not None
+            and known is not None
+            and known.start_s is not None
+            and known.node_names == event.node_names
+        ):
+            # Its nodes are on sooner or later than was thought.
+            self._update(event.job_id, start_s=event.begins_s)
+            return
+        job = self._waiting(event.job_id)
+        for name in event.node_names:
+            if name not in self.nodes:
+                raise ContradictionError(f"node {name} is not known")
+            if name in self.shared:
+                continue
+            if name in self._holder:
+                raise ContradictionError(f"node {name} is held by job {self._holder[name]}")
+            if self._sharing[name] and not job.spec.shares:
+                raise ContradictionError(f"node {name} is held by jobs that share it")
+        if event.parts and len(event.parts) != len(event.node_names):
+            raise ContradictionError(f"job {event.job_id} holds parts of other nodes than it names")
+        spec = job.spec
+        if spec.dependencies or spec.held:
+            spec = spec.model_copy(update={"dependencies": (), "held": False})
+        self._hold(spec, event.node_names)
+        start_s = event.time_s if event.begins_s is None else event.begins_s
+        self._update(
+            event.job_id,
+            spec=spec,
+            start_s=start_s,
+            node_names=event.node_names,
+            parts=event.parts,
+        )
+        if start_s <= event.time_s:
+            self._fulfil(event.job_id, event.time_s, started=True)
+
+    def _fulfil(
+        self, job_id: str, time_s: float, *, ended_well: bool = False, started: bool = False
+    ) -> None:
+        """Strike out the dependencies that have come true; the failed ones stay."""
+        for other in [self.jobs[i].spec for i in self._depend]:
+            true = [
+                edge
+                for edge in other.dependencies
+                if edge.on == job_id
+                and (edge.kind == "after" if started else edge.kind != "afterok" or ended_well)
+            ]
+            if not true:
+                continue
+            left = tuple(edge for edge in other.dependencies if edge not in true)
+            changes: dict[str, Any] = {"dependencies": left}
+            delay_s = max(edge.delay_s for edge in true)
+            if delay_s > 0:
+                changes["not_before_s"] = max(time_s + delay_s, other.not_before_s or 0.0)
+            self._update(other.id, spec=other.model_copy(update=changes))
+
+    def _waiting(self, job_id: str) -> JobRecord:
+        job = self.jobs.get(job_id)
+        if job is None:
+            raise ContradictionError(f"job {job_id} is not known")
+        if job.start_s is not None:
+            raise ContradictionError(f"job {job_id} runs already")
+        return job
+
+    def _free(self, job_id: str, time_s: float) -> JobRecord:
+        """Take a job from its nodes; those that it used are idle from now on."""
+        job = self.jobs.get(job_id)
+        if job is None:
+            raise ContradictionError(f"job {job_id} is not known")
+        if job.start_s is None:
+            raise ContradictionError(f"job {job_id} does not run")
+        if job.spec.shares:
+            self._sharing.subtract(job.node_names)
+        for name in job.node_names:
+            if self._holder.get(name) == job_id:
+                del self._holder[name]
+            power = self.nodes[name].power
+            if power is not None and power.state == "on" and job.start_s <= time_s:
+                self._change_node(name, power=power.model_copy(update={"since_s": time_s}))
+        return job
+
+    def _hold(self, spec: JobSpec, names: Iterable[str]) -> None:
+        if spec.shares:
+            self._sharing.update(names)
+        else:
+            self._holder.update(dict.fromkeys(names, spec.id))
+
+    # --- the tables and their hash ---------------------------------------------------------------
+
+    def _update(self, job_id: str, **changes: Any) -> None:
+        job = self.jobs.get(job_id)
+        if job is None:
+            raise ContradictionError(f"job {job_id} is not known")
+        self._put_job(job.model_copy(update=changes))
+
+    def _put_job(self, job: JobRecord) -> None:
+        """Note besides of whom something is asked at each event or decision, so that not all are asked."""
+        job_id, spec = job.spec.id, job.spec
+        self._put(self.jobs, job_id, job)
+        for noted, is_so in ((self._depend, spec.dependencies), (self._with_reason, spec.reason)):
+            if is_so:
+                noted.add(job_id)
+            else:
+                noted.discard(job_id)
+
+    def _change_node(self, name: str, **changes: Any) -> None:
+        self._node_records = None
+        self._put(self.nodes, name, self.nodes[name].model_copy(update=changes))
+
+    def _put(self, table: dict[str, Any], key: str, record: Record) -> None:
+        self._drop(table, key, keep_place=True)
+        table[key] = record
+        self._sum = (self._sum + _digest(record)) % _MODULUS
+
+    def _forget(self, job_id: str) -> None:
+        self._drop(self.jobs, job_id)
+        self._depend.discard(job_id)
+        self._with_reason.discard(job_id)
+
+    def _drop(self, table: dict[str, Any], key: str, *, keep_place: bool = False) -> None:
+        record = table.get(key)
+        if record is not None:
+            self._sum = (self._sum - _digest(record)) % _MODULUS
+            if not keep_place:
+                del table[key]
+
+    def _keep_early(self, event: ev.Event) -> None:
+        self._early[event.run, event.seq] = event
+        if len(self._early) > MAX_EARLY:
+            self._early = dict(sorted(self._early.items())[-MAX_EARLY // 2 :])
+            self._ask(f"more than {MAX_EARLY} events wait for a missing one")
+
+    def _ask(self, reason: str) -> None:
+        if self.needs_snapshot is None:
+            self.needs_snapshot = reason
+
+
+def _digest(record: Record) -> int:
+    text = f"{type(record).__name__}{record.model_dump_json()}"
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest())

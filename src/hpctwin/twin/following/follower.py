@@ -1,0 +1,289 @@
+"""Following a cluster: what comes over its bus goes into a journal and a core, and snapshots set that right.
+
+Both who decides (`hpctwin.twin.service.runner`) and who only places jobs (`hpctwin.twin.facility`) follow clusters
+so. Two promises hold whatever the moment of a crash: an event is acknowledged only when the journal
+has it, and the core has seen nothing that the journal has not.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from typing import Any
+
+from hpctwin.errors import FormatError
+from hpctwin.rms.manager import ResourceManager
+from hpctwin.rms.records import events as ev
+from hpctwin.rms.records.records import Snapshot
+from hpctwin.twin.core.core import Core
+from hpctwin.twin.following.bus import Bus, Delivery
+from hpctwin.twin.journal.journal import Journal
+from hpctwin.twin.journal.restore import apply_input, restored
+from hpctwin.twin.journal.tables import Input
+from hpctwin.twin.settings.config import TwinConfig
+from hpctwin.twin.what_if.pool import WhatIfs
+
+__all__ = ["RETRY_S", "Follower"]
+
+logger = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+"""How long after a fault of the journal or the resource manager the next attempt is made."""
+NEWER_S = 0.05
+"""How long after a snapshot that was older than the mirror the next one is asked for."""
+DAY_S = 86_400.0
+
+
+class Follower:
+    """Keeps a core like one cluster. One thread calls all of it in turn.
+
+    Args:
+        config: how; see `TwinConfig`.
+        manager: the cluster's resource manager, for snapshots.
+        bus: its events.
+        journal: where everything that comes in is recorded.
+        what_ifs: runs those of the core.
+    """
+
+    def __init__(
+        self,
+        config: TwinConfig,
+        manager: ResourceManager,
+        bus: Bus,
+        journal: Journal,
+        what_ifs: WhatIfs | None = None,
+    ) -> None:
+        self.config = config
+        self.manager = manager
+        self.bus = bus
+        self.journal = journal
+        self.core = Core(config.core, what_ifs)
+        self.drift: list[str] = []
+        self.counts = dict.fromkeys(("events", "bad_events", "snapshots", "drifts"), 0)
+        self.looked_at = float("-inf")
+        """When the last look began to be known, by the monotonic clock."""
+        self.schedules_itself = False
+        """Whether the last look showed that the cluster starts jobs by itself."""
+        self.progress = True
+        """Whether something has come in; for whoever shows that it is dealt with."""
+        self.checkpoint_due = True
+        self.decisions = 0
+        """How many were made since the last checkpoint."""
+        self.due = dict.fromkeys(("retry", "resync", "delete"), 0.0)
+        self._what_ifs = what_ifs
+        self._held: list[Delivery] = []
+        self._reference: Snapshot | None = None
+        self._reference_until = 0.0
+        self._clock: tuple[float, float] | None = None
+        self._gap_since: float | None = None
+
+    def begin(self) -> None:
+        """Go on where the journal ends, by the settings of now; then a snapshot is needed."""
+        try:
+            self.core = restored(self.journal, self.config.core, self._what_ifs)
+        except Exception as error:
+            # Whatever is wrong with what was saved, the cluster is still there.
+            logger.exception("the journal's state cannot be used, beginning anew: %s", error)
+        with self.journal.writing():
+            self.journal.settings(self.config.model_dump(mode="json"), time.time())
+            # What follows is decided by these settings, and must not be made again by them from before.
+            self.save_if_due()
+        self.core.mirror.needs_snapshot = "the twin has just begun"
+
+    # --- events ----------------------------------------------------------------------------------
+
+    def receive(self, timeout_s: float) -> int | None:
+        """Take in what came; what the journal did not take is tried again after a while.
+
+        Args:
+            timeout_s: how long to wait for events at most.
+
+        Returns:
+            How many deliveries were taken in; None while some wait for the journal.
+
+        Raises:
+            JournalError: the journal cannot take them.
+        """
+        now = time.monotonic()
+        if self._held and now < self.due["retry"]:
+            time.sleep(min(timeout_s, self.due["retry"] - now))
+            return None
+        deliveries = self._held or self.bus.receive(timeout_s)
+        if deliveries:
+            self._take(deliveries)
+        return len(deliveries)
+
+    def _take(self, deliveries: list[Delivery]) -> None:
+        self._held = deliveries
+        events: list[ev.Event] = []
+        bad: list[tuple[Delivery, str]] = []
+        for delivery in deliveries:
+            try:
+                events.append(ev.parse_event(delivery.data))
+            except FormatError as error:
+                bad.append((delivery, str(error)))
+        now = time.time()
+        with self.journal.writing():
+            self.save_if_due()
+            for event in events:
+                self.journal.input("event", ev.event_json(event), now)
+                if isinstance(event, ev.JobStarted):
+                    self.journal.came_true(event.job_id, event.time_s)
+                elif isinstance(event, ev.JobDeleted):
+                    self.journal.forget(event.job_id)
+        self._held = []
+        self.progress = True
+        for event in events:
+            self.core.take_event(event)
+            self._see_time(event.time_s)
+            self._compare_with_reference()
+        for delivery, reason in bad:
+            logger.warning("an event that cannot be read: %s", reason)
+            self.bus.dead_letter(delivery, reason)
+        unreadable = {delivery.id for delivery, _ in bad}
+        self.bus.acknowledge([d.id for d in deliveries if d.id not in unreadable])
+        self.counts["events"] += len(events)
+        self.counts["bad_events"] += len(bad)
+
+    def watch_gap(self) -> None:
+        """Events that do not come: one that others wait for, or the last ones before a snapshot."""
+        self._watch_reference()
+        if self.core.mirror.missing is None:
+            self._gap_since = None
+            return
+        now = time.monotonic()
+        if self._gap_since is None:
+            self._gap_since = now
+        elif now - self._gap_since > self.config.gap_patience:
+            self.input("gap", {})
+            self._gap_since = None
+
+    def _watch_reference(self) -> None:
+        snapshot = self._reference
+        if snapshot is None or time.monotonic() < self._reference_until or self.bus.lag() > 0:
+            return
+        logger.warning("the events up to %d of run %s did not come", snapshot.seq, snapshot.run)
+        self._reference = None
+        self.counts["drifts"] += 1
+        self._adopt(snapshot)
+
+    # --- snapshots -------------------------------------------------------------------------------
+
+    def look(self) -> bool:
+        """Get a snapshot where the mirror needs one, and compare with one now and then.
+
+        Returns:
+            Whether the manager was asked.
+
+        Raises:
+            UnreachableError: it does not answer.
+            HpctwinError: its answer cannot be used, or the journal cannot take it.
+        """
+        now = time.monotonic()
+        needed = self.core.mirror.needs_snapshot is not None or self.core.overdue(self.now_s())
+        if (not needed and now < self.due["resync"]) or now < self.due["retry"]:
+            return False
+        snapshot = self.manager.snapshot()
+        self.looked_at = now
+        self.counts["snapshots"] += 1
+        self.due["resync"] = now + self.config.resync_every
+        self._see_time(snapshot.time_s, exact=True)
+        self.schedules_itself = snapshot.own_scheduling
+        if needed:
+            self._reference = None
+            self._adopt(snapshot)
+        elif self._reference is None:
+            self._reference = snapshot
+            self._reference_until = now + self.config.gap_patience
+            self._compare_with_reference()
+        return True
+
+    def lost(self) -> None:
+        """The manager did not answer: look again, but not at once."""
+        self.wait(RETRY_S)
+        self.due["resync"] = 0.0
+
+    def wait(self, seconds: float) -> None:
+        """Ask neither manager nor journal for so long."""
+        self.due["retry"] = time.monotonic() + seconds
+
+    def _compare_with_reference(self) -> None:
+        """Compare the mirror with a snapshot at the very event up to which both know everything."""
+        snapshot, mirror = self._reference, self.core.mirror
+        if snapshot is None or mirror.run != snapshot.run or (mirror.seq or 0) < snapshot.seq:
+            return
+        self._reference = None
+        if mirror.seq != snapshot.seq:
+            return
+        self.drift = mirror.difference(snapshot)
+        if self.drift:
+            logger.warning("the mirror differs from the snapshot: %s", "; ".join(self.drift[:5]))
+            self.counts["drifts"] += 1
+            self._adopt(snapshot)
+
+    def _adopt(self, snapshot: Snapshot) -> None:
+        reason = self.core.mirror.needs_snapshot
+        if reason:
+            logger.info("resync: %s", reason)
+        with self.journal.writing():
+            self.journal.input("snapshot", snapshot.model_dump_json(), time.time())
+        if self.core.take_snapshot(snapshot):
+            self._gap_since = None
+            self.progress = True
+        else:
+            self.wait(NEWER_S)
+
+    # --- time ------------------------------------------------------------------------------------
+
+    def now_s(self) -> float:
+        """The present by the cluster's clock."""
+        if self._clock is None:
+            return self.core.mirror.time_s
+        time_s, seen_at = self._clock
+        elapsed = (time.monotonic() - seen_at) * self.manager.clock_speed
+        return round(max(self.core.mirror.time_s, time_s + elapsed), 3)
+
+    def _see_time(self, time_s: float, *, exact: bool = False) -> None:
+        """Learn the cluster's time: events are late by an unknown delay, a snapshot is not."""
+        now = time.monotonic()
+        if not exact and self._clock is not None:
+            known, seen_at = self._clock
+            if time_s < known + (now - seen_at) * self.manager.clock_speed:
+                return
+        self._clock = (time_s, now)
+
+    # --- the journal -----------------------------------------------------------------------------
+
+    def input(self, kind: str, body: dict[str, Any]) -> None:
+        """Journal an input, then give it to the core.
+
+        Raises:
+            JournalError: the journal cannot take it.
+        """
+        text = json.dumps(body)
+        with self.journal.writing():
+            number = self.journal.input(kind, text, time.time())
+        apply_input(self.core, Input(number, time.time(), kind, text))
+
+    def save_if_due(self) -> bool:
+        """Store the whole state if that is due, between two inputs and inside `Journal.writing`."""
+        due = self.checkpoint_due or self.journal.checkpoint_due
+        if not due or not self.core.mirror.snapshots:
+            return False
+        self.save()
+        return True
+
+    def save(self) -> None:
+        """Store the whole state, inside `Journal.writing`; the mirror must have had a snapshot."""
+        self.journal.checkpoint(self.core.state(), time.time())
+        self.checkpoint_due = False
+        self.decisions = 0
+
+    def forget_old(self) -> None:
+        """Delete what is older than the journal is to keep."""
+        keep, now = self.config.journal.keep, time.monotonic()
+        if keep is not None and now >= self.due["delete"]:
+            self.due["delete"] = now + min(DAY_S, keep) / 24
+            with self.journal.writing():
+                self.journal.delete_before(time.time() - keep)

@@ -1,0 +1,1 @@
+"""Forecasts of start times, and how often they came true."""

@@ -1,0 +1,389 @@
+"""Start-time forecasts, with intervals learnt from how earlier ones came true."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Container, Iterable, Mapping, Sequence
+from itertools import compress, repeat
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.twin.forecast.coverage import knots, place, times
+from hpctwin.twin.forecast.interval_correction import LOWEST, Missed, Sides, levels
+from hpctwin.twin.forecast.records import NOW, Forecast, Forecasts
+
+__all__ = ["COVERAGE", "LEVELS", "WAITS_S", "Forecaster"]
+
+FloatArray = npt.NDArray[np.float64]
+
+COVERAGE = 0.8
+"""Share of starts that should fall into their interval."""
+
+WAITS_S = (60.0, 600.0, 3600.0, 14_400.0, 86_400.0)
+"""Errors are told apart by how long the forecast wait is: bounds of the classes, seconds."""
+
+LEVELS = tuple(level / 20 for level in range(1, 20))
+"""Of which quantiles a forecast's distribution is told."""
+
+ERRORS, ENOUGH = 300, 20
+LEAST_S = 60.0
+AGAIN_S = 1.0
+"""Futures are drawn so often at most, by the cluster's clock, unless somebody comes to wait."""
+_ROUNDING_S = 1e-3
+_TAIL = (1 - COVERAGE) / 2
+_WEEK_S = 7 * 86_400.0
+_OF_CLASS_S, _OF_ALL_S = 4 * _WEEK_S, _WEEK_S
+"""For so long is remembered how often forecasts of a class of sizes, and of all jobs, were missed."""
+_ALL = -1
+"""The group of all jobs that are not expected to start at once together."""
+
+
+_NONE_DRAWN: Mapping[str, FloatArray] = {}
+
+
+class Forecaster:
+    """Makes forecasts, and learns from those that came true.
+
+    The forecast is the median of futures that were drawn. Where in them earlier starts came to lie (see
+    `placed`), apart by classes of sizes, tells between which of them the next will lie; how often intervals
+    were missed of late, in the class and among all jobs, tells how wide they must be (see `missed`).
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[str, list[Forecast]] = {}
+        self._half: dict[str, float] = {}  # a forecast of no longer wait, s, is kept besides these
+        self._places: dict[int, deque[float]] = {}
+        self._missed: dict[int, Missed] = {}  # by class of sizes
+        self._errors: deque[float] = deque(maxlen=ERRORS)
+        self._last: Forecasts | dict[str, Forecast] = {}  # of those who start later
+        self._told: Container[str] = self._last  # who these are
+        self._last_s = 0.0
+
+    def is_due(self, start_s: Mapping[str, float], now_s: float) -> bool:
+        """Whether futures are to be drawn: somebody waits of whom nothing was said yet, or long enough ago.
+
+        Args:
+            start_s: what the what-if in force says, by id.
+            now_s: the present.
+        """
+        later = [job_id for job_id, time_s in start_s.items() if time_s > now_s]
+        if not later:
+            return False
+        known = all(map(self._told.__contains__, later))
+        return not known or not 0.0 <= now_s - self._last_s < AGAIN_S
+
+    def forecast(
+        self,
+        waiting: Mapping[str, int],
+        start_s: Mapping[str, float],
+        now_s: float,
+        drawn_s: Mapping[str, FloatArray] | None = _NONE_DRAWN,
+    ) -> Sequence[Forecast]:
+        """A forecast for each waiting job; some of them are kept, to be learnt from.
+
+        Args:
+            waiting: how many nodes each job asks for, by id.
+            start_s: what the what-if in force says, by id.
+            now_s: the present.
+            drawn_s: when they start in futures that were drawn, by id [futures]; None if none are due: then
+                the same is said again of whoever does not start now.
+        """
+        if drawn_s is None:
+            again, ids = self._said_again(waiting, start_s, now_s)
+        else:
+            again, ids, self._last_s = {}, list(filter(start_s.__contains__, waiting)), now_s
+        half = list(map(self._half.get, ids, repeat(math.inf)))
+        made = self._made(waiting, ids, start_s, now_s, drawn_s or {}, half)
+        for one in made.to_keep():
+            self._keep(one)
+        # Those that start now are not said again.
+        if drawn_s is None:
+            self._last = self._told = again | _later(made)
+            self._keep_new(again)
+        else:
+            self._last, self._told = made, set(made.ids_later())
+        if len(made) == len(waiting):
+            return made
+        return tuple(_of_all(waiting, again | _by_id(made), now_s))
+
+    def foretell(
+        self,
+        waiting: Mapping[str, int],
+        start_s: Mapping[str, float],
+        now_s: float,
+        drawn_s: Mapping[str, FloatArray] | None = None,
+    ) -> list[Forecast]:
+        """As `forecast`, for whoever only asks: nothing is kept."""
+        ids = list(filter(start_s.__contains__, waiting))
+        none = [-np.inf] * len(ids)
+        made = self._made(waiting, ids, start_s, now_s, drawn_s or {}, none)
+        return _of_all(waiting, _by_id(made), now_s)
+
+    def quantiles(self, said: Forecast) -> tuple[float, ...]:
+        """By when a job will have started with the probabilities `LEVELS`; empty where that is not known."""
+        places = self._places_of(said.group)
+        if said.start_s is None or places is None:
+            return ()
+        found = _quantiles(places, np.array(LEVELS))
+        return tuple(times(np.repeat(_knots_of(said), len(found), axis=0), found).tolist())
+
+    def came_true(self, job_id: str, start_s: float) -> None:
+        """A job has started: learn from what was said of it."""
+        self._half.pop(job_id, None)
+        for one in self._open.pop(job_id, ()):
+            assert one.start_s is not None
+            assert one.low_s is not None
+            assert one.high_s is not None
+            error_s = start_s - one.start_s
+            self._errors.append(error_s / max(one.start_s - one.made_s, LEAST_S))
+            there = place(_knots_of(one)[0], start_s)
+            for group in (one.group,) if one.group == NOW else (one.group, _ALL):
+                self._places.setdefault(group, deque(maxlen=ERRORS)).append(there)
+            if one.calibrated:
+                below = float(start_s < one.low_s - _ROUNDING_S)
+                above = float(start_s > one.high_s + _ROUNDING_S)
+                for missed in self._missed_of(one.group):
+                    missed.settle(one.made_s, (one.below, one.above), (below, above))
+
+    def forget(self, job_id: str) -> None:
+        """A job will not start."""
+        self._half.pop(job_id, None)
+        for one in self._open.pop(job_id, ()):
+            if one.calibrated:
+                for missed in self._missed_of(one.group):
+                    missed.drop(one.made_s, (one.below, one.above))
+
+    def keep(self, jobs: Container[str]) -> None:
+        """Forget the forecasts of all other jobs."""
+        for job_id in [job_id for job_id in self._open if job_id not in jobs]:
+            self.forget(job_id)
+
+    @property
+    def median_error(self) -> float | None:
+        """Median of the recent relative errors' size, None with fewer than 20."""
+        return float(np.median(np.abs(self._errors))) if len(self._errors) >= ENOUGH else None
+
+    def state(self) -> dict[str, Any]:
+        """All that was learnt, as plain values."""
+        return {
+            "open": {i: [list(one) for one in said] for i, said in self._open.items()},
+            "places": [[group, list(places)] for group, places in sorted(self._places.items())],
+            "missed": [[size, missed.state()] for size, missed in sorted(self._missed.items())],
+            "last": [list(one) for one in self._said_last().values()],
+            "last_s": self._last_s,
+            "errors": list(self._errors),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` gave."""
+        if "places" not in state:
+            return  # of a version that compared starts otherwise: it learns anew
+        self._open = {i: [Forecast(*one) for one in said] for i, said in state["open"].items()}
+        self._half = {i: _half_of(said[-1]) for i, said in self._open.items()}
+        self._errors = deque(state["errors"], maxlen=ERRORS)
+        self._last = self._told = _by_id([Forecast(*row) for row in state["last"]])
+        self._last_s = state["last_s"]
+        self._places = {group: deque(places, maxlen=ERRORS) for group, places in state["places"]}
+        self._missed = {size: Missed.of(missed) for size, missed in state["missed"]}
+
+    def _made(
+        self,
+        waiting: Mapping[str, int],
+        ids: Sequence[str],
+        start_s: Mapping[str, float],
+        now_s: float,
+        drawn_s: Mapping[str, FloatArray],
+        half: Sequence[float],
+    ) -> Forecasts:
+        """A forecast of each job, kept if its wait is no more than `half`."""
+        # Mostly they are few, for which lists are faster than arrays.
+        expected = list(map(start_s.__getitem__, ids))
+        early, start, late = _of_futures(ids, expected, now_s, drawn_s)
+        last = expected if late is expected else list(map(max, expected, late))
+        nodes = list(map(waiting.__getitem__, ids))
+        first = {asked: 1 + 2 * ((asked or 1) - 1).bit_length() for asked in set(nodes)}
+        group = [
+            first[asked] + (job_id in self._half) if at > now_s else NOW
+            for job_id, asked, at in zip(ids, nodes, expected, strict=True)
+        ]
+        low = [now_s] * len(ids)
+        waits_s = [at - now_s for at in start]
+        kept = [wait_s <= most for wait_s, most in zip(waits_s, half, strict=True)]
+        high = [
+            at + (wait_s if wait_s > LEAST_S else LEAST_S)
+            for at, wait_s in zip(start, waits_s, strict=True)
+        ]
+        calibrated, below, above = ([no] * len(ids) for no in (False, 0.0, 0.0))
+        for one, sides in self._sides(group, kept, now_s).items():
+            rows, levels_of = list(sides), np.array(list(sides.values()))
+            of = (np.array([column[row] for row in rows]) for column in (early, start, late, last))
+            read = knots(now_s, *of)
+            ends = [times(read, end) for end in _ends(self._places_of(one) or (), *levels_of.T)]
+            told = np.column_stack([*ends, np.maximum(levels_of, 0.0)]).tolist()
+            for row, (low[row], high[row], below[row], above[row]) in zip(rows, told, strict=True):
+                calibrated[row] = True
+        columns = {"job_id": ids, "made_s": [now_s] * len(ids), "start_s": start, "low_s": low}
+        columns |= {"high_s": high, "calibrated": calibrated, "kept": kept, "nodes": nodes}
+        columns |= {"group": group, "early_s": early, "late_s": late, "last_s": last}
+        return Forecasts({**columns, "below": below, "above": above})
+
+    def _sides(
+        self, group: Sequence[int], kept: Sequence[bool], now_s: float
+    ) -> dict[int, dict[int, Sides]]:
+        """At which levels intervals are read off, by group and row; only of those that are calibrated.
+
+        Each that is kept makes up for a part of what was missed, and the next for what is left.
+        """
+        known = [one for one in sorted(set(group)) if self._places_of(one) is not None]
+        if not known:
+            return {}
+        level = {one: self._level(one, now_s) for one in known}
+        sides: dict[int, dict[int, Sides]] = {one: {} for one in known}
+        for row, one in enumerate(group):
+            if one in level:
+                sides[one][row] = level[one]
+        for row in compress(range(len(group)), kept):
+            if (one := group[row]) in level:
+                sides[one][row] = side = self._level(one, now_s)
+                self._promise(one, now_s, _shares(side))
+        return sides
+
+    def _level(self, group: int, now_s: float) -> tuple[float, float]:
+        return levels(_TAIL, [one.excess(now_s, _TAIL) for one in self._missed_of(group)])
+
+    def _promise(self, group: int, made_s: float, expected: tuple[float, float]) -> None:
+        for missed in self._missed_of(group):
+            missed.add(made_s, expected)
+
+    def _keep(self, one: Forecast) -> None:
+        """Compare a forecast with what comes true."""
+        self._open.setdefault(one.job_id, []).append(one)
+        self._half[one.job_id] = _half_of(one)
+
+    def _keep_new(self, again: dict[str, Forecast]) -> None:
+        """Keep what is said again of jobs of which nothing is kept: it was compared with what was, once."""
+        if again.keys() <= self._half.keys():
+            return
+        for job_id in [job_id for job_id in again if job_id not in self._half]:
+            again[job_id] = kept = again[job_id]._replace(kept=True)
+            self._keep(kept)
+            if kept.calibrated:
+                self._promise(kept.group, kept.made_s, (kept.below, kept.above))
+
+    def _said_last(self) -> dict[str, Forecast]:
+        """What was said last of jobs that start later, by id."""
+        if isinstance(self._last, Forecasts):
+            self._last = self._told = _later(self._last)
+        return self._last
+
+    def _said_again(
+        self, waiting: Mapping[str, int], start_s: Mapping[str, float], now_s: float
+    ) -> tuple[dict[str, Forecast], list[str]]:
+        """What was said last of jobs, by id; and those that start now or should have started, or are new."""
+        again, others = {}, []
+        last = self._said_last()
+        for job_id in waiting:
+            at = start_s.get(job_id)
+            if at is None:
+                continue
+            one = last.get(job_id)
+            if at > now_s and one is not None and (one.start_s or 0.0) > now_s:
+                again[job_id] = one._replace(kept=False) if one.kept else one
+            else:
+                others.append(job_id)
+        return again, others
+
+    def _places_of(self, group: int) -> deque[float] | None:
+        """Where starts of a group came to lie; those of all sizes, where these are too few."""
+        for known in (group, _ALL) if group != NOW else (group,):
+            places = self._places.get(known)
+            if places is not None and len(places) >= ENOUGH:
+                return places
+        return None
+
+    def _missed_of(self, group: int) -> list[Missed]:
+        """What was missed of a group's class of sizes, and of all."""
+        spans = (
+            {NOW: _OF_CLASS_S} if group == NOW else {(group + 1) // 2: _OF_CLASS_S, _ALL: _OF_ALL_S}
+        )
+        return [self._missed.setdefault(size, Missed(span_s)) for size, span_s in spans.items()]
+
+
+def _quantiles(places: Sequence[float], shares: FloatArray) -> FloatArray:
+    """Quantiles of places, one of which is yet to come (Vovk, Gammerman, Shafer 2005)."""
+    known = np.sort(np.array(places))
+    count = len(known)
+    found: FloatArray = np.interp(shares * (count + 1) - 1.0, np.arange(count), known)
+    return found
+
+
+def _ends(
+    places: Sequence[float], below: FloatArray, above: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Between which places the next starts lie, but for shares below and above; see `levels` [jobs]."""
+    one = _quantiles(places, np.maximum(below, 0.0))
+    other = _quantiles(places, 1.0 - np.maximum(above, 0.0))
+    first, last = np.minimum(one, other), np.maximum(one, other)
+    wider = np.minimum([below, above], 0.0) / LOWEST
+    return first * (1.0 - wider[0]), last + wider[1] * np.maximum(1.0 - last, 0.0)
+
+
+def _knots_of(said: Forecast) -> FloatArray:
+    """The times of `knots` of a forecast [1, 5]."""
+    of = (said.early_s, said.start_s or 0.0, said.late_s, said.last_s)
+    return knots(said.made_s, *np.array(of)[:, None])
+
+
+def _by_id(forecasts: Iterable[Forecast]) -> dict[str, Forecast]:
+    return {one.job_id: one for one in forecasts}
+
+
+def _later(forecasts: Iterable[Forecast]) -> dict[str, Forecast]:
+    """Those of jobs that do not start now, by id."""
+    return {one.job_id: one for one in forecasts if one.group != NOW}
+
+
+def _of_all(
+    waiting: Mapping[str, int], found: Mapping[str, Forecast], now_s: float
+) -> list[Forecast]:
+    """The forecasts of all that wait; of those that are not among what was found, that they never start."""
+    if len(found) == len(waiting):
+        return list(map(found.__getitem__, waiting))
+    none = (now_s, None, None, None)
+    return [found.get(i) or Forecast(i, *none) for i in waiting]
+
+
+def _half_of(kept: Forecast) -> float:
+    """Half of a forecast's wait, s: the next that is kept has no longer one; none is after one of no wait."""
+    wait_s = (kept.start_s or 0.0) - kept.made_s
+    return 0.5 * wait_s if wait_s > 0 else -np.inf
+
+
+def _of_futures(
+    ids: Sequence[str], expected: list[float], now_s: float, drawn_s: Mapping[str, FloatArray]
+) -> tuple[list[float], list[float], list[float]]:
+    """By when a tenth, half and nine tenths of the futures have a job started, seconds [jobs]."""
+    # Who starts now by what is known does so in any future.
+    rows = (
+        [row for row, at in enumerate(expected) if at > now_s and ids[row] in drawn_s]
+        if drawn_s
+        else []
+    )
+    if not rows:
+        return expected, expected, expected
+    drawn = np.array([drawn_s[ids[row]] for row in rows])
+    quantiles = np.quantile(drawn, (_TAIL, 0.5, 1 - _TAIL), axis=1).tolist()
+    early, start, late = columns = [expected.copy() for _ in quantiles]
+    for column, of_drawn in zip(columns, quantiles, strict=True):
+        for row, at in zip(rows, of_drawn, strict=True):
+            column[row] = at
+    return early, start, late
+
+
+def _shares(side: Sides) -> Sides:
+    """The shares that are to lie below and above, of the levels."""
+    below, above = side
+    return max(below, 0.0), max(above, 0.0)

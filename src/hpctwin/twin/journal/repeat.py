@@ -1,0 +1,137 @@
+"""Making a decision of the journal again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hpctwin._version import __version__
+from hpctwin.errors import HpctwinError, JournalError
+from hpctwin.twin.core.core import Core
+from hpctwin.twin.core.decision import Decision
+from hpctwin.twin.forecast.learned_runtimes import read_quantiles
+from hpctwin.twin.journal.journal import Journal
+from hpctwin.twin.journal.restore import apply_input
+from hpctwin.twin.settings.config import CoreSettings, TwinConfig
+
+__all__ = ["Again", "decide_again", "restored_core"]
+
+_COMPARED = ("number", "time_s", "seq", "state", "seed", "policy", "reason", "before", "starts")
+_TOLD = 6
+"""So many fields of a forecast are compared: which, when, start, interval and whether that is calibrated."""
+
+
+@dataclass(frozen=True)
+class Again:
+    """A decision made once more.
+
+    Args:
+        recorded: as the journal has it.
+        decision: as it came out now.
+        differences: field, recorded and present value, for all that differs.
+        versions: what the recorded one was made with.
+        notes: what else is not as it was, so that it may come out otherwise.
+    """
+
+    recorded: dict[str, Any]
+    decision: Decision
+    differences: tuple[tuple[str, Any, Any], ...]
+    versions: dict[str, str]
+    notes: tuple[str, ...] = ()
+
+
+def decide_again(journal: Journal, number: int | None = None) -> Again:
+    """Make a decision again from the journal's inputs, and compare.
+
+    Args:
+        journal: the journal.
+        number: which decision; the last one if left out.
+
+    Raises:
+        HpctwinError: there is no such decision, or the inputs that it needs are deleted.
+    """
+    recorded = journal.read_decision(number)
+    if recorded is None:
+        raise JournalError(f"{journal.path}: no decision {number or ''}".rstrip())
+    body, versions = journal.read_settings(recorded["settings"])
+    settings = TwinConfig.of(body, f"{journal.path}, settings").core
+    core = Core(settings)
+    state, inputs = journal.read_inputs(before=recorded["input"])
+    if not inputs or inputs[-1].id != recorded["input"]:
+        raise HpctwinError(
+            f"{journal.path}: what decision {recorded['id']} was made from is not kept any more"
+        )
+    _restore(core, state, journal)
+    decision = None
+    for one in inputs:
+        decision = apply_input(core, one)
+    if decision is None:
+        raise HpctwinError(f"{journal.path}: decision {recorded['id']} does not come about again")
+    differences = [
+        (name, recorded[name], getattr(decision, name))
+        for name in _COMPARED
+        if recorded[name] != getattr(decision, name)
+    ]
+    for before, after in zip(recorded["candidates"], decision.candidates, strict=True):
+        if before != after:
+            differences.append((f"candidate {after.policy}", before, after))
+    said = {one.job_id: one for one, _ in journal.read_forecasts(decision=recorded["id"])}
+    for again in decision.forecasts:
+        before = said.get(again.job_id)
+        if before is not None and before[:_TOLD] != again[:_TOLD]:
+            differences.append((f"forecast of job {again.job_id}", before[2:_TOLD], again[2:_TOLD]))
+    if versions["hpctwin"] != __version__ and differences:
+        differences.append(("version", versions["hpctwin"], __version__))
+    notes = _other_predictor(settings, state)
+    return Again(recorded, decision, tuple(differences), versions, notes)
+
+
+def _other_predictor(settings: CoreSettings, state: dict[str, Any] | None) -> tuple[str, ...]:
+    """That the predictor's file holds another one than the twin had then, if it does."""
+    learned = None if state is None else state["expectations"].get("learned")
+    if settings.learned is None or learned is None:
+        return ()
+    now = read_quantiles(settings.learned).digest
+    if learned["digest"] == now:
+        return ()
+    return (
+        f"{settings.learned} holds another predictor now ({now}) than the twin had then "
+        f"({learned['digest']}), so forecasts may come out otherwise; give it back the file of then",
+    )
+
+
+def restored_core(journal: Journal) -> Core:
+    """The core as the journal last knew it, without making its decisions again.
+
+    Raises:
+        HpctwinError: the journal has no settings or no checkpoint yet.
+    """
+    last = journal.last_settings()
+    if last is None:
+        raise HpctwinError(f"{journal.path}: nothing is recorded yet")
+    core = Core(TwinConfig.of(last, f"{journal.path}, settings").core)
+    state, inputs = journal.read_inputs()
+    _restore(core, state, journal)
+    for one in inputs:
+        if one.kind != "decide":
+            apply_input(core, one)
+    if not core.mirror.snapshots:
+        raise HpctwinError(f"{journal.path}: no snapshot of the cluster is recorded yet")
+    return core
+
+
+def _restore(core: Core, state: dict[str, Any] | None, journal: Journal) -> None:
+    """Have the core as it was.
+
+    Raises:
+        JournalError: another version recorded it otherwise.
+    """
+    if state is None:
+        return
+    try:
+        core.restore(state)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise JournalError(
+            f"{journal.path}: the state in it was recorded by another version than this, hpctwin "
+            f"{__version__}; use the one that wrote it"
+        ) from error

@@ -1,0 +1,283 @@
+"""In plain words: why this policy now, and why a job has not started and when it will."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hpctwin.errors import JournalError
+from hpctwin.model import format_duration
+from hpctwin.twin.core.decision import Candidate
+from hpctwin.twin.journal.journal import Journal
+from hpctwin.twin.journal.status_reader import full_id, standing
+from hpctwin.twin.journal.tables import Action
+from hpctwin.twin.settings.config import TwinConfig
+from hpctwin.twin.start_times.estimate import when
+from hpctwin.twin.what_if.objective import METRICS, Objective
+from hpctwin.twin.words import FEW, clock_text, count, jobs_named
+
+__all__ = ["explain_decision", "explain_job", "status_lines", "why_policy"]
+
+
+def explain_decision(journal: Journal, number: int | None = None) -> list[str]:
+    """Why a decision of the journal was made, and what became of it.
+
+    Args:
+        journal: the journal.
+        number: which decision; the last one if left out.
+
+    Raises:
+        HpctwinError: there is no such decision.
+    """
+    decision = journal.read_decision(number)
+    if decision is None:
+        raise JournalError(f"{journal.path}: no decision {number or 'yet'}")
+    body, _ = journal.read_settings(decision["settings"])
+    settings = TwinConfig.of(body).core.objective
+    objective = Objective(
+        settings.weights, normalise=settings.normalise, function=settings.function
+    )
+    actions = journal.read_actions(decision=decision["id"])
+    return why_policy(decision, objective, actions, journal.unanswered(decision))
+
+
+def explain_job(journal: Journal, job_id: str) -> list[str]:
+    """Why a job has or has not started, when it will, and what was forecast and done.
+
+    Args:
+        journal: the journal.
+        job_id: which job.
+
+    Raises:
+        HpctwinError: the journal has no state of the cluster yet, or the job is an array of several.
+    """
+    stands = standing(journal)
+    job_id = full_id(stands.core, job_id)
+    found = when(stands.core, job_id, stands.now_s, stands.policy, stands.forecasts)
+    lines = list(found.lines)
+    said = journal.read_forecasts(job_id)
+    if said:
+        first, came_true_s = said[0]
+        lines.append(
+            f"The first forecast, at {clock_text(first.made_s)}, was {clock_text(first.start_s)}"
+            + (f"; it started at {clock_text(came_true_s)}." if came_true_s is not None else ".")
+        )
+    for action in journal.read_actions(job=job_id)[-FEW:]:
+        became = {"done": "was done", None: "is on its way"}.get(
+            action.result, f"came to nothing: {action.result}, {action.reason}"
+        )
+        what = "its start" if action.kind == "start" else "a higher priority for it"
+        lines.append(f"Decision {action.decision} asked for {what}; that {became}.")
+    return lines
+
+
+def status_lines(status: dict[str, Any]) -> list[str]:
+    """How a twin stands, in plain words, from what `Twin.status` gave."""
+    age = format_duration(round(status["age_s"]))
+    lines = [
+        f"The twin of {status['cluster'] or 'a cluster not seen yet'} "
+        + ("runs" if status["running_now"] else f"does not run; its last word is {age} old")
+        + f"; mode {status['mode']}, "
+        + (
+            "in charge of scheduling."
+            if status["in_charge"]
+            else "it puts the queue in order."
+            if status["orders"]
+            else "not in charge of scheduling."
+        ),
+        f"Policy {status['policy']}; {count(status['running'], 'job')} running, "
+        f"{status['waiting']} waiting, {status['free_nodes']} of {status['nodes']} nodes free.",
+        f"Cluster time {clock_text(status['time_s'])}, events up to {status['seq']}, "
+        f"{status['lag']} on the bus; state {status['state']}.",
+    ]
+    if status["waits_for_snapshot"]:
+        lines.append(f"The mirror waits for a snapshot: {status['waits_for_snapshot']}.")
+    elif status["drift"]:
+        lines.append("The mirror differed from the last snapshot compared, and took it over:")
+        lines += [f"  {sentence}" for sentence in status["drift"]]
+    else:
+        lines.append("The mirror was equal to the last snapshot compared.")
+    for key, text in (
+        ("fault", "Fault"),
+        ("kept_out", "It does not act"),
+        ("stopped", "Stopped by itself"),
+        ("missing_event", "Waiting for event"),
+        ("inactive", "In charge without effect"),
+    ):
+        if status.get(key):
+            lines.append(f"{text}: {status[key]}.")
+    if status["killed"]:
+        lines.append("The kill switch is thrown.")
+    counts = status["counts"]
+    lines.append(
+        f"Since it began: {counts['events']} events ({counts['bad_events']} unreadable), "
+        f"{counts['snapshots']} snapshots ({counts['drifts']} of them different), "
+        f"{counts['decisions']} decisions, {counts['starts']} "
+        f"{'changes of priority' if status['orders'] else 'starts'}, {counts['refused']} refused."
+    )
+    lines += _what_if_lines(status.get("what_ifs") or {})
+    if status.get("meter"):
+        lines += _meter_lines(status["meter"])
+    if status["calls_per_minute"]:
+        calls = count(status["calls_per_minute"], "command")
+        lines.append(f"In the last minute it ran {calls} of the resource manager.")
+    if status["not_read"]:
+        lines.append(f"Not in the mirror: {status['not_read'][0]}.")
+        if len(status["not_read"]) > 1:
+            lines.append(f"  and {len(status['not_read']) - 1} more (--json lists them).")
+    return lines
+
+
+def _what_if_lines(said: dict[str, Any]) -> list[str]:
+    """What did not answer, as `Teller.status` tells it."""
+    lines = []
+    if said.get("unanswered"):
+        late = count(said["unanswered"], "what-if")
+        lines.append(f"When it last decided, {late} had not answered by the deadline.")
+    if said.get("fault"):
+        lines.append(
+            f"What-ifs, but for those of the policy in force, are not run: {said['fault']}."
+        )
+    return lines
+
+
+def _meter_lines(meter: dict[str, Any]) -> list[str]:
+    """What a meter tells, as `Metering.status` gives it."""
+    ahead, errors = format_duration(round(meter["ahead_s"])), meter["error_pct"]
+    said = []
+    if meter["power_w"] is not None:
+        said.append(f"Measured power {meter['power_w'] / 1000:,.1f} kW")
+    if meter["expected_w"] is not None:
+        said.append(f"{meter['expected_w'] / 1000:,.1f} kW expected in {ahead}")
+    lines = ["; ".join(said) + "."] if said else []
+    if errors:
+        by_model = ", ".join(f"{name} {error:.2f} %" for name, error in errors.items())
+        lines.append(f"Errors of power {ahead} ahead, over the last day: {by_model}.")
+    if meter["left_out"]:
+        left = ", ".join(f"{number} ({why})" for why, number in meter["left_out"].items())
+        lines.append(f"Readings left out: {left}.")
+    return [*lines, f"The meter: {meter['fault']}."] if meter["fault"] else lines
+
+
+def why_policy(
+    decision: dict[str, Any],
+    objective: Objective,
+    actions: Sequence[Action] = (),
+    unanswered: Sequence[tuple[int, str]] = (),
+) -> list[str]:
+    """Why a decision chose its policy, and what became of it.
+
+    Args:
+        decision: from `Journal.read_decision`.
+        objective: what it was judged by.
+        actions: what was sent for it.
+        unanswered: future and policy of what-ifs that did not answer in time.
+    """
+    candidates: list[Candidate] = decision["candidates"]
+    chosen = next(c for c in candidates if c.policy == decision["policy"])
+    lines = [
+        f"Decision {decision['id']} at {clock_text(decision['time_s'])}, with all events up to "
+        f"{decision['seq']}: {count(decision['waiting'], 'job')} waiting, "
+        f"{count(decision['free_nodes'], 'node')} free.",
+        _why_chosen(decision, chosen, candidates, late=bool(unanswered)),
+        *_left_out(unanswered),
+    ]
+    others = [c for c in candidates if c.policy != chosen.policy and c.never == 0]
+    if others:
+        lines += _main_reasons(chosen, min(others, key=lambda c: c.score), objective)
+    for loser in (c for c in candidates if c.never):
+        lines.append(
+            f"{loser.policy} was set aside: {count(loser.never, 'job')} would never start under it."
+        )
+    if chosen.starts:
+        lines.append(f"It starts {jobs_named(chosen.starts)} now.")
+    else:
+        lines.append("It starts no job now.")
+    for action in actions:
+        if action.result == "done":
+            continue
+        result = action.result or "on its way"
+        what = "start" if action.kind == "start" else "priority"
+        lines.append(
+            f"The {what} of job {action.job}: {result} ({action.reason or 'no answer yet'})."
+        )
+    return lines
+
+
+def _left_out(unanswered: Sequence[tuple[int, str]]) -> list[str]:
+    """What was not known when it was decided."""
+    late = [policy for number, policy in unanswered if number == 0]
+    futures = {number for number, policy in unanswered if number and policy not in late}
+    lines = []
+    if late:
+        lines.append(f"Left out, not having answered by the deadline: {', '.join(late)}.")
+    if futures:
+        were = "was" if len(futures) == 1 else "were"
+        lines.append(
+            f"{count(len(futures), 'sampled future')} {were} left out, in which not all had answered by then."
+        )
+    return lines
+
+
+def _why_chosen(
+    decision: dict[str, Any], chosen: Candidate, candidates: Sequence[Candidate], *, late: bool
+) -> str:
+    reason, before = decision["reason"], decision["before"]
+    same = "stays" if before == chosen.policy else f"replaces {before}"
+    if len(candidates) == 1:
+        if reason == "kept":
+            return (
+                f"{chosen.policy} {same}: no waiting job fits the free nodes, or the policy must stay "
+                "for its least time, so there was nothing to choose."
+            )
+        only = "none but it has answered" if late else "it is the only one in the pool"
+        return f"{chosen.policy} {same}: {only}."
+    scores = ", ".join(
+        f"{c.policy} {c.score:.4g}" for c in sorted(candidates, key=lambda c: c.score)
+    )
+    why = {
+        "lowest score": "its score is the lowest",
+        "tie": "its score is equal to the lowest, and it comes first in the order for ties",
+        "kept": "no other is better by as much as a change asks for",
+    }.get(reason, reason)
+    return f"{chosen.policy} {same}: {why} (lower is better: {scores})."
+
+
+def _main_reasons(chosen: Candidate, rival: Candidate, objective: Objective) -> list[str]:
+    """The metrics in which the winner differs most from the best of the others."""
+    if objective.function is not None:
+        return []
+    gains = []
+    for name, weight in objective.weights.items():
+        mine, theirs = chosen.metrics[name], rival.metrics[name]
+        scale = max(abs(mine), abs(theirs))
+        if scale > 0 and weight > 0 and mine != theirs:
+            better = (mine > theirs) == METRICS[name].larger_is_better
+            gains.append((weight * abs(mine - theirs) / scale, better, name, mine, theirs))
+    if not gains:
+        return [f"In all that counts it is equal to {rival.policy}."]
+    texts = []
+    for _, better, name, mine, theirs in sorted(gains, reverse=True):
+        one, other = _two_values(name, mine, theirs)
+        texts.append(
+            f"{_metric(name)} of {one} against {other} ({'better' if better else 'worse'})"
+        )
+    return [f"Against {rival.policy}: {'; '.join(texts)}."]
+
+
+def _metric(name: str) -> str:
+    return name.removesuffix("_s").removesuffix("_j").replace("_", " ")
+
+
+def _two_values(name: str, mine: float, theirs: float) -> tuple[str, str]:
+    """Two values that differ, as short as shows that they do."""
+    unit = METRICS[name].unit
+    ending = f" {unit}" if unit else ""
+    texts = [
+        format_duration(round(v)) if unit == "s" else f"{v:.3g}{ending}" for v in (mine, theirs)
+    ]
+    digits = 3
+    while texts[0] == texts[1] and digits < 17:
+        digits += 1
+        texts = [f"{v:.{digits}g}{ending}" for v in (mine, theirs)]
+    return texts[0], texts[1]

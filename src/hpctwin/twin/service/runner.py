@@ -1,0 +1,312 @@
+"""The live loop: follow the cluster, decide if something may have changed, act, tell how things stand.
+
+One thread does everything in turn, so a heartbeat proves that the whole loop lives. The order keeps
+three promises whatever the moment of a crash: an event is acknowledged only when the journal has it;
+an action is noted before it is sent; what the journal cannot take, the twin does not act on.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from hpctwin.errors import HpctwinError, JournalError, UnreachableError, need
+from hpctwin.model.text.shown import Shown
+from hpctwin.rms.manager import Outcome, ResourceManager
+from hpctwin.twin.acting.control import Command
+from hpctwin.twin.acting.guard import Guard
+from hpctwin.twin.core.core import Core
+from hpctwin.twin.core.decision import Decision
+from hpctwin.twin.following.bus import Bus
+from hpctwin.twin.following.faults import FaultsInForce
+from hpctwin.twin.following.follower import RETRY_S, Follower
+from hpctwin.twin.journal.journal import Journal
+from hpctwin.twin.service.deciding import Decider
+from hpctwin.twin.service.metering import Metering
+from hpctwin.twin.service.query_socket import Desk
+from hpctwin.twin.service.status_writer import Teller
+from hpctwin.twin.settings.config import TwinConfig
+from hpctwin.twin.start_times.query import JobToCome, answer, picture
+from hpctwin.twin.what_if.pool import Here, WhatIfs
+
+__all__ = ["Twin"]
+
+logger = logging.getLogger(__name__)
+
+_TRIED_AGAIN = ("bus", "events", "taking charge", "acting", "answering", "keeping")
+"""Steps whose faults of our own are over when the pause after them is: they are tried again."""
+
+LONGEST_PAUSE_S = 8.0
+"""How long after a fault of our own the next attempt is made at most."""
+GARBAGE_AFTER = 200_000
+
+
+class Twin(Shown):
+    """One live twin.
+
+    Args:
+        config: what it is to do.
+        manager: the resource manager.
+        bus: where its events come from.
+        journal: where everything is recorded.
+        desk: where it is asked when jobs will start.
+        watch: called after each decision, and with None when anything else has changed.
+    """
+
+    def __init__(
+        self,
+        config: TwinConfig,
+        manager: ResourceManager,
+        bus: Bus,
+        journal: Journal,
+        *,
+        desk: Desk | None = None,
+        watch: Callable[[Decision | None], None] | None = None,
+    ) -> None:
+        self.config = config
+        self.manager = manager
+        self.bus = bus
+        self.journal = journal
+        self.desk = desk
+        self.watch = watch or (lambda decision: None)
+        self.guard = Guard(config.act)
+        self.faults = FaultsInForce(self._fault_changed)
+        self._what_ifs = _what_ifs(config)
+        self.follower = Follower(config, manager, bus, journal, self._what_ifs)
+        self.core.warm_up()
+        self.command = Command(self.follower, self.guard, self.faults)
+        self.decider = Decider(self.follower, self.guard, self.command)
+        kept = config.journal.path.with_name(config.journal.path.name + ".meter.parquet")
+        self.metering = None if config.meter is None else Metering(config.meter, kept)
+        self.teller = Teller(self.follower, self.command, self.decider, self.metering)
+        self._strikes: dict[str, int] = {}
+        self._pause_until = 0.0
+
+    def shown(self) -> tuple[str, dict[str, str]]:
+        """See `Shown`."""
+        decision = self.decision
+        facts = {
+            "mode": self.config.act.mode,
+            "in charge": "yes" if self.in_charge else "no",
+            "decisions": f"{self.decision_id:,}",
+            "policy in force": "–" if decision is None else decision.policy,
+        }
+        return "beside " + self.config.manager.kind, facts
+
+    def __repr__(self) -> str:
+        title, facts = self.shown()
+        return (
+            f"<Twin {title}: " + ", ".join(f"{name} {said}" for name, said in facts.items()) + ">"
+        )
+
+    @property
+    def core(self) -> Core:
+        """The twin without its surroundings."""
+        return self.follower.core
+
+    @property
+    def decision(self) -> Decision | None:
+        """The last decision."""
+        return self.decider.decision
+
+    @property
+    def decision_id(self) -> int:
+        """Its number in the journal."""
+        return self.decider.decision_id
+
+    @property
+    def in_charge(self) -> bool:
+        """Whether the twin says which jobs start."""
+        return self.command.in_charge
+
+    @property
+    def fault(self) -> str | None:
+        """Why the twin is not in charge, of all reasons; None if there is none."""
+        return self.faults.text
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What came in, was decided, and was done."""
+        return self.teller.counts()
+
+    def status(self) -> dict[str, Any]:
+        """How things stand, in plain values."""
+        return self.teller.status()
+
+    # --- the loop --------------------------------------------------------------------------------
+
+    def run(self, stop: threading.Event) -> None:
+        """Restore, then turn until told to stop; then end the leases and save.
+
+        No exception ends the loop: what cannot be done is named in the status.
+        """
+        # What a decision makes dies with it, and nothing in it is circular: looked for as often as by
+        # default, it costs a walk through all jobs several times a decision.
+        gc.set_threshold(GARBAGE_AFTER)
+        self.begin()
+        try:
+            while not stop.is_set():
+                self.turn(0.2)
+        finally:
+            self.end()
+
+    def begin(self) -> None:
+        """Restore the state from the journal, and see what became of actions under way."""
+        self.follower.begin()
+        if self.metering is not None:
+            self.metering.begin()
+        stopped = self.journal.read_latest("stopped")
+        if stopped is not None and stopped[1]:
+            self.guard.stop(stopped[1])
+        with self.journal.writing():
+            for action in self.journal.unfinished_actions():
+                lost = Outcome("unknown", "the twin stopped before the answer came")
+                self.journal.outcome(action.id, lost, 0.0)
+
+    def end(self) -> None:
+        """Let go, and save the whole state."""
+        self.command.let_go()
+        if self.metering is not None:
+            self.metering.end()
+        try:
+            with self.journal.writing():
+                if self.core.mirror.snapshots:
+                    self.follower.save()
+                self.teller.write(ended=True)
+        except HpctwinError as error:
+            logger.warning("at the end: %s", error)
+        self.command.charge.drop()
+        self._what_ifs.close()
+
+    def turn(self, timeout_s: float) -> None:
+        """One turn: take in what came, decide if that may change something, act, show life.
+
+        What fails is named as a fault, and tried again; while there is one, the twin is not in charge.
+
+        Args:
+            timeout_s: how long to wait for events at most.
+        """
+        began = time.monotonic()
+        if began < self._pause_until:
+            time.sleep(min(timeout_s, self._pause_until - began))
+            return
+        if self.metering is not None:
+            self.metering.turn(self.core, self.follower.now_s(), self.in_charge)
+        for name in _TRIED_AGAIN:
+            self.faults.mended(name)
+        steps = (
+            ("bus", lambda: self._receive(timeout_s)),
+            ("events", self.follower.watch_gap),
+            ("resource manager", self.follower.look),
+            ("taking charge", lambda: self.command.take(self.decision)),
+            ("deciding", self._decide),
+            ("acting", lambda: self.command.turn(self.decision)),
+            ("answering", self._answer),
+            ("keeping", self._keep),
+        )
+        for name, step in steps:
+            if not self._try(name, step):
+                # What comes after it needs it, but for letting go and saying how things stand.
+                for other in ("taking charge", "keeping"):
+                    if other != name:
+                        self._try(other, dict(steps)[other])
+                break
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def _receive(self, timeout_s: float) -> bool:
+        taken = self.follower.receive(timeout_s)
+        if taken:
+            self.faults.mended("journal")
+        return taken is not None
+
+    def _decide(self) -> bool:
+        before = self.decision_id
+        done = self.decider.turn()
+        if self.decision_id != before:
+            self.watch(self.decision)
+        return done
+
+    def _answer(self) -> bool:
+        if self.desk is None or not self.core.mirror.snapshots:
+            return False
+        self.desk.answer(self._said)
+        return True
+
+    def _said(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """When a job will start, to whoever asks; see `hpctwin.twin.service.when`."""
+        job = asked.get("job")
+        question = JobToCome(**asked["to_come"]) if job is None else str(job)
+        return answer(picture(self.teller.standing(), "the running twin"), question).plain()
+
+    def _keep(self) -> None:
+        self.command.show_life(self.decision)
+        if self.teller.turn():
+            self.faults.mended("journal")
+            self.watch(None)
+        self.follower.forget_old()
+
+    def _try(self, name: str, step: Callable[[], bool | None]) -> bool:
+        """Do a step of the turn; False if it failed. One that did nothing (False) mends nothing."""
+        try:
+            if step() is not False:
+                self.faults.mended(name)
+                self._strikes.pop(name, None)
+            return True
+        except JournalError as error:
+            # What the core has done since is not in the journal: the next record is its whole state.
+            self.follower.checkpoint_due = True
+            self.faults.set("journal", str(error))
+            self.follower.wait(RETRY_S)
+        except UnreachableError as error:
+            self.faults.set("resource manager", str(error))
+            self.follower.lost()
+        except HpctwinError as error:
+            # A policy or an objective that fails, or a snapshot in a form that is not known.
+            self.faults.set("cannot decide" if name == "deciding" else name, str(error))
+            self._again(name)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            # Also what a user's function raises, such as SystemExit: the twin goes on.
+            if name not in self.faults:
+                logger.exception("%s failed", name)
+            self.faults.set(name, f"{type(error).__name__}: {error}")
+            self._again(name)
+        return False
+
+    def _again(self, name: str) -> None:
+        """Try what failed again soon, from a sound picture."""
+        strikes = self._strikes[name] = self._strikes.get(name, 0) + 1
+        self._pause_until = time.monotonic() + min(LONGEST_PAUSE_S, RETRY_S * 2 ** (strikes - 1))
+        if name == "deciding":
+            self.core.opportunity = True
+        elif self.core.mirror.needs_snapshot is None and name in ("bus", "events"):
+            self.core.mirror.needs_snapshot = f"a fault: {self.faults[name]}"
+
+    def _fault_changed(self, worse: bool) -> None:
+        if worse:
+            self.command.fault_came()
+            self.watch(None)
+        else:
+            # What was decided meanwhile was not done.
+            self.core.opportunity = True
+
+
+def _what_ifs(config: TwinConfig) -> WhatIfs:
+    """What runs them.
+
+    Raises:
+        ConfigError: Dask is asked for, and not installed.
+    """
+    asked = config.what_ifs
+    if not asked.on_dask or asked.deadline is None:
+        return Here(config.threads, asked.deadline)
+    need("distributed", "dask", "what-ifs on Dask's workers")
+    from hpctwin.twin.what_if.dask import OnDask
+
+    return OnDask(asked.dask, asked.scheduler_file, asked.deadline)

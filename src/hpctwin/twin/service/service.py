@@ -1,0 +1,314 @@
+"""A twin put together from its configuration."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from hpctwin.errors import ConfigError, HpctwinError, JournalError
+from hpctwin.model.files.file_lock import FileLock
+from hpctwin.rms.heartbeat import why_no_beat
+from hpctwin.rms.manager import Hooked, ResourceManager, Tells
+from hpctwin.rms.polling.poller import Poller, polled
+from hpctwin.rms.polling.redis_lines import RedisLines
+from hpctwin.rms.polling.spool import Lines, Spool
+from hpctwin.rms.records.records import Snapshot
+from hpctwin.rms.settings import ManagerSettings, NewsSettings, PolledSettings
+from hpctwin.twin.core.core import Core
+from hpctwin.twin.following.bus import Bus, LocalBus
+from hpctwin.twin.following.recording import Recorder
+from hpctwin.twin.journal.journal import Journal
+from hpctwin.twin.meters import AnyMeter
+from hpctwin.twin.service.query_socket import Desk
+from hpctwin.twin.service.runner import Twin
+from hpctwin.twin.settings.config import TwinConfig, WhatIfSettings
+from hpctwin.twin.words import count
+
+__all__ = [
+    "Opened",
+    "check_connections",
+    "open_bus",
+    "open_lines",
+    "open_manager",
+    "open_twin",
+    "opened",
+]
+
+logger = logging.getLogger(__name__)
+
+LOOKS = 3
+"""A twin that acts looks so often in the time after which it would be blind."""
+
+
+def open_manager(settings: ManagerSettings, *, longest_lease_s: float = 600.0) -> ResourceManager:
+    """The resource manager that the settings name.
+
+    Args:
+        settings: which one, and where.
+        longest_lease_s: `ActSettings.longest_lease`.
+
+    Raises:
+        UnreachableError: it does not answer.
+    """
+    hint = settings.ignored_environment()
+    if hint is not None:
+        logger.warning(hint)
+    return settings.open(longest_lease_s=longest_lease_s)
+
+
+def open_lines(settings: NewsSettings, journal: Path) -> Lines:
+    """Where pushed news come from.
+
+    Args:
+        settings: a file or a Redis.
+        journal: how far the file was read is kept beside it: that is where the twin may write.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
+    if settings.spool is not None:
+        return Spool(settings.spool, journal.with_name(journal.name + ".news"))
+    assert settings.url is not None
+    return RedisLines(settings.url, settings.stream, password_env=settings.password_env)
+
+
+class Opened(NamedTuple):
+    """What a cluster is followed by.
+
+    Args:
+        manager: its resource manager.
+        numbered: the same, with snapshots numbered like the events of the bus.
+        bus: its events.
+        journal: locked for whoever opened it.
+    """
+
+    manager: ResourceManager
+    numbered: ResourceManager
+    bus: Bus
+    journal: Journal
+
+
+def opened(config: TwinConfig, stack: ExitStack, *, record: Path | None = None) -> Opened:
+    """Open journal, resource manager and bus.
+
+    Args:
+        config: of the twin.
+        stack: what is opened is closed with it.
+        record: file to record all events in.
+
+    Raises:
+        HpctwinError: one of them cannot be used.
+    """
+    path, act = config.journal.path, config.act
+    lock = FileLock(path.with_name(path.name + ".lock"))
+    why_not = lock.take()
+    if why_not is not None:
+        raise JournalError(f"{path}: another twin works on this journal: {why_not}")
+    stack.callback(lock.release)
+    journal = Journal(path)
+    stack.callback(journal.close)
+    manager = open_manager(config.manager, longest_lease_s=act.longest_lease)
+    stack.callback(manager.close)
+    acts = act.by != "priority" and act.mode in ("act", "approve")
+    every_s = act.look_within / LOOKS if acts else None
+    bus, numbered = open_bus(config, manager, stack, every_s)
+    if record is not None:
+        bus = Recorder(bus, record)
+    stack.callback(bus.close)
+    return Opened(manager, numbered, bus, journal)
+
+
+@contextmanager
+def open_twin(config: TwinConfig, *, record: Path | None = None) -> Iterator[Twin]:
+    """A twin with its connections, closed at the end.
+
+    Args:
+        config: what it is to be.
+        record: file to record all events in.
+
+    Raises:
+        HpctwinError: the resource manager, the bus or the journal cannot be used.
+    """
+    with ExitStack() as stack:
+        _, manager, bus, journal = opened(config, stack, record=record)
+        desk = _open_desk(journal.path, stack)
+        yield Twin(config, manager, bus, journal, desk=desk)
+
+
+def _open_desk(journal: Path, stack: ExitStack) -> Desk | None:
+    """Where the twin is asked; without it, whoever asks reads the journal."""
+    try:
+        desk = Desk(journal)
+    except OSError as error:
+        logger.warning("questions cannot be taken beside %s: %s", journal, error)
+        return None
+    stack.callback(desk.close)
+    return desk
+
+
+def check_connections(config: TwinConfig) -> list[tuple[str, bool, str]]:
+    """What was tried, whether it is fine, and what it says."""
+    findings: list[tuple[str, bool, str]] = []
+    try:
+        manager = open_manager(config.manager)
+        snapshot = manager.snapshot()
+        running = sum(job.start_s is not None for job in snapshot.jobs)
+        findings.append(
+            (
+                "resource manager",
+                True,
+                f"{snapshot.cluster}: {len(snapshot.nodes)} nodes, {running} jobs running, "
+                f"{len(snapshot.jobs) - running} waiting",
+            )
+        )
+        manager.close()
+        findings += _check_policies(config, snapshot)
+    except HpctwinError as error:
+        findings.append(("resource manager", False, str(error)))
+    beat_file = config.manager.sign_of_life
+    if beat_file is not None:
+        fault = why_no_beat(beat_file)
+        findings.append(("heartbeat", fault is None, fault or str(beat_file)))
+    hint = config.manager.ignored_environment()
+    if hint is not None:
+        findings.append(("environment", False, hint))
+    if config.bus.kind == "redis":
+        findings.append(_check_redis(config))
+    if config.what_ifs.on_dask:
+        findings.append(_check_dask(config.what_ifs))
+    findings.append(_check_journal(config.journal.path))
+    if config.meter is not None:
+        findings.append(_check_meter(config.meter))
+    switch = config.act.kill_switch
+    if switch is not None:
+        says = "thrown: nothing will be done" if switch.exists() else f"not thrown ({switch})"
+        findings.append(("kill switch", True, says))
+    return findings
+
+
+def open_bus(
+    config: TwinConfig,
+    manager: ResourceManager,
+    stack: ExitStack,
+    every_s: float | None = None,
+) -> tuple[Bus, ResourceManager]:
+    """The bus, and the resource manager as its events are numbered.
+
+    Args:
+        config: of the twin.
+        manager: its resource manager.
+        stack: what is opened is closed with it.
+        every_s: the manager is looked at so often at least, seconds; as the settings say if left out.
+
+    Raises:
+        ConfigError: what the settings name cannot be used.
+    """
+    settings, source = config.bus, config.manager
+    if settings.kind == "redis":
+        from hpctwin.twin.following.redis_bus import RedisBus
+
+        bus = RedisBus(
+            settings.url,
+            settings.stream,
+            group=settings.group,
+            password_env=settings.password_env,
+            claim_after_s=settings.claim_after,
+        )
+        return bus, manager
+    local = LocalBus()
+    if isinstance(manager, Tells):
+        manager.subscribe(local.put)
+        return local, manager
+    if not isinstance(source, PolledSettings):
+        raise ConfigError(
+            f"manager: kind {source.kind} tells of no events and says not how often it is polled: its "
+            "settings must be made from PolledSettings, or it must have `subscribe`"
+        )
+    hooked = manager if isinstance(manager, Hooked) else None
+    if source.news is not None and hooked is None:
+        raise ConfigError(
+            f"manager.news: a manager of kind {source.kind} has no hooks that write them"
+        )
+    poller = Poller(
+        manager,
+        local.publish,
+        every_s=source.poll_every if every_s is None else min(every_s, source.poll_every),
+        floor_s=source.poll_floor,
+        lines=None if source.news is None else open_lines(source.news, config.journal.path),
+        translate=None if hooked is None else hooked.translator(),
+        drifting=source.drifting,
+        clock=time.time if hooked is None else hooked.now_s,
+    )
+    stack.callback(poller.close)
+    poller.start()
+    return local, polled(poller)
+
+
+def _check_policies(config: TwinConfig, snapshot: Snapshot) -> list[tuple[str, bool, str]]:
+    core = Core(config.core)
+    core.take_snapshot(snapshot)
+    try:
+        core.check_told()
+    except HpctwinError as error:
+        return [("policies", False, str(error))]
+    return []
+
+
+def _check_dask(asked: WhatIfSettings) -> tuple[str, bool, str]:
+    """Whether what-ifs can be run on Dask's workers."""
+    from hpctwin.sweep.on_dask import connected
+
+    try:
+        with connected(asked.dask, scheduler_file=asked.scheduler_file, wait_s=5.0) as client:
+            workers: dict[str, int] = client.nthreads()  # type: ignore[no-untyped-call]
+    except HpctwinError as error:
+        return "Dask", False, str(error)
+    if not workers:
+        return "Dask", False, "the scheduler has no workers; begin some with `dask worker`"
+    said = f"{count(len(workers), 'worker')}, {count(sum(workers.values()), 'thread')}"
+    return "Dask", True, said
+
+
+def _check_redis(config: TwinConfig) -> tuple[str, bool, str]:
+    from hpctwin.rms.polling.redis_publisher import connect_redis
+
+    try:
+        client = connect_redis(config.bus.url, password_env=config.bus.password_env, timeout_s=2.0)
+        client.ping()
+        length = client.xlen(config.bus.stream)
+        client.close()
+    except HpctwinError as error:
+        return "Redis", False, str(error)
+    except Exception as error:  # redis-py's errors are not known unless it is installed
+        return "Redis", False, f"no answer: {type(error).__name__}"
+    return "Redis", True, f"stream {config.bus.stream} has {length} entries"
+
+
+def _check_meter(meter: AnyMeter) -> tuple[str, bool, str]:
+    try:
+        readings = meter.open().read()
+    except HpctwinError as error:
+        return "meter", False, str(error)
+    if not readings:
+        return "meter", True, "it can be read; nothing new is in it"
+    value = readings[-1].value
+    return "meter", math.isfinite(value), f"it tells {value:,.0f} {'J' if meter.rising else 'W'}"
+
+
+def _check_journal(path: Path) -> tuple[str, bool, str]:
+    if path.exists():
+        try:
+            journal = Journal(path, read_only=True)
+            counts = journal.counts()
+            journal.close()
+        except HpctwinError as error:
+            return "journal", False, str(error)
+        return "journal", True, f"{path}: {counts['decisions']} decisions"
+    fine = path.parent.is_dir()
+    says = "will be made" if fine else f"folder {path.parent} is not there"
+    return "journal", fine, f"{path}: {says}"

@@ -1,0 +1,157 @@
+"""A twin and an emulated cluster in one process, in virtual time: for experiments and tests."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from hpctwin.errors import HpctwinError
+from hpctwin.rms.emulated import EmulatedCluster
+from hpctwin.twin.core.core import Core
+from hpctwin.twin.core.decision import Decision, choose, judge, tie_order
+from hpctwin.twin.what_if.run import Past, look_ahead
+
+__all__ = ["Driven", "drive", "drive_each"]
+
+
+@dataclass
+class Driven:
+    """What a driven run was.
+
+    Args:
+        started_by: jobs started by policy.
+        cycles: how often the twin decided.
+        cycle_s: seconds spent in deciding, all in all.
+    """
+
+    started_by: Counter[str] = field(default_factory=Counter)
+    cycles: int = 0
+    cycle_s: float = 0.0
+
+    @property
+    def cycle_ms_mean(self) -> float:
+        """Milliseconds a decision took in the mean."""
+        return 1e3 * self.cycle_s / max(1, self.cycles)
+
+
+def drive(
+    cluster: EmulatedCluster, core: Core, *, watch: Callable[[Decision], None] | None = None
+) -> Driven:
+    """Run an emulated cluster to its end, its jobs started by a twin.
+
+    The cluster must publish its events to ``core.take_event``.
+
+    Args:
+        cluster: with its workload, before its first event.
+        core: the twin's core.
+        watch: called with each decision.
+
+    Raises:
+        HpctwinError: the cluster refused a start, or the mirror lost track: neither can be.
+    """
+    driven = Driven()
+    core.take_snapshot(cluster.snapshot())
+    cluster.take_scheduling()
+    while (due_s := cluster.next_time()) is not None:
+        _go_on(cluster, core, due_s)
+        kept = True
+        while core.opportunity and kept:
+            begin = time.perf_counter()
+            decision = core.decide(cluster.now_s)
+            driven.cycle_s += time.perf_counter() - begin
+            driven.cycles += decision is not None
+            if decision is None:
+                break
+            told = _start(cluster, core, decision.starts)
+            kept = 0 < told < len(decision.starts)
+            driven.started_by[decision.policy] += told
+            if watch is not None:
+                watch(decision)
+    return driven
+
+
+def drive_each(
+    cluster: EmulatedCluster,
+    core: Core,
+    every_s: float,
+    *,
+    watch: Callable[[float, str], None] | None = None,
+) -> Driven:
+    """As `drive`, but the policy is chosen at whole multiples of a time only, and rules until the next.
+
+    At such an instant what happens then happens first, under the policy before, and the best what-if is
+    taken whether or not anyone fits; one that was not in force has its say at once. At first the first of
+    the pool rules. These are the instants and the rules of `hpctwin.learn.PolicySelection`.
+
+    Args:
+        cluster: with its workload, before its first event.
+        core: the twin's core.
+        every_s: the time, seconds.
+        watch: called with each instant at which there was a choice, seconds, and what was chosen.
+
+    Raises:
+        HpctwinError: as of `drive`.
+    """
+    driven = Driven()
+    core.take_snapshot(cluster.snapshot())
+    cluster.take_scheduling()
+    ties = tie_order(core.settings.objective.ties, core.pool)
+    force, number = core.pool[0], 1
+    while (next_s := cluster.next_time()) is not None:
+        choice_s = number * every_s
+        _go_on(cluster, core, min(next_s, choice_s))
+        begin = time.perf_counter()
+        starts: Sequence[str] = ()
+        if core.opportunity:
+            core.opportunity = False
+            starts = core.present(cluster.now_s, force).starts()
+        driven.cycle_s += time.perf_counter() - begin
+        driven.started_by[force.name] += _start(cluster, core, starts)
+        if next_s < choice_s:
+            continue
+        number += 1
+        begin = time.perf_counter()
+        now = core.present(cluster.now_s, force)
+        if not len(now.waiting):
+            continue
+        answers = look_ahead(now, core.pool, past=Past.none())
+        candidates = judge(core.objective, [policy.name for policy in core.pool], [answers])
+        chosen, _ = choose(
+            candidates,
+            current=force.name,
+            hysteresis=core.settings.objective.hysteresis,
+            ties=ties,
+            free=True,
+        )
+        driven.cycle_s += time.perf_counter() - begin
+        driven.cycles += 1
+        if watch is not None:
+            watch(choice_s, core.pool[chosen].name)
+        if core.pool[chosen] is force:
+            continue
+        force = core.pool[chosen]
+        driven.started_by[force.name] += _start(cluster, core, candidates[chosen].starts)
+    return driven
+
+
+def _go_on(cluster: EmulatedCluster, core: Core, until_s: float) -> None:
+    """Let the cluster go on, and see that the twin has followed."""
+    cluster.advance(until_s)
+    cluster.heartbeat(core.mirror.seq or 0)
+    if core.mirror.needs_snapshot is not None:
+        raise HpctwinError(f"the mirror lost track: {core.mirror.needs_snapshot}")
+
+
+def _start(cluster: EmulatedCluster, core: Core, job_ids: Sequence[str]) -> int:
+    """Start those that find room wherever the cluster puts the others; how many these are."""
+    told = core.told_together(job_ids, {})
+    for job_id in told:
+        core.asked_to_start(job_id, cluster.now_s)
+        outcome = cluster.start(job_id)
+        if outcome.result != "done":
+            raise HpctwinError(f"the start of job {job_id} was refused: {outcome.reason}")
+    # It is known by now where these are.
+    core.opportunity |= len(told) < len(job_ids)
+    return len(told)

@@ -1,0 +1,217 @@
+"""When a job will start, and why not now, by a mirror as it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from hpctwin.model import format_duration
+from hpctwin.rms.placement.node_capacity import Room
+from hpctwin.rms.records.records import JobRecord
+from hpctwin.twin.core.core import Core
+from hpctwin.twin.forecast.records import Forecast
+from hpctwin.twin.words import FEW, asked_text, clock_text, count, jobs_named
+
+__all__ = ["When", "when"]
+
+
+@dataclass(frozen=True)
+class When:
+    """When a job will start, and why not now.
+
+    Args:
+        state: ``gone``, ``runs``, ``starts now``, ``waits``; ``stuck``: something must happen first of
+            which nobody knows when; ``never``: not as things are.
+        lines: in plain words.
+        start_s: the forecast, or when it started; None where there is none.
+        low_s, high_s: between these with the probability that `forecast.COVERAGE` names.
+        calibrated: whether the interval comes from enough starts seen before.
+        policy: under which that was forecast.
+        quantiles_s: by when it will have started with the probabilities `forecast.LEVELS`; empty if too few
+            starts were seen.
+    """
+
+    state: Literal["gone", "runs", "starts now", "waits", "stuck", "never"]
+    lines: tuple[str, ...]
+    start_s: float | None = None
+    low_s: float | None = None
+    high_s: float | None = None
+    calibrated: bool = False
+    policy: str = ""
+    quantiles_s: tuple[float, ...] = ()
+
+
+def when(
+    core: Core,
+    job_id: str,
+    now_s: float,
+    policy: str | None = None,
+    forecasts: Mapping[str, Forecast] | None = None,
+) -> When:
+    """When a job will start and why not now, as the mirror stands.
+
+    Args:
+        core: the twin's core.
+        job_id: which job.
+        now_s: the present by the cluster's clock.
+        policy: under which to look ahead; the one in force if left out.
+        forecasts: those made already under that policy, by job; where this job is not among them, it is
+            looked ahead.
+    """
+    job = core.mirror.jobs.get(job_id)
+    if job is None:
+        said = f"Job {job_id} is not among the jobs that wait or run: it has ended, or never was."
+        return When("gone", (said,))
+    spec = job.spec
+    asks = f"{asked_text(spec)} for up to {format_duration(round(spec.walltime_s))}"
+    if job.start_s is not None:
+        since = format_duration(round(now_s - job.start_s))
+        waited = format_duration(round(job.start_s - spec.submit_s))
+        runs = (
+            f"Job {job_id} ({asks}) runs since {clock_text(job.start_s)}, for {since} now.",
+            f"It waited {waited}.",
+        )
+        return When("runs", runs, job.start_s, job.start_s, job.start_s, True)
+    waited = format_duration(round(max(0.0, now_s - spec.submit_s)))
+    lines = (f"Job {job_id} ({asks}) waits since {clock_text(spec.submit_s)}, for {waited} now.",)
+    stuck, conditions = _conditions(core, job, now_s)
+    if stuck:
+        return When("stuck", (*lines, *conditions))
+    policy = policy or core.policy
+    known = forecasts or {}
+    if job_id not in known:
+        known = {one.job_id: one for one in core.foretell(now_s, policy)}
+    starts = {i: one.start_s for i, one in known.items() if one.start_s is not None}
+    made = known.get(job_id)
+    if made is None or made.start_s is None or made.low_s is None or made.high_s is None:
+        return When("never", (*lines, *conditions, _why_never(core, job)), policy=policy)
+    start_s, span = made.start_s, (made.low_s, made.high_s, made.calibrated)
+    state: Literal["starts now", "waits"] = "starts now" if start_s <= now_s else "waits"
+    times = _when(core, job, now_s, start_s, starts, policy, span)
+    quantiles_s = core.forecaster.quantiles(made)
+    return When(state, (*lines, *conditions, *times), start_s, *span, policy, quantiles_s)
+
+
+def _conditions(core: Core, job: JobRecord, now_s: float) -> tuple[bool, list[str]]:
+    """What must happen first; and whether nobody knows when that will be."""
+    spec = job.spec
+    if spec.held:
+        return True, ["It is held; it can start once it is released."]
+    lines = [
+        f"It waits for job {edge.on} "
+        + {"after": "to start", "afterany": "to end", "afterok": "to end well"}[edge.kind]
+        + ("." if edge.on in core.mirror.jobs else ", which is not there: it may wait for ever.")
+        for edge in spec.dependencies
+    ]
+    stuck = any(edge.on not in core.mirror.jobs for edge in spec.dependencies)
+    if spec.not_before_s is not None and spec.not_before_s > now_s:
+        lines.append(f"It asked not to start before {clock_text(spec.not_before_s)}.")
+    until_s = core.put_off(spec.id)
+    if until_s is not None and until_s > now_s:
+        lines.append(f"The cluster refused its start; it is tried again at {clock_text(until_s)}.")
+    return stuck, lines
+
+
+def _why_never(core: Core, job: JobRecord) -> str:
+    """Why a job would not start even on an empty machine."""
+    spec, machine = job.spec, core.mirror.machine
+    nodes = core.mirror.nodes
+    partition = next((p for p in machine.partitions if p.name == spec.partition), None)
+    if spec.partition and partition is None:
+        known = ", ".join(p.name for p in machine.partitions)
+        return f"It can never start: there is no partition {spec.partition!r}; there are {known}."
+    if partition is not None:
+        if partition.max_nodes is not None and spec.nodes > partition.max_nodes:
+            return (
+                f"It can never start: partition {partition.name} takes jobs of at most "
+                f"{count(partition.max_nodes, 'node')}."
+            )
+        if partition.max_walltime is not None and spec.walltime_s > partition.max_walltime:
+            longest = format_duration(round(partition.max_walltime))
+            return f"It can never start: partition {partition.name} takes at most {longest}."
+    usable = [
+        group
+        for group in machine.nodes
+        if (partition is None or partition.groups is None or group.name in partition.groups)
+        and all(
+            has is None or asks <= has
+            for asks, has in (
+                (spec.cores, group.cores),
+                (spec.gpus, group.gpus),
+                (spec.memory_gb, group.memory_gb),
+            )
+        )
+    ]
+    if spec.tasks and not Room(machine).place(spec, empty=True):
+        return f"It can never start: the empty cluster has no room for {asked_text(spec)}."
+    most = sum(group.count for group in usable)
+    if not spec.tasks and spec.nodes > most:
+        return (
+            f"It can never start: {count(most, 'node')} of {len(nodes)} "
+            f"{'has' if most == 1 else 'have'} what it asks for, and it needs {spec.nodes}."
+        )
+    up = sum(node.state == "up" for node in nodes.values())
+    return (
+        f"As things are it would never start: {up} of {len(nodes)} nodes are up, "
+        "and a node that is down or a limit keeps it out."
+    )
+
+
+def _when(
+    core: Core,
+    job: JobRecord,
+    now_s: float,
+    start_s: float,
+    starts: dict[str, float],
+    policy: str,
+    span: tuple[float, float, bool],
+) -> list[str]:
+    spec = job.spec
+    fits, jobs = core.fits_now(), core.mirror.jobs
+    shares = any(job.spec.tasks for job in jobs.values())
+    free = core.free_nodes()
+    there = f"{count(free, 'node')} {'is' if free == 1 else 'are'} free"
+    if shares:
+        there = "There is room now" if fits(spec) else "There is no room now"
+    waits = {i: s for i, s in starts.items() if i in jobs and jobs[i].start_s is None}
+    before = sorted((s, i) for i, s in waits.items() if s < start_s and i != spec.id)
+    lines = []
+    if start_s <= now_s:
+        return [f"It fits, and {policy} starts it now."]
+    if not fits(spec):
+        lines.append(f"{there}.")
+    elif not shares and (ready := core.free_nodes(on=True)) < spec.nodes:
+        lines.append(f"{there}, {ready or 'none'} of them switched on: it starts when enough are.")
+    elif spec.not_before_s is None or spec.not_before_s < start_s:
+        later = sorted((s, i) for i, s in waits.items() if s >= start_s and i != spec.id)
+        kept_for = [i for _, i in before + later if not fits(jobs[i].spec)][:1]
+        whom = f" for job {kept_for[0]} ({asked_text(jobs[kept_for[0]].spec)})" if kept_for else ""
+        lines.append(
+            f"{there} and it would fit, but under {policy} {'that is' if shares else 'they are'} kept"
+            f"{whom}: with its walltime it would still run when {'it is' if shares else 'they are'} needed."
+        )
+    ends = sorted(
+        (
+            (run.start_s + run.spec.walltime_s, i)
+            for i, run in jobs.items()
+            if run.start_s is not None and run.start_s + run.spec.walltime_s <= start_s
+        ),
+        reverse=True,
+    )
+    if ends:
+        last = ", ".join(f"{i} ({asked_text(jobs[i].spec)})" for _, i in ends[:FEW])
+        lines.append(f"It waits for running jobs to end, the last of them {last}.")
+    if before:
+        lines.append(
+            f"{count(len(before), 'waiting job')} {'is' if len(before) == 1 else 'are'} expected "
+            f"to start before it, first {jobs_named([i for _, i in before])}."
+        )
+    low_s, high_s, calibrated = span
+    lines.append(
+        f"Under {policy} it starts at {clock_text(start_s)}, in "
+        f"{format_duration(round(start_s - now_s))}"
+        f"; probably between {clock_text(low_s)} and {clock_text(high_s)}"
+        + ("." if calibrated else " (too few starts seen yet to say this well).")
+    )
+    return lines

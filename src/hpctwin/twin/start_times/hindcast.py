@@ -1,0 +1,309 @@
+"""The twin's core led through a past that is known, as if it lived it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import polars.selectors as cs
+
+from hpctwin.errors import WorkloadError
+from hpctwin.model import MS_PER_S, Category, Cluster, Workload
+from hpctwin.policies import Policy
+from hpctwin.rms.records import events as ev
+from hpctwin.rms.records.records import JobSpec, NodeRecord, Snapshot
+from hpctwin.simulation import Simulation, Window, simulate
+from hpctwin.twin.core.core import Core
+from hpctwin.twin.forecast.forecaster import COVERAGE, ENOUGH, ERRORS
+from hpctwin.twin.forecast.records import Forecast
+from hpctwin.twin.settings.config import CoreSettings
+from hpctwin.twin.start_times.hindcast_scores import LEFT_OUT
+from hpctwin.twin.what_if.run import Past, look_ahead
+
+__all__ = [
+    "Lived",
+    "at_once",
+    "hindcast",
+    "lived",
+    "lived_under",
+    "recorded",
+    "right_of_all",
+]
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+LOW_MIDDLE_HIGH = ((1 - COVERAGE) / 2, 0.5, (1 + COVERAGE) / 2)
+_ENDS, _SUBMITTED, _STARTS = range(3)
+
+
+@dataclass(frozen=True, eq=False)
+class Lived:
+    """A past.
+
+    Args:
+        workload: the jobs.
+        start_ms: when each started; below 0 for never [jobs].
+        end_ms: when each ended, in the same way [jobs].
+    """
+
+    workload: Workload
+    start_ms: IntArray
+    end_ms: IntArray
+
+
+def recorded(workload: Workload) -> Lived:
+    """The past as a trace has it.
+
+    Raises:
+        WorkloadError: no job has a recorded start.
+    """
+    start = workload.recorded_start_ms
+    if not (start >= 0).any():
+        raise WorkloadError(
+            f"{workload.name} does not say when jobs started; give a policy that they start by (--under)"
+        )
+    return Lived(workload, start, np.where(start < 0, -1, start + workload.runtime_ms))
+
+
+def lived_under(jobs: Workload | Window, cluster: Cluster, policy: Policy) -> Lived:
+    """The past as it would have been under a policy.
+
+    Args:
+        jobs: a trace, or a part of it.
+        cluster: the machine.
+        policy: what starts them.
+    """
+    if isinstance(jobs, Window):
+        workload = jobs.workload
+        run = jobs.run(Simulation(workload, cluster, policy, begin_s=jobs.not_before_s))
+    else:
+        workload, run = jobs, simulate(jobs, cluster, policy)
+    times = run.jobs.select(pl.col("start_s", "end_s").fill_null(-1e-3)).to_numpy()
+    start_ms, end_ms = np.rint(times.T * MS_PER_S).astype(np.int64)
+    return Lived(workload, start_ms, end_ms)
+
+
+def lived(core: Core, past: Lived, cluster: Cluster) -> Iterator[tuple[float, tuple[int, ...]]]:
+    """Tell a core of a past, instant by instant.
+
+    Jobs lie on the lowest nodes that are free; where more ran than there are nodes, some have fewer.
+
+    Args:
+        core: hears of it, and of nothing that comes later.
+        past: what happened.
+        cluster: the machine.
+
+    Yields:
+        The instant, seconds, and the rows of the jobs that were submitted then and did not start at once.
+    """
+    workload, start_ms = past.workload, past.start_ms
+    names = [f"n{number}" for number in range(cluster.node_count)]
+    free, held = names[::-1], dict[int, tuple[str, ...]]()
+    specs = _specs(workload)
+    core.take_snapshot(
+        Snapshot(
+            cluster="past", run="past", time_s=0.0, machine=cluster,
+            nodes=tuple(NodeRecord(name=name) for name in names),
+        )
+    )  # fmt: skip
+    time_ms, kind, who = _happened(workload.submit_ms, start_ms, past.end_ms)
+    last = np.flatnonzero(np.diff(time_ms, append=-1))
+    first = 0
+    for upto in (last + 1).tolist():
+        now_s = int(time_ms[first]) / MS_PER_S
+        new = []
+        for place in range(first, upto):
+            row = int(who[place])
+            about: dict[str, Any] = {
+                "cluster": "past",
+                "run": "past",
+                "seq": place + 1,
+                "time_s": now_s,
+            }
+            job_id = str(row + 1)
+            match int(kind[place]):
+                case 0:
+                    free += held.pop(row)[::-1]
+                    event: ev.Event = ev.JobEnded.model_construct(None, **about, job_id=job_id)
+                case 1:
+                    new.append(row)
+                    event = ev.JobSubmitted.model_construct(None, **about, job=specs(row))
+                case _:
+                    nodes = int(workload.nodes[row])
+                    held[row] = tuple(free[: -nodes - 1 : -1])
+                    del free[max(0, len(free) - nodes) :]
+                    event = ev.JobStarted.model_construct(
+                        None, **about, job_id=job_id, node_names=held[row]
+                    )
+            core.take_event(event)
+        first = upto
+        yield now_s, tuple(row for row in new if start_ms[row] != workload.submit_ms[row])
+
+
+def _happened(
+    submit_ms: IntArray, start_ms: IntArray, end_ms: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Time, kind and row of all that happened, in its order; of one instant first ends, then submissions."""
+    rows = np.arange(len(submit_ms))
+    ran = rows[start_ms >= 0]
+    ended = ran[end_ms[ran] >= 0]
+    who = np.concatenate([ended, rows, ran])
+    kind = np.repeat([_ENDS, _SUBMITTED, _STARTS], [len(ended), len(rows), len(ran)])
+    # Who ran for no time at all still starts before it ends.
+    time_ms = np.concatenate(
+        [np.maximum(end_ms[ended], start_ms[ended] + 1), submit_ms, start_ms[ran]]
+    )
+    order = np.lexsort((who, kind, time_ms))
+    return time_ms[order], kind[order], who[order]
+
+
+def _specs(workload: Workload) -> Callable[[int], JobSpec]:
+    def labels(column: Category) -> list[str]:
+        names = ["", *column.labels]
+        return [names[code + 1] for code in column.codes.tolist()]
+
+    names = ("user", "account", "partition", "qos")
+    columns: dict[str, Any] = {name: labels(getattr(workload, name)) for name in names}
+
+    def spec(row: int) -> JobSpec:
+        return JobSpec.model_construct(
+            None,
+            id=str(row + 1),
+            submit_s=int(workload.submit_ms[row]) / MS_PER_S,
+            nodes=int(workload.nodes[row]),
+            walltime_s=max(int(workload.walltime_ms[row]), 1) / MS_PER_S,
+            priority=float(workload.priority[row]),
+            **{name: column[row] for name, column in columns.items()},
+        )
+
+    return spec
+
+
+def hindcast(
+    past: Lived,
+    cluster: Cluster,
+    settings: CoreSettings,
+    *,
+    every: int = 1,
+    progress: Callable[[float], None] | None = None,
+) -> pl.DataFrame:
+    """Have a twin forecast a past: what it would have said of jobs that waited, and what came true.
+
+    It is asked when a job is submitted that does not start at once; of all jobs that wait then. A forecast
+    counts as in `Forecaster`: a job's first, and each whose wait is half that of the last.
+
+    Args:
+        past: what happened.
+        cluster: the machine.
+        settings: of the twin; forecasts are made under the first policy of its pool.
+        every: only at every so many submissions of jobs that wait.
+        progress: told the share of the work that is done.
+
+    Returns:
+        A row for each forecast that counts of a job that started: ``job`` (id), ``nodes``, ``made_s``,
+        ``at_submission`` (whether the job was submitted then), ``wait_s`` (from then on), ``forecast_s``,
+        ``low_s`` and ``high_s`` (null with too little experience), all as waits from then on; of rivals
+        ``walltime_s`` (the policy run ahead with all jobs running to their walltimes) and ``queue_low_s``,
+        ``queue_s``, ``queue_high_s`` (10 %, 50 %, 90 % of the last 300 waits of jobs of the same partition
+        that waited longer than this one has; null with fewer than 20).
+    """
+    core, workload = Core(settings), past.workload
+    policy = core.pool[0]
+    rows: list[tuple[Any, ...]] = []
+    turn, last_ms = 0, max(1, int(workload.submit_ms.max(initial=1)))
+    for now_s, new in lived(core, past, cluster):
+        before, turn = turn, turn + bool(new)
+        if turn // every == before // every:
+            continue
+        decision = core.decide(now_s)
+        if decision is None:
+            continue
+        # A decision may expect other runtimes than walltimes.
+        jobs = list(core.mirror.jobs.values())
+        as_asked = core.simulated(jobs, now_s, policy, runtime_s={})
+        by_walltime = look_ahead(as_asked, [policy], past=Past.none())[0].start_s
+        for said in decision.forecasts:
+            row = int(said.job_id) - 1
+            if said.kept and past.start_ms[row] >= 0 and said.job_id in by_walltime:
+                rows.append((row, row in new, said, by_walltime[said.job_id] - now_s))
+        if progress is not None:
+            progress(min(1.0, now_s * MS_PER_S / last_ms))
+    return _table(rows, workload, past.start_ms)
+
+
+def at_once(past: Lived) -> float:
+    """The share of jobs that started at once; of those that were submitted in the last four fifths."""
+    submit = past.workload.submit_ms
+    counted = (submit >= np.quantile(submit, LEFT_OUT)) & (past.start_ms >= 0)
+    return float((past.start_ms == submit)[counted].mean()) if counted.any() else 0.0
+
+
+def right_of_all(past: Lived, said: pl.DataFrame, within_s: float) -> float:
+    """The share of all jobs whose first forecast was right, to so many seconds.
+
+    A job that starts at once is forecast so where forecasts go by what starts jobs (`lived_under`): whether
+    it does is decided by walltimes alone, which are known.
+
+    Args:
+        past: what happened, under the policy of the forecasts.
+        said: of `hindcast`.
+        within_s: how far off a forecast may be.
+    """
+    first = said.filter(pl.col("at_submission"))
+    first = first.sort("made_s", maintain_order=True).slice(round(LEFT_OUT * len(first)))
+    share = at_once(past)
+    if first.is_empty():
+        return share
+    error = first.select((pl.col("forecast_s") - pl.col("wait_s")).abs()).to_series()
+    return share + (1.0 - share) * float((error <= within_s).sum() / len(error))
+
+
+def _table(
+    rows: list[tuple[int, bool, Forecast, float]], workload: Workload, start_ms: IntArray
+) -> pl.DataFrame:
+    row = np.array([one[0] for one in rows], np.int64)
+    said = [one[2] for one in rows]
+    made_s = np.array([one.made_s for one in said])
+    rivals = _by_queue(workload, start_ms, row, made_s)
+    told: dict[str, Any] = {
+        "job": workload.job_id[row],
+        "nodes": workload.nodes[row],
+        "made_s": made_s,
+        "at_submission": np.array([one[1] for one in rows], np.bool_),
+        "wait_s": start_ms[row] / MS_PER_S - made_s,
+        "forecast_s": [(one.start_s or 0.0) - one.made_s for one in said],
+        "low_s": [None if not one.calibrated else (one.low_s or 0.0) - one.made_s for one in said],
+        "high_s": [
+            None if not one.calibrated else (one.high_s or 0.0) - one.made_s for one in said
+        ],
+        "walltime_s": [one[3] for one in rows],
+        **dict(zip(("queue_low_s", "queue_s", "queue_high_s"), rivals.T, strict=True)),
+    }
+    return pl.DataFrame(told, strict=False).with_columns(cs.float().fill_nan(None))
+
+
+def _by_queue(
+    workload: Workload, start_ms: IntArray, row: IntArray, made_s: FloatArray
+) -> FloatArray:
+    """Quantiles of what jobs of the same partition waited that had started by then [forecasts, 3]."""
+    found = np.full((len(row), 3), np.nan)
+    wait_ms = start_ms - workload.submit_ms
+    waited = np.flatnonzero((start_ms >= 0) & (wait_ms > 0))
+    waited = waited[np.argsort(start_ms[waited], kind="stable")]
+    codes = workload.partition.codes
+    for code in np.unique(codes[row]).tolist():
+        own = waited[codes[waited] == code]
+        for number in np.flatnonzero(codes[row] == code).tolist():
+            now_ms = round(float(made_s[number]) * MS_PER_S)
+            upto = int(np.searchsorted(start_ms[own], now_ms, "left"))
+            so_far = now_ms - int(workload.submit_ms[row[number]])
+            left = wait_ms[own[max(0, upto - ERRORS) : upto]] - so_far
+            left = left[left > 0]
+            if len(left) >= ENOUGH:
+                found[number] = np.quantile(left, LOW_MIDDLE_HIGH) / MS_PER_S
+    return found

@@ -1,0 +1,1 @@
+"""What-ifs: the mirror simulated ahead under each policy."""

@@ -1,0 +1,379 @@
+"""From what a resource manager tells to a simulation that begins now."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.model import (
+    MS_PER_S,
+    Cluster,
+    Reservation,
+    Workload,
+)
+from hpctwin.model.columns import every
+from hpctwin.model.input.cached_attributes import kept
+from hpctwin.policies import Policy
+from hpctwin.rms.records.columns import Jobs
+from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, NodeReservation
+from hpctwin.simulation import Simulation
+from hpctwin.simulation.running.present import Running, begin_at, go_otherwise, runs, starts_of
+from hpctwin.twin.what_if.node_power import as_expected, powers_of
+from hpctwin.twin.what_if.present_jobs import in_ms, in_order, may_run, workload_of
+from hpctwin.twin.what_if.snapshot_delta import Carried, Spare
+
+__all__ = ["Present", "present"]
+
+
+@dataclass(frozen=True)
+class Present:
+    """A cluster as it is now, as a simulation.
+
+    Args:
+        base: begins now; its rows are ``ids``. Its queue is in no order yet: `fork` it to run it.
+        ids: job ids by row.
+        submit_s: when each was submitted [jobs].
+        running: rows of the jobs that run, rising [running].
+        waiting: rows of the jobs that wait and may start, now or later, rising [waiting].
+        now_ms: the present.
+        spare: what it is forked into.
+    """
+
+    base: Simulation
+    ids: tuple[str, ...]
+    submit_s: npt.NDArray[np.float64]
+    running: npt.NDArray[np.int64]
+    waiting: npt.NDArray[np.int64]
+    now_ms: int
+    spare: Spare
+
+    @kept
+    def waiting_ids(self) -> tuple[str, ...]:
+        """Ids of the jobs that wait and may start [waiting]."""
+        return tuple(map(self.ids.__getitem__, self.waiting.tolist()))
+
+    @kept
+    def others(self) -> npt.NDArray[np.int64]:
+        """Rows of the jobs that do not run: those that wait, and those to come, rising."""
+        if len(self.running) + len(self.waiting) == len(self.ids):
+            return self.waiting
+        waits = np.ones(len(self.ids), bool)
+        waits[self.running] = False
+        return waits.nonzero()[0]
+
+    @kept
+    def of_others(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """When these were submitted, seconds, and how many nodes each asks for [others]."""
+        nodes = self.base.workload.nodes[self.others].astype(np.float64)
+        return self.submit_s[self.others], nodes
+
+    @kept
+    def running_nodes(self) -> npt.NDArray[np.float64]:
+        """How many nodes each running job asks for [running]."""
+        return self.base.workload.nodes[self.running].astype(np.float64)
+
+    @kept
+    def machine_nodes(self) -> int:
+        """Nodes of the cluster."""
+        return self.base.cluster.node_count
+
+    def fork(self, policy: Policy | None = None) -> Simulation:
+        """A simulation that goes on from now, under this or another policy."""
+        return self.base.fork(policy or self.base.policy)
+
+    def starts(self) -> list[str]:
+        """Ids of the jobs that the policy starts now; see `given_nodes`."""
+        return [self.ids[row] for row in self.given_nodes(self.fork()).tolist()]
+
+    def futures(
+        self,
+        runtime_s: Mapping[str, npt.NDArray[np.float64]],
+        coming: Sequence[Collection[str]],
+    ) -> dict[str, npt.NDArray[np.float64]]:
+        """When each waiting job starts in each of some futures, seconds, by id [futures].
+
+        Args:
+            runtime_s: how long each job runs in each future, by id [futures].
+            coming: which of the jobs to come do so in each future.
+
+        Returns:
+            Only those that start in all of them.
+        """
+        if not len(self.waiting):
+            return {}
+        workload = self.base.workload
+        runtime_ms = np.rint(np.array([runtime_s[i] for i in self.ids]) * MS_PER_S).astype(np.int64)
+        runtime_ms = np.clip(runtime_ms, 1, workload.walltime_ms[:, None])
+        start_ms = self.base.column("start")[self.running]
+        later = np.flatnonzero(workload.submit_ms > self.now_ms)
+        own = set(self.waiting.tolist())
+        found = np.empty((len(coming), len(self.waiting)), np.int64)
+        for number, ids in enumerate(coming):
+            end_ms = remaining_end_ms(
+                self.now_ms,
+                start_ms,
+                runtime_ms[self.running, number],
+                workload.walltime_ms[self.running],
+            )
+            come = [row for row in later.tolist() if row in own or self.ids[row] in ids]
+            simulation = self.spare.fork(self.base, self.base.policy)
+            go_otherwise(
+                simulation, runtime_ms[:, number], self.running, end_ms, np.array(come, np.int64)
+            )
+            found[number] = starts_of(simulation, self.waiting)
+            self.spare.give_back(simulation)
+        return {
+            self.ids[row]: column / MS_PER_S
+            for row, column in zip(self.waiting.tolist(), found.T, strict=True)
+            if (column >= 0).all()
+        }
+
+    def given_nodes(self, simulation: Simulation) -> npt.NDArray[np.int64]:
+        """Rows of the waiting jobs that a fork gives nodes now; some may have to be switched on first.
+
+        In order of submission; where jobs share nodes, in the order in which they got theirs: in another one
+        they would lie elsewhere, and some find no room.
+        """
+        simulation.advance(self.now_ms / MS_PER_S)
+        given = self.waiting[runs(simulation)[self.waiting]]
+        if not simulation.workload.shares_nodes:
+            return given
+        # Parts of nodes are numbered as they are given.
+        return given[simulation.column("first_node")[given].argsort()]
+
+
+def present(
+    machine: Cluster,
+    jobs: Sequence[JobRecord],
+    nodes: Sequence[NodeRecord],
+    reservations: Sequence[NodeReservation],
+    now_s: float,
+    policy: Policy,
+    *,
+    runtime_s: Mapping[str, float] | None = None,
+    arrivals: Sequence[JobSpec] = (),
+    carried: Carried | None = None,
+    track_nodes: bool = False,
+) -> Present:
+    """Make the simulation that begins now.
+
+    Held jobs are left out, those that the resource manager would not start (they have a reason), and
+    jobs that wait for a job which is not there: nothing says when they may start. Where jobs ask for tasks,
+    nodes are shared. Where none does, a node on which several jobs run is taken by the one that is expected
+    to end last; and where it is told how nodes are switched, they have power states. A running job is
+    expected to end after its runtime; where that has passed, see `remaining_end_ms`. The scheduler in the
+    simulation plans with walltimes.
+
+    Args:
+        machine: the cluster's node groups, partitions and resources.
+        jobs: all jobs that have not ended.
+        nodes: the nodes in the order of their numbers.
+        reservations: those that have not ended.
+        now_s: the present, seconds since the epoch.
+        policy: what the simulation starts jobs by.
+        runtime_s: how long jobs are expected to run, by id; the walltime for those not named.
+        arrivals: jobs that will be submitted, with ids of their own.
+        carried: from the presents before this one, kept by whoever looks again and again.
+        track_nodes: whether it is to be forked under a policy that asks which nodes jobs have.
+
+    Raises:
+        ConfigError, WorkloadError: the jobs do not go with the machine.
+    """
+    now_ms = round(now_s * MS_PER_S)
+    carried = carried or Carried()
+    there = carried.rows.jobs(jobs, nodes)
+    shares = "tasks" in there.known or any(spec.tasks for spec in arrivals)
+    holders = np.bincount(there.held, minlength=len(nodes))
+    if not shares and np.count_nonzero(holders > 1):
+        there = carried.rows.jobs(_one_job_a_node(jobs, runtime_s or {}), nodes)
+    may = may_run(there)
+    if not every(may):
+        there = there.take(may.nonzero()[0])
+    by_row, here, submit_ms, rank = in_order(there, arrivals, now_s)
+    rows = by_row.runs.nonzero()[0]
+    workload = workload_of(by_row, submit_ms, rank, runtime_s or {}, now_s)
+    start_ms = in_ms(by_row.of("start_s")[rows])
+    running = Running(
+        rows=rows,
+        start_ms=start_ms,
+        end_ms=remaining_end_ms(
+            now_ms, start_ms, workload.runtime_ms[rows], workload.walltime_ms[rows]
+        ),
+        nodes=tuple(by_row.told("held", rows)),
+    )
+    machine = as_expected(machine, () if shares else nodes)
+    cluster = _with_reservations(machine, nodes, reservations, running, now_s, waits=not shares)
+    simulation = carried.base = _new(
+        workload, cluster, policy, carried.base, track_nodes=track_nodes
+    )
+    gone = carried.rows.nodes.gone
+    held = holders[gone] > 0
+    begin_at(
+        simulation,
+        now_ms,
+        running,
+        gone[~held],
+        gone[held],
+        _amounts(by_row, rows, machine.consumables) if shares else (),
+        powers_of(nodes, now_ms) if machine.has_power else None,
+    )
+    return Present(
+        base=simulation,
+        ids=tuple(by_row.told("id")),
+        submit_s=by_row.of("submit_s"),
+        running=rows,
+        waiting=(here & ~by_row.runs).nonzero()[0],
+        now_ms=now_ms,
+        spare=carried.spare,
+    )
+
+
+def _amounts(
+    jobs: Jobs, rows: npt.NDArray[np.int64], consumables: Sequence[str]
+) -> list[npt.NDArray[np.float64] | None]:
+    """What running jobs hold of each of their nodes, as `begin_at` takes it [rows]."""
+    found: list[npt.NDArray[np.float64] | None] = jobs.told("amounts", rows)
+    if not consumables:
+        return found
+    full: list[npt.NDArray[np.float64] | None] = []
+    for amounts, record in zip(found, jobs.told("uses_up", rows), strict=True):
+        if amounts is not None and record is not None:
+            amounts = record.holds(consumables)
+        elif amounts is not None:
+            amounts = np.pad(amounts, ((0, 0), (0, len(consumables))))
+        full.append(amounts)
+    return full
+
+
+CORRECTIONS_MS = np.array([1, 5, 15, 30, 60, 120, 300, 600, 1200, 3000, 6000]) * 60_000
+"""Added to an expected runtime that has passed (Tsafrir, Etsion, Feitelson 2007, §4.2)."""
+
+
+def remaining_end_ms(
+    now_ms: int,
+    start_ms: npt.NDArray[np.int64],
+    runtime_ms: npt.NDArray[np.int64],
+    walltime_ms: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]:
+    """When running jobs are expected to end, after now [jobs].
+
+    After the expected runtime; if that has passed, after the first of `CORRECTIONS_MS` more that
+    has not, but not after the walltime; if that has passed too (clean-up, or a limit that is not
+    enforced), at the next whole minute after the walltime.
+    """
+    expected, limit = start_ms + runtime_ms, start_ms + walltime_ms
+    corrected: npt.NDArray[np.int64] = np.minimum(expected, limit)
+    if every(corrected > now_ms):
+        return corrected
+    late = np.maximum(now_ms - expected, 0)
+    step = np.minimum(np.searchsorted(CORRECTIONS_MS, late, side="right"), len(CORRECTIONS_MS) - 1)
+    corrected = np.where(expected > now_ms, expected, expected + CORRECTIONS_MS[step])
+    corrected = np.minimum(corrected, limit)
+    minutes = np.maximum(now_ms - limit, 0) // 60_000 + 1
+    end: npt.NDArray[np.int64] = np.where(corrected > now_ms, corrected, limit + minutes * 60_000)
+    return end
+
+
+def _new(
+    workload: Workload,
+    cluster: Cluster,
+    policy: Policy,
+    before: Simulation | None,
+    *,
+    track_nodes: bool,
+) -> Simulation:
+    if before is None or before.cluster is not cluster or before.policy is not policy:
+        return Simulation(workload, cluster, policy=policy, track_nodes=track_nodes)
+    return before.anew(workload)
+
+
+def _one_job_a_node(jobs: Sequence[JobRecord], runtime_s: Mapping[str, float]) -> list[JobRecord]:
+    """Jobs such that each node is held by one: by the one expected to end last.
+
+    Those that are left without nodes are not there; who waits for one waits for who stands in for it.
+    """
+    runs = [job for job in jobs if job.start_s is not None]
+    holder: dict[str, JobRecord] = {}
+    for job in sorted(runs, key=lambda job: _expected_end_s(job, runtime_s)):
+        holder.update(dict.fromkeys(job.node_names, job))
+    kept, stand_ins = [], {}
+    for job in runs:
+        names = tuple(n for n in job.node_names if holder[n] is job)
+        if names or not job.node_names:
+            fewer = names != job.node_names
+            kept.append(job.model_copy(update={"node_names": names}) if fewer else job)
+        else:
+            stand_ins[job.spec.id] = holder[job.node_names[0]].spec.id
+    left = {job.spec.id for job in kept}
+    stand_ins = {i: other for i, other in stand_ins.items() if other in left}
+    return kept + [_waiting_for(job, stand_ins) for job in jobs if job.start_s is None]
+
+
+def _expected_end_s(job: JobRecord, runtime_s: Mapping[str, float]) -> tuple[float, str]:
+    lasts_s = runtime_s.get(job.spec.id, job.spec.walltime_s)
+    return (job.start_s or 0.0) + lasts_s, job.spec.id
+
+
+def _waiting_for(job: JobRecord, stand_ins: Mapping[str, str]) -> JobRecord:
+    """A job that waits for those who stand in for the ones it waits for."""
+    if not any(edge.on in stand_ins for edge in job.spec.dependencies):
+        return job
+    edges = tuple(
+        edge.model_copy(update={"on": stand_ins.get(edge.on, edge.on)})
+        for edge in job.spec.dependencies
+    )
+    return job.model_copy(update={"spec": job.spec.model_copy(update={"dependencies": edges})})
+
+
+def _with_reservations(
+    machine: Cluster,
+    nodes: Sequence[NodeRecord],
+    reservations: Sequence[NodeReservation],
+    running: Running,
+    now_s: float,
+    *,
+    waits: bool,
+) -> Cluster:
+    """The machine with its reservations; each node is away once at a time.
+
+    If it waits, a node reserved now on which a job runs is away because of the job, and reserved once that
+    has ended.
+    """
+    if not reservations:
+        return machine
+    number = {node.name: i for i, node in enumerate(nodes)}
+    used_until_s = {
+        i: end_ms / MS_PER_S
+        for numbers, end_ms in zip(running.nodes, running.end_ms.tolist(), strict=True)
+        for i in numbers.tolist()
+    }
+    spans: dict[int, list[tuple[float, float]]] = {}
+    for r in sorted(reservations, key=lambda r: (r.start_s, r.end_s)):
+        for i in [number[name] for name in r.node_names] or range(len(nodes)):
+            start_s = r.start_s
+            if waits and i in used_until_s and start_s <= now_s:
+                start_s = used_until_s[i]
+                if start_s >= r.end_s:
+                    continue
+            known = spans.setdefault(i, [])
+            if known and start_s <= known[-1][1]:
+                known[-1] = (known[-1][0], max(known[-1][1], r.end_s))
+            else:
+                known.append((start_s, r.end_s))
+    together: dict[tuple[float, float], list[int]] = {}
+    for i, windows in spans.items():
+        for window in windows:
+            together.setdefault(window, []).append(i)
+    made = tuple(
+        Reservation(
+            name=f"reservation-{count}",
+            start=start_s,
+            end=end_s,
+            nodes=",".join(map(str, sorted(members))),
+        )
+        for count, ((start_s, end_s), members) in enumerate(together.items())
+    )
+    return machine.model_copy(update={"reservations": made})

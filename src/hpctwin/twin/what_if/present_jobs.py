@@ -1,0 +1,184 @@
+"""From the jobs that a resource manager tells of to a workload."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.model import (
+    MS_PER_S,
+    PER_NODE,
+    Category,
+    Dependencies,
+    DependencyKind,
+    Workload,
+)
+from hpctwin.model.columns import alike, every
+from hpctwin.model.requests.chunks import CHUNKS
+from hpctwin.rms.records.columns import LABELS, Jobs, jobs_to_come
+from hpctwin.rms.records.records import JobSpec
+
+__all__ = ["id_key", "in_ms", "in_order", "may_run", "workload_of"]
+
+
+def id_key(job_id: str) -> list[Any]:
+    """Sorts job ids as people do: ``9.pbs`` before ``10.pbs``."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", job_id)]
+
+
+def in_order(
+    there: Jobs, arrivals: Sequence[JobSpec], now_s: float
+) -> tuple[Jobs, npt.NDArray[np.bool_], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Jobs that are there and jobs to come as rows, whatever order they come in.
+
+    Returns:
+        The jobs, whether each is there, when it joins the queue (ms), and the place of its id among all.
+    """
+    now_ms = round(now_s * MS_PER_S)
+    jobs = there.and_also(jobs_to_come(arrivals)) if arrivals else there
+    submit_ms = in_ms(jobs.of("submit_s"))
+    here, coming = submit_ms[: len(there)], submit_ms[len(there) :]
+    np.minimum(here, now_ms, out=here)
+    if len(coming):
+        np.maximum(coming, now_ms + 1, out=coming)
+    if "later" in there.known:
+        # A job that asks for a later start joins the queue then.
+        later = ((there.of("not_before_s") > now_s) & ~there.runs).nonzero()[0]
+        here[later] = in_ms(there.of("not_before_s")[later])
+    rank = _ranks(jobs)
+    order = np.lexsort((rank, submit_ms))
+    return jobs.in_order(order), order < len(there), submit_ms[order], rank[order]
+
+
+def _ranks(jobs: Jobs) -> npt.NDArray[np.int64]:
+    """The place of each id among all: ids that are equally written are compared as numbers."""
+    numbers = jobs.of("number")
+    if every(numbers[:1] >= 0) and every(numbers[1:] > numbers[:-1]):
+        return np.arange(len(numbers))
+    if every(numbers >= 0):
+        order = numbers.argsort(kind="stable")
+    else:
+        ids = jobs.told("id")
+        order = np.array(sorted(range(len(ids)), key=lambda i: (id_key(ids[i]), ids[i])), np.int64)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return rank
+
+
+def may_run(jobs: Jobs) -> npt.NDArray[np.bool_]:
+    """Those that run, and those that neither are barred nor wait at last for one that is or is gone."""
+    runs = jobs.runs
+    may: npt.NDArray[np.bool_] = runs | (jobs.of("barred") == 0)
+    if "depends" in jobs.known:
+        dependencies = jobs.told("dependencies")
+        ids = jobs.told("id")
+        depend = [i for i in np.flatnonzero(may & ~runs).tolist() if dependencies[i]]
+        known = {ids[i] for i in np.flatnonzero(may).tolist()}
+        while left_out := [i for i in depend if any(e.on not in known for e in dependencies[i])]:
+            may[left_out] = False
+            known -= {ids[i] for i in left_out}
+            depend = [i for i in depend if may[i]]
+    return may
+
+
+def in_ms(seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Whole milliseconds, as `round` gives them."""
+    return np.rint(seconds * MS_PER_S).astype(np.int64)
+
+
+def workload_of(
+    jobs: Jobs,
+    submit_ms: npt.NDArray[np.int64],
+    rank: npt.NDArray[np.int64],
+    runtime_s: Mapping[str, float],
+    now_s: float,
+) -> Workload:
+    """The jobs as a workload; the records were validated when they came in.
+
+    Args:
+        jobs: the jobs.
+        submit_ms: when each joins the queue [jobs].
+        rank: the place of its id among all [jobs].
+        runtime_s: how long jobs are expected to run, by id; the walltime for those not named.
+        now_s: the present.
+    """
+    size = len(jobs)
+    walltime_ms = in_ms(jobs.of("walltime_s"))
+    runtime_ms = walltime_ms.copy()
+    if runtime_s:
+        pairs = zip(jobs.told("id"), jobs.of("walltime_s").tolist(), strict=True)
+        expected = np.array([runtime_s.get(i, walltime_s) for i, walltime_s in pairs])
+        # At least 1 ms: else the nodes of a job that starts now would be free again now.
+        runtime_ms = np.clip(in_ms(expected), 1, walltime_ms)
+    unknown, nobody = alike(-1, size, np.int64), Category.unknown(size)
+    known = jobs.known
+    amounts = _by_name(jobs.told("resources")) if "uses" in known else {}
+    consumables = _by_name(jobs.told("consumables")) if "uses" in known else {}
+    labels = {name: _labels(jobs.told(name)) if name in known else nobody for name in LABELS}
+    return Workload(
+        job_id=rank,
+        submit_ms=submit_ms,
+        runtime_ms=runtime_ms,
+        walltime_ms=walltime_ms,
+        nodes=jobs.of("nodes").astype(np.int64),
+        user=labels["user"],
+        account=labels["account"],
+        partition=labels["partition"],
+        qos=labels["qos"],
+        features=labels["features"],
+        more_tasks=labels["more_tasks"],
+        group_by=nobody,
+        priority=jobs.of("priority"),
+        per_node={n: jobs.of(n) for n in PER_NODE} if "needs" in known else {},
+        resources={name: np.array(column, np.int64) for name, column in amounts.items()},
+        dependencies=_dependencies(jobs, now_s),
+        recorded_start_ms=unknown,
+        recorded_nodes=None,
+        cancel_ms=unknown,
+        name="present",
+        chunks=_chunks(jobs),
+        consumables={name: np.array(column, np.float64) for name, column in consumables.items()},
+    )
+
+
+def _by_name(asked: Sequence[Mapping[str, float] | None]) -> dict[str, list[float]]:
+    """What each job asks by name, as a column of each."""
+    names = dict.fromkeys(name for has in asked if has for name in has)
+    return {name: [(has or {}).get(name, 0) for has in asked] for name in names}
+
+
+def _labels(values: Sequence[str]) -> Category:
+    labels = sorted(set(values) - {""})
+    code = {label: i for i, label in enumerate(labels)}
+    code[""] = -1
+    codes = np.fromiter(map(code.__getitem__, values), np.int32, len(values))
+    return Category(codes, tuple(labels))
+
+
+def _chunks(jobs: Jobs) -> dict[str, npt.NDArray[np.float64]]:
+    if "tasks" not in jobs.known:
+        return {}
+    nothing = (0.0,) * len(CHUNKS)
+    table = np.array([row or nothing for row in jobs.told("tasks")], np.float64)
+    return dict(zip(CHUNKS, table.T.copy(), strict=True))
+
+
+def _dependencies(jobs: Jobs, now_s: float) -> Dependencies:
+    if "depends" not in jobs.known:
+        return Dependencies.none()
+    told = jobs.told("dependencies")
+    row = {job_id: number for number, job_id in enumerate(jobs.told("id"))}
+    # Some have nodes and begin when these are on.
+    begun = (jobs.of("start_s") <= now_s).tolist()
+    return Dependencies.of(
+        [
+            (job, row[edge.on], DependencyKind[edge.kind.upper()], round(edge.delay_s * MS_PER_S))
+            for job, edges in enumerate(told)
+            for edge in edges or ()
+            if edge.on in row and not (edge.kind == "after" and begun[row[edge.on]])
+        ]
+    )

@@ -1,0 +1,1 @@
+"""The web server: access, routes, live updates, metrics endpoint."""

@@ -1,0 +1,228 @@
+"""The REST interface and the page of a live cluster."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path as FilePath
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, HTTPException, Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
+
+from hpctwin.twin.forecast.accuracy import Accuracy
+from hpctwin.twin.journal.journal import Journal
+from hpctwin.web.server.access import Token
+from hpctwin.web.server.assembly import JSON, JobId, application_of
+from hpctwin.web.server.live import Live
+from hpctwin.web.server.prometheus import exposition
+from hpctwin.web.views.charts import timeline_routes
+from hpctwin.web.views.source import Source
+from hpctwin.web.views.views import (
+    Approval,
+    Bar,
+    Change,
+    DecisionView,
+    Head,
+    JobView,
+    KillSwitch,
+    LinesView,
+    NodeView,
+    Told,
+    WhatIfAnswer,
+)  # fmt: skip
+
+__all__ = ["application"]
+
+AT_ONCE = 2
+"""So many what-ifs run at the same time; others are asked to come again."""
+
+Number = Annotated[int, Path(ge=1, lt=2**62)]
+
+
+def application(
+    source: Source,
+    *,
+    live: Live | None = None,
+    kill_switch: FilePath | None = None,
+    every_s: float = 0.25,
+) -> FastAPI:
+    """The page of one live cluster, without a gate before it.
+
+    Args:
+        source: what is shown.
+        live: tells listeners of changes; one of its own if left out.
+        kill_switch: the twin's; None if it has none, or it is not known.
+        every_s: how often the journal is looked into.
+    """
+    live = live or Live(source)
+    app = application_of(source, live, page="index.html", every_s=every_s)
+    app.state.turns = threading.BoundedSemaphore(AT_ONCE)
+    _looking(app, source, live)
+    timeline_routes(app, source)
+    _asking(app, source)
+    _acting(app, source, kill_switch)
+    return app
+
+
+def _looking(app: FastAPI, source: Source, live: Live) -> None:
+    @app.get("/readyz", tags=["health"])
+    def readyz() -> dict[str, str]:
+        """Whether the journal can be read and the twin runs."""
+        trouble = source.fault or (None if source.head().alive else "the twin does not run")
+        if trouble:
+            raise HTTPException(503, trouble)
+        return {"status": "ready"}
+
+    @app.get("/metrics", tags=["health"], response_class=Response)
+    def metrics() -> Response:
+        """Figures for Prometheus."""
+        return Response(exposition(source, live), media_type="text/plain; version=0.0.4")
+
+    @app.get("/api/v1/state", tags=["look"])
+    def state() -> Head:
+        """How the cluster and its twin stand."""
+        return source.head()
+
+    @app.get("/api/v1/events", tags=["look"], response_class=StreamingResponse)
+    def events() -> StreamingResponse:
+        """Server-sent events: ``head`` with what `/state` answers, at each change."""
+        return live.response()
+
+    @app.get("/api/v1/jobs", tags=["look"], response_model=list[JobView])
+    def jobs() -> Response:
+        """Jobs that wait, by forecast start, then those that run."""
+        return Response(source.jobs(), media_type=JSON)
+
+    @app.get("/api/v1/nodes", tags=["look"], response_model=list[NodeView])
+    def nodes() -> Response:
+        """All nodes, in the order of their numbers."""
+        return Response(source.nodes(), media_type=JSON)
+
+    @app.get("/api/v1/bars", tags=["look"], response_model=list[Bar])
+    def bars() -> Response:
+        """What ran in the last day, runs, and will run: a Gantt chart."""
+        return Response(source.bars(), media_type=JSON)
+
+    @app.get("/api/v1/lines", tags=["look"])
+    def lines(bins: Annotated[int, Query(ge=1, le=2000)] = 400) -> LinesView:
+        """Nodes in use, and as far as known power, PUE, carbon and price, over time: past and forecast."""
+        return source.lines(bins)
+
+    @app.get("/api/v1/decisions", tags=["look"])
+    def decisions(
+        limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+        before: Annotated[int | None, Query(ge=1, lt=2**62)] = None,
+    ) -> list[DecisionView]:
+        """The last decisions, newest first."""
+        return source.decisions(limit, before)
+
+    @app.get("/api/v1/decisions/{number}", tags=["look"])
+    def decision(number: Number) -> DecisionView:
+        """One decision."""
+        found = source.decision(number)
+        if found is None:
+            raise HTTPException(404, f"no decision {number}")
+        return found
+
+    @app.get("/api/v1/accuracy", tags=["look"])
+    def accuracy() -> list[Accuracy]:
+        """How well forecasts of starts came true."""
+        return source.accuracy()
+
+
+def _asking(app: FastAPI, source: Source) -> None:
+    @app.get("/api/v1/decisions/{number}/explain", tags=["ask"])
+    def explain_decision(number: Number) -> Told:
+        """Why this decision was made, in plain words."""
+        if source.decision(number) is None:
+            raise HTTPException(404, f"no decision {number}")
+        return source.explain_decision(number)
+
+    @app.get("/api/v1/jobs/{job}/when", tags=["ask"])
+    def when(job: JobId) -> Told:
+        """When a job starts, and why not now."""
+        return source.when(job)
+
+    @app.get("/api/v1/jobs/{job}/explain", tags=["ask"])
+    def explain_job(job: JobId) -> Told:
+        """The same, with what was forecast and done."""
+        return source.explain_job(job)
+
+    @app.post("/api/v1/what-if", tags=["ask"])
+    def what_if(change: Change) -> WhatIfAnswer:
+        """The cluster as it is and with a change, both run ahead until their queues are empty.
+
+        Nothing is changed on the cluster.
+        """
+        if not app.state.turns.acquire(blocking=False):
+            raise HTTPException(429, f"{AT_ONCE} what-ifs run already; ask again in a second")
+        try:
+            return source.what_if(change)
+        finally:
+            app.state.turns.release()
+
+
+def _acting(app: FastAPI, source: Source, switch: FilePath | None) -> None:
+    @app.post("/api/v1/decisions/{number}/approval", tags=["act"])
+    def approve(number: Number, asked: Approval, who: Operator) -> DecisionView:
+        """Confirm or refuse a decision that waits for a person; written down with your name."""
+        with _writing(source) as journal:
+            waiting = [row for row, _ in journal.approvals("pending")]
+            if number not in waiting:
+                known = ", ".join(map(str, waiting)) or "none"
+                raise HTTPException(
+                    409, f"decision {number} does not wait for approval; waiting: {known}"
+                )
+            said = "approved" if asked.approved else "rejected"
+            with journal.writing():
+                journal.approve(number, said)
+                journal.input("approval", _by(who, decision=number, said=said), time.time())
+        found = source.decision(number)
+        assert found is not None
+        return found
+
+    @app.put("/api/v1/kill-switch", tags=["act"])
+    def kill_switch(asked: KillSwitch, who: Operator) -> KillSwitch:
+        """Throw the kill switch, or take it back; written down with your name."""
+        if switch is None:
+            raise HTTPException(
+                409, "the twin has no act.kill_switch, or this page was not told of it by --config"
+            )
+        _throw(switch, asked.thrown)
+        with _writing(source) as journal, journal.writing():
+            journal.input("kill switch", _by(who, thrown=asked.thrown), time.time())
+        return asked
+
+
+def _operator(request: Request) -> str:
+    who: Token | None = request.scope["state"]["who"]
+    if who is None or who.role != "operator":
+        raise HTTPException(403, "this needs the token of an operator")
+    return who.name
+
+
+Operator = Annotated[str, Depends(_operator)]
+
+
+def _by(who: str, **what: Any) -> str:
+    return json.dumps({"by": who, **what})
+
+
+@contextmanager
+def _writing(source: Source) -> Iterator[Journal]:
+    with closing(Journal(source.path)) as journal:
+        yield journal
+
+
+def _throw(file: FilePath, thrown: bool) -> None:
+    try:
+        if thrown:
+            file.touch()
+        else:
+            file.unlink(missing_ok=True)
+    except OSError as error:
+        raise HTTPException(503, f"{file}: {error.strerror}") from error

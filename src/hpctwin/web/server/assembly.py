@@ -1,0 +1,160 @@
+"""What every page has, whatever it shows: its files, faults in words, health, and live updates."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from importlib import resources
+from typing import Annotated, Any, Protocol
+
+from fastapi import FastAPI, Path, Request, Response
+from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.staticfiles import StaticFiles
+from pydantic import BaseModel
+
+from hpctwin._version import __version__
+from hpctwin.errors import HpctwinError, UnknownNameError
+from hpctwin.web.server.live import Live
+from hpctwin.web.views.views import Shown
+
+__all__ = ["JSON", "JobId", "Part", "application_of", "together"]
+
+JSON = "application/json"
+
+JobId = Annotated[str, Path(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][\w.@:+\[\]-]*$")]
+
+_DETAIL = {
+    "content": {JSON: {"schema": {
+        "type": "object", "required": ["detail"], "properties": {"detail": {}},
+    }}}
+}  # fmt: skip
+_FAULTS: dict[int | str, dict[str, Any]] = {
+    401: {"description": "A token is needed.", **_DETAIL},
+    403: {"description": "The token's role does not allow it.", **_DETAIL},
+    404: {"description": "There is no such thing.", **_DETAIL},
+    409: {"description": "It does not go with how things stand; the detail says why.", **_DETAIL},
+    413: {"description": "The body is too long.", **_DETAIL},
+    421: {"description": "Asked for under a name that is not this host's.", **_DETAIL},
+    429: {"description": "Too many requests.", **_DETAIL},
+    503: {"description": "Not now.", **_DETAIL},
+}
+
+
+class Followed(Protocol):
+    """Changes by itself."""
+
+    version: int
+
+    def follow(self, stop: threading.Event, told: Callable[[], None], every_s: float) -> None:
+        """Take in what is new, until told to stop."""
+
+    def head(self) -> BaseModel:
+        """What stands at the top."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of several things that are served together.
+
+    Args:
+        app: its application.
+        live: tells its listeners.
+        shown: what is told of it beside others, by its name.
+    """
+
+    app: FastAPI
+    live: Live
+    shown: Callable[[str], Shown]
+
+
+def application_of(source: Followed, live: Live, *, page: str, every_s: float) -> FastAPI:
+    """An application with its page, health and faults in words; more is added to it.
+
+    Args:
+        source: followed as long as the application runs.
+        live: told of changes.
+        page: file of the page at ``/``.
+        every_s: how often to look for changes.
+    """
+    stop = threading.Event()
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        live.begin()
+        thread = threading.Thread(
+            target=source.follow, args=(stop, live.told, every_s), name="follow", daemon=True
+        )
+        thread.start()
+        yield
+        stop.set()
+        thread.join(5.0)
+
+    app = _bare(lifespan, page)
+    app.state.source, app.state.live = source, live
+    return app
+
+
+def together(parts: Mapping[str, Part]) -> FastAPI:
+    """Several applications as one: each under ``/NAME/``, and a page that lists them.
+
+    Args:
+        parts: by name.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for part in parts.values():
+                await stack.enter_async_context(part.app.router.lifespan_context(part.app))
+            yield
+
+    app = _bare(lifespan, "shown.html")
+
+    @app.get("/api/v1/shown", tags=["look"])
+    def shown() -> Sequence[Shown]:
+        """All clusters and runs that are served here, with how they stand."""
+        return [part.shown(name) for name, part in parts.items()]
+
+    for name, part in parts.items():
+        app.mount(f"/{name}", part.app)
+    return app
+
+
+def _bare(lifespan: Any, page: str) -> FastAPI:
+    app = FastAPI(
+        title="hpctwin",
+        version=__version__,
+        summary="A digital twin for HPC batch scheduling: what it sees, foresees and decides.",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/api/v1/openapi.json",
+        lifespan=lifespan,
+        responses=_FAULTS,
+    )
+
+    @app.exception_handler(HpctwinError)
+    def wrong(_: Request, error: HpctwinError) -> JSONResponse:
+        status = 404 if isinstance(error, UnknownNameError) else 409
+        return JSONResponse({"detail": str(error)}, status_code=status)
+
+    folder = resources.files("hpctwin.web") / "static"
+    with resources.as_file(folder) as path:
+        app.mount("/static", StaticFiles(directory=path), name="static")
+    text = (folder / page).read_text()
+
+    @app.get("/", include_in_schema=False)
+    def index() -> HTMLResponse:
+        return HTMLResponse(text)
+
+    @app.get("/favicon.ico", include_in_schema=False)
+    def icon() -> Response:
+        return Response((folder / "icon.svg").read_bytes(), media_type="image/svg+xml")
+
+    @app.get("/healthz", tags=["health"])
+    def healthz() -> dict[str, str]:
+        """Whether this server runs."""
+        return {"status": "ok"}
+
+    return app

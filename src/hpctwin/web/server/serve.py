@@ -1,0 +1,181 @@
+"""The web server beside a twin."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from hpctwin.errors import ConfigError
+from hpctwin.web.server.access import Access, is_loopback, made_up, read_tokens
+
+if TYPE_CHECKING:
+    from hpctwin.web.server.assembly import Part
+
+__all__ = ["Listening", "access_of", "run_part", "serve", "socket_at", "twin_part"]
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Where and how the page is served.
+
+    Args:
+        host, port: to listen on.
+        tokens: file of tokens; without it and ``HPCTWIN_TOKENS``, one is made up for this run.
+        no_token: everybody on this host may look.
+        certificate, key: files for TLS.
+        behind_proxy: a proxy on this host or beside it does TLS.
+        allow_hosts: names under which the page is asked for, besides that of the address.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8642
+    tokens: Path | None = None
+    no_token: bool = False
+    certificate: Path | None = None
+    key: Path | None = None
+    behind_proxy: bool = False
+    allow_hosts: tuple[str, ...] = ()
+
+    @property
+    def tls(self) -> bool:
+        """Whether this server itself encrypts."""
+        return self.certificate is not None
+
+
+def access_of(listening: Listening) -> Access:
+    """Who may come in.
+
+    Raises:
+        ConfigError: what was asked for is not safe, or does not go together.
+    """
+    if (listening.certificate is None) != (listening.key is None):
+        raise ConfigError("--certificate and --private-key go together")
+    tokens = read_tokens(listening.tokens)
+    if not is_loopback(listening.host):
+        if not tokens:
+            raise ConfigError(
+                f"--host {listening.host}: beyond this host a token is asked for; name a file by --tokens"
+            )
+        if not listening.tls and not listening.behind_proxy:
+            raise ConfigError(
+                f"--host {listening.host}: tokens would travel in the clear; give --certificate and --key, "
+                "or --behind-proxy if a proxy does TLS"
+            )
+    if listening.no_token and tokens:
+        raise ConfigError("--no-token and tokens do not go together")
+    if not tokens and not listening.no_token:
+        tokens = (made_up(),)
+    hosts = {"localhost", "127.0.0.1", "::1", listening.host.lower()}
+    hosts.update(name.lower() for name in listening.allow_hosts)
+    # Behind a proxy or on all addresses, names are the proxy's or the network's to check.
+    everywhere = listening.host in ("0.0.0.0", "::") and not listening.allow_hosts
+    return Access(tokens, frozenset() if everywhere else frozenset(hosts))
+
+
+def twin_part(
+    journal: Path, kill_switch: Path | None = None, weather: float | str | None = None
+) -> Part:
+    """The page of a live cluster.
+
+    Args:
+        journal: of its twin.
+        kill_switch: the twin's, if it is known.
+        weather: wet-bulb temperature, °C, or a file of weather, by which cooling is told.
+
+    Raises:
+        HpctwinError: there is no such journal, or no snapshot of the cluster in it yet.
+    """
+    from hpctwin.web.server.api import application
+    from hpctwin.web.server.assembly import Part
+    from hpctwin.web.server.live import Live
+    from hpctwin.web.views.source import Source
+
+    source = Source(journal, weather)
+    live = Live(source)
+    return Part(application(source, live=live, kill_switch=kill_switch), live, source.shown)
+
+
+def run_part(folder: Path) -> Part:
+    """The page of a simulated run.
+
+    Args:
+        folder: of the run.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    from hpctwin.web.server.assembly import Part
+    from hpctwin.web.server.live import Live
+    from hpctwin.web.server.run_api import run_application
+    from hpctwin.web.views.runs import RunSource
+
+    source = RunSource(folder)
+    live = Live(source)
+    return Part(run_application(source, live=live), live, source.shown)
+
+
+def serve(
+    parts: Mapping[str, Part], listening: Listening, access: Access, listens: socket.socket
+) -> None:
+    """Serve pages until interrupted.
+
+    Args:
+        parts: what is shown, by name; one alone is shown at ``/``.
+        listening: how.
+        access: who may come in.
+        listens: where; see `socket_at`.
+    """
+    import uvicorn
+
+    from hpctwin.web.server.assembly import together
+    from hpctwin.web.server.gate import Gate
+
+    app = next(iter(parts.values())).app if len(parts) == 1 else together(parts)
+
+    class Server(uvicorn.Server):
+        """Lets listeners go when it is told to end; it would wait for them."""
+
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            for part in parts.values():
+                part.live.end()
+            super().handle_exit(sig, frame)
+
+    config = uvicorn.Config(
+        Gate(app, access),
+        ssl_certfile=listening.certificate,
+        ssl_keyfile=listening.key,
+        proxy_headers=listening.behind_proxy,
+        server_header=False,
+        access_log=False,
+        log_config=None,
+        log_level="warning",
+        timeout_graceful_shutdown=1,
+        timeout_keep_alive=30,
+        h11_max_incomplete_event_size=65_536,
+    )
+    Server(config).run(sockets=[listens])
+
+
+def socket_at(host: str, port: int) -> socket.socket:
+    """A socket that listens there.
+
+    Raises:
+        ConfigError: the address is not this host's, or the port is taken.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        made = socket.socket(family, kind, protocol)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+        # From now on whoever was told the address is let in, as soon as the server runs.
+        made.listen(128)
+    except (OSError, OverflowError) as error:
+        says = getattr(error, "strerror", None) or error
+        raise ConfigError(f"--host {host} --port {port}: {says}") from error
+    return made

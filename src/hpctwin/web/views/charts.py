@@ -1,0 +1,95 @@
+"""What serves a timeline: whatever has one, live or over."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Annotated, Protocol
+
+from fastapi import FastAPI, HTTPException, Query, Response
+
+from hpctwin.web.views.columns import MEDIA_TYPE
+from hpctwin.web.views.timeline import Timeline, Window
+from hpctwin.web.views.views import BoxView, TimelineView
+
+__all__ = ["HIGHEST", "WIDEST", "Charted", "timeline_routes"]
+
+WIDEST, HIGHEST = 2560, 1024
+_KEPT = 8
+
+Seconds = Annotated[float, Query(ge=-1e11, le=1e11, allow_inf_nan=False)]
+Lane = Annotated[float, Query(ge=0, le=1e9, allow_inf_nan=False)]
+
+
+class Charted(Protocol):
+    """Has jobs on nodes over time."""
+
+    def timeline(self) -> Timeline:
+        """All of them."""
+
+    def timeline_view(self) -> TimelineView:
+        """What it spans."""
+
+    def lane_name(self, lane: int) -> str:
+        """The node of a lane."""
+
+
+class _Pictures:
+    """The last pictures, as many viewers look at the same."""
+
+    def __init__(self, source: Charted) -> None:
+        self._source = source
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[int, Window], bytes] = OrderedDict()
+
+    def of(self, window: Window) -> bytes:
+        version = self._source.timeline_view().version
+        with self._lock:
+            found = self._kept.get((version, window))
+        if found is None:
+            found = self._source.timeline().picture(window)
+            with self._lock:
+                self._kept[version, window] = found
+                if len(self._kept) > _KEPT:
+                    self._kept.popitem(last=False)
+        return found
+
+
+def timeline_routes(app: FastAPI, source: Charted) -> None:
+    """Add what a browser draws jobs on nodes by."""
+    pictures = _Pictures(source)
+
+    @app.get("/api/v1/timeline", tags=["look"])
+    def timeline() -> TimelineView:
+        """What the Gantt chart of jobs on nodes spans."""
+        return source.timeline_view()
+
+    @app.get(
+        "/api/v1/timeline/picture",
+        tags=["look"],
+        response_class=Response,
+        responses={200: {"content": {MEDIA_TYPE: {}}}},
+    )
+    def picture(
+        from_s: Seconds,
+        to_s: Seconds,
+        top: Lane,
+        bottom: Lane,
+        width: Annotated[int, Query(ge=1, le=WIDEST)],
+        height: Annotated[int, Query(ge=1, le=HIGHEST)],
+    ) -> Response:
+        """What lies in a window, as columns for typed arrays: a head in JSON, then the columns.
+
+        Boxes of jobs where there are few; where there are many, for each pixel how full it is and the
+        colour of those that fill it most.
+        """
+        if not (to_s - from_s > 1e-6 and bottom - top > 1e-6):
+            raise HTTPException(409, "from_s is to be before to_s, and top above bottom")
+        content = pictures.of(Window(from_s, to_s, top, bottom, width, height))
+        return Response(content, media_type=MEDIA_TYPE)
+
+    @app.get("/api/v1/timeline/at", tags=["look"])
+    def at(time_s: Seconds, lane: Annotated[int, Query(ge=0, le=10**9)]) -> BoxView | None:
+        """The job that lies there, if one does."""
+        box = source.timeline().at(time_s, lane)
+        return None if box is None else BoxView(**vars(box), where=source.lane_name(box.first))

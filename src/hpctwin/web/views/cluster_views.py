@@ -1,0 +1,228 @@
+"""How a cluster stands, put into views: its jobs, its nodes, the bars of its Gantt chart, decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hpctwin.metrics import binned
+from hpctwin.model import Cluster, format_duration
+from hpctwin.model.cluster.cluster import parse_nodes
+from hpctwin.rms.placement.node_capacity import Room
+from hpctwin.rms.records.records import JobRecord, JobSpec
+from hpctwin.twin.forecast.records import Forecast
+from hpctwin.twin.journal.status_reader import Standing
+from hpctwin.twin.words import asked_text
+from hpctwin.web.views.job_history import FloatArray, Stretch, ends_s, lanes_of, rows_of
+from hpctwin.web.views.timeline import KINDS, Timeline
+from hpctwin.web.views.views import Bar, CandidateView, DecisionView, JobView, Line, NodeView
+
+__all__ = [
+    "bars",
+    "decision_view",
+    "held_line",
+    "job_views",
+    "node_views",
+    "nodes_by_state",
+    "places",
+    "queue_by_reason",
+    "timeline",
+]
+
+
+def job_views(stands: Standing) -> list[JobView]:
+    """Jobs that wait, by forecast start, then those that run."""
+    fits = stands.core.fits_now()
+    views = [_job_view(job, stands, fits) for job in stands.core.mirror.jobs.values()]
+    last = float("inf")
+    return sorted(
+        views,
+        key=lambda one: (
+            one.state == "running",
+            last if one.start_s is None else one.start_s,
+            one.submit_s,
+        ),
+    )
+
+
+def _job_view(job: JobRecord, stands: Standing, fits: Callable[[JobSpec], bool]) -> JobView:
+    spec = job.spec
+    said: Forecast | None = stands.forecasts.get(spec.id) if job.start_s is None else None
+    start_s = job.start_s if job.start_s is not None else said and said.start_s
+    return JobView(
+        id=spec.id,
+        user=spec.user,
+        account=spec.account,
+        partition=spec.partition,
+        nodes=spec.nodes,
+        walltime_s=spec.walltime_s,
+        submit_s=spec.submit_s,
+        state="waiting" if job.start_s is None else "running",
+        start_s=start_s,
+        end_s=None if start_s is None else ends_s(job, start_s),
+        low_s=None if said is None else said.low_s,
+        high_s=None if said is None else said.high_s,
+        calibrated=said is not None and said.calibrated,
+        why="" if job.start_s is not None else _why(job, stands, fits),
+    )
+
+
+def _why(job: JobRecord, stands: Standing, fits: Callable[[JobSpec], bool]) -> str:
+    """Why a job does not start now, in a few words."""
+    spec, now_s = job.spec, stands.now_s
+    if spec.held:
+        return "held"
+    if spec.reason:
+        return spec.reason
+    if spec.dependencies:
+        others = ", ".join(edge.on for edge in spec.dependencies[:2])
+        return f"waits for {others}" + (" …" if len(spec.dependencies) > 2 else "")
+    if spec.not_before_s is not None and spec.not_before_s > now_s:
+        return f"asked to wait another {format_duration(round(spec.not_before_s - now_s))}"
+    if not fits(spec):
+        free = "" if spec.tasks else f", {stands.core.free_nodes()} free"
+        return f"needs {asked_text(spec)}{free}"
+    return "nodes are kept for jobs before it"
+
+
+def node_views(stands: Standing) -> list[NodeView]:
+    """All nodes, in the order of their numbers."""
+    mirror = stands.core.mirror
+    nodes = list(mirror.nodes.values())
+    on: list[list[JobRecord]] = [[] for _ in nodes]
+    number = {node.name: i for i, node in enumerate(nodes)}
+    jobs = [job for job in mirror.jobs.values() if job.start_s is not None]
+    for job in jobs:
+        for name in job.node_names:
+            on[number[name]].append(job)
+    room = Room.of(mirror.machine, [node.state for node in nodes], jobs, number)
+    known = np.isfinite(room.whole) & (room.whole > 0)
+    held = 1 - np.divide(room.free, room.whole, out=np.ones_like(room.free), where=known)
+    held[room.alone] = 1.0
+    return [
+        NodeView(
+            name=node.name,
+            place=place,
+            state=node.state,
+            power="" if node.power is None else node.power.state.replace("_", " "),
+            jobs=tuple(job.spec.id for job in here),
+            until_s=max((ends_s(job, job.start_s or 0.0) for job in here), default=None),
+            load={
+                name: round(min(1.0, max(0.0, share)), 4)
+                for name, share, told in zip(room.names, shares, tells, strict=True)
+                if told
+            },
+        )
+        for node, place, here, shares, tells in zip(
+            nodes, places(mirror.machine), on, held.tolist(), known.tolist(), strict=True
+        )
+    ]
+
+
+def places(machine: Cluster) -> list[str]:
+    """Where each node stands: its switch, where these are described; else its rack; else its node group."""
+    if machine.switches:
+        at = {
+            node: switch.name
+            for switch in machine.switches
+            if switch.nodes is not None
+            for node in parse_nodes(switch.nodes, machine.node_count)
+        }
+        return [at[node] for node in range(machine.node_count)]
+    found: list[str] = []
+    for group in machine.nodes:
+        if group.racks is None:
+            found += [group.name] * group.count
+            continue
+        racks = group.racks
+        there = sorted(set(range(racks.cdus * racks.racks_per_cdu)) - set(racks.missing))
+        each = racks.chassis_per_rack * racks.nodes_per_chassis
+        found += [f"{group.name}, rack {there[node // each]}" for node in range(group.count)]
+    return found
+
+
+def nodes_by_state(stands: Standing) -> dict[str, int]:
+    """How many nodes are free, busy, drained (with or without a job) and down."""
+    found = {"free": 0, "busy": 0, "drained": 0, "down": 0}
+    mirror = stands.core.mirror
+    used = {name for job in mirror.jobs.values() for name in job.node_names}
+    for name, node in mirror.nodes.items():
+        what = node.state if node.state != "up" else "busy" if name in used else "free"
+        found[what] += 1
+    return found
+
+
+def queue_by_reason(stands: Standing) -> dict[str, int]:
+    """How many jobs wait, by why."""
+    found: dict[str, int] = {}
+    for job in stands.core.mirror.jobs.values():
+        if job.start_s is None:
+            spec = job.spec
+            reason = "hold" if spec.held else spec.reason.partition(":")[0] or "turn"
+            found[reason] = found.get(reason, 0) + 1
+    return found
+
+
+def bars(machine: Cluster, stretches: Sequence[Stretch]) -> list[Bar]:
+    """Stretches of jobs on the lanes of a Gantt chart."""
+    return [
+        Bar(job=one.job, kind=one.kind, start_s=one.start_s, end_s=one.end_s, rows=rows)
+        for one, rows in zip(stretches, rows_of(machine, stretches), strict=True)
+    ]
+
+
+def held_line(machine: Cluster, stretches: Sequence[Stretch], edges_s: FloatArray) -> Line:
+    """Nodes in use over time, or cores where jobs hold parts of nodes."""
+    shared = any(one.amounts is not None for one in stretches)
+    lanes = np.repeat(lanes_of(machine, stretches), [group.count for group in machine.nodes])
+    held = [
+        lanes[one.nodes].sum() if one.amounts is None else one.amounts[:, 0].sum()
+        for one in stretches
+    ]
+    span = np.clip([(one.start_s, one.end_s) for one in stretches], edges_s[0], edges_s[-1])
+    times = np.concatenate([edges_s[:1], *span.reshape(-1, 2).T, edges_s[-1:]])
+    change = np.concatenate([[0.0], held, np.negative(held), [0.0]])
+    order = np.argsort(times, kind="stable")
+    # Until a forecast is made anew, a job to come may overlap one that stays up to its limit.
+    level = np.minimum(np.cumsum(change[order]), lanes.sum())
+    mean, peak = binned(times[order], level, edges_s)
+    unit = "cores" if shared else "nodes"
+    return Line(
+        name=f"{unit} in use",
+        unit=unit,
+        mean=tuple(mean),
+        peak=tuple(peak),
+        most=float(lanes.sum()),
+    )
+
+
+def timeline(bars: list[Bar], lanes: int) -> Timeline:
+    """Bars as a browser draws them."""
+    boxes = [(bar, first, count) for bar in bars for first, count in bar.rows]
+    return Timeline(
+        job=np.array([bar.job for bar, _, _ in boxes], "S"),
+        start_s=np.array([bar.start_s for bar, _, _ in boxes], np.float64),
+        end_s=np.array([bar.end_s for bar, _, _ in boxes], np.float64),
+        first=np.array([first for _, first, _ in boxes], np.int64),
+        count=np.array([count for _, _, count in boxes], np.int64),
+        kind=np.array([KINDS.index(bar.kind) for bar, _, _ in boxes], np.uint8),
+        lanes=lanes,
+    )
+
+
+def decision_view(found: dict[str, Any]) -> DecisionView:
+    """A decision as `Journal.read_decision` gives it."""
+    candidates = tuple(
+        CandidateView(
+            policy=one.policy,
+            score=one.score,
+            metrics=one.metrics,
+            starts=len(one.starts),
+            never=one.never,
+        )
+        for one in found["candidates"]
+    )
+    named = {key: found[key] for key in DecisionView.model_fields if key != "candidates"}
+    return DecisionView(**named, candidates=candidates)

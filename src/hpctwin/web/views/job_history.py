@@ -1,0 +1,185 @@
+"""What ran on a cluster lately, what runs, and what its twin forecasts: from when to when, on which nodes."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.model import Cluster
+from hpctwin.rms.placement.node_capacity import AMOUNTS, Room, amounts_held
+from hpctwin.rms.records.records import JobRecord
+from hpctwin.simulation.result.shared_figures import core_map
+from hpctwin.twin.journal.status_reader import Standing
+from hpctwin.web.views.history import History
+from hpctwin.web.views.rows import Rows, Runs, numbers_of, runs_of
+
+__all__ = ["PAST_S", "Stretch", "course", "ends_s", "lanes_of", "rows_of", "shares_of"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Kind = Literal["ran", "runs", "forecast"]
+
+PAST_S = 86_400.0
+"""So far back history goes."""
+
+
+class Stretch(NamedTuple):
+    """A job on nodes.
+
+    Args:
+        job: its id.
+        kind: whether it has ended, runs (up to its limit), or is forecast.
+        start_s, end_s: from when to when.
+        nodes: their numbers, rising [nodes].
+        amounts: cores, memory and GPUs that it holds of each [nodes, 3]; None if it has them whole.
+    """
+
+    job: str
+    kind: Kind
+    start_s: float
+    end_s: float
+    nodes: IntArray
+    amounts: FloatArray | None
+
+
+def ends_s(job: JobRecord, start_s: float) -> float:
+    """When a job ends at its limit."""
+    return start_s + job.spec.walltime_s
+
+
+def course(stands: Standing, history: History) -> list[Stretch]:
+    """What ran within `PAST_S`, what runs up to its limit, and what is forecast, on which nodes.
+
+    On which nodes a job to come will lie is a guess: those with the lowest numbers that have room by then.
+    """
+    mirror, now_s = stands.core.mirror, stands.now_s
+    number = {name: i for i, name in enumerate(mirror.nodes)}
+    found = [
+        _stretch(one.job, "ran", (one.start_s, one.end_s), one.node_names, one.amounts, number)
+        for one in history.ran
+        if one.end_s > now_s - PAST_S
+    ]
+    waiting, running = [], []
+    for job in mirror.jobs.values():
+        if job.start_s is not None:
+            span = job.start_s, max(now_s, ends_s(job, job.start_s))
+            running.append((job, span[1]))
+            found.append(_stretch(job.spec.id, "runs", span, job.node_names, job.amounts, number))
+            continue
+        said = stands.forecasts.get(job.spec.id)
+        if said is not None and said.start_s is not None:
+            waiting.append((max(said.start_s, now_s), job))
+    waiting.sort(key=lambda one: one[0])
+    if any(job.spec.tasks for job in mirror.jobs.values()):
+        return found + _forecast_in_parts(stands, number, running, waiting)
+    free = {i: 0.0 for i, node in enumerate(mirror.nodes.values()) if node.state == "up"}
+    for job, end_s in running:
+        here = numbers_of(job.node_names, number)
+        free.update({i: max(free[i], end_s) for i in here if i in free})
+    rows = Rows(free)
+    for start_s, job in waiting:
+        end_s = ends_s(job, start_s)
+        nodes = rows.place(start_s, end_s, job.spec.nodes)
+        found.append(Stretch(job.spec.id, "forecast", start_s, end_s, nodes, None))
+    return found
+
+
+def _stretch(
+    job: str,
+    kind: Kind,
+    span: tuple[float, float],
+    names: Sequence[str],
+    amounts: FloatArray | None,
+    number: Mapping[str, int],
+) -> Stretch:
+    known = [i for i, name in enumerate(names) if name in number]
+    nodes = np.array([number[names[i]] for i in known], np.int64)
+    order = np.argsort(nodes)
+    return Stretch(
+        job, kind, *span, nodes[order], None if amounts is None else amounts[known][order]
+    )
+
+
+def _forecast_in_parts(
+    stands: Standing,
+    number: Mapping[str, int],
+    running: Sequence[tuple[JobRecord, float]],
+    waiting: Sequence[tuple[float, JobRecord]],
+) -> list[Stretch]:
+    """Where nodes are shared: on the lowest nodes with room for their tasks by then."""
+    mirror = stands.core.mirror
+    states = [node.state for node in mirror.nodes.values()]
+    room = Room.of(mirror.machine, states, mirror.jobs.values(), number)
+    held = [
+        (end_s, i, [number[name] for name in job.node_names], room.held_by(job), job.spec)
+        for i, (job, end_s) in enumerate(running)
+    ]
+    heapq.heapify(held)
+    found = []
+    for i, (start_s, job) in enumerate(waiting, len(running)):
+        while held and held[0][0] <= start_s:
+            _, _, nodes, amounts, of = heapq.heappop(held)
+            room.hold(nodes, amounts, -1, of=of)
+        spec = job.spec
+        taken = room.place(spec)
+        if taken is None:
+            continue
+        nodes = [node for node, _ in taken]
+        amounts = amounts_held(spec, taken, room.names) if spec.shares else None
+        room.hold(nodes, amounts, of=spec)
+        end_s = ends_s(job, start_s)
+        heapq.heappush(held, (end_s, i, nodes, amounts, spec))
+        shown = None if amounts is None else amounts[:, : len(AMOUNTS)]
+        found.append(Stretch(spec.id, "forecast", start_s, end_s, np.array(nodes), shown))
+    return found
+
+
+def lanes_of(machine: Cluster, stretches: Sequence[Stretch]) -> list[int]:
+    """How many lanes a node of each group has: a core each where jobs hold parts of nodes, else one."""
+    if all(one.amounts is None for one in stretches):
+        return [1] * len(machine.nodes)
+    return [max(1, round(group.cores or 0)) for group in machine.nodes]
+
+
+def rows_of(machine: Cluster, stretches: Sequence[Stretch]) -> list[Runs]:
+    """On which lanes of a Gantt chart each lies: nodes, or where they are shared cores through all nodes."""
+    if all(one.amounts is None for one in stretches):
+        return [runs_of(one.nodes) for one in stretches]
+    lanes = np.repeat(lanes_of(machine, stretches), [group.count for group in machine.nodes])
+    sizes = [len(one.nodes) for one in stretches]
+    cores = [
+        lanes[one.nodes].astype(np.float64) if one.amounts is None else one.amounts[:, 0]
+        for one in stretches
+    ]
+    placements = pl.DataFrame(
+        {
+            "job_id": np.repeat(np.arange(len(stretches)), sizes),
+            "node": np.concatenate([one.nodes for one in stretches]),
+            "start_s": np.repeat([one.start_s for one in stretches], sizes),
+            "end_s": np.repeat([one.end_s for one in stretches], sizes),
+            "cores": np.concatenate(cores),
+        }
+    )
+    found: list[list[tuple[int, int]]] = [[] for _ in stretches]
+    for row, first, count in (
+        core_map(machine, placements).select("job_id", "first_node", "count").iter_rows()
+    ):
+        found[row].append((first, count))
+    return [tuple(rows) for rows in found]
+
+
+def shares_of(machine: Cluster, one: Stretch) -> FloatArray:
+    """The shares of cores, memory and GPUs that it holds of each of its nodes [nodes, 3]; 0 where unknown."""
+    if one.amounts is None:
+        return np.ones((len(one.nodes), len(AMOUNTS)))
+    whole = np.array(
+        [[getattr(group, name) or np.inf for name in AMOUNTS] for group in machine.nodes]
+    )
+    ends = np.cumsum([group.count for group in machine.nodes])
+    found: FloatArray = one.amounts / whole[np.searchsorted(ends, one.nodes, side="right")]
+    return np.minimum(found, 1.0)

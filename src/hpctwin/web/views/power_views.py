@@ -1,0 +1,240 @@
+"""What a live cluster drew, draws and will draw, and what cooling, carbon and cost come of it.
+
+It is known where the machine's description says what nodes draw. Jobs to come draw what they are forecast to;
+those that run do so up to their limits. What is known of sleeping and of failed nodes is their present: they
+were idle before, and sleep on until a job is forecast on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.energy import Series
+from hpctwin.energy.accounts.component_energy import ComponentEnergy
+from hpctwin.energy.accounts.shared_energy import SharedComponentEnergy
+from hpctwin.energy.cooling.model import cool
+from hpctwin.energy.cooling.weather import wet_bulb_means
+from hpctwin.energy.power.losses import PARTS
+from hpctwin.energy.power.states import state_names
+from hpctwin.engine.state.layout import COMPUTING
+from hpctwin.metrics import binned
+from hpctwin.model import MS_PER_S, Cluster, NodeGroup
+from hpctwin.model.cluster.node_group import Sleep, Transition
+from hpctwin.model.cluster.racks import Component
+from hpctwin.model.columns import ms_of
+from hpctwin.rms.records.records import NodeRecord
+from hpctwin.web.views.job_history import Stretch, shares_of
+from hpctwin.web.views.views import EnergyView, Line
+
+__all__ = ["RATED", "Weather", "energy_of", "energy_view", "power_lines", "rates_of"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Weather = float | str | None
+
+RATED = {"price": "price of the electricity", "carbon": "carbon emitted"}
+EPOCH_S = 1e8
+"""An emulated clock is below it."""
+PUE_STEPS = 60
+"""Cooling is followed in so many steps up to the present."""
+_NOTHING = Transition(time=0.0, power_w=0.0)
+_DOWN = Sleep(name="down", power_w=0.0, switch_off=_NOTHING, switch_on=_NOTHING)
+_STATES = {"switching_off": 0, "asleep": 1, "switching_on": 2}
+
+
+def energy_of(
+    machine: Cluster,
+    stretches: Sequence[Stretch],
+    nodes: Sequence[NodeRecord],
+    span_s: tuple[float, float],
+) -> ComponentEnergy:
+    """Accounts of a live cluster, from and to times by its clock.
+
+    Args:
+        machine: of which it is known what its nodes draw.
+        stretches: of jobs on nodes.
+        nodes: all, in the order of their numbers.
+        span_s: from when to when; time zero of the accounts is where it begins.
+    """
+    from_s, to_s = span_s
+    described = machine.model_copy(update={"nodes": tuple(map(_described, machine.nodes))})
+    sizes = [len(one.nodes) for one in stretches]
+    row = np.repeat(np.arange(len(stretches)), sizes)
+    where: IntArray = np.concatenate([np.zeros(0, np.int64), *(one.nodes for one in stretches)])
+    start = np.array([max(0.0, one.start_s - from_s) for one in stretches])[row]
+    end = np.array([min(to_s, one.end_s) - from_s for one in stretches])[row]
+    shared = any(one.amounts is not None for one in stretches)
+    begins = np.ones(len(row), bool)
+    if not shared:
+        begins[1:] = (np.diff(row) > 0) | (np.diff(where) != 1)
+    first = np.flatnonzero(begins)
+    columns = {
+        "job_id": row[first],
+        "start_s": start[first],
+        "end_s": end[first],
+        "first_node": where[first],
+        "count": np.diff(np.append(first, len(row))),
+    }
+    if shared:
+        share = np.concatenate([shares_of(machine, one) for one in stretches])
+        columns |= {"use": share[:, [0, 2]].max(axis=1), "share": share.max(axis=1)}
+    end_ms = round((to_s - from_s) * MS_PER_S)
+    log = _away(described, nodes, (from_s, end_ms), where, ms_of(start), ms_of(end))
+    spent = np.zeros((len(state_names(described)), len(nodes)), np.int64)
+    spent[0] = end_ms
+    np.add.at(spent, (log[1], log[0]), log[3] - log[2])
+    np.subtract.at(spent[0], log[0], log[3] - log[2])
+    return (SharedComponentEnergy if shared else ComponentEnergy)(
+        table=pl.DataFrame({"job_id": np.arange(len(stretches))}),
+        node_map=pl.DataFrame(columns),
+        cluster=described,
+        spent_ms=spent,
+        log=log,
+        start_epoch_s=from_s if from_s > EPOCH_S else None,
+    )
+
+
+def _described(group: NodeGroup) -> NodeGroup:
+    """A group whose nodes are made of components, and may be down: what modes say as one component."""
+    made: dict[str, object] = {"sleep": (*group.sleep, _DOWN)}
+    if not group.components:
+        mode = group.initial
+        # A node may draw less when it computes; a component may not.
+        whole = Component.model_construct(
+            count=1, idle_w=mode.idle, max_w=mode.power_w, uncertainty=0.0
+        )
+        made["components"] = {"node": whole}
+    return group.model_copy(update=made)
+
+
+def _away(
+    machine: Cluster,
+    nodes: Sequence[NodeRecord],
+    span: tuple[float, int],
+    where: IntArray,
+    start_ms: IntArray,
+    end_ms: IntArray,
+) -> IntArray:
+    """Node, state, start and end in ms of nodes that sleep, are switched, or are down [4, …].
+
+    Args:
+        machine: as `_described`.
+        nodes: all.
+        span: from when, s, and the end after it, ms.
+        where: nodes of jobs [jobs' nodes].
+        start_ms: of the job on each of them [jobs' nodes].
+        end_ms: of the same [jobs' nodes].
+    """
+    from_s, last_ms = span
+    there = start_ms < end_ms
+    where, start_ms, end_ms = where[there], start_ms[there], end_ms[there]
+    order = np.argsort(where, kind="stable")
+    bounds = np.searchsorted(where[order], np.arange(len(nodes) + 1))
+    counts = [group.count for group in machine.nodes]
+    down = np.repeat([len(group.sleep) - 1 for group in machine.nodes], counts)
+    found = []
+    for number, node in enumerate(nodes):
+        power = node.power
+        if node.state != "down" and (power is None or power.state == "on"):
+            continue
+        mine = order[bounds[number] : bounds[number + 1]]
+        starts, ends = start_ms[mine], end_ms[mine]
+        if node.state == "down" or power is None:
+            since_ms, until_ms, depth, way = 0, last_ms, int(down[number]), 1
+        else:
+            since_ms = max(0, round((power.since_s - from_s) * MS_PER_S))
+            until_ms = int(starts[starts >= since_ms].min(initial=last_ms))
+            depth, way = power.depth, _STATES[power.state]
+        since_ms = max(since_ms, int(ends[ends <= until_ms].max(initial=0)))
+        if since_ms < until_ms:
+            found.append((number, COMPUTING + 1 + 3 * depth + way, since_ms, until_ms))
+    return np.array(found, np.int64).reshape(-1, 4).T
+
+
+def rates_of(machine: Cluster, from_s: float) -> dict[str, Series]:
+    """The machine's ``price`` and ``carbon``, those that it has, with time zero at a time.
+
+    Raises:
+        ConfigError: a file of them cannot be read here.
+    """
+    found = {}
+    for name, rate, unit in (("price", machine.price, ""), ("carbon", machine.carbon, "g")):
+        if isinstance(rate, str):
+            found[name] = Series.read(rate).aligned(from_s if from_s > EPOCH_S else None)[0]
+        elif rate is not None:
+            found[name] = Series.hourly([rate], unit)
+    return found
+
+
+def energy_view(
+    energy: ComponentEnergy, now_s: float, rates: Mapping[str, Series], weather: Weather
+) -> EnergyView:
+    """What is drawn now, and what was used so far.
+
+    Args:
+        energy: of the cluster.
+        now_s: the present, after the accounts' time zero.
+        rates: of `rates_of`.
+        weather: wet-bulb temperature, °C, or a file of weather; without it nothing is told of cooling.
+
+    Raises:
+        ConfigError: the weather cannot be used.
+    """
+    times, watts = energy.power_over_time()
+    power_w = float(watts[max(0, int(np.searchsorted(times, now_s, side="right")) - 1)])
+    past = np.minimum(times, now_s)
+    used: dict[str, float] = {"energy_j": float(watts[:-1] @ np.diff(past))}
+    for name, series in rates.items():
+        total = float(watts[:-1] @ np.diff(series.integral(past)))
+        used |= {name: total, f"{name}_per_h": power_w * float(series.at(now_s)) * 3600}
+    cooled = _cooled(energy, np.linspace(0.0, now_s, PUE_STEPS + 1), weather)
+    pue = None if cooled is None else float(cooled[-1])
+    unit = rates["price"].unit if "price" in rates else ""
+    return EnergyView(power_w=power_w, past_s=now_s, pue=pue, price_unit=unit, **used)
+
+
+def power_lines(
+    energy: ComponentEnergy, edges_s: FloatArray, rates: Mapping[str, Series], weather: Weather
+) -> list[Line]:
+    """Power over time, and what comes of it, in bins.
+
+    Args:
+        energy: of the cluster.
+        edges_s: of equal bins from the accounts' time zero to their end [bins + 1].
+        rates: of `rates_of`.
+        weather: as of `energy_view`.
+    """
+    mean, peak = binned(*energy.power_over_time(), edges_s)
+    found = [Line(name="power drawn", unit="W", mean=tuple(mean), peak=tuple(peak), most=None)]
+    cooled = _cooled(energy, edges_s, weather)
+    if cooled is not None:
+        pue, says = tuple(cooled.tolist()), "power usage effectiveness (PUE)"
+        found.append(Line(name=says, unit="", mean=pue, peak=pue, most=None, least=1.0))
+    for name, series in rates.items():
+        each = np.diff(series.integral(edges_s)) / np.diff(edges_s) * 3600
+        unit = (
+            "g/h"
+            if name == "carbon"
+            else f"{series.unit}/h".removeprefix("/")
+            if series.unit
+            else "/h"
+        )
+        told = [tuple((each * watts).tolist()) for watts in (mean, peak)]
+        found.append(Line(name=RATED[name], unit=unit, mean=told[0], peak=told[1], most=None))
+    return found
+
+
+def _cooled(energy: ComponentEnergy, edges_s: FloatArray, weather: Weather) -> FloatArray | None:
+    """The PUE in each bin; None if it is not known."""
+    plant = energy.cluster.cooling
+    if weather is None or plant is None or not edges_s[-1] > edges_s[0]:
+        return None
+    parts = energy.draw.means(edges_s)
+    total = parts.sum(axis=0)
+    wet = wet_bulb_means(weather, edges_s, energy.start_epoch_s)
+    it_w = total - parts[PARTS.index("pumps")]
+    return cool(plant, np.diff(edges_s), total, it_w, wet)["pue"].to_numpy()

@@ -1,0 +1,334 @@
+"""A simulated run as viewers see it: read from its folder, again whenever it is written again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.errors import ConfigError, HpctwinError, UnknownNameError
+from hpctwin.metrics import binned
+from hpctwin.report.figures.packing import pack
+from hpctwin.report.pages.folder import MANIFEST, VERSIONS, read_run
+from hpctwin.report.pages.run import ReportedRun
+from hpctwin.report.tables.columns import COLUMNS, format_metric, metric_name
+from hpctwin.web.views.power_views import RATED
+from hpctwin.web.views.timeline import RAN, RUNS, Timeline, Window
+from hpctwin.web.views.views import (
+    FigureView,
+    LaneGroup,
+    Line,
+    LinesView,
+    RunHead,
+    RunJob,
+    RunJobs,
+    Shown,
+    TimelineView,
+)
+
+__all__ = ["MOST_JOBS", "RunSource"]
+
+MOST_JOBS = 500
+_WIDE, _HIGH = 1600, 318
+"""Pixels of the picture that is made in advance: as high as the page's timeline, and fit for most screens."""
+
+
+class RunSource:
+    """What is known of a run, at any moment.
+
+    Args:
+        folder: that ``hpctwin simulate --out`` has written, or is writing.
+
+    Raises:
+        ConfigError: it is none.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.version = 0
+        self.fault: str | None = None
+        self._read_at = 0
+        self._now: _Moment
+        self._read()
+
+    def follow(self, stop: threading.Event, told: Callable[[], None], every_s: float) -> None:
+        """Read the folder again whenever it has been written, until told to stop.
+
+        Args:
+            stop: ends it.
+            told: called after each change.
+            every_s: how often to look.
+        """
+        while not stop.wait(every_s):
+            before = self.version, self.fault
+            try:
+                if self._written_at() != self._read_at:
+                    self._read()
+                self.fault = None
+            except HpctwinError as error:
+                self.fault = str(error)
+            if before != (self.version, self.fault):
+                self.version += before[0] == self.version
+                told()
+
+    def _written_at(self) -> int:
+        path = self.folder / MANIFEST
+        try:
+            return path.stat().st_mtime_ns
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror}") from error
+
+    def _read(self) -> None:
+        read_at = self._written_at()
+        now = _Moment(read_run(self.folder), self.version + 1)
+        # Made now, so that whoever looks first does not wait for it.
+        _ = now.timeline_view
+        self._now = now
+        self._read_at = read_at
+        self.version += 1
+
+    def head(self) -> RunHead:
+        """What the run was, and how it stands."""
+        head = self._now.head
+        trouble = () if self.fault is None else (self.fault,)
+        return head.model_copy(update={"version": self.version, "trouble": trouble})
+
+    def shown(self, name: str) -> Shown:
+        """What is told of it beside others."""
+        head = self.head()
+        told = {one.key: one for one in head.figures}
+        figures = tuple(told[column.key] for column in COLUMNS if column.key in told)
+        policy = FigureView(key="policy", name="policy", text=head.policy)
+        title = f"{head.workload} on {head.cluster}"
+        return Shown(
+            name=name, kind="run", title=title, trouble=head.trouble, figures=(policy, *figures)
+        )
+
+    def timeline(self) -> Timeline:
+        """Jobs on nodes; where nodes were only counted, on rows that are made up."""
+        return self._now.timeline
+
+    def timeline_view(self) -> TimelineView:
+        """What it spans."""
+        return self._now.timeline_view
+
+    def lane_name(self, lane: int) -> str:
+        """The node of a lane."""
+        now = self._now
+        if not now.placed:
+            return ""
+        begin, node = 0, 0
+        for group in now.groups:
+            if lane < begin + group.nodes * group.lanes:
+                return f"{group.name} {node + (lane - begin) // group.lanes}"
+            begin += group.nodes * group.lanes
+            node += group.nodes
+        return ""
+
+    def lines(self, bins: int) -> LinesView:
+        """Queue, machine and power over time.
+
+        Args:
+            bins: so many, 1 or more.
+        """
+        return self._now.lines(bins)
+
+    def jobs(self, find: str, state: str | None) -> RunJobs:
+        """Jobs whose id is ``find``, or whose user, account or partition has it in it; the first of them.
+
+        Args:
+            find: all if empty.
+            state: only those in this state.
+        """
+        return self._now.find(find, state)
+
+    def job(self, job_id: str) -> RunJob:
+        """One job.
+
+        Raises:
+            UnknownNameError: there is none.
+        """
+        found = self._now.jobs.filter(pl.col("job_id").cast(pl.String) == job_id).head(1)
+        if not len(found):
+            raise UnknownNameError("job", job_id, [])
+        return self._now.views(found)[0]
+
+
+class _Moment:
+    """A run as it was read; whatever is made of it is made once."""
+
+    def __init__(self, run: ReportedRun, version: int) -> None:
+        assert run.cluster is not None
+        self.run, self.version, self.cluster = run, version, run.cluster
+        self.placed = run.lanes is not None
+        self.offset_s = float(run.manifest.get("start_epoch_s") or 0.0)
+        self.now_s: float | None = run.manifest.get("now_s")
+        self.jobs = run.jobs
+        if self.now_s is not None:
+            self.jobs = self.jobs.filter(pl.col("submit_s") <= self.now_s)
+        self.series = run.series
+        if self.now_s is not None:
+            self.series = _until(self.series, self.now_s)
+
+    @property
+    def span_s(self) -> tuple[float, float]:
+        times = self.series["time_s"]
+        if not len(times):
+            return self.offset_s, self.offset_s + 1.0
+        first, last = float(times[0]), float(times[-1])
+        return self.offset_s + first, self.offset_s + max(last, first + 1e-3)
+
+    @cached_property
+    def head(self) -> RunHead:
+        manifest, (first, last) = self.run.manifest, self.span_s
+        figures = [
+            FigureView(key=key, name=metric_name(key), text=format_metric(key, value))
+            for key, value in self.run.summary.items()
+            if value is not None and not isinstance(value, str | bool)
+        ]
+        return RunHead(
+            version=self.version,
+            workload=manifest["workload"],
+            cluster=self.cluster.name,
+            policy=manifest["policy"],
+            nodes=self.cluster.node_count,
+            jobs=len(self.run.jobs),
+            finished=self.now_s is None,
+            from_s=first,
+            to_s=last,
+            trouble=(),
+            figures=tuple(figures),
+            command=manifest.get("command", ""),
+            versions={name: manifest[name] for name in VERSIONS if name in manifest},
+            inputs=manifest.get("inputs", {}),
+        )
+
+    @cached_property
+    def groups(self) -> tuple[LaneGroup, ...]:
+        of = self.run.of
+        return tuple(
+            LaneGroup(
+                name=group.name,
+                nodes=group.count,
+                lanes=1 if of == "node" else max(1, round(group.cores or 0)),
+            )
+            for group in self.cluster.nodes
+        )
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        last = self.span_s[1] - self.offset_s
+        boxes = self.run.lanes
+        if boxes is None:
+            ran = self.jobs.filter(pl.col("start_s").is_not_null())
+            boxes = pack(ran.select("job_id", "start_s", pl.col("end_s").fill_null(last), "nodes"))
+        boxes = boxes.filter(pl.col("start_s").is_not_null() & (pl.col("start_s") >= 0))
+        end = boxes["end_s"].cast(pl.Float64)
+        # What has not ended has no end, one before its start, or one to come.
+        open_ = (end.is_null() | (end < boxes["start_s"])).to_numpy()
+        if self.now_s is not None:
+            open_ |= (end > self.now_s).fill_null(value=False).to_numpy()
+        return Timeline(
+            job=_ids(boxes["job_id"]),
+            start_s=boxes["start_s"].to_numpy() + self.offset_s,
+            end_s=np.where(open_, last, end.fill_null(last).to_numpy()) + self.offset_s,
+            first=boxes["first_node"].to_numpy().astype(np.int64),
+            count=boxes["count"].to_numpy().astype(np.int64),
+            kind=np.where(open_, RUNS, RAN).astype(np.uint8),
+            lanes=self.run.lane_count or 1,
+        )
+
+    @cached_property
+    def timeline_view(self) -> TimelineView:
+        first, last = self.span_s
+        lanes = self.run.lane_count or 1
+        size = _WIDE, min(_HIGH, lanes)
+        return TimelineView(
+            version=self.version,
+            of="node" if self.run.of == "node" else "core",
+            lanes=lanes,
+            made=size if self.timeline.prepare(Window(first, last, 0, lanes, *size)) else None,
+            groups=self.groups,
+            from_s=first,
+            to_s=last,
+            now_s=None if self.now_s is None else self.now_s + self.offset_s,
+            placed=self.placed,
+        )
+
+    def lines(self, bins: int) -> LinesView:
+        first, last = self.span_s
+        edges = np.linspace(first, last, bins + 1)
+        if not len(self.series):
+            return LinesView(edges_s=tuple(edges.tolist()), lines=())
+        unit = "core" if self.run.of == "core" else "node"
+        up = float(self.series[f"up_{unit}s"].max())  # type: ignore[arg-type]
+        rows = [
+            (self.series, f"used_{unit}s", f"{unit}s in use", f"{unit}s", up),
+            (self.series, "queue_length", "waiting jobs", "jobs", None),
+            (self.series, f"queued_{unit}s", f"{unit}s they ask for", f"{unit}s", None),
+        ]
+        if self.run.power is not None:
+            rows.append((self.run.power, "total_w", "power drawn", "W", None))
+        if self.run.cooling is not None:
+            rows.append((self.run.cooling, "pue", "power usage effectiveness (PUE)", "", None))
+        if self.run.costs is not None:
+            for column in self.run.costs.columns[1:]:
+                what, unit, *_ = column.split("_")
+                unit = unit if what == "carbon" else unit.upper().replace("CURRENCY", "")
+                rows.append((self.run.costs, column, RATED[what], f"{unit}/h", None))
+        lines = []
+        for table, column, name, of, most in rows:
+            time_s = table["time_s"].to_numpy() + self.offset_s
+            level = table[column].to_numpy().astype(np.float64)
+            # What is known of a part of the time only, was nothing before, and stays as it is after.
+            time_s = np.concatenate([[first - 1.0], time_s, [max(last, time_s[-1]) + 1.0]])
+            level = np.concatenate([[0.0], level, level[-1:]])
+            mean, peak = binned(time_s, level, edges)
+            least = float(column == "pue")
+            lines.append(
+                Line(name=name, unit=of, mean=tuple(mean), peak=tuple(peak), most=most, least=least)
+            )
+        return LinesView(edges_s=tuple(edges.tolist()), lines=tuple(lines))
+
+    def find(self, find: str, state: str | None) -> RunJobs:
+        found = self.jobs
+        if state is not None:
+            found = found.filter(pl.col("state") == state)
+        if find:
+            named = [
+                pl.col(name).str.to_lowercase().str.contains(find.lower(),
+                literal=True).fill_null(value=False) for name in ("user", "account", "partition")
+            ]  # fmt: skip
+            found = found.filter(
+                (pl.col("job_id").cast(pl.String) == find) | pl.any_horizontal(named)
+            )
+        return RunJobs(found=len(found), shown=tuple(self.views(found.head(MOST_JOBS))))
+
+    def views(self, found: pl.DataFrame) -> list[RunJob]:
+        at = [pl.col(name) + self.offset_s for name in ("submit_s", "start_s", "end_s")]
+        rows = found.with_columns(at).iter_rows(named=True)
+        names = [name for name in RunJob.model_fields if name != "id"]
+        return [
+            RunJob(id=str(row["job_id"]), **{name: row[name] for name in names}) for row in rows
+        ]
+
+
+def _until(series: pl.DataFrame, now_s: float) -> pl.DataFrame:
+    """A series as far as it has happened, and up to then."""
+    if not len(series):
+        return series
+    inside = series.filter(pl.col("time_s") <= now_s)
+    last = inside[-1:] if len(inside) else series[:1]
+    return pl.concat([inside, last.with_columns(time_s=pl.lit(now_s, pl.Float64))])
+
+
+def _ids(jobs: pl.Series) -> npt.NDArray[Any]:
+    if jobs.dtype.is_integer():
+        return jobs.to_numpy()
+    return np.array(jobs.cast(pl.String).to_list(), "S")

@@ -1,0 +1,265 @@
+"""Jobs on nodes over time, as a browser draws them: boxes where they can be told apart, else how full it is.
+
+A year of a large machine has a million jobs, and a screen a million pixels: what is sent follows the
+pixels, not the jobs. Where at most `MOST_BOXES` lie in the window that is looked at, they are sent as they
+are. Where more do, each pixel is sent as the share of it that jobs cover, exactly, and the colour of those
+that cover most of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.web.views.columns import packed
+
+__all__ = [
+    "COLOURS",
+    "FORECAST",
+    "MOST_BOXES",
+    "RAN",
+    "RUNS",
+    "Box",
+    "Timeline",
+    "Window",
+    "colours_of",
+]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+RAN, RUNS, FORECAST = 0, 1, 2
+KINDS = ("ran", "runs", "forecast")
+COLOURS = 8
+"""So many colours tell jobs apart; static/words.js has the same."""
+MOST_BOXES = 8000
+MOST_NAMED = 1500
+"""So many boxes are sent with the ids of their jobs."""
+_LEVELS = 31
+"""A pixel's share is told in so many steps, so that with its colour it is one byte."""
+
+
+class Window(NamedTuple):
+    """What is looked at.
+
+    Args:
+        from_s, to_s: time, the first before the second.
+        top, bottom: lanes, the first above the second.
+        width, height: pixels, 1 or more.
+    """
+
+    from_s: float
+    to_s: float
+    top: float
+    bottom: float
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class Box:
+    """A job on some lanes beside each other.
+
+    Args:
+        job: its id.
+        kind: ``ran``, ``runs`` or ``forecast``.
+        start_s, end_s: from when to when.
+        first, count: the lanes.
+        lanes: all that the job had then, also elsewhere.
+    """
+
+    job: str
+    kind: str
+    start_s: float
+    end_s: float
+    first: int
+    count: int
+    lanes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """Boxes of jobs (N of them).
+
+    Args:
+        job: ids of jobs, whole numbers or texts [N].
+        start_s, end_s: from when to when [N].
+        first, count: on which lanes [N].
+        kind: `RAN`, `RUNS` or `FORECAST` [N].
+        lanes: so many there are.
+    """
+
+    job: npt.NDArray[Any]
+    start_s: FloatArray
+    end_s: FloatArray
+    first: IntArray
+    count: IntArray
+    kind: npt.NDArray[np.uint8]
+    lanes: int
+    _made: dict[Window, bytes] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        order = np.argsort(self.start_s, kind="stable")
+        for name in ("job", "start_s", "end_s", "first", "count", "kind"):
+            object.__setattr__(self, name, getattr(self, name)[order])
+
+    @cached_property
+    def _colour(self) -> npt.NDArray[np.uint8]:
+        return colours_of(self.job)
+
+    def prepare(self, whole: Window) -> bool:
+        """Make what pictures are made of, and the one that is asked for first; whether it is kept.
+
+        Args:
+            whole: what is seen of it first. It is kept if it takes long, being of many jobs.
+        """
+        _ = self._colour
+        if len(self._within(whole)) > MOST_BOXES:
+            self._made[whole] = self.picture(whole)
+        return whole in self._made
+
+    def picture(self, window: Window) -> bytes:
+        """What is to be seen in a window, for `static/gantt.js`; columns as of `packed`.
+
+        The head has the window's ``from_s``, ``to_s``, ``top`` and ``bottom``, and ``boxes``. If true:
+        columns ``start`` and ``end`` (seconds after ``from_s``), ``first``, ``count``, ``colour`` and
+        ``kind``, and ``jobs``, the ids if there are few. Else ``width`` and ``height``, and a column
+        ``cells``, row by row: the colour in the lowest three bits, above it the share in 31 steps.
+        """
+        if window in self._made:
+            return self._made[window]
+        rows = self._within(window)
+        where = {name: getattr(window, name) for name in ("from_s", "to_s", "top", "bottom")}
+        if len(rows) > MOST_BOXES:
+            cells = self._cells(rows, window)
+            size = {"width": window.width, "height": window.height}
+            return packed({**where, **size, "boxes": False}, {"cells": cells})
+        few = len(rows) <= MOST_NAMED
+        columns: dict[str, npt.NDArray[Any]] = {
+            "start": self.start_s[rows] - window.from_s,
+            "end": self.end_s[rows] - window.from_s,
+            "first": self.first[rows].astype(np.int32),
+            "count": self.count[rows].astype(np.int32),
+            "colour": self._colour[rows],
+            "kind": self.kind[rows],
+        }
+        jobs = [_text(one) for one in self.job[rows].tolist()] if few else []
+        return packed({**where, "boxes": True, "jobs": jobs}, columns)
+
+    def at(self, time_s: float, lane: int) -> Box | None:
+        """The box that lies there; the one that began last, where there are several."""
+        upto = int(np.searchsorted(self.start_s, time_s, side="right"))
+        first = self.first[:upto]
+        there = (self.end_s[:upto] > time_s) & (first <= lane) & (lane < first + self.count[:upto])
+        rows = np.flatnonzero(there)
+        if not len(rows):
+            return None
+        row = int(rows[-1])
+        own = (self.job == self.job[row]) & (self.start_s == self.start_s[row])
+        return Box(
+            job=_text(self.job[row].item()),
+            kind=KINDS[self.kind[row]],
+            start_s=float(self.start_s[row]),
+            end_s=float(self.end_s[row]),
+            first=int(self.first[row]),
+            count=int(self.count[row]),
+            lanes=int(self.count[own].sum()),
+        )
+
+    def _within(self, window: Window) -> IntArray:
+        upto = int(np.searchsorted(self.start_s, window.to_s, side="left"))
+        there = self.end_s[:upto] >= window.from_s
+        if window.top > 0 or window.bottom < self.lanes:
+            first = self.first[:upto]
+            there &= (first < window.bottom) & (first + self.count[:upto] > window.top)
+        return np.flatnonzero(there)
+
+    def _cells(self, rows: IntArray, window: Window) -> npt.NDArray[np.uint8]:
+        """Share and colour of each pixel; what of a box lies outside is cut off."""
+        wide, high = window.width, window.height
+        across = wide / (window.to_s - window.from_s)
+        down = high / (window.bottom - window.top)
+        first = self.first[rows]
+        left = np.clip((self.start_s[rows] - window.from_s) * across, 0, wide)
+        right = np.clip((self.end_s[rows] - window.from_s) * across, 0, wide)
+        top = np.clip((first - window.top) * down, 0, high)
+        bottom = np.clip((first + self.count[rows] - window.top) * down, 0, high)
+        colour = self._colour[rows]
+        most, total = np.zeros((high, wide)), np.zeros((high, wide))
+        leading = np.zeros((high, wide), np.uint8)
+        for number in range(COLOURS):
+            own = np.flatnonzero(colour == number)
+            if len(own):
+                plane = _covered(left[own], right[own], top[own], bottom[own], wide, high)
+                more = plane > most
+                leading[more] = number
+                most[more] = plane[more]
+                total += plane
+        share = np.ceil(np.clip(total, 0, 1) * _LEVELS - 1e-6).astype(np.uint8)
+        return (leading | share << 3).astype(np.uint8).ravel()
+
+
+def _covered(
+    left: FloatArray, right: FloatArray, top: FloatArray, bottom: FloatArray, wide: int, high: int
+) -> FloatArray:
+    """The share of each pixel that boxes cover, in pixels' units; where they lie on each other, the sum."""
+    size = wide + 2
+    found: FloatArray = np.zeros((high + 2, size))
+    thin = (right - left < 1, bottom - top < 1)
+    for thin_x in (True, False):
+        for thin_y in (True, False):
+            own = np.flatnonzero((thin[0] == thin_x) & (thin[1] == thin_y))
+            if not len(own):
+                continue
+            places, weights = [], []
+            for row, by_row in _parts(top[own], bottom[own], thin_y):
+                for column, by_column in _parts(left[own], right[own], thin_x):
+                    weight = by_row * by_column
+                    kept = np.flatnonzero(weight)
+                    places.append(row[kept] * size + column[kept])
+                    weights.append(weight[kept])
+            counts = np.bincount(np.concatenate(places), np.concatenate(weights), found.size)
+            plane = counts.reshape(found.shape)
+            if not thin_y:
+                plane = plane.cumsum(axis=0)
+            if not thin_x:
+                plane = plane.cumsum(axis=1)
+            found += plane
+    return found[:high, :wide]
+
+
+def _parts(begin: FloatArray, end: FloatArray, thin: bool) -> list[tuple[IntArray, FloatArray]]:
+    """What stretches put into which cells of a row, so that the cells' cover comes out.
+
+    Stretches shorter than a cell lie in one or two of them. Of others the cover is the running sum of what is
+    put where they begin and end: how far a half line covers each cell rises once, over the two where it
+    begins.
+    """
+    cell = begin.astype(np.int64)
+    if thin:
+        inside = np.minimum(end, cell + 1) - begin
+        return [(cell, inside), (cell + 1, end - begin - inside)]
+    last = end.astype(np.int64)
+    part, rest = begin - cell, end - last
+    return [(cell, 1 - part), (cell + 1, part), (last, rest - 1), (last + 1, -rest)]
+
+
+def colours_of(ids: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """The colour of each job by its id: FNV-1a over its characters, as `colour` in static/words.js."""
+    texts = ids.astype("S")
+    letters = (
+        texts.view(np.uint8).reshape(len(texts), -1) if len(texts) else np.zeros((0, 1), np.uint8)
+    )
+    found = np.full(len(texts), 2166136261, np.uint32)
+    for letter in letters.T:
+        mixed = (found ^ letter) * np.uint32(16777619)
+        found = np.where(letter > 0, mixed, found)
+    return (found % COLOURS).astype(np.uint8)
+
+
+def _text(job: object) -> str:
+    return job.decode() if isinstance(job, bytes) else str(job)
