@@ -21,8 +21,8 @@ def test_warmup_leaves_every_entry_of_the_engine_on_disk(
     assert not said.err
     kept = {path.name.partition("-")[0] for path in CACHE_DIR.rglob("*.nbi")}
     assert kept >= {
-        "loop.advance", "loop.reorder", "easy.pass_easy", "pushdown.pass_pushdown",
-        "power_passes.after_pass_managed", "lookahead._look_ahead", "orderings.wfp",
+        "event_loop.advance", "event_loop.reorder", "easy.pass_easy", "pushdown.pass_pushdown",
+        "policy_hooks.after_pass_managed", "lookahead._look_ahead", "built_in.wfp",
     }  # fmt: skip
 
 

@@ -209,7 +209,8 @@ def test_an_index_out_of_bounds_is_caught_where_bounds_are_checked() -> None:
     import sys
 
     code = (
-        "import numpy as np\nfrom numba import int64\nfrom hpctwin.engine import jit, rows\n"
+        "import numpy as np\nfrom numba import int64\n"
+        "from hpctwin.engine.compile import jit, numba_types as rows\n"
         "jit.CACHE_DIR = None\n"
         "read = jit.Kernel(lambda at, i: rows.sim_at(at).queue[i], int64(int64, int64))\n"
         "table = np.zeros((len(rows.LAYOUT), 3), np.int64)\n"

@@ -1,5 +1,7 @@
-"""Long queues are a tournament (`hpctwin.engine.queue.priority_tournament`), shorter ones whose order changes with time a list of
-lines (`hpctwin.engine.fast_passes.score_line_scan`): both give what going through all gives."""
+"""Long queues use a tournament, shorter ones with an order that changes with time a list of score lines.
+
+Both give what going through all jobs gives.
+"""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Pieces:
 
 
 def open_pieces(path: Path, size: int) -> Pieces:
-    """Read a Parquet file in our columns (`hpctwin.model.workload.frame`), or a folder of such files, piece by piece.
+    """Read a Parquet file in our columns (`hpctwin.model.workload.frame`), or a folder of them, in pieces.
 
     Args:
         path: the file or folder; files of a folder are read in order of their names.

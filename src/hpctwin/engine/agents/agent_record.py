@@ -63,7 +63,7 @@ class Agent:
     alpha: Real  # weights of what is earned
     beta: Real
     stage: Int  # CHOOSING or ON_THE_WAY
-    code: Int  # why a step came to no decision: as of `loop.advance`; STEPPED if it did
+    code: Int  # why a step came to no decision: as of `event_loop.advance`; STEPPED if it did
     over: Int  # GOES_ON, ENDED or CUT
     steps: Int
     chosen: Int  # the job that is to start next, -1
@@ -115,7 +115,7 @@ CHOOSING, ON_THE_WAY = np.int64(0), np.int64(1)
 GOES_ON, ENDED, CUT = np.int64(0), np.int64(1), np.int64(2)
 
 NOT_ALLOWED = np.int64(7)
-"""Beside the codes of `loop.advance`: what was chosen is not there; nothing was done."""
+"""Beside the codes of `event_loop.advance`: what was chosen is not there; nothing was done."""
 
 agent_at, chosen_at, outcome_at = record_at(Agent), record_at(Chosen), record_at(Outcome)
 _seen_at, _bytes_at = numbers_at(np.dtype("f4")), numbers_at(np.dtype("i1"))

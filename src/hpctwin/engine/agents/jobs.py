@@ -83,7 +83,7 @@ SELECT, ADMIT = hook(select), hook(admit)
 
 @jit
 def next_instant(sim: Arrays) -> int:
-    """Let the engine go on by a pass that is due, or an instant; a code of `loop.advance`."""
+    """Let the engine go on by a pass that is due, or an instant; a code of `event_loop.advance`."""
     instants = ONE
     if sim.clock.pass_due == 1:
         # Before a pass without an instant, the engine does not look for room for where jobs run.

@@ -356,7 +356,7 @@ def call_with_job(typing: Any, address: Any, j: Any, sim: Any) -> Any:
 
 @_intrinsic
 def go_on(typing: Any, address: Any, sim: Any, until: Any, instants: Any) -> Any:
-    """Call `loop.advance`, compiled apart."""
+    """Call `event_loop.advance`, compiled apart."""
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return _call(context, builder, args[0], int64(SIM, int64, int64), args[1:])

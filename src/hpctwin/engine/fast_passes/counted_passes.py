@@ -309,7 +309,7 @@ def pass_raced(sim: Arrays) -> None:
     shadow = NEVER
     spare = NEVER
     head = others == ANYONE_PASSES
-    # Who asks for more nodes than are up is passed over, as in `skipping.is_skipped`.
+    # Who asks for more nodes than are up is passed over, as in `eligibility.is_skipped`.
     up = sim.amount[0] - sim.stock[0].down
     while sim.racer[1].nodes <= sim.stock[0].free:
         free = sim.stock[0].free

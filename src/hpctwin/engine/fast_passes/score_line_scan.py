@@ -130,7 +130,7 @@ def scored_before(a: int, b: int, sim: Arrays) -> bool:
 
 @jit
 def first_lined(free: int, spare: int, length: int, sim: Arrays) -> int:
-    """The place of who comes first of those that fit, as `race.first_fitting`; -1 if nobody does."""
+    """The index of the first job that fits, as `priority_tournament.first_fitting`; -1 if none does."""
     now = sim.clock.now
     race = sim.race
     fewest = NEVER
@@ -163,7 +163,7 @@ def first_lined(free: int, spare: int, length: int, sim: Arrays) -> int:
 
 
 def pass_lined(sim: Arrays) -> None:
-    """As `counting.pass_raced`, by going through the lines."""
+    """As `counted_passes.pass_raced`, by going through the lines."""
     race = sim.race
     if not amounts_decide(sim):
         return

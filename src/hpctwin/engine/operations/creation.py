@@ -195,7 +195,7 @@ def index_nodes(sim: Sim) -> None:
 
 
 def _by_state(sim: Sim) -> npt.NDArray[np.int64]:
-    """What `sim.tally` has of power states; see `power.standing_in`."""
+    """What `sim.tally` has of power states; see `node_states.standing_in`."""
     node, pool, spent = sim["node"], sim["pool_of"], sim["spent"]
     row = node["power"].astype(np.int64)
     row += np.where(row > layout.COMPUTING, layout.DEPTH_STATES * node["depth"], 0)

@@ -27,7 +27,7 @@ from hpctwin.engine.state.sim import single
 __all__ = ["advance", "all_kernels", "hooks", "kernels_of", "reorder"]
 
 advance = Kernel(event_loop.advance_at, int64(int64, int64, int64))
-"""`loop.advance` of the simulation at an address: ``(address, until, instants) -> code``."""
+"""`event_loop.advance` of the simulation at an address: ``(address, until, instants) -> code``."""
 
 inner_advance = Kernel(event_loop.advance, event_loop.SIGNATURE)
 """The loop itself, which kernels call."""

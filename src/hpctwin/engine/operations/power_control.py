@@ -47,7 +47,7 @@ class NodePowers:
     """The power states of nodes at a moment [nodes].
 
     Args:
-        power: ``IDLE``, ``ASLEEP``, ``SWITCHING_OFF`` or ``SWITCHING_ON`` of `engine.state.layout`; that an idle
+        power: ``IDLE``, ``ASLEEP``, ``SWITCHING_OFF`` or ``SWITCHING_ON`` of `layout`; that an idle
             node computes is known by its job.
         depth: the sleep depth of those that are not on.
         since_ms: when each came into its state.

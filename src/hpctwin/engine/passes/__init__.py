@@ -1,4 +1,4 @@
-"""The scheduling passes: each a module here, which holds a `Pass` called ``PASS``; see `engine.compile.policy_modules`."""
+"""The scheduling passes: one module each, with a `Pass` named ``PASS`` (`engine.compile.policy_modules`)."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class SharedPass(Pass):
         promises: ``(numbers, partitions) -> jobs``: to so many jobs, at most, are nodes promised at a time,
             given what the policy sets, in the engine's form, and how many partitions there are. None if
             to any number, so that there is room for all that wait.
-        fits_later: ``(j, sim) -> None``: whether a job finds room if others leave; see `preempting.later`.
+        fits_later: ``(j, sim) -> None``: whether a job fits if others leave (`fit_after_eviction`).
             None where nobody is preempted.
     """
 

@@ -1,7 +1,7 @@
-"""The kinds of power policies: each a module here, which holds a `PowerPass` called ``POWER``.
+"""The kinds of power policies: one module each, with a `PowerPass` named ``POWER``.
 
-See `engine.compile.policy_modules`. One whose settings timeout, deeper and keep are says ``TAKES_TIMEOUT = True``; one that
-switches nothing without a timeout, ``NEEDS_TIMEOUT = True`` besides.
+See `engine.compile.policy_modules`. One that takes timeout, deeper and keep sets ``TAKES_TIMEOUT = True``.
+If it switches nothing without a timeout, it sets ``NEEDS_TIMEOUT = True`` too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class PowerPass:
 
     Args:
         after: ``(sim) -> None``; called after each scheduling pass, and at each instant it asks for by
-            `power.look_again`.
+            `node_states.look_again`.
         numbers: a record of what a policy may set besides timeout, deeper and keep; `sim.power_numbers` gives
             its values. None if nothing.
         kept: a record of what it keeps of each node, in `sim.power_kept`, 0 at first; None if nothing.

@@ -1,6 +1,6 @@
 """What a running job holds of shared nodes, while it is tried whether it suffices that it leaves.
 
-A job that is tried is as if it left when its grace is over (`room.goes_at`): what it holds is there for
+A job that is tried is as if it left when its grace is over (`fit.goes_at`): what it holds is there for
 promises that begin later. If it has no grace, it is free now.
 Of one that would be suspended this is but what it lends.
 """

@@ -32,7 +32,7 @@ __all__ = ["fits_beside", "fits_by_kind"]
 def fits_by_kind(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
     """Whether a job that `goes_by_kind` fits nodes over a span; its nodes are chosen then.
 
-    As `room.fits_over`.
+    As `fit.fits_over`.
     """
     end = begin + sim.job[j].expected
     for node in range(len(sim.share)):

@@ -315,7 +315,7 @@ def _look_again(j: int, node: int, time: int, sim: Arrays) -> None:
 
 @jit
 def reckon_scarce(node: int, begin: int, end: int, sim: Arrays) -> None:
-    """As `room.reckon_least`, of a span to come; and when last there is as little of each amount as that."""
+    """As `fit.reckon_least`, of a span to come; and when last there is as little of each amount as that."""
     copy_row(sim.base, node, sim.least, node)
     scarce = sim.scarce[node]
     scarce.cores = scarce.memory = scarce.gpus = scarce.alone = 0

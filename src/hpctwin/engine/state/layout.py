@@ -272,7 +272,7 @@ class Rooms:
     first: Int  # the first node that was found to have room for a job
     sought: Int  # the job whose earliest start was sought last, plus 1,
     times: Int  # … and how often since another's was
-    later: Int  # from when on a job is to find room if others leave; see `preempting.parts`
+    later: Int  # from when on a job is to find room if others leave; see `preempting.held_parts`
     found: Int  # 1: it does
     spans: Int  # rows of `Scratch.node_span` in use, where jobs are promised nodes as wholes
     sums: Int  # rows of `Scratch.sums` in use; 0: they do not hold, nor does …
@@ -280,7 +280,7 @@ class Rooms:
 
 
 class Sums:
-    """What all shared nodes have left together from a time on; see `shared.sums`."""
+    """What all shared nodes have left together from a time on; see `shared.total_free`."""
 
     time: Int
     cores: Int
@@ -410,7 +410,7 @@ class Known:
     sleep: Table[Sleep]  # [P * depths]
     shape: Table[Shape]  # [K]; empty where all jobs ask for whole nodes, as all that follows
     needs: Grid[Int]  # [K, amounts] what a task asks: cores, memory, GPUs, 1, consumables
-    whole: Grid[Int]  # [nodes, amounts] what a node has, and `shared.amounts.ALL`
+    whole: Grid[Int]  # [nodes, amounts] what a node has, and `shared.node_resources.ALL`
     typical: Table[Int]  # the most frequent kinds of jobs
     type_at: Table[Int]  # where single GPUs of each type begin, those of none; and where all end
     switch: Table[Switch]
@@ -444,7 +444,7 @@ class State:
     begins: Table[Event]  # heap of jobs that wait for their nodes
     index: Grid[Int]  # a bit for each node [sets, words], see `nodes`
     summary: Grid[Int]  # a bit for each of these words that is not 0 [sets, words / 64]
-    tally: Grid[Int]  # [P, sets + 2 * states] members of each set; see `power.standing_in`
+    tally: Grid[Int]  # [P, sets + 2 * states] members of each set; see `node_states.standing_in`
     outage: Table[Outage]
     lost: Table[Lost]
     segment: Table[Segment]
@@ -478,7 +478,7 @@ class Scratch:
     rooms: Rooms
     windows: Windows
     moves: Table[Int]  # [nodes] how often what is on each has changed
-    soon_of: Grid[Int]  # [kinds, nodes] stamps, see `shared.soonest`
+    soon_of: Grid[Int]  # [kinds, nodes] stamps, see `shared.earliest_start`
     aligned_at: Table[Int]  # [K] stamps, see `shared.pass_pack`
     plan_time: Table[Int]  # see `plan`
     plan_amount: Grid[Int]  # [rows, P + C]
@@ -512,15 +512,15 @@ class Scratch:
     remains: Grid[Int]  # [nodes, amounts] … and what these leave
     stays: Grid[Int]  # [nodes, amounts] … of this
     under_way: Table[Int]  # rows of ``window``
-    open_to: Grid[Int]  # [nodes, words] a bit for each kind of job; see `shared.openings`
+    open_to: Grid[Int]  # [nodes, words] a bit for each kind of job; see `shared.fit_cache`
     open_block: Grid[Int]  # [blocks of nodes, words]
     most: Grid[Int]  # [blocks of nodes, 3] no node of a block has more left
     aligned: Table[Real]  # [K] see `shared.pass_pack`
-    listed: Table[Int]  # [nodes] see `shared.leaving`
+    listed: Table[Int]  # [nodes] see `shared.release_schedule`
     leaves_at: Grid[Int]  # [nodes, parts]
     leaves_kind: Grid[Int]
     leaves_tasks: Grid[Int]
-    soon: Grid[Int]  # [kinds, nodes] see `shared.soonest`
+    soon: Grid[Int]  # [kinds, nodes] see `shared.earliest_start`
     below: Grid[Int]  # [switches, 2] tasks and nodes that have room below each
     scarce: Table[Scarce]
     sums: Table[Sums]
@@ -545,7 +545,7 @@ class Scratch:
     returned: Table[Returned]
     victim: Table[
         Victim
-    ]  # [jobs] heap, and behind it those that came off; see `preempting.choosing`
+    ]  # [jobs] heap, and behind it those that came off; see `preempting.victims`
     node_span: Table[NodeSpan]  # empty where numbers of nodes are planned
     span_nodes: Grid[Int]  # [spans, words] a bit for each node that is not reserved
     sets: Grid[Int]  # [4 + P, words] sets of nodes

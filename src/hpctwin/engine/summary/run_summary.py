@@ -33,7 +33,7 @@ SHARES = 0.5, 0.95, 0.99
 """Of which quantiles are told."""
 
 ROWS = 7
-"""Of the figures of jobs, see `hpctwin.metrics.jobs.jobs.ROWS`; quantiles are told of the second to the sixth."""
+"""Rows of `hpctwin.metrics.jobs.jobs.ROWS`; quantiles are computed of the second to the sixth."""
 FIRST_SPREAD, LAST_SPREAD, BOUNDED = 1, 5, 4
 USERS_AT = ROWS + (LAST_SPREAD - FIRST_SPREAD + 1) * (len(SHARES) + 1)
 """Where in what is told users begin."""

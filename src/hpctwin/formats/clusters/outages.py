@@ -103,10 +103,10 @@ def read_away(path: str | Path, *, timezone: str | None = None) -> tuple[pl.Data
 
 
 def with_outages(cluster: Cluster, away: pl.DataFrame, workload: Workload, tally: Tally) -> Cluster:
-    """A cluster whose nodes are away as they were; nobody knows it before.
+    """A cluster with recorded outages, of which no policy knows beforehand.
 
-    Nodes have the numbers that `hpctwin.model.cluster.node_numbers.named_nodes` gives them beside those that jobs are
-    recorded on. One that was drained is away from when the job that is recorded on it then had ended.
+    Nodes are numbered by `hpctwin.model.cluster.node_numbers.named_nodes`, with those that jobs ran on.
+    A drained node is away from the end of the job that ran on it at that time.
 
     Args:
         cluster: the machine, with outages of its own or without.

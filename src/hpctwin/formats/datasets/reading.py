@@ -157,7 +157,7 @@ def read_dataset(
 
 
 def nodes_away(path: str | Path, dataset: DataSet) -> tuple[pl.DataFrame, Tally] | None:
-    """Which nodes a data set says were away, as of `hpctwin.formats.clusters.outages.AWAY`; None if it does not.
+    """Outages of nodes in a data set, with columns `clusters.outages.AWAY`; None if it has none.
 
     Args:
         path: its folder, or its first file.

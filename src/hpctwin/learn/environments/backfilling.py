@@ -50,8 +50,8 @@ class Backfilling(Environment):
         order: of the queue; one that does not change while jobs wait.
         strict: whether only those may pass who do not delay the first job beyond its reservation.
         window: places.
-        observation: a name of `hpctwin.learn.environments.job_selection.OBSERVATIONS`, or an `Observation` of one's own.
-        reward: a name of `hpctwin.learn.environments.job_selection.REWARDS`, or a function of one's own.
+        observation: a name of `job_selection.OBSERVATIONS`, or an `Observation` of your own.
+        reward: a name of `job_selection.REWARDS`, or a function of your own.
         max_steps: steps of an episode at most; None for no limit.
 
     Raises:

@@ -19,7 +19,7 @@ column                  meaning
 ``shared_with``         whose jobs may be on its nodes besides: ``anyone`` (0), its ``user``'s (1) or
                         ``account``'s (2) only
 ``user`` … ``qos``      labels: ``user``, ``account``, ``partition``, ``qos``
-``more_tasks``          further kinds of its tasks: ``1:cores=32:gpus=4`` (`model.requests.chunks.read_more_tasks`)
+``more_tasks``          further kinds of its tasks: ``1:cores=32:gpus=4`` (`chunks.read_more_tasks`)
 ``group_by``            all of its nodes have one value of this: ``rack``, of features such as ``rack=r1``
 ``features``            what its nodes must have: ``a100``, ``a100|v100`` (any), ``avx512&ib`` (all)
 ``priority``            larger is sooner

@@ -35,7 +35,7 @@ def tasks_in(text: str, units: Mapping[str, int]) -> Further:
 
     Args:
         text: see `read_more_tasks`.
-        units: see `sharing.units_of`.
+        units: see `shared_nodes.units_of`.
     """
     found = []
     for kind in read_more_tasks(text):

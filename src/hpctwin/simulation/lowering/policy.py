@@ -111,7 +111,7 @@ class Deciding:
         return not self._depends_on_jobs and (not self._races or self._has_race())
 
     def made(self) -> Decided:
-        """The policy's numbers (`engine.state.layout.Numbers`), compiled what it needs; nobody may write them.
+        """The policy's numbers (`engine.state.layout.Numbers`), read-only; what it needs is compiled.
 
         Where they depend on little of the jobs they are kept, for whoever takes the same policies on the same
         cluster again and again.

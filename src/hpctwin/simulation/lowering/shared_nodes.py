@@ -273,7 +273,7 @@ def counted_nodes(workload: Workload, cluster: Cluster) -> FloatArray:
 def shared_facts(
     workload: Workload, cluster: Cluster, risk: FloatArray | None = None
 ) -> npt.NDArray[Any]:
-    """As `lower.facts_of`, of jobs with tasks what these ask."""
+    """As `lowering.workload.facts_of`, of jobs with tasks what these ask."""
     fact, tasks = facts_of(workload, cluster, risk), workload.chunks["tasks"] > 0
     totals = totals_asked(workload, {})
     totals["memory_mb"] = totals["memory_gb"] * MB_PER_GB

@@ -491,7 +491,7 @@ class SimulationBase(Looks):
         self.decided()
 
     def provide(self, code: int) -> bool:
-        """Do what the engine stopped for, by what `engine.loop.event_loop.advance` gave; False if it needs nothing."""
+        """Do what the engine stopped for, by the code of `event_loop.advance`; False if nothing is left."""
         if code == layout.NEED_ROOM:
             self.make_room()
         elif code == layout.NEED_PASS:

@@ -121,7 +121,7 @@ class Waits:
         return Dependencies(job[here], on[here], edges.kind[here], edges.delay_ms[here])
 
     def tell(self, sim: Sim) -> None:
-        """Tell new jobs what became of those that they wait for; after `resolve` and `engine.operations.transfer`."""
+        """Pass states of finished jobs to new jobs that depend on them; after `resolve` and `transfer`."""
         found = self._found
         if found is None or not len(found.job):
             return

@@ -66,7 +66,7 @@ class StreamedResult:
     Args:
         folder: where it is: ``jobs/part-*.parquet``, ``lost/…``, and ``node_map/…`` if nodes have identity,
             or ``placements/…`` if jobs share them.
-        figures: as of `hpctwin.Result.summary`; quantiles to `hpctwin.metrics.jobs.quantiles.ERROR` of themselves.
+        figures: as of `hpctwin.Result.summary`; quantiles within `hpctwin.metrics.jobs.quantiles.ERROR`.
         notes: What the reader changed or left out, and what is assumed, a sentence each.
     """
 
@@ -123,8 +123,8 @@ def simulate_stream(
     """Simulate jobs that come in batches; a job by job the same as `hpctwin.simulate` gives.
 
     Args:
-        source: a Parquet file in our columns (`hpctwin.model.workload.frame`); a workload; or what gives workloads or
-            tables one after the other, by submit time. Jobs may wait for jobs of other batches if all have a
+        source: a Parquet file in our columns (`hpctwin.model.workload.frame`); a workload; or an iterator of
+            workloads or tables, by submit time. Jobs may wait for jobs of other batches if all have a
             column ``depends``: then what became of each job is remembered, some 35 bytes each. They may ask
             for tasks, and so share nodes, if the first ones have a column ``tasks``.
         cluster: as of `hpctwin.simulate`.

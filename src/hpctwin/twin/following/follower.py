@@ -1,8 +1,8 @@
-"""Following a cluster: what comes over its bus goes into a journal and a core, and snapshots set that right.
+"""Follow a cluster: events from its bus go into a journal and a core, and snapshots correct both.
 
-Both who decides (`hpctwin.twin.service.runner`) and who only places jobs (`hpctwin.twin.facility`) follow clusters
-so. Two promises hold whatever the moment of a crash: an event is acknowledged only when the journal
-has it, and the core has seen nothing that the journal has not.
+The live twin (`hpctwin.twin.service.runner`) and the placer of a facility (`hpctwin.twin.facility`) use it.
+Two invariants hold after a crash: an event is acknowledged only when the journal has it, and the
+core has seen nothing that the journal has not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The placements on nodes that jobs share: each a module here, which holds a `Kernel` called ``PLACE``.
+"""Placements on shared nodes: one module each, with a `Kernel` named ``PLACE``.
 
-See `engine.compile.policy_modules`. It is ``(j, sim) -> None``: of the nodes with room for the job (``sim.fits``, in tasks;
-what is least free of them in ``sim.least``) it chooses some, and gives each its tasks by `placing.give`.
+See `engine.compile.policy_modules`. The kernel is ``(j, sim) -> None``. From the nodes where tasks of the job
+fit (``sim.fits``, in tasks; ``sim.least``: the scarcest free amount) it chooses some, and gives each its
+tasks by `placement.give`.
 """
 
 from __future__ import annotations

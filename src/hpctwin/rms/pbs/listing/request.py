@@ -1,4 +1,4 @@
-"""What a PBS job asks for and holds: whole nodes and vnodes. `hpctwin.model.requests.pbs_requests` reads the texts."""
+"""Requests and allocations of PBS jobs: whole nodes and vnodes. `hpctwin.model.requests` reads the texts."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def features_of(row: Mapping[str, Any], asked: Collection[str]) -> tuple[str, ..
 
 
 def lying_of(row: Mapping[str, Any], cores: float | None) -> tuple[int | None, ...]:
-    """How the cores of a node lie, as `hpctwin.model.cluster.node_group.LYING`; None where that cannot be so."""
+    """The layout of a node's cores as in `model.cluster.node_group.LYING`; None if it is impossible."""
     told = tuple(whole(row.get(key)) or None for key in ("sockets", "cores", "threads"))
     if None in told or (cores or 0.0) > math.prod(number or 0 for number in told):
         return (None,) * len(LYING)

@@ -1,7 +1,7 @@
-"""A Slurm site's settings as a machine and a policy.
+"""A Slurm site's settings as a cluster and a policy.
 
-Nodes and partitions come from what ``scontrol`` prints if that is there, else from ``slurm.conf``; shares and
-QOS from ``sacctmgr``. What each scheduling setting became is told, one by one (`hpctwin.rms.slurm.site.policy`).
+Nodes and partitions come from the output of ``scontrol`` if it is there, else from ``slurm.conf``; shares and
+QOS from ``sacctmgr``. `hpctwin.rms.slurm.site.policy` reports what became of each scheduling setting.
 """
 
 from __future__ import annotations
