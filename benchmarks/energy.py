@@ -11,7 +11,7 @@ import numpy as np
 
 from hpctwin import Simulation, Workload
 from hpctwin.errors import WorkloadError
-from hpctwin.experiments.spars import SCHEDULERS, simulate_cell, workload
+from hpctwin.experiments.spars.schedulers import SCHEDULERS, simulate_cell, workload
 from hpctwin.model import Cluster
 from hpctwin.policies import PowerPolicy
 

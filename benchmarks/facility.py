@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hpctwin import Workload
-from hpctwin.experiments.cqsim_plus_cases import CASES, oracle
+from hpctwin.experiments.cqsim_plus.cases import CASES, oracle
 from hpctwin.facility import Facility, FacilitySimulation, Strategy, parse_strategy
 from hpctwin.facility.state import FacilityState
 

@@ -70,8 +70,8 @@ _HOME = {
 }
 
 attach("Result.plot", "hpctwin.report.accessor:Plots")
-for _name in ("spars_auto", "spars_ipm"):
-    offer("hpctwin.engine.powers", _name.replace("_", "-"), f"hpctwin.experiments.{_name}")
+for _name, _module in (("spars-auto", "auto_on"), ("spars-ipm", "ipm")):
+    offer("hpctwin.engine.powers", _name, f"hpctwin.experiments.spars.{_module}")
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpctwin.energy.prices.sources import SOURCES
-from hpctwin.experiments import rlscheduler
+from hpctwin.experiments.rlscheduler import table
 from tests.cli.test_cli import run
 
 
@@ -19,7 +19,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             monkeypatch.setenv(name, "a-key")
     monkeypatch.delenv("WATTTIME_PASSWORD")
     monkeypatch.delenv("HPCTWIN_TRACES", raising=False)
-    rlscheduler.case.cache_clear()
+    table.case.cache_clear()
     (tmp_path / "file").write_text("text")
     for kept in ("folder", "agents"):
         (tmp_path / kept).mkdir()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hpctwin import Workload, make_policy
 from hpctwin.energy import Orders, PowerView
 from hpctwin.errors import ConfigError
-from hpctwin.experiments.spars import MACHINE
-from hpctwin.experiments.spars import workload as nasa_fifth
+from hpctwin.experiments.spars.schedulers import MACHINE
+from hpctwin.experiments.spars.schedulers import workload as nasa_fifth
 from hpctwin.experiments.traces import find_trace
 from hpctwin.formats import read_workload
 from hpctwin.model import Cluster, Reservation

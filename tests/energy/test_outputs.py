@@ -13,8 +13,8 @@ from hpctwin import write_workload
 from hpctwin.cli import main
 from hpctwin.energy.accounts.outputs import energy_tables, write_spars_results
 from hpctwin.errors import ConfigError
-from hpctwin.experiments.spars import simulate_cell, workload
-from hpctwin.experiments.spars_config import read_spars_config
+from hpctwin.experiments.spars.config import read_spars_config
+from hpctwin.experiments.spars.schedulers import simulate_cell, workload
 from tests.energy.test_cases import jobs
 from tests.energy.test_platform import spars_machine
 

@@ -14,7 +14,7 @@ import yaml
 
 from hpctwin.energy.power.states import node_watts
 from hpctwin.errors import ConfigError
-from hpctwin.experiments.spars import MACHINE
+from hpctwin.experiments.spars.schedulers import MACHINE
 from hpctwin.formats.clusters.files import read_cluster
 from hpctwin.model import Cluster
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from hpctwin.experiments.spars import (
+from hpctwin.experiments.spars.published import TIMEOUTS_S, published
+from hpctwin.experiments.spars.schedulers import (
     BEST,
     FAULTS,
     SCHEDULERS,
@@ -16,7 +17,6 @@ from hpctwin.experiments.spars import (
     simulate_cell,
     workload,
 )
-from hpctwin.experiments.spars_published import TIMEOUTS_S, published
 from hpctwin.model import Workload
 
 NAMES = {"fcfs-psus": "fcfs_psus", "fcfs-auto": "fcfs", "fcfs-ipm": "fcfs_psas"}

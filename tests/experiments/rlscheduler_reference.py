@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpctwin.experiments import rlscheduler as experiment
+from hpctwin.experiments.rlscheduler import table as experiment
 from hpctwin.model import MS_PER_S
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from hpctwin import Cluster, Workload, simulate
 from hpctwin.errors import UnknownNameError
-from hpctwin.experiments.cqsim_plus import bins, run_by_their_rule, ways
-from hpctwin.experiments.cqsim_plus_cases import CASES, PUBLISHED_WAYS, SIZE_EDGES
-from hpctwin.experiments.cqsim_rule import RuleCluster, RuleJob, simulate_rule
+from hpctwin.experiments.cqsim_plus.cases import CASES, PUBLISHED_WAYS, SIZE_EDGES
+from hpctwin.experiments.cqsim_plus.published_rule import RuleCluster, RuleJob, simulate_rule
+from hpctwin.experiments.cqsim_plus.tables import bins, run_by_their_rule, ways
 from hpctwin.facility import Facility
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from hpctwin import Cluster, errors
 from hpctwin.cli.app import main
-from hpctwin.experiments import incentives as experiment
+from hpctwin.experiments.s_raps import incentives as experiment
 from hpctwin.model import Category, NodeGroup, Workload
 from hpctwin.model.cluster.racks import Component
 from hpctwin.model.workload.usage import Usage

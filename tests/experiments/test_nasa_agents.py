@@ -10,8 +10,8 @@ import pytest
 
 from hpctwin import simulate
 from hpctwin.cli import main
-from hpctwin.experiments import nasa_agents as experiment
-from hpctwin.experiments import spars
+from hpctwin.experiments.spars import nasa_agents as experiment
+from hpctwin.experiments.spars import schedulers
 from hpctwin.learn import Episodes, PowerManagement
 from hpctwin.learn.training.plan import Plan
 from hpctwin.policies.agents.network import Network
@@ -30,7 +30,7 @@ def test_what_is_learnt_on_comes_before_what_is_chosen_on_and_that_before_what_i
     traces: Path,
 ) -> None:
     tested, chosen_on = experiment.windows(), experiment.validation()
-    trained, before, held_out = experiment.training(), experiment.before(), spars.workload()
+    trained, before, held_out = experiment.training(), experiment.before(), schedulers.workload()
     assert len(tested) == experiment.WINDOWS
     for windows, part in (
         (tested, held_out.runtime_ms),
@@ -67,7 +67,7 @@ def test_a_lead_is_over_the_least_energy_and_the_least_wait_of_timeouts(
     options = {**experiment.OPTIONS, "alpha": 0.5, "beta": 0.5}
     card = {"environment": "PowerManagement", "options": options}
     leads = experiment.lead(Network(((weights, np.zeros(1, np.float32)),), True, card))
-    environment = PowerManagement(Episodes.of(some[0], spars.MACHINE, jobs=361), **options)
+    environment = PowerManagement(Episodes.of(some[0], schedulers.MACHINE, jobs=361), **options)
     own = []
     for jobs in some:
         environment.reset(options={"jobs": jobs})
@@ -76,7 +76,8 @@ def test_a_lead_is_over_the_least_energy_and_the_least_wait_of_timeouts(
             _, _, over, _, told = environment.step(2)
         own.append((told["energy_j"], told["mean_wait_s"]))
     found = [
-        [simulate(jobs, spars.MACHINE, f"fcfs+easy~{name}") for jobs in some] for name in timeouts
+        [simulate(jobs, schedulers.MACHINE, f"fcfs+easy~{name}") for jobs in some]
+        for name in timeouts
     ]
     energy = min(np.mean([one.energy.total_j for one in runs]) for runs in found)
     wait = min(np.mean([one.jobs["wait_s"].mean() for one in runs]) for runs in found)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from hpctwin.cli import main
-from hpctwin.experiments import rlscheduler as experiment
 from hpctwin.experiments.entries import make
 from hpctwin.experiments.papers import find_entry
+from hpctwin.experiments.rlscheduler import table as experiment
 from tests.experiments.rlscheduler_reference import mean_slowdown
 
 

@@ -12,10 +12,10 @@ import pytest
 from hpctwin import Workload, read_cluster, read_workload
 from hpctwin.cli import main
 from hpctwin.errors import ConfigError
-from hpctwin.experiments import s_raps_stand_ins as stand_ins
 from hpctwin.experiments.entries import make
 from hpctwin.experiments.papers import find_entry
-from hpctwin.experiments.s_raps import POLICIES, REPLAY, Run, SRaps
+from hpctwin.experiments.s_raps import stand_ins as stand_ins
+from hpctwin.experiments.s_raps.figures import POLICIES, REPLAY, Run, SRaps
 from hpctwin.formats.datasets import DATASETS, write_sample
 from hpctwin.model import Cluster
 from hpctwin.policies import parse_policy

@@ -17,9 +17,9 @@ from polars.testing import assert_frame_equal
 from hpctwin import Cluster, simulate
 from hpctwin.cli import main
 from hpctwin.errors import ExperimentError
-from hpctwin.experiments import schedtwin
-from hpctwin.experiments.schedtwin import TWIN, static_row
-from hpctwin.experiments.schedtwin_live import (
+from hpctwin.experiments.schedtwin import experiment
+from hpctwin.experiments.schedtwin.experiment import TWIN, static_row
+from hpctwin.experiments.schedtwin.live import (
     LiveRun,
     TwinsPart,
     clock_speed,
@@ -27,7 +27,7 @@ from hpctwin.experiments.schedtwin_live import (
     run_live,
     stored,
 )
-from hpctwin.experiments.schedtwin_users import PbsUser, SlurmUser, Times
+from hpctwin.experiments.schedtwin.users import PbsUser, SlurmUser, Times
 from hpctwin.generate.four_phase import four_phase
 from hpctwin.model import Workload
 from tests.conftest import lacking
@@ -189,13 +189,13 @@ def of_policy(policy: str, under: str, seed: int, late_s: float = 0.5) -> LiveRu
 def test_runs_are_stored_and_collected_beside_the_emulated_ones(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    emulated = tuple(schedtwin.run_seeds([0, 1]))
+    emulated = tuple(experiment.run_seeds([0, 1]))
 
-    def ran_before(seeds: Sequence[int]) -> tuple[list[schedtwin.Row], ...]:
+    def ran_before(seeds: Sequence[int]) -> tuple[list[experiment.Row], ...]:
         assert list(seeds) == [0, 1]
         return emulated
 
-    monkeypatch.setattr(schedtwin, "run_seeds", ran_before)
+    monkeypatch.setattr(experiment, "run_seeds", ran_before)
     for seed in (0, 1):
         of_policy("fcfs+easy", "backfill", seed).store(tmp_path)
         of_policy("sjf+easy", TWIN, seed).store(tmp_path)

@@ -54,7 +54,7 @@ def incentives_command(
     from hpctwin.cli.output.experiment_output import show
     from hpctwin.cli.output.output import check_outputs
     from hpctwin.errors import ConfigError
-    from hpctwin.experiments.incentives import made_of
+    from hpctwin.experiments.s_raps.incentives import made_of
     from hpctwin.metrics import INCENTIVES
     from hpctwin.model.text.progress import counted, progress_bar
     from hpctwin.sweep.incentives import redeem, try_tricks

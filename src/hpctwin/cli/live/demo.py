@@ -36,7 +36,7 @@ def demo_command(
 
     from hpctwin.cli.output.experiment_output import print_table
     from hpctwin.cli.output.output import print_json, screen
-    from hpctwin.experiments import schedtwin
+    from hpctwin.experiments.schedtwin import experiment
     from hpctwin.generate.four_phase import four_phase
     from hpctwin.twin.settings.config import CoreSettings
 
@@ -51,16 +51,16 @@ def demo_command(
         row, last = _run(Path(folder), seed, pace, console)
     jobs = four_phase(seed=seed)
     settings = CoreSettings()
-    rows = [schedtwin.static_row(jobs, NODES, text, seed) for text in schedtwin.STATIC]
+    rows = [experiment.static_row(jobs, NODES, text, seed) for text in experiment.STATIC]
     rows.append(row)
-    schedtwin.judge(rows, settings)
+    experiment.judge(rows, settings)
     if json:
         print_json([one.plain() for one in rows])
         return 0
     console.print("[bold]The last decision in which one policy was better than the others:[/]")
     console.print("\n".join(last))
     console.print()
-    print_table(schedtwin.objective_table(schedtwin.means(rows)))
+    print_table(experiment.objective_table(experiment.means(rows)))
     shares = ", ".join(f"{name} {share:.0%}" for name, share in row.share_by_policy.items())
     console.print(f"Jobs started by the twin under: {shares}.")
     console.print("`hpctwin experiment schedtwin` repeats this over ten workloads.")
@@ -122,7 +122,7 @@ def _run_until_done(twin: Twin) -> None:
 
 def _row(twin: Twin, seed: int) -> Any:
     """What became of the jobs by the cluster's own history, as a row of the experiment."""
-    from hpctwin.experiments import schedtwin
+    from hpctwin.experiments.schedtwin import experiment
     from hpctwin.generate.four_phase import four_phase
     from hpctwin.rms.emulated.client import EmulatedManager
 
@@ -134,7 +134,7 @@ def _row(twin: Twin, seed: int) -> Any:
         )
     jobs = four_phase(seed=seed)
     nodes = dict(zip(map(str, jobs.job_id.tolist()), jobs.nodes.tolist(), strict=True))
-    row = schedtwin.row_of(schedtwin.TWIN, seed, [(*times[i], nodes[i]) for i in times], NODES)
+    row = experiment.row_of(experiment.TWIN, seed, [(*times[i], nodes[i]) for i in times], NODES)
     row.share_by_policy = twin.journal.starts_by_policy()
     row.cycle_ms_mean = twin.journal.mean_cycle_ms()
     return row

@@ -50,7 +50,7 @@ def cqsim_plus(
         figures: folder for figures like the paper's 5 to 8, and of the waits by bin.
         json: print one row per case, rule, strategy, knowledge and seed as JSON.
     """
-    from hpctwin.experiments.cqsim_plus_runs import CqsimPlus
+    from hpctwin.experiments.cqsim_plus.experiment import CqsimPlus
 
     experiment = CqsimPlus(further=strategy, more=more, seeds=seeds, **given(cases=case))
     return run_and_show(experiment, out=figures, json=json)
@@ -102,7 +102,7 @@ def nasa_agents(
         out: folder for agents.
         json: print a row of the table as one of JSON.
     """
-    from hpctwin.experiments.nasa_agents import NasaAgents
+    from hpctwin.experiments.spars.nasa_agents import NasaAgents
 
     return run_and_show(NasaAgents(seeds=seeds, steps=steps, out=out), json=json)
 
@@ -126,7 +126,7 @@ def rlscheduler(
         out: folder for agents.
         json: print a row of the table as one of JSON.
     """
-    from hpctwin.experiments.rlscheduler_runs import RLScheduler
+    from hpctwin.experiments.rlscheduler.experiment import RLScheduler
 
     return run_and_show(RLScheduler(traces, seeds=seeds, steps=steps, out=out), json=json)
 
@@ -159,7 +159,7 @@ def s_raps(
     """
     from hpctwin.cli.options.options import temperature_or_file
     from hpctwin.cli.output.output import check_outputs, need_jobs, note_reading
-    from hpctwin.experiments.s_raps import SRaps
+    from hpctwin.experiments.s_raps.figures import SRaps
     from hpctwin.model import parse_duration_s
     from hpctwin.simulation import window
 
@@ -194,7 +194,7 @@ def s_raps_incentives(
         plot: figure (.png, .svg, .pdf) of the power drawn under each incentive.
         json: print it as JSON.
     """
-    from hpctwin.experiments.incentives import Incentives
+    from hpctwin.experiments.s_raps.incentives import Incentives
 
     return run_and_show(Incentives(same=same, seed=seed), plot=plot, json=json)
 
@@ -225,7 +225,7 @@ def s_raps_ml(
         json: print it as JSON.
     """
     from hpctwin.cli.output.output import check_outputs
-    from hpctwin.experiments.s_raps_ml import SRapsMl
+    from hpctwin.experiments.s_raps.prediction import SRapsMl
     from hpctwin.experiments.traces import need_trace
     from hpctwin.learn.prediction import Training
 
@@ -260,7 +260,7 @@ def s_raps_schedulers(
         seed: of what is drawn.
         json: print it as JSON.
     """
-    from hpctwin.experiments.s_raps_schedulers import SRapsSchedulers
+    from hpctwin.experiments.s_raps.external_schedulers import SRapsSchedulers
 
     experiment = SRapsSchedulers(programs=program, seed=seed, **given(jobs=jobs))
     return run_and_show(experiment, json=json)
@@ -315,12 +315,12 @@ def schedtwin(
         json: print one row per method and seed as JSON.
     """
     from hpctwin.cli.output.output import check_outputs, note_reading
-    from hpctwin.experiments.schedtwin import SchedTwin
+    from hpctwin.experiments.schedtwin.experiment import SchedTwin
     from hpctwin.model import parse_duration_s
 
     check_outputs(*filter(None, [trace]), figures=[plot])
     if stored is not None:
-        from hpctwin.experiments.schedtwin_stored import Stored
+        from hpctwin.experiments.schedtwin.stored import Stored
 
         return run_and_show(Stored(stored, parse_duration_s(late)), plot=plot, json=json)
     if on is not None:
@@ -360,7 +360,7 @@ def spars(
         out: folder for figures and tables.
         json: print one row per scheduler, timeout and rule as JSON.
     """
-    from hpctwin.experiments.spars_runs import OURS, Spars, SparsFaults, SparsKnowledge
+    from hpctwin.experiments.spars.experiment import OURS, Spars, SparsFaults, SparsKnowledge
     from hpctwin.model import parse_duration_s
 
     timeouts = given(timeouts_s=tuple(parse_duration_s(text) for text in timeout))

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from hpctwin.experiments.schedtwin import Row
-    from hpctwin.experiments.schedtwin_live import LiveRun
+    from hpctwin.experiments.schedtwin.experiment import Row
+    from hpctwin.experiments.schedtwin.live import LiveRun
 
 __all__ = ["on_cluster"]
 
@@ -29,9 +29,9 @@ def on_cluster(
     """Run seeds one after another on the cluster that is there, and store each."""
     from hpctwin.cli.output.output import print_json
     from hpctwin.errors import ConfigError
-    from hpctwin.experiments.schedtwin import TWIN
-    from hpctwin.experiments.schedtwin_live import clock_speed, run_live, twins_part
-    from hpctwin.experiments.schedtwin_users import PbsUser, SlurmUser
+    from hpctwin.experiments.schedtwin.experiment import TWIN
+    from hpctwin.experiments.schedtwin.live import clock_speed, run_live, twins_part
+    from hpctwin.experiments.schedtwin.users import PbsUser, SlurmUser
     from hpctwin.generate.four_phase import four_phase
     from hpctwin.model import check_folder
     from hpctwin.model.text.progress import progress_bar

@@ -281,7 +281,7 @@ def _simulate_spars(
         note_rejected,
         note_without_effect,
     )
-    from hpctwin.experiments.spars_config import read_spars_config
+    from hpctwin.experiments.spars.config import read_spars_config
     from hpctwin.model.text.progress import progress_bar
     from hpctwin.simulation import Simulation
 

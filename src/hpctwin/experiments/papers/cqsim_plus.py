@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from hpctwin.experiments.cqsim_plus_cases import EXCHANGED
-from hpctwin.experiments.cqsim_plus_runs import CqsimPlus
+from hpctwin.experiments.cqsim_plus.cases import EXCHANGED
+from hpctwin.experiments.cqsim_plus.experiment import CqsimPlus
 from hpctwin.experiments.entries import NO_NUMBERS, Entry
 
 __all__ = ["entries"]

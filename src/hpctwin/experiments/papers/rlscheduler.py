@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from hpctwin.experiments.entries import Entry
-from hpctwin.experiments.rlscheduler_runs import RLScheduler
+from hpctwin.experiments.rlscheduler.experiment import RLScheduler
 
 __all__ = ["entries"]
 

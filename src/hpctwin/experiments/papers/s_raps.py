@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from hpctwin.experiments import s_raps_stand_ins as stand_ins
 from hpctwin.experiments.entries import NO_NUMBERS, Entry
+from hpctwin.experiments.s_raps import stand_ins as stand_ins
 
 __all__ = ["entries"]
 

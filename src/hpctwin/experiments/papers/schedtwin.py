@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from hpctwin.experiments import schedtwin
 from hpctwin.experiments.entries import NO_NUMBERS, Entry
 from hpctwin.experiments.experiment import SEEDS
+from hpctwin.experiments.schedtwin import experiment
 
 __all__ = ["entries"]
 
@@ -17,7 +17,7 @@ def entries(entry: partial[Entry]) -> Iterator[Entry]:
     four_phases = partial(
         entry,
         config=f"Four-phase workload, 150 jobs, 32 nodes, seeds 0 to {SEEDS - 1}, means",
-        experiment=schedtwin.SchedTwin(),
+        experiment=experiment.SchedTwin(),
     )
     yield entry(
         "schedtwin-figure-1",
@@ -25,7 +25,7 @@ def entries(entry: partial[Entry]) -> Iterator[Entry]:
         config="The jobs of 2023 of Polaris",
         because=f"the paper's two months of 2024 are not here, and {NO_NUMBERS}",
         other_data=True,
-        experiment=schedtwin.Polaris(),
+        experiment=experiment.Polaris(),
     )
     yield four_phases(
         "schedtwin-figure-3",

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from hpctwin.experiments.entries import NO_NUMBERS, Entry
 from hpctwin.experiments.experiment import Experiment, Tell
 from hpctwin.experiments.made import Finding, Made
-from hpctwin.experiments.spars import TRACE, simulate_cell, workload
-from hpctwin.experiments.spars_published import RUN_S, TIMEOUTS_S
-from hpctwin.experiments.spars_runs import Spars
+from hpctwin.experiments.spars.experiment import Spars
+from hpctwin.experiments.spars.published import RUN_S, TIMEOUTS_S
+from hpctwin.experiments.spars.schedulers import TRACE, simulate_cell, workload
 from hpctwin.generate import generate
 from hpctwin.model import Workload
 from hpctwin.simulation import Result, simulate

@@ -20,10 +20,10 @@ from hpctwin.engine.agents.agent_record import GOES_ON
 from hpctwin.engine.agents.delays import DELAY_FEATURES, OBSERVE_DELAYS
 from hpctwin.engine.agents.features import JOB_FEATURES
 from hpctwin.errors import ConfigError
-from hpctwin.learn.environments.batch import ACTION, EARNED, OVER, Batch
 from hpctwin.learn.environments.environment import Environment
 from hpctwin.learn.environments.episodes import Source, episodes_of
 from hpctwin.learn.environments.task import Observation, Task, as_hook, by_name, watts_of
+from hpctwin.learn.environments.vector.batch import ACTION, EARNED, OVER, Batch
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import find_ordering, make_policy
 from hpctwin.simulation import Simulation

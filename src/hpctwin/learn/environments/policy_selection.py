@@ -13,8 +13,8 @@ from gymnasium import spaces
 
 from hpctwin.errors import ConfigError
 from hpctwin.learn.environments.episodes import Source, episodes_of, jobs_of_reset
-from hpctwin.learn.environments.in_turn import InTurn
 from hpctwin.learn.environments.served import served
+from hpctwin.learn.environments.vector.in_turn import InTurn
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.policies import make_policy
 from hpctwin.simulation import Simulation

@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from hpctwin.engine.agents.delays import LONG
 from hpctwin.errors import ConfigError
-from hpctwin.learn.environments.batch import STEPS, Batch
 from hpctwin.learn.environments.episodes import Drawn
 from hpctwin.learn.environments.job_selection import DELAYS
 from hpctwin.learn.environments.task import by_name
+from hpctwin.learn.environments.vector.batch import STEPS, Batch
 from hpctwin.learn.training.best import Learnt
 from hpctwin.learn.training.cma import Adaptation
 from hpctwin.metrics import mean_interval

@@ -19,7 +19,7 @@ from hpctwin.engine.state import layout
 from hpctwin.errors import ConfigError, PolicyError, SimulationError
 from hpctwin.learn.environments.episodes import Drawn, Source
 from hpctwin.learn.environments.task import Task
-from hpctwin.learn.environments.threads import KERNELS, Threads
+from hpctwin.learn.environments.vector.threads import KERNELS, Threads
 from hpctwin.learn.environments.windows import Windows, windows_of
 from hpctwin.model import Workload
 from hpctwin.simulation import Simulation

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpctwin.errors import UnknownNameError
-from hpctwin.experiments import rlscheduler
 from hpctwin.experiments.experiment import Experiment, Tell
 from hpctwin.experiments.made import Cell, Finding, Made, Table
+from hpctwin.experiments.rlscheduler import table
 from hpctwin.learn.training.plan import Plan
 from hpctwin.model import check_folder
 from hpctwin.policies.agents.network import Network
@@ -25,7 +25,7 @@ NOTE = (
 
 
 @dataclass(frozen=True)
-class RLScheduler(Experiment[tuple[str, bool, tuple[Path, ...]], rlscheduler.Row]):
+class RLScheduler(Experiment[tuple[str, bool, tuple[Path, ...]], table.Row]):
     """Heuristics and agents on ten sequences of each trace, without and with backfilling.
 
     Args:
@@ -46,7 +46,7 @@ class RLScheduler(Experiment[tuple[str, bool, tuple[Path, ...]], rlscheduler.Row
 
     def points(self) -> Sequence[tuple[str, bool, tuple[Path, ...]]]:
         """See `Experiment`; trace, whether others may pass, and files of agents."""
-        known = list(dict.fromkeys(name for name, _ in rlscheduler.ROWS))
+        known = list(dict.fromkeys(name for name, _ in table.ROWS))
         for name in self.traces:
             if name not in known:
                 raise UnknownNameError("trace", name, known)
@@ -54,36 +54,36 @@ class RLScheduler(Experiment[tuple[str, bool, tuple[Path, ...]], rlscheduler.Row
             check_folder(self.out)
         wanted = [
             (name, passing, tuple(self._file(name, passing, seed) for seed in range(self.seeds)))
-            for name, passing in rlscheduler.ROWS
+            for name, passing in table.ROWS
             if name in (self.traces or known) and passing in self.passing
         ]
         # What is not right with these is told before the work.
         for name, _, agents in wanted:
             for path in filter(Path.is_file, agents):
                 Network.load(path)
-            rlscheduler.case(name)
+            table.case(name)
         return wanted
 
     def _file(self, trace: str, passing: bool, seed: int) -> Path:
         with_backfilling = "-backfilling" if passing else ""
         return self.out / f"{trace.lower()}{with_backfilling}-{self.steps}-{seed}.safetensors"
 
-    def run(self, point: tuple[str, bool, tuple[Path, ...]], tell: Tell) -> rlscheduler.Row:
+    def run(self, point: tuple[str, bool, tuple[Path, ...]], tell: Tell) -> table.Row:
         """See `Experiment`; agents that are not there yet are trained."""
         name, passing, agents = point
         for seed, path in enumerate(agents):
             if not path.is_file():
                 plan = Plan(
-                    self.steps, seed, layers=(), trials=200, imitate=rlscheduler.IMITATED,
+                    self.steps, seed, layers=(), trials=200, imitate=table.IMITATED,
                     learner="cma",
                 )  # fmt: skip
-                made = rlscheduler.agent(name, passing, plan)
+                made = table.agent(name, passing, plan)
                 self.out.mkdir(parents=True, exist_ok=True)
                 made.save(path)
             tell((seed + 1) / (len(agents) + 1))
-        return rlscheduler.row(name, passing, agents)
+        return table.row(name, passing, agents)
 
-    def made(self, found: Sequence[rlscheduler.Row]) -> Made:
+    def made(self, found: Sequence[table.Row]) -> Made:
         """See `Experiment`."""
         rules = {False: "without backfilling", True: "with backfilling"}
         tables = [
@@ -95,7 +95,7 @@ class RLScheduler(Experiment[tuple[str, bool, tuple[Path, ...]], rlscheduler.Row
         return Made(findings, {}, tables, [NOTE], rows=[row.plain() for row in found])
 
 
-def compared(row: rlscheduler.Row) -> list[Finding]:
+def compared(row: table.Row) -> list[Finding]:
     """A row of the table beside what comes out here."""
     entry = "rlscheduler-table-5"
     if row.trace == "HPC2N":
@@ -113,8 +113,8 @@ def compared(row: rlscheduler.Row) -> list[Finding]:
     ]  # fmt: skip
 
 
-def _table(rows: Sequence[rlscheduler.Row], title: str) -> Table:
-    heads = [*rlscheduler.HEURISTICS, *rlscheduler.OTHERS]
+def _table(rows: Sequence[table.Row], title: str) -> Table:
+    heads = [*table.HEURISTICS, *table.OTHERS]
     lines: list[list[Cell]] = []
     trained = any(row.agents for row in rows)
     for row in rows:

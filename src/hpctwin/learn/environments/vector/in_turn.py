@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.learn.environments.vector import FloatArray, Vector
+from hpctwin.learn.environments.vector.base import FloatArray, Vector
 from hpctwin.model import Workload
 
 __all__ = ["InTurn"]

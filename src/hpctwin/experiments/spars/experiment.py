@@ -16,7 +16,14 @@ import polars as pl
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.experiments.experiment import Experiment, Tell
 from hpctwin.experiments.made import Cell, Finding, Made, Table
-from hpctwin.experiments.spars import (
+from hpctwin.experiments.spars.published import (
+    COMPUTE_ALONE_J,
+    NO_MANAGEMENT_J,
+    PUBLISHED,
+    TIMEOUTS_S,
+    published,
+)  # fmt: skip
+from hpctwin.experiments.spars.schedulers import (
     BEST,
     FAULTS,
     MACHINE,
@@ -28,13 +35,6 @@ from hpctwin.experiments.spars import (
     overestimated,
     simulate_cell,
     workload,
-)  # fmt: skip
-from hpctwin.experiments.spars_published import (
-    COMPUTE_ALONE_J,
-    NO_MANAGEMENT_J,
-    PUBLISHED,
-    TIMEOUTS_S,
-    published,
 )  # fmt: skip
 from hpctwin.model import Workload, write_atomically
 

@@ -16,11 +16,11 @@ from typing import ClassVar
 import numpy as np
 
 from hpctwin.experiments.experiment import Experiment, Tell
-from hpctwin.experiments.incentives import Incentives, drawn_use
 from hpctwin.experiments.made import Finding, Made
-from hpctwin.experiments.s_raps import Run, SRaps, made_of
-from hpctwin.experiments.s_raps_ml import Schedule, SRapsMl
-from hpctwin.experiments.s_raps_schedulers import DAYS, PUBLISHED_S, workload
+from hpctwin.experiments.s_raps.external_schedulers import DAYS, PUBLISHED_S, workload
+from hpctwin.experiments.s_raps.figures import Run, SRaps, made_of
+from hpctwin.experiments.s_raps.incentives import Incentives, drawn_use
+from hpctwin.experiments.s_raps.prediction import Schedule, SRapsMl
 from hpctwin.experiments.traces import need_trace
 from hpctwin.formats import read_workload
 from hpctwin.formats.systems import read_system

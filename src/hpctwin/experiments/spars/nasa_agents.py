@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.experiments import spars
 from hpctwin.experiments.experiment import Experiment, Tell
 from hpctwin.experiments.made import Cell, Made, Table
+from hpctwin.experiments.spars import schedulers
 from hpctwin.experiments.traces import need_trace
 from hpctwin.formats import read_workload
 from hpctwin.metrics import MeanInterval, mean_interval
@@ -63,9 +63,9 @@ NOTE = (
 @cache
 def before() -> Workload:
     """The jobs before the last fifth."""
-    log = read_workload(need_trace(spars.TRACE))
+    log = read_workload(need_trace(schedulers.TRACE))
     log = log.take(np.flatnonzero(log.runtime_ms > 0))
-    return log.take(np.arange(len(log) - len(spars.workload())))
+    return log.take(np.arange(len(log) - len(schedulers.workload())))
 
 
 def training() -> Workload:
@@ -83,7 +83,7 @@ def validation() -> tuple[Workload, ...]:
 @cache
 def windows() -> tuple[Workload, ...]:
     """Those that are tested."""
-    return cut(spars.workload())[:WINDOWS]
+    return cut(schedulers.workload())[:WINDOWS]
 
 
 def cut(jobs: Workload) -> tuple[Workload, ...]:
@@ -121,7 +121,7 @@ def served_under(policy: Policy, name: str, jobs: Sequence[Workload]) -> Served:
     """What a policy makes of windows."""
     energy, wait = [], []
     for window in jobs:
-        found = simulate(window, spars.MACHINE, policy)
+        found = simulate(window, schedulers.MACHINE, policy)
         assert found.energy is not None
         energy.append(found.energy.total_j)
         wait.append(float(found.jobs["wait_s"].to_numpy().mean()))
@@ -158,7 +158,7 @@ def agent(plan: Plan) -> Network:
     from hpctwin.learn.training.training import train
 
     jobs = training()
-    source = Episodes.of(jobs, spars.MACHINE, jobs=JOBS)
+    source = Episodes.of(jobs, schedulers.MACHINE, jobs=JOBS)
     about = {"data": {"trace": jobs.name, "first": 0, "last": len(jobs)}}
     learnt = []
     for weight in WEIGHTS:
@@ -188,7 +188,7 @@ class NasaAgents(Experiment[str, Served]):
     out: Path = Path("out/nasa-agents")
     title = "timeouts and agents"
     serial = True
-    data = (spars.TRACE,)
+    data = (schedulers.TRACE,)
 
     def points(self) -> Sequence[str]:
         """See `Experiment`; power policies."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from hpctwin.errors import UnknownNameError
-from hpctwin.experiments.cqsim_plus import Row, run_by_our_rule, run_by_their_rule, ways
-from hpctwin.experiments.cqsim_plus_cases import CASES, EXCHANGED, MORE, PUBLISHED_WAYS
+from hpctwin.experiments.cqsim_plus.cases import CASES, EXCHANGED, MORE, PUBLISHED_WAYS
+from hpctwin.experiments.cqsim_plus.tables import Row, run_by_our_rule, run_by_their_rule, ways
 from hpctwin.experiments.experiment import Experiment, Tell
 from hpctwin.experiments.made import Finding, Made, Table
 from hpctwin.facility import FacilityResult, Strategy, parse_strategy

@@ -15,14 +15,14 @@ from typing import Any
 
 import polars as pl
 
-from hpctwin.experiments.cqsim_plus_cases import (
+from hpctwin.experiments.cqsim_plus.cases import (
     CASES,
     PUBLISHED_WAYS,
     SIZE_EDGES,
     WALLTIME_EDGES_S,
     Case,
 )
-from hpctwin.experiments.cqsim_rule import simulate_rule
+from hpctwin.experiments.cqsim_plus.published_rule import simulate_rule
 from hpctwin.experiments.experiment import Tell
 from hpctwin.facility import FacilityResult, FacilitySimulation, Strategy
 from hpctwin.metrics import served

@@ -13,8 +13,8 @@ import numpy as np
 
 from hpctwin.energy import Energy
 from hpctwin.errors import UnknownNameError
-from hpctwin.experiments.spars_config import PUBLISHED
-from hpctwin.experiments.spars_published import Cell, published
+from hpctwin.experiments.spars.config import PUBLISHED
+from hpctwin.experiments.spars.published import Cell, published
 from hpctwin.experiments.traces import need_trace
 from hpctwin.formats import read_workload
 from hpctwin.model import Cluster, Workload
@@ -144,7 +144,7 @@ def simulate_cell(
         scheduler: one of `SCHEDULERS`, or `BEST`.
         timeout_s: idle so long, a node is switched off; None for never.
         rule: ``sound`` or ``as-published``.
-        fault: one of `hpctwin.experiments.spars_faults` on top of the sound rule.
+        fault: one of `hpctwin.experiments.spars.faults` on top of the sound rule.
         options: further ones of `Simulation`.
 
     Raises:
@@ -156,7 +156,7 @@ def simulate_cell(
     if rule == "as-published":
         kind = PUBLISHED.get(kind, kind)
     if fault is not None:
-        from hpctwin.experiments.spars_faults import FAULTY_BACKFILLS, FAULTY_POWERS
+        from hpctwin.experiments.spars.faults import FAULTY_BACKFILLS, FAULTY_POWERS
 
         if fault not in (*FAULTY_BACKFILLS, *FAULTY_POWERS):
             raise UnknownNameError("fault", fault, [*FAULTY_BACKFILLS, *FAULTY_POWERS])

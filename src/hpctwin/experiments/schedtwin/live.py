@@ -21,8 +21,8 @@ import polars as pl
 
 from hpctwin._version import __version__
 from hpctwin.errors import ConfigError, ExperimentError, HpctwinError
-from hpctwin.experiments.schedtwin import NODES, TWIN, Row, judge, row_of
-from hpctwin.experiments.schedtwin_users import ClusterUser, Times
+from hpctwin.experiments.schedtwin.experiment import NODES, TWIN, Row, judge, row_of
+from hpctwin.experiments.schedtwin.users import ClusterUser, Times
 from hpctwin.model import Workload, write_atomically, write_folder
 from hpctwin.twin.journal.journal import Journal
 from hpctwin.twin.settings.config import CoreSettings

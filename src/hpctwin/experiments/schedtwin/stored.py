@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpctwin.experiments import schedtwin
 from hpctwin.experiments.experiment import Experiment, Tell
 from hpctwin.experiments.made import Made
-from hpctwin.experiments.schedtwin import TWIN, Row, means, objective_table
-from hpctwin.experiments.schedtwin_live import Collected, LiveRun, collected, costs, stored
+from hpctwin.experiments.schedtwin import experiment
+from hpctwin.experiments.schedtwin.experiment import TWIN, Row, means, objective_table
+from hpctwin.experiments.schedtwin.live import Collected, LiveRun, collected, costs, stored
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +47,7 @@ class Stored(Experiment[list[LiveRun], list[LiveRun]]):
         parts = {on: part for on, part in collected(runs).items() if part.rows}
         seeds = sorted({row.seed for part in parts.values() for row in part.rows})
         rows = {
-            "emulated": [row for one in schedtwin.run_seeds(seeds) for row in one],
+            "emulated": [row for one in experiment.run_seeds(seeds) for row in one],
             **{on: part.rows for on, part in parts.items()},
         }
         spent = costs(runs)

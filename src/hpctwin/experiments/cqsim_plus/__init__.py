@@ -1,0 +1,1 @@
+"""CQSim+: jobs among two clusters."""

@@ -1,0 +1,1 @@
+"""RLScheduler: mean bounded slowdowns."""

@@ -1,0 +1,1 @@
+"""S-RAPS: rescheduled traces, prediction, incentives, external schedulers."""

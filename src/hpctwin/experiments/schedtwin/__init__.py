@@ -1,0 +1,1 @@
+"""SchedTwin: the live twin on an emulated and a real cluster."""
