@@ -10,7 +10,7 @@ from __future__ import annotations
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.state.layout import ZERO, Arrays
 
-__all__ = ["come_up", "depth_of", "is_on", "lowest_on", "put_beneath", "withdraw"]
+__all__ = ["depth_of", "is_on", "lowest_on", "pop_suspended", "push_suspended", "remove_suspended"]
 
 
 @jit
@@ -41,7 +41,7 @@ def lowest_on(node: int, sim: Arrays) -> int:
 
 
 @jit
-def put_beneath(node: int, sim: Arrays) -> None:
+def push_suspended(node: int, sim: Arrays) -> None:
     """Who has a node lies beneath from now on, and nobody has it; it is in no list of nodes."""
     own = sim.node[node]
     sim.cut[own.job].covered += 1
@@ -51,7 +51,7 @@ def put_beneath(node: int, sim: Arrays) -> None:
 
 
 @jit
-def come_up(node: int, sim: Arrays) -> int:
+def pop_suspended(node: int, sim: Arrays) -> int:
     """Who lies uppermost, and does no more; -1 if nobody did. The node must be given to that job."""
     depth = depth_of(node, sim)
     if depth == 0:
@@ -63,7 +63,7 @@ def come_up(node: int, sim: Arrays) -> int:
 
 
 @jit
-def withdraw(j: int, sim: Arrays) -> None:
+def remove_suspended(j: int, sim: Arrays) -> None:
     """A job that ends lies beneath no more; a node that it would have had last is another's then."""
     if sim.cut[j].covered == 0:
         return

@@ -19,8 +19,8 @@ from hpctwin.engine.compile.numba_types import SIM, move_rows
 from hpctwin.engine.jobs.transitions import start_job
 from hpctwin.engine.queue.eligibility import is_skipped, may_start
 from hpctwin.engine.queue.order import (
+    cache_queue_rows,
     drop_started,
-    look_ahead,
     order_candidates,
     order_queue,
     pop_order,
@@ -30,8 +30,8 @@ from hpctwin.engine.queue.priority_tournament import (
     first_fitting,
     note_started,
     ready,
+    remove,
     shift_labels,
-    withdraw,
 )
 from hpctwin.engine.state.layout import (
     ALL_RESERVE,
@@ -242,7 +242,7 @@ def pass_sorted(others: int, sim: Arrays) -> None:
 
     Who could not start, cannot until something comes free: then only those that came since are looked at.
     """
-    look_ahead(sim)
+    cache_queue_rows(sim)
     now = sim.clock.now
     walk = sim.walk
     shadow = NEVER
@@ -325,7 +325,7 @@ def pass_raced(sim: Arrays) -> None:
             if others == NOBODY_PASSES:
                 return
             if sim.rules.own_candidates == 1:
-                look_ahead(sim)
+                cache_queue_rows(sim)
                 pass_head(j, sim)
                 return
             head = True
@@ -339,7 +339,7 @@ def pass_raced(sim: Arrays) -> None:
             return
         sim.take[0] = nodes
         start_job(j, sim)
-        withdraw(leaf, sim)
+        remove(leaf, sim)
         note_started(j, sim)
         if delays:
             spare -= nodes

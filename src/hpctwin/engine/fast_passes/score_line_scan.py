@@ -21,7 +21,7 @@ from hpctwin.engine.fast_passes.counted_passes import (
 from hpctwin.engine.jobs.transitions import start_job
 from hpctwin.engine.queue.eligibility import at_any_limit
 from hpctwin.engine.queue.linear_scores import MARGIN, draw_line, margin_of
-from hpctwin.engine.queue.order import before, dequeue, drop_started, look_ahead, score
+from hpctwin.engine.queue.order import before, cache_queue_rows, dequeue, drop_started, score
 from hpctwin.engine.state.layout import (
     ANYONE_PASSES,
     LINED,
@@ -192,7 +192,7 @@ def pass_lined(sim: Arrays) -> None:
             if others == NOBODY_PASSES:
                 return
             if sim.rules.own_candidates == 1:
-                look_ahead(sim)
+                cache_queue_rows(sim)
                 pass_head(j, sim)
                 return
             head = True

@@ -8,7 +8,7 @@ from hpctwin.engine.capacity.plan import choose_pools, load_take, note_freed, pl
 from hpctwin.engine.compile.jit import Kernel, jit
 from hpctwin.engine.compile.numba_types import SIM, call_with_job
 from hpctwin.engine.containers.heap import heap_push, heap_remove
-from hpctwin.engine.containers.suspended_stack import withdraw
+from hpctwin.engine.containers.suspended_stack import remove_suspended
 from hpctwin.engine.jobs.running_jobs import run_insert, run_remove
 from hpctwin.engine.placement.job_nodes import (
     forget_segments,
@@ -206,7 +206,7 @@ def give_back(j: int, sim: Arrays) -> None:
     pools = sim.rules.pools
     job = sim.job[j]
     if len(sim.beneath) > 0:
-        withdraw(j, sim)
+        remove_suspended(j, sim)
     if sim.hooks.gave_back != 0:
         call_with_job(sim.hooks.gave_back, j, sim)
     else:

@@ -79,7 +79,7 @@ def hand_over(old: Sim, new: Sim, rows: IntArray) -> None:
 
     Args:
         old: where it is known.
-        new: arrays of `transfer.carry` with the same rows; the others are of nobody.
+        new: arrays of `transfer.transfer_state` with the same rows; the others are of nobody.
         rows: of the jobs.
     """
     close_arrivals(new)

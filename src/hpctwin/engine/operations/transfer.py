@@ -15,8 +15,15 @@ from hpctwin.engine.state.layout import COMPLETED, LAYOUT, SUSPENDED, UNSUBMITTE
 from hpctwin.engine.state.sim import Sim, records
 
 __all__ = [
-    "are_suspended", "begun_ms", "carry", "ended_jobs", "lengthen_chains", "owe", "paused_ms", "settled_jobs",
+    "add_pending_dependencies",
+    "are_suspended",
+    "begun_ms",
+    "ended_jobs",
+    "lengthen_chains",
+    "paused_ms",
+    "settled_jobs",
     "started_ms",
+    "transfer_state",
 ]  # fmt: skip
 
 IntArray = npt.NDArray[np.int64]
@@ -81,7 +88,7 @@ def begun_ms(sim: Sim) -> IntArray:
     return begun
 
 
-def carry(old: Sim, new: Sim, rows: IntArray, to: IntArray, *, waits: bool) -> None:
+def transfer_state(old: Sim, new: Sim, rows: IntArray, to: IntArray, *, waits: bool) -> None:
     """Let one simulation go on as another, with some of its jobs and further ones.
 
     Args:
@@ -131,7 +138,7 @@ def carry(old: Sim, new: Sim, rows: IntArray, to: IntArray, *, waits: bool) -> N
         new.know(tells=records("tells", 1))
 
 
-def owe(
+def add_pending_dependencies(
     sim: Sim, rows: IntArray, more_open: IntArray, release_ms: IntArray, dead: BoolArray
 ) -> None:
     """Tell jobs that are not submitted yet what became of those that they wait for, and that are not there.
@@ -252,7 +259,7 @@ def _carry_shared(old: Sim, new: Sim, row: IntArray, to: IntArray) -> None:
     """What is on shared nodes; what was found out of kinds of jobs (`Tried`) is found out again.
 
     Args:
-        old, new: as of `carry`; the new one has its parts.
+        old, new: as of `transfer_state`; the new one has its parts.
         row: of `_part_rows`.
         to: rows of the jobs that go on.
     """

@@ -30,16 +30,16 @@ settings = view(Numbers)
 @jit
 def open_partitions(sim: Arrays) -> int:
     """How many partitions have jobs waiting; each has all its reservations left."""
-    if len(sim.handed_out) == 1:
-        sim.handed_out[0] = 0
+    if len(sim.reservations_made) == 1:
+        sim.reservations_made[0] = 0
         return 1
     found = 0
-    for q in range(len(sim.handed_out)):
-        sim.handed_out[q] = -1
+    for q in range(len(sim.reservations_made)):
+        sim.reservations_made[q] = -1
     for i in range(sim.clock.queued):
         q = sim.partition[sim.job[sim.queue[i]].kind]
-        if sim.handed_out[q] < 0:
-            sim.handed_out[q] = 0
+        if sim.reservations_made[q] < 0:
+            sim.reservations_made[q] = 0
             found += 1
     return found
 
@@ -63,7 +63,7 @@ def pass_planned(reservations: int, sim: Arrays) -> None:
         j = pop_order(n - first, sim) if changes else sim.queue[first]
         first += 1
         q = sim.partition[sim.job[j].kind]
-        if sim.handed_out[q] >= reservations:
+        if sim.reservations_made[q] >= reservations:
             sim.later[later] = j
             later += 1
         elif is_skipped(j, sim):
@@ -72,8 +72,8 @@ def pass_planned(reservations: int, sim: Arrays) -> None:
             start_now(j, sim)
         else:
             reserve(j, sim)
-            sim.handed_out[q] += 1
-            if sim.handed_out[q] == reservations:
+            sim.reservations_made[q] += 1
+            if sim.reservations_made[q] == reservations:
                 still_open -= 1
     if sim.rules.pools == 1 and is_sorted(sim):
         start_candidates(later, first, sim)

@@ -60,8 +60,8 @@ settings = view(Numbers)
 
 @jit
 def line_up(size: int, sim: Arrays) -> None:
-    """Chain the jobs of each queue: the place of its first (``sim.handed_out``), and of the next of each."""
-    first = sim.handed_out
+    """Chain the jobs of each queue: ``sim.reservations_made`` has the first, then each next job."""
+    first = sim.reservations_made
     for q in range(len(first)):
         first[q] = -1
     for i in range(size - 1, -1, -1):
@@ -74,8 +74,8 @@ def line_up(size: int, sim: Arrays) -> None:
 def next_queue(sim: Arrays) -> int:
     """Of the queues that have jobs left the one with the highest priority, the first of equals."""
     best = -1
-    for q in range(len(sim.handed_out)):
-        if sim.handed_out[q] < 0:
+    for q in range(len(sim.reservations_made)):
+        if sim.reservations_made[q] < 0:
             continue
         if best < 0 or sim.partition_fact[q].priority > sim.partition_fact[best].priority:
             best = q
@@ -85,9 +85,9 @@ def next_queue(sim: Arrays) -> int:
 @jit
 def take_first(q: int, n: int, sim: Arrays) -> int:
     """Put the first job that a queue has left into place ``n``; the place after it."""
-    place = sim.handed_out[q]
+    place = sim.reservations_made[q]
     sim.order[n].job = sim.later[place]
-    sim.handed_out[q] = sim.stack[place]
+    sim.reservations_made[q] = sim.stack[place]
     return n + 1
 
 
@@ -99,12 +99,12 @@ def by_queues(round_robin: bool, size: int, sim: Arrays) -> None:
     while n < size:
         best = next_queue(sim)
         highest = sim.partition_fact[best].priority
-        for q in range(len(sim.handed_out)):
+        for q in range(len(sim.reservations_made)):
             if q == best:
                 n = take_first(q, n, sim)
-                while not round_robin and sim.handed_out[q] >= 0:
+                while not round_robin and sim.reservations_made[q] >= 0:
                     n = take_first(q, n, sim)
-            elif round_robin and sim.handed_out[q] >= 0:
+            elif round_robin and sim.reservations_made[q] >= 0:
                 if sim.partition_fact[q].priority == highest:
                     n = take_first(q, n, sim)
     for i in range(size):
@@ -127,7 +127,7 @@ def in_turn(sim: Arrays) -> int:
             sim.later[size] = sim.queue[size]
             size += 1
     numbers = settings(sim.numbers)[0]
-    if len(sim.handed_out) > 1 and (numbers.round_robin == 1 or numbers.by_queue == 1):
+    if len(sim.reservations_made) > 1 and (numbers.round_robin == 1 or numbers.by_queue == 1):
         by_queues(numbers.round_robin == 1, size, sim)
     return size
 
@@ -136,8 +136,8 @@ def in_turn(sim: Arrays) -> int:
 def open_queues(sim: Arrays) -> bool:
     """No queue is over, nor has any reservation; whether any may have one in this cycle."""
     may = settings(sim.numbers)[0].backfill_depth > 0
-    for q in range(len(sim.handed_out)):
-        sim.handed_out[q] = 0
+    for q in range(len(sim.reservations_made)):
+        sim.reservations_made[q] = 0
         if sim.partition_fact[q].backfill_depth > 0:
             may = True
     return may
@@ -166,7 +166,7 @@ def what_becomes(q: int, top: int, backfills: bool, sim: Arrays) -> int:
         return RESERVES if top < numbers.backfill_depth else NOTHING
     if own == 0:
         return CLOSES
-    return RESERVES if sim.handed_out[q] < own else NOTHING
+    return RESERVES if sim.reservations_made[q] < own else NOTHING
 
 
 @jit
@@ -174,7 +174,7 @@ def note_reserved(q: int, top: int, sim: Arrays) -> int:
     """One more job of a queue has a reservation; how many now have of queues that say nothing of it."""
     if sim.partition_fact[q].backfill_depth < 0:
         return top + 1
-    sim.handed_out[q] += 1
+    sim.reservations_made[q] += 1
     return top
 
 
@@ -268,7 +268,7 @@ def cycle(sim: Arrays) -> bool:
         q = sim.partition[sim.job[j].kind]
         fits = fits_at_once(j, sim) and not at_any_limit(j, sim)
         then = what_becomes(q, top, backfills, sim)
-        if sim.handed_out[q] < 0 or (not fits and then == NOTHING) or asks_too_much(j, sim):
+        if sim.reservations_made[q] < 0 or (not fits and then == NOTHING) or asks_too_much(j, sim):
             continue
         if fits:
             if not planned:
@@ -283,7 +283,7 @@ def cycle(sim: Arrays) -> bool:
         if then == ENDS:
             break
         if then == CLOSES:
-            sim.handed_out[q] = -1
+            sim.reservations_made[q] = -1
         since = lifted_at(j, sim) if then == RESERVES else NEVER
         if since < NEVER:
             owed = owe(j, since, owed, sim)

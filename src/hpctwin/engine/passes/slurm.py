@@ -111,8 +111,8 @@ def begin_look(full: bool, sim: Arrays) -> None:
 @jit
 def open_all(sim: Arrays) -> None:
     """Nothing of any partition has been counted, and no pool is blocked."""
-    for q in range(len(sim.handed_out)):
-        sim.handed_out[q] = 0
+    for q in range(len(sim.reservations_made)):
+        sim.reservations_made[q] = 0
     for c in range(len(sim.blocked)):
         sim.blocked[c] = 0
 
@@ -122,9 +122,9 @@ def takes_part(j: int, sim: Arrays) -> bool:
     """Whether a job's partition is not blocked, nor its depth reached; counts the job."""
     q = sim.partition[sim.job[j].kind]
     most = settings(sim.numbers)[0].partition_job_depth
-    if sim.handed_out[q] < 0 or (most > 0 and sim.handed_out[q] >= most):
+    if sim.reservations_made[q] < 0 or (most > 0 and sim.reservations_made[q] >= most):
         return False
-    sim.handed_out[q] += 1
+    sim.reservations_made[q] += 1
     return True
 
 
@@ -160,7 +160,7 @@ def is_young(j: int, sim: Arrays) -> bool:
 def block(j: int, sim: Arrays) -> bool:
     """A job that does not fit blocks its partition and its pools; whether any pool is left."""
     kind = sim.job[j].kind
-    sim.handed_out[sim.partition[kind]] = -1
+    sim.reservations_made[sim.partition[kind]] = -1
     left = False
     for p in range(sim.rules.pools):
         if sim.eligible[kind, p] != 0:
@@ -261,9 +261,9 @@ def may_reserve(j: int, sim: Arrays) -> bool:
         return False
     most = settings(sim.numbers)[0].bf_job_part_count_reserve
     q = sim.partition[sim.job[j].kind]
-    if most > 0 and sim.handed_out[q] >= most:
+    if most > 0 and sim.reservations_made[q] >= most:
         return False
-    sim.handed_out[q] += 1
+    sim.reservations_made[q] += 1
     return True
 
 

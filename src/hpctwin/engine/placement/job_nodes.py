@@ -6,7 +6,7 @@ from hpctwin.engine.capacity.plan import active_from
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.compile.numba_types import call_with_job
 from hpctwin.engine.containers.node_sets import touch
-from hpctwin.engine.containers.suspended_stack import come_up
+from hpctwin.engine.containers.suspended_stack import pop_suspended
 from hpctwin.engine.state.layout import Arrays
 
 
@@ -57,7 +57,7 @@ def release_nodes(j: int, sim: Arrays) -> None:
         sim.node[node].next = -1
         touch(node, sim)
         if len(sim.beneath) > 0:
-            lower = come_up(node, sim)
+            lower = pop_suspended(node, sim)
             if lower >= 0:
                 claim(lower, node, sim)
         node = following

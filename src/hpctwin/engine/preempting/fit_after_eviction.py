@@ -20,19 +20,19 @@ __all__ = ["FITS_LATER"]
 
 @jit
 def put_kept_back(r: int, sim: Arrays) -> None:
-    """Add what a job keeps while it is suspended to what is free in ``sim.base``."""
+    """Add what a job keeps while it is suspended to what is free in ``sim.free_at``."""
     put_back(r, sim)
     row = sim.state[r].first_node
     while row >= 0:
         part = sim.part[row]
-        lend_held(part.kind, part.node, part.tasks, TAKE, sim.base, part.node, sim)
+        lend_held(part.kind, part.node, part.tasks, TAKE, sim.free_at, part.node, sim)
         row = part.next
 
 
 @jit
 def reckon_base(time: int, sim: Arrays) -> None:
-    """Put what running jobs leave free at a time into ``sim.base``, and have all promises be looked at."""
-    copy_all(sim.left, sim.base)
+    """Put what running jobs leave free at a time into ``sim.free_at``, and have all promises be looked at."""
+    copy_all(sim.left, sim.free_at)
     now = sim.clock.now
     for place in range(sim.clock.run_first, sim.clock.run_end):
         r = sim.run[place].job
@@ -60,7 +60,7 @@ def fits_later(j: int, sim: Arrays) -> None:
         fits = fits_from(j, time, sim.left, sim)
     else:
         reckon_base(time, sim)
-        fits = fits_from(j, time, sim.base, sim)
+        fits = fits_from(j, time, sim.free_at, sim)
     if fits:
         choose(j, sim)
         rooms.found = 1

@@ -52,7 +52,7 @@ def mark_chosen(sim: Arrays) -> None:
     for node in range(len(sim.share)):
         sim.seated[node] = 0
     for n in range(sim.sharing.chosen):
-        sim.seated[sim.chosen[n]] = 1
+        sim.seated[sim.chosen_nodes[n]] = 1
 
 
 @jit

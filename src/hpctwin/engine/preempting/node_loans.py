@@ -10,11 +10,11 @@ from hpctwin.engine.capacity.plan import load_take, plan_change, plan_return, pl
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.containers.node_sets import touch
 from hpctwin.engine.containers.suspended_stack import (
-    come_up,
     depth_of,
     is_on,
     lowest_on,
-    put_beneath,
+    pop_suspended,
+    push_suspended,
 )
 from hpctwin.engine.jobs.suspended_jobs import expect_to_go_on, go_on, list_suspended, suspend
 from hpctwin.engine.placement.job_nodes import claim
@@ -97,7 +97,7 @@ def lend_nodes(r: int, sim: Arrays) -> None:
     while node >= 0:
         following = sim.node[node].next
         if would_be_left(node, sim):
-            put_beneath(node, sim)
+            push_suspended(node, sim)
             sim.stock[sim.pool_of[node]].free += 1
             touch(node, sim)
         else:
@@ -132,7 +132,7 @@ def cover(j: int, sim: Arrays) -> None:
             plan_node(node, now, now + sim.job[j].expected, RETURN, sim)
         else:
             sim.stock[p].free -= 1
-            claim(come_up(node, sim), node, sim)
+            claim(pop_suspended(node, sim), node, sim)
 
 
 @jit

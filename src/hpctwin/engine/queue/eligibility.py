@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.queue.limits import is_over
-from hpctwin.engine.queue.order import look_ahead
+from hpctwin.engine.queue.order import cache_queue_rows
 from hpctwin.engine.state.layout import Arrays
 
 
@@ -45,7 +45,7 @@ def is_skipped(j: int, sim: Arrays) -> bool:
 def may_start(sim: Arrays) -> bool:
     """Whether any waiting job is narrow enough for what is free now."""
     if sim.rules.pools == 1:
-        look_ahead(sim)
+        cache_queue_rows(sim)
         return sim.walk.fewest <= sim.stock[0].free
     free = 0
     for p in range(sim.rules.pools):

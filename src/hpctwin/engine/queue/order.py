@@ -271,7 +271,7 @@ def drop_started(sim: Arrays) -> None:
 
 
 @jit
-def look_ahead(sim: Arrays) -> None:
+def cache_queue_rows(sim: Arrays) -> None:
     """Copy what a walk looks at first of all that wait; of those that were copied before, it is there."""
     walk = sim.walk
     if walk.valid == 0:

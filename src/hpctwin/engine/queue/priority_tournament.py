@@ -1,25 +1,25 @@
-"""Long queues: who comes first of those that may start, without going through all.
+"""The first pending job that fits, in a long queue, without a scan of all jobs.
 
-A tournament of the waiting jobs: a binary tree whose leaves are jobs, ordered by width when it is built.
-Each node knows the fewest nodes and the shortest expected runtime below it, and who comes first. A search
-goes down only where somebody may fit and may come before the best found so far: O(log Q) for each job that
-starts, arrives or leaves (a priority search tree; McCreight, SIAM J. Computing 14, 1985).
+The pending jobs are the leaves of a binary tree, ordered by number of nodes when it is built. Each tree
+node holds the minimum of nodes and of expected runtime in its subtree, and the first job in order. A
+search descends only where some job may fit and may precede the best job found so far: O(log Q) for each
+job that starts, arrives or leaves (a priority search tree; McCreight, SIAM J. Computing 14, 1985).
 
-Where the ordering changes with time, who comes first below a node is true until some time only. Scores are
-lines over time (`score_lines`); a node is looked at again when the lines of the two that met there cross (a
-kinetic tournament; Basch, Guibas and Hershberger, SODA 1997). Lines only leave out who cannot be first, with
-a margin for rounding: among the others the scores decide.
+Where the ordering changes with time, the first job of a subtree is valid until some time. Scores are
+lines over time (`linear_scores`), and a tree node is updated when the lines of its two children cross (a
+kinetic tournament; Basch, Guibas and Hershberger, SODA 1997). Lines only exclude jobs that cannot be
+first, with a margin for rounding; among the remaining jobs the scores decide.
 
-Fair-share factors change all the time, but move all jobs of a label by the same: within a label lines are
-drawn without them, and nodes above several labels leave nobody out.
+Fair-share factors change at each event, but shift all jobs of one label by the same amount: lines of one
+label are drawn without them, and tree nodes above several labels exclude no job.
 
-Jobs that the same limits keep back are a group: those of a user, or all that are under the same bounds.
-Leaves are ordered by group first, and nodes above several groups pass over those of which nobody may start:
-when that changes for one, the nodes above the two ends of its leaves are found out anew. Of a group whose
-limits leave it some room only jobs up to so many nodes are looked for (`limits.room_of`).
+Jobs under the same limits form a group: the jobs of a user, or all jobs with the same bounds. Leaves are
+ordered by group first, and tree nodes above several groups skip groups of which no job may start. When
+that changes for a group, the tree nodes above both ends of its leaves are updated. Where limits leave a
+group some nodes, only jobs of at most that size are searched (`limits.room_of`).
 
-It is made anew, in O(Q log Q), when no leaf is left for who arrives, or when those that arrived since have
-made searches long. All of it is scratch: what the queue is, is in the state.
+The tree is rebuilt in O(Q log Q) when an arriving job finds no leaf, or when arrivals have made searches
+long. It is scratch: the queue itself is part of the state.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ STEPS_OF_BUILDING = 64  # to build costs as much for each leaf
 
 @jit
 def take_first(node: int, child: int, sim: Arrays) -> None:
-    """The first of a node is that of one of its children."""
+    """Copy the first job of a child to its parent."""
     racer = sim.racer[node]
     first = sim.racer[child]
     racer.job = first.job
@@ -54,7 +54,7 @@ def take_first(node: int, child: int, sim: Arrays) -> None:
 
 @jit
 def take_all(node: int, child: int, sim: Arrays) -> None:
-    """All that is below a node is below one of its children."""
+    """Copy everything from a child to its parent; the other child is empty."""
     take_first(node, child, sim)
     racer = sim.racer[node]
     below = sim.racer[child]
@@ -66,7 +66,7 @@ def take_all(node: int, child: int, sim: Arrays) -> None:
 
 @jit
 def group_of(j: int, sim: Arrays) -> int:
-    """Which group a job is of; 0 if no limit keeps it back."""
+    """The group of a job; 0 if no limit applies to it."""
     if len(sim.held) > 0:
         return sim.bounds[j, 0] + 1 if sim.bounds[j, 0] < sim.bounds[j, 1] else 0
     return sim.job[j].user if sim.user_running.width > 0 else 0
@@ -74,7 +74,7 @@ def group_of(j: int, sim: Arrays) -> int:
 
 @jit
 def room(node: int, sim: Arrays) -> int:
-    """How many nodes a job below a node may have at most, by the limits of all; 0 if nobody may start."""
+    """The most nodes that a job in a subtree may take under its limits; 0 if no job may start."""
     group = sim.racer[node].group
     if group <= 0:
         return NEVER
@@ -85,13 +85,13 @@ def room(node: int, sim: Arrays) -> int:
 
 @jit
 def is_out(node: int, sim: Arrays) -> bool:
-    """Whether all below a node are of a group of which nobody may start."""
+    """Whether a subtree holds one group only, of which no job may start."""
     return room(node, sim) == 0
 
 
 @jit
 def are_several(a: int, b: int, sim: Arrays) -> bool:
-    """Whether the jobs below two nodes are of several groups."""
+    """Whether two subtrees hold jobs of different groups."""
     one = sim.racer[a]
     other = sim.racer[b]
     if one.group == other.group:
@@ -100,8 +100,8 @@ def are_several(a: int, b: int, sim: Arrays) -> bool:
 
 
 @jit
-def play(node: int, sim: Arrays) -> None:
-    """Find out anew what is below a node, from its children."""
+def update(node: int, sim: Arrays) -> None:
+    """Recompute a tree node from its children."""
     racer = sim.racer[node]
     left = sim.racer[2 * node]
     right = sim.racer[2 * node + 1]
@@ -136,46 +136,46 @@ def play(node: int, sim: Arrays) -> None:
 
 
 @jit
-def play_up(leaf: int, sim: Arrays) -> None:
-    """Find out anew what is below all nodes above a leaf."""
+def update_path(leaf: int, sim: Arrays) -> None:
+    """Recompute all tree nodes above a leaf."""
     node = leaf // 2
     while node > 0:
-        play(node, sim)
+        update(node, sim)
         node //= 2
 
 
 @jit
-def play_group(group: int, sim: Arrays) -> None:
-    """Find out anew what is below nodes above several groups; of one now some, or none, may start."""
+def update_group(group: int, sim: Arrays) -> None:
+    """Recompute tree nodes above a group that has become eligible or no longer is."""
     race = sim.race
     first = sim.group[group].first
     last = sim.group[group].last
     while first > 1:
         first //= 2
         last //= 2
-        play(first, sim)
+        update(first, sim)
         if last != first:
-            play(last, sim)
+            update(last, sim)
     # Who came after it was built is anywhere.
     for leaf in range(race.leaves + race.built, race.leaves + race.seated):
         if sim.racer[leaf].group == group:
-            play_up(leaf, sim)
+            update_path(leaf, sim)
     race.steps += race.seated - race.built
 
 
 @jit
-def play_back(sim: Arrays) -> bool:
-    """Let groups back of which some may start again."""
+def readmit_groups(sim: Arrays) -> bool:
+    """Readmit groups of which some job may start again."""
     for i in range(sim.race.back):
-        play_group(sim.back[i], sim)
+        update_group(sim.back[i], sim)
     sim.race.back = 0
-    measure_all(sim)
+    limit_groups(sim)
     return True
 
 
 @jit
-def measure(number: int, sim: Arrays) -> bool:
-    """Find out what limits leave to a group; whether only now nobody may start, or only now some may."""
+def limit_group(number: int, sim: Arrays) -> bool:
+    """Recompute what limits leave to a group; whether its eligibility has changed."""
     group = sim.group[number]
     before = group.room
     group.room = room_of(number - 1, group.end, sim)
@@ -183,27 +183,27 @@ def measure(number: int, sim: Arrays) -> bool:
 
 
 @jit
-def measure_all(sim: Arrays) -> None:
-    """Find out what limits leave to each group, after jobs started or ended."""
+def limit_groups(sim: Arrays) -> None:
+    """Recompute what limits leave to each group, after jobs started or ended."""
     if len(sim.held) == 0:
         return
     for number in range(1, len(sim.group)):
-        if sim.group[number].last > 0 and measure(number, sim):
-            play_group(number, sim)
+        if sim.group[number].last > 0 and limit_group(number, sim):
+            update_group(number, sim)
 
 
 @jit
 def note_started(j: int, sim: Arrays) -> None:
-    """Pass over groups of which nobody may start any more, now that a job has."""
-    measure_all(sim)
+    """Exclude groups of which no job may start any more, after a job has started."""
+    limit_groups(sim)
     user = sim.job[j].user
     if sim.user_running.width > 0 and at_limit(ZERO, user, sim):
-        play_group(user, sim)
+        update_group(user, sim)
 
 
 @jit
-def play_expired(sim: Arrays) -> bool:
-    """Look again at all nodes whose time is over; False if a line cannot be drawn."""
+def update_expired(sim: Arrays) -> bool:
+    """Update all tree nodes whose validity has ended; False if a line cannot be drawn."""
     now = sim.clock.now
     depth = 0
     if sim.racer[1].until <= now:
@@ -222,14 +222,14 @@ def play_expired(sim: Arrays) -> bool:
                 sim.path[depth] = child
                 depth += 1
         if depth == below:
-            play(node, sim)
+            update(node, sim)
             depth -= 1
     return True
 
 
 @jit
 def clear(leaf: int, sim: Arrays) -> None:
-    """Nobody is at a leaf."""
+    """Empty a leaf."""
     racer = sim.racer[leaf]
     racer.job = -1
     racer.leaf = leaf
@@ -242,7 +242,7 @@ def clear(leaf: int, sim: Arrays) -> None:
 
 @jit
 def join(j: int, leaf: int, sim: Arrays) -> None:
-    """A job of a group gets a leaf, those of one group one after the other when the tournament is built."""
+    """Add a leaf to the chain of a job's group, in order of leaves when the tree is built."""
     group = sim.group[sim.racer[leaf].group]
     if group.first == 0:
         group.first = leaf
@@ -255,8 +255,8 @@ def join(j: int, leaf: int, sim: Arrays) -> None:
 
 
 @jit
-def seat(j: int, leaf: int, sim: Arrays) -> bool:
-    """Put a job at a leaf; False if its line cannot be drawn."""
+def insert(j: int, leaf: int, sim: Arrays) -> bool:
+    """Insert a job at a leaf; False if its line cannot be drawn."""
     racer = sim.racer[leaf]
     racer.job = j
     racer.leaf = leaf
@@ -275,15 +275,15 @@ def seat(j: int, leaf: int, sim: Arrays) -> bool:
 
 
 @jit
-def withdraw(leaf: int, sim: Arrays) -> None:
-    """Take who is at a leaf out of the race."""
+def remove(leaf: int, sim: Arrays) -> None:
+    """Remove the job at a leaf."""
     clear(leaf, sim)
-    play_up(leaf, sim)
+    update_path(leaf, sim)
 
 
 @jit
 def build(sim: Arrays) -> bool:
-    """Make the tournament of all that wait; False if it cannot be."""
+    """Build the tree of all pending jobs; False if it cannot be built."""
     race = sim.race
     drop_started(sim)
     race.gone = 0
@@ -314,15 +314,15 @@ def build(sim: Arrays) -> bool:
         sim.lightest[b].each = NEVER
     for i in range(n):
         j = pop_order(n - i, sim)
-        if not seat(j, leaves + i, sim):
+        if not insert(j, leaves + i, sim):
             return False
     for i in range(n, leaves):
         clear(leaves + i, sim)
     for number in range(1, len(sim.group)):
         if len(sim.held) > 0 and sim.group[number].last > 0:
-            measure(number, sim)
+            limit_group(number, sim)
     for node in range(leaves - 1, 0, -1):
-        play(node, sim)
+        update(node, sim)
     race.built = n
     race.seated = n
     race.steps = 0
@@ -331,8 +331,8 @@ def build(sim: Arrays) -> bool:
 
 
 @jit
-def admit(sim: Arrays) -> bool:
-    """Give those that arrived since the last pass a leaf; False if there is none."""
+def insert_arrived(sim: Arrays) -> bool:
+    """Insert jobs that arrived since the last pass; False if no leaf is free."""
     race = sim.race
     if race.seated + race.fresh > race.leaves:
         return False
@@ -341,16 +341,16 @@ def admit(sim: Arrays) -> bool:
         if sim.state[j].phase == WAITING:
             leaf = race.leaves + race.seated
             race.seated += 1
-            if not seat(j, leaf, sim):
+            if not insert(j, leaf, sim):
                 return False
-            play_up(leaf, sim)
+            update_path(leaf, sim)
     race.fresh = 0
     return True
 
 
 @jit
 def shift_labels(j: int, sim: Arrays) -> None:
-    """By how much a label's fair-share factor moves the scores of its jobs: as much as it would a job's."""
+    """The shift of the scores of a label's jobs by its fair-share factor."""
     now = sim.clock.now
     order = sim.hooks.order
     without = score_at(order, j, now, 1.0, 0.0, sim)
@@ -361,9 +361,11 @@ def shift_labels(j: int, sim: Arrays) -> None:
 
 @jit
 def ready(sim: Arrays) -> bool:
-    """Bring the tournament up to the present; False if there can be none."""
+    """Update the tree to the present time; False if it cannot be built."""
     race = sim.race
-    current = race.valid == RACED and admit(sim) and play_back(sim) and play_expired(sim)
+    current = (
+        race.valid == RACED and insert_arrived(sim) and readmit_groups(sim) and update_expired(sim)
+    )
     # Who came after it was built has no place by width and label: when that has cost as much, build again.
     scattered = race.seated > race.built and race.steps > STEPS_OF_BUILDING * race.seated
     if (scattered or not current) and not build(sim):
@@ -374,7 +376,7 @@ def ready(sim: Arrays) -> bool:
 
 @jit
 def may_fit(node: int, free: int, spare: int, length: int, sim: Arrays) -> bool:
-    """Whether anybody below a node might fit: few enough nodes, and few or short enough to be no delay."""
+    """Whether any job in a subtree may fit now and not delay the reservation."""
     racer = sim.racer[node]
     most = min(free, room(node, sim))
     return racer.nodes <= most and (racer.nodes <= spare or racer.expected <= length)
@@ -382,7 +384,7 @@ def may_fit(node: int, free: int, spare: int, length: int, sim: Arrays) -> bool:
 
 @jit
 def is_behind(node: int, best: int, sim: Arrays) -> bool:
-    """Whether nobody below a node can come before the job at a leaf."""
+    """Whether no job in a subtree can precede the job at a leaf."""
     racer = sim.racer[node]
     if racer.label == NO_LABEL:
         return False
@@ -398,12 +400,12 @@ def is_behind(node: int, best: int, sim: Arrays) -> bool:
 
 @jit
 def first_fitting(free: int, spare: int, length: int, sim: Arrays) -> int:
-    """The leaf of who comes first of those that fit; 0 if nobody does.
+    """The leaf of the first job that fits; 0 if none does.
 
     Args:
-        free: nodes that there are.
-        spare: jobs with more nodes than that
-        length: may be expected to run so long at most, ms.
+        free: free nodes.
+        spare: free nodes that no reservation needs; jobs with more nodes must end in time.
+        length: the longest expected runtime of those, ms.
         sim: the simulation; `ready`.
     """
     best = 0
@@ -431,7 +433,7 @@ def first_fitting(free: int, spare: int, length: int, sim: Arrays) -> int:
             continue
         j = sim.racer[node].job
         if sim.state[j].phase != WAITING:
-            withdraw(node, sim)
+            remove(node, sim)
             continue
         if len(sim.held) > 0 and is_over(j, sim):
             continue

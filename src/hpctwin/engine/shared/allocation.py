@@ -80,9 +80,9 @@ def drop_part(row: int, sim: Arrays) -> None:
 @jit
 def duration_shared(j: int, sim: Arrays) -> int:
     """How long a job runs on the chosen nodes if nothing ends it, ms."""
-    slowest = sim.pool_of[sim.chosen[0]]
+    slowest = sim.pool_of[sim.chosen_nodes[0]]
     for n in range(1, sim.sharing.chosen):
-        p = sim.pool_of[sim.chosen[n]]
+        p = sim.pool_of[sim.chosen_nodes[n]]
         if sim.pool[p].speed < sim.pool[slowest].speed:
             slowest = p
     pool = sim.pool[slowest]
@@ -99,7 +99,7 @@ def start_shared(j: int, sim: Arrays) -> None:
     begin = sim.clock.now
     if sim.rules.depths > 0:
         for n in range(sim.sharing.chosen):
-            begin = max(begin, active_from(sim.chosen[n], sim))
+            begin = max(begin, active_from(sim.chosen_nodes[n], sim))
     length = duration_shared(j, sim)
     state.outcome = COMPLETED if job.fails == 0 else FAILED
     if sim.rules.terminate == 1 and length > job.limit:
@@ -112,8 +112,8 @@ def start_shared(j: int, sim: Arrays) -> None:
     sim.clock.starts += 1
     sim.tried[job.kind].waiting -= 1
     for n in range(sim.sharing.chosen):
-        add_part(j, sim.chosen[n], sim.given[n], sim.of_kind[n], sim)
-        sim.sharing.turn = sim.chosen[n] + 1
+        add_part(j, sim.chosen_nodes[n], sim.chosen_tasks[n], sim.of_kind[n], sim)
+        sim.sharing.turn = sim.chosen_nodes[n] + 1
     for c in range(sim.asks.width):
         sim.stock[sim.rules.pools + c].free -= sim.asks[j, c]
     if sim.user_running.width > 0:
@@ -169,11 +169,11 @@ GAVE_BACK = Kernel(gave_back, types.void(int64, SIM))
 
 @jit
 def put_back(j: int, sim: Arrays) -> None:
-    """Add what a running job holds to what is free in ``sim.base``."""
+    """Add what a running job holds to what is free in ``sim.free_at``."""
     row = sim.state[j].first_node
     while row >= 0:
         part = sim.part[row]
-        give_held(part.kind, part.node, part.tasks, sim.base, part.node, sim)
+        give_held(part.kind, part.node, part.tasks, sim.free_at, part.node, sim)
         row = part.next
 
 

@@ -63,21 +63,21 @@ def is_sought_again(j: int, sim: Arrays) -> bool:
 @jit
 def room_from(kind: int, node: int, sim: Arrays) -> int:
     """From when on a node has room for a task of a kind of job; 0 if it has."""
-    copy_row(sim.left, node, sim.base, node)
-    if has_room(kind, node, sim.base, sim):
+    copy_row(sim.left, node, sim.free_at, node)
+    if has_room(kind, node, sim.free_at, sim):
         return ZERO
     if not list_leaving(node, sim):
         return _room_from_heap(kind, node, sim)
     for i in range(sim.listed[node]):
-        give_held(sim.leaves_kind[node, i], node, sim.leaves_tasks[node, i], sim.base, node, sim)
-        if has_room(kind, node, sim.base, sim):
+        give_held(sim.leaves_kind[node, i], node, sim.leaves_tasks[node, i], sim.free_at, node, sim)
+        if has_room(kind, node, sim.free_at, sim):
             return sim.leaves_at[node, i]
     return NEVER
 
 
 @jit
 def _room_from_heap(kind: int, node: int, sim: Arrays) -> int:
-    """As `room_from`, of a node with more jobs than are listed; ``sim.base`` holds what is free now."""
+    """As `room_from`, of a node with more jobs than are listed; ``sim.free_at`` holds what is free now."""
     n = ZERO
     row = sim.share[node].part
     while row >= 0:
@@ -87,8 +87,8 @@ def _room_from_heap(kind: int, node: int, sim: Arrays) -> int:
         time = sim.times[0].time
         part = sim.part[heap_pop(sim.times, n)]
         n -= 1
-        give_held(part.kind, node, part.tasks, sim.base, node, sim)
-        if has_room(kind, node, sim.base, sim):
+        give_held(part.kind, node, part.tasks, sim.free_at, node, sim)
+        if has_room(kind, node, sim.free_at, sim):
             return time
     return NEVER
 

@@ -120,7 +120,7 @@ def stops_early(sim: Arrays) -> bool:
 @jit
 def reckon_least(node: int, begin: int, end: int, base: Grid[int], sim: Arrays) -> None:
     """What is least free of a node over a span, given what running jobs leave free when it begins."""
-    copy_row(base, node, sim.least, node)
+    copy_row(base, node, sim.min_free, node)
     sought = begin > sim.clock.now
     p = sim.share[node].since if sought else sim.share[node].promise
     while p >= 0:
@@ -128,7 +128,7 @@ def reckon_least(node: int, begin: int, end: int, base: Grid[int], sim: Arrays) 
         if promise.start > begin:
             break
         if begin < promise.end:
-            take_held(promise.kind, node, promise.tasks, sim.least, node, sim)
+            take_held(promise.kind, node, promise.tasks, sim.min_free, node, sim)
         p = promise.ahead if sought else promise.after
     # What running jobs hold only gets less, so that the least is at the beginning or where a promise begins.
     while p >= 0:
@@ -136,16 +136,16 @@ def reckon_least(node: int, begin: int, end: int, base: Grid[int], sim: Arrays) 
         if promise.start >= end:
             break
         for c in range(AMOUNTS):
-            sim.least[node, c] = min(sim.least[node, c], sim.promise_left[p, c])
-        if sim.least.width > AMOUNTS:
-            for c in range(AMOUNTS, sim.least.width):
-                sim.least[node, c] = min(sim.least[node, c], sim.promise_left[p, c])
+            sim.min_free[node, c] = min(sim.min_free[node, c], sim.promise_left[p, c])
+        if sim.min_free.width > AMOUNTS:
+            for c in range(AMOUNTS, sim.min_free.width):
+                sim.min_free[node, c] = min(sim.min_free[node, c], sim.promise_left[p, c])
         p = promise.after
 
 
 @jit
 def fits_over(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
-    """Whether a job fits nodes over a span that begins at a time; leaves ``sim.fits`` and ``sim.least``.
+    """Whether a job fits nodes over a span that begins at a time; leaves ``sim.fits`` and ``sim.min_free``.
 
     Where nodes are gone through by number it looks no further than it must (`stops_early`). The first node
     that has room is in ``sim.rooms.first``.
@@ -171,7 +171,7 @@ def fits_over(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
                 free = base
                 if reckons or sim.share[node].promise >= 0:
                     reckon_least(node, begin, end, base, sim)
-                    free = sim.least
+                    free = sim.min_free
                 fits = common_room(kind, node, free, sim)
                 if fits > 0 and uses_up:
                     fits = min(fits, consumables_on(kind, node, free, sim))

@@ -33,8 +33,8 @@ def first_gpu(left: Grid[int], sim: Arrays) -> int:
 def hold(kind: int, node: int, tasks: int, sim: Arrays) -> None:
     """Add a part of a node to those that were chosen for a job."""
     n = sim.sharing.chosen
-    sim.chosen[n] = node
-    sim.given[n] = tasks
+    sim.chosen_nodes[n] = node
+    sim.chosen_tasks[n] = tasks
     sim.of_kind[n] = kind
     sim.sharing.chosen = n + 1
 
@@ -107,4 +107,4 @@ def lay_chosen(kind: int, sim: Arrays) -> None:
     if sim.shape[kind].gpus == 0 or sharing.laid == 1:
         return
     for n in range(sharing.before, upto):
-        lay(kind, sim.chosen[n], sim.given[n], sim.least, sim)
+        lay(kind, sim.chosen_nodes[n], sim.chosen_tasks[n], sim.min_free, sim)

@@ -43,14 +43,14 @@ def fits_by_kind(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
 @jit
 def fits_beside(j: int, begin: int, end: int, free: Grid[int], sim: Arrays) -> bool:
     """As `fits_by_kind`, of what is free of each node, whatever is promised."""
-    copy_all(free, sim.least)
+    copy_all(free, sim.min_free)
     return _place(j, begin, end, False, sim)
 
 
 @jit
 def _place(j: int, begin: int, end: int, promised: bool, sim: Arrays) -> bool:
-    """Choose nodes, given what is least free of each (``sim.least``); whether the job fits."""
-    copy_all(sim.least, sim.stays)
+    """Choose nodes, given what is least free of each (``sim.min_free``); whether the job fits."""
+    copy_all(sim.min_free, sim.stays)
     first = first_among(sim.job[j].kind, sim)
     while first >= 0:
         if _place_on(j, first, begin, end, promised, sim):
@@ -75,10 +75,10 @@ def _place_on(j: int, first: int, begin: int, end: int, promised: bool, sim: Arr
                 choose_for(j, kind, sim)
             for n in range(sim.sharing.before, sim.sharing.chosen):
                 if sim.of_kind[n] == kind:
-                    seat(kind, sim.chosen[n], sim.given[n], sim)
+                    seat(kind, sim.chosen_nodes[n], sim.chosen_tasks[n], sim)
                     # What was laid on GPUs was taken of these.
-                    for c in range(sim.least.width - sim.sharing.gpus, sim.least.width):
-                        sim.remains[sim.chosen[n], c] = sim.least[sim.chosen[n], c]
+                    for c in range(sim.min_free.width - sim.sharing.gpus, sim.min_free.width):
+                        sim.remains[sim.chosen_nodes[n], c] = sim.min_free[sim.chosen_nodes[n], c]
             kind = sim.shape[kind].more
         if kind == first:
             return False  # nor would it by number
@@ -97,7 +97,7 @@ def _find_room(kind: int, begin: int, end: int, promised: bool, sim: Arrays) -> 
     total = ZERO
     nodes = ZERO
     sim.rooms.first = len(sim.share)
-    copy_all(sim.remains, sim.least)
+    copy_all(sim.remains, sim.min_free)
     for node in range(len(sim.share)):
         fits = ZERO
         if is_there(node, begin, sim):
@@ -138,15 +138,15 @@ def _one_part_a_node(sim: Arrays) -> None:
     sharing = sim.sharing
     first = sharing.chosen
     for n in range(sharing.chosen - 1, -1, -1):
-        node = sim.chosen[n]
+        node = sim.chosen_nodes[n]
         if sim.seated[node] > 0:
             first -= 1
-            sim.chosen[first] = node
-            sim.given[first] = sim.seated[node]
+            sim.chosen_nodes[first] = node
+            sim.chosen_tasks[first] = sim.seated[node]
             sim.of_kind[first] = sim.of_kind[n]
             sim.seated[node] = 0
     for n in range(first, sharing.chosen):
-        sim.chosen[n - first] = sim.chosen[n]
-        sim.given[n - first] = sim.given[n]
+        sim.chosen_nodes[n - first] = sim.chosen_nodes[n]
+        sim.chosen_tasks[n - first] = sim.chosen_tasks[n]
         sim.of_kind[n - first] = sim.of_kind[n]
     sharing.chosen -= first

@@ -114,8 +114,8 @@ def promise_nodes(j: int, start: int, end: int, sim: Arrays) -> int:
         own.job = j
         own.start = start
         own.end = end
-        own.node = sim.chosen[n]
-        own.tasks = sim.given[n]
+        own.node = sim.chosen_nodes[n]
+        own.tasks = sim.chosen_tasks[n]
         own.kind = sim.of_kind[n]
         own.next = following
         own.first = 0
@@ -154,7 +154,7 @@ def reserve_shared(j: int, not_before: int, sim: Arrays) -> tuple[int, int]:
 
 @jit
 def earliest(j: int, not_before: int, sim: Arrays) -> int:
-    """The earliest time, not before another, from which a job fits; leaves its ``sim.fits``, ``sim.least``.
+    """The earliest time from ``not_before`` on at which a job fits; sets ``sim.fits`` and ``sim.min_free``.
 
     Goes through the times at which something becomes free, from the first on at which all nodes together have
     enough. A node that gets nothing back by then has room for no more tasks than before, so only those that
@@ -165,7 +165,7 @@ def earliest(j: int, not_before: int, sim: Arrays) -> int:
     time = enough_from(j, max(sim.clock.now, not_before), sim)
     for node in range(len(sim.share)):
         sim.share[node].since = sim.share[node].promise
-    copy_all(sim.left, sim.base)
+    copy_all(sim.left, sim.free_at)
     running = sim.clock.run_end
     now = sim.clock.now
     r = sim.clock.run_first
@@ -247,8 +247,8 @@ def _fits_from(j: int, time: int, sim: Arrays) -> bool:
     if not resources_fit(j, time, sim):
         return False
     if goes_by_kind(sim.job[j].kind, sim):
-        return fits_by_kind(j, time, sim.base, sim)
-    if fits_over(j, time, sim.base, sim):
+        return fits_by_kind(j, time, sim.free_at, sim)
+    if fits_over(j, time, sim.free_at, sim):
         return True
     shape = sim.shape[sim.job[j].kind]
     sharing.tasks_short = shape.tasks
@@ -303,7 +303,7 @@ def _look_again(j: int, node: int, time: int, sim: Arrays) -> None:
     sim.scarce[node].until = 0
     if is_there(node, time, sim):
         reckon_scarce(node, time, time + sim.job[j].expected, sim)
-        fits = tasks_on(kind, node, sim.least, sim)
+        fits = tasks_on(kind, node, sim.min_free, sim)
         if fits > 0 and keeps_off(kind, node, time, time + sim.job[j].expected, sim):
             fits = 0
         else:
@@ -316,7 +316,7 @@ def _look_again(j: int, node: int, time: int, sim: Arrays) -> None:
 @jit
 def reckon_scarce(node: int, begin: int, end: int, sim: Arrays) -> None:
     """As `fit.reckon_least`, of a span to come; and when last there is as little of each amount as that."""
-    copy_row(sim.base, node, sim.least, node)
+    copy_row(sim.free_at, node, sim.min_free, node)
     scarce = sim.scarce[node]
     scarce.cores = scarce.memory = scarce.gpus = scarce.alone = 0
     p = sim.share[node].since
@@ -325,26 +325,26 @@ def reckon_scarce(node: int, begin: int, end: int, sim: Arrays) -> None:
         if promise.start > begin:
             break
         if begin < promise.end:
-            take_held(promise.kind, node, promise.tasks, sim.least, node, sim)
+            take_held(promise.kind, node, promise.tasks, sim.min_free, node, sim)
         p = promise.ahead
     while p >= 0:
         promise = sim.promise[p]
         if promise.start >= end:
             break
-        if sim.promise_left[p, CORES] <= sim.least[node, CORES]:
-            sim.least[node, CORES] = sim.promise_left[p, CORES]
+        if sim.promise_left[p, CORES] <= sim.min_free[node, CORES]:
+            sim.min_free[node, CORES] = sim.promise_left[p, CORES]
             scarce.cores = promise.start
-        if sim.promise_left[p, MEMORY] <= sim.least[node, MEMORY]:
-            sim.least[node, MEMORY] = sim.promise_left[p, MEMORY]
+        if sim.promise_left[p, MEMORY] <= sim.min_free[node, MEMORY]:
+            sim.min_free[node, MEMORY] = sim.promise_left[p, MEMORY]
             scarce.memory = promise.start
-        if sim.promise_left[p, GPUS] <= sim.least[node, GPUS]:
-            sim.least[node, GPUS] = sim.promise_left[p, GPUS]
+        if sim.promise_left[p, GPUS] <= sim.min_free[node, GPUS]:
+            sim.min_free[node, GPUS] = sim.promise_left[p, GPUS]
             scarce.gpus = promise.start
-        if sim.promise_left[p, ALONE] <= sim.least[node, ALONE]:
-            sim.least[node, ALONE] = sim.promise_left[p, ALONE]
+        if sim.promise_left[p, ALONE] <= sim.min_free[node, ALONE]:
+            sim.min_free[node, ALONE] = sim.promise_left[p, ALONE]
             scarce.alone = promise.start
-        for c in range(AMOUNTS, sim.least.width):
-            sim.least[node, c] = min(sim.least[node, c], sim.promise_left[p, c])
+        for c in range(AMOUNTS, sim.min_free.width):
+            sim.min_free[node, c] = min(sim.min_free[node, c], sim.promise_left[p, c])
         p = promise.after
 
 
@@ -353,13 +353,13 @@ def scarce_until(kind: int, node: int, fits: int, sim: Arrays) -> int:
     """Until when a node has room for no more tasks than it was found to have: something is scarce then."""
     scarce = sim.scarce[node]
     until = ZERO
-    if sim.least[node, CORES] < (fits + 1) * sim.needs[kind, CORES]:
+    if sim.min_free[node, CORES] < (fits + 1) * sim.needs[kind, CORES]:
         until = max(until, scarce.cores)
-    if sim.least[node, MEMORY] < (fits + 1) * sim.needs[kind, MEMORY]:
+    if sim.min_free[node, MEMORY] < (fits + 1) * sim.needs[kind, MEMORY]:
         until = max(until, scarce.memory)
-    if sim.least[node, GPUS] < (fits + 1) * sim.needs[kind, GPUS]:
+    if sim.min_free[node, GPUS] < (fits + 1) * sim.needs[kind, GPUS]:
         until = max(until, scarce.gpus)
-    if fits == 0 and sim.least[node, ALONE] < (ALL if sim.shape[kind].exclusive == 1 else ONE):
+    if fits == 0 and sim.min_free[node, ALONE] < (ALL if sim.shape[kind].exclusive == 1 else ONE):
         until = max(until, scarce.alone)
     return until
 
@@ -399,8 +399,8 @@ def choose_promised(first: int, sim: Arrays) -> None:
     n = ZERO
     row = first
     while row >= 0:
-        sim.chosen[n] = sim.promise[row].node
-        sim.given[n] = sim.promise[row].tasks
+        sim.chosen_nodes[n] = sim.promise[row].node
+        sim.chosen_tasks[n] = sim.promise[row].tasks
         sim.of_kind[n] = sim.promise[row].kind
         n += 1
         row = sim.promise[row].next

@@ -15,7 +15,7 @@ __all__ = ["choose", "choose_for", "give", "give_most", "has_less", "ready_at"]
 
 @jit
 def choose(j: int, sim: Arrays) -> None:
-    """Choose nodes of those in ``sim.fits``, where the job fits, into ``sim.chosen`` and ``sim.given``.
+    """Choose from the nodes in ``sim.fits`` and set ``sim.chosen_nodes`` and ``sim.chosen_tasks``.
 
     Of a job that `goes_by_kind` they are chosen already; see `kinds`.
     """
@@ -59,12 +59,12 @@ def _give_widely(kind: int, sim: Arrays) -> None:
     while left > 0:
         open_to_more = ZERO
         for n in range(sharing.before, sharing.chosen):
-            open_to_more += sim.given[n] < sim.fits[sim.chosen[n]]
+            open_to_more += sim.chosen_tasks[n] < sim.fits[sim.chosen_nodes[n]]
         # So many rounds as one, or the last one.
         rounds = max(ONE, left // open_to_more)
         for n in range(sharing.before, sharing.chosen):
-            more = min(rounds, sim.fits[sim.chosen[n]] - sim.given[n], left)
-            sim.given[n] += more
+            more = min(rounds, sim.fits[sim.chosen_nodes[n]] - sim.chosen_tasks[n], left)
+            sim.chosen_tasks[n] += more
             left -= more
 
 
@@ -94,11 +94,11 @@ def give_most(node: int, left: int, sim: Arrays) -> int:
 @jit
 def has_less(a: int, b: int, sim: Arrays) -> bool:
     """Whether one node has less left than another: GPUs, then cores, then memory."""
-    if sim.least[a, GPUS] != sim.least[b, GPUS]:
-        return sim.least[a, GPUS] < sim.least[b, GPUS]
-    if sim.least[a, CORES] != sim.least[b, CORES]:
-        return sim.least[a, CORES] < sim.least[b, CORES]
-    return sim.least[a, MEMORY] < sim.least[b, MEMORY]
+    if sim.min_free[a, GPUS] != sim.min_free[b, GPUS]:
+        return sim.min_free[a, GPUS] < sim.min_free[b, GPUS]
+    if sim.min_free[a, CORES] != sim.min_free[b, CORES]:
+        return sim.min_free[a, CORES] < sim.min_free[b, CORES]
+    return sim.min_free[a, MEMORY] < sim.min_free[b, MEMORY]
 
 
 @jit

@@ -68,35 +68,35 @@ def could_fit(kind: int, sim: Arrays) -> bool:
 
 @jit
 def leave_clear(sim: Arrays) -> None:
-    """Have ``sim.base`` say what is free now of the nodes that a job may have (``CLEAR``).
+    """Have ``sim.free_at`` say what is free now of the nodes that a job may have (``CLEAR``).
 
     Of all others it says less than nothing, whatever comes to be free there.
     """
     for node in range(len(sim.share)):
-        copy_row(sim.left, node, sim.base, node)
+        copy_row(sim.left, node, sim.free_at, node)
         if not has(CLEAR, node, sim):
-            sim.base[node, ALONE] -= KEPT_OFF
+            sim.free_at[node, ALONE] -= KEPT_OFF
 
 
 @jit
 def fits_clear(j: int, start: int, sim: Arrays) -> bool:
-    """Whether a job that would start at a time fits what ``sim.base`` has; leaves what placements look at."""
+    """Whether a job that starts at a time fits into ``sim.free_at``; sets what placements read."""
     kind = sim.job[j].kind
     shape = sim.shape[kind]
     end = start + sim.job[j].expected
     if not resources_fit(j, start, sim):
         return False
     if goes_by_kind(kind, sim):
-        return fits_beside(j, start, end, sim.base, sim)
+        return fits_beside(j, start, end, sim.free_at, sim)
     mark_pools(kind, start, end, sim)
-    copy_all(sim.base, sim.least)
+    copy_all(sim.free_at, sim.min_free)
     total = ZERO
     nodes = ZERO
     sim.rooms.first = len(sim.share)
     for node in range(len(sim.share)):
         fits = ZERO
         if has(CLEAR, node, sim) and is_there(node, start, sim):
-            fits = tasks_on(kind, node, sim.base, sim)
+            fits = tasks_on(kind, node, sim.free_at, sim)
             if fits > 0 and runs_apart(kind, node, start, sim):
                 fits = ZERO
         sim.fits[node] = fits
@@ -188,7 +188,7 @@ def as_jobs_end(j: int, since: int, upto: int, sim: Arrays) -> int:
 def keep(j: int, begins: int, ends: int, sim: Arrays) -> None:
     """Keep the nodes that were picked for a job, as wholes, and what else it asks for if that is planned."""
     for n in range(sim.sharing.chosen):
-        sim.given[n] = WHOLE
+        sim.chosen_tasks[n] = WHOLE
     promise_nodes(j, begins - JUST, ends, sim)
     sim.rooms.spans = reserve(PICKED, begins, ends, sim.rooms.spans, sim)
     if settings(sim.numbers)[0].bf_licenses == 1:
@@ -223,7 +223,7 @@ def keep_soonest(j: int, sim: Arrays) -> int:
             for w in range(sim.sets.width):
                 sim.sets[PICKED, w] = 0
             for n in range(sim.sharing.chosen):
-                put_in(PICKED, sim.chosen[n], sim)
+                put_in(PICKED, sim.chosen_nodes[n], sim)
             begins = span_begin(time, sim)
             ends = span_end(begins, time + length, sim)
             if not is_reserved(begins, ends, sim):

@@ -488,7 +488,7 @@ class Scratch:
     take: Table[Int]  # [P] nodes from each pool
     blocked: Table[Int]  # [P + C]
     not_before: Table[Int]  # [P + C]
-    handed_out: Table[Int]  # [Q] reservations
+    reservations_made: Table[Int]  # [Q] reservations
     order: Table[Scored]  # heap of jobs in order
     ranked: Table[Ranked]  # heap of nodes; empty where a placement scores none
     later: Table[Int]
@@ -499,11 +499,11 @@ class Scratch:
     line: Table[Int]  # [branches] those to be ranked,
     merged: Table[Int]  # [branches] … and accounts that are one
     spare: Table[Spare]
-    base: Grid[Int]  # [nodes, amounts] what running jobs leave free at a time
-    least: Grid[Int]  # [nodes, amounts] least free over a span
+    free_at: Grid[Int]  # [nodes, amounts] what running jobs leave free at a time
+    min_free: Grid[Int]  # [nodes, amounts] least free over a span
     fits: Table[Int]  # [nodes] so many tasks have room
-    chosen: Table[Int]  # [parts of a job, at most] nodes of a job,
-    given: Table[Int]  # … its tasks on each,
+    chosen_nodes: Table[Int]  # [parts of a job, at most] nodes of a job,
+    chosen_tasks: Table[Int]  # … its tasks on each,
     of_kind: Table[Int]  # … and of which kind these are
     seats: Grid[Int]  # [nodes, 2] what a placement counts of each node
     seated: Table[

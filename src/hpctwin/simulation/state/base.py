@@ -28,7 +28,7 @@ from hpctwin.engine.operations.creation import (
     more_room,
     new_sim,
 )
-from hpctwin.engine.operations.transfer import carry
+from hpctwin.engine.operations.transfer import transfer_state
 from hpctwin.engine.operations.warm_start import hold_until, start_clock
 from hpctwin.engine.passes import PASSES, Pass
 from hpctwin.engine.powers import PowerPass
@@ -373,7 +373,7 @@ class SimulationBase(Looks):
         self._passes = None
         self.__dict__.pop("_rows", None)
         self._sim = self._new_sim(None, None, 0, waits=waits)
-        carry(before, self._sim, rows, to, waits=waits)
+        transfer_state(before, self._sim, rows, to, waits=waits)
         self._decided = None
         now = int(self._sim.clock.now)
         node, start, end = self.outages_so_far()

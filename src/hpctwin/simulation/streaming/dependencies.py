@@ -8,7 +8,12 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.operations.transfer import begun_ms, ended_jobs, lengthen_chains, owe
+from hpctwin.engine.operations.transfer import (
+    add_pending_dependencies,
+    begun_ms,
+    ended_jobs,
+    lengthen_chains,
+)
 from hpctwin.engine.state.sim import Sim
 from hpctwin.errors import WorkloadError
 from hpctwin.model import Dependencies, DependencyKind, State
@@ -148,7 +153,7 @@ class Waits:
             # Also of jobs that wait for none that is there: they are submitted when they are released.
             sim.own("job")
             sim["job"]["thinks"][thinking] = 1
-        owe(sim, rows, count[rows], release[rows], dead[rows])
+        add_pending_dependencies(sim, rows, count[rows], release[rows], dead[rows])
         lengthen_chains(sim, found.job[here & ~fresh], found.on[here & ~fresh])
 
     def check_complete(self) -> None:

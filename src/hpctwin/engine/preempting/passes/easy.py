@@ -27,18 +27,18 @@ def pass_easy(sim: Arrays) -> None:
     reckon_fairshare(sim)
     build_plan(sim)
     reservations = settings(sim.numbers)[0].reservations
-    for q in range(len(sim.handed_out)):
-        sim.handed_out[q] = 0
+    for q in range(len(sim.reservations_made)):
+        sim.reservations_made[q] = 0
     later = ZERO
     for i in range(by_level(sim)):
         j = sim.later[i]
         q = sim.partition[sim.job[j].kind]
-        if sim.handed_out[q] >= reservations:
+        if sim.reservations_made[q] >= reservations:
             sim.later[later] = j
             later += 1
         elif not is_skipped(j, sim) and not starts_or_preempts(j, sim):
             reserve(j, sim)
-            sim.handed_out[q] += 1
+            sim.reservations_made[q] += 1
     kept = ZERO
     for i in range(later):
         if fits_at_once(sim.later[i], sim):

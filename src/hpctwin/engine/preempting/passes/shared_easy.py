@@ -41,15 +41,15 @@ def preempting_easy(sim: Arrays) -> None:
     begin_interrupted(sim)
     if not any_may_start(sim):
         return
-    for q in range(len(sim.handed_out)):
-        sim.handed_out[q] = 0
+    for q in range(len(sim.reservations_made)):
+        sim.reservations_made[q] = 0
     later = ZERO
     owed = ZERO
     for i in range(by_level(sim)):
         j = sim.later[i]
         kind = sim.job[j].kind
         q = sim.partition[kind]
-        if sim.handed_out[q] >= reservations:
+        if sim.reservations_made[q] >= reservations:
             sim.later[later] = j
             later += 1
             continue
@@ -60,7 +60,7 @@ def preempting_easy(sim: Arrays) -> None:
             if starts_or_preempts(j, sim):
                 continue
         owed = owe(j, owed, sim)
-        sim.handed_out[q] += 1
+        sim.reservations_made[q] += 1
     kept = ZERO
     for i in range(later):
         if may_fit(sim.job[sim.later[i]].kind, sim):

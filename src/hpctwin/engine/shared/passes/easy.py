@@ -55,7 +55,10 @@ def all_promised(reservations: int, sim: Arrays) -> bool:
     if kinds > MANY_KINDS:
         return False
     for kind in range(kinds):
-        if sim.tried[kind].waiting > 0 and sim.handed_out[sim.partition[kind]] < reservations:
+        if (
+            sim.tried[kind].waiting > 0
+            and sim.reservations_made[sim.partition[kind]] < reservations
+        ):
             return False
     return True
 
@@ -66,8 +69,8 @@ def shared_easy(sim: Arrays) -> None:
     begin_anew(sim)
     if not any_may_fit(sim):
         return  # promises live for this pass only
-    for q in range(len(sim.handed_out)):
-        sim.handed_out[q] = 0
+    for q in range(len(sim.reservations_made)):
+        sim.reservations_made[q] = 0
     candidates = ZERO
     owed = ZERO
     size = jobs_in_order(sim)
@@ -75,7 +78,7 @@ def shared_easy(sim: Arrays) -> None:
     for i in range(size):
         j = nth(i, sim)
         q = sim.partition[sim.job[j].kind]
-        if sim.handed_out[q] >= reservations:
+        if sim.reservations_made[q] >= reservations:
             if may_fit(sim.job[j].kind, sim):
                 sim.later[candidates] = j
                 candidates += 1
@@ -89,7 +92,7 @@ def shared_easy(sim: Arrays) -> None:
                 if not any_may_fit(sim):
                     return
                 continue
-        sim.handed_out[q] += 1
+        sim.reservations_made[q] += 1
         sim.stack[owed] = j
         owed += 1
         if sim.rules.own_candidates == 0 and all_promised(reservations, sim):

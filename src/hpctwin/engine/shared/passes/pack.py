@@ -83,7 +83,7 @@ def finds_room(j: int, sim: Arrays) -> bool:
     total = 0
     nodes = 0
     sim.rooms.first = len(sim.share)
-    copy_all(sim.left, sim.least)
+    copy_all(sim.left, sim.min_free)
     for node in range(len(sim.share)):
         fits = 0
         if is_there(node, now, sim) and not runs_apart(kind, node, now, sim):
@@ -99,8 +99,8 @@ def finds_room(j: int, sim: Arrays) -> bool:
 
 @jit
 def _aligned(node: int, c: int, sim: Arrays) -> float:
-    """Share held × share free of an amount of a node, of what a job would hold there (``sim.least``)."""
-    asked = sim.least[node, c]
+    """Share held × share free of an amount of a node, of what a job would hold there (``sim.min_free``)."""
+    asked = sim.min_free[node, c]
     if asked <= 0:
         return 0.0
     has = sim.whole[node, c]
@@ -121,11 +121,11 @@ def alignment_on_nodes(j: int, sim: Arrays) -> float:
     if may_fit(kind, sim) and finds_room(j, sim):
         choose(j, sim)
         for node in range(len(sim.share)):
-            for c in range(sim.least.width):
-                sim.least[node, c] = 0  # what the job would hold there
+            for c in range(sim.min_free.width):
+                sim.min_free[node, c] = 0  # what the job would hold there
         for n in range(sim.sharing.chosen):
-            node = sim.chosen[n]
-            give_held(sim.of_kind[n], node, sim.given[n], sim.least, node, sim)
+            node = sim.chosen_nodes[n]
+            give_held(sim.of_kind[n], node, sim.chosen_tasks[n], sim.min_free, node, sim)
         total = 0.0
         for node in range(len(sim.share)):
             for c in range(ALONE):

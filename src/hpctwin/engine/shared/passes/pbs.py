@@ -47,7 +47,11 @@ def cycle(sim: Arrays) -> bool:
         q = sim.partition[sim.job[j].kind]
         fits = may_fit(sim.job[j].kind, sim) and not at_any_limit(j, sim)
         then = what_becomes(q, top, backfills, sim)
-        if sim.handed_out[q] < 0 or (not fits and then == NOTHING) or asks_too_much_shared(j, sim):
+        if (
+            sim.reservations_made[q] < 0
+            or (not fits and then == NOTHING)
+            or asks_too_much_shared(j, sim)
+        ):
             continue
         if fits:
             for k in range(owed):
@@ -60,7 +64,7 @@ def cycle(sim: Arrays) -> bool:
         if then == ENDS:
             break
         if then == CLOSES:
-            sim.handed_out[q] = -1
+            sim.reservations_made[q] = -1
         since = lifted_at(j, sim) if then == RESERVES else NEVER
         if since < NEVER:
             owed = owe(j, since, owed, sim)

@@ -1,7 +1,7 @@
 """Placements on shared nodes: one module each, with a `Kernel` named ``PLACE``.
 
 See `engine.compile.policy_modules`. The kernel is ``(j, sim) -> None``. From the nodes where tasks of the job
-fit (``sim.fits``, in tasks; ``sim.least``: the scarcest free amount) it chooses some, and gives each its
+fit (``sim.fits``, in tasks; ``sim.min_free``: the scarcest free amount) it chooses some, and gives each its
 tasks by `placement.give`.
 """
 

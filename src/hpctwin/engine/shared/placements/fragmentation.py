@@ -33,23 +33,23 @@ ENOUGH = 2**39
 def _uses(other: int, node: int, sim: Arrays) -> bool:
     """Whether there is room for another kind of job in what is left of a node."""
     for c in range(ALONE):
-        if sim.least[node, c] < sim.needs[other, c]:
+        if sim.min_free[node, c] < sim.needs[other, c]:
             return False
-    for c in range(AMOUNTS, first_gpu(sim.least, sim)):
-        if sim.least[node, c] < sim.needs[other, c]:
+    for c in range(AMOUNTS, first_gpu(sim.min_free, sim)):
+        if sim.min_free[node, c] < sim.needs[other, c]:
             return False
-    return sim.shape[other].gpus == 0 or gpus_on(other, node, sim.least, sim) > 0
+    return sim.shape[other].gpus == 0 or gpus_on(other, node, sim.min_free, sim) > 0
 
 
 @jit
 def _lost(node: int, too_little: int, sim: Arrays) -> int:
     """Thousandths of the GPUs left of a node of which less is left than that; together, they are whole."""
     if sim.sharing.gpus == 0:
-        return sim.least[node, GPUS] % too_little
+        return sim.min_free[node, GPUS] % too_little
     lost = ZERO
-    for c in range(first_gpu(sim.least, sim), sim.least.width):
-        if sim.least[node, c] < too_little:
-            lost += max(ZERO, sim.least[node, c])
+    for c in range(first_gpu(sim.min_free, sim), sim.min_free.width):
+        if sim.min_free[node, c] < too_little:
+            lost += max(ZERO, sim.min_free[node, c])
     return lost
 
 
@@ -59,10 +59,10 @@ def _of_other_types(kind: int, node: int, too_little: int, sim: Arrays) -> int:
     lost = ZERO
     for r in range(sim.sharing.types + 1):
         if r == sim.sharing.types or asked_in(kind, r, sim) == 0:
-            first = first_gpu(sim.least, sim)
+            first = first_gpu(sim.min_free, sim)
             for c in range(first + sim.type_at[r], first + sim.type_at[r + 1]):
-                if sim.least[node, c] >= too_little:
-                    lost += sim.least[node, c]
+                if sim.min_free[node, c] >= too_little:
+                    lost += sim.min_free[node, c]
     return lost
 
 
@@ -76,7 +76,7 @@ def _useless(node: int, sim: Arrays) -> int:
     for t in range(len(sim.typical)):
         other = sim.typical[t]
         asked = sim.needs[other, GPUS]
-        too_little = ONE_GPU + sim.least[node, GPUS]  # all
+        too_little = ONE_GPU + sim.min_free[node, GPUS]  # all
         if asked > 0 and sim.eligible[other, pool] != 0 and _uses(other, node, sim):
             too_little = min(asked, ONE_GPU)
             if sim.shape[other].typed == 1:
@@ -91,25 +91,25 @@ def _after(kind: int, node: int, gpu: int, sim: Arrays) -> int:
     """That with one more task, its part on a GPU (given by its column), whole ones on the first; or NEVER."""
     part = sim.needs[kind, GPUS] % ONE_GPU
     short = ZERO
-    take_asked(kind, ONE, sim.least, node, sim)
+    take_asked(kind, ONE, sim.min_free, node, sim)
     if gpu >= 0:
-        sim.least[node, gpu] -= part
+        sim.min_free[node, gpu] -= part
     if sim.shape[kind].gpus > 0:
         for r in range(ranges(kind, sim)):
             missing = asked_in(kind, r, sim) // ONE_GPU
-            upto = range_upto(kind, r, sim.least, sim)
-            for c in range(range_from(kind, r, sim.least, sim), upto):
-                if missing > 0 and sim.least[node, c] == ONE_GPU:
-                    sim.least[node, c] = -ONE_GPU
+            upto = range_upto(kind, r, sim.min_free, sim)
+            for c in range(range_from(kind, r, sim.min_free, sim), upto):
+                if missing > 0 and sim.min_free[node, c] == ONE_GPU:
+                    sim.min_free[node, c] = -ONE_GPU
                     missing -= 1
             short += missing
     found = _useless(node, sim) if short == 0 else NEVER
-    for c in range(first_gpu(sim.least, sim), sim.least.width):
-        if sim.least[node, c] == -ONE_GPU:
-            sim.least[node, c] = ONE_GPU
+    for c in range(first_gpu(sim.min_free, sim), sim.min_free.width):
+        if sim.min_free[node, c] == -ONE_GPU:
+            sim.min_free[node, c] = ONE_GPU
     if gpu >= 0:
-        sim.least[node, gpu] += part
-    take_asked(kind, -ONE, sim.least, node, sim)
+        sim.min_free[node, gpu] += part
+    take_asked(kind, -ONE, sim.min_free, node, sim)
     return found
 
 
@@ -121,15 +121,15 @@ def _best_gpu(kind: int, node: int, sim: Arrays) -> tuple[int, int]:
     if sim.shape[kind].gpus == 0 or part == 0:
         return _after(kind, node, -ONE, sim) - before, -ONE
     if part < sim.needs[kind, GPUS]:
-        gpu = tightest(kind, node, sim.least, sim)
+        gpu = tightest(kind, node, sim.min_free, sim)
         return _after(kind, node, gpu, sim) - before, gpu
     least = NEVER
     best = -ONE
     for r in range(ranges(kind, sim)):
         if asked_in(kind, r, sim) > 0:
-            upto = range_upto(kind, r, sim.least, sim)
-            for c in range(range_from(kind, r, sim.least, sim), upto):
-                if sim.least[node, c] >= part:
+            upto = range_upto(kind, r, sim.min_free, sim)
+            for c in range(range_from(kind, r, sim.min_free, sim), upto):
+                if sim.min_free[node, c] >= part:
                     after = _after(kind, node, c, sim)
                     if after < least:
                         least = after
@@ -146,7 +146,7 @@ def _is_better(node: int, best: int, sim: Arrays) -> bool:
 
 
 def place_fragmentation(j: int, sim: Arrays) -> None:
-    """Each task where it strands the fewest GPUs; ``sim.least`` counts the job's own."""
+    """Each task where it strands the fewest GPUs; ``sim.min_free`` counts the job's own."""
     kind = sim.sharing.kind
     shape = sim.shape[kind]
     sim.sharing.laid = 1
@@ -170,9 +170,9 @@ def place_fragmentation(j: int, sim: Arrays) -> None:
         if shape.gpus > 0:
             _, gpu = _best_gpu(kind, best, sim)
             if gpu >= 0:
-                lay_part(kind, best, gpu, ONE, sim.least, sim)
-            lay_whole(kind, best, ONE, sim.least, sim)
-        take_asked(kind, ONE, sim.least, best, sim)
+                lay_part(kind, best, gpu, ONE, sim.min_free, sim)
+            lay_whole(kind, best, ONE, sim.min_free, sim)
+        take_asked(kind, ONE, sim.min_free, best, sim)
         if sim.seats[best, 0] < sim.fits[best]:
             sim.seats[best, 1], _ = _best_gpu(kind, best, sim)
     for node in range(len(sim.share)):

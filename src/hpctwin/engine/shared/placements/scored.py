@@ -21,7 +21,7 @@ ENOUGH = 2**39
 @jit
 def _amount(node: int, c: int, unit: float, sim: Arrays) -> float:
     """What is least free of a node over the span; 0 where it is not modelled."""
-    return 0.0 if sim.whole[node, c] > ENOUGH else sim.least[node, c] / unit
+    return 0.0 if sim.whole[node, c] > ENOUGH else sim.min_free[node, c] / unit
 
 
 @jit

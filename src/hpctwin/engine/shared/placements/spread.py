@@ -12,7 +12,7 @@ from hpctwin.engine.state.layout import ONE, Arrays
 
 
 def place_spread(j: int, sim: Arrays) -> None:
-    """Each task to the least loaded node; ``sim.least`` counts the job's own."""
+    """Each task to the least loaded node; ``sim.min_free`` counts the job's own."""
     kind = sim.sharing.kind
     shape = sim.shape[kind]
     for node in range(len(sim.share)):
@@ -30,7 +30,7 @@ def place_spread(j: int, sim: Arrays) -> None:
         if sim.seats[best, 0] == 0:
             nodes += 1
         sim.seats[best, 0] += 1
-        take_asked(kind, ONE, sim.least, best, sim)
+        take_asked(kind, ONE, sim.min_free, best, sim)
     for node in range(len(sim.share)):
         if sim.seats[node, 0] > 0:
             give(node, sim.seats[node, 0], sim)

@@ -39,7 +39,7 @@ def _cores(kind: int, node: int, gres: bool, sim: Arrays) -> int:
     """The cores that count of a node: all that are free, or as many as the job can have."""
     if gres:
         return min(sim.fits[node], sim.shape[kind].most) * sim.needs[kind, CORES]
-    return sim.least[node, CORES]
+    return sim.min_free[node, CORES]
 
 
 @jit
@@ -51,14 +51,14 @@ def _near(kind: int, node: int, sim: Arrays) -> int:
     shape = sim.shape[kind]
     most = asked if shape.tasks == shape.nodes else asked * shape.tasks
     if shape.gpus == 0:
-        return min(sim.least[node, GPUS], most)
+        return min(sim.min_free[node, GPUS], most)
     free = ZERO
     for r in range(ranges(kind, sim)):
         if asked_in(kind, r, sim) > 0:
             for c in range(
-                range_from(kind, r, sim.least, sim), range_upto(kind, r, sim.least, sim)
+                range_from(kind, r, sim.min_free, sim), range_upto(kind, r, sim.min_free, sim)
             ):
-                free += sim.least[node, c]
+                free += sim.min_free[node, c]
     return min(free, most)
 
 
