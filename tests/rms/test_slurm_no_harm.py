@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,8 +110,14 @@ def test_the_lease_of_a_job_that_is_not_modeled_is_ended_while_others_wait(twin:
     full = submit(slurm, f"-n{(NODES - 1) * CORES + 1}", "-N2", run_s=300)
     wide = submit(slurm, f"-n{NODES * CORES}", "-N2")
     slurm.wait(lambda: leased(slurm, [wide]) == [wide], 30)
-    odd = submit(slurm, "-n1", "-t1", "--ntasks-per-core=1")
-    assert leased(slurm, [odd]) == [odd]
+    # Else the twin may have ended the lease before it is looked at.
+    assert twin.process is not None
+    twin.process.send_signal(signal.SIGSTOP)
+    try:
+        odd = submit(slurm, "-n1", "-t1", "--ntasks-per-core=1")
+        assert leased(slurm, [odd]) == [odd]
+    finally:
+        twin.process.send_signal(signal.SIGCONT)
     slurm.wait(lambda: states(slurm)[odd].startswith("RUNNING"), 60)
     assert states(slurm)[full].startswith("RUNNING")
 

@@ -102,6 +102,8 @@ end
 -- What jobs that got no lease took, of any partition: {time, nodes, cores}. It counts until a snapshot of
 -- the twin that is later than the submission shows it.
 local taken = {}
+-- When a job of a partition last got a lease: until a later snapshot shows it, it counts as pending.
+local leased = {}
 
 -- Whether no job is pending in a job's partition and the job fits on what is idle there, an array with all
 -- its jobs. Such a job needs no lease: it starts as if there were no twin.
@@ -114,7 +116,7 @@ local function fits_idle(job, names, text, now)
   local nodes, cores, each, whole =
     string.match(text, '"' .. key .. '": *%[ *(%d+), *(%d+), *(%d+), *(%d+) *%]')
   local looked = tonumber(string.match(text, '"looked_s": *(%d+)'))
-  if nodes == nil or looked == nil then
+  if nodes == nil or looked == nil or (leased[names] or 0) >= looked - 1 then
     return false
   end
   nodes, cores, each = tonumber(nodes), tonumber(cores), math.max(1, tonumber(each))
@@ -172,6 +174,9 @@ local function submitted(job, parts)
   end
   if not fits_idle(job, names, text, now) then
     job.begin_time = math.max(asked or 0, now + LEASE_S)
+    for name in string.gmatch(names, "[^,]+") do
+      leased[name] = now
+    end
   end
   tell(string.format('{"v":1,"t":%d,"kind":"submit"}', now))
 end
