@@ -213,7 +213,7 @@ class SlurmCluster:
             with suppress(OSError):
                 if (process / "comm").read_text().strip() not in JOBS:
                     continue
-                # What watches a job has overwritten its environment since 24.11; it works in our folder.
+                # Since 24.11 slurmstepd overwrites its environment, but its working folder is ours.
                 own = ours in (process / "environ").read_bytes().split(b"\0")
                 if own or Path(os.readlink(process / "cwd")).is_relative_to(self.folder):
                     os.kill(int(process.name), signal.SIGKILL)

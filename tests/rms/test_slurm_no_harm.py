@@ -110,7 +110,7 @@ def test_the_lease_of_a_job_that_is_not_modeled_is_ended_while_others_wait(twin:
     full = submit(slurm, f"-n{(NODES - 1) * CORES + 1}", "-N2", run_s=300)
     wide = submit(slurm, f"-n{NODES * CORES}", "-N2")
     slurm.wait(lambda: leased(slurm, [wide]) == [wide], 30)
-    # Else the twin may have ended the lease before it is looked at.
+    # A stopped twin cannot end the lease before the check.
     assert twin.process is not None
     twin.process.send_signal(signal.SIGSTOP)
     try:

@@ -60,7 +60,7 @@ def simulate_streamed(
     for note in result.notes:
         print(f"{trace.name}: {note}", file=sys.stderr)
     if json:
-        print_json(summary | (with_notes(result.notes)))
+        print_json(summary | with_notes(result.notes))
     else:
         screen().print(summary_table(summary) if all else answer_table(summary))
     return int(summary.get("jobs_rejected", 0) == summary["jobs"])
