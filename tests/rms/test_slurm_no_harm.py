@@ -26,7 +26,10 @@ def slurm(tmp_path_factory: pytest.TempPathFactory, slurm_version: str) -> Itera
     with running(
         tmp_path_factory.mktemp("harm"), rule={"lease": FIRST_LEASE}, events=True,
         version=slurm_version, scheduler="backfill", nodes=NODES + 1, cpus=CORES, main=f"n[1-{NODES}]",
-        more=(f"PartitionName=over Nodes=n{NODES + 1} OverSubscribe=FORCE:2 State=UP",),
+        more=(
+            f"PartitionName=over Nodes=n{NODES + 1} OverSubscribe=FORCE:2 State=UP",
+            f"PartitionName=high Nodes=n[1-{NODES}] PriorityTier=3 MaxTime=INFINITE State=UP",
+        ),
     ) as cluster:  # fmt: skip
         yield cluster
 
@@ -103,6 +106,43 @@ def test_a_job_of_a_partition_where_the_twin_does_not_act_is_never_delayed(twin:
     jobs = [submit(slurm, "-p", "over", "-n1") for _ in range(2)]
     assert leased(slurm, jobs) == []
     slurm.wait(lambda: all(states(slurm)[job].startswith("RUNNING") for job in jobs), 30)
+
+
+def test_a_job_of_a_higher_tier_gets_a_lease_where_slurm_does_not_preempt(twin: Beside) -> None:
+    slurm = twin.slurm
+    full = submit(slurm, f"-n{NODES * CORES}", f"-N{NODES}", run_s=20)
+    low, high = submit(slurm, "-n1"), submit(slurm, "-n1", "-p", "high")
+    assert leased(slurm, [low, high]) == [low, high]
+    slurm.wait(lambda: states(slurm)[full].startswith("RUNNING"), 30)
+    slurm.wait(lambda: all(states(slurm)[job].startswith("RUNNING") for job in (low, high)), 60)
+
+
+@pytest.mark.parametrize(
+    ("preempt", "urgent"), [("partition_prio", ("-p", "high")), ("qos", ("--qos=urgent",))]
+)
+def test_a_job_for_which_slurm_preempts_gets_no_lease_and_preempts_at_once(
+    tmp_path: Path, slurm_version: str, preempt: str, urgent: tuple[str, ...]
+) -> None:
+    high = "PartitionName=high Nodes=n1 PriorityTier=3 MaxTime=INFINITE State=UP"
+    with running(
+        tmp_path, version=slurm_version, rule={"lease": FIRST_LEASE}, events=True,
+        accounting=preempt == "qos", scheduler="backfill", nodes=1, cpus=CORES,
+        partition="PriorityTier=1",
+        more=(f"PreemptType=preempt/{preempt}", "PreemptMode=REQUEUE", high),
+    ) as slurm:  # fmt: skip
+        if preempt == "qos":
+            slurm.run("sacctmgr", "-i", "add", "qos", "urgent", "preempt=normal")
+            slurm.run("sacctmgr", "-i", "modify", "user", "root", "set", "qos=normal,urgent")
+        with beside(slurm, manager={"first_lease": FIRST_LEASE}) as twin:
+            slurm.wait(lambda: '"main"' in heartbeat(twin), 60)
+            assert ('"high"' in heartbeat(twin)) == (preempt == "qos")
+            assert ('"urgent"' in heartbeat(twin)) == (preempt == "qos")
+            full = submit(slurm, f"-n{CORES}", "--requeue", run_s=300)
+            slurm.wait(lambda: states(slurm)[full].startswith("RUNNING"), 60)
+            wide, first = submit(slurm, "-n1"), submit(slurm, "-n1", *urgent)
+            assert leased(slurm, [wide, first]) == [wide]
+            slurm.wait(lambda: states(slurm)[first].startswith("RUNNING"), 60)
+            assert "PENDING" in states(slurm)[full]
 
 
 def test_the_lease_of_a_job_that_is_not_modeled_is_ended_while_others_wait(twin: Beside) -> None:

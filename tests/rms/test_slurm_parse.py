@@ -197,15 +197,15 @@ TIERS = (
 
 
 @pytest.mark.parametrize(
-    ("preempt", "qos", "left"),
+    ("preempt", "qos", "left", "active"),
     [
-        ("preempt/none", b"", set()),
-        ("preempt/partition_prio", b"", {"main", "low,main"}),
-        ("preempt/qos", b"normal|\nurgent|normal,low\nlow|\n", {"urgent"}),
-        ("preempt/qos", None, {"low", "main", "low,main", "apart", "urgent"}),
+        ("preempt/none", b"", set(), {"low", "main", "apart"}),
+        ("preempt/partition_prio", b"", {"main", "low,main"}, {"low", "apart"}),
+        ("preempt/qos", b"normal|\nurgent|normal,low\nlow|\n", {"urgent"}, {"low", "main", "apart"}),
+        ("preempt/qos", None, {"low", "main", "low,main", "apart", "urgent"}, set()),
     ],
 )
-def test_jobs_for_which_slurm_preempts_are_left_to_it(preempt, qos, left) -> None:
+def test_jobs_for_which_slurm_preempts_are_left_to_it(preempt, qos, left, active) -> None:
     names = ["low", "main", "low,main", "apart"]
     jobs = [
         job(job_id=i, admin_comment=MARK, partition=name, qos="normal")
@@ -222,6 +222,7 @@ def test_jobs_for_which_slurm_preempts_are_left_to_it(preempt, qos, left) -> Non
     )  # fmt: skip
     ours = {name for i, name in enumerate([*names, "urgent"], 1) if str(i) not in found.mine}
     assert ours == left
+    assert set(found.idle) == active
     assert any("sacctmgr" in note for note in found.notes) == (qos is None)
 
 

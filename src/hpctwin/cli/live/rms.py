@@ -216,7 +216,6 @@ def rule(
     config: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None,
     partition: tuple[str, ...] = (),
     free_user: tuple[str, ...] = (),
-    free_qos: tuple[str, ...] = (),
     heartbeat: Path | None = None,
     spool: Path | None = None,
     lease: str | None = None,
@@ -228,7 +227,6 @@ def rule(
         partition: only jobs of this partition; give it once per partition. All if left out.
         free_user: name or number of a user who may end leases of their own jobs, such as the twin's; root
             may.
-        free_qos: jobs of this QOS get no first lease, as one that may preempt; give it once per QOS.
         heartbeat: the file of manager.heartbeat, as the controller's host sees it.
         spool: the file of manager.news, which is told of each submission.
         lease: how long a first lease is, as manager.first_lease (20s): the twin takes what is longer for a
@@ -250,7 +248,6 @@ def rule(
     given = Rule(
         partitions=partition,
         users=free_user,
-        free_qos=free_qos,
         heartbeat=heartbeat or settings.heartbeat or Rule.heartbeat,
         spool=spool or noted or Rule.spool,
         lease_s=settings.first_lease if lease is None else parse_duration_s(lease),

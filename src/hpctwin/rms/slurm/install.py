@@ -24,7 +24,6 @@ class Rule:
     Args:
         partitions: only jobs that run in these alone are the twin's; all if there are none.
         users: names or numbers of those who may end leases of their own jobs.
-        free_qos: jobs of these get no first lease.
         heartbeat: the file that is fresh while the twin is in charge.
         spool: the file that is told of each submission.
         lease_s: how long a first lease is, seconds.
@@ -32,7 +31,6 @@ class Rule:
 
     partitions: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
-    free_qos: tuple[str, ...] = ()
     heartbeat: Path = Path("/run/hpctwin/alive")
     spool: Path = Path("/var/spool/hpctwin/slurm-events.jsonl")
     lease_s: float = 20.0
@@ -44,22 +42,17 @@ def rule_text(rule: Rule) -> str:
     Raises:
         ConfigError: a name, path or number cannot be written into it.
     """
-    for what, some in (("partition", rule.partitions), ("QOS", rule.free_qos)):
-        for name in some:
-            if not name.replace("-", "").replace("_", "").isalnum():
-                raise ConfigError(f"{name!r} is not the name of a {what}")
+    for name in rule.partitions:
+        if not name.replace("-", "").replace("_", "").isalnum():
+            raise ConfigError(f"{name!r} is not the name of a partition")
     lease_s = round(rule.lease_s)
     if not 1 <= lease_s <= 3600:
         raise ConfigError(f"the first lease is {rule.lease_s:g} s, expected 1 to 3600 s")
-    names, free = (
-        ", ".join(f'["{name}"] = true' for name in some)
-        for some in (rule.partitions, rule.free_qos)
-    )
+    names = ", ".join(f'["{name}"] = true' for name in rule.partitions)
     trusted = ", ".join(f"[{uid}] = true" for uid in dict.fromkeys([0, *map(_uid, rule.users)]))
     text = (files("hpctwin.rms.slurm") / "job_submit.lua").read_text()
     for line, made in (
         ("local PARTITIONS = {}", f"local PARTITIONS = {{{names}}}"),
-        ("local FREE_QOS = {}", f"local FREE_QOS = {{{free}}}"),
         ("local TRUSTED = {[0] = true}", f"local TRUSTED = {{{trusted}}}"),
         (f'"{Rule.heartbeat}"', f'"{checked_path(rule.heartbeat)}"'),
         (f'"{Rule.spool}"', f'"{checked_path(rule.spool)}"'),

@@ -3,7 +3,6 @@
 -- without the twin nothing is changed but the mark in the admin comment, which users cannot write.
 local PARTITIONS = {}                             -- none named: all
 local TRUSTED = {[0] = true}                      -- user ids that may end leases of their own jobs
-local FREE_QOS = {}                               -- that preempt: no first lease
 local HEARTBEAT = "/run/hpctwin/alive"            -- fresh while the twin is in charge
 local NEWS = "/var/spool/hpctwin/slurm-events.jsonl"
 local FRESH_S = 15
@@ -38,20 +37,6 @@ local function mine(names)
   return true
 end
 
--- Slurm puts the jobs of a higher tier first, and may preempt for them.
-local function first_anyway(names, parts)
-  local lowest = math.huge
-  for _, part in pairs(parts) do
-    lowest = math.min(lowest, part.priority_tier or lowest)
-  end
-  for name in string.gmatch(names or "", "[^,]+") do
-    if parts[name] ~= nil and (parts[name].priority_tier or lowest) > lowest then
-      return true
-    end
-  end
-  return false
-end
-
 -- The heartbeat as text while the twin is in charge; otherwise nil.
 local function beat(now)
   local file = io.open(HEARTBEAT, "r")
@@ -70,6 +55,12 @@ local function amount(value)
     return 0
   end
   return value
+end
+
+-- Whether jobs of a QOS may preempt others: the twin leaves them to Slurm.
+local function preempts(qos, text)
+  local names = string.match(text, '"preempting_qos": *(%b{})') or ""
+  return string.find(names, '"' .. qos .. '"', 1, true) ~= nil
 end
 
 -- Whether the twin acts in all partitions that a job names.
@@ -167,9 +158,11 @@ local function submitted(job, parts)
   job.admin_comment = asked and string.format("%s:%d", MARK, asked) or MARK
   -- A job in a reservation has nodes of its own.
   local reserved = job.reservation ~= nil and job.reservation ~= ""
-  local first = first_anyway(job.partition, parts) or FREE_QOS[job.qos or ""]
   local text = beat(now)
-  if text == nil or reserved or first or not acted_on(names, text) then
+  if text == nil or reserved or not acted_on(names, text) then
+    return
+  end
+  if preempts(job.qos or job.default_qos or "", text) then
     return
   end
   if not fits_idle(job, names, text, now) then

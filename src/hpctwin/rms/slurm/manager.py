@@ -284,7 +284,12 @@ class SlurmManager(PlainManager):
             if not starts_at_once:
                 partitions = {n: one._replace(nodes=0, cpus=0) for n, one in partitions.items()}
             looked_s = 0.0 if found is None else found.snapshot.time_s
-            more = {"looked_s": int(looked_s), "partitions": partitions}
+            preempting = {} if found is None else dict.fromkeys(sorted(found.preempting_qos), 1)
+            more = {
+                "looked_s": int(looked_s),
+                "partitions": partitions,
+                "preempting_qos": preempting,
+            }
             beat(self.heartbeat_file, seq, self.now_s(), more)
         self._end_leases()
         self._note_wishes()

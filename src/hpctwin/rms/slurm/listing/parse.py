@@ -55,6 +55,7 @@ class Found:
         left: pending jobs that the submit rule has marked, but that the twin leaves to Slurm; `Mine.left`
             says why.
         idle: the partitions in which the twin acts, and what is idle there.
+        preempting_qos: names of the QOS whose jobs may preempt others.
         nice: nice values of the jobs that wait and are not held, by id.
         names: ids of jobs by Slurm's own number, where the two differ.
         unequal: nodes of which jobs hold otherwise than Slurm says in sum, and how.
@@ -67,6 +68,7 @@ class Found:
     mine: dict[str, Mine] = field(default_factory=dict)
     left: dict[str, Mine] = field(default_factory=dict)
     idle: dict[str, Idle] = field(default_factory=dict)
+    preempting_qos: frozenset[str] = frozenset()
     nice: dict[str, float] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     unequal: dict[str, str] = field(default_factory=dict)
@@ -194,10 +196,15 @@ def cluster_snapshot(
         shared=tuple(sorted(shared)),
     )
     leased = {job_id for job_id, one in jobs.mine.items() if one.asked_s <= now_s}
+    # All jobs of the other partitions are left to Slurm.
+    acts = whole - preempting.partitions if preempting.qos is not None else set()
     idle = idle_of(
-        node_rows, {name: belongs[name] for name in sorted(whole)}, jobs.records, sharing, leased
+        node_rows, {name: belongs[name] for name in sorted(acts)}, jobs.records, sharing, leased
     )
-    return Found(snapshot, notes, mine, left, idle, jobs.nice, jobs.names, differs, asked)
+    return Found(
+        snapshot, notes, mine, left, idle, preempting.qos or frozenset(),
+        jobs.nice, jobs.names, differs, asked,
+    )  # fmt: skip
 
 
 def _with_start(job: JobRecord, woken: Mapping[str, float]) -> JobRecord:
