@@ -8,9 +8,10 @@
   moments, against what came true. Some 20 minutes.
 - load: processor time of slurmctld for one `squeue --start`, against one look of the twin.
 - overhead: processor time of the twin beside an emulated cluster that gets 10 jobs a second.
-- latency: from the submission of a job to the first line of its script, on two idle clusters of Slurm as
+- latency: from the submission of a job to the first line of its script, on three idle clusters of Slurm as
   shipped, one of them with a twin in charge: 20 jobs of each of `KINDS`, one after another, 7 to 8 s apart,
-  then 1.2 to 2.2 s. ``latency 50`` submits 50 of each.
+  then 1.2 to 2.2 s. ``latency 50`` submits 50 of each. The two clusters without a twin show by how much
+  two equal Slurms differ.
 
 Needs root and Slurm's daemons (Debian: slurmctld slurmd slurm-client munge), but for overhead.
 ``HPCTWIN_SLURM=26.05`` chooses the version.
@@ -328,8 +329,10 @@ def latency(of_each: str = "20") -> None:
     with (
         idle_cluster(twin=True) as with_twin,
         idle_cluster(twin=False) as alone,
+        idle_cluster(twin=False) as control,
         ThreadPoolExecutor() as pool,
     ):
+        clusters = (with_twin, alone, control)
         print(f"Slurm {alone.say('squeue', '-V').split()[-1]}")
         for apart_s in APART_S:
             begun: list[list[tuple[str, float]]] = []
@@ -337,21 +340,22 @@ def latency(of_each: str = "20") -> None:
             before = os.getloadavg()[0]
             for kind in kinds:
                 until_s = time.time() + apart_s + rng.uniform()
-                # Slurm makes its passes at whole seconds: both clusters get the job at one moment.
-                begun.append(list(pool.map(begin_job, (with_twin, alone), (kind, kind))))
+                # Slurm makes its passes at whole seconds: all clusters get the job at one moment.
+                begun.append(list(pool.map(begin_job, clusters, 3 * [kind])))
                 time.sleep(max(0.0, until_s - time.time()))
             after = os.getloadavg()[0]
             print(f"{apart_s:g} to {apart_s + 1:g} s apart, load {before:.1f} to {after:.1f}")
             waits = [
                 waits_of(slurm, list(jobs))
-                for slurm, jobs in zip((with_twin, alone), zip(*begun, strict=True), strict=True)
+                for slurm, jobs in zip(clusters, zip(*begun, strict=True), strict=True)
             ]
             for kind in KINDS:
                 own = np.array([one == kind for one in kinds])
-                twin, slurm = waits[0][own], waits[1][own]
+                twin, slurm, other = (one[own] for one in waits)
                 print(f"  {kind}, {own.sum()} jobs")
                 print(f"    with the twin: {spread(twin)}\n    Slurm alone: {spread(slurm)}")
-                print(f"    longer with the twin by: {spread(twin - slurm)}", flush=True)
+                print(f"    longer with the twin by: {spread(twin - slurm)}")
+                print(f"    longer on a second Slurm alone by: {spread(other - slurm)}", flush=True)
 
 
 if __name__ == "__main__":
