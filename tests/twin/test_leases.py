@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin.rms.records.records import JobSpec
-from hpctwin.twin.acting.lease_plan import LeaseRule, Waiting, leases_due
-from hpctwin.twin.core.blocked import Blocked
+from hpctwin.twin.core.decision import LeaseRule, PendingJob, leases_due
+from hpctwin.twin.core.memory import Blocked
 
 NOW_S = 1_000_000.0
 RULE = LeaseRule(short_s=30.0, longest_s=600.0)
 ahead = st.floats(min_value=-1e4, max_value=1e5)
 waiting = st.builds(
-    Waiting,
+    PendingJob,
     until_s=st.just(0.0) | ahead.map(lambda s: NOW_S + s),
     expected_s=st.none() | ahead.map(lambda s: NOW_S + s),
     fits=st.booleans(),
@@ -26,7 +26,7 @@ rules = st.floats(5, 600).flatmap(
 
 @given(queues, st.sets(st.integers(1, 50).map(str)), rules)
 def test_no_lease_is_longer_than_the_longest_or_given_to_a_job_that_is_free(
-    jobs: dict[str, Waiting], free: set[str], rule: LeaseRule
+    jobs: dict[str, PendingJob], free: set[str], rule: LeaseRule
 ) -> None:
     due = leases_due(NOW_S, jobs, free, rule)
     assert not due.keys() & free
@@ -38,11 +38,11 @@ def test_no_lease_is_longer_than_the_longest_or_given_to_a_job_that_is_free(
 
 @given(queues, rules)
 def test_after_a_plan_is_done_every_job_is_leased_for_half_a_short_lease_and_nothing_is_due(
-    jobs: dict[str, Waiting], rule: LeaseRule
+    jobs: dict[str, PendingJob], rule: LeaseRule
 ) -> None:
     due = leases_due(NOW_S, jobs, (), rule)
     after = {
-        i: Waiting(due.get(i, job.until_s), job.expected_s, job.fits) for i, job in jobs.items()
+        i: PendingJob(due.get(i, job.until_s), job.expected_s, job.fits) for i, job in jobs.items()
     }
     assert all(job.until_s >= NOW_S + rule.short_s / 2 for job in after.values())
     assert leases_due(NOW_S, after, (), rule) == {}
@@ -50,7 +50,7 @@ def test_after_a_plan_is_done_every_job_is_leased_for_half_a_short_lease_and_not
 
 @given(queues, rules)
 def test_a_job_that_could_start_now_gets_no_more_than_a_short_lease(
-    jobs: dict[str, Waiting], rule: LeaseRule
+    jobs: dict[str, PendingJob], rule: LeaseRule
 ) -> None:
     for job_id, until_s in leases_due(NOW_S, jobs, (), rule).items():
         job = jobs[job_id]
@@ -62,7 +62,7 @@ def test_a_job_that_could_start_now_gets_no_more_than_a_short_lease(
 
 
 def test_the_leases_of_ten_thousand_jobs_end_at_few_times() -> None:
-    jobs = {str(i): Waiting(0.0, NOW_S + 7.0 * i, fits=False) for i in range(10_000)}
+    jobs = {str(i): PendingJob(0.0, NOW_S + 7.0 * i, fits=False) for i in range(10_000)}
     due = leases_due(NOW_S, jobs, (), RULE)
     assert sorted(set(due.values())) == [NOW_S + s for s in (30, 60, 120, 240, 480)]
 

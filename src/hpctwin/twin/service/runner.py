@@ -17,15 +17,13 @@ from typing import Any
 from hpctwin.errors import HpctwinError, JournalError, UnreachableError, need
 from hpctwin.model.text.shown import Shown
 from hpctwin.rms.manager import Outcome, ResourceManager
-from hpctwin.twin.acting.control import Command
-from hpctwin.twin.acting.guard import Guard
+from hpctwin.twin.acting.authority import Guard
+from hpctwin.twin.acting.control import Control
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.core.decision import Decision
 from hpctwin.twin.following.bus import Bus
-from hpctwin.twin.following.faults import FaultsInForce
-from hpctwin.twin.following.follower import RETRY_S, Follower
+from hpctwin.twin.following.follower import RETRY_S, FaultsInForce, Follower
 from hpctwin.twin.journal.journal import Journal
-from hpctwin.twin.service.deciding import Decider
 from hpctwin.twin.service.metering import Metering
 from hpctwin.twin.service.query_socket import Desk
 from hpctwin.twin.service.status_writer import Teller
@@ -78,11 +76,10 @@ class Twin(Shown):
         self._what_ifs = _what_ifs(config)
         self.follower = Follower(config, manager, bus, journal, self._what_ifs)
         self.core.warm_up()
-        self.command = Command(self.follower, self.guard, self.faults)
-        self.decider = Decider(self.follower, self.guard, self.command)
+        self.control = Control(self.follower, self.guard, self.faults)
         kept = config.journal.path.with_name(config.journal.path.name + ".meter.parquet")
         self.metering = None if config.meter is None else Metering(config.meter, kept)
-        self.teller = Teller(self.follower, self.command, self.decider, self.metering)
+        self.teller = Teller(self.follower, self.control, self.metering)
         self._strikes: dict[str, int] = {}
         self._pause_until = 0.0
 
@@ -111,17 +108,17 @@ class Twin(Shown):
     @property
     def decision(self) -> Decision | None:
         """The last decision."""
-        return self.decider.decision
+        return self.control.decision
 
     @property
     def decision_id(self) -> int:
         """Its number in the journal."""
-        return self.decider.decision_id
+        return self.control.decision_id
 
     @property
     def in_charge(self) -> bool:
         """Whether the twin says which jobs start."""
-        return self.command.in_charge
+        return self.control.in_charge
 
     @property
     def fault(self) -> str | None:
@@ -169,7 +166,7 @@ class Twin(Shown):
 
     def end(self) -> None:
         """Let go, and save the whole state."""
-        self.command.let_go()
+        self.control.let_go()
         if self.metering is not None:
             self.metering.end()
         try:
@@ -179,7 +176,7 @@ class Twin(Shown):
                 self.teller.write(ended=True)
         except HpctwinError as error:
             logger.warning("at the end: %s", error)
-        self.command.charge.drop()
+        self.control.authority.drop()
         self._what_ifs.close()
 
     def turn(self, timeout_s: float) -> None:
@@ -202,9 +199,9 @@ class Twin(Shown):
             ("bus", lambda: self._receive(timeout_s)),
             ("events", self.follower.watch_gap),
             ("resource manager", self.follower.look),
-            ("taking charge", lambda: self.command.take(self.decision)),
+            ("taking charge", self.control.take),
             ("deciding", self._decide),
-            ("acting", lambda: self.command.turn(self.decision)),
+            ("acting", self.control.act),
             ("answering", self._answer),
             ("keeping", self._keep),
         )
@@ -226,7 +223,7 @@ class Twin(Shown):
 
     def _decide(self) -> bool:
         before = self.decision_id
-        done = self.decider.turn()
+        done = self.control.decide()
         if self.decision_id != before:
             self.watch(self.decision)
         return done
@@ -244,7 +241,7 @@ class Twin(Shown):
         return answer(picture(self.teller.standing(), "the running twin"), question).plain()
 
     def _keep(self) -> None:
-        self.command.show_life(self.decision)
+        self.control.show_life()
         if self.teller.turn():
             self.faults.mended("journal")
             self.watch(None)
@@ -290,7 +287,7 @@ class Twin(Shown):
 
     def _fault_changed(self, worse: bool) -> None:
         if worse:
-            self.command.fault_came()
+            self.control.fault_came()
             self.watch(None)
         else:
             # What was decided meanwhile was not done.

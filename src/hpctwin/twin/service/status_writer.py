@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from hpctwin.twin.acting.control import Command
+from hpctwin.twin.acting.control import Control
 from hpctwin.twin.acting.inactivity import Inactivity
 from hpctwin.twin.following.follower import Follower
 from hpctwin.twin.journal.status_reader import OLDEST_S, Standing, starts_by
-from hpctwin.twin.service.deciding import Decider
 from hpctwin.twin.service.metering import Metering
 
 __all__ = ["Teller"]
@@ -23,20 +22,18 @@ class Teller:
     """Writes down status and last forecasts.
 
     Args:
-        follower, command, decider: the parts of a twin.
+        follower, control: The parts of a twin.
         metering: of its meter, if it has one.
     """
 
     def __init__(
         self,
         follower: Follower,
-        command: Command,
-        decider: Decider,
+        control: Control,
         metering: Metering | None = None,
     ) -> None:
         self._follower = follower
-        self._command = command
-        self._decider = decider
+        self._control = control
         self._metering = metering
         self._inactivity = Inactivity(follower.config.act.inactive_after)
         self._said = 0
@@ -58,20 +55,20 @@ class Teller:
 
     def status(self) -> dict[str, Any]:
         """How things stand, in plain values."""
-        follower, command, guard = self._follower, self._command, self._command.guard
+        follower, control, guard = self._follower, self._control, self._control.guard
         core, mirror = follower.core, follower.core.mirror
-        report, decided = follower.manager.report(), self._decider.decision
-        starts = command.actor.done if command.in_charge else None
+        report, decided = follower.manager.report(), control.decision
+        starts = control.executor.done if control.in_charge else None
         runs = {job_id for job_id, job in mirror.jobs.items() if job.start_s is not None}
         return {
             "cluster": mirror.cluster,
             "time_s": follower.now_s(),
             "mode": guard.mode,
-            "in_charge": command.in_charge,
+            "in_charge": control.in_charge,
             "stopped": guard.stopped,
             "killed": guard.killed(),
-            "fault": command.faults.text,
-            "kept_out": command.charge.why_not,
+            "fault": control.faults.text,
+            "kept_out": control.authority.why_not,
             "inactive": self._inactivity.turn(follower.now_s(), report, runs, starts),
             "policy": core.policy,
             "run": mirror.run,
@@ -85,14 +82,14 @@ class Teller:
             "free_nodes": core.free_nodes(),
             "running": len(runs),
             "waiting": len(mirror.jobs) - len(runs),
-            "decision": self._decider.decision_id,
-            "cycle_ms": self._decider.took_ms,
+            "decision": control.decision_id,
+            "cycle_ms": control.decision_ms,
             "what_ifs": {
                 "unanswered": 0 if decided is None else len(decided.unanswered),
                 "fault": core.what_ifs.fault,
             },
-            "orders": command.orders(),
-            "leases": command.leaser.status() if command.leases else None,
+            "orders": control.reorders(),
+            "leases": control.executor.lease_status(),
             "calls_per_minute": report.calls_per_minute,
             "not_read": list(report.notes[:MOST_NOTES]),
             "forecast_error": core.forecaster.median_error,
@@ -102,19 +99,21 @@ class Teller:
 
     def standing(self) -> Standing:
         """The same for questions: the mirror itself, and what was forecast last."""
-        core, command, now_s = self._follower.core, self._command, self._follower.now_s()
-        acts = command.in_charge or command.orders()
+        core, control, now_s = self._follower.core, self._control, self._follower.now_s()
+        acts = control.in_charge or control.reorders()
         policy, assumed = starts_by(core, core.policy if acts else None)
         notes = self._follower.manager.report().notes[:MOST_NOTES]
-        made = self._decider.decision
+        made = control.decision
         fresh = made is not None and made.forecast_by == policy and now_s - made.time_s <= OLDEST_S
         forecasts = {f.job_id: f for f in made.forecasts} if made is not None and fresh else {}
         return Standing(core, now_s, policy, assumed, {"not_read": notes}, forecasts)
 
     def counts(self) -> dict[str, int]:
         """What came in, was decided, and was done."""
-        actor = self._command.actor
-        done = {"decisions": self._decider.count, "starts": actor.done, "refused": actor.refused}
+        control, executor = self._control, self._control.executor
+        done = {
+            "decisions": control.decisions, "starts": executor.done, "refused": executor.refused,
+        }  # fmt: skip
         return {**self._follower.counts, **done}
 
     def write(self, *, ended: bool = False) -> None:
@@ -125,13 +124,13 @@ class Teller:
         """
         journal, at_s = self._follower.journal, time.time()
         journal.latest("status", {**self.status(), "ended": ended}, at_s)
-        journal.latest("stopped", self._command.guard.stopped or "", at_s)
-        decision, number = self._decider.decision, self._decider.decision_id
+        journal.latest("stopped", self._control.guard.stopped or "", at_s)
+        decision, number = self._control.decision, self._control.decision_id
         if decision is not None and self._said != number:
             self._said = number
             body = {
                 "time_s": decision.time_s,
-                "decision": self._decider.decision_id,
+                "decision": number,
                 "policy": decision.forecast_by,
                 "jobs": [list(one) for one in decision.forecasts],
             }
