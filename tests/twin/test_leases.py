@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin.rms.records.records import JobSpec
-from hpctwin.twin.core.decision import LeaseRule, PendingJob, leases_due
+from hpctwin.twin.core.core import Core
+from hpctwin.twin.core.decision import Actions, LeaseRule, PendingJob, leases_due
 from hpctwin.twin.core.memory import Blocked
+from hpctwin.twin.settings.config import CoreSettings
+from tests.examples import examples
+from tests.twin.source import Source
 
 NOW_S = 1_000_000.0
 RULE = LeaseRule(short_s=30.0, longest_s=600.0)
@@ -92,3 +96,44 @@ def test_a_licence_blocks_those_that_ask_for_the_same_and_a_hold_nobody() -> Non
     assert blocked.like(spec(4, constraints="licences=matlab:1")) == "1"
     assert blocked.like(spec(5, constraints="licences=other:1")) is None
     assert blocked.like(spec(6)) is None
+
+
+@settings(max_examples=examples(100))
+@given(st.data())
+def test_of_the_twins_jobs_each_is_started_released_or_leased_and_none_is_both(
+    data: st.DataObject,
+) -> None:
+    source = Source(data.draw)
+    for _ in range(data.draw(st.integers(5, 30))):
+        source.step()
+    core = Core(CoreSettings(pool=("fcfs+easy",)))
+    core.take_snapshot(source.snapshot())
+    now_s = source.time_s
+    pending = [i for i, job in source.jobs.items() if job.start_s is None]
+    may = [i for i in pending if not source.jobs[i].spec.held and not source.jobs[i].spec.reason]
+    asked = set(data.draw(st.lists(st.sampled_from(may), unique=True)) if may else [])
+    for job_id in asked:
+        core.asked_to_start(job_id, now_s)
+    left = [i for i in may if i not in asked]
+    starts = data.draw(st.permutations(left))[: data.draw(st.integers(0, len(left)))]
+    most = data.draw(st.integers(0, 5))
+    # Jobs that have begun or are gone may still be among the leases of the last snapshot.
+    leases = {
+        i: data.draw(st.just(0.0) | st.floats(-90, 700).map(now_s.__add__)) for i in source.jobs
+    }
+    leases["gone"] = 0.0
+
+    def actions() -> Actions:
+        return core.actions(now_s, starts, most=most, leases=leases, rule=RULE)
+
+    found = actions()
+    assert found == actions()
+    assert {*found.starts} | found.deferred == {*starts}
+    assert not found.deferred.intersection(found.starts)
+    started = set(found.starts[:most])
+    assert not found.leases.keys() & started
+    assert found.leases.keys() <= {*may} - asked
+    for job_id in {*may} - asked - started:
+        # Deferred jobs and those above the limit are leased as all others are.
+        assert found.leases.get(job_id, leases[job_id]) >= now_s + RULE.short_s / 2
+    assert core.actions(now_s, starts, most=most, leases=leases).leases == {}

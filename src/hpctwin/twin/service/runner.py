@@ -25,8 +25,8 @@ from hpctwin.twin.following.bus import Bus
 from hpctwin.twin.following.follower import RETRY_S, FaultsInForce, Follower
 from hpctwin.twin.journal.journal import Journal
 from hpctwin.twin.service.metering import Metering
-from hpctwin.twin.service.query_socket import Desk
-from hpctwin.twin.service.status_writer import Teller
+from hpctwin.twin.service.query_socket import QuerySocket
+from hpctwin.twin.service.status_writer import StatusWriter
 from hpctwin.twin.settings.config import TwinConfig
 from hpctwin.twin.start_times.query import JobToCome, answer, picture
 from hpctwin.twin.what_if.pool import Here, WhatIfs
@@ -51,7 +51,7 @@ class Twin(Shown):
         manager: the resource manager.
         bus: where its events come from.
         journal: where everything is recorded.
-        desk: where it is asked when jobs will start.
+        queries: where it is asked when jobs will start.
         watch: called after each decision, and with None when anything else has changed.
     """
 
@@ -62,14 +62,14 @@ class Twin(Shown):
         bus: Bus,
         journal: Journal,
         *,
-        desk: Desk | None = None,
+        queries: QuerySocket | None = None,
         watch: Callable[[Decision | None], None] | None = None,
     ) -> None:
         self.config = config
         self.manager = manager
         self.bus = bus
         self.journal = journal
-        self.desk = desk
+        self.queries = queries
         self.watch = watch or (lambda decision: None)
         self.guard = Guard(config.act)
         self.faults = FaultsInForce(self._fault_changed)
@@ -79,7 +79,7 @@ class Twin(Shown):
         self.control = Control(self.follower, self.guard, self.faults)
         kept = config.journal.path.with_name(config.journal.path.name + ".meter.parquet")
         self.metering = None if config.meter is None else Metering(config.meter, kept)
-        self.teller = Teller(self.follower, self.control, self.metering)
+        self.status_writer = StatusWriter(self.follower, self.control, self.metering)
         self._strikes: dict[str, int] = {}
         self._pause_until = 0.0
 
@@ -128,11 +128,11 @@ class Twin(Shown):
     @property
     def counts(self) -> dict[str, int]:
         """What came in, was decided, and was done."""
-        return self.teller.counts()
+        return self.status_writer.counts()
 
     def status(self) -> dict[str, Any]:
         """How things stand, in plain values."""
-        return self.teller.status()
+        return self.status_writer.status()
 
     # --- the loop --------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ class Twin(Shown):
             with self.journal.writing():
                 if self.core.mirror.snapshots:
                     self.follower.save()
-                self.teller.write(ended=True)
+                self.status_writer.write(ended=True)
         except HpctwinError as error:
             logger.warning("at the end: %s", error)
         self.control.authority.drop()
@@ -229,20 +229,20 @@ class Twin(Shown):
         return done
 
     def _answer(self) -> bool:
-        if self.desk is None or not self.core.mirror.snapshots:
+        if self.queries is None or not self.core.mirror.snapshots:
             return False
-        self.desk.answer(self._said)
+        self.queries.answer(self._said)
         return True
 
     def _said(self, asked: dict[str, Any]) -> dict[str, Any]:
         """When a job will start, to whoever asks; see `hpctwin.twin.service.when`."""
         job = asked.get("job")
         question = JobToCome(**asked["to_come"]) if job is None else str(job)
-        return answer(picture(self.teller.standing(), "the running twin"), question).plain()
+        return answer(picture(self.status_writer.standing(), "the running twin"), question).plain()
 
     def _keep(self) -> None:
         self.control.show_life()
-        if self.teller.turn():
+        if self.status_writer.turn():
             self.faults.mended("journal")
             self.watch(None)
         self.follower.forget_old()
