@@ -39,6 +39,7 @@ class Guard:
     def __init__(self, settings: ActSettings) -> None:
         self.settings = settings
         self.stopped: str | None = None
+        self._kinds = settings.kinds
         self._sent: deque[float] = deque()
 
     @property
@@ -104,7 +105,7 @@ class Guard:
             return f"the kill switch {self.settings.kill_switch} is there"
         if self.mode not in ("act", "approve"):
             return f"the mode is {self.mode}"
-        return None if kind in self.settings.kinds else f"{kind} is not allowed"
+        return None if kind in self._kinds else f"{kind} is not allowed"
 
     def _left(self, at_s: float) -> int:
         while self._sent and self._sent[0] <= at_s - MINUTE_S:

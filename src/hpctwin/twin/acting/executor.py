@@ -133,19 +133,14 @@ class Executor:
             JournalError: The journal cannot be written; then nothing is sent.
             UnreachableError: The resource manager does not answer.
         """
-        began = time.monotonic()
-        if not chosen and (self._rule is None or (began < self._renewal_due and not new)):
+        began, at_s = time.monotonic(), time.time()
+        renews = self._rule is not None and (new or began >= self._renewal_due)
+        if not chosen and not renews:
             return
-        follower, at_s = self.follower, time.time()
+        follower = self.follower
         leases = {} if self._rule is None else follower.manager.leases()
-        now_s = follower.now_s()
-
-        def actions_for(starts: Sequence[str], where: Mapping[str, Where]) -> Actions:
-            most = self.guard.allowance("start", at_s) if starts else 0
-            return follower.core.actions(
-                now_s, starts, where, most, leases=leases, rule=self._rule, decision=decision
-            )
-
+        rule, now_s = self._rule if renews else None, follower.now_s()
+        ask = partial(follower.core.actions, now_s, leases=leases, rule=rule, decision=decision)
         if chosen:
             planned = []
             with follower.journal.writing():
@@ -153,14 +148,15 @@ class Executor:
                     if self.settings.by == "lease":
                         # The manager starts the other jobs by itself.
                         starts = tuple(job_id for job_id in starts if job_id in leases)
-                    actions = actions_for(starts, where)
+                    actions = ask(starts, where, self.guard.allowance("start", at_s))
                     planned += self._note_starts(row, actions, where, now_s, at_s)
             sending = time.monotonic()
             self._send(planned)
             began += time.monotonic() - sending
         else:
-            actions = actions_for((), {})
-        if self._rule is not None:
+            actions = ask(())
+        if renews:
+            # Sending the starts took a while; leases are as long as they would be without it.
             late_s = follower.now_s() - now_s
             self._renew({job_id: until_s + late_s for job_id, until_s in actions.leases.items()})
             took_s = time.monotonic() - began
