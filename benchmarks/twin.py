@@ -45,7 +45,7 @@ from hpctwin.twin.journal.journal import CHECKPOINT_CHARACTERS, Journal
 from hpctwin.twin.service.query_socket import QuerySocket
 from hpctwin.twin.service.runner import GARBAGE_AFTER, Twin
 from hpctwin.twin.settings.config import CoreSettings, TwinConfig
-from hpctwin.twin.what_if.pool import Here
+from hpctwin.twin.what_if.pool import LocalPool
 
 TWELVE = (
     "wfp+easy", "fcfs+easy", "sjf+easy", "expansion+easy", "smallest-area+easy", "largest+easy",
@@ -107,7 +107,7 @@ def cycle() -> None:
         (4360, 1000, 200, TWELVE),
         (4360, 1000, 1000, TWELVE),
     ):
-        with closing(Here(os.cpu_count() or 1)) as here:
+        with closing(LocalPool(os.cpu_count() or 1)) as here:
             core = Core(CoreSettings(pool=pool, futures=0), here)
             snapshot = busy_cluster(nodes, waiting, widest)
             core.take_snapshot(snapshot)
@@ -155,7 +155,7 @@ def long_queue(nodes: int = 1000, waiting: int = 2000) -> None:
     snapshot = busy_cluster(nodes, waiting, nodes // 20)
     running = [job for job in snapshot.jobs if job.start_s is not None]
     with (
-        closing(Here(2)) as here,
+        closing(LocalPool(2)) as here,
         tempfile.TemporaryDirectory() as name,
         closing(Journal(Path(name) / "j.sqlite")) as journal,
     ):

@@ -1,4 +1,4 @@
-"""What is carried from one look at a cluster to the next is what a first look would find."""
+"""What is reused from one look at a cluster to the next is what a first look would find."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hpctwin.policies import parse_policy
 from hpctwin.rms.records.columns import JobRows
 from hpctwin.rms.records.records import JobDependency, JobRecord, JobSpec, NodeRecord
 from hpctwin.twin.what_if.present import Present, present
+from hpctwin.twin.what_if.reuse import Reused
 from hpctwin.twin.what_if.run import Past, run_ahead
-from hpctwin.twin.what_if.snapshot_delta import Carried
 from tests.examples import each
 
 NAMES = tuple(f"n{i}" for i in range(4))
@@ -141,11 +141,11 @@ def differences(one: Present, other: Present) -> list[str]:
 def test_a_present_that_is_carried_is_that_of_a_first_look_field_by_field(
     shared: bool, data: st.DataObject
 ) -> None:
-    carried = Carried()
+    reused = Reused()
     for jobs, nodes, now_s in data.draw(looks(shared=shared)):
         first = present(MACHINE, jobs, nodes, (), now_s, FCFS)
         for _ in range(2):
-            again = present(MACHINE, jobs, nodes, (), now_s, FCFS, carried=carried)
+            again = present(MACHINE, jobs, nodes, (), now_s, FCFS, reused=reused)
             assert differences(first, again) == []
 
 
@@ -155,9 +155,9 @@ def test_what_ifs_in_the_memory_of_earlier_ones_are_those_of_a_first_look(
     shared: bool, data: st.DataObject
 ) -> None:
     # Policies change from look to look, jobs come, go and ask for other things, nodes fail.
-    carried = Carried()
+    reused = Reused()
     for jobs, nodes, now_s in data.draw(looks(shared=shared)):
-        again = present(MACHINE, jobs, nodes, (), now_s, FCFS, carried=carried)
+        again = present(MACHINE, jobs, nodes, (), now_s, FCFS, reused=reused)
         asked = data.draw(st.lists(st.sampled_from(POOL), min_size=1, max_size=4))
         horizon_s = data.draw(st.none() | st.sampled_from([30.0, 200.0]))
         for policy in asked:

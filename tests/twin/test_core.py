@@ -69,7 +69,7 @@ def test_the_same_inputs_give_the_same_decisions_bit_for_bit(workload) -> None:
 def test_the_number_of_threads_does_not_change_a_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(what_ifs, "WORTH_THREADS", 0)
     workload = generate("four-phase", seed=1, shortest_run=0.3)[:50]
-    threads = what_ifs.Here(3)
+    threads = what_ifs.LocalPool(3)
     assert decisions(workload, Core(ALL, threads), 32) == decisions(workload, Core(ALL), 32)
     threads.close()
 

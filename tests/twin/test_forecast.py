@@ -68,7 +68,7 @@ def test_a_forecast_is_the_median_of_the_futures_and_its_interval_grows_with_the
     widths = []
     for spread in (10.0, 1000.0):
         drawn = {"x": 5000.0 + spread * np.linspace(-2, 2, 50)}
-        (said,) = forecaster.foretell({"x": 1}, {"x": 5000.0}, 0.0, drawn)
+        (said,) = forecaster.preview({"x": 1}, {"x": 5000.0}, 0.0, drawn)
         widths.append((said.high_s or 0.0) - (said.low_s or 0.0))
     assert widths[1] > 1.5 * widths[0]
 
@@ -120,8 +120,8 @@ def test_what_was_learnt_survives_saving_as_json() -> None:
     again = Forecaster()
     again.restore(json.loads(json.dumps(forecaster.state())))
     assert again.state() == forecaster.state()
-    (said,) = forecaster.foretell({"x": 1}, {"x": 500.0}, 400.0)
-    assert again.foretell({"x": 1}, {"x": 500.0}, 400.0) == [said]
+    (said,) = forecaster.preview({"x": 1}, {"x": 500.0}, 400.0)
+    assert again.preview({"x": 1}, {"x": 500.0}, 400.0) == [said]
     assert said.calibrated
     assert len(again.quantiles(said)) == len(LEVELS)
     assert again.quantiles(said) == tuple(sorted(forecaster.quantiles(said)))

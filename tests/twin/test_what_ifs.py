@@ -27,8 +27,8 @@ from hpctwin.twin.service.virtual_time import drive
 from hpctwin.twin.settings.config import CoreSettings, TwinConfig
 from hpctwin.twin.what_if import dask as what_ifs_on_dask
 from hpctwin.twin.what_if import pool as what_ifs
-from hpctwin.twin.what_if.dask import OnDask
-from hpctwin.twin.what_if.pool import Asked, Here
+from hpctwin.twin.what_if.dask import DaskPool
+from hpctwin.twin.what_if.pool import LocalPool, Request
 from hpctwin.twin.what_if.run import WhatIf, run_ahead
 from tests.examples import examples
 from tests.twin.test_core import ALL, decisions, workloads
@@ -116,7 +116,7 @@ def test_after_the_first_what_if_none_takes_new_memory(monkeypatch: pytest.Monke
 @settings(max_examples=examples(20))
 @given(workloads())
 def test_with_time_enough_a_deadline_changes_no_decision(workload) -> None:
-    here = Here(2, LONG_S)
+    here = LocalPool(2, LONG_S)
     assert decisions(workload, Core(ALL, here)) == decisions(workload, Core(ALL))
     here.close()
 
@@ -124,7 +124,7 @@ def test_with_time_enough_a_deadline_changes_no_decision(workload) -> None:
 def test_a_policy_that_has_not_answered_is_no_candidate_and_the_decision_comes_out_again(
     slow: Slow,
 ) -> None:
-    core = Core(ALL, Here(8, LONG_S))
+    core = Core(ALL, LocalPool(8, LONG_S))
     core.take_snapshot(queue(20))
     state = core.state()
     made = core.decide(10.0)
@@ -145,7 +145,7 @@ def test_a_policy_that_has_not_answered_is_no_candidate_and_the_decision_comes_o
 
 
 def test_the_policy_in_force_is_waited_for_even_if_it_alone_is_late(slow: Slow) -> None:
-    core = Core(ALL, Here(8, 0.001))
+    core = Core(ALL, LocalPool(8, 0.001))
     core.take_snapshot(queue(20))
     core._memory.policy = "sjf+easy"
 
@@ -164,7 +164,7 @@ def test_the_policy_in_force_is_waited_for_even_if_it_alone_is_late(slow: Slow) 
 def test_a_policy_that_is_still_late_is_not_begun_again_and_keeps_no_other_from_running(
     slow: Slow,
 ) -> None:
-    here = Here(8, LONG_S)
+    here = LocalPool(8, LONG_S)
     core = Core(ALL, here)
     core.take_snapshot(queue(20))
     first = core.decide(10.0)
@@ -193,7 +193,7 @@ def test_two_threads_run_two_what_ifs_at_once(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(what_ifs, "WORTH_THREADS", 0)
     monkeypatch.setattr(what_ifs, "run_ahead", meeting)
-    with closing(Here(2)) as here:
+    with closing(LocalPool(2)) as here:
         pool = ("fcfs+easy", "sjf+easy", "wfp+easy")
         core = Core(CoreSettings(pool=pool, futures=0), here)
         core.take_snapshot(queue(20))
@@ -218,7 +218,7 @@ def test_a_what_if_that_is_late_is_stopped(monkeypatch: pytest.MonkeyPatch) -> N
         return found
 
     monkeypatch.setattr(what_ifs, "run_ahead", noted)
-    here = Here(2, 0.001)
+    here = LocalPool(2, 0.001)
     core = Core(CoreSettings(pool=("fcfs+none", "fcfs+conservative"), futures=0), here)
     core.warm_up()
     core.take_snapshot(queue(LATE, 512))
@@ -234,10 +234,10 @@ def test_a_what_if_that_is_late_is_stopped(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_futures_that_are_not_answered_by_all_do_not_count() -> None:
-    class Some(Here):
+    class Some(LocalPool):
         """Has lost one answer."""
 
-        def run(self, asked: Asked) -> what_ifs.Answers:
+        def run(self, asked: Request) -> what_ifs.Answers:
             answers = super().run(asked)
             if asked.unanswered is None and len(answers) > 1:
                 answers[2][1] = None
@@ -304,9 +304,9 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 @contextmanager
-def connected(address: str, deadline_s: float) -> Iterator[OnDask]:
+def connected(address: str, deadline_s: float) -> Iterator[DaskPool]:
     """Closed in any case: a client that is left tries to connect again, during other tests."""
-    with closing(OnDask(address, None, deadline_s)) as found:
+    with closing(DaskPool(address, None, deadline_s)) as found:
         assert found._connecting is not None
         found._connecting.result()
         yield found
@@ -325,7 +325,7 @@ def test_on_dask_decisions_are_those_of_here(cluster: LocalCluster) -> None:
 
 
 def test_without_its_scheduler_the_twin_goes_on_by_the_policy_in_force() -> None:
-    with closing(OnDask("tcp://127.0.0.1:1", None, LONG_S)) as dask:
+    with closing(DaskPool("tcp://127.0.0.1:1", None, LONG_S)) as dask:
         core = Core(ALL, dask)
         core.take_snapshot(queue(20))
         made = core.decide(10.0)

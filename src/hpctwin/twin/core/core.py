@@ -39,9 +39,9 @@ from hpctwin.twin.forecast.workload_model import Expectations
 from hpctwin.twin.settings.config import CoreSettings
 from hpctwin.twin.settings.refusals import check_told
 from hpctwin.twin.what_if.objective import Objective
-from hpctwin.twin.what_if.pool import Answers, Asked, Here, Scene, WhatIfs
+from hpctwin.twin.what_if.pool import Answers, LocalPool, Request, Scene, WhatIfs
+from hpctwin.twin.what_if.reuse import Reused
 from hpctwin.twin.what_if.run import Past, WhatIf, look_ahead
-from hpctwin.twin.what_if.snapshot_delta import Carried
 
 if TYPE_CHECKING:
     from hpctwin.twin.what_if.present import Present
@@ -69,7 +69,7 @@ class Core:
 
     def __init__(self, settings: CoreSettings, what_ifs: WhatIfs | None = None) -> None:
         self.settings = settings
-        self.what_ifs = what_ifs or Here()
+        self.what_ifs = what_ifs or LocalPool()
         self.pool: list[Policy] = [parse_policy(text) for text in settings.pool]
         self.objective = Objective(
             settings.objective.weights,
@@ -86,7 +86,7 @@ class Core:
         self.expectations = Expectations(settings.predictor, learned)
         self.forecaster = Forecaster()
         self._memory = Memory(policy=self._ties[0])
-        self._carried = Carried()
+        self._reused = Reused()
         self.opportunity = False
         self._told = 0
 
@@ -302,12 +302,12 @@ class Core:
             for job_id, taken in self.present(now_s, policy).placed(shared).items()
         }
 
-    def foretell(self, now_s: float, policy: str | None = None) -> list[Forecast]:
-        """Forecasts for whoever asks, under the policy in force or another; nothing is learnt from them."""
+    def forecasts(self, now_s: float, policy: str | None = None) -> list[Forecast]:
+        """Return forecasts under the policy in force or another; nothing is learned from them."""
         jobs, by = self._memory.jobs_as_of(self.mirror, now_s), self._policy(policy or self.policy)
         expected = look_ahead(self.simulated(jobs, now_s), [by], past=Past.none())[0].start_s
         drawn = self.draw(jobs, now_s, by, self.settings.seed)
-        return self.forecaster.foretell(self._seen(jobs).waiting, expected, now_s, drawn)
+        return self.forecaster.preview(self._seen(jobs).waiting, expected, now_s, drawn)
 
     def draw(
         self, jobs: Sequence[JobRecord], now_s: float, policy: Policy, seed: int
@@ -346,7 +346,7 @@ class Core:
         """Nodes that are up and held by no job; only those that are switched on, if that is asked for."""
         if jobs is None:
             jobs = list(self.mirror.jobs.values())
-        there, places = self._seen(jobs), self._carried.rows.nodes
+        there, places = self._seen(jobs), self._reused.rows.nodes
         free = (places.on if on else places.up).copy()
         free[there.held] = False
         return int(np.count_nonzero(free))
@@ -444,7 +444,7 @@ class Core:
             runtime_s: how long jobs run, by id; as is expected if left out.
         """
         by = policy or self._policy(self._memory.policy)
-        return self._scene(jobs, now_s, arrivals, runtime_s).present(by, self._carried)
+        return self._scene(jobs, now_s, arrivals, runtime_s).present(by, self._reused)
 
     def _scene(
         self,
@@ -486,7 +486,7 @@ class Core:
             return self._scene(jobs, now_s, arrivals, runtime_s)
 
         samples = settings.samples if len(pool) > 1 else 0
-        asked = Asked(
+        asked = Request(
             futures=[
                 partial(self._scene, jobs, now_s),
                 *(partial(sampled, number) for number in range(samples)),
@@ -495,13 +495,13 @@ class Core:
             first=next((i for i, policy in enumerate(pool) if policy.name == force), 0),
             past=self._memory.past_of(jobs, self.expectations, settings),
             horizon_s=settings.horizon,
-            carried=self._carried,
+            reused=self._reused,
             unanswered=None if unanswered is None else {(n, name) for n, name in unanswered},
         )
         return self.what_ifs.run(asked)
 
     def _seen(self, jobs: Sequence[JobRecord]) -> Jobs:
-        return self._carried.rows.jobs(jobs, self.mirror.node_records)
+        return self._reused.rows.jobs(jobs, self.mirror.node_records)
 
     def _any_fits(self, jobs: Sequence[JobRecord], free_nodes: int) -> bool:
         """Whether any job that waits, and may start, finds room on what is up and free now."""

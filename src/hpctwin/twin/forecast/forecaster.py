@@ -109,7 +109,7 @@ class Forecaster:
             return made
         return tuple(_of_all(waiting, again | _by_id(made), now_s))
 
-    def foretell(
+    def preview(
         self,
         waiting: Mapping[str, int],
         start_s: Mapping[str, float],

@@ -29,7 +29,7 @@ from hpctwin.twin.service.query_socket import QuerySocket
 from hpctwin.twin.service.status_writer import StatusWriter
 from hpctwin.twin.settings.config import TwinConfig
 from hpctwin.twin.start_times.query import JobToCome, answer, picture
-from hpctwin.twin.what_if.pool import Here, WhatIfs
+from hpctwin.twin.what_if.pool import LocalPool, WhatIfs
 
 __all__ = ["Twin"]
 
@@ -302,8 +302,8 @@ def _what_ifs(config: TwinConfig) -> WhatIfs:
     """
     asked = config.what_ifs
     if not asked.on_dask or asked.deadline is None:
-        return Here(config.threads, asked.deadline)
+        return LocalPool(config.threads, asked.deadline)
     need("distributed", "dask", "what-ifs on Dask's workers")
-    from hpctwin.twin.what_if.dask import OnDask
+    from hpctwin.twin.what_if.dask import DaskPool
 
-    return OnDask(asked.dask, asked.scheduler_file, asked.deadline)
+    return DaskPool(asked.dask, asked.scheduler_file, asked.deadline)

@@ -81,7 +81,7 @@ def when(
     policy = policy or core.policy
     known = forecasts or {}
     if job_id not in known:
-        known = {one.job_id: one for one in core.foretell(now_s, policy)}
+        known = {one.job_id: one for one in core.forecasts(now_s, policy)}
     starts = {i: one.start_s for i, one in known.items() if one.start_s is not None}
     made = known.get(job_id)
     if made is None or made.start_s is None or made.low_s is None or made.high_s is None:

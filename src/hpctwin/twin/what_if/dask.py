@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 from hpctwin.errors import HpctwinError
 from hpctwin.policies import parse_policy
 from hpctwin.sweep.on_dask import connected
-from hpctwin.twin.what_if.pool import Answers, Asked, Here, Scene, waited_for
+from hpctwin.twin.what_if.pool import Answers, LocalPool, Request, Scene, waited_for
+from hpctwin.twin.what_if.reuse import Spare
 from hpctwin.twin.what_if.run import Past, WhatIf, run_ahead
-from hpctwin.twin.what_if.snapshot_delta import Spare
 
 if TYPE_CHECKING:
     from hpctwin.simulation import Simulation
     from hpctwin.twin.what_if.present import Present
 
-__all__ = ["OnDask"]
+__all__ = ["DaskPool"]
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ CONNECT_S = 5.0
 """So long it may take to answer."""
 
 
-class OnDask:
+class DaskPool:
     """Runs what-ifs on Dask's workers, but for the one that is waited for in any case, which is run here.
 
     What comes to nothing there, with a worker, the scheduler or the network, has not answered: a decision
@@ -50,7 +50,7 @@ class OnDask:
         self.deadline_s = deadline_s
         self.fault: str | None = None
         self._where: dict[str, Any] = {"address": address, "scheduler_file": scheduler_file}
-        self._here = Here()
+        self._here = LocalPool()
         self._client: Any = None
         self._stack = ExitStack()
         self._thread = ThreadPoolExecutor(1, "hpctwin-dask")
@@ -58,7 +58,7 @@ class OnDask:
         self._connecting: Future[None] | None = None
         self._look_for_it()
 
-    def run(self, asked: Asked) -> Answers:
+    def run(self, asked: Request) -> Answers:
         """See `WhatIfs`."""
         if asked.unanswered is not None:
             return self._here.run(asked)
@@ -75,7 +75,7 @@ class OnDask:
                 if executor is not None and (number, i) != (0, asked.first):
                     about = (asked.pool[i].name, asked.past, asked.horizon_s, self.deadline_s)
                     begun[number, i] = executor.submit(_run, sent, *about)
-        now = scene.present(own, asked.carried)
+        now = scene.present(own, asked.reused)
         answers[0][asked.first] = run_ahead(now, own, asked.past, asked.horizon_s)
         failed: str | None = None
         for (number, i), future in waited_for(begun, until):

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Protocol
 from hpctwin.model import Cluster
 from hpctwin.policies import Policy
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, NodeReservation
+from hpctwin.twin.what_if.reuse import Reused
 from hpctwin.twin.what_if.run import Past, WhatIf, run_ahead
-from hpctwin.twin.what_if.snapshot_delta import Carried
 
 if TYPE_CHECKING:
     from hpctwin.simulation import Simulation
     from hpctwin.twin.what_if.present import Present
 
-__all__ = ["Answers", "Asked", "Here", "Scene", "WhatIfs", "waited_for"]
+__all__ = ["Answers", "LocalPool", "Request", "Scene", "WhatIfs", "waited_for"]
 
 WORTH_THREADS = 250
 """With fewer jobs, handing what-ifs to threads takes longer than running them."""
@@ -42,7 +42,7 @@ class Scene:
     arrivals: Sequence[JobSpec] = ()
     track_nodes: bool = False
 
-    def present(self, policy: Policy, carried: Carried | None = None) -> Present:
+    def present(self, policy: Policy, reused: Reused | None = None) -> Present:
         """The simulation."""
         # Who only asks how things stand does not wait for the simulator to be loaded.
         from hpctwin.twin.what_if.present import present
@@ -56,13 +56,13 @@ class Scene:
             policy,
             runtime_s=self.runtime_s,
             arrivals=self.arrivals,
-            carried=carried,
+            reused=reused,
             track_nodes=self.track_nodes,
         )
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """What-ifs of a decision.
 
     Args:
@@ -71,7 +71,7 @@ class Asked:
         first: the number of the policy whose what-if of the first future is waited for in any case.
         past: jobs that count besides those that wait.
         horizon_s: a what-if ends so long after now; None for when its queue is empty.
-        carried: from the presents before.
+        reused: From the presents before.
         unanswered: future and policy of those that are not run; None if it is not known yet which are.
     """
 
@@ -80,7 +80,7 @@ class Asked:
     first: int
     past: Past
     horizon_s: float | None
-    carried: Carried
+    reused: Reused
     unanswered: Collection[tuple[int, str]] | None = None
 
     def none(self) -> Answers:
@@ -100,7 +100,7 @@ class WhatIfs(Protocol):
     fault: str | None
     """Why they do not run where they should; None while they do."""
 
-    def run(self, asked: Asked) -> Answers:
+    def run(self, asked: Request) -> Answers:
         """Run them; the first that is waited for always has an answer."""
         ...
 
@@ -109,7 +109,7 @@ class WhatIfs(Protocol):
         ...
 
 
-class Here:
+class LocalPool:
     """Runs what-ifs in this process; the engine lets go of the interpreter while it runs.
 
     The one that is waited for in any case is run in the caller's thread. One that is late is stopped after
@@ -130,7 +130,7 @@ class Here:
         self._late: list[tuple[str, Future[WhatIf]]] = []
         self._slow: set[str] = set()
 
-    def run(self, asked: Asked) -> Answers:
+    def run(self, asked: Request) -> Answers:
         """See `WhatIfs`."""
         deadline_s = self.deadline_s if asked.unanswered is None else None
         until = None if deadline_s is None else time.monotonic() + deadline_s
@@ -144,7 +144,7 @@ class Here:
             if number and until is not None and time.monotonic() >= until:
                 break
             scene = scene_of()
-            now = scene.present(asked.pool[asked.first], asked.carried)
+            now = scene.present(asked.pool[asked.first], asked.reused)
             few = until is None and len(scene.jobs) + len(scene.arrivals) < WORTH_THREADS
             for i in sorted(asked.wanted(number), key=lambda i: asked.pool[i].name in self._slow):
                 policy = asked.pool[i]

@@ -30,7 +30,7 @@ from hpctwin.twin.what_if.conversion import (
     powers_of,
     workload_of,
 )  # fmt: skip
-from hpctwin.twin.what_if.snapshot_delta import Carried, Spare
+from hpctwin.twin.what_if.reuse import Reused, Spare
 
 __all__ = ["Present", "present"]
 
@@ -171,7 +171,7 @@ def present(
     *,
     runtime_s: Mapping[str, float] | None = None,
     arrivals: Sequence[JobSpec] = (),
-    carried: Carried | None = None,
+    reused: Reused | None = None,
     track_nodes: bool = False,
 ) -> Present:
     """Make the simulation that begins now.
@@ -192,19 +192,19 @@ def present(
         policy: what the simulation starts jobs by.
         runtime_s: how long jobs are expected to run, by id; the walltime for those not named.
         arrivals: jobs that will be submitted, with ids of their own.
-        carried: from the presents before this one, kept by whoever looks again and again.
+        reused: From the presents before this one.
         track_nodes: whether it is to be forked under a policy that asks which nodes jobs have.
 
     Raises:
         ConfigError, WorkloadError: the jobs do not go with the machine.
     """
     now_ms = round(now_s * MS_PER_S)
-    carried = carried or Carried()
-    there = carried.rows.jobs(jobs, nodes)
+    reused = reused or Reused()
+    there = reused.rows.jobs(jobs, nodes)
     shares = "tasks" in there.known or any(spec.tasks for spec in arrivals)
     holders = np.bincount(there.held, minlength=len(nodes))
     if not shares and np.count_nonzero(holders > 1):
-        there = carried.rows.jobs(_one_job_a_node(jobs, runtime_s or {}), nodes)
+        there = reused.rows.jobs(_one_job_a_node(jobs, runtime_s or {}), nodes)
     may = may_run(there)
     if not every(may):
         there = there.take(may.nonzero()[0])
@@ -222,10 +222,8 @@ def present(
     )
     machine = as_expected(machine, () if shares else nodes)
     cluster = _with_reservations(machine, nodes, reservations, running, now_s, waits=not shares)
-    simulation = carried.base = _new(
-        workload, cluster, policy, carried.base, track_nodes=track_nodes
-    )
-    gone = carried.rows.nodes.gone
+    simulation = reused.base = _new(workload, cluster, policy, reused.base, track_nodes=track_nodes)
+    gone = reused.rows.nodes.gone
     held = holders[gone] > 0
     begin_at(
         simulation,
@@ -243,7 +241,7 @@ def present(
         running=rows,
         waiting=(here & ~by_row.runs).nonzero()[0],
         now_ms=now_ms,
-        spare=carried.spare,
+        spare=reused.spare,
     )
 
 

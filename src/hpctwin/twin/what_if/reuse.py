@@ -1,4 +1,4 @@
-"""What is carried from one present of a cluster to the next: only what has changed is read and made."""
+"""What one present of a cluster reuses from the present before, so that only changes are read and built."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ if TYPE_CHECKING:
     from hpctwin.policies import Policy
     from hpctwin.simulation import Simulation
 
-__all__ = ["Carried", "Spare"]
+__all__ = ["Reused", "Spare"]
 
 MOST_SPARE = 16
-"""So many simulations are kept at most: as many as run at once in threads."""
+"""At most this many simulations are kept: as many as run at once in threads."""
 
 
 class Spare:
-    """Simulations that have been run and read: their memory serves for the next ones.
+    """Simulations that have been run and read; the next forks reuse their memory.
 
-    To fork into one takes half as long as to fork into new memory.
+    A fork into one takes half as long as a fork into new memory.
     """
 
     def __init__(self) -> None:
         self._left: deque[Simulation] = deque(maxlen=MOST_SPARE)
 
     def fork(self, simulation: Simulation, policy: Policy) -> Simulation:
-        """A fork under a policy, as `Simulation.fork`; nobody else has it until it is given back."""
+        """Return a fork under a policy, as `Simulation.fork`; it is the caller's until it is given back."""
         try:
             into = self._left.pop()
         except IndexError:
@@ -36,18 +36,18 @@ class Spare:
         return simulation.fork(policy, into=into)
 
     def give_back(self, simulation: Simulation) -> None:
-        """Whoever had it is done with it, and with all arrays of it."""
+        """Take back a fork whose arrays are no longer used."""
         self._left.append(simulation)
 
 
 @dataclass
-class Carried:
-    """What presents of one cluster have in common; none of it changes what is found.
+class Reused:
+    """What presents of one cluster have in common; it changes no result.
 
     Args:
-        rows: the jobs and nodes that were read.
-        base: the simulation of the last present: what is known of the machine is known to the next as well.
-        spare: what presents are forked into.
+        rows: The jobs and nodes that were read.
+        base: The simulation of the last present; the next one takes over the facts of the cluster.
+        spare: Simulations that presents are forked into.
     """
 
     rows: JobRows = field(default_factory=JobRows)
