@@ -105,7 +105,7 @@ def test_a_running_twin_is_asked_for_what_it_has_forecast_already(
     def fail(*_: object) -> None:
         raise AssertionError("looked ahead once more")
 
-    monkeypatch.setattr(Core, "foretell", fail)
+    monkeypatch.setattr(Core, "forecasts", fail)
     picture = picture_of(watched.config)
     assert {job: when_job(picture, job) for job in ("mid", "short")} == ahead
     decision = watched.twin.decision
