@@ -14,9 +14,9 @@ Fair-share factors change at each event, but shift all jobs of one label by the 
 label are drawn without them, and tree nodes above several labels exclude no job.
 
 Jobs under the same limits form a group: the jobs of a user, or all jobs with the same bounds. Leaves are
-ordered by group first, and tree nodes above several groups skip groups in which no job may start. When
-that changes for a group, the tree nodes above both ends of its leaves are updated. Where limits leave a
-group some nodes, only jobs of at most that size are searched (`limits.room_of`).
+ordered by group first, and tree nodes above several groups skip groups in which no job may start.
+When that changes for a group, the tree nodes above both ends of its leaves are updated. Where limits
+leave a group some nodes, only jobs of at most that size are searched (`limits.room_of`).
 
 The tree is rebuilt in O(Q log Q) when an arriving job finds no leaf, or when arrivals have made searches
 long. It is scratch: the queue itself is part of the state.
