@@ -63,7 +63,7 @@ SECOND_MS = 1000
 
 @jit
 def only_free(sim: Arrays) -> int:
-    """Pick the free nodes among those that a job may have; return how many."""
+    """Pick the free nodes that a job may have while it would run; return how many."""
     for w in range(sim.sets.width):
         sim.sets[PICKED, w] = sim.sets[FREE, w] & sim.sets[CLEAR, w]
     return size_of(PICKED, sim)

@@ -1,4 +1,4 @@
-"""What agents see of a job that waits beside the machine: how long it would have to be waited for."""
+"""Observation of pending jobs that includes how long each must wait for nodes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ TEN_DAYS_S = 864_000.0
 
 @jit
 def in_logs(seconds: float) -> float:
-    """Seconds from 0 to 1, on a scale on which what is short differs too."""
+    """Return a duration in s on a logarithmic scale from 0 to 1.
+
+    Short durations differ on this scale too.
+    """
     return min(math.log(1.0 + seconds) / LONG, 1.0)
 
 
 @jit
 def sum_up_nodes_back(sim: Arrays) -> None:
-    """Write to ``sim.later`` how many nodes jobs give back up to each, in the order of planned ends."""
+    """Sum up the nodes that running jobs return, by planned end, in ``sim.later``."""
     back = ZERO
     close_holes(sim)
     for r in range(sim.clock.running):
@@ -36,12 +39,14 @@ def sum_up_nodes_back(sim: Arrays) -> None:
 
 @jit
 def enough_at(wanted: int, free: int, sim: Arrays) -> int:
-    """When running jobs have given back enough as planned, ms, given sums in ``sim.later``; `NEVER` if not.
+    """Return when running jobs have returned enough nodes as planned, ms.
+
+    `NEVER` if they do not. ``sim.later`` must hold the sums.
 
     Args:
-        wanted: nodes, more than are free.
-        free: so many are now.
-        sim: the simulation.
+        wanted: Number of nodes, more than are free.
+        free: Nodes free now.
+        sim: Simulation.
     """
     low = 0
     high = sim.clock.running
@@ -65,17 +70,17 @@ def put_delays(
     address: int,
     sim: Arrays,
 ) -> None:
-    """Write what is seen of a job.
+    """Write the observation of a job.
 
     Args:
-        j: the job.
-        size: its nodes, in the unit of the others.
-        widest: the logarithm of all of them.
-        share: of all nodes.
-        begin: when it could start as planned, ms.
-        row: where to write.
-        address: the agent's.
-        sim: the simulation.
+        j: Job.
+        size: Its nodes, in the unit of all sizes.
+        widest: Logarithm of all nodes, in the same unit.
+        share: Its share of all nodes.
+        begin: Earliest start as planned, ms.
+        row: Index of its first number.
+        address: Address of the agent.
+        sim: Simulation.
     """
     out = agent_at(address).seen
     now = sim.clock.now
@@ -102,7 +107,7 @@ def put_delays(
 
 @jit
 def see_delays(address: int, sim: Arrays) -> None:
-    """See `learn.environments.job_selection.DELAYS`."""
+    """Write the observation `learn.environments.job_selection.DELAYS`."""
     there = mask_places(address, sim)
     machine = float(sim.rules.machine_nodes)
     free = free_now(sim)
@@ -118,7 +123,7 @@ def see_delays(address: int, sim: Arrays) -> None:
 
 
 def observe_delays(address: int, sim: Arrays) -> None:
-    """Where jobs have whole nodes."""
+    """Observe jobs on whole nodes."""
     see_delays(address, sim)
 
 

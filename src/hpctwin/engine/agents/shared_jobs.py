@@ -1,7 +1,7 @@
-"""What agents see of a job where nodes are shared; see `jobs` and `delays`.
+"""Observations of jobs on shared nodes; see `jobs` and `delays`.
 
-In the place of nodes stands how many a job counts as, by the largest of its shares of the machine, in
-thousandths; in that of free nodes, the share of cores that is free.
+Instead of nodes, a job's size is its largest share of the cluster, as thousandths of nodes. Instead
+of free nodes, it is the free share of cores.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ THOUSAND = 1000.0
 
 @jit
 def size_of(j: int, sim: Arrays) -> int:
-    """As how many nodes a job counts, in thousandths."""
+    """Return a job's size in thousandths of nodes."""
     return max(ONE, int(np.rint(THOUSAND * sim.shape[sim.job[j].kind].charge)))
 
 
 @jit
 def machine_size(sim: Arrays) -> float:
-    """All nodes, in thousandths."""
+    """Return the number of all nodes, in thousandths."""
     return THOUSAND * sim.rules.machine_nodes
 
 
 @jit
 def free_size(sim: Arrays) -> int:
-    """The share of cores that is free on nodes that are up, as so many nodes, in thousandths."""
+    """Return the free share of cores on nodes that are up, in thousandths of nodes."""
     free = ZERO
     whole = ZERO
     for node in range(len(sim.share)):
@@ -62,7 +62,7 @@ def free_size(sim: Arrays) -> int:
 
 @jit
 def sum_up_sizes_back(sim: Arrays) -> None:
-    """Write to ``sim.later`` how much jobs give back up to each, in the order of planned ends."""
+    """Sum up the sizes that running jobs return, by planned end, in ``sim.later``."""
     back = ZERO
     close_holes(sim)
     for r in range(sim.clock.running):
@@ -72,7 +72,11 @@ def sum_up_sizes_back(sim: Arrays) -> None:
 
 @jit
 def begin_to_look(address: int, sim: Arrays) -> int:
-    """Have `may_fit` and ``sim.later`` be of now; how many jobs are in the window."""
+    """Prepare `may_fit` and ``sim.later`` for the present time.
+
+    Returns:
+        Number of jobs in the window.
+    """
     begin_pass(sim)
     sum_up_sizes_back(sim)
     return mask_places(address, sim)
@@ -80,7 +84,7 @@ def begin_to_look(address: int, sim: Arrays) -> int:
 
 @jit
 def see_features_shared(address: int, sim: Arrays) -> None:
-    """See `learn.environments.job_selection.FEATURES`."""
+    """Write the observation `learn.environments.job_selection.FEATURES`."""
     there = begin_to_look(address, sim)
     now = sim.clock.now
     total = machine_size(sim)
@@ -101,7 +105,7 @@ def see_features_shared(address: int, sim: Arrays) -> None:
 
 @jit
 def see_rlscheduler_shared(address: int, sim: Arrays) -> None:
-    """The eight numbers of RLScheduler."""
+    """Write the eight features of RLScheduler."""
     there = begin_to_look(address, sim)
     total = machine_size(sim)
     for i in range(there):
@@ -113,9 +117,10 @@ def see_rlscheduler_shared(address: int, sim: Arrays) -> None:
 
 @jit
 def see_delays_shared(address: int, sim: Arrays) -> None:
-    """See `learn.environments.job_selection.DELAYS`.
+    """Write the observation `learn.environments.job_selection.DELAYS`.
 
-    A job that does not fit is taken to when enough is given back in sum, one running job's at least.
+    A job that does not fit is assumed to fit when running jobs, at least one, have returned enough
+    in sum.
     """
     there = begin_to_look(address, sim)
     total = machine_size(sim)
@@ -131,11 +136,12 @@ def see_delays_shared(address: int, sim: Arrays) -> None:
     empty_rows(there, DELAY_FEATURES, address)
 
 
-# --- an episode of whole nodes alone has none that are shared ---------------------------------------
+# --- episodes with only whole nodes use the functions for these
+# --------------------------------------
 
 
 def observe_features_shared(address: int, sim: Arrays) -> None:
-    """As the episode has it."""
+    """Observe jobs on shared or whole nodes, depending on the episode."""
     if len(sim.share) > 0:
         see_features_shared(address, sim)
     else:
@@ -143,7 +149,7 @@ def observe_features_shared(address: int, sim: Arrays) -> None:
 
 
 def observe_rlscheduler_shared(address: int, sim: Arrays) -> None:
-    """As the episode has it."""
+    """Observe jobs on shared or whole nodes, depending on the episode."""
     if len(sim.share) > 0:
         see_rlscheduler_shared(address, sim)
     else:
@@ -151,7 +157,7 @@ def observe_rlscheduler_shared(address: int, sim: Arrays) -> None:
 
 
 def observe_delays_shared(address: int, sim: Arrays) -> None:
-    """As the episode has it."""
+    """Observe jobs on shared or whole nodes, depending on the episode."""
     if len(sim.share) > 0:
         see_delays_shared(address, sim)
     else:

@@ -43,7 +43,7 @@ def shift_row(place: int, to: int, nodes: int, sim: Arrays) -> None:
 
 @jit
 def bound(sim: Arrays) -> None:
-    """Write sentinel rows, without free nodes, before the first and after the last row."""
+    """Write sentinel rows without free nodes before the first and after the last row."""
     before = sim.profile[sim.standing.first - 1]
     before.time = ZERO
     before.free = -1

@@ -36,13 +36,13 @@ from hpctwin.engine.state.layout import (
 
 @jit
 def row_of_state(state: int, depth: int) -> int:
-    """Return the row of a state's time; sleep and transition states have one per depth."""
+    """Return the row of a state's time; sleep and transitions have one row per depth."""
     return state if state <= COMPUTING else state + DEPTH_STATES * depth
 
 
 @jit
 def standing_in(p: int, row: int, sim: Arrays) -> tuple[int, int]:
-    """Return how many of a pool's nodes are in a power state, and the total time in it.
+    """Return how many of a pool's nodes are in a power state, and their time in it.
 
     Behind the sizes of the node sets, ``sim.tally`` has two columns per pool and state. The first
     counts the nodes in the state. The second is the sum of the times at which nodes left the state,

@@ -191,7 +191,7 @@ def manage(sim: Arrays) -> None:
 
 @jit
 def count_idle(sim: Arrays) -> None:
-    """Count the idle nodes of each group beyond those that are always kept on."""
+    """Count the idle nodes of each group beyond the nodes that always stay on."""
     for p in range(sim.rules.pools):
         sim.spare[p].idle = -sim.pool[p].keep
     for p in range(sim.rules.pools):
