@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 QUIET_MS = np.int64(10 * 86_400_000)
-"""Time for which jobs wait for the agent to switch a node, without events left, ms."""
+"""Time for which jobs wait, without events left, until the episode is cut, ms."""
 HOUR_MS, DAY_MS = 3_600_000.0, 86_400_000.0
 SHARES, SPARS, NODES = 8, 6, 8
 LEVEL = 2 + SHARES
