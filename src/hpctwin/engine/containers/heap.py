@@ -35,6 +35,7 @@ def heap_remove(heap: Table[Event], n: int, job: int) -> None:
     last = n - 1
     if i == last:
         return
+    # The last entry fills the gap, from which it may have to move up or down.
     i = _rise(heap, i, heap[last].time, heap[last].job)
     _sink(heap, last, i, heap[last].time, heap[last].job)
 

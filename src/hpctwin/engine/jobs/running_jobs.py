@@ -89,6 +89,7 @@ def run_insert(j: int, planned: int, sim: Arrays) -> None:
     """Insert a job into the running jobs, behind jobs with the same planned end."""
     clock = sim.clock
     used = clock.run_end - clock.run_first
+    # Compact the table if it is full or mostly holes.
     most = 4 if clock.running > _MANY else 2
     if clock.run_end == len(sim.run) or used > most * clock.running + _FEW:
         close_holes(sim)

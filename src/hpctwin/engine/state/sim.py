@@ -85,8 +85,11 @@ class _Scratch(NamedTuple):
 class _Needs(NamedTuple):
     """Numbers of a policy that determine the layout of scratch memory.
 
-    They are: nodes are scored, a plan is kept, nodes are switched, and the number of jobs that may
-    reserve particular nodes.
+    Args:
+        ranked: Whether nodes are scored.
+        stands: Whether a plan is kept from pass to pass.
+        powered: Whether nodes are switched.
+        by_node: Maximum number of jobs that reserve particular nodes in a pass.
     """
 
     ranked: bool
