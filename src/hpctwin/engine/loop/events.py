@@ -175,8 +175,8 @@ def apply_submissions(sim: Arrays) -> None:
             settle(j, REJECTED, sim)
     for i in range(refused):
         settle(sim.later[i], REJECTED, sim)
-    # A failed dependency only marks jobs that are not submitted yet: repeat until none of these jobs
-    # is newly marked.
+    # A failed dependency only marks jobs that are not submitted yet: repeat until none of these
+    # jobs is newly marked.
     fallen = len(sim.tells) > 0 and sim.rules.hold_dependents == 0
     while fallen:
         fallen = False

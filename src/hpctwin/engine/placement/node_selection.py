@@ -43,8 +43,8 @@ __all__ = ["PLACING", "placing"]
 @jit
 def random_below(bound: int, sim: Arrays) -> int:
     """Return an integer below ``bound``, from the simulation's generator (splitmix64)."""
-    # The constants are from Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators. Masks
-    # make the right shifts of signed integers logical ones.
+    # The constants are from Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators.
+    # Masks make the right shifts of signed integers logical ones.
     state = sim.clock.random + -7046029254386353131
     sim.clock.random = state
     z = state

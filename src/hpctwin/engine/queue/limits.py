@@ -136,7 +136,7 @@ def forget_used(sim: Arrays) -> None:
 
 @jit
 def learn_least(j: int, sim: Arrays) -> None:
-    """Lower the smallest charges that wait under a job's limits to this job's charges."""
+    """Update the smallest pending charges under a job's limits by its own charges."""
     for b in range(sim.bounds[j, 0], sim.bounds[j, 1]):
         charge = sim.charge[j, sim.bound[b].measure]
         lightest = sim.lightest[b]

@@ -105,7 +105,7 @@ class Ceiling:
 
 
 class Held:
-    """What the jobs that count under a limit have at present."""
+    """The present amounts of the jobs that count under a limit."""
 
     amount: Int
     until: Int  # if the limit is timed: sum of amounts times ends of walltimes, s
@@ -132,7 +132,7 @@ class Branch:
 
 
 class Shape:
-    """What a kind of job requests of shared nodes, except the amounts of a task."""
+    """The request of a kind of job for shared nodes, except the amounts of a task."""
 
     tasks: Int
     nodes: Int  # minimum number of nodes
