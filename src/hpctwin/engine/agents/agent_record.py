@@ -81,7 +81,7 @@ class Agent:
     last: Int  # … and last submit time
     low: Int  # jobs before this place in submit order had started by ``since``
     begun: Int  # number of starts by then
-    wasted: Real  # energy wasted by then, J
+    wasted: Real  # energy wasted up to ``since``, J
     rate: Real  # power wasted in the present node states, W
     most: Real  # maximum power that could be wasted, W
     instants: Int  # ``clock.instants`` when ``rate`` was computed; -1: nodes were switched since

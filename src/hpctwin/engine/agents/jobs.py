@@ -1,4 +1,4 @@
-"""Agents that decide about jobs: which one starts next, or which one may backfill.
+"""Agents that decide about jobs: which one starts next, or ahead of the first one.
 
 They see a window of the queue: its first jobs in the policy's order.
 """
@@ -168,8 +168,7 @@ def to_admission(address: int, sim: Arrays) -> None:
 TO_SELECTION, TO_ADMISSION = hook(to_selection), hook(to_admission)
 
 
-# --- observations
-# ----------------------------------------------------------------------------------
+# --- observations --------------------------------------------------------------------------------
 
 
 @jit

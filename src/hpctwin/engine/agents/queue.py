@@ -14,7 +14,7 @@ __all__ = ["note_queue", "waited_in_queue"]
 def note_queue(address: int, sim: Arrays) -> None:
     """Update the agent's sums to the present queue."""
     agent = agent_at(address)
-    # Each job enters the queue once (``moves``), and leaves it by a start or otherwise.
+    # Each change of the queue is a start, or counts in ``moves``.
     changes = sim.clock.starts + sim.clock.moves
     if agent.changes == changes:
         return

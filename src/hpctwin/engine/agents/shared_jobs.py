@@ -136,8 +136,7 @@ def see_delays_shared(address: int, sim: Arrays) -> None:
     empty_rows(there, DELAY_FEATURES, address)
 
 
-# --- episodes with only whole nodes use the functions for these
-# --------------------------------------
+# --- an episode with only whole nodes uses the functions for these -------------------------------
 
 
 def observe_features_shared(address: int, sim: Arrays) -> None:

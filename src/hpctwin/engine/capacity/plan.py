@@ -33,8 +33,8 @@ from hpctwin.engine.state.layout import (
 def planned_end(j: int, sim: Arrays) -> int:
     """Return when a running job is expected to end; always after now.
 
-    An overdue job is expected to end at the next multiple of `OVERDUE_STEP` after its planned end. If
-    walltimes end jobs, that is at most its walltime.
+    An overdue job is expected to end at the next multiple of `OVERDUE_STEP` after its planned end.
+    If walltimes end jobs, that is at most its walltime.
     """
     now = sim.clock.now
     start = sim.state[j].start

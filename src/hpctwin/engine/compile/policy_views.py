@@ -22,7 +22,7 @@ class JobView(NamedTuple):
         eligible: Time from which dependencies allow the job to start.
         wait: now - submit.
         walltime: Requested limit.
-        expected: Run time that the scheduler expects: the walltime, or a prediction.
+        expected: Runtime that the scheduler expects: the walltime, or a prediction.
         nodes: Nodes requested.
         cores, gpus, memory_gb: Request per node; 0 if none.
         user, account, partition, qos: Codes of the labels; -1 if unknown.
@@ -42,7 +42,7 @@ class JobView(NamedTuple):
         chain: Expected time of the longest chain of submitted jobs that wait for it. It may grow;
             the queue is then sorted again.
         risk: Predicted probability that it fails; 0 without a prediction.
-        predicted_runtime: Predicted run time, even if the scheduler does not plan by it; the
+        predicted_runtime: Predicted runtime, even if the scheduler does not plan by it; the
             walltime without a prediction.
         predicted_power: Predicted power of one of its nodes, W; 0 without a prediction.
     """

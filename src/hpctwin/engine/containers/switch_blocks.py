@@ -87,7 +87,7 @@ def roomiest(top: int, sim: Arrays) -> int:
 
 @jit
 def next_block(tasks: int, nodes: int, top: int, sim: Arrays) -> tuple[int, int]:
-    """Choose the block for a job's next tasks: the tightest fit, else the largest.
+    """Choose the block for a job's next tasks: the tightest fit, else the freest.
 
     Args:
         tasks: Number of tasks still to place.

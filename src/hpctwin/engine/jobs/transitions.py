@@ -315,7 +315,7 @@ def slowest_held(j: int, sim: Arrays) -> int:
 
 @jit
 def keep_done(j: int, sim: Arrays) -> int:
-    """Save the work up to a cut-off job's last checkpoint; return its run time, ms."""
+    """Save the work up to a cut-off job's last checkpoint; return its duration, ms."""
     every = sim.claim[j].checkpoint
     if every == 0:
         return 0
