@@ -29,7 +29,7 @@ def in_logs(seconds: float) -> float:
 
 @jit
 def sum_up_nodes_back(sim: Arrays) -> None:
-    """Sum up the nodes that running jobs return, by planned end, in ``sim.later``."""
+    """Write to ``sim.later`` how many nodes jobs give back up to each, in the order of planned ends."""
     back = ZERO
     close_holes(sim)
     for r in range(sim.clock.running):
@@ -39,14 +39,12 @@ def sum_up_nodes_back(sim: Arrays) -> None:
 
 @jit
 def enough_at(wanted: int, free: int, sim: Arrays) -> int:
-    """Return when running jobs have returned enough nodes as planned, ms.
-
-    `NEVER` if they do not. ``sim.later`` must hold the sums.
+    """When running jobs have given back enough as planned, ms, given sums in ``sim.later``; `NEVER` if not.
 
     Args:
-        wanted: Number of nodes, more than are free.
-        free: Nodes free now.
-        sim: Simulation.
+        wanted: nodes, more than are free.
+        free: so many are now.
+        sim: the simulation.
     """
     low = 0
     high = sim.clock.running
@@ -107,7 +105,7 @@ def put_delays(
 
 @jit
 def see_delays(address: int, sim: Arrays) -> None:
-    """Write the observation `learn.environments.job_selection.DELAYS`."""
+    """See `learn.environments.job_selection.DELAYS`."""
     there = mask_places(address, sim)
     machine = float(sim.rules.machine_nodes)
     free = free_now(sim)
@@ -123,7 +121,7 @@ def see_delays(address: int, sim: Arrays) -> None:
 
 
 def observe_delays(address: int, sim: Arrays) -> None:
-    """Observe jobs on whole nodes."""
+    """Where jobs have whole nodes."""
     see_delays(address, sim)
 
 

@@ -211,7 +211,7 @@ def rows_to_empty(there: int, address: int) -> int:
 
 @jit
 def nodes_back(within: int, sim: Arrays) -> int:
-    """Return how many nodes running jobs return by a time, given ``sim.later``."""
+    """Nodes that running jobs are planned to give back by a time, given their sums in ``sim.later``."""
     low = 0
     high = sim.clock.running
     while low < high:
@@ -225,7 +225,7 @@ def nodes_back(within: int, sim: Arrays) -> int:
 
 @jit
 def free_now(sim: Arrays) -> int:
-    """Return the number of nodes that are idle and up."""
+    """Nodes that are idle and up."""
     free = ZERO
     for p in range(sim.rules.pools):
         free += max(ZERO, sim.stock[p].free)
@@ -234,7 +234,7 @@ def free_now(sim: Arrays) -> int:
 
 @jit
 def put_features(out: int, row: int, wait: float, limit: int, size: float, fits: bool) -> None:
-    """Write the features of a job that do not depend on the rest of the cluster."""
+    """Write what is seen of a job for itself: all but what is seen of the machine."""
     put_seen(out, row, 1.0)
     put_seen(out, row + 1, wait / (wait + HOUR_MS))
     put_seen(out, row + 2, min(limit / DAY_MS, 1.0))
@@ -259,7 +259,7 @@ def empty_rows(there: int, columns: int, address: int) -> None:
 
 @jit
 def see_features(address: int, sim: Arrays) -> None:
-    """Write the observation `learn.environments.job_selection.FEATURES`."""
+    """See `learn.environments.job_selection.FEATURES`."""
     there = mask_places(address, sim)
     now = sim.clock.now
     total = float(sim.rules.machine_nodes)
@@ -293,7 +293,7 @@ def among(value: float, most: float) -> float:
 
 @jit
 def put_rlscheduler(j: int, size: float, fits: bool, row: int, address: int, sim: Arrays) -> None:
-    """Write the eight RLScheduler features of a job, given its share of the nodes."""
+    """Write the eight numbers of a job, given its share of the nodes."""
     out = agent_at(address).seen
     facts = agent_at(address).facts
     job = sim.job[j]
@@ -324,10 +324,7 @@ def empty_rlscheduler(there: int, address: int) -> None:
 
 @jit
 def see_rlscheduler(address: int, sim: Arrays) -> None:
-    """Write the eight features of RLScheduler.
-
-    They are wait, walltime, nodes, memory, user, group, executable and whether the job fits.
-    """
+    """The eight numbers of RLScheduler: wait, walltime, nodes, memory, user, group, executable, fits."""
     there = mask_places(address, sim)
     total = float(sim.rules.machine_nodes)
     free = free_now(sim)
@@ -363,12 +360,12 @@ def observe_job(address: int, sim: Arrays) -> None:
 
 
 def observe_features(address: int, sim: Arrays) -> None:
-    """Observe jobs on whole nodes."""
+    """Where jobs have whole nodes."""
     see_features(address, sim)
 
 
 def observe_rlscheduler(address: int, sim: Arrays) -> None:
-    """Observe jobs on whole nodes."""
+    """Where jobs have whole nodes."""
     see_rlscheduler(address, sim)
 
 

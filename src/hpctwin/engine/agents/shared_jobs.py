@@ -1,7 +1,7 @@
-"""Observations of jobs on shared nodes; see `jobs` and `delays`.
+"""What agents see of a job where nodes are shared; see `jobs` and `delays`.
 
-Instead of nodes, a job's size is its largest share of the cluster, as thousandths of nodes. Instead
-of free nodes, it is the free share of cores.
+In the place of nodes stands how many a job counts as, by the largest of its shares of the machine, in
+thousandths; in that of free nodes, the share of cores that is free.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ THOUSAND = 1000.0
 
 @jit
 def size_of(j: int, sim: Arrays) -> int:
-    """Return a job's size in thousandths of nodes."""
+    """As how many nodes a job counts, in thousandths."""
     return max(ONE, int(np.rint(THOUSAND * sim.shape[sim.job[j].kind].charge)))
 
 
 @jit
 def machine_size(sim: Arrays) -> float:
-    """Return the number of all nodes, in thousandths."""
+    """All nodes, in thousandths."""
     return THOUSAND * sim.rules.machine_nodes
 
 
 @jit
 def free_size(sim: Arrays) -> int:
-    """Return the free share of cores on nodes that are up, in thousandths of nodes."""
+    """The share of cores that is free on nodes that are up, as so many nodes, in thousandths."""
     free = ZERO
     whole = ZERO
     for node in range(len(sim.share)):
@@ -62,7 +62,7 @@ def free_size(sim: Arrays) -> int:
 
 @jit
 def sum_up_sizes_back(sim: Arrays) -> None:
-    """Sum up the sizes that running jobs return, by planned end, in ``sim.later``."""
+    """Write to ``sim.later`` how much jobs give back up to each, in the order of planned ends."""
     back = ZERO
     close_holes(sim)
     for r in range(sim.clock.running):
@@ -72,11 +72,7 @@ def sum_up_sizes_back(sim: Arrays) -> None:
 
 @jit
 def begin_to_look(address: int, sim: Arrays) -> int:
-    """Prepare `may_fit` and ``sim.later`` for the present time.
-
-    Returns:
-        Number of jobs in the window.
-    """
+    """Have `may_fit` and ``sim.later`` be of now; how many jobs are in the window."""
     begin_pass(sim)
     sum_up_sizes_back(sim)
     return mask_places(address, sim)
@@ -84,7 +80,7 @@ def begin_to_look(address: int, sim: Arrays) -> int:
 
 @jit
 def see_features_shared(address: int, sim: Arrays) -> None:
-    """Write the observation `learn.environments.job_selection.FEATURES`."""
+    """See `learn.environments.job_selection.FEATURES`."""
     there = begin_to_look(address, sim)
     now = sim.clock.now
     total = machine_size(sim)
@@ -105,7 +101,7 @@ def see_features_shared(address: int, sim: Arrays) -> None:
 
 @jit
 def see_rlscheduler_shared(address: int, sim: Arrays) -> None:
-    """Write the eight features of RLScheduler."""
+    """The eight numbers of RLScheduler."""
     there = begin_to_look(address, sim)
     total = machine_size(sim)
     for i in range(there):
@@ -117,10 +113,9 @@ def see_rlscheduler_shared(address: int, sim: Arrays) -> None:
 
 @jit
 def see_delays_shared(address: int, sim: Arrays) -> None:
-    """Write the observation `learn.environments.job_selection.DELAYS`.
+    """See `learn.environments.job_selection.DELAYS`.
 
-    A job that does not fit is assumed to fit when running jobs, at least one, have returned enough
-    in sum.
+    A job that does not fit is taken to when enough is given back in sum, one running job's at least.
     """
     there = begin_to_look(address, sim)
     total = machine_size(sim)
@@ -136,11 +131,11 @@ def see_delays_shared(address: int, sim: Arrays) -> None:
     empty_rows(there, DELAY_FEATURES, address)
 
 
-# --- an episode with only whole nodes uses the functions for these -------------------------------
+# --- an episode of whole nodes alone has none that are shared ---------------------------------------
 
 
 def observe_features_shared(address: int, sim: Arrays) -> None:
-    """Observe jobs on shared or whole nodes, depending on the episode."""
+    """As the episode has it."""
     if len(sim.share) > 0:
         see_features_shared(address, sim)
     else:
@@ -148,7 +143,7 @@ def observe_features_shared(address: int, sim: Arrays) -> None:
 
 
 def observe_rlscheduler_shared(address: int, sim: Arrays) -> None:
-    """Observe jobs on shared or whole nodes, depending on the episode."""
+    """As the episode has it."""
     if len(sim.share) > 0:
         see_rlscheduler_shared(address, sim)
     else:
@@ -156,7 +151,7 @@ def observe_rlscheduler_shared(address: int, sim: Arrays) -> None:
 
 
 def observe_delays_shared(address: int, sim: Arrays) -> None:
-    """Observe jobs on shared or whole nodes, depending on the episode."""
+    """As the episode has it."""
     if len(sim.share) > 0:
         see_delays_shared(address, sim)
     else:

@@ -79,7 +79,7 @@ class Modules(Generic[T]):
         return found
 
     def names(self) -> list[str]:
-        """Return the names of all parts, sorted."""
+        """The names of all."""
         return sorted({*self.own(), *self._registered, *offered(self.package)})
 
     def own(self) -> list[str]:
