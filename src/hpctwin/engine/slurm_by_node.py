@@ -1,8 +1,9 @@
-"""Slurm's scheduler where its reservations are of particular nodes; see `passes.slurm` for the rest.
+"""Slurm's scheduler with reservations of particular nodes.
 
-As in Slurm's backfill plugin and its node selection without a topology (22.05: ``backfill.c``,
-``select_linear.c``): of the nodes that nobody has reserved while a job would run (`node_spans`) it gets, as
-running jobs end one after the other, the shortest sufficient run of numbers.
+`passes.slurm` has the other parts. As in Slurm's backfill plugin and its node selection without a
+topology (22.05: ``backfill.c``, ``select_linear.c``), a job may get the nodes that no job has
+reserved while it would run (`node_reservations`). As running jobs end one after the other, it gets
+the shortest sufficient run of node numbers.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ SECOND_MS = 1000
 
 @jit
 def only_free(sim: Arrays) -> int:
-    """Pick those nodes that a job may have, while it would run, and that are free now; how many."""
+    """Pick the free nodes that a job may have while it would run; return how many."""
     for w in range(sim.sets.width):
         sim.sets[PICKED, w] = sim.sets[FREE, w] & sim.sets[CLEAR, w]
     return size_of(PICKED, sim)
@@ -70,7 +71,10 @@ def only_free(sim: Arrays) -> int:
 
 @jit
 def may_be_clear(j: int, sim: Arrays) -> bool:
-    """Whether enough nodes that are free are in no reservation so far that begins while a job would run."""
+    """Return whether enough free nodes are unreserved while a job would run.
+
+    Only reservations made so far that begin in that time count.
+    """
     kind = sim.job[j].kind
     until = sim.clock.now + sim.job[j].expected
     found = ZERO
@@ -86,9 +90,9 @@ def may_be_clear(j: int, sim: Arrays) -> bool:
 
 @jit
 def list_by_end(sim: Arrays) -> int:
-    """List the nodes of running jobs by when these are planned to end (``sim.by_end``); how many.
+    """List nodes of running jobs by planned end in ``sim.by_end``; return how many.
 
-    One whose planned end has passed ends soon.
+    A job whose planned end has passed counts as ending soon.
     """
     size = ZERO
     soon = sim.clock.now + SECOND_MS
@@ -108,7 +112,17 @@ def list_by_end(sim: Arrays) -> int:
 
 @jit
 def free_from(wanted: int, used: int, last: int, sim: Arrays) -> int:
-    """When so many of the nodes left are free, which are then picked; -1 for never, or after a time."""
+    """Return when enough nodes of ``CLEAR`` are free, and pick these nodes.
+
+    Args:
+        wanted: Number of nodes.
+        used: Number of entries in ``sim.by_end``.
+        last: Latest time of interest, ms.
+        sim: Simulation.
+
+    Returns:
+        The time, ms; -1 if it is never or after ``last``.
+    """
     found = only_free(sim)
     if found >= wanted:
         return sim.clock.now
@@ -129,7 +143,7 @@ def free_from(wanted: int, used: int, last: int, sim: Arrays) -> int:
 
 @jit
 def list_runs(sim: Arrays) -> int:
-    """List the runs of numbers among the nodes picked (``sim.number_run``); how many."""
+    """List runs of numbers of picked nodes in ``sim.number_run``; return how many."""
     size = ZERO
     length = ZERO
     for node in range(len(sim.node)):
@@ -151,7 +165,10 @@ def list_runs(sim: Arrays) -> int:
 
 @jit
 def pick_runs(wanted: int, sim: Arrays) -> None:
-    """Of those picked, leave the shortest sufficient run of numbers; else the longest runs first."""
+    """Reduce the picked nodes to the shortest sufficient run of numbers.
+
+    If no run suffices, the longest runs are taken first.
+    """
     runs = list_runs(sim)
     for w in range(sim.sets.width):
         sim.sets[PICKED, w] = 0
@@ -172,7 +189,7 @@ def pick_runs(wanted: int, sim: Arrays) -> None:
 
 @jit
 def start_picked(j: int, sim: Arrays) -> None:
-    """Start a job on the nodes that were picked."""
+    """Start a job on the picked nodes."""
     for p in range(sim.rules.pools):
         sim.take[p] = 0
     for node in range(len(sim.node)):
@@ -184,7 +201,7 @@ def start_picked(j: int, sim: Arrays) -> None:
 
 
 def place_picked(j: int, sim: Arrays) -> None:
-    """The nodes that were picked."""
+    """Claim the picked nodes for a job."""
     for node in range(len(sim.node)):
         if has(PICKED, node, sim):
             claim(j, node, sim)
@@ -195,7 +212,7 @@ PLACE_PICKED = Kernel(place_picked, types.void(int64, SIM), unrolled=False)
 
 @jit
 def start_if_clear(j: int, sim: Arrays) -> bool:
-    """Start a job if enough nodes are free that nobody has reserved while it would run."""
+    """Start a job if enough free nodes are unreserved while it would run."""
     nodes = sim.job[j].nodes
     narrow(j, sim.clock.now, sim.clock.now + sim.job[j].expected, nodes, ZERO, sim)
     if only_free(sim) < nodes:
@@ -207,7 +224,10 @@ def start_if_clear(j: int, sim: Arrays) -> bool:
 
 @jit
 def look(full: bool, sim: Arrays) -> None:
-    """Jobs in order, down to a depth; each starts if it fits what no job before it blocks."""
+    """Try jobs in order, down to a depth.
+
+    Each starts if it fits in the nodes that no job before it blocks.
+    """
     begin_look(full, sim)
     if not may_start(sim):
         return
@@ -229,7 +249,11 @@ def look(full: bool, sim: Arrays) -> None:
 
 @jit
 def soonest(j: int, used: int, sim: Arrays) -> int:
-    """When a job can start, on the nodes that are then picked; -1 for never, or too far ahead."""
+    """Return when a job can start, and pick its nodes.
+
+    Returns:
+        The start, ms; -1 if it is never or too far ahead.
+    """
     numbers = settings(sim.numbers)[0]
     now = sim.clock.now
     job = sim.job[j]
@@ -259,7 +283,7 @@ def soonest(j: int, used: int, sim: Arrays) -> int:
 
 @jit
 def reserve_soonest(j: int, used: int, size: int, sim: Arrays) -> int:
-    """Reserve the soonest nodes of a job; how many spans there are then."""
+    """Reserve the nodes on which a job can start soonest; return the number of spans."""
     time = soonest(j, used, sim)
     if time < 0:
         return size
@@ -270,10 +294,12 @@ def reserve_soonest(j: int, used: int, size: int, sim: Arrays) -> int:
 
 @jit
 def backfill(sim: Arrays) -> None:
-    """One cycle: jobs in order; each starts if it can, or has a reservation for this cycle.
+    """Run one backfill cycle over the jobs in order.
 
-    Reservations matter only to a job that could start without them: those that are owed (``sim.stack``) are
-    made when there is one, and no more of them than keep it from starting, since the others cannot help it.
+    Each job starts if it can, or gets a reservation for this cycle. Reservations matter only to a
+    job that could start without them. They are therefore deferred (``sim.stack``) until there is
+    such a job. Only as many are made as needed to keep it from starting: further ones cannot help
+    it.
     """
     numbers = settings(sim.numbers)[0]
     if not may_start(sim):
@@ -313,7 +339,7 @@ def backfill(sim: Arrays) -> None:
 
 
 def pass_slurm_by_node(sim: Arrays) -> None:
-    """Jobs in order if they may be looked at, then a backfill cycle if one is due."""
+    """Try jobs in order if that is due, then run a backfill cycle if one is due."""
     numbers = settings(sim.numbers)[0]
     mine = own(sim.own)[0]
     reckon_fairshare(sim)

@@ -1,4 +1,4 @@
-"""What agents see of a job that waits beside the machine: how long it would have to be waited for."""
+"""Observation of pending jobs that includes how long each must wait for nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ TEN_DAYS_S = 864_000.0
 
 @jit
 def in_logs(seconds: float) -> float:
-    """Seconds from 0 to 1, on a scale on which what is short differs too."""
+    """Return a duration in s on a logarithmic scale from 0 to 1.
+
+    Short durations differ on this scale too.
+    """
     return min(math.log(1.0 + seconds) / LONG, 1.0)
 
 
@@ -65,17 +68,17 @@ def put_delays(
     address: int,
     sim: Arrays,
 ) -> None:
-    """Write what is seen of a job.
+    """Write the observation of a job.
 
     Args:
-        j: the job.
-        size: its nodes, in the unit of the others.
-        widest: the logarithm of all of them.
-        share: of all nodes.
-        begin: when it could start as planned, ms.
-        row: where to write.
-        address: the agent's.
-        sim: the simulation.
+        j: Job.
+        size: Its nodes, in the unit of all sizes.
+        widest: Logarithm of all nodes, in the same unit.
+        share: Its share of all nodes.
+        begin: Earliest start as planned, ms.
+        row: Index of its first number.
+        address: Address of the agent.
+        sim: Simulation.
     """
     out = agent_at(address).seen
     now = sim.clock.now

@@ -1,4 +1,4 @@
-"""Agents that decide about jobs: which one starts next, or which may pass the first in order.
+"""Agents that decide about jobs: which one starts next, or ahead of the first one.
 
 They see a window of the queue: its first jobs in the policy's order.
 """
@@ -44,11 +44,11 @@ ALMOST_1 = 1.0 - 1e-5
 FEATURES = 8
 
 
-# --- what is chosen ------------------------------------------------------------------------------
+# --- actions -------------------------------------------------------------------------------------
 
 
 def select(address: int, sim: Arrays) -> None:
-    """The job at a place of the window starts next."""
+    """Select the job at a place of the window to start next."""
     agent = agent_at(address)
     place = agent.action
     if place < 0 or place >= min(sim.clock.queued, agent.window):
@@ -60,7 +60,7 @@ def select(address: int, sim: Arrays) -> None:
 
 
 def admit(address: int, sim: Arrays) -> None:
-    """The job at a place of the window starts now; or, past the last place, nobody."""
+    """Start the job at a place of the window now; none at the place after the last."""
     agent = agent_at(address)
     place = agent.action
     agent.chosen = -1
@@ -78,15 +78,20 @@ def admit(address: int, sim: Arrays) -> None:
 SELECT, ADMIT = hook(select), hook(admit)
 
 
-# --- until the next decision ---------------------------------------------------------------------
+# --- running to the next decision ----------------------------------------------------------------
 
 
 @jit
 def next_instant(sim: Arrays) -> int:
-    """Let the engine go on by a pass that is due, or an instant; a code of `event_loop.advance`."""
+    """Advance the engine by a pass that is due, or by one event time.
+
+    Returns:
+        A code of `event_loop.advance`.
+    """
     instants = ONE
     if sim.clock.pass_due == 1:
-        # Before a pass without an instant, the engine does not look for room for where jobs run.
+        # The engine checks the records of where jobs run only before an event time, not before a
+        # single pass.
         if not records_have_room(sim):
             return NEED_ROOM
         instants = ZERO
@@ -95,21 +100,24 @@ def next_instant(sim: Arrays) -> int:
 
 @jit
 def settle(code: int, address: int) -> bool:
-    """Whether the agent is done with going on, after an instant that gave a code but for `DONE`."""
+    """Store the code of an event time; return whether the agent must stop running.
+
+    The code must not be `DONE`.
+    """
     agent_at(address).code = code
     return code != STEPPED
 
 
 @jit
 def end(address: int) -> None:
-    """Nothing is left to happen, and nothing to be decided."""
+    """End the episode: no event and no decision is left."""
     agent = agent_at(address)
     agent.over = ENDED
     agent.code = STEPPED
 
 
 def to_selection(address: int, sim: Arrays) -> None:
-    """Until the job that was selected has started, and another one waits."""
+    """Run until the selected job has started and another one is pending."""
     agent = agent_at(address)
     agent.code = STEPPED
     last = False
@@ -130,7 +138,7 @@ def to_selection(address: int, sim: Arrays) -> None:
 
 @jit
 def may_admit(window: int, sim: Arrays) -> bool:
-    """Whether a job in the window can pass."""
+    """Return whether a job in the window can start ahead of its turn."""
     if admission(sim.own)[0].found == 0:
         return False
     for i in range(min(window, sim.clock.queued)):
@@ -140,7 +148,7 @@ def may_admit(window: int, sim: Arrays) -> bool:
 
 
 def to_admission(address: int, sim: Arrays) -> None:
-    """Until there is a job that may pass, after a pass that is over."""
+    """Run until a pass is done and a job may start ahead of its turn."""
     agent = agent_at(address)
     agent.code = STEPPED
     last = passed = False
@@ -160,12 +168,12 @@ def to_admission(address: int, sim: Arrays) -> None:
 TO_SELECTION, TO_ADMISSION = hook(to_selection), hook(to_admission)
 
 
-# --- what is seen --------------------------------------------------------------------------------
+# --- observations --------------------------------------------------------------------------------
 
 
 @jit
 def mask_places(address: int, sim: Arrays) -> int:
-    """Which choices there are; how many jobs are in the window."""
+    """Write which choices are available; return the number of jobs in the window."""
     agent = agent_at(address)
     window = agent.window
     mask = agent.mask
@@ -174,7 +182,7 @@ def mask_places(address: int, sim: Arrays) -> int:
         there = ZERO
     for i in range(there):
         put_mask(mask, i, ONE)
-    # What is seen and allowed is written to two places in turn: the rest is empty there.
+    # Two buffers are written in turn: entries of both earlier observations must be cleared.
     last = max(agent.shown, agent.shown_before)
     for i in range(there, last):
         put_mask(mask, i, ZERO)
@@ -188,7 +196,12 @@ def mask_places(address: int, sim: Arrays) -> int:
 
 @jit
 def rows_to_empty(there: int, address: int) -> int:
-    """Up to which place of the window there may be jobs from before; from now on so many are shown."""
+    """Return up to which place of the window the buffer may hold earlier jobs.
+
+    Args:
+        there: Number of jobs shown now.
+        address: Address of the agent.
+    """
     agent = agent_at(address)
     last = max(agent.shown, agent.shown_before)
     agent.shown_before = agent.shown
@@ -231,14 +244,14 @@ def put_features(out: int, row: int, wait: float, limit: int, size: float, fits:
 
 @jit
 def crowd_behind(there: int, address: int, sim: Arrays) -> float:
-    """Jobs beyond the window, n / (n + size of the window)."""
+    """Return the jobs beyond the window as n / (n + size of the window)."""
     behind = sim.clock.queued - there
     return behind / float(behind + agent_at(address).window)
 
 
 @jit
 def empty_rows(there: int, columns: int, address: int) -> None:
-    """Write zeros where there were jobs in the window before."""
+    """Write zeros to rows that held jobs before."""
     last = columns * rows_to_empty(there, address)
     for k in range(columns * there, last):
         put_seen(agent_at(address).seen, k, 0.0)
@@ -272,7 +285,7 @@ def see_features(address: int, sim: Arrays) -> None:
 
 @jit
 def among(value: float, most: float) -> float:
-    """A label or an amount over the largest in the trace; 1 where it is not known."""
+    """Return a label or an amount over the largest in the trace; 1 if it is unknown."""
     if value < 0.0 or most <= 0.0:
         return 1.0
     return min(value / most, ALMOST_1)
@@ -298,7 +311,7 @@ def put_rlscheduler(j: int, size: float, fits: bool, row: int, address: int, sim
 
 @jit
 def empty_rlscheduler(there: int, address: int) -> None:
-    """Write what is seen where no job is in the place of what was there before."""
+    """Write the features of an empty place to rows that held jobs before."""
     out = agent_at(address).seen
     last = rows_to_empty(there, address)
     for i in range(there, last):
@@ -322,7 +335,7 @@ def see_rlscheduler(address: int, sim: Arrays) -> None:
 
 
 def observe_job(address: int, sim: Arrays) -> None:
-    """What orderings see too: see `features.seen_of_job`."""
+    """Write the features that orderings see too, see `features.seen_of_job`."""
     agent = agent_at(address)
     there = mask_places(address, sim)
     now = sim.clock.now
@@ -360,23 +373,26 @@ OBSERVE_JOB = hook(observe_job)
 OBSERVE_FEATURES, OBSERVE_RLSCHEDULER = hook(observe_features), hook(observe_rlscheduler)
 
 
-# --- what is earned ------------------------------------------------------------------------------
+# --- rewards -------------------------------------------------------------------------------------
 
 
 def reward_slowdown(address: int, sim: Arrays) -> None:
-    """At the end, minus the mean bounded slowdown."""
+    """Set the reward: minus the mean bounded slowdown, at the end."""
     agent = agent_at(address)
     agent.earned = -agent.slowdown if agent.over != GOES_ON else 0.0
 
 
 def reward_wait(address: int, sim: Arrays) -> None:
-    """At the end, minus the mean wait, h."""
+    """Set the reward: minus the mean wait, h, at the end."""
     agent = agent_at(address)
     agent.earned = -agent.wait / 3600.0 if agent.over != GOES_ON else 0.0
 
 
 def reward_lately(address: int, sim: Arrays) -> None:
-    """Minus what the waits since the decision before add to the mean of wait over run time."""
+    """Set the reward: minus what was added to the mean of wait over runtime.
+
+    Only waits since the previous decision count.
+    """
     agent = agent_at(address)
     now = sim.clock.now
     since = agent.since

@@ -1,4 +1,4 @@
-"""The compiled entries to the engine that every simulation needs."""
+"""The compiled entry points to the engine that every simulation needs."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from hpctwin.engine.state.sim import single
 __all__ = ["advance", "all_kernels", "hooks", "kernels_of", "reorder"]
 
 advance = Kernel(event_loop.advance_at, int64(int64, int64, int64))
-"""`event_loop.advance` of the simulation at an address: ``(address, until, instants) -> code``."""
+"""Run `event_loop.advance` at an address: ``(address, until, instants) -> code``."""
 
 inner_advance = Kernel(event_loop.advance, event_loop.SIGNATURE)
 """The loop itself, which kernels call."""
 
 race = Kernel(counted_passes.pass_raced, types.void(SIM))
-"""The pass where many wait and counting decides."""
+"""The pass for long queues if counting decides."""
 
 lines = Kernel(score_line_scan.pass_lined, types.void(SIM))
-"""The pass where fewer wait, in an order that changes with time, and counting decides."""
+"""The pass for shorter queues in an order that changes, if counting decides."""
 
 reorder = Kernel(event_loop.reorder, types.void(int64))
-"""Put the queue into the order of another ordering: ``(address)``."""
+"""Sort the queue by another ordering: ``(address)``."""
 
 
 def hooks(
@@ -56,22 +56,22 @@ def hooks(
     planned: bool = True,
     counted: bool = True,
 ) -> npt.NDArray[Any]:
-    """The addresses of what a policy is made of, compiled now if they were not yet.
+    """Return the addresses of a policy's kernels; compile missing ones.
 
     Args:
-        order: ordering, compiled.
-        candidates: ordering of EASY's candidates, compiled.
-        place: placement that scores nodes, compiled; None for another.
-        found: the scheduling pass.
-        power: what switches nodes; None where they have no power states.
-        shared: what chooses nodes for a job where nodes are shared; else None.
-        placing: what claims a job's nodes where they have identity and are not shared; else None.
-        races: whether a tournament of those that wait is needed; False where it cannot be, or as long as
-            the loop does not say `layout.NEED_RACE`.
-        lined: whether the lines of those that wait are gone through where they are fewer.
-        planned: whether the pass is needed; False where counting may decide in its place as long as the loop
-            does not say `layout.NEED_PASS`.
-        counted: whether counting may decide, where the pass is of that kind.
+        order: Compiled ordering.
+        candidates: Compiled ordering of EASY's candidates.
+        place: Compiled placement that scores nodes; None for another placement.
+        found: Scheduling pass.
+        power: Kind of power policy; None if nodes have no power states.
+        shared: Kernel that chooses shared nodes for a job; None if nodes are not shared.
+        placing: Kernel that claims a job's nodes; None if nodes are shared or have no identity.
+        races: Whether a tournament of pending jobs is needed. False if it is impossible, or until
+            the loop returns `layout.NEED_RACE`.
+        lined: Whether shorter queues are scanned by lines.
+        planned: Whether the pass is needed. False if counting may decide instead, until the loop
+            returns `layout.NEED_PASS`.
+        counted: Whether counting may decide, if the pass is of that kind.
     """
     needed = [race] if races else []
     needed += [lines] if lined else []
@@ -112,7 +112,7 @@ def hooks(
 
 
 def all_kernels() -> list[Kernel]:
-    """Every kernel there is, but those of what a publication has wrong."""
+    """Return all kernels, without kernels that reproduce errors of publications."""
     from hpctwin.engine.agents import (
         agent_record,
         delays,
@@ -181,14 +181,14 @@ def kernels_of(
     planned: bool = True,
     counted: bool = True,
 ) -> list[Kernel]:
-    """The kernels that a simulation needs.
+    """Return the kernels that a simulation needs.
 
     Args:
-        found: the scheduling pass.
-        power: what switches nodes; None where they have no power states.
-        shared: what chooses nodes for a job where nodes are shared; else None.
-        planned: whether the pass itself is, besides counting in its place.
-        counted: whether counting may decide, where the pass is of that kind.
+        found: Scheduling pass.
+        power: Kind of power policy; None if nodes have no power states.
+        shared: Kernel that chooses shared nodes for a job; None if nodes are not shared.
+        planned: Whether the pass itself is needed, in addition to counting.
+        counted: Whether counting may decide, if the pass is of that kind.
     """
     switching = [] if power is None else [policy_hooks.BEFORE, _after(power, shared)]
     choosing = [] if shared is None else [shared]
@@ -206,7 +206,7 @@ def kernels_of(
 
 
 def _plans(power: PowerPass | None, planned: bool) -> bool:
-    """Whether a plan may be made: by the pass, or by what switches nodes."""
+    """Return whether the pass or the power policy may need a plan."""
     return planned or (power is not None and power.after is not policy_hooks.UNAWARE)
 
 
@@ -219,7 +219,7 @@ def _fits_later(found: Pass) -> Kernel | None:
 
 
 def _leaving(found: Pass) -> Kernel | None:
-    """By what a job leaves shared nodes; None where jobs have whole ones."""
+    """Return the kernel that frees a job's shared nodes; None for whole nodes."""
     if not isinstance(found, SharedPass):
         return None
     from hpctwin.engine.shared.allocation import GAVE_BACK
@@ -228,12 +228,15 @@ def _leaving(found: Pass) -> Kernel | None:
 
 
 def _counted(found: Pass, counted: bool) -> Kernel | None:
-    """The pass where counting decides; None where it never does."""
+    """Return the pass that counts; None if counting never decides."""
     if found.others is None or not counted:
         return None
     return found.counted or counted_passes.COUNTED
 
 
 def _reserved(found: Pass, power: PowerPass | None) -> Kernel | None:
-    """What takes reservations out of a plan that others make: of what switches nodes, or of shared ones."""
+    """Return the kernel that takes reservations out of a plan made by others.
+
+    Plans for power policies and plans of shared nodes need it.
+    """
     return None if power is None and not isinstance(found, SharedPass) else found.reserved
