@@ -45,7 +45,7 @@ unit: compiled
 NO_ENGINE := tests/engine/test_numba.py tests/engine/test_startup.py tests/energy/test_calibration.py \
 	tests/energy/test_cooling.py tests/energy/test_platform.py
 bounds: bounds-compiled
-	NUMBA_BOUNDSCHECK=1 nice $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/engine tests/energy tests/learn/test_many.py $(NO_ENGINE:%=--ignore=%)
+	NUMBA_BOUNDSCHECK=1 nice $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/engine tests/energy tests/learn/test_many.py $(PAPERS)/tests/test_spars.py $(NO_ENGINE:%=--ignore=%)
 
 bench: $(VENV)/dev
 	$(BIN)/python benchmarks/engine.py

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.learn.test_prediction import NODES, OFTEN, Known
+from tests.learn.test_prediction import NODES, OFTEN, Known, users_jobs
 from tests.simulation.test_schedulers import PROGRAM
 
 from hpctwin import Workload, read_cluster, read_workload, simulate
@@ -140,7 +140,8 @@ def test_the_speed_of_fifteen_days_stands_beside_fastsims() -> None:
     assert speed.obtained > 10 * speed.expected
 
 
-def test_scheduling_by_truth_is_best_and_by_what_is_foretold_between(known: Known) -> None:
+def test_scheduling_by_truth_is_best_and_by_what_is_foretold_between() -> None:
+    known = Known.of(users_jobs())
     found = prediction.run(known.workload, Cluster.uniform(NODES), methods=["like"], training=OFTEN)
     wait = {(one.order, one.by, one.plan): one.mean_wait_s for one in found}
     assert wait["shortest", "truth", "walltime"] < wait["fcfs", "walltime", "walltime"]
