@@ -92,7 +92,7 @@ def list_entries(
         json: print them as JSON.
     """
     from hpctwin.cli.output.output import print_json, print_table
-    from hpctwin.report.tables.table import Table
+    from hpctwin.report.tables.plain_table import Table
     from hpctwin_papers.catalog import ENTRIES
 
     if json:

@@ -21,7 +21,7 @@ from hpctwin.generate.pas import RESOURCES, pas, pas_cluster
 from hpctwin.metrics import dependency_violations, resource_use, resource_utilization
 from hpctwin.model import MS_PER_S, Dependencies, Workload
 from hpctwin.policies import parse_policy
-from hpctwin.report.tables.table import Table
+from hpctwin.report.tables.plain_table import Table
 from hpctwin.simulation import Result, Simulation
 from hpctwin_papers.experiment import SEEDS, Experiment, Progress
 from hpctwin_papers.results import Finding, Results

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from hpctwin_papers.entry import NO_NUMBERS, Entry
-from hpctwin_papers.s_raps import stand_ins as stand_ins
+from hpctwin_papers.s_raps import stand_ins
 
 __all__ = ["entries"]
 

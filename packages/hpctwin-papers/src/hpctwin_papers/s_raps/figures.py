@@ -22,7 +22,7 @@ from hpctwin.energy.accounts.component_energy import ComponentEnergy
 from hpctwin.energy.cooling.model import cooling_figures
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, write_atomically
-from hpctwin.report.tables.table import Table
+from hpctwin.report.tables.plain_table import Table
 from hpctwin.simulation import Result, Simulation, Window, replay
 from hpctwin_papers.experiment import Experiment, Progress
 from hpctwin_papers.results import Results

@@ -23,7 +23,7 @@ from hpctwin.metrics import INCENTIVES
 from hpctwin.model import Category, Cluster, Workload, format_duration
 from hpctwin.model.text.progress import counted
 from hpctwin.model.workload.usage import Usage
-from hpctwin.report.tables.table import Table
+from hpctwin.report.tables.plain_table import Table
 from hpctwin.simulation.running.window import from_its_first_job
 from hpctwin_papers.experiment import Experiment, Progress
 from hpctwin_papers.results import Results

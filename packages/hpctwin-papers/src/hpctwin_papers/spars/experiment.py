@@ -15,7 +15,7 @@ import polars as pl
 
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.model import Workload, write_atomically
-from hpctwin.report.tables.table import Cell, Table
+from hpctwin.report.tables.plain_table import Cell, Table
 from hpctwin_papers.experiment import Experiment, Progress
 from hpctwin_papers.results import Finding, Results
 from hpctwin_papers.spars.published import (

@@ -1,4 +1,4 @@
-"""A table of words and numbers, before it is printed or written."""
+"""A table of words and numbers that a command prints or a report writes."""
 
 from __future__ import annotations
 
