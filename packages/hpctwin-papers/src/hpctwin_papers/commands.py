@@ -13,62 +13,49 @@ if TYPE_CHECKING:
 __all__ = ["add_commands"]
 
 EXPERIMENTS = {
-    "schedtwin": (
-        "schedtwin.commands:schedtwin",
-        "SchedTwin (arXiv 2512.18894): the twin against FCFS, SJF and WFP on four phases of jobs.",
-    ),
-    "spars": (
-        "spars.commands:spars",
-        "SPARS (SoftwareX 2026): node power states, beside its published results.",
-    ),
-    "pas": (
-        "pas.commands:pas",
-        "PAS: jobs that depend on each other and share four resources, beside its Table I.",
-    ),
-    "cqsim-plus": (
-        "cqsim_plus.commands:cqsim_plus",
-        "CQSim+ (SIGSIM-PADS 2025): jobs among two clusters, beside its tables 1 to 5.",
-    ),
-    "s-raps": (
-        "s_raps.commands:s_raps",
-        "S-RAPS (SC25-W), figures 4 to 6: replay and reschedule, with power and cooling over time.",
-    ),
-    "s-raps-incentives": (
-        "s_raps.commands:s_raps_incentives",
-        "S-RAPS (SC25-W), figure 8: incentives from accounts, collected and redeemed.",
-    ),
-    "s-raps-ml": (
-        "s_raps.commands:s_raps_ml",
-        "S-RAPS (SC25-W), figure 10: scheduling by learned prediction, beside walltime and truth.",
-    ),
-    "s-raps-schedulers": (
-        "s_raps.commands:s_raps_schedulers",
-        "S-RAPS (SC25-W), §4.2: schedulers from outside, what they decide and cost.",
-    ),
-    "rlscheduler": (
-        "rlscheduler.commands:rlscheduler",
-        "RLScheduler (SC20): mean bounded slowdown of heuristics and agents, beside its table.",
-    ),
-    "nasa-agents": (
-        "spars.commands:nasa_agents",
-        "Agents that switch nodes, on held-out windows of the NASA log, beside SPARS's timeouts.",
-    ),
-    "surf": (
-        "surf.commands:surf",
-        "A week of SURF's Lisa with measured power (as OpenDT ships it): power forecast an hour ahead.",
-    ),
-    "theta-year": (
-        "theta_year.commands:theta_year",
-        "Simulate a year of Theta (4,360 nodes) under a handful of policies and report.",
-    ),
+    "schedtwin": {
+        "schedtwin": "SchedTwin (arXiv 2512.18894): the twin against FCFS, SJF and WFP on four phases "
+        "of jobs.",
+    },
+    "spars": {
+        "spars": "SPARS (SoftwareX 2026): node power states, beside its published results.",
+        "nasa-agents": "Agents that switch nodes, on held-out windows of the NASA log, beside SPARS's "
+        "timeouts.",
+    },
+    "pas": {
+        "pas": "PAS: jobs that depend on each other and share four resources, beside its Table I.",
+    },
+    "cqsim_plus": {
+        "cqsim-plus": "CQSim+ (SIGSIM-PADS 2025): jobs among two clusters, beside its tables 1 to 5.",
+    },
+    "s_raps": {
+        "s-raps": "S-RAPS (SC25-W), figures 4 to 6: replay and reschedule, with power and cooling over time.",
+        "s-raps-incentives": "S-RAPS (SC25-W), figure 8: incentives from accounts, collected and redeemed.",
+        "s-raps-ml": "S-RAPS (SC25-W), figure 10: scheduling by learned prediction, beside walltime "
+        "and truth.",
+        "s-raps-schedulers": "S-RAPS (SC25-W), §4.2: schedulers from outside, what they decide and cost.",
+    },
+    "rlscheduler": {
+        "rlscheduler": "RLScheduler (SC20): mean bounded slowdown of heuristics and agents, beside its "
+        "table.",
+    },
+    "surf": {
+        "surf": "A week of SURF's Lisa with measured power (as OpenDT ships it): power forecast "
+        "an hour ahead.",
+    },
+    "theta_year": {
+        "theta-year": "Simulate a year of Theta (4,360 nodes) under a handful of policies and report.",
+    },
 }
-"""Commands of `hpctwin experiment`: by name the function, which is imported late, and a line of help."""
+"""By folder the commands in its ``commands.py``, which is imported when one of them runs."""
 
 experiment_app = App(
     name=("experiment", "experiments"), help="Repeat the experiments of published papers."
 )
-for _name, (_function, _help) in EXPERIMENTS.items():
-    experiment_app.command(f"hpctwin_papers.{_function}", name=_name, help=_help)
+for _folder, _commands in EXPERIMENTS.items():
+    for _name, _help in _commands.items():
+        _function = f"hpctwin_papers.{_folder}.commands:{_name.replace('-', '_')}"
+        experiment_app.command(_function, name=_name, help=_help)
 
 
 def add_commands(app: App) -> None:
