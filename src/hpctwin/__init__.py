@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from hpctwin._version import __version__
-from hpctwin.attached import attach, offer
+from hpctwin.attached import attach
 
 if TYPE_CHECKING:
     from hpctwin.errors import HpctwinError
@@ -70,8 +70,6 @@ _HOME = {
 }
 
 attach("Result.plot", "hpctwin.report.accessor:Plots")
-for _name, _module in (("spars-auto", "auto_on"), ("spars-ipm", "ipm")):
-    offer("hpctwin.engine.powers", _name, f"hpctwin.experiments.spars.{_module}")
 
 
 def __getattr__(name: str) -> Any:

@@ -79,3 +79,20 @@ def test_help_loads_nothing_that_computes() -> None:
 def test_help_of_a_command_loads_nothing_of_its_extra(command: str) -> None:
     main = "from hpctwin.cli import main; main(sys.argv[1:])"
     assert not loaded_by(main, *command.split(), "--help") & {"numba", "matplotlib", *OF_EXTRAS}
+
+
+@pytest.mark.parametrize("command", ["experiment list --json", "experiment", "incentives t.swf"])
+def test_without_its_package_a_command_says_what_to_install(command: str) -> None:
+    main = (
+        "import sys; from importlib import metadata; "
+        "metadata.entry_points = lambda **group: metadata.EntryPoints(); "
+        "from hpctwin.cli import main; main(sys.argv[1:])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", main, *command.split()], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "hpctwin: experiment and incentives need hpctwin-papers, which is not installed: "
+        "pip install hpctwin-papers\n"
+    )

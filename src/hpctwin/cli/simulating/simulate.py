@@ -281,8 +281,9 @@ def _simulate_spars(
         note_rejected,
         note_without_effect,
     )
-    from hpctwin.experiments.spars.config import read_spars_config
+    from hpctwin.formats.spars_config import read_spars_config
     from hpctwin.model.text.progress import progress_bar
+    from hpctwin.policies import PowerPolicy, make_policy
     from hpctwin.simulation import Simulation
 
     asked = read_spars_config(path)
@@ -292,10 +293,10 @@ def _simulate_spars(
     for note in asked.notes:
         print(note, file=sys.stderr)
     options = {"overrun": asked.overrun}
-    simulation = Simulation(
-        asked.workload, asked.cluster, asked.policy, overrun=asked.overrun, log=True
-    )
-    with progress_bar(f"{asked.workload.name} under {asked.policy.name}") as progress:
+    power = PowerPolicy(asked.power, asked.timeout_s)
+    policy = make_policy("fcfs", asked.backfill, power=power)
+    simulation = Simulation(asked.workload, asked.cluster, policy, overrun=asked.overrun, log=True)
+    with progress_bar(f"{asked.workload.name} under {policy.name}") as progress:
         result = simulation.finish(progress)
     summary = result.summary()
     _show(

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
-from hpctwin.attached import offered
 from hpctwin.engine.compile.syntax import syntax_tree
 from hpctwin.engine.state import records
 
@@ -80,7 +79,7 @@ class Modules(Generic[T]):
 
     def names(self) -> list[str]:
         """The names of all."""
-        return sorted({*self.own(), *self._registered, *offered(self.package)})
+        return sorted({*self.own(), *self._registered})
 
     def own(self) -> list[str]:
         """Return the names of the parts in the package folder."""
@@ -112,7 +111,7 @@ class Modules(Generic[T]):
     def _module(self, name: str) -> str:
         if not name.replace("-", "").isalnum():
             return "-"
-        return offered(self.package).get(name, f"{self.package}.{name.replace('-', '_')}")
+        return f"{self.package}.{name.replace('-', '_')}"
 
 
 def _about_record(record: type | None, marks: frozenset[str]) -> About:

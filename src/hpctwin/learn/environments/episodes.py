@@ -14,8 +14,8 @@ import numpy as np
 from hpctwin.errors import ConfigError
 from hpctwin.generate import generate
 from hpctwin.model import Cluster, Workload
+from hpctwin.simulation.running.window import from_its_first_job
 from hpctwin.simulation.state.arguments import as_cluster, as_workload
-from hpctwin.sweep.incentives import from_its_first_job
 
 __all__ = [
     "Curriculum",

@@ -23,7 +23,7 @@ from hpctwin.model.text.units import parse_moment, since
 from hpctwin.simulation.result.result import Result
 from hpctwin.simulation.running.simulation import Simulation
 
-__all__ = ["Window", "moment", "window"]
+__all__ = ["Window", "from_its_first_job", "moment", "window"]
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -199,3 +199,18 @@ def moment(given: object, workload: Workload) -> float:
             f"{given} is before {workload.name} begins, at {first:%Y-%m-%dT%H:%M:%S} UTC"
         )
     return since_s
+
+
+def from_its_first_job(workload: Workload) -> Workload:
+    """Return the same jobs with time zero at the first submission."""
+    first_ms = int(workload.submit_ms[0])
+    epoch_s = workload.start_epoch_s
+    started = workload.recorded_start_ms
+    return workload.replace(
+        submit_ms=workload.submit_ms - first_ms,
+        recorded_start_ms=np.where(started >= 0, started - first_ms, started),
+        cancel_ms=np.where(
+            workload.cancel_ms >= 0, workload.cancel_ms - first_ms, workload.cancel_ms
+        ),
+        start_epoch_s=None if epoch_s is None else epoch_s + first_ms / MS_PER_S,
+    )
