@@ -94,7 +94,15 @@ for name, target in (("train", "train"), ("evaluate", "evaluate"), ("agents", "l
     app.command(f"hpctwin.cli.learning.agent:{target}", name=name, show=False)
 
 for plugin in metadata.entry_points(group="hpctwin.commands"):
-    plugin.load()(app)
+    # A package that is broken, or of another version, must not keep the other commands from running.
+    try:
+        plugin.load()(app)
+    except Exception as error:
+        package = plugin.dist.name if plugin.dist is not None else plugin.value
+        print(
+            f"hpctwin: {package}: its commands cannot be loaded ({error}); install it again",
+            file=sys.stderr,
+        )
 for name in ("experiment", "incentives"):
     if name not in app:
         app.command("hpctwin.cli.missing:missing_command", name=name, show=False)
