@@ -42,7 +42,7 @@ from hpctwin.twin.core.core import Core
 from hpctwin.twin.core.decision import Decision
 from hpctwin.twin.following.bus import LocalBus
 from hpctwin.twin.journal.journal import CHECKPOINT_CHARACTERS, Journal
-from hpctwin.twin.service.query_socket import Desk
+from hpctwin.twin.service.query_socket import QuerySocket
 from hpctwin.twin.service.runner import GARBAGE_AFTER, Twin
 from hpctwin.twin.settings.config import CoreSettings, TwinConfig
 from hpctwin.twin.what_if.pool import Here
@@ -245,8 +245,11 @@ def when(waiting: int = 2000, times: int = 7) -> None:
         config = TwinConfig.from_yaml(folder / "twin.yaml")
         snapshot = busy_cluster(1000, waiting, 50)
         bus = LocalBus()
-        with closing(Journal(config.journal.path)) as journal, closing(Desk(journal.path)) as desk:
-            twin = Twin(config, Silent(snapshot), bus, journal, desk=desk)
+        with (
+            closing(Journal(config.journal.path)) as journal,
+            closing(QuerySocket(journal.path)) as queries,
+        ):
+            twin = Twin(config, Silent(snapshot), bus, journal, queries=queries)
             twin.begin()
             for _ in range(5):
                 twin.turn(0.0)
@@ -266,7 +269,7 @@ def when(waiting: int = 2000, times: int = 7) -> None:
                 took, used = [], []
                 for _ in range(times):
                     with journal.writing():
-                        twin.teller.write()
+                        twin.status_writer.write()
                     before, begin = os.times(), time.perf_counter()
                     command = [sys.executable, "-m", "hpctwin", "when", *arguments, "--json"]
                     asking = subprocess.Popen(

@@ -17,7 +17,7 @@ from hpctwin.rms.pbs.manager import PbsManager
 from hpctwin.rms.pbs.news import PbsNews
 from hpctwin.rms.records.push_events import JobSeen
 from hpctwin.rms.records.records import REASONS, JobSpec
-from hpctwin.twin.acting.inactivity import Inactivity
+from hpctwin.twin.service.status_writer import Inactivity
 from tests.rms.fake_pbs import FakePbs
 from tests.rms.recorded import PBS
 

@@ -12,64 +12,76 @@ import pytest
 
 from hpctwin.errors import JournalError
 from hpctwin.rms.manager import Outcome
-from hpctwin.twin.acting.actuator import KEPT, Actor
-from hpctwin.twin.acting.guard import Guard
+from hpctwin.twin.acting.authority import Guard
+from hpctwin.twin.acting.executor import DEFERRED, Chosen, Executor
+from hpctwin.twin.core.decision import Actions
 from hpctwin.twin.following.follower import Follower
 from hpctwin.twin.journal.journal import Journal
 from hpctwin.twin.settings.config import ActSettings
 from tests.twin.test_journal import written
 
 
-def follower(journal: Journal, told_together: Callable[..., Any]) -> Follower:
+class Cluster:
+    """Starts whatever it is told, and knows what that was."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+
+    def start(self, job_id: str) -> Outcome:
+        self.started.append(job_id)
+        return Outcome("done")
+
+
+def executor(
+    journal: Journal, cluster: Cluster, told: Callable[[tuple[str, ...]], tuple[str, ...]]
+) -> Executor:
     """Of a cluster that starts whatever it is told."""
+
+    def actions(now_s: float, starts: tuple[str, ...], *more: Any, **about: Any) -> Actions:
+        return Actions(told(starts), frozenset(starts).difference(told(starts)), {})
+
     core = SimpleNamespace(
         asked_to_start=lambda **asked: None,
-        told_together=told_together,
+        actions=actions,
         under_way=frozenset(),
         waits=lambda job_id: True,
     )
-    manager = SimpleNamespace(start=lambda job_id: Outcome("done"))
-    found: Any = SimpleNamespace(journal=journal, manager=manager, core=core, now_s=lambda: 3.0)
-    return cast(Follower, found)
+    found: Any = SimpleNamespace(journal=journal, manager=cluster, core=core, now_s=lambda: 3.0)
+    settings = ActSettings(mode="act")
+    return Executor(settings, Guard(settings), cast(Follower, found), leases=False)
 
 
 def test_a_start_that_may_find_no_room_is_kept_and_noted_once_with_its_reason(
     tmp_path: Path,
 ) -> None:
-    journal = written(tmp_path / "j.sqlite")
-    settings = ActSettings(mode="act")
-    actor = Actor(settings, Guard(settings), follower(journal, lambda starts, where: starts[:1]))
+    journal, cluster = written(tmp_path / "j.sqlite"), Cluster()
+    acts = executor(journal, cluster, lambda starts: starts[:1])
     for starts in (("8", "9"), ("8", "9"), ("9",)):
-        with journal.writing():
-            planned = actor.plan(1, starts)
-        assert [job for _, job in planned] == list(starts[:1])
-        actor.send(planned)
+        cluster.started.clear()
+        acts.act(None, [Chosen(1, starts)])
+        assert cluster.started == list(starts[:1])
     said = [(action.result, action.reason) for action in journal.read_actions(job="9")]
-    assert said == [("refused", f"withheld: {KEPT}"), ("done", "")]
+    assert said == [("refused", f"withheld: {DEFERRED}"), ("done", "")]
 
 
 def test_outcomes_that_could_not_be_written_are_written_with_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk is full for a while: two starts are sent, and nothing can be noted of either."""
-    journal = written(tmp_path / "j.sqlite")
-    settings = ActSettings(mode="act")
-    actor = Actor(settings, Guard(settings), follower(journal, lambda starts, where: starts))
-
-    def planned(*job_ids: str) -> list[tuple[int, str]]:
-        with journal.writing():
-            return actor.plan(1, job_ids)
+    journal, cluster = written(tmp_path / "j.sqlite"), Cluster()
+    acts = executor(journal, cluster, lambda starts: starts)
+    before = {action.id for action in journal.unfinished_actions()}
 
     def full(*args: Any) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
-    first = planned("7", "8")
     with monkeypatch.context() as patched:
         patched.setattr(journal, "outcome", full)
         with pytest.raises(JournalError, match="cannot be written"):
-            actor.send(first)
-    ids = {action for action, _ in first}
-    assert ids <= {action.id for action in journal.unfinished_actions()}
-    actor.send(planned("9"))
+            acts.act(None, [Chosen(1, ("7", "8"))])
+    assert cluster.started == ["7", "8"]
+    ids = {action.id for action in journal.unfinished_actions()} - before
+    assert len(ids) == 2
+    acts.act(None, [Chosen(1, ("9",))])
     assert not ids & {action.id for action in journal.unfinished_actions()}
     assert [action.result for action in journal.read_actions(job="8")] == ["done"]

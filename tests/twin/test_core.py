@@ -150,11 +150,11 @@ def test_who_may_be_on_other_nodes_too_takes_none_from_who_may_not() -> None:
     # A policy may put the second before the first: told in order of submission, the first took the lowest
     # numbers, and the second found no room.
     core = core_with(job(1, 3, 50), job(2, 2, 20, partition="x"), machine=POOLS)
-    assert core.told_together(("1", "2"), {}) == ("1",)
-    assert core.told_together(("2", "1"), {}) == ("2",)
+    assert core.actions(0.0, ("1", "2")).starts == ("1",)
+    assert core.actions(0.0, ("2", "1")).starts == ("2",)
     core.asked_to_start("1", 0.0)
-    assert core.told_together(("2",), {}) == ()
-    assert core.told_together((), {}) == ()
+    assert core.actions(0.0, ("2",)).starts == ()
+    assert core.actions(0.0, ()).starts == ()
 
 
 @settings(max_examples=examples(20))

@@ -65,7 +65,7 @@ class Watched:
     def turn(self) -> None:
         for _ in range(2):
             self.twin.core.opportunity = True
-            self.twin.teller.due = 0.0
+            self.twin.status_writer.due = 0.0
             self.twin.turn(0.0)
 
 
@@ -141,9 +141,9 @@ def test_what_came_in_since_the_last_checkpoint_stays_little(
 def test_forecasts_are_written_when_they_are_made_and_not_each_second(watched: Watched) -> None:
     before = watched.journal.read_latest("forecasts")
     at_s = time.time()
-    watched.twin.teller.due = watched.twin.decider.due = 0.0
+    watched.twin.status_writer.due = watched.twin.control.decision_due = 0.0
     watched.twin.core.opportunity = False
-    watched.twin.decider.due = time.monotonic() + 100
+    watched.twin.control.decision_due = time.monotonic() + 100
     watched.twin.turn(0.0)
     found = watched.journal.read_latest("status")
     assert found is not None

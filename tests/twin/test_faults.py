@@ -84,7 +84,7 @@ def test_jobs_that_wait_are_leased_and_those_chosen_are_admitted(setting: Any) -
 @pytest.mark.parametrize(
     "raised", [ValueError("x"), RecursionError(), MemoryError(), SystemExit(3), GeneratorExit()]
 )
-@pytest.mark.parametrize("where", ["decide", "take_event", "left_to_manager"])
+@pytest.mark.parametrize("where", ["decide", "take_event", "actions"])
 def test_no_exception_of_any_class_ends_the_loop(
     setting: Any, monkeypatch, where: str, raised: BaseException
 ) -> None:
@@ -133,18 +133,18 @@ def test_a_job_that_has_begun_unseen_and_is_refused_leaves_the_twin_in_charge(
     setting.manager.look_age_s = 4.0
     setting.manager.refuses = Outcome("refused", "job 2: Job is no longer pending execution")
     setting.manager.until_s.clear()
-    leaser, calls = setting.twin.command.leaser, len(setting.manager.calls)
+    executor, calls = setting.twin.control.executor, len(setting.manager.calls)
     for _ in range(5):
-        leaser._next = 0.0
-        leaser.renew(None)
+        executor._renewal_due = 0.0
+        executor.act(None)
     assert len(setting.manager.calls) == calls + 5
-    assert leaser.fault == ""
+    assert executor.fault == ""
     # A look since then still shows it waiting: now the twin cannot act.
     setting.manager.look_age_s = 0.0
     for _ in range(2):
-        leaser._next = 0.0
-        leaser.renew(None)
-    assert "no longer pending" in leaser.fault
+        executor._renewal_due = 0.0
+        executor.act(None)
+    assert "no longer pending" in executor.fault
     setting.manager.refuses = None
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpctwin.errors import ConfigError
-from hpctwin.twin.acting.guard import Guard
+from hpctwin.twin.acting.authority import Guard
 from hpctwin.twin.settings.config import ActSettings, TwinConfig, config_schema
 
 MANAGER = {"kind": "emulated", "address": "x.sock"}

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin.rms.records.records import JobSpec
-from hpctwin.twin.acting.lease_plan import LeaseRule, Waiting, leases_due
-from hpctwin.twin.core.blocked import Blocked
+from hpctwin.twin.core.core import Core
+from hpctwin.twin.core.decision import Actions, LeaseRule, PendingJob, leases_due
+from hpctwin.twin.core.memory import Blocked
+from hpctwin.twin.settings.config import CoreSettings
+from tests.examples import examples
+from tests.twin.source import Source
 
 NOW_S = 1_000_000.0
 RULE = LeaseRule(short_s=30.0, longest_s=600.0)
 ahead = st.floats(min_value=-1e4, max_value=1e5)
 waiting = st.builds(
-    Waiting,
+    PendingJob,
     until_s=st.just(0.0) | ahead.map(lambda s: NOW_S + s),
     expected_s=st.none() | ahead.map(lambda s: NOW_S + s),
     fits=st.booleans(),
@@ -26,7 +30,7 @@ rules = st.floats(5, 600).flatmap(
 
 @given(queues, st.sets(st.integers(1, 50).map(str)), rules)
 def test_no_lease_is_longer_than_the_longest_or_given_to_a_job_that_is_free(
-    jobs: dict[str, Waiting], free: set[str], rule: LeaseRule
+    jobs: dict[str, PendingJob], free: set[str], rule: LeaseRule
 ) -> None:
     due = leases_due(NOW_S, jobs, free, rule)
     assert not due.keys() & free
@@ -38,11 +42,11 @@ def test_no_lease_is_longer_than_the_longest_or_given_to_a_job_that_is_free(
 
 @given(queues, rules)
 def test_after_a_plan_is_done_every_job_is_leased_for_half_a_short_lease_and_nothing_is_due(
-    jobs: dict[str, Waiting], rule: LeaseRule
+    jobs: dict[str, PendingJob], rule: LeaseRule
 ) -> None:
     due = leases_due(NOW_S, jobs, (), rule)
     after = {
-        i: Waiting(due.get(i, job.until_s), job.expected_s, job.fits) for i, job in jobs.items()
+        i: PendingJob(due.get(i, job.until_s), job.expected_s, job.fits) for i, job in jobs.items()
     }
     assert all(job.until_s >= NOW_S + rule.short_s / 2 for job in after.values())
     assert leases_due(NOW_S, after, (), rule) == {}
@@ -50,7 +54,7 @@ def test_after_a_plan_is_done_every_job_is_leased_for_half_a_short_lease_and_not
 
 @given(queues, rules)
 def test_a_job_that_could_start_now_gets_no_more_than_a_short_lease(
-    jobs: dict[str, Waiting], rule: LeaseRule
+    jobs: dict[str, PendingJob], rule: LeaseRule
 ) -> None:
     for job_id, until_s in leases_due(NOW_S, jobs, (), rule).items():
         job = jobs[job_id]
@@ -62,7 +66,7 @@ def test_a_job_that_could_start_now_gets_no_more_than_a_short_lease(
 
 
 def test_the_leases_of_ten_thousand_jobs_end_at_few_times() -> None:
-    jobs = {str(i): Waiting(0.0, NOW_S + 7.0 * i, fits=False) for i in range(10_000)}
+    jobs = {str(i): PendingJob(0.0, NOW_S + 7.0 * i, fits=False) for i in range(10_000)}
     due = leases_due(NOW_S, jobs, (), RULE)
     assert sorted(set(due.values())) == [NOW_S + s for s in (30, 60, 120, 240, 480)]
 
@@ -92,3 +96,44 @@ def test_a_licence_blocks_those_that_ask_for_the_same_and_a_hold_nobody() -> Non
     assert blocked.like(spec(4, constraints="licences=matlab:1")) == "1"
     assert blocked.like(spec(5, constraints="licences=other:1")) is None
     assert blocked.like(spec(6)) is None
+
+
+@settings(max_examples=examples(100))
+@given(st.data())
+def test_of_the_twins_jobs_each_is_started_released_or_leased_and_none_is_both(
+    data: st.DataObject,
+) -> None:
+    source = Source(data.draw)
+    for _ in range(data.draw(st.integers(10, 40))):
+        source.step()
+    core = Core(CoreSettings(pool=("fcfs+easy",)))
+    core.take_snapshot(source.snapshot())
+    now_s = source.time_s
+    pending = [i for i, job in source.jobs.items() if job.start_s is None]
+    may = [i for i in pending if not source.jobs[i].spec.held and not source.jobs[i].spec.reason]
+    asked = set(data.draw(st.lists(st.sampled_from(may), unique=True)) if may else [])
+    for job_id in asked:
+        core.asked_to_start(job_id, now_s)
+    left = [i for i in may if i not in asked]
+    starts = data.draw(st.permutations(left))
+    most = data.draw(st.integers(0, 3))
+    # Jobs that have begun or are gone may still be among the leases of the last snapshot.
+    leases = {
+        i: data.draw(st.just(0.0) | st.floats(-90, 700).map(now_s.__add__)) for i in source.jobs
+    }
+    leases["gone"] = 0.0
+
+    def actions() -> Actions:
+        return core.actions(now_s, starts, most=most, leases=leases, rule=RULE)
+
+    found = actions()
+    assert found == actions()
+    assert {*found.starts} | found.deferred == {*starts}
+    assert not found.deferred.intersection(found.starts)
+    started = set(found.starts[:most])
+    assert not found.leases.keys() & started
+    assert found.leases.keys() <= {*may} - asked
+    for job_id in {*may} - asked - started:
+        # Deferred jobs and those above the limit are leased as all others are.
+        assert found.leases.get(job_id, leases[job_id]) >= now_s + RULE.short_s / 2
+    assert core.actions(now_s, starts, most=most, leases=leases).leases == {}

@@ -328,7 +328,7 @@ def test_a_fault_of_the_meter_is_told_and_the_twin_stays_in_charge(
     setting.until(lambda: setting.running() == {"1"})
     assert twin.in_charge
     assert twin.fault is None
-    twin.teller.due = 0.0
+    twin.status_writer.due = 0.0
     twin.turn(0.01)
     source = Source(setting.journal.path)
     head = source.head()

@@ -6,7 +6,6 @@ import json
 
 from hpctwin.model import Cluster
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, Snapshot
-from hpctwin.twin.acting.placement import places
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.journal.restore import apply_input
 from hpctwin.twin.journal.tables import Input
@@ -42,7 +41,7 @@ def test_each_task_that_a_policy_starts_has_its_node() -> None:
     decision = core.decide(50.0)
     assert decision is not None
     assert decision.starts == ("1", "2")
-    where = places(core, decision.starts, 50.0, decision.policy)
+    where = core.places(decision.starts, 50.0, decision.policy)
     assert where == {"1": [("n0", (2,)), ("n1", (1,))], "2": [("n1", (1, 0)), ("n2", (0, 1))]}
 
 
@@ -57,14 +56,14 @@ def test_jobs_are_started_in_the_order_in_which_a_policy_gives_them_shared_nodes
     assert decision is not None
     assert decision.starts == ("2", "1")
     assert core.present(50.0).starts() == ["2", "1"]
-    where = places(core, decision.starts, 50.0, decision.policy)
+    where = core.places(decision.starts, 50.0, decision.policy)
     assert where == {"1": [("n1", (1,))], "2": [("n0", (2,))]}
 
 
 def test_a_job_lies_where_it_was_told_to_until_the_cluster_says_where_it_runs() -> None:
     core = core_of(waiting("1", tasks=1), waiting("2", tasks=2))
     core.asked_to_start("1", 50.0, [("n1", (1,))])
-    where = places(core, ["2"], 50.0, core.policy)
+    where = core.places(["2"], 50.0, core.policy)
     assert where == {"2": [("n0", (2,))]}
     core.asked_to_start("2", 50.0, where["2"])
     # Saved and gone on from, and by its journal, it is the same.

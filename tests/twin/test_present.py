@@ -13,8 +13,8 @@ from hpctwin import Simulation, make_policy
 from hpctwin.engine.state import layout
 from hpctwin.model import MS_PER_S, Cluster, DependencyKind
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, NodeReservation
+from hpctwin.twin.what_if.conversion import id_key
 from hpctwin.twin.what_if.present import CORRECTIONS_MS, present, remaining_end_ms
-from hpctwin.twin.what_if.present_jobs import id_key
 from tests import strategies
 from tests.examples import each
 from tests.twin.present_cases import EPOCH_S, node_name, records_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpctwin.twin.acting.reorder import MOST_JOBS, raised
+from hpctwin.twin.core.decision import MAX_RAISED, raised
 
 QUEUES = st.lists(st.integers(-5, 5), min_size=1, max_size=40).flatmap(
     lambda values: st.tuples(st.just(values), st.permutations(range(len(values))))
@@ -21,7 +21,7 @@ def test_afterwards_the_head_of_the_order_goes_first_and_nothing_was_lowered(que
     for job_id, value in raised(order, priority):
         assert value > after[job_id]
         after[job_id] = value
-    head, behind = order[:MOST_JOBS], order[MOST_JOBS:]
+    head, behind = order[:MAX_RAISED], order[MAX_RAISED:]
     wanted = [after[i] for i in head]
     assert wanted == sorted(set(wanted), reverse=True)
     assert all(wanted[-1] > after[i] for i in behind)

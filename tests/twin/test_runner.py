@@ -263,9 +263,9 @@ def test_by_priority_the_cluster_starts_the_jobs_and_the_twin_only_orders_them(m
     assert setting.running() == {"0"}
     order = {j.spec.id: j.spec.priority for j in setting.cluster.snapshot().jobs}
     assert order["3"] > order["2"] > order["1"]
-    sent = setting.twin.command.actor.done
+    sent = setting.twin.control.executor.done
     setting.turn(5)
-    assert setting.twin.command.actor.done == sent  # in order already: nothing more is sent
+    assert setting.twin.control.executor.done == sent  # in order already: nothing more is sent
     setting.cluster.advance(31)
     assert setting.running() == {"3"}
     assert setting.manager.started == []

@@ -136,7 +136,7 @@ def test_a_running_twin_answers_without_a_call_to_the_resource_manager(tmp_path:
     until = time.monotonic() + 120
     while time.monotonic() < until and not cluster.snapshot().jobs[0].node_names:
         twin.turn(0.05)
-    twin.teller.due = 0.0
+    twin.status_writer.due = 0.0
     twin.turn(0.01)
     picture = picture_of(settings)
     assert picture.source == "the running twin"

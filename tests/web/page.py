@@ -48,7 +48,7 @@ class Page:
 
     def tell(self) -> None:
         """The twin writes down how it stands."""
-        self.setting.twin.teller.due = 0.0
+        self.setting.twin.status_writer.due = 0.0
         self.setting.turn(1)
 
     def look(self) -> None:

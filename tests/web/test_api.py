@@ -223,7 +223,7 @@ def test_ready_means_that_the_twin_runs(make: Any) -> None:
     page = make()
     with page.client() as client:
         assert client.get("/readyz").status_code == 200
-        page.setting.twin.teller.write(ended=True)
+        page.setting.twin.status_writer.write(ended=True)
         page.setting.until(lambda: client.get("/readyz").status_code == 503)
         trouble = client.get("/api/v1/state").json()["trouble"]
     assert trouble[0] == "the twin does not run"

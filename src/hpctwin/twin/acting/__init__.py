@@ -1,1 +1,1 @@
-"""Acting on a cluster: leases, starts, and the guard that allows them."""
+"""Acting on a cluster: whether the twin may, when it decides, and sending leases and starts."""

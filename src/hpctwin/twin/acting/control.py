@@ -1,32 +1,31 @@
-"""Being in charge of a cluster: exactly while the twin may act, sees, and can."""
+"""Control of one cluster: decide, act, and be in charge only while the twin may act, sees and can act."""
 
 from __future__ import annotations
 
+import json
 import logging
 import time
+from typing import Any
 
 from hpctwin.errors import UnreachableError
 from hpctwin.rms.manager import LendsScheduling
-from hpctwin.twin.acting.actuator import Actor
-from hpctwin.twin.acting.authority import Charge
-from hpctwin.twin.acting.guard import Guard
-from hpctwin.twin.acting.lease_keeper import Leaser
+from hpctwin.twin.acting.authority import Authority, Guard
+from hpctwin.twin.acting.executor import Chosen, Executor
 from hpctwin.twin.core.decision import Decision
-from hpctwin.twin.following.faults import FaultsInForce
-from hpctwin.twin.following.follower import RETRY_S, Follower
+from hpctwin.twin.following.follower import RETRY_S, FaultsInForce, Follower
 
-__all__ = ["Command"]
+__all__ = ["Control"]
 
 logger = logging.getLogger(__name__)
 
 
-class Command:
-    """Takes charge and lets go, keeps the leases, and shows life.
+class Control:
+    """Decides, acts on decisions, takes charge and lets go, and shows life.
 
     Args:
-        follower: of the cluster.
-        guard: says what may be done.
-        faults: while there is one, the twin is not in charge.
+        follower: Follows the cluster; its core decides.
+        guard: Says what may be done.
+        faults: While there is one, the twin is not in charge.
     """
 
     def __init__(self, follower: Follower, guard: Guard, faults: FaultsInForce) -> None:
@@ -34,56 +33,129 @@ class Command:
         self.follower = follower
         self.guard = guard
         self.faults = faults
-        self.actor = Actor(act, guard, follower)
-        self.leaser = Leaser(act, follower)
-        self.charge = Charge(follower.config, follower.manager)
-        self.in_charge = False
+        self.authority = Authority(follower.config, follower.manager)
         self.lends = act.by == "start" and isinstance(follower.manager, LendsScheduling)
         """Whether the cluster's whole scheduling rests meanwhile; else nothing has to be given back."""
-        self.leases = act.by != "priority" and not self.lends
+        leases = act.by != "priority" and not self.lends
+        self.executor = Executor(act, guard, follower, leases=leases)
+        self.in_charge = False
+        self.decision: Decision | None = None
+        self.decision_id = 0
+        self.decisions = 0
+        self.decision_ms = 0.0
+        self.decision_due = 0.0
+        self._acted_on = 0
         self._beat_due = 0.0
         self._last_beat = 0.0
 
-    def orders(self) -> bool:
+    def reorders(self) -> bool:
         """Whether the twin puts the queue in order now."""
-        return self.guard.reorders() and not self.faults and self.charge.held()
+        return self.guard.reorders() and not self.faults and self.authority.held()
+
+    # --- decide and act --------------------------------------------------------------------------
+
+    def decide(self) -> bool:
+        """Decide if something has changed or the time has come, and note the decision in the journal.
+
+        Returns:
+            Whether there was anything to decide.
+
+        Raises:
+            JournalError: The journal cannot be written; then the decision does not count.
+            HpctwinError: A policy or the objective fails.
+        """
+        follower, core, config = self.follower, self.follower.core, self.follower.config
+        now = time.monotonic()
+        if not (core.opportunity or self.executor.can_continue() or now >= self.decision_due):
+            return False
+        self.decision_due = now + config.cycle_every
+        if core.mirror.needs_snapshot is not None:
+            return False
+        if follower.checkpoint_due or follower.journal.checkpoint_due:
+            with follower.journal.writing():
+                follower.save_if_due()
+        call: dict[str, Any] = {
+            "now_s": follower.now_s(),
+            "dwell_s": config.act.dwell,
+            "in_charge": self.in_charge or (self.guard.reorders() and self.authority.held()),
+        }
+        begin = time.perf_counter()
+        decision = core.decide(**call)
+        self.faults.mended("cannot decide")
+        if decision is None:
+            return True
+        self.decision_ms = 1e3 * (time.perf_counter() - begin)
+        self._note(decision, {**call, "unanswered": decision.unanswered})
+        return True
+
+    def _note(self, decision: Decision, call: dict[str, Any]) -> None:
+        follower, journal, at_s = self.follower, self.follower.journal, time.time()
+        asks = self.guard.mode == "approve" and not self._asked_already(decision)
+        with journal.writing():
+            self.decision_id = journal.decision(
+                decision,
+                input_id=journal.input("decide", json.dumps(call), at_s),
+                at_s=at_s,
+                took_ms=self.decision_ms,
+                approval="pending" if asks else None,
+            )
+        self.decision = decision
+        self.decisions += 1
+        follower.decisions += 1
+        follower.checkpoint_due |= follower.decisions >= follower.config.journal.checkpoint_every
+
+    def _asked_already(self, decision: Decision) -> bool:
+        """Whether each start of a decision waits for a person's approval already."""
+        asked: set[str] = set()
+        for row, _ in self.follower.journal.approvals("pending"):
+            found = self.follower.journal.read_decision(row)
+            asked.update(found["starts"] if found else ())
+        return asked.issuperset(decision.starts)
+
+    def act(self) -> bool:
+        """Act on the last decision if it is new; send what was approved, and renew leases.
+
+        Returns:
+            Whether the twin may act.
+        """
+        decision, row = self.decision, self.decision_id
+        new = decision is not None and row != self._acted_on
+        self._acted_on = row
+        reorders = self.reorders()
+        if reorders and new and decision is not None:
+            self.executor.reorder(row, decision)
+        in_charge = self.in_charge and not self.faults
+        if in_charge:
+            chosen: list[Chosen] = []
+            if self.guard.mode == "approve":
+                chosen = self.executor.approved()
+            elif self.guard.mode == "act" and new and decision is not None:
+                chosen = [self.executor.chosen_by(row, decision)]
+            self.executor.act(decision, chosen, new=new)
+        if new:
+            self.guard.watch(self.follower.core.forecaster.median_error)
+        return in_charge or reorders
+
+    # --- be in charge ----------------------------------------------------------------------------
 
     def fault_came(self) -> None:
-        """Be in charge no more where that gives nothing back: what was leased runs out by itself."""
+        """Be in charge no more where that gives nothing back: leases expire by themselves."""
         if not self.lends:
             self.in_charge = False
 
-    def turn(self, decision: Decision | None) -> bool:
-        """Send what was approved, and renew the leases.
-
-        Args:
-            decision: the last one.
-
-        Returns:
-            Whether the twin is in charge.
-        """
-        if not self.in_charge or self.faults:
-            return False
-        self.actor.send_approved()
-        if not self.lends:
-            self.leaser.renew(decision)
-        return True
-
-    def take(self, decision: Decision | None) -> bool:
+    def take(self) -> bool:
         """Take charge, or let go.
-
-        Args:
-            decision: the last one.
 
         Returns:
             Whether the twin is in charge; if not, what was wrong may still be.
         """
-        self._watch_sight(decision)
+        self._watch_sight()
         follower = self.follower
         if self.lends and self.in_charge and follower.schedules_itself:
             self.in_charge = False
         acts = self.guard.in_charge() or self.guard.reorders()
-        alone = self.charge.keep(follower.core.mirror.seq or 0) if acts else self.charge.drop()
+        seq = follower.core.mirror.seq or 0
+        alone = self.authority.keep(seq) if acts else self.authority.drop()
         allowed = self.guard.in_charge()
         wanted = allowed and alone and not self.faults
         now = time.monotonic()
@@ -101,41 +173,40 @@ class Command:
         return self._take_scheduling(now) if self.lends else self._take_leases()
 
     def let_go(self) -> None:
-        """Be in charge no more, and leave nothing behind that somebody would have to wait for."""
+        """Be in charge no more, and leave nothing behind that would make jobs wait."""
         if not self.in_charge:
             return
-        try:
-            if self.lends:
-                assert isinstance(self.follower.manager, LendsScheduling)
-                outcome = self.follower.manager.give_scheduling()
+        manager = self.follower.manager
+        if isinstance(manager, LendsScheduling) and self.lends:
+            try:
+                outcome = manager.give_scheduling()
                 if outcome.result != "done":
                     logger.warning("scheduling was not given back: %s", outcome.reason)
                     return
-            elif self.leases:
-                self.leaser.let_go()
-        except UnreachableError as error:
-            logger.warning("scheduling could not be given back: %s", error)
+            except UnreachableError as error:
+                logger.warning("scheduling could not be given back: %s", error)
+        else:
+            self.executor.release_leases()
         self.in_charge = False
 
-    def show_life(self, decision: Decision | None) -> None:
+    def show_life(self) -> None:
         """Renew the heartbeat while in charge.
 
         Raises:
-            UnreachableError: a cluster whose scheduling rests does not answer.
+            UnreachableError: A cluster whose scheduling rests does not answer.
         """
         now = time.monotonic()
         follower = self.follower
         due, every_s = now >= self._beat_due, follower.config.heartbeat_every
+        seq = follower.core.mirror.seq or 0
         if not self.lends:
-            # It is tried as long as nothing else is wrong: that it cannot be renewed is a fault itself.
-            may = self.guard.in_charge() and self.charge.held()
+            # A heartbeat that cannot be renewed is a fault itself, so this fault does not stop it.
+            may = self.guard.in_charge() and self.authority.held()
             if due and may and self.faults.keys() <= {"heartbeat"}:
                 self._beat_due = now + every_s
                 try:
                     at_once = self.guard.mode == "act" and self.guard.settings.idle_starts
-                    follower.manager.heartbeat(
-                        follower.core.mirror.seq or 0, starts_at_once=at_once
-                    )
+                    follower.manager.heartbeat(seq, starts_at_once=at_once)
                 except UnreachableError as error:
                     self.faults.set("heartbeat", str(error).removeprefix("heartbeat: "))
                 else:
@@ -146,8 +217,8 @@ class Command:
             if now - self._last_beat > 3 * every_s:
                 # So late that the cluster may have taken scheduling back.
                 self.in_charge = False
-                self.take(decision)
-            follower.manager.heartbeat(follower.core.mirror.seq or 0)
+                self.take()
+            follower.manager.heartbeat(seq)
             follower.looked_at = now
             follower.progress = False
             self._last_beat = now
@@ -172,8 +243,8 @@ class Command:
             self.follower.wait(RETRY_S)
         return self.in_charge
 
-    def _watch_sight(self, decision: Decision | None) -> None:
-        """Name it as a fault when the last look is too old, or the last leases could not be given."""
+    def _watch_sight(self) -> None:
+        """Set a fault if the last snapshot is too old, or the last leases could not be given."""
         config = self.follower.config
         report = self.follower.manager.report()
         looked_s = time.monotonic() - self.follower.looked_at
@@ -186,10 +257,10 @@ class Command:
             self.faults.set("blind", f"no look at the cluster for {age_s:.0f} s{why}")
         else:
             self.faults.mended("blind")
-        if self.leaser.fault:
-            self.faults.set("cannot act", self.leaser.fault)
+        if self.executor.fault:
+            self.faults.set("cannot act", self.executor.fault)
             if self.guard.in_charge() and set(self.faults) == {"cannot act"}:
                 # Only by trying can it be found out that it works again.
-                self.leaser.renew(decision)
+                self.executor.act(self.decision)
         else:
             self.faults.mended("cannot act")

@@ -6,8 +6,10 @@ decision can be made again from the journal, bit for bit.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,8 +20,16 @@ from hpctwin.rms.manager import Where
 from hpctwin.rms.records import events as ev
 from hpctwin.rms.records.columns import Jobs
 from hpctwin.rms.records.records import JobRecord, JobSpec, Snapshot
-from hpctwin.twin.core.decision import Decision, choose, judge, tie_order
-from hpctwin.twin.core.futures import drawn_starts
+from hpctwin.twin.core.decision import (
+    Actions,
+    Decision,
+    LeaseRule,
+    PendingJob,
+    choose,
+    judge,
+    leases_due,
+    tie_order,
+)
 from hpctwin.twin.core.memory import Memory, room_of, waits
 from hpctwin.twin.core.mirror import Mirror, Taken
 from hpctwin.twin.forecast.forecaster import Forecaster
@@ -43,6 +53,9 @@ _OPPORTUNITY = (
     ev.JobSubmitted, ev.JobModified, ev.JobReleased, ev.JobEnded, ev.JobRequeued, ev.JobDeleted,
     ev.JobHeld, ev.NodeUp, ev.NodePowered, ev.ReservationSet, ev.ReservationRemoved,
 )  # fmt: skip
+
+_FORECASTS = 1 << 20
+"""Part of the seed of forecasts, so that they draw other numbers than the comparison of policies."""
 
 
 class Core:
@@ -132,10 +145,6 @@ class Core:
     def under_way(self) -> frozenset[str]:
         """The jobs that were asked to start, and of which that has not been seen."""
         return frozenset(self._memory.asked)
-
-    def told_together(self, starts: Sequence[str], where: Mapping[str, Where]) -> tuple[str, ...]:
-        """Which of some starts may be told now; see `Memory.told_together`."""
-        return self._memory.told_together(self.mirror, starts, where)
 
     def waits(self, job_id: str) -> bool:
         """Whether a job waits, and was not asked to start."""
@@ -237,6 +246,62 @@ class Core:
             unanswered=late,
         )
 
+    def actions(
+        self,
+        now_s: float,
+        starts: Sequence[str],
+        where: Mapping[str, Where] = MappingProxyType({}),
+        most: int = sys.maxsize,
+        *,
+        leases: Mapping[str, float] = MappingProxyType({}),
+        rule: LeaseRule | None = None,
+        decision: Decision | None = None,
+    ) -> Actions:
+        """Return what the cluster is told now: jobs to start, and leases that are due.
+
+        Args:
+            now_s: The present by the cluster's clock.
+            starts: ids of pending jobs to start, the most important first.
+            where: The nodes of those that start on given nodes.
+            most: Only this many may start now; the others are leased.
+            leases: The twin's pending jobs, and until when each is leased.
+            rule: How long leases are; without it, none are due.
+            decision: The last one; its forecasts say which jobs cannot start soon.
+        """
+        memory, mirror = self._memory, self.mirror
+        told = memory.told_together(mirror, starts, where)
+        due: dict[str, float] = {}
+        if leases and rule is not None:
+            forecasts = () if decision is None else decision.forecasts
+            expected = {f.job_id: f.start_s for f in forecasts}
+            never = {job_id for job_id, start_s in expected.items() if start_s is None}
+            fits = self.fits_now()
+            pending = {
+                job_id: PendingJob(until_s, expected.get(job_id), fits(job.spec))
+                for job_id, until_s in leases.items()
+                if (job := mirror.jobs.get(job_id)) is not None and job.start_s is None
+            }
+            released = memory.left_to_manager(mirror, now_s, never).union(told[:most])
+            due = leases_due(now_s, pending, released, rule)
+        return Actions(told, frozenset(starts).difference(told), due)
+
+    def places(self, starts: Collection[str], now_s: float, policy: str) -> dict[str, Where]:
+        """Return where a policy places jobs that it starts now, of those that get parts of nodes.
+
+        Args:
+            starts: ids of the jobs.
+            now_s: The present; the core must be as it was when it decided.
+            policy: The policy chosen.
+        """
+        shared = {i for i in starts if self.mirror.jobs[i].spec.tasks}
+        if not shared:
+            return {}
+        names = list(self.mirror.nodes)
+        return {
+            job_id: [(names[node], tasks) for node, tasks in taken]
+            for job_id, taken in self.present(now_s, policy).placed(shared).items()
+        }
+
     def foretell(self, now_s: float, policy: str | None = None) -> list[Forecast]:
         """Forecasts for whoever asks, under the policy in force or another; nothing is learnt from them."""
         jobs, by = self._memory.jobs_as_of(self.mirror, now_s), self._policy(policy or self.policy)
@@ -247,12 +312,17 @@ class Core:
     def draw(
         self, jobs: Sequence[JobRecord], now_s: float, policy: Policy, seed: int
     ) -> dict[str, npt.NDArray[np.float64]]:
-        """When waiting jobs start in futures that are drawn; see `drawn_starts`."""
+        """Return when each pending job starts in each of some futures that are drawn, by id [futures].
 
-        def simulated(arriving: Sequence[JobSpec]) -> Present:
-            return self.simulated(jobs, now_s, policy, arriving, {})
-
-        return drawn_starts(self.expectations, self.settings, jobs, now_s, seed, simulated)
+        A job that does not start in all of them is omitted.
+        """
+        settings = self.settings
+        if not settings.futures:
+            return {}
+        rng = np.random.default_rng([seed, _FORECASTS])
+        drawn = self.expectations.futures(jobs, now_s, settings.futures, settings.arrivals, rng)
+        now = self.simulated(jobs, now_s, policy, drawn.arriving, {})
+        return now.futures(drawn.runtime_s, drawn.coming)
 
     def check_told(self) -> None:
         """Once for each snapshot, whether the cluster tells what policies and objective need to know.
@@ -355,10 +425,6 @@ class Core:
                 self.forecaster.forget(event.job_id)
             case _:
                 pass
-
-    def left_to_manager(self, now_s: float, never: Collection[str] = ()) -> set[str]:
-        """Waiting jobs that are not to be kept from starting; see `Memory.left_to_manager`."""
-        return self._memory.left_to_manager(self.mirror, now_s, never)
 
     def simulated(
         self,

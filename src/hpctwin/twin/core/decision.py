@@ -1,8 +1,11 @@
-"""The choice: candidates judged by the objective, and which of them wins."""
+"""Decisions: the policy chosen by the objective, and the actions that follow from a decision.
+
+No clock and no connection: all functions depend on their arguments alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,10 +15,24 @@ from hpctwin.twin.forecast.records import Forecast
 from hpctwin.twin.what_if.objective import Objective
 from hpctwin.twin.what_if.run import WhatIf, outlooks_of
 
-__all__ = ["Candidate", "Decision", "choose", "judge", "tie_order"]
+__all__ = [
+    "MAX_RAISED",
+    "Actions",
+    "Candidate",
+    "Decision",
+    "LeaseRule",
+    "PendingJob",
+    "choose",
+    "judge",
+    "leases_due",
+    "raised",
+    "tie_order",
+]
 
 TIE = 1e-9
 """Scores that differ by less than this share of the larger are equal."""
+MAX_RAISED = 20
+"""Only this many jobs at the head of the order get priorities; the others come to the head in time."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +93,114 @@ class Decision:
     free_nodes: int
     forecast_by: str
     unanswered: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Actions:
+    """What the cluster is told now.
+
+    Args:
+        starts: ids of the jobs to start, in this order.
+        deferred: Jobs to start that may not fit, depending on where the cluster places the others.
+        leases: Until when pending jobs are leased, seconds since the epoch by id; only leases that are due.
+    """
+
+    starts: tuple[str, ...]
+    deferred: frozenset[str]
+    leases: dict[str, float]
+
+
+@dataclass(frozen=True)
+class PendingJob:
+    """What a lease depends on.
+
+    Args:
+        until_s: The end of the job's lease; 0 without one.
+        expected_s: When the job is expected to start; None if there is no forecast.
+        fits: Whether enough nodes are free now.
+    """
+
+    until_s: float
+    expected_s: float | None = None
+    fits: bool = True
+
+
+@dataclass(frozen=True)
+class LeaseRule:
+    """How long leases are.
+
+    Args:
+        short_s: Length for jobs that could start soon.
+        longest_s: Maximum for the others; at least ``short_s``.
+    """
+
+    short_s: float
+    longest_s: float
+
+    def length_s(self, now_s: float, job: PendingJob) -> float:
+        """Return the length of a job's lease: short ones doubled, so that few commands renew them all.
+
+        A lease is at most half the time until the job is expected to start. A job that fits the free
+        nodes could start now if the twin did not keep it pending, so its lease is short.
+        """
+        if job.fits or job.expected_s is None:
+            return self.short_s
+        length_s = self.short_s
+        while 2 * length_s <= min(self.longest_s, (job.expected_s - now_s) / 2):
+            length_s *= 2
+        return length_s
+
+
+def leases_due(
+    now_s: float, jobs: Mapping[str, PendingJob], released: Collection[str], rule: LeaseRule
+) -> dict[str, float]:
+    """Return the new ends of the leases that are due.
+
+    A lease is renewed in its second half. It is never shortened: jobs to start are admitted.
+
+    Args:
+        now_s: The present by the manager's clock.
+        jobs: The twin's pending jobs.
+        released: Jobs that get no lease: admitted, blocked, or not modeled.
+        rule: How long leases are.
+    """
+    due = {}
+    for job_id, job in jobs.items():
+        if job_id in released:
+            continue
+        length_s = rule.length_s(now_s, job)
+        if job.until_s < now_s + length_s / 2:
+            due[job_id] = now_s + length_s
+    return due
+
+
+def raised(
+    order: Sequence[str], priority: Mapping[str, float], step: float = 1.0
+) -> list[tuple[str, float]]:
+    """Return the fewest changes of priority that put the first jobs of an order first.
+
+    Priorities are only raised, and only where necessary: a job that starts, or arrives at the end,
+    changes nothing.
+
+    Args:
+        order: Pending jobs, the first to go first.
+        priority: Priorities of all pending jobs.
+        step: How much higher a job is put than the one after it.
+
+    Returns:
+        Job and new priority, the last job first.
+    """
+    head = order[:MAX_RAISED]
+    behind = priority.keys() - set(head)
+    floor = max((priority[i] for i in behind), default=-float("inf"))
+    changes = []
+    for job_id in reversed(head):
+        if priority[job_id] <= floor:
+            floor += step
+            changes.append((job_id, floor))
+        else:
+            floor = priority[job_id]
+    return changes
 
 
 def judge(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from hpctwin.errors import ContradictionError
@@ -17,7 +17,6 @@ from hpctwin.rms.records.records import (
     Record,
     Snapshot,
 )
-from hpctwin.twin.core.mirror_difference import jobs_differ, nodes_differ
 
 __all__ = ["Applied", "Mirror", "Taken"]
 
@@ -205,8 +204,8 @@ class Mirror:
 
     def difference(self, snapshot: Snapshot) -> list[str]:
         """What the mirror and a snapshot disagree on, one sentence each; empty if nothing."""
-        words = jobs_differ(self.jobs, {job.spec.id: job for job in snapshot.jobs})
-        words += nodes_differ(self.nodes, snapshot.nodes)
+        words = _jobs_differ(self.jobs, {job.spec.id: job for job in snapshot.jobs})
+        words += _nodes_differ(self.nodes, snapshot.nodes)
         mine, theirs = set(self.reservations), {r.name for r in snapshot.reservations}
         return words + [f"reservation {n!r} is in one of them only" for n in mine ^ theirs]
 
@@ -423,3 +422,42 @@ class Mirror:
 def _digest(record: Record) -> int:
     text = f"{type(record).__name__}{record.model_dump_json()}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest())
+
+
+def _jobs_differ(mine: Mapping[str, JobRecord], theirs: Mapping[str, JobRecord]) -> list[str]:
+    """Return a sentence for each job that differs between the mirror and the snapshot."""
+    words = [f"job {i} is only in the mirror" for i in mine if i not in theirs]
+    words += [f"job {i} is only in the snapshot" for i in theirs if i not in mine]
+    return words + [
+        f"job {i}: {_first_difference(mine[i], job)}"
+        for i, job in theirs.items()
+        if i in mine and mine[i] != job
+    ]
+
+
+def _nodes_differ(mine: Mapping[str, NodeRecord], theirs: Iterable[NodeRecord]) -> list[str]:
+    """Return a sentence for each node that is in another state in the snapshot."""
+    words = []
+    for node in theirs:
+        own = mine.get(node.name)
+        if own is None or _as_it_is(own) != _as_it_is(node):
+            known = _as_it_is(own) if own else "known"
+            words.append(f"node {node.name} is {_as_it_is(node)}, not {known}")
+    return words
+
+
+def _as_it_is(node: NodeRecord) -> str:
+    """Return a node's state in words, without its begin, which sources know more or less exactly."""
+    power = node.power
+    if power is None:
+        return node.state
+    return f"{node.state} and {power.state}" + (f" ({power.depth})" if power.depth else "")
+
+
+def _first_difference(mine: JobRecord, theirs: JobRecord) -> str:
+    pairs: Iterable[tuple[str, Any, Any]] = [
+        *((f, getattr(mine.spec, f), getattr(theirs.spec, f)) for f in JobSpec.model_fields),
+        *((f, getattr(mine, f), getattr(theirs, f)) for f in JobRecord.model_fields if f != "spec"),
+    ]
+    field, a, b = next((f, a, b) for f, a, b in pairs if a != b)
+    return f"{field} is {b!r}, not {a!r}"

@@ -53,7 +53,7 @@ class PolicyPlanner:
         from hpctwin.simulation.lowering.cluster import pool_of_nodes
         from hpctwin.simulation.lowering.shared_nodes import taken_by
         from hpctwin.simulation.running.present import looks_again_ms, nodes_of_job
-        from hpctwin.twin.what_if.node_power import switched
+        from hpctwin.twin.what_if.conversion import switched
         from hpctwin.twin.what_if.present import present
 
         found = present(machine, jobs, nodes, reservations, now_s, self.policy)

@@ -12,8 +12,7 @@ from hpctwin.policies import Policy
 from hpctwin.rms.gate import Gate
 from hpctwin.rms.records.records import JobRecord, JobSpec
 from hpctwin.twin.core.mirror import Mirror
-from hpctwin.twin.following.faults import FaultsInForce
-from hpctwin.twin.following.follower import Follower
+from hpctwin.twin.following.follower import FaultsInForce, Follower
 
 __all__ = ["Site"]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 from hpctwin.errors import FormatError
@@ -24,7 +25,7 @@ from hpctwin.twin.journal.tables import Input
 from hpctwin.twin.settings.config import TwinConfig
 from hpctwin.twin.what_if.pool import WhatIfs
 
-__all__ = ["RETRY_S", "Follower"]
+__all__ = ["RETRY_S", "FaultsInForce", "Follower"]
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +34,38 @@ RETRY_S = 1.0
 NEWER_S = 0.05
 """How long after a snapshot that was older than the mirror the next one is asked for."""
 DAY_S = 86_400.0
+
+
+class FaultsInForce(dict[str, str]):
+    """What is wrong now, by name.
+
+    Args:
+        changed: called after each change, with whether it was for the worse.
+        where: said before each in the log.
+    """
+
+    def __init__(self, changed: Callable[[bool], None], where: str = "") -> None:
+        super().__init__()
+        self._changed = changed
+        self._where = f"{where}: " if where else ""
+
+    @property
+    def text(self) -> str | None:
+        """All of them in words; None if there is none."""
+        return "; ".join(f"{what}: {says}" for what, says in self.items()) or None
+
+    def set(self, what: str, says: str) -> None:
+        """Something is wrong."""
+        if what not in self:
+            logger.error("%s%s: %s; observing until it is mended", self._where, what, says)
+        self[what] = says
+        self._changed(True)
+
+    def mended(self, what: str) -> None:
+        """It is not wrong any more, if it was."""
+        if what in self:
+            logger.info("%smended: %s: %s", self._where, what, self.pop(what))
+            self._changed(False)
 
 
 class Follower:

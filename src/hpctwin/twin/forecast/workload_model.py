@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from hpctwin.rms.records.records import JobRecord, JobSpec
 from hpctwin.twin.forecast.learned_runtimes import LearnedRuntimes, Quantiles
 
-__all__ = ["Expectations", "Predictor"]
+__all__ = ["DrawnFutures", "Expectations", "Predictor"]
 
 Predictor = Literal["walltime", "recent"]
 FloatArray = npt.NDArray[np.float64]
@@ -27,6 +27,12 @@ OF_USER = 8
 SHARES, ARRIVALS = 500, 500
 """How many runtimes (as shares of the walltime) and submissions are remembered for sampling."""
 MAX_USERS = 100_000
+MAX_ARRIVALS = 40
+"""At most this many jobs arrive in a future."""
+STRETCHES = 4
+"""How many stretches of past submissions are drawn; the futures take them in turn."""
+MIN_FUTURES, MAX_STARTS = 4, 8000
+"""With a long queue fewer futures are drawn, so that all of them have at most this many starts."""
 
 _LIKE, _FADES, _OTHERS = 4.0, 0.8, 0.5
 """Of a user's jobs that of the same nodes and walltime weighs so much more, each older one less by this
@@ -41,6 +47,20 @@ and drawn apart the lengths of its jobs would make up for each other."""
 
 _Ran = tuple[float, float, int]
 """How long a job ran, its walltime, its nodes."""
+
+
+class DrawnFutures(NamedTuple):
+    """Some futures of a cluster, drawn from the past.
+
+    Args:
+        arriving: The jobs that arrive in any of them.
+        runtime_s: How long each job runs, by id [futures].
+        coming: ids of the jobs that arrive in each future.
+    """
+
+    arriving: list[JobSpec]
+    runtime_s: dict[str, FloatArray]
+    coming: list[set[str]]
 
 
 class Expectations:
@@ -107,6 +127,37 @@ class Expectations:
         runtime_s = self.runtimes(there, now_s, 1, rng)[0]
         ids = [job.spec.id for job in there]
         return dict(zip(ids, runtime_s.tolist(), strict=True)), coming
+
+    def futures(
+        self,
+        jobs: Sequence[JobRecord],
+        now_s: float,
+        number: int,
+        arrivals_s: float,
+        rng: np.random.Generator,
+    ) -> DrawnFutures:
+        """Draw futures: jobs run as long as others have, and a stretch of past submissions comes again.
+
+        Args:
+            jobs: Pending and running jobs.
+            now_s: The present.
+            number: How many futures; fewer are drawn with many jobs.
+            arrivals_s: For how long jobs arrive.
+            rng: Draws them.
+        """
+        number = min(number, max(MIN_FUTURES, MAX_STARTS // max(1, len(jobs))))
+        stretches = [
+            self.arrivals(now_s, arrivals_s, MAX_ARRIVALS, rng, f"future-{i}")
+            for i in range(min(STRETCHES, number))
+        ]
+        arriving = [spec for specs in stretches for spec in specs]
+        there = [*jobs, *(JobRecord.model_construct(spec=spec) for spec in arriving)]
+        runtime_s = self.runtimes(there, now_s, number, rng)
+        return DrawnFutures(
+            arriving,
+            {job.spec.id: column for job, column in zip(there, runtime_s.T, strict=True)},
+            [{spec.id for spec in stretches[i % len(stretches)]} for i in range(number)],
+        )
 
     def runtimes(
         self, jobs: Sequence[JobRecord], now_s: float, samples: int, rng: np.random.Generator

@@ -129,7 +129,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
 
 
 def _what_if_lines(said: dict[str, Any]) -> list[str]:
-    """What did not answer, as `Teller.status` tells it."""
+    """What did not answer, as `StatusWriter.status` tells it."""
     lines = []
     if said.get("unanswered"):
         late = count(said["unanswered"], "what-if")

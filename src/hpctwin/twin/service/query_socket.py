@@ -20,7 +20,7 @@ from typing import Any
 
 from hpctwin.errors import HpctwinError
 
-__all__ = ["Desk", "ask"]
+__all__ = ["QuerySocket", "ask"]
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ AT_ONCE = 4
 """So many questions are answered in one turn of the twin."""
 
 
-class Desk(socketserver.ThreadingUnixStreamServer):
+class QuerySocket(socketserver.ThreadingUnixStreamServer):
     """Takes questions, one JSON object a line, and keeps them until the twin has time.
 
     Args:
@@ -55,7 +55,7 @@ class Desk(socketserver.ThreadingUnixStreamServer):
                 super().__init__(address, _Line)
         finally:
             os.umask(mask)
-        self._thread = threading.Thread(target=self.serve_forever, name="desk", daemon=True)
+        self._thread = threading.Thread(target=self.serve_forever, name="queries", daemon=True)
         self._thread.start()
 
     def answer(self, says: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
@@ -102,7 +102,7 @@ class _Line(socketserver.StreamRequestHandler):
     """Reads one question and writes its answer."""
 
     timeout = LONGEST_S
-    server: Desk
+    server: QuerySocket
 
     def handle(self) -> None:
         body = json.loads(self.rfile.readline(LONGEST_LINE))

@@ -17,18 +17,16 @@ from typing import Any
 from hpctwin.errors import HpctwinError, JournalError, UnreachableError, need
 from hpctwin.model.text.shown import Shown
 from hpctwin.rms.manager import Outcome, ResourceManager
-from hpctwin.twin.acting.control import Command
-from hpctwin.twin.acting.guard import Guard
+from hpctwin.twin.acting.authority import Guard
+from hpctwin.twin.acting.control import Control
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.core.decision import Decision
 from hpctwin.twin.following.bus import Bus
-from hpctwin.twin.following.faults import FaultsInForce
-from hpctwin.twin.following.follower import RETRY_S, Follower
+from hpctwin.twin.following.follower import RETRY_S, FaultsInForce, Follower
 from hpctwin.twin.journal.journal import Journal
-from hpctwin.twin.service.deciding import Decider
 from hpctwin.twin.service.metering import Metering
-from hpctwin.twin.service.query_socket import Desk
-from hpctwin.twin.service.status_writer import Teller
+from hpctwin.twin.service.query_socket import QuerySocket
+from hpctwin.twin.service.status_writer import StatusWriter
 from hpctwin.twin.settings.config import TwinConfig
 from hpctwin.twin.start_times.query import JobToCome, answer, picture
 from hpctwin.twin.what_if.pool import Here, WhatIfs
@@ -53,7 +51,7 @@ class Twin(Shown):
         manager: the resource manager.
         bus: where its events come from.
         journal: where everything is recorded.
-        desk: where it is asked when jobs will start.
+        queries: where it is asked when jobs will start.
         watch: called after each decision, and with None when anything else has changed.
     """
 
@@ -64,25 +62,24 @@ class Twin(Shown):
         bus: Bus,
         journal: Journal,
         *,
-        desk: Desk | None = None,
+        queries: QuerySocket | None = None,
         watch: Callable[[Decision | None], None] | None = None,
     ) -> None:
         self.config = config
         self.manager = manager
         self.bus = bus
         self.journal = journal
-        self.desk = desk
+        self.queries = queries
         self.watch = watch or (lambda decision: None)
         self.guard = Guard(config.act)
         self.faults = FaultsInForce(self._fault_changed)
         self._what_ifs = _what_ifs(config)
         self.follower = Follower(config, manager, bus, journal, self._what_ifs)
         self.core.warm_up()
-        self.command = Command(self.follower, self.guard, self.faults)
-        self.decider = Decider(self.follower, self.guard, self.command)
+        self.control = Control(self.follower, self.guard, self.faults)
         kept = config.journal.path.with_name(config.journal.path.name + ".meter.parquet")
         self.metering = None if config.meter is None else Metering(config.meter, kept)
-        self.teller = Teller(self.follower, self.command, self.decider, self.metering)
+        self.status_writer = StatusWriter(self.follower, self.control, self.metering)
         self._strikes: dict[str, int] = {}
         self._pause_until = 0.0
 
@@ -111,17 +108,17 @@ class Twin(Shown):
     @property
     def decision(self) -> Decision | None:
         """The last decision."""
-        return self.decider.decision
+        return self.control.decision
 
     @property
     def decision_id(self) -> int:
         """Its number in the journal."""
-        return self.decider.decision_id
+        return self.control.decision_id
 
     @property
     def in_charge(self) -> bool:
         """Whether the twin says which jobs start."""
-        return self.command.in_charge
+        return self.control.in_charge
 
     @property
     def fault(self) -> str | None:
@@ -131,11 +128,11 @@ class Twin(Shown):
     @property
     def counts(self) -> dict[str, int]:
         """What came in, was decided, and was done."""
-        return self.teller.counts()
+        return self.status_writer.counts()
 
     def status(self) -> dict[str, Any]:
         """How things stand, in plain values."""
-        return self.teller.status()
+        return self.status_writer.status()
 
     # --- the loop --------------------------------------------------------------------------------
 
@@ -169,17 +166,17 @@ class Twin(Shown):
 
     def end(self) -> None:
         """Let go, and save the whole state."""
-        self.command.let_go()
+        self.control.let_go()
         if self.metering is not None:
             self.metering.end()
         try:
             with self.journal.writing():
                 if self.core.mirror.snapshots:
                     self.follower.save()
-                self.teller.write(ended=True)
+                self.status_writer.write(ended=True)
         except HpctwinError as error:
             logger.warning("at the end: %s", error)
-        self.command.charge.drop()
+        self.control.authority.drop()
         self._what_ifs.close()
 
     def turn(self, timeout_s: float) -> None:
@@ -202,9 +199,9 @@ class Twin(Shown):
             ("bus", lambda: self._receive(timeout_s)),
             ("events", self.follower.watch_gap),
             ("resource manager", self.follower.look),
-            ("taking charge", lambda: self.command.take(self.decision)),
+            ("taking charge", self.control.take),
             ("deciding", self._decide),
-            ("acting", lambda: self.command.turn(self.decision)),
+            ("acting", self.control.act),
             ("answering", self._answer),
             ("keeping", self._keep),
         )
@@ -226,26 +223,26 @@ class Twin(Shown):
 
     def _decide(self) -> bool:
         before = self.decision_id
-        done = self.decider.turn()
+        done = self.control.decide()
         if self.decision_id != before:
             self.watch(self.decision)
         return done
 
     def _answer(self) -> bool:
-        if self.desk is None or not self.core.mirror.snapshots:
+        if self.queries is None or not self.core.mirror.snapshots:
             return False
-        self.desk.answer(self._said)
+        self.queries.answer(self._said)
         return True
 
     def _said(self, asked: dict[str, Any]) -> dict[str, Any]:
         """When a job will start, to whoever asks; see `hpctwin.twin.service.when`."""
         job = asked.get("job")
         question = JobToCome(**asked["to_come"]) if job is None else str(job)
-        return answer(picture(self.teller.standing(), "the running twin"), question).plain()
+        return answer(picture(self.status_writer.standing(), "the running twin"), question).plain()
 
     def _keep(self) -> None:
-        self.command.show_life(self.decision)
-        if self.teller.turn():
+        self.control.show_life()
+        if self.status_writer.turn():
             self.faults.mended("journal")
             self.watch(None)
         self.follower.forget_old()
@@ -290,7 +287,7 @@ class Twin(Shown):
 
     def _fault_changed(self, worse: bool) -> None:
         if worse:
-            self.command.fault_came()
+            self.control.fault_came()
             self.watch(None)
         else:
             # What was decided meanwhile was not done.

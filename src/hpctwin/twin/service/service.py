@@ -24,7 +24,7 @@ from hpctwin.twin.following.bus import Bus, LocalBus
 from hpctwin.twin.following.recording import Recorder
 from hpctwin.twin.journal.journal import Journal
 from hpctwin.twin.meters import AnyMeter
-from hpctwin.twin.service.query_socket import Desk
+from hpctwin.twin.service.query_socket import QuerySocket
 from hpctwin.twin.service.runner import Twin
 from hpctwin.twin.settings.config import TwinConfig, WhatIfSettings
 from hpctwin.twin.words import count
@@ -136,19 +136,19 @@ def open_twin(config: TwinConfig, *, record: Path | None = None) -> Iterator[Twi
     """
     with ExitStack() as stack:
         _, manager, bus, journal = opened(config, stack, record=record)
-        desk = _open_desk(journal.path, stack)
-        yield Twin(config, manager, bus, journal, desk=desk)
+        queries = _open_queries(journal.path, stack)
+        yield Twin(config, manager, bus, journal, queries=queries)
 
 
-def _open_desk(journal: Path, stack: ExitStack) -> Desk | None:
+def _open_queries(journal: Path, stack: ExitStack) -> QuerySocket | None:
     """Where the twin is asked; without it, whoever asks reads the journal."""
     try:
-        desk = Desk(journal)
+        queries = QuerySocket(journal)
     except OSError as error:
         logger.warning("questions cannot be taken beside %s: %s", journal, error)
         return None
-    stack.callback(desk.close)
-    return desk
+    stack.callback(queries.close)
+    return queries
 
 
 def check_connections(config: TwinConfig) -> list[tuple[str, bool, str]]:

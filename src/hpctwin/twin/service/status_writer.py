@@ -1,49 +1,53 @@
-"""How a live twin stands, written where whoever asks finds it: into its journal, once a second."""
+"""The status of a live twin, written into its journal once a second."""
 
 from __future__ import annotations
 
+import logging
 import time
+from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
-from hpctwin.twin.acting.control import Command
-from hpctwin.twin.acting.inactivity import Inactivity
+from hpctwin.model.text.units import format_duration
+from hpctwin.rms.manager import Report
+from hpctwin.twin.acting.control import Control
 from hpctwin.twin.following.follower import Follower
 from hpctwin.twin.journal.status_reader import OLDEST_S, Standing, starts_by
-from hpctwin.twin.service.deciding import Decider
 from hpctwin.twin.service.metering import Metering
 
-__all__ = ["Teller"]
+__all__ = ["Inactivity", "StatusWriter"]
 
-EVERY_S = 1.0
-MOST_NOTES = 50
-MOST_DRIFT = 20
+logger = logging.getLogger(__name__)
+
+STATUS_INTERVAL_S = 1.0
+MAX_NOTES = 50
+MAX_DRIFT = 20
+MAX_REASONS = 5
 
 
-class Teller:
-    """Writes down status and last forecasts.
+class StatusWriter:
+    """Writes the status and the last forecasts into the journal.
 
     Args:
-        follower, command, decider: the parts of a twin.
-        metering: of its meter, if it has one.
+        follower, control: The parts of a twin.
+        metering: The twin's meter, if it has one.
     """
 
     def __init__(
         self,
         follower: Follower,
-        command: Command,
-        decider: Decider,
+        control: Control,
         metering: Metering | None = None,
     ) -> None:
         self._follower = follower
-        self._command = command
-        self._decider = decider
+        self._control = control
         self._metering = metering
         self._inactivity = Inactivity(follower.config.act.inactive_after)
         self._said = 0
         self.due = 0.0
 
     def turn(self) -> bool:
-        """Write if that is due; whether it was.
+        """Write if that is due; return whether it was.
 
         Raises:
             JournalError: the journal cannot take it.
@@ -51,27 +55,27 @@ class Teller:
         now = time.monotonic()
         if now < self.due:
             return False
-        self.due = now + EVERY_S
+        self.due = now + STATUS_INTERVAL_S
         with self._follower.journal.writing():
             self.write()
         return True
 
     def status(self) -> dict[str, Any]:
-        """How things stand, in plain values."""
-        follower, command, guard = self._follower, self._command, self._command.guard
+        """Return the status in plain values."""
+        follower, control, guard = self._follower, self._control, self._control.guard
         core, mirror = follower.core, follower.core.mirror
-        report, decided = follower.manager.report(), self._decider.decision
-        starts = command.actor.done if command.in_charge else None
+        report, decided = follower.manager.report(), control.decision
+        starts = control.executor.done if control.in_charge else None
         runs = {job_id for job_id, job in mirror.jobs.items() if job.start_s is not None}
         return {
             "cluster": mirror.cluster,
             "time_s": follower.now_s(),
             "mode": guard.mode,
-            "in_charge": command.in_charge,
+            "in_charge": control.in_charge,
             "stopped": guard.stopped,
             "killed": guard.killed(),
-            "fault": command.faults.text,
-            "kept_out": command.charge.why_not,
+            "fault": control.faults.text,
+            "kept_out": control.authority.why_not,
             "inactive": self._inactivity.turn(follower.now_s(), report, runs, starts),
             "policy": core.policy,
             "run": mirror.run,
@@ -79,60 +83,126 @@ class Teller:
             "state": mirror.digest,
             "waits_for_snapshot": mirror.needs_snapshot,
             "missing_event": mirror.missing,
-            "drift": follower.drift[:MOST_DRIFT],
+            "drift": follower.drift[:MAX_DRIFT],
             "lag": follower.bus.lag(),
             "nodes": len(mirror.nodes),
             "free_nodes": core.free_nodes(),
             "running": len(runs),
             "waiting": len(mirror.jobs) - len(runs),
-            "decision": self._decider.decision_id,
-            "cycle_ms": self._decider.took_ms,
+            "decision": control.decision_id,
+            "cycle_ms": control.decision_ms,
             "what_ifs": {
                 "unanswered": 0 if decided is None else len(decided.unanswered),
                 "fault": core.what_ifs.fault,
             },
-            "orders": command.orders(),
-            "leases": command.leaser.status() if command.leases else None,
+            "orders": control.reorders(),
+            "leases": control.executor.lease_status(),
             "calls_per_minute": report.calls_per_minute,
-            "not_read": list(report.notes[:MOST_NOTES]),
+            "not_read": list(report.notes[:MAX_NOTES]),
             "forecast_error": core.forecaster.median_error,
             "meter": None if self._metering is None else self._metering.status(follower.now_s()),
             "counts": self.counts(),
         }
 
     def standing(self) -> Standing:
-        """The same for questions: the mirror itself, and what was forecast last."""
-        core, command, now_s = self._follower.core, self._command, self._follower.now_s()
-        acts = command.in_charge or command.orders()
+        """Return what questions are answered from: the mirror, and the last forecasts."""
+        core, control, now_s = self._follower.core, self._control, self._follower.now_s()
+        acts = control.in_charge or control.reorders()
         policy, assumed = starts_by(core, core.policy if acts else None)
-        notes = self._follower.manager.report().notes[:MOST_NOTES]
-        made = self._decider.decision
+        notes = self._follower.manager.report().notes[:MAX_NOTES]
+        made = control.decision
         fresh = made is not None and made.forecast_by == policy and now_s - made.time_s <= OLDEST_S
         forecasts = {f.job_id: f for f in made.forecasts} if made is not None and fresh else {}
         return Standing(core, now_s, policy, assumed, {"not_read": notes}, forecasts)
 
     def counts(self) -> dict[str, int]:
-        """What came in, was decided, and was done."""
-        actor = self._command.actor
-        done = {"decisions": self._decider.count, "starts": actor.done, "refused": actor.refused}
+        """Return counts of events, decisions and actions."""
+        control, executor = self._control, self._control.executor
+        done = {
+            "decisions": control.decisions, "starts": executor.done, "refused": executor.refused,
+        }  # fmt: skip
         return {**self._follower.counts, **done}
 
     def write(self, *, ended: bool = False) -> None:
         """Write status and forecasts, inside `Journal.writing`.
 
         Args:
-            ended: this is the twin's last word.
+            ended: Whether the twin ends now.
         """
         journal, at_s = self._follower.journal, time.time()
         journal.latest("status", {**self.status(), "ended": ended}, at_s)
-        journal.latest("stopped", self._command.guard.stopped or "", at_s)
-        decision, number = self._decider.decision, self._decider.decision_id
+        journal.latest("stopped", self._control.guard.stopped or "", at_s)
+        decision, number = self._control.decision, self._control.decision_id
         if decision is not None and self._said != number:
             self._said = number
             body = {
                 "time_s": decision.time_s,
-                "decision": self._decider.decision_id,
+                "decision": number,
                 "policy": decision.forecast_by,
                 "jobs": [list(one) for one in decision.forecasts],
             }
             journal.latest("forecasts", body, at_s)
+
+
+class Inactivity:
+    """Notices that the manager starts all jobs by itself although the twin is in charge.
+
+    Args:
+        patience_s: With no start by the twin for this long while jobs left to the manager started, the
+            twin warns.
+    """
+
+    def __init__(self, patience_s: float) -> None:
+        self.patience_s = patience_s
+        self.text = ""
+        self._left: dict[str, str] = {}
+        self._started: Counter[str] = Counter()
+        self._count = 0
+        self._since_s: float | None = None
+
+    def turn(
+        self, now_s: float, report: Report, running: Collection[str], starts: int | None
+    ) -> str:
+        """Return one sentence if the twin is in charge without effect; otherwise an empty text.
+
+        Args:
+            now_s: the present by the manager's clock.
+            report: of the manager, as of the last snapshot.
+            running: ids of the running jobs.
+            starts: how many jobs the twin has started so far; None while it is not in charge.
+        """
+        if starts is None or starts != self._count or self._since_s is None:
+            self._since_s, self._count = now_s, starts or 0
+            self._started.clear()
+        self._started.update(why for job_id, why in self._left.items() if job_id in running)
+        self._left = {i: why for i, why in report.left.items() if i not in running}
+        text = "" if starts is None else self._sentence(now_s - self._since_s, report)
+        if text and not self.text:
+            logger.warning("%s", text)
+        elif self.text and not text:
+            logger.info("the twin acts on jobs again")
+        self.text = text
+        return text
+
+    def _sentence(self, idle_s: float, report: Report) -> str:
+        if report.partitions == ():
+            left = Counter(report.left.values())
+            why = _reasons(left) if left else "; ".join(report.notes[:MAX_REASONS])
+            return f"the twin is active in no partition: {why or 'no partition has nodes'}"
+        started = self._started.total()
+        if started and idle_s >= self.patience_s:
+            return (
+                f"the twin has started no job for {format_duration(round(idle_s))}, while {started} jobs "
+                f"that it leaves to the manager started: {_reasons(self._started)}"
+            )
+        return ""
+
+
+def _reasons(counted: Counter[str]) -> str:
+    """Counts of jobs by reason, the most frequent first."""
+    found = [
+        f"{count} {'job' if count == 1 else 'jobs'} ({why})"
+        for why, count in counted.most_common(MAX_REASONS)
+    ]
+    others = counted.total() - sum(count for _, count in counted.most_common(MAX_REASONS))
+    return ", ".join([*found, *([f"{others} for other reasons"] if others else [])])

@@ -20,9 +20,16 @@ from hpctwin.policies import Policy
 from hpctwin.rms.records.columns import Jobs
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, NodeReservation
 from hpctwin.simulation import Simulation
+from hpctwin.simulation.lowering.shared_nodes import taken_by
 from hpctwin.simulation.running.present import Running, begin_at, go_otherwise, runs, starts_of
-from hpctwin.twin.what_if.node_power import as_expected, powers_of
-from hpctwin.twin.what_if.present_jobs import in_ms, in_order, may_run, workload_of
+from hpctwin.twin.what_if.conversion import (
+    as_expected,
+    in_ms,
+    in_order,
+    may_run,
+    powers_of,
+    workload_of,
+)  # fmt: skip
 from hpctwin.twin.what_if.snapshot_delta import Carried, Spare
 
 __all__ = ["Present", "present"]
@@ -143,6 +150,15 @@ class Present:
             return given
         # Parts of nodes are numbered as they are given.
         return given[simulation.column("first_node")[given].argsort()]
+
+    def placed(self, job_ids: Collection[str]) -> dict[str, list[tuple[int, tuple[int, ...]]]]:
+        """Return the shared nodes, by number, of those given jobs that the policy starts now."""
+        run = self.fork()
+        return {
+            self.ids[row]: sorted(taken_by(run.state, row))
+            for row in self.given_nodes(run).tolist()
+            if self.ids[row] in job_ids
+        }
 
 
 def present(

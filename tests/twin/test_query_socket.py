@@ -21,8 +21,8 @@ from hpctwin.rms.records.records import JobSpec
 from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.following.bus import LocalBus
 from hpctwin.twin.journal.journal import Journal
-from hpctwin.twin.service import query_socket as desk_module
-from hpctwin.twin.service.query_socket import Desk, ask
+from hpctwin.twin.service import query_socket
+from hpctwin.twin.service.query_socket import QuerySocket, ask
 from hpctwin.twin.service.runner import Twin
 from hpctwin.twin.service.when import answered, picture_of
 from hpctwin.twin.settings.config import TwinConfig
@@ -46,8 +46,8 @@ class Setting:
         bus = LocalBus()
         cluster = emulated_cluster(Cluster.uniform(8), publish=bus.publish)
         self.journal = Journal(self.config.journal.path)
-        self.desk = Desk(self.config.journal.path)
-        self.twin = Twin(self.config, Manager(cluster), bus, self.journal, desk=self.desk)
+        self.queries = QuerySocket(self.config.journal.path)
+        self.twin = Twin(self.config, Manager(cluster), bus, self.journal, queries=self.queries)
         self.twin.begin()
         for number, nodes in enumerate((8, 8, 4)):
             cluster.submit(JobSpec(id=str(number), submit_s=0.0, nodes=nodes, walltime_s=100), 100)
@@ -79,7 +79,7 @@ class Setting:
 @pytest.fixture
 def setting(tmp_path: Path) -> Iterator[Setting]:
     made = Setting(tmp_path)
-    with closing(made.journal), closing(made.desk):
+    with closing(made.journal), closing(made.queries):
         yield made
         made.twin.end()
 
@@ -88,7 +88,7 @@ def setting(tmp_path: Path) -> Iterator[Setting]:
 def test_the_twin_itself_says_what_its_journal_says(
     setting: Setting, question: str | JobToCome
 ) -> None:
-    setting.twin.teller.due = 0.0
+    setting.twin.status_writer.due = 0.0
     setting.twin.turn(0.01)
     digest, jobs = setting.twin.core.mirror.digest, dict(setting.twin.core.mirror.jobs)
     said = setting.asked(lambda: answered(setting.config, question))
@@ -133,22 +133,22 @@ def test_a_question_that_makes_no_sense_is_told_so_and_harms_nothing(setting: Se
 def test_a_twin_that_does_not_answer_in_time_is_passed_over(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    setting.twin.teller.due = 0.0
+    setting.twin.status_writer.due = 0.0
     setting.twin.turn(0.01)
-    monkeypatch.setattr(desk_module, "LONGEST_S", 0.2)
+    monkeypatch.setattr(query_socket, "LONGEST_S", 0.2)
     assert answered(setting.config, "2").when.state == "waits"  # nobody turns: by the journal
 
 
 def test_only_its_own_user_may_ask_and_a_socket_left_behind_is_taken_over(tmp_path: Path) -> None:
     journal = tmp_path / ("d" * 90) / ("e" * 90) / "j.sqlite"
     journal.parent.mkdir(parents=True)
-    first = Desk(journal)
+    first = QuerySocket(journal)
     assert stat.S_IMODE(first.path.stat().st_mode) == 0o600
     first.shutdown()
     first.server_close()  # as one that was killed: the file is still there
     assert first.path.exists()
     assert ask(journal, {"job": "1"}) is None
-    with closing(Desk(journal)):
+    with closing(QuerySocket(journal)):
         assert first.path.exists()
     assert not first.path.exists()
     assert ask(journal, {"job": "1"}) is None

@@ -19,8 +19,7 @@ from hpctwin.model.files.file_lock import FileLock
 from hpctwin.rms.identity import cluster_identity
 from hpctwin.rms.pbs.manager import PbsManager
 from hpctwin.rms.slurm.manager import SlurmManager
-from hpctwin.twin.acting.authority import Charge
-from hpctwin.twin.acting.lock import ClusterLock
+from hpctwin.twin.acting.authority import Authority, ClusterLock
 from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.following.bus import LocalBus
 from hpctwin.twin.journal.journal import Journal
@@ -60,7 +59,7 @@ def name(tmp_path: Path) -> str:
 def holder(name: str, *files: Path) -> OtherProcess:
     return OtherProcess(f"""
         from pathlib import Path
-        from hpctwin.twin.acting.lock import ClusterLock
+        from hpctwin.twin.acting.authority import ClusterLock
         lock = ClusterLock(lambda: {name!r}, [Path(f) for f in {[str(f) for f in files]!r}])
         assert lock.take() is None
     """)
@@ -227,7 +226,7 @@ def test_a_twin_that_only_observes_keeps_nobody_out(tmp_path: Path) -> None:
     pair = Pair(tmp_path, mode="observe")
     pair.turn()
     pair.turn()
-    assert not any(twin.command.charge.held() for twin in pair.twins)
+    assert not any(twin.control.authority.held() for twin in pair.twins)
     assert [twin.status()["kept_out"] for twin in pair.twins] == [None, None]
     for twin in pair.twins:
         twin.end()
@@ -255,7 +254,7 @@ def test_a_missing_heartbeat_folder_keeps_the_twin_out_without_flapping(
     path = tmp_path / "away" / "alive"
     config = TwinConfig.of({"manager": {"kind": "slurm", "heartbeat": str(path)}})
     cluster = emulated_cluster(Cluster.uniform(1))
-    charge = Charge(config, Manager(cluster))
+    charge = Authority(config, Manager(cluster))
     for _ in range(50):
         assert not charge.keep(0)
     assert charge.why_not is not None

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from hpctwin.rms.manager import Report
-from hpctwin.twin.acting.inactivity import Inactivity
+from hpctwin.twin.service.status_writer import Inactivity
 
 PATIENCE_S = 600.0
 
