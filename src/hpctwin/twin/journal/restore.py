@@ -21,7 +21,7 @@ __all__ = ["apply_input", "restored"]
 
 
 def restored(journal: Journal, settings: CoreSettings, what_ifs: WhatIfs | None) -> Core:
-    """Return a core that continues at the end of the journal; a new one if it is empty.
+    """Return a core that continues from the journal's end; a new one if it is empty.
 
     Recorded decisions are repeated under the settings that they were made with. The resulting
     state is then transferred to a core with the present settings.
