@@ -42,7 +42,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 LOOKS = 3
-"""Snapshots of an acting twin per `ActSettings.look_within`, its maximum without one."""
+"""An acting twin takes this many snapshots per `ActSettings.look_within`."""
 
 
 def open_manager(settings: ManagerSettings, *, longest_lease_s: float = 600.0) -> ResourceManager:
