@@ -73,9 +73,9 @@ class QueuedJob:
 
 
 class Queue:
-    """The queue in a file, which only its owner may read.
+    """The queue in a file that only its owner may read.
 
-    ``secret`` is what the marks on this queue's jobs are made with; see `hpctwin.rms.mark`.
+    ``secret`` is the key of the marks on this queue's jobs; see `hpctwin.rms.mark`.
 
     Args:
         path: Path of the file, which is created if it does not exist.
