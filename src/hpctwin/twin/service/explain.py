@@ -130,7 +130,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
 
 
 def _what_if_lines(said: dict[str, Any]) -> list[str]:
-    """Return lines about unanswered what-ifs, from `Teller.status`."""
+    """What did not answer, as `Teller.status` tells it."""
     lines = []
     if said.get("unanswered"):
         late = count(said["unanswered"], "what-if")

@@ -32,7 +32,7 @@ AT_ONCE = 4
 
 
 class Desk(socketserver.ThreadingUnixStreamServer):
-    """Server that queues questions, one JSON object per line, until the twin answers.
+    """Takes questions, one JSON object a line, and keeps them until the twin has time.
 
     Args:
         journal: Path of the twin's journal; the socket is next to it.

@@ -52,12 +52,12 @@ class Twin(Shown):
     """One live twin.
 
     Args:
-        config: Configuration of the twin.
-        manager: Resource manager of the cluster.
-        bus: Source of the cluster's events.
-        journal: Record of inputs, decisions and actions.
-        desk: Socket for questions about start times; None for no socket.
-        watch: Function called after each decision, and with None after any other change.
+        config: what it is to do.
+        manager: the resource manager.
+        bus: where its events come from.
+        journal: where everything is recorded.
+        desk: where it is asked when jobs will start.
+        watch: called after each decision, and with None when anything else has changed.
     """
 
     def __init__(
@@ -133,11 +133,11 @@ class Twin(Shown):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Numbers of inputs, decisions and actions."""
+        """What came in, was decided, and was done."""
         return self.teller.counts()
 
     def status(self) -> dict[str, Any]:
-        """Return the status as plain values."""
+        """How things stand, in plain values."""
         return self.teller.status()
 
     # --- the loop --------------------------------------------------------------------------------

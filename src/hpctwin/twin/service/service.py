@@ -142,7 +142,7 @@ def open_twin(config: TwinConfig, *, record: Path | None = None) -> Iterator[Twi
 
 
 def _open_desk(journal: Path, stack: ExitStack) -> Desk | None:
-    """Open the query socket; None if it fails, so that clients read the journal."""
+    """Where the twin is asked; without it, whoever asks reads the journal."""
     try:
         desk = Desk(journal)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Status of a live twin, written to its journal once per second for all readers."""
+"""How a live twin stands, written where whoever asks finds it: into its journal, once a second."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_DRIFT = 20
 
 
 class Teller:
-    """Writes the status and the last forecasts to the journal.
+    """Writes down status and last forecasts.
 
     Args:
         follower, command, decider: the parts of a twin.
@@ -43,10 +43,10 @@ class Teller:
         self.due = 0.0
 
     def turn(self) -> bool:
-        """Write status and forecasts if that is due; return whether it was.
+        """Write if that is due; whether it was.
 
         Raises:
-            JournalError: The journal cannot be written.
+            JournalError: the journal cannot take it.
         """
         now = time.monotonic()
         if now < self.due:
@@ -118,10 +118,10 @@ class Teller:
         return {**self._follower.counts, **done}
 
     def write(self, *, ended: bool = False) -> None:
-        """Write status and forecasts; call it inside `Journal.writing`.
+        """Write status and forecasts, inside `Journal.writing`.
 
         Args:
-            ended: Whether the twin ends, so that this status is its last one.
+            ended: this is the twin's last word.
         """
         journal, at_s = self._follower.journal, time.time()
         journal.latest("status", {**self.status(), "ended": ended}, at_s)

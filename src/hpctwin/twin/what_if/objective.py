@@ -218,7 +218,7 @@ class Objective:
         table = np.array([[m[name] for m in measured] for name in self.weights])
         for values, name in zip(table, self.weights, strict=True):
             if METRICS[name].larger_is_better:
-                # Mirrored at its best possible value, so that the ideal cost is 0.
+                # Turned about its best possible value, so that a cost of 0 stays the ideal.
                 values[:] = 1.0 - values if name == "utilization" else -values
         weighted = np.array([*self.weights.values()])[:, None] * normalised(table, self.normalise)
         scores: list[float] = np.add.reduce(weighted, axis=0, initial=0.0).tolist()
