@@ -93,8 +93,8 @@ class FacilityCluster(Settings):
         power_w: Power of a node in use, in W; by default that of the cluster's description.
         node_hour_price: Price of a node hour.
         price: Price of electricity per kWh: a number, 24 numbers for the hours of the day (UTC), or
-            a CSV file of prices over time, relative to the facility's file. By default it comes
-            from the cluster's description.
+            a CSV file of prices over time. The file is relative to the facility's. By default the
+            price comes from the cluster's description.
         carbon: Carbon intensity of electricity, in g/kWh, in the same forms.
     """
 

@@ -18,8 +18,8 @@ class Futures:
     """Forecasts of a job on a cluster, over samples of the jobs that arrive later.
 
     A sample is a block of the cluster's past (moving-block bootstrap). It begins at a job placed
-    there, drawn with equal probability, and has all jobs placed within the horizon after it, at
-    the same distances in time. This keeps bursts and the mix of jobs.
+    there, drawn with equal probability. It has all jobs placed within the horizon after that one,
+    at the same distances in time. This keeps bursts and the mix of jobs.
 
     Args:
         state: The facility.

@@ -34,10 +34,10 @@ class Guided(Strategy):
 
     Args:
         objective: Cost that is lowest at the best cluster.
-        knows: Runtimes in forecasts: ``oracle``: the true ones, as in CQSim+; ``walltime``: the
-            walltimes; ``like-jobs``: walltimes times the share that similar jobs ran recently.
-        ties: Choice among equally good clusters: the one with the least work ahead (then the
-            first), a random one (as in CQSim+), or the first.
+        knows: Runtimes in forecasts. ``oracle`` takes the true ones, as in CQSim+; ``walltime`` the
+            walltimes; ``like-jobs`` walltimes times the share that similar jobs ran recently.
+        ties: Choice among equally good clusters: the one with the least work ahead, then the first;
+            a random one, as in CQSim+; or the first.
         samples: Number of futures with sampled arrivals by which a cluster is judged; 0 for one
             future without later jobs.
         horizon_s: Time from now within which arrivals are sampled, in seconds.

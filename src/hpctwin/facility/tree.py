@@ -16,9 +16,9 @@ class Tree:
     """Depth-first search with a bound over all combinations of clusters for some jobs.
 
     A forecast of one cluster depends only on the set of jobs that go there, so each set is forecast
-    once. The first descent takes for each job the cluster that adds the least. So the result is
-    never worse than placing one job after the other. A branch is cut when its sum so far is no
-    better than the best complete combination.
+    once. The first descent takes for each job the cluster that adds the least. The result is
+    therefore never worse than placing one job after the other. A branch is cut when its sum so far
+    is no better than the best complete combination.
 
     Args:
         state: The facility.

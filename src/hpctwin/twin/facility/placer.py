@@ -6,7 +6,7 @@ Each job reaches exactly one cluster, exactly once, even if the placer dies at a
 - The job is submitted held. It is admitted only when its id is on disk, too.
 - A placer that finds an intended job without an id searches the cluster for the job's key before it
   submits the job.
-- If a submission that seemed lost arrives later, that copy stays held and is cancelled.
+- If a submission that seemed lost arrives later, that copy stays held and is canceled.
 """
 
 from __future__ import annotations
@@ -217,8 +217,8 @@ class Placer:
             logger.warning("%s: job %s is not admitted yet: %s", site.name, key, outcome.reason)
             self._later[key] = time.monotonic() + RETRY_S
             return
-        # A refusal of a job that is not held or is gone means that it was admitted before: the
-        # queue has had its id since it was held.
+        # If the cluster refuses a job that is not held, or is gone, it was admitted before. The
+        # queue has had the job's id since it was held.
         self.queue.placed(key)
         self._tell(entry)
 

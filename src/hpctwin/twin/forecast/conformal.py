@@ -17,8 +17,8 @@ class Conformal:
     """Online conformal prediction of the next residual from the last ones.
 
     Both ends of the interval are quantiles of the last residuals (split conformal prediction). The
-    level of each end moves after every miss and every hit. So over time either end is missed as
-    often as it should be, even if the residuals drift.
+    level of each end moves after every miss and every hit. Over time either end is therefore missed
+    as often as it should be, even if the residuals drift.
 
     Source:
         Romano, Patterson, Candès 2019, *Conformalized Quantile Regression*, §3, for asymmetric

@@ -2,7 +2,7 @@
 
 Starts of different jobs are compared by their places (distributional conformal prediction;
 Chernozhukov, Wüthrich, Zhu 2021). A place means the same for a wait of minutes and for a wait of
-days. So errors of long waits do not make the intervals of short ones endless.
+days. Errors of long waits therefore do not make the intervals of short ones endless.
 """
 
 from __future__ import annotations

@@ -351,8 +351,8 @@ def _ends(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the places of both ends of intervals [jobs].
 
-    A negative level moves its end beyond the observed places: at `LOWEST` to 0 (now), or to 1 (the
-    last possible start).
+    A negative level moves its end beyond the observed places. At `LOWEST` the lower end is at place
+    0, which is now. The upper end is at place 1, the last possible start.
 
     Args:
         places: Places of past starts.

@@ -33,8 +33,8 @@ class Missed:
     """Number of recent forecasts, and of those missed below and above their interval.
 
     A forecast whose job is still pending counts as missed by the share that it was made to be
-    missed by. So an excess is not corrected twice, however late the outcomes are known. This is
-    Smith's predictor for controllers with a dead time.
+    missed by. An excess is therefore not corrected twice, however late the outcomes are known. This
+    is Smith's predictor for controllers with a dead time.
 
     Args:
         span_s: Age at which forecasts are dropped, by the hour, in seconds.

@@ -126,8 +126,8 @@ class ActSettings(Settings):
     """Actions that the twin may take.
 
     Args:
-        mode: ``observe``: only forecast; ``advise``: show decisions, never apply them; ``approve``:
-            apply a decision after a person has confirmed it; ``act``: apply decisions at once.
+        mode: ``observe`` only forecasts; ``advise`` also shows decisions; ``approve`` applies a
+            decision after a person has confirmed it; ``act`` applies decisions at once.
         by: ``lease``: the cluster keeps scheduling; the twin repeatedly delays the begin time of
             pending jobs, but not of the chosen ones. ``start``: the twin starts jobs itself, by
             force. ``priority``: the twin only orders the pending jobs. By default ``lease`` for
@@ -139,8 +139,8 @@ class ActSettings(Settings):
         starts_per_minute: Maximum number of starts, or changes of priority, in any minute of
             wall-clock time.
         dwell: Minimum time that a policy stays in force.
-        forecast_error: Bound of the median error of recent forecasts, as a share of the forecast
-            wait, above which the twin stops acting; by default no bound.
+        forecast_error: Median error of recent forecasts above which the twin stops acting, as a
+            share of the forecast wait. By default there is no bound.
         kill_switch: Path of a file; while it exists, the twin does nothing.
         approve_within: Time within which a decision must be confirmed; then it lapses.
         inactive_after: Time without starts by the twin after which it warns, if jobs that it leaves

@@ -21,8 +21,8 @@ class When:
     """Estimate of a job's start, and why it does not start now.
 
     Args:
-        state: ``gone``, ``runs``, ``starts now`` or ``waits``; ``stuck`` if it needs an event at an
-            unknown time first; ``never`` if it would not start in the present state.
+        state: ``gone``, ``runs``, ``starts now`` or ``waits``. It is ``stuck`` if the job first
+            needs an event at an unknown time, and ``never`` if it would not start as things are.
         lines: Explanation as lines of text.
         start_s: Forecast or actual start, in seconds; None without one.
         low_s, high_s: Interval that includes the start with probability `forecaster.COVERAGE`, in

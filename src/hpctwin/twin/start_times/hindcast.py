@@ -307,7 +307,7 @@ def _by_queue(
     """Return quantiles of the waits of jobs in the same partition, s [forecasts, 3].
 
     Only jobs that had started before the forecast count, and waits longer than the job's wait so
-    far. That wait is subtracted, so the quantiles are of the wait from then on.
+    far. The wait so far is subtracted: the quantiles are of the wait from then on.
     """
     found = np.full((len(row), 3), np.nan)
     wait_ms = start_ms - workload.submit_ms

@@ -106,9 +106,9 @@ class Steadiness:
 def steadiness(said: pl.DataFrame, by: By) -> Steadiness:
     """Return how steady `hindcast`'s coverage was, and what chance allows at best.
 
-    The outcomes of m forecasts in one hour have the intraclass correlation ρ. So the coverage of a
-    class varies like that of fewer independent forecasts: their number is divided by the design
-    effect 1 + ρ (Σ m² / Σ m − 1).
+    The outcomes of m forecasts in one hour have the intraclass correlation ρ. The coverage of a
+    class therefore varies like that of fewer independent forecasts. Their number is the real one
+    divided by the design effect 1 + ρ (Σ m² / Σ m − 1).
 
     Source:
         Kish 1965, *Survey Sampling*, §5.4, for the design effect; Donner 1986 for ρ, which comes

@@ -155,8 +155,8 @@ class Objective:
     Args:
         weights: Weight of each metric, by name. The score is the sum of weight times normalized
             cost over the metrics.
-        normalise: Normalization of a metric over the candidates: divide by their ``mean`` or by
-            the ``best`` value; ``range``: 0 for the best to 1 for the worst; ``none``.
+        normalise: Normalization of a metric over the candidates. ``mean`` and ``best`` divide by
+            their mean or best value; ``range`` maps the best to 0 and the worst to 1; or ``none``.
         function: Function ``module:function`` or ``FILE.py:function`` that returns the cost of an
             `Outlook`, instead of weights.
 

@@ -131,8 +131,8 @@ def run_ahead(
     begun(simulation)
     given = None
     if simulation.cluster.has_power or simulation.workload.shares_nodes:
-        # A job with nodes allocated now may start later, when they are switched on; and the order
-        # of starts matters on shared nodes. So read the allocated jobs before the run continues.
+        # Read the jobs with nodes allocated now before the run continues. Their start may be later,
+        # when their nodes are switched on, and on shared nodes the order of allocation matters.
         given = now.given_nodes(simulation)
     simulation.advance(None if horizon_s is None else now_s + horizon_s)
     ids, start_ms = now.waiting_ids, simulation.column("start")[now.waiting]
