@@ -132,6 +132,7 @@ class Follower:
             except FormatError as error:
                 bad.append((delivery, str(error)))
         now = time.time()
+        # First the journal, then the core, then the acknowledgment; see the module's invariants.
         with self.journal.writing():
             self.save_if_due()
             for event in events:

@@ -118,6 +118,7 @@ class RedisBus:
         self._ready()
         if self._unacknowledged:
             self._acknowledge()
+        # The order is: this consumer's pending entries, those of dead consumers, new entries.
         if self._own_first:
             mine = self._read(self._from, None)
             if mine:

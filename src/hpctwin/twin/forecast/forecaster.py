@@ -212,6 +212,7 @@ class Forecaster:
         early, start, late = _of_futures(ids, expected, now_s, drawn_s)
         last = expected if late is expected else list(map(max, expected, late))
         nodes = list(map(waiting.__getitem__, ids))
+        # First forecasts of size class c are in group 2c − 1, later ones in 2c; see `_missed_of`.
         first = {asked: 1 + 2 * ((asked or 1) - 1).bit_length() for asked in set(nodes)}
         group = [
             first[asked] + (job_id in self._half) if at > now_s else NOW
@@ -225,6 +226,7 @@ class Forecaster:
             for at, wait_s in zip(start, waits_s, strict=True)
         ]
         calibrated, below, above = ([no] * len(ids) for no in (False, 0.0, 0.0))
+        # Calibrated intervals replace the ones from now to twice the wait, group by group.
         for one, sides in self._sides(group, kept, now_s).items():
             rows, levels_of = list(sides), np.array(list(sides.values()))
             of = (np.array([column[row] for row in rows]) for column in (early, start, late, last))

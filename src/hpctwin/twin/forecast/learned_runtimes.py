@@ -125,6 +125,7 @@ def _trees(packed: IO[bytes]) -> QuantileTrees:
     for nodes in (trees.roots, trees.left, trees.right):
         if nodes.min() < 0 or nodes.max() >= size:
             raise ValueError("a node that is not there")
+    # A child's index is above its parent's, so that every walk ends at a leaf.
     beyond = np.arange(size)
     if not (
         ((trees.left == beyond) & (trees.right == beyond))

@@ -29,9 +29,9 @@ class Forecast(NamedTuple):
         kept: Whether it will be compared with the actual start. This holds for a job's first
             forecast, and for each one with at most half the wait of the last one kept.
         nodes: Number of nodes that the job requests.
-        group: Group of jobs whose starts it is compared with: the jobs expected to start at once,
-            or a size class (1, 2, 3 to 4, 5 to 8 … nodes). Each class has separate groups for first
-            and for later forecasts.
+        group: Group of jobs whose starts it is compared with. It has the jobs expected to start at
+            once, or those of a size class (1, 2, 3 to 4, 5 to 8 … nodes). Each class has separate
+            groups for first and for later forecasts.
         early_s, late_s: Times by which it has started in 10 % and in 90 % of the drawn futures, in
             seconds.
         last_s: Start if all jobs run to their walltimes, in seconds.

@@ -61,6 +61,7 @@ class QuantileTrees:
         jobs, trees = len(features), self.roots.size
         node = np.tile(self.roots.ravel(), jobs)
         row = np.repeat(np.arange(jobs), trees)
+        # Walk all trees for all jobs at once, one level per turn. A walk ends at a leaf.
         walks = np.arange(len(node))
         while len(walks):
             here = node[walks]

@@ -154,6 +154,8 @@ class Expectations:
         # The predictor has no quantiles for a job that has not arrived or is only asked about.
         learned = self._learned
         foretold = np.array([learned is not None and job.spec.id in learned for job in jobs])
+        # A draw below the sum of the user's weights picks one of its jobs (a column of `known`);
+        # a draw above it picks one of the other sources.
         draw = chance * (upto[:, -1] + np.where(foretold, _LEARNED, _OTHERS))
         place = (upto[None] <= draw[:, :, None]).sum(axis=2)
         own = place < OF_USER

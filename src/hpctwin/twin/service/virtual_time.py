@@ -84,8 +84,8 @@ def drive_each(
 ) -> Driven:
     """Run a cluster as `drive` does, but choose the policy at regular times only.
 
-    The times are the multiples of ``every_s``. A chosen policy stays in force until the next of
-    them; the first policy of the pool starts. At each of these times:
+    The times are the multiples of ``every_s``. Until the first of them, the first policy of the
+    pool is in force; a chosen policy is in force until the next of them. At each of these times:
 
     1. Events of that time are processed, and jobs start, under the policy in force.
     2. The policy of the best what-if is chosen, even if no pending job fits.

@@ -320,6 +320,7 @@ def _by_queue(
             now_ms = round(float(made_s[number]) * MS_PER_S)
             upto = int(np.searchsorted(start_ms[own], now_ms, "left"))
             so_far = now_ms - int(workload.submit_ms[row[number]])
+            # What was left of the last waits after as long a wait as this job has had.
             left = wait_ms[own[max(0, upto - ERRORS) : upto]] - so_far
             left = left[left > 0]
             if len(left) >= ENOUGH:

@@ -319,6 +319,7 @@ def _one_job_a_node(jobs: Sequence[JobRecord], runtime_s: Mapping[str, float]) -
     """
     runs = [job for job in jobs if job.start_s is not None]
     holder: dict[str, JobRecord] = {}
+    # Jobs with a later end overwrite those with an earlier one.
     for job in sorted(runs, key=lambda job: _expected_end_s(job, runtime_s)):
         holder.update(dict.fromkeys(job.node_names, job))
     kept, stand_ins = [], {}
@@ -378,6 +379,7 @@ def _with_reservations(
         for numbers, end_ms in zip(running.nodes, running.end_ms.tolist(), strict=True)
         for i in numbers.tolist()
     }
+    # Reserved spans of each node, by start; a span that overlaps the one before extends it.
     spans: dict[int, list[tuple[float, float]]] = {}
     for r in sorted(reservations, key=lambda r: (r.start_s, r.end_s)):
         for i in [number[name] for name in r.node_names] or range(len(nodes)):
@@ -391,6 +393,7 @@ def _with_reservations(
                 known[-1] = (known[-1][0], max(known[-1][1], r.end_s))
             else:
                 known.append((start_s, r.end_s))
+    # One reservation for all nodes with the same span.
     together: dict[tuple[float, float], list[int]] = {}
     for i, windows in spans.items():
         for window in windows:

@@ -184,9 +184,11 @@ def outlooks_of(courses: Sequence[Course]) -> list[Outlook]:
     Returns:
         One outlook for all what-ifs together if all jobs start in all of them; else one for each.
     """
+    # Starts and ends [2, what-ifs, others].
     both_ms = np.array([[c.start_ms for c in courses], [c.end_ms for c in courses]])
     counts = both_ms[0] >= 0
     all_count = every(counts)
+    # If some jobs never start, the arrays of the what-ifs have different lengths.
     if not all_count and len(courses) > 1:
         return [outlook for course in courses for outlook in outlooks_of([course])]
     one = courses[0]
