@@ -1,4 +1,4 @@
-"""What a simulation of a facility gives."""
+"""Result of a simulation of a facility."""
 
 from __future__ import annotations
 
@@ -34,18 +34,19 @@ WEEK_S = 7 * 86_400.0
 
 @dataclass(frozen=True, eq=False)
 class FacilityResult:
-    """The outcome of a simulation of a facility.
+    """Result of a simulation of a facility.
 
     Args:
-        jobs: one row per job, by submit time, with the columns of a cluster's result and ``kind``,
-            ``origin``, ``cluster`` (null if it could go nowhere), ``placed_s``, ``moves``,
-            ``forecast_end_s`` (null if nothing was forecast), ``decision_ms``. ``eligible_s`` is when it
-            arrived at its cluster; waits are from submission.
-        clusters: each cluster's own result, with the jobs that were there in the end.
-        facility, workload: what was simulated.
-        strategy: its name.
-        knowledge: what forecasts knew of runtimes; empty where none were made.
-        seed: of everything drawn.
+        jobs: One row per job, by submit time. It has the columns of a cluster's result and
+            ``kind``, ``origin``, ``cluster``, ``placed_s``, ``moves``, ``forecast_end_s`` and
+            ``decision_ms``. ``cluster`` is null if no cluster accepted the job, and
+            ``forecast_end_s`` without a forecast. ``eligible_s`` is the arrival at its cluster;
+            waits are from submission.
+        clusters: Result of each cluster, with the jobs that were there in the end.
+        facility, workload: The simulated facility and workload.
+        strategy: Name of the strategy.
+        knowledge: Runtimes that forecasts used; empty without forecasts.
+        seed: Seed of random choices.
     """
 
     jobs: pl.DataFrame
@@ -58,11 +59,11 @@ class FacilityResult:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What the reader changed or left out, and what is assumed or not used at each cluster."""
+        """Changes and omissions of the reader, and data assumed or not used per cluster."""
         return tuple(facility_jobs(self.facility, self.workload).notes(self.facility))
 
     def summary(self) -> dict[str, Any]:
-        """All figures of the run in one flat dict; see docs/facility.md."""
+        """Return all metrics of the run as one flat dict; see docs/facility.md."""
         ran = served(with_job_metrics(self.jobs.with_columns(counted=self._counted)))
         decision = self.jobs["decision_ms"].drop_nulls()
         known = pl.col("origin").is_not_null() & (pl.col("origin") != pl.col("cluster"))
@@ -97,10 +98,11 @@ class FacilityResult:
 
     @cached_property
     def weeks(self) -> pl.DataFrame:
-        """Weeks by cluster: ``cluster``, ``week``, ``time_s``, ``span_s``, ``utilization``, ``jobs``.
+        """Table of the weeks of each cluster.
 
-        Weeks begin at multiples of seven days. Utilization is time-weighted; ``jobs`` are those submitted
-        in the week that ran there in the end.
+        Its columns are ``cluster``, ``week``, ``time_s``, ``span_s``, ``utilization`` and ``jobs``.
+        Weeks begin at multiples of seven days. Utilization is time-weighted. ``jobs`` is the number
+        of jobs submitted in the week that ran on the cluster in the end.
         """
         last = self.jobs["end_s"].max()
         tables = []
@@ -125,7 +127,7 @@ class FacilityResult:
 
     @cached_property
     def utilization_spread(self) -> float | None:
-        """The largest less the smallest utilization among the clusters, mean over the weeks."""
+        """Largest minus smallest utilization of the clusters, as a mean over the weeks."""
         whole = (
             self.weeks.filter(pl.col("span_s") > 0)
             .group_by("week")
@@ -138,13 +140,13 @@ class FacilityResult:
 
     @cached_property
     def _utilization(self) -> dict[str, float | None]:
-        """Of each cluster over the whole run, to the last end of all jobs."""
+        """Utilization of each cluster over the whole run, up to the last end of all jobs."""
         of = {name: self.weeks.filter(pl.col("cluster") == name) for name in self.clusters}
         return {name: _weighted(w["utilization"], w["span_s"]) for name, w in of.items()}
 
     @property
     def _counted(self) -> pl.Series:
-        """How many nodes each job counted as where it ran [jobs]."""
+        """Number of nodes that each job counted as on its cluster [jobs]."""
         found = self.jobs["nodes"].to_numpy().astype(np.float64)
         for cluster in self.facility.clusters:
             here = (self.jobs["cluster"] == cluster.name).fill_null(False).to_numpy()
@@ -153,7 +155,10 @@ class FacilityResult:
         return pl.Series(found)
 
     def _energy_j(self, ran: pl.DataFrame) -> float:
-        """What nodes drew: all of it where power states are simulated, else while they were in use."""
+        """Return the energy of the nodes, in J.
+
+        With simulated power states, it is that of all nodes; else that of nodes in use.
+        """
         known = {name: one.energy for name, one in self.clusters.items() if one.energy is not None}
         rest = ran.filter(~pl.col("cluster").is_in(list(known)))
         in_use = self._of_jobs(
@@ -162,7 +167,7 @@ class FacilityResult:
         return in_use + sum(energy.total_j for energy in known.values())
 
     def _of_jobs(self, ran: pl.DataFrame, of: Callable[..., float]) -> float:
-        """A sum over clusters, of the nodes, starts and ends of their jobs."""
+        """Return the sum over clusters of a function of their jobs' nodes and times."""
         total = 0.0
         for cluster in self.facility.clusters:
             here = ran.filter(pl.col("cluster") == cluster.name)
@@ -174,13 +179,13 @@ class FacilityResult:
 def make_facility_result(
     state: FacilityState, strategy: Strategy, decision_ms: npt.NDArray[np.float64], seed: int
 ) -> FacilityResult:
-    """Read the result off a simulation that has come to its end.
+    """Make the result from the final state of a simulation.
 
     Args:
-        state: in the end.
-        strategy: what placed the jobs.
-        decision_ms: what placing each job took, ms; NaN where nothing was decided [jobs].
-        seed: of everything drawn.
+        state: Final state of the facility.
+        strategy: Strategy that placed the jobs.
+        decision_ms: Time that placing each job took, in ms; NaN if not placed [jobs].
+        seed: Seed of random choices.
     """
     jobs = state.jobs
     names = state.facility.names
@@ -191,7 +196,7 @@ def make_facility_result(
         here = state.where == code
         result = state.clusters[code].result()
         frame = result.jobs.filter(pl.Series(here)).with_columns(
-            # Those that never arrived were cancelled on their way.
+            # A job that never arrived was canceled on its way.
             state=pl.when(pl.col("state") == "pending").then(pl.lit("cancelled")).otherwise("state")
         )
         clusters[name] = dataclasses.replace(

@@ -1,8 +1,8 @@
-"""The objective: what a what-if is judged by, and which candidate wins.
+"""The objective: scores what-ifs; the candidate with the lowest score wins.
 
-All costs are compared after normalisation over the candidates, so that seconds and ratios may be
-added. The SchedTwin paper (arXiv 2512.18894, §3.4, §4.1) takes the highest of a weighted sum of
-waits and slowdowns as they are; both are costs, so here the lowest wins.
+Each cost is normalized over the candidates, so that seconds and ratios can be added. The SchedTwin
+paper (arXiv 2512.18894, §3.4, §4.1) takes the highest weighted sum of waits and slowdowns, without
+normalization. Both are costs, so here the lowest wins.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ LEAST_S = 0.001
 
 @dataclass(frozen=True)
 class Outlook:
-    """What one what-if says of the jobs that count (J of them), and of the machine; or what several say (P).
+    """Result of one or of P what-ifs, for the J jobs that count and the cluster.
 
     Args:
-        submit_s: of each job, seconds since the epoch [J].
-        start_s, end_s: the same; [J] of one what-if, [P, J] of several.
-        nodes: of each job [J].
-        now_s: when the what-if began.
-        machine_nodes: nodes of the cluster.
-        busy: counts ``busy_node_s``, when it is first asked for.
+        submit_s: Submission of each job, in seconds since the epoch [J].
+        start_s, end_s: Start and end of each job, in seconds since the epoch; [J] for one what-if,
+            [P, J] for several.
+        nodes: Number of nodes of each job [J].
+        now_s: Start of the what-if, in seconds since the epoch.
+        machine_nodes: Number of nodes of the cluster.
+        busy: Function that computes ``busy_node_s``, called when that is first read.
         begin_s: where the span of utilization begins.
         energy_j: what all nodes draw from ``now_s`` until the last job has ended, or to the what-if's
             horizon, J; NaN where that is not known; [P] of several.
@@ -58,7 +59,7 @@ class Outlook:
 
     @kept
     def busy_node_s(self) -> float | FloatArray:
-        """Node-seconds in use from ``begin_s`` on, of all jobs; [P] of several."""
+        """Node-seconds in use by all jobs from ``begin_s`` on; [P] for several what-ifs."""
         return self.busy()
 
     @kept
@@ -72,7 +73,7 @@ class Outlook:
         return self.end_s - self.start_s
 
     def each(self) -> list[Outlook]:
-        """What each of several says."""
+        """Return one outlook for each of several what-ifs."""
         assert isinstance(self.busy_node_s, np.ndarray)
         assert isinstance(self.energy_j, np.ndarray)
         own = (self.start_s, self.end_s, self.busy_node_s.tolist(), self.energy_j.tolist())
@@ -145,22 +146,24 @@ PAPER_WEIGHTS = {
     "mean_wait_s": 0.25,
     "mean_slowdown": 0.25,
 }
-"""SchedTwin's weights (§4.1)."""
+"""Weights of the SchedTwin paper (§4.1)."""
 
 
 class Objective:
     """Gives each candidate a score; the lowest wins.
 
     Args:
-        weights: by metric name; the sum over metrics of weight times normalised cost is the score.
-        normalise: what each metric is divided by, over the candidates: their ``mean``; the
-            ``best`` of them; ``range``: 0 for the best to 1 for the worst; ``none``.
-        function: ``module:function`` or ``FILE.py:function``, taking an `Outlook` and giving a cost,
-            instead of weights.
+        weights: Weight of each metric, by name. The score is the sum of weight times normalized
+            cost over the metrics.
+        normalise: Normalization of a metric over the candidates. ``mean`` and ``best`` divide by
+            their mean or best value; ``range`` maps the best to 0 and the worst to 1; or ``none``.
+        function: Function ``module:function`` or ``FILE.py:function`` that returns the cost of an
+            `Outlook`, instead of weights.
 
     Raises:
-        UnknownNameError: a metric is not known.
-        ConfigError: a weight is not a number of 0 or more, all are 0, or the function is not there.
+        UnknownNameError: A metric is unknown.
+        ConfigError: A weight is not a number of 0 or more, all weights are 0, or the function does
+            not exist.
     """
 
     def __init__(
@@ -182,10 +185,10 @@ class Objective:
             raise ConfigError("objective: all weights are 0; give at least one metric a weight")
 
     def measure(self, outlook: Outlook) -> dict[str, float]:
-        """The metrics of one what-if that the score is made of.
+        """Return the metrics of one what-if that its score depends on.
 
         Raises:
-            HpctwinError: the user's function failed or gave something that is not a number.
+            HpctwinError: The custom function fails or does not return a number.
         """
         if self.function is None:
             return {name: float(METRICS[name].of(outlook)) for name in self.weights}
@@ -202,14 +205,14 @@ class Objective:
         return {"cost": cost}
 
     def measure_all(self, outlook: Outlook) -> list[dict[str, float]]:
-        """As `measure`, of each of several what-ifs."""
+        """Return the metrics of each of several what-ifs; see `measure`."""
         if self.function is not None:
             return [self.measure(one) for one in outlook.each()]
         columns = [np.asarray(METRICS[name].of(outlook)).tolist() for name in self.weights]
         return [dict(zip(self.weights, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def scores(self, measured: Sequence[Mapping[str, float]]) -> list[float]:
-        """The score of each candidate from what `measure` gave; lower is better."""
+        """Return each candidate's score from the result of `measure`; lower is better."""
         if self.function is not None:
             return [m["cost"] for m in measured]
         table = np.array([[m[name] for m in measured] for name in self.weights])
@@ -223,7 +226,12 @@ class Objective:
 
 
 def normalised(values: FloatArray, how: Normalise) -> FloatArray:
-    """Costs of the candidates, made comparable with other metrics; see `Objective` […, candidates]."""
+    """Return the candidates' costs normalized; see `Objective` […, candidates].
+
+    Args:
+        values: Costs of the candidates […, candidates].
+        how: Kind of normalization.
+    """
     if how == "none":
         return values
     mean = _mean(values)[..., None]
@@ -232,12 +240,12 @@ def normalised(values: FloatArray, how: Normalise) -> FloatArray:
     least = values.min(axis=-1, keepdims=True)
     if how == "range":
         return _parts(values - least, values.max(axis=-1, keepdims=True) - least)
-    # The best is 0: then only the distance to the mean can be told.
+    # If the best is 0, nothing can be divided by it, and the mean is used.
     return _parts(values, np.where(least > 0, least, mean))
 
 
 def _parts(values: FloatArray, base: FloatArray) -> FloatArray:
-    """Shares of a base; 0 where that is none."""
+    """Return values divided by a base; 0 where the base is not positive."""
     shares: FloatArray = np.divide(values, base, out=np.zeros(values.shape), where=base > 0)
     return shares
 

@@ -1,4 +1,4 @@
-"""What is carried from one present of a cluster to the next: only what has changed is read and made."""
+"""Data kept from one present of a cluster to the next; only changes are read."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ if TYPE_CHECKING:
 __all__ = ["Carried", "Spare"]
 
 MOST_SPARE = 16
-"""So many simulations are kept at most: as many as run at once in threads."""
+"""Maximum number of spare simulations: as many as run at once in threads."""
 
 
 class Spare:
-    """Simulations that have been run and read: their memory serves for the next ones.
+    """Finished simulations whose memory is reused for new ones.
 
-    To fork into one takes half as long as to fork into new memory.
+    A fork into one takes half as long as a fork into new memory.
     """
 
     def __init__(self) -> None:
         self._left: deque[Simulation] = deque(maxlen=MOST_SPARE)
 
     def fork(self, simulation: Simulation, policy: Policy) -> Simulation:
-        """A fork under a policy, as `Simulation.fork`; nobody else has it until it is given back."""
+        """Return a fork under a policy; see `Simulation.fork`.
+
+        The caller has it exclusively until it gives it back.
+        """
         try:
             into = self._left.pop()
         except IndexError:
@@ -36,18 +39,18 @@ class Spare:
         return simulation.fork(policy, into=into)
 
     def give_back(self, simulation: Simulation) -> None:
-        """Whoever had it is done with it, and with all arrays of it."""
+        """Return a simulation for reuse; the caller must not use it or its arrays again."""
         self._left.append(simulation)
 
 
 @dataclass
 class Carried:
-    """What presents of one cluster have in common; none of it changes what is found.
+    """Data that successive presents of one cluster share; results never depend on it.
 
     Args:
-        rows: the jobs and nodes that were read.
-        base: the simulation of the last present: what is known of the machine is known to the next as well.
-        spare: what presents are forked into.
+        rows: Jobs and nodes read so far.
+        base: Simulation of the last present, whose data of the cluster are reused.
+        spare: Finished simulations whose memory is reused.
     """
 
     rows: JobRows = field(default_factory=JobRows)
