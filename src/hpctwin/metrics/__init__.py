@@ -5,7 +5,8 @@ Every definition, with unit and source, is in ``docs/metrics.md``.
 
 from hpctwin.metrics.jobs.breakdown import By, breakdown
 from hpctwin.metrics.jobs.fairness import jain, unfair_delay
-from hpctwin.metrics.jobs.jobs import TAU_S, served, with_job_metrics
+from hpctwin.metrics.jobs.jobs import served, with_job_metrics
+from hpctwin.metrics.registry import TAU_S
 from hpctwin.metrics.studies.accounts import Accounts, AccountsBy, collect_accounts, read_accounts
 from hpctwin.metrics.studies.conflicts import capacity_conflicts
 from hpctwin.metrics.studies.incentives import INCENTIVES, Incentive, rewarded
