@@ -6,7 +6,7 @@ Every definition, with unit and source, is in ``docs/metrics.md``.
 from hpctwin.metrics.jobs.breakdown import By, breakdown
 from hpctwin.metrics.jobs.fairness import jain, unfair_delay
 from hpctwin.metrics.jobs.jobs import served, with_job_metrics
-from hpctwin.metrics.registry import TAU_S
+from hpctwin.metrics.registry import METRICS, TAU_S, Metric
 from hpctwin.metrics.studies.accounts import Accounts, AccountsBy, collect_accounts, read_accounts
 from hpctwin.metrics.studies.conflicts import capacity_conflicts
 from hpctwin.metrics.studies.incentives import INCENTIVES, Incentive, rewarded
@@ -28,12 +28,14 @@ from hpctwin.metrics.time.series import binned, resample, series, widths_s
 
 __all__ = [
     "INCENTIVES",
+    "METRICS",
     "TAU_S",
     "Accounts",
     "AccountsBy",
     "By",
     "Incentive",
     "MeanInterval",
+    "Metric",
     "Summary",
     "binned",
     "breakdown",

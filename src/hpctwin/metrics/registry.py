@@ -16,8 +16,8 @@ import numpy.typing as npt
 import polars as pl
 
 __all__ = [
-    "AREA", "BOUNDED_SLOWDOWN", "JOB_METRICS", "METRICS", "RUN", "STATISTICS", "TAU_S", "JobMetric",
-    "Maximum", "Mean", "Metric", "Quantile", "Ratio", "ServedJobs", "Statistic", "Total", "computed_from",
+    "BOUNDED_SLOWDOWN", "JOB_METRICS", "METRICS", "STATISTICS", "TAU_S", "WAIT", "JobMetric", "Maximum",
+    "Mean", "Metric", "Quantile", "Ratio", "ServedJobs", "Statistic", "Total", "computed_from",
     "main_statistics",
 ]  # fmt: skip
 
@@ -82,7 +82,7 @@ class JobMetric:
         name: of its column.
         formula: as the documentation prints it.
         of: computes it.
-        unit: ``s``, or 1 for a number without unit.
+        unit: ``s``, or nothing for a number without unit.
         where: for which jobs it is defined; None for all.
         source: where it was published.
     """
@@ -113,7 +113,7 @@ SLOWDOWN = JobMetric(
     "slowdown",
     "turnaround / run; null if run is 0",
     lambda jobs: jobs[TURNAROUND] / jobs[RUN],
-    "1",
+    "",
     lambda jobs: jobs[RUN] > 0,
     "Feitelson et al. 1997",
 )
@@ -121,19 +121,16 @@ BOUNDED_SLOWDOWN = JobMetric(
     "bounded_slowdown",
     "max(1, turnaround / max(run, τ)), τ = 10 s",
     lambda jobs: np.maximum(jobs[TURNAROUND] / _bounded_run_s(jobs), 1.0),
-    "1",
+    "",
     source="Feitelson et al. 1997",
 )
 PP_BOUNDED_SLOWDOWN = JobMetric(
     "pp_bounded_slowdown",
     "max(1, turnaround / (nodes · max(run, τ)))",
     lambda jobs: np.maximum(jobs[TURNAROUND] / (jobs.nodes * _bounded_run_s(jobs)), 1.0),
-    "1",
+    "",
     source="Zotkin & Keleher 1999",
 )
-
-JOB_METRICS = WAIT, RUN, TURNAROUND, SLOWDOWN, BOUNDED_SLOWDOWN, PP_BOUNDED_SLOWDOWN
-"""Columns that `hpctwin.metrics.with_job_metrics` adds."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +145,11 @@ class Mean:
     values: JobMetric
     weights: JobMetric | None = None
 
+    @property
+    def job_metrics(self) -> tuple[JobMetric, ...]:
+        """The metrics of jobs that it needs."""
+        return (self.values,) if self.weights is None else (self.values, self.weights)
+
     def of(self, jobs: ServedJobs) -> Any:
         """Compute it for jobs in memory, one number for each what-if; 0 without jobs."""
         values = jobs.defined(self.values)
@@ -160,12 +162,17 @@ class Mean:
 
     def expression(self) -> pl.Expr:
         """Compute it from the columns of `hpctwin.metrics.with_job_metrics`."""
-        values = pl.col(self.values.name)
+        values, weights = self.terms()
         if self.weights is None:
             return values.mean()
-        weights = pl.col(self.weights.name)
-        total = weights.filter(values.is_not_null()).sum()
-        return pl.when(total > 0).then((values * weights).sum() / total)
+        return pl.when(weights.sum() > 0).then(values.sum() / weights.sum())
+
+    def terms(self) -> tuple[pl.Expr, pl.Expr]:
+        """The values times their weights, and the weights, of each job: the mean is the ratio of the sums."""
+        values = pl.col(self.values.name)
+        weights = pl.lit(1.0) if self.weights is None else pl.col(self.weights.name)
+        weights = pl.when(values.is_not_null()).then(weights)
+        return values * weights, weights
 
 
 @dataclass(frozen=True)
@@ -179,6 +186,11 @@ class Quantile:
 
     values: JobMetric
     share: float
+
+    @property
+    def job_metrics(self) -> tuple[JobMetric, ...]:
+        """See `Mean.job_metrics`."""
+        return (self.values,)
 
     def of(self, jobs: ServedJobs) -> Any:
         """See `Mean.of`."""
@@ -202,6 +214,11 @@ class Maximum:
     """
 
     values: JobMetric
+
+    @property
+    def job_metrics(self) -> tuple[JobMetric, ...]:
+        """See `Mean.job_metrics`."""
+        return (self.values,)
 
     def of(self, jobs: ServedJobs) -> Any:
         """See `Mean.of`."""
@@ -269,24 +286,26 @@ class Metric:
         name: its key in summaries.
         of: what computes it: a statistic of jobs, or totals of the run.
         formula: as the documentation prints it.
-        unit: ``s``, ``J``, ``nodes``, …; 1 for a number without unit.
+        unit: ``s``, ``J``, ``nodes``, …; nothing for a number without unit.
         better: which end of the scale is good; None if neither.
         help: what it says, for readers of a report.
         source: where it was published.
         label: its name in words; made from its name if empty.
-        main: whether comparisons show it, and tables by class if it is a statistic of jobs.
-        short: its name in words where there is little room.
+        main: whether comparisons show it, and tables by class and accounts if they can.
+        header: above its column in comparisons; its label if empty.
+        short: the same where there is little room.
     """
 
     name: str
     of: Statistic | Total | Ratio
     formula: str
-    unit: str = "1"
+    unit: str = ""
     better: Literal["low", "high"] | None = None
     help: str = ""
     source: str = ""
     label: str = ""
     main: bool = False
+    header: str = ""
     short: str = ""
 
 
@@ -366,16 +385,6 @@ METRICS: dict[str, Metric] = {
             "s",
         ),
         Metric(
-            "makespan_s",
-            Total("makespan_s"),
-            "T = last end − first submission",
-            "s",
-            "low",
-            help="from the first submission to the last end",
-            label="makespan",
-            main=True,
-        ),
-        Metric(
             "throughput_jobs_per_h",
             Ratio("served", "makespan_h"),
             "jobs that started and ended / T",
@@ -396,11 +405,21 @@ METRICS: dict[str, Metric] = {
             short="util.",
         ),
         Metric(
+            "makespan_s",
+            Total("makespan_s"),
+            "T = last end − first submission",
+            "s",
+            "low",
+            help="from the first submission to the last end",
+            label="makespan",
+            main=True,
+        ),
+        Metric(
             "utilization_loaded",
             Ratio("used_loaded", "present_loaded"),
-            "the same, only over times with q > 0",
+            "as utilization, only over times with q > 0",
             better="high",
-            help="the same, over the times with a queue only",
+            help="as utilization, over the times with a queue only",
             label="utilization while jobs wait",
         ),
         Metric(
@@ -477,6 +496,7 @@ METRICS: dict[str, Metric] = {
             "low",
             help="what all nodes drew, whatever they did",
             main=True,
+            header="energy",
         ),
         Metric(
             "wasted_energy_j",
@@ -519,10 +539,25 @@ def computed_from(totals: Collection[str]) -> dict[str, Metric]:
     }
 
 
-def main_statistics() -> dict[str, Statistic]:
-    """The main metrics that are statistics of jobs, by name."""
+def main_statistics(*others: str) -> dict[str, Statistic]:
+    """The main metrics that are statistics of jobs, by name, and some others.
+
+    Args:
+        others: names of further metrics that are statistics of jobs.
+    """
     return {
         name: metric.of
         for name, metric in METRICS.items()
-        if metric.main and isinstance(metric.of, Statistic)
+        if (metric.main or name in others) and isinstance(metric.of, Statistic)
     }
+
+
+JOB_METRICS = tuple(
+    dict.fromkeys(
+        (
+            *(WAIT, RUN, TURNAROUND, SLOWDOWN, BOUNDED_SLOWDOWN, PP_BOUNDED_SLOWDOWN, AREA),
+            *(one for of in main_statistics(*METRICS).values() for one in of.job_metrics),
+        )
+    )
+)
+"""Columns that `hpctwin.metrics.with_job_metrics` adds: all that metrics need."""

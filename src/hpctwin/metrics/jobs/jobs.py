@@ -19,11 +19,9 @@ __all__ = ["served", "with_job_metrics"]
 def with_job_metrics(jobs: pl.DataFrame, tau_s: float = TAU_S) -> pl.DataFrame:
     """Add each job's metrics as columns; null where the job has no start or no end.
 
-    ``wait_s`` = start − submit; ``run_s`` = end − start; ``turnaround_s`` = end − submit;
-    ``slowdown`` = turnaround / run, null for jobs that ran for no time;
-    ``bounded_slowdown`` = max(1, turnaround / max(run, τ));
-    ``pp_bounded_slowdown`` = max(1, turnaround / (nodes · max(run, τ))).
-    For a job that ran again after a node failure, start and run are those of its last attempt.
+    The columns are those of `hpctwin.metrics.registry.JOB_METRICS`, such as ``wait_s`` and ``slowdown``;
+    docs/metrics.md has their formulas. For a job that ran again after a node failure, start and run are those
+    of its last attempt.
 
     Args:
         jobs: a result's jobs.

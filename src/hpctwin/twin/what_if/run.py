@@ -60,7 +60,7 @@ class Course(NamedTuple):
         past: jobs that count besides.
         start_ms, end_ms: of those that wait or come, -1 for never, or the horizon at last [others].
         running_end_ms: of those that run [running].
-        energy_j: see `Outlook`.
+        energy_j: ``total_energy_j`` of `Outlook`.
     """
 
     submit_s: FloatArray
@@ -210,7 +210,7 @@ def outlooks_of(courses: Sequence[Course]) -> list[Outlook]:
             machine_nodes=one.machine_nodes,
             busy=busy,
             begin_s=begin_s,
-            energy_j=np.array([course.energy_j for course in courses]),
+            total_energy_j=np.array([course.energy_j for course in courses]),
         )
     ]
 
