@@ -15,6 +15,7 @@ import polars as pl
 from hpctwin.facility.jobs import facility_jobs
 from hpctwin.facility.objective import carbon_g, energy_j, price
 from hpctwin.metrics import resample, series, served, with_job_metrics
+from hpctwin.metrics.jobs.jobs import expression
 from hpctwin.metrics.registry import main_statistics
 from hpctwin.metrics.summary.sources import JobTable
 from hpctwin.model import State, Workload
@@ -33,7 +34,7 @@ __all__ = ["FacilityResult", "make_facility_result"]
 WEEK_S = 7 * 86_400.0
 
 _STATISTICS = {
-    name: statistic.expression() for name, statistic in main_statistics("mean_turnaround_s").items()
+    name: expression(statistic) for name, statistic in main_statistics("mean_turnaround_s").items()
 }
 """Statistics of jobs in a summary, computed from their table."""
 

@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 __all__ = [
     "BOUNDED_SLOWDOWN", "JOB_METRICS", "METRICS", "STATISTICS", "TAU_S", "WAIT", "JobMetric", "Maximum",
@@ -160,20 +159,6 @@ class Mean:
         total = weights.sum(axis=-1)
         return (values * weights).sum(axis=-1) / np.where(total > 0, total, 1.0)
 
-    def expression(self) -> pl.Expr:
-        """Compute it from the columns of `hpctwin.metrics.with_job_metrics`."""
-        values, weights = self.terms()
-        if self.weights is None:
-            return values.mean()
-        return pl.when(weights.sum() > 0).then(values.sum() / weights.sum())
-
-    def terms(self) -> tuple[pl.Expr, pl.Expr]:
-        """The values times their weights, and the weights, of each job: the mean is the ratio of the sums."""
-        values = pl.col(self.values.name)
-        weights = pl.lit(1.0) if self.weights is None else pl.col(self.weights.name)
-        weights = pl.when(values.is_not_null()).then(weights)
-        return values * weights, weights
-
 
 @dataclass(frozen=True)
 class Quantile:
@@ -199,11 +184,6 @@ class Quantile:
             np.quantile(values, self.share, axis=-1) if values.size else Mean(self.values).of(jobs)
         )
 
-    def expression(self) -> pl.Expr:
-        """See `Mean.expression`."""
-        values = pl.col(self.values.name)
-        return values.median() if self.share == 0.5 else values.quantile(self.share, "linear")
-
 
 @dataclass(frozen=True)
 class Maximum:
@@ -223,10 +203,6 @@ class Maximum:
     def of(self, jobs: ServedJobs) -> Any:
         """See `Mean.of`."""
         return np.maximum.reduce(jobs.defined(self.values), axis=-1, initial=0.0)
-
-    def expression(self) -> pl.Expr:
-        """See `Mean.expression`."""
-        return pl.col(self.values.name).max()
 
 
 Statistic = Mean | Quantile | Maximum

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import polars as pl
 
 from hpctwin.errors import ConfigError, UnknownNameError
-from hpctwin.metrics.jobs.jobs import with_job_metrics
+from hpctwin.metrics.jobs.jobs import expression, with_job_metrics
 from hpctwin.metrics.registry import main_statistics
 from hpctwin.model.text.units import format_duration
 
@@ -55,7 +55,7 @@ def breakdown(jobs: pl.DataFrame, by: By, edges: Sequence[float] | None = None) 
         .agg(
             jobs=pl.len().cast(pl.Int64),
             ran_jobs=pl.col("run_s").count().cast(pl.Int64),
-            **{name: statistic.expression() for name, statistic in main_statistics().items()},
+            **{name: expression(statistic) for name, statistic in main_statistics().items()},
             node_hours=pl.col("node_hours").sum(),
         )
         .sort(["_order", "node_hours", "bin"], descending=[False, True, False])

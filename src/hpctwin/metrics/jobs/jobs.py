@@ -11,9 +11,17 @@ import numpy as np
 import polars as pl
 
 from hpctwin.errors import ConfigError
-from hpctwin.metrics.registry import JOB_METRICS, TAU_S, JobMetric, ServedJobs
+from hpctwin.metrics.registry import (
+    JOB_METRICS,
+    TAU_S,
+    JobMetric,
+    Maximum,
+    Mean,
+    ServedJobs,
+    Statistic,
+)
 
-__all__ = ["served", "with_job_metrics"]
+__all__ = ["expression", "served", "weighted_values", "with_job_metrics"]
 
 
 def with_job_metrics(jobs: pl.DataFrame, tau_s: float = TAU_S) -> pl.DataFrame:
@@ -59,3 +67,25 @@ def _column(metric: JobMetric, jobs: ServedJobs) -> pl.Series:
 def served(jobs: pl.DataFrame) -> pl.DataFrame:
     """The jobs that started and ended: those that time statistics are about."""
     return jobs.filter(pl.col("start_s").is_not_null() & pl.col("end_s").is_not_null())
+
+
+def expression(statistic: Statistic) -> pl.Expr:
+    """The expression that computes a statistic from the columns of `with_job_metrics`."""
+    if isinstance(statistic, Mean):
+        values, weights = weighted_values(statistic)
+        if statistic.weights is None:
+            return values.mean()
+        return pl.when(weights.sum() > 0).then(values.sum() / weights.sum())
+    column = pl.col(statistic.values.name)
+    if isinstance(statistic, Maximum):
+        return column.max()
+    return column.median() if statistic.share == 0.5 else column.quantile(statistic.share, "linear")
+
+
+def weighted_values(mean: Mean) -> tuple[pl.Expr, pl.Expr]:
+    """The values of a mean times their weights, and the weights: the mean is the ratio of the sums."""
+    values = pl.col(mean.values.name)
+    if mean.weights is None:
+        return values, values.is_not_null().cast(pl.Float64)
+    weights = pl.when(values.is_not_null()).then(mean.weights.name)
+    return values * weights, weights

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import ConfigError, UnknownNameError
-from hpctwin.metrics.jobs.jobs import with_job_metrics
+from hpctwin.metrics.jobs.jobs import weighted_values, with_job_metrics
 from hpctwin.metrics.registry import Mean, main_statistics
 from hpctwin.model import write_atomically
 from hpctwin.model.files.files import other_format
@@ -262,7 +262,7 @@ def collect_accounts(
         **{
             f"{name}_{part}": values.fill_null(0.0)
             for name, mean in MEANS.items()
-            for part, values in zip(("sum", "weight"), mean.terms(), strict=True)
+            for part, values in zip(("sum", "weight"), weighted_values(mean), strict=True)
         },
     )
     sums = (
