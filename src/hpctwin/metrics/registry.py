@@ -438,6 +438,15 @@ METRICS: dict[str, Metric] = {
             label="area-weighted response time",
         ),
         Metric(
+            "node_weighted_wait_s",
+            Mean(WAIT, NODES),
+            "Σ (nodes · wait) / Σ nodes",
+            "s",
+            "low",
+            help="as mean wait, with each job counted as many times as it has nodes",
+            label="node-weighted wait",
+        ),
+        Metric(
             "lost_node_s",
             Total("lost_node_s"),
             "Σ nodes · (end − start − what a checkpoint kept) over lost attempts",
