@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from hpctwin.metrics.registry import JOB_METRICS, METRICS, STATISTICS, JobMetric, Metric, Statistic
+from hpctwin.metrics.registry import JOB_METRICS, METRICS, STATISTICS
 from hpctwin.twin.what_if.objective import METRICS as OBJECTIVES
 
 __all__ = ["TABLES", "filled", "setup"]
@@ -20,32 +20,25 @@ def job_table() -> Iterator[str]:
 
 
 def run_table() -> Iterator[str]:
-    """Lines of Markdown: the metrics of a run; the statistics of one metric of jobs share a row."""
+    """Lines of Markdown: the metrics of a run; all statistics of one metric of jobs share a row."""
     yield from (
         "| key | formula | unit | source | better | objective |",
         "|---|---|---|---|---|---|",
     )
-    grouped: set[JobMetric] = set()
-    for metric in METRICS.values():
-        values = _values(metric)
-        if values in grouped:
-            continue
-        name, formula = metric.name, metric.formula
-        if values is not None:
-            grouped.add(values)
-            words = "`, `".join(f"{word}_{values.name}" for word in STATISTICS)
-            name, formula = words, f"mean, median, quantiles and maximum of `{values.name}`"
-        offered = "yes" if metric.name in OBJECTIVES else ""
-        yield _row(name, formula, metric.unit or "1", metric.source, metric.better or "", offered)
-
-
-def _values(metric: Metric) -> JobMetric | None:
-    """The metric of jobs of which this is one of the usual statistics."""
-    if isinstance(metric.of, Statistic):
-        for word, statistic in STATISTICS.items():
-            if metric.of == statistic(metric.of.values) and metric.name.startswith(f"{word}_"):
-                return metric.of.values
-    return None
+    rows = {metric.name: (metric.name,) for metric in METRICS.values()}
+    for values in JOB_METRICS:
+        names = tuple(f"{word}_{values.name}" for word in STATISTICS)
+        if rows.keys() >= {*names}:
+            rows[names[0]] = names
+            for name in names[1:]:
+                del rows[name]
+    for name, names in rows.items():
+        metric = METRICS[name]
+        together = "mean, median, quantiles and maximum of " + name.removeprefix("mean_")
+        yield _row(
+            "`, `".join(names), together if len(names) > 1 else metric.formula, metric.unit or "1",
+            metric.source, metric.better or "", "yes" if name in OBJECTIVES else "",
+        )  # fmt: skip
 
 
 def _row(name: str, *cells: str) -> str:

@@ -55,8 +55,7 @@ class ServedJobs:
     def __getitem__(self, metric: JobMetric) -> FloatArray:
         """The metric of each job, also where it is not defined."""
         if metric not in self._values:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                self._values[metric] = metric.of(self)
+            self._values[metric] = metric.of(self)
         return self._values[metric]
 
     def defined(self, metric: JobMetric) -> FloatArray:
@@ -99,6 +98,12 @@ def _run_s(jobs: ServedJobs) -> FloatArray:
     return run_s if jobs.min_run_s is None else np.maximum(run_s, jobs.min_run_s)
 
 
+def _divided(values: FloatArray, by: FloatArray) -> FloatArray:
+    """The quotients; infinite or NaN without a warning where a job ran for no time or has no node."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return values / by
+
+
 def _bounded_run_s(jobs: ServedJobs) -> FloatArray:
     return np.maximum(jobs[RUN], jobs.tau_s)
 
@@ -111,7 +116,7 @@ TURNAROUND = JobMetric("turnaround_s", "end − submit", lambda jobs: jobs.end_s
 SLOWDOWN = JobMetric(
     "slowdown",
     "turnaround / run; null if run is 0",
-    lambda jobs: jobs[TURNAROUND] / jobs[RUN],
+    lambda jobs: _divided(jobs[TURNAROUND], jobs[RUN]),
     "",
     lambda jobs: jobs[RUN] > 0,
     "Feitelson et al. 1997",
@@ -126,7 +131,7 @@ BOUNDED_SLOWDOWN = JobMetric(
 PP_BOUNDED_SLOWDOWN = JobMetric(
     "pp_bounded_slowdown",
     "max(1, turnaround / (nodes · max(run, τ)))",
-    lambda jobs: np.maximum(jobs[TURNAROUND] / (jobs.nodes * _bounded_run_s(jobs)), 1.0),
+    lambda jobs: np.maximum(_divided(jobs[TURNAROUND], jobs.nodes * _bounded_run_s(jobs)), 1.0),
     "",
     source="Zotkin & Keleher 1999",
 )

@@ -21,6 +21,7 @@ __all__ = [
 ]
 
 _SHARES = ("utilization", "availability", "loss", "share", "delayed")
+_UNITS = {"_node_s": "node-seconds", "_s": "s", "_j": "J", "_kg": "kg"}
 _NAMES = {
     "preempted_node_s": "lost to preemption",
     "pp": "per-processor",
@@ -75,14 +76,15 @@ def format_metric(key: str, value: float | int | str | None) -> str:
         return "–"
     if isinstance(value, str):
         return value
-    if key.endswith("_node_s"):
+    unit = _unit(key)
+    if unit == "node-seconds":
         return f"{value / 3600:,.1f} node-hours"
-    if key.endswith("_s"):
+    if unit == "s":
         return format_duration(value)
-    if key.endswith("_j"):
+    if unit == "J":
         kwh = value / 3.6e6
         return f"{kwh:,.1f} kWh" if abs(kwh) < 10_000 else f"{kwh / 1000:,.1f} MWh"
-    if key.endswith("_kg"):
+    if unit == "kg":
         return f"{value:,.1f} kg"
     if key.startswith(_SHARES) or key.endswith(_SHARES):
         return f"{value * 100:.1f} %"
@@ -91,6 +93,13 @@ def format_metric(key: str, value: float | int | str | None) -> str:
     if "fairness" in key:
         return f"{value:.3f}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _unit(key: str) -> str:
+    """The unit of a metric; what is not in `METRICS` has it in its name."""
+    if key in METRICS:
+        return METRICS[key].unit
+    return next((unit for suffix, unit in _UNITS.items() if key.endswith(suffix)), "")
 
 
 def format_change(key: str, change: float) -> str:
