@@ -55,6 +55,7 @@ def test_a_worked_example() -> None:
     assert summary["max_queue_length"] == 1
     assert summary["mean_queued_nodes"] == 0.6
     assert summary["area_weighted_response_time_s"] == (30 * 10 + 20 * 16) / 50
+    assert summary["node_weighted_wait_s"] == (3 * 0 + 2 * 6) / 5
     assert summary["lost_node_s"] == 0
     assert summary["jain_fairness_user"] == pytest.approx(2.6**2 / (2 * (1 + 1.6**2)))
 

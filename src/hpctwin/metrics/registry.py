@@ -35,7 +35,7 @@ class ServedJobs:
         start_s, end_s: start and end times, seconds [jobs], or of several what-ifs [what-ifs, jobs].
         nodes: nodes of each job [jobs].
         tau_s: the bound of bounded slowdowns, seconds.
-        min_run_s: shorter run times count as this, seconds.
+        min_run_s: shorter run times count as this, seconds, and slowdowns below 1 as 1; None for neither.
     """
 
     def __init__(
@@ -104,6 +104,11 @@ def _divided(values: FloatArray, by: FloatArray) -> FloatArray:
         return values / by
 
 
+def _slowdown(jobs: ServedJobs) -> FloatArray:
+    slowdown = _divided(jobs[TURNAROUND], jobs[RUN])
+    return slowdown if jobs.min_run_s is None else np.maximum(slowdown, 1.0)
+
+
 def _bounded_run_s(jobs: ServedJobs) -> FloatArray:
     return np.maximum(jobs[RUN], jobs.tau_s)
 
@@ -116,7 +121,7 @@ TURNAROUND = JobMetric("turnaround_s", "end − submit", lambda jobs: jobs.end_s
 SLOWDOWN = JobMetric(
     "slowdown",
     "turnaround / run; null if run is 0",
-    lambda jobs: _divided(jobs[TURNAROUND], jobs[RUN]),
+    _slowdown,
     "",
     lambda jobs: jobs[RUN] > 0,
     "Feitelson et al. 1997",
