@@ -15,6 +15,8 @@ import polars as pl
 from hpctwin.facility.jobs import facility_jobs
 from hpctwin.facility.objective import carbon_g, energy_j, price
 from hpctwin.metrics import resample, series, served, with_job_metrics
+from hpctwin.metrics.jobs.jobs import expression
+from hpctwin.metrics.registry import main_statistics
 from hpctwin.metrics.summary.sources import JobTable
 from hpctwin.model import State, Workload
 from hpctwin.model.columns import known_seconds
@@ -30,6 +32,11 @@ if TYPE_CHECKING:
 __all__ = ["FacilityResult", "make_facility_result"]
 
 WEEK_S = 7 * 86_400.0
+
+_STATISTICS = {
+    name: expression(statistic) for name, statistic in main_statistics("mean_turnaround_s").items()
+}
+"""Statistics of jobs in a summary, computed from their table."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,11 +84,7 @@ class FacilityResult:
             "jobs": len(self.jobs),
             "jobs_ran": len(ran),
             "jobs_nowhere": self.jobs["cluster"].null_count(),
-            "mean_wait_s": _mean(ran["wait_s"]),
-            "median_wait_s": _number(ran["wait_s"].median()),
-            "p95_wait_s": _number(ran["wait_s"].quantile(0.95, "linear")),
-            "mean_turnaround_s": _mean(ran["turnaround_s"]),
-            "mean_bounded_slowdown": _mean(ran["bounded_slowdown"]),
+            **ran.select(**_STATISTICS).row(0, named=True),
             "jobs_away_from_origin": len(self.jobs.filter(known)),
             "moves": int(self.jobs["moves"].sum()),
             "mean_forecast_error_s": _mean(missed.drop_nulls()),

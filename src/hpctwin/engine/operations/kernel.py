@@ -128,7 +128,7 @@ def all_kernels() -> list[Kernel]:
     from hpctwin.engine.containers import number_table
     from hpctwin.engine.jobs import resizing
     from hpctwin.engine.operations import initial_jobs, job_history, lookahead
-    from hpctwin.engine.summary import exact_sums, job_figures, level_sums, run_summary
+    from hpctwin.engine.summary import exact_sums, job_figures, level_sums
 
     found = [race, lines, PLACE_BY_SCORE, *PLACING]
     found += [reorder, policy_hooks.give_orders, number_table.READ_LINES]
@@ -138,8 +138,7 @@ def all_kernels() -> list[Kernel]:
         exact_sums.ADD_NUMBERS,
         level_sums.SUM_LEVELS,
     ]
-    found += [job_history.TELL_COURSE, run_summary.SUM_UP]
-    found += job_figures.KERNELS
+    found += [job_history.TELL_COURSE, *job_figures.KERNELS]
     found += [lookahead.arrive, lookahead.enter, lookahead.withdraw, lookahead.look_ahead]
     powers = [POWER_PASSES.find(name) for name in POWER_PASSES.own()]
     for name in PASSES.own():

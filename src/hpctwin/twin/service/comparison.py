@@ -112,7 +112,7 @@ def judge(rows: Sequence[Row], settings: CoreSettings) -> None:
         {name: objective.weights[name] for name in known}, normalise=objective.normalise
     )
     table = np.array([[m[name] for name in METRIC_ORDER] for m in measured])
-    larger = np.array([METRICS[name].larger_is_better for name in METRIC_ORDER])
+    larger = np.array([METRICS[name].better == "high" for name in METRIC_ORDER])
     areas = kiviat_area(kiviat_scores(table, larger))
     for row, score, area in zip(rows, judged.scores(measured), areas, strict=True):
         row.objective, row.area = score, float(area)

@@ -253,7 +253,7 @@ def _main_reasons(chosen: Candidate, rival: Candidate, objective: Objective) -> 
         mine, theirs = chosen.metrics[name], rival.metrics[name]
         scale = max(abs(mine), abs(theirs))
         if scale > 0 and weight > 0 and mine != theirs:
-            better = (mine > theirs) == METRICS[name].larger_is_better
+            better = (mine > theirs) == (METRICS[name].better == "high")
             gains.append((weight * abs(mine - theirs) / scale, better, name, mine, theirs))
     if not gains:
         return [f"In all that counts it is equal to {rival.policy}."]

@@ -72,8 +72,8 @@ def check_told(
         ConfigError: No node has a power state, but a policy or the objective needs it.
     """
     asks = [f"policy {policy.name} switches nodes" for policy in policies if policy.power.switches]
-    if objective.function is None and objective.weights.get("energy_j"):
-        asks.append("the objective asks for energy_j")
+    if objective.function is None and objective.weights.get("total_energy_j"):
+        asks.append("the objective asks for total_energy_j")
     if asks and all(node.power is None for node in nodes):
         raise ConfigError(
             f"{asks[0]}, and cluster {cluster!r} does not tell which of its nodes are switched on: say what "

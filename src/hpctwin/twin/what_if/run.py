@@ -63,7 +63,7 @@ class Course(NamedTuple):
         start_ms, end_ms: Start and end of pending and arriving jobs, in ms; -1 for never. With a
             horizon, a job starts there at the latest [others].
         running_end_ms: of those that run [running].
-        energy_j: see `Outlook`.
+        energy_j: ``total_energy_j`` of `Outlook`.
     """
 
     submit_s: FloatArray
@@ -216,7 +216,7 @@ def outlooks_of(courses: Sequence[Course]) -> list[Outlook]:
             machine_nodes=one.machine_nodes,
             busy=busy,
             begin_s=begin_s,
-            energy_j=np.array([course.energy_j for course in courses]),
+            total_energy_j=np.array([course.energy_j for course in courses]),
         )
     ]
 

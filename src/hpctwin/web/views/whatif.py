@@ -203,7 +203,7 @@ def _future(now: Present, snapshot: Snapshot, now_s: float) -> Future:
     simulation.advance()
     start, end = simulation.column("start"), simulation.column("end")
     (outlook,) = outlooks_of([course_of(now, simulation, Past.none(), None)])[0].each()
-    metrics = {name: float(metric.of(outlook)) for name, metric in METRICS.items()}
+    metrics = {name: float(outlook.value(name)) for name in METRICS}
     rows = now.waiting[np.argsort(start[now.waiting], kind="stable")]
     started = rows[start[rows] >= 0]
     spans = {
