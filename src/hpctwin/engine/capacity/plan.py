@@ -407,14 +407,6 @@ def fits_plan(j: int, sim: Arrays) -> bool:
 
 
 @jit
-def fits_at_once(j: int, sim: Arrays) -> bool:
-    """Whether a job fits what is free at this moment, the plan apart."""
-    for c in range(len(sim.low)):
-        sim.low[c] = sim.stock[c].free
-    return holds(j, sim)
-
-
-@jit
 def least_of_four(row: int, sim: Arrays) -> int:
     """The least that is free of one pool in four rows, from one on."""
     one = min(sim.plan_amount[row, 0], sim.plan_amount[row + 1, 0])
@@ -448,9 +440,8 @@ def first_row(row: int, nodes: int, length: int, sim: Arrays) -> int:
 
 
 @jit
-def plan_earliest(j: int, sim: Arrays) -> int:
-    """The first row from which a job fits; -1 if there is none."""
-    first = ZERO
+def plan_earliest(j: int, first: int, sim: Arrays) -> int:
+    """Return the first row, from one on, from which a job fits; -1 if there is none."""
     if sim.plan_amount.width == 1:
         return first_row(first, sim.job[j].nodes, sim.job[j].expected, sim)
     while has_row(first, sim):
@@ -461,15 +452,6 @@ def plan_earliest(j: int, sim: Arrays) -> int:
         # several, only the least over the whole span was too small.
         first = row + 1 if sim.rules.pools == 1 else first + 1
     return -1
-
-
-@jit
-def reserve(j: int, sim: Arrays) -> int:
-    """Take the earliest span that a job fits out of the plan; when it starts."""
-    start = sim.plan_time[plan_earliest(j, sim)]
-    choose_pools(j, sim)
-    plan_take(j, start, sim)
-    return start
 
 
 @jit

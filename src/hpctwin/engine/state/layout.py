@@ -263,6 +263,7 @@ class Walk:
     down: Int
     running: Int  # … jobs
     starts: Int
+    tight: Int  # row of the plan at which a candidate did not fit
 
 
 class Rooms:
@@ -275,6 +276,7 @@ class Rooms:
     later: Int  # from when on a job is to find room if others leave; see `preempting.held_parts`
     found: Int  # 1: it does
     spans: Int  # rows of `Scratch.node_span` in use, where jobs are promised nodes as wholes
+    ends: Int  # rows of `Scratch.by_end` in use; -1 if they are to be listed
     sums: Int  # rows of `Scratch.sums` in use; 0: they do not hold, nor does …
     promised: Int  # … how many jobs are promised nodes, by `Scratch.promise_end`
 
@@ -493,6 +495,7 @@ class Scratch:
     ranked: Table[Ranked]  # heap of nodes; empty where a placement scores none
     later: Table[Int]
     stack: Table[Int]
+    owed: Table[Int]  # jobs whose reservations are still to be made, in order
     levels: Table[Event]  # heap
     fair: Table[Fair]
     standings: Table[Level]  # [branches]
