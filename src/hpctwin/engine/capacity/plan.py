@@ -443,14 +443,6 @@ def fits_plan(j: int, sim: Arrays) -> bool:
 
 
 @jit
-def fits_at_once(j: int, sim: Arrays) -> bool:
-    """Return whether a job fits in the amounts free at this moment, without the plan."""
-    for c in range(len(sim.low)):
-        sim.low[c] = sim.stock[c].free
-    return holds(j, sim)
-
-
-@jit
 def least_of_four(row: int, sim: Arrays) -> int:
     """Return the fewest free nodes in four rows from one on, with a single pool."""
     one = min(sim.plan_amount[row, 0], sim.plan_amount[row + 1, 0])
@@ -490,9 +482,8 @@ def first_row(row: int, nodes: int, length: int, sim: Arrays) -> int:
 
 
 @jit
-def plan_earliest(j: int, sim: Arrays) -> int:
-    """Return the first row from which a job fits; -1 if there is none."""
-    first = ZERO
+def plan_earliest(j: int, first: int, sim: Arrays) -> int:
+    """Return the first row, from one on, from which a job fits; -1 if there is none."""
     if sim.plan_amount.width == 1:
         return first_row(first, sim.job[j].nodes, sim.job[j].expected, sim)
     while has_row(first, sim):
@@ -503,15 +494,6 @@ def plan_earliest(j: int, sim: Arrays) -> int:
         # pools, only the minimum over the whole span was too small.
         first = row + 1 if sim.rules.pools == 1 else first + 1
     return -1
-
-
-@jit
-def reserve(j: int, sim: Arrays) -> int:
-    """Take the earliest span that fits a job out of the plan; return its start, ms."""
-    start = sim.plan_time[plan_earliest(j, sim)]
-    choose_pools(j, sim)
-    plan_take(j, start, sim)
-    return start
 
 
 @jit

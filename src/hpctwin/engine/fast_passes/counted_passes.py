@@ -21,6 +21,7 @@ from hpctwin.engine.queue.eligibility import is_skipped, may_start
 from hpctwin.engine.queue.order import (
     cache_queue_rows,
     drop_started,
+    is_sorted,
     order_candidates,
     order_queue,
     pop_order,
@@ -81,12 +82,6 @@ def plan_stands(sim: Arrays) -> bool:
         and sim.stock[0].down == 0
         and counting_decides(sim)
     )
-
-
-@jit
-def is_sorted(sim: Arrays) -> bool:
-    """Return whether the queue is kept in the order of both jobs and candidates."""
-    return sim.rules.order_changes == 0 and sim.rules.own_candidates == 0
 
 
 @jit

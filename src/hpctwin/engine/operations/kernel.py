@@ -9,18 +9,24 @@ import numpy.typing as npt
 from numba import int64, types
 
 from hpctwin.engine.capacity import plan
+from hpctwin.engine.capacity_models import (
+    PARTICULAR_NODES,
+    PREEMPTING_SHARED,
+    PREEMPTING_WHOLE,
+    SHARED_NODES,
+)
 from hpctwin.engine.compile.jit import Kernel, address_of
 from hpctwin.engine.compile.numba_types import SIM
 from hpctwin.engine.fast_passes import counted_passes, score_line_scan
 from hpctwin.engine.jobs import transitions
 from hpctwin.engine.loop import event_loop
 from hpctwin.engine.operations.loading import prepare
-from hpctwin.engine.passes import PASSES, Pass, SharedPass
+from hpctwin.engine.passes import PASSES, Pass
 from hpctwin.engine.placement.node_selection import PLACING
 from hpctwin.engine.placement.ranking import PLACE_BY_SCORE
 from hpctwin.engine.power import policy_hooks
 from hpctwin.engine.powers import POWER_PASSES, PowerPass
-from hpctwin.engine.preempting import PREEMPTING_PASSES, find_preempting_pass
+from hpctwin.engine.preempting import PREEMPTING_PASSES
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.engine.state.sim import single
 
@@ -79,8 +85,8 @@ def hooks(
     needed += [placing] if placing is not None else []
     prepare([*kernels_of(found, power, shared, planned=planned, counted=counted), *needed])
     by_counting, reserved = _counted(found, counted), _reserved(found, power)
-    leaving, later = _leaving(found), _fits_later(found)
-    before, after = 0 if found.wake is None else found.wake.address, 0
+    leaving, later = found.model.kernel("GAVE_BACK"), found.model.kernel("FITS_LATER")
+    before, after = _address(found.model.kernel("WAKE")), 0
     if power is not None:
         before, after = policy_hooks.BEFORE.address, _after(power, shared).address
     return single(
@@ -90,21 +96,21 @@ def hooks(
             ("candidates", address_of(candidates)),
             ("place", 0 if place is None else address_of(place)),
             ("advance", inner_advance.address),
-            ("run_pass", found.kernel.address if planned else 0),
+            ("run_pass", _address(found.kernel("run")) if planned else 0),
             ("run_race", race.address if races else 0),
             ("run_lined", lines.address if lined else 0),
-            ("run_counted", 0 if by_counting is None else by_counting.address),
+            ("run_counted", _address(by_counting)),
             ("start", 0 if leaving is not None else transitions.START.address),
-            ("place_nodes", 0 if placing is None else placing.address),
+            ("place_nodes", _address(placing)),
             ("place_by_score", 0 if place is None else PLACE_BY_SCORE.address),
             ("build_plan", plan.BUILD_PLAN.address if _plans(power, planned) else 0),
             ("reach_plan", plan.REACH_PLAN.address if _plans(power, planned) else 0),
-            ("entered", 0 if found.entered is None else found.entered.address),
-            ("left", 0 if found.left is None else found.left.address),
-            ("reserved", 0 if reserved is None else reserved.address),
-            ("gave_back", 0 if leaving is None else leaving.address),
-            ("choose", 0 if shared is None else shared.address),
-            ("fits_later", 0 if later is None else later.address),
+            ("entered", _address(found.kernel("entered"))),
+            ("left", _address(found.kernel("left"))),
+            ("reserved", _address(reserved)),
+            ("gave_back", _address(leaving)),
+            ("choose", _address(shared)),
+            ("fits_later", _address(later)),
             ("before_pass", before),
             ("after_pass", after),
         ),
@@ -141,21 +147,19 @@ def all_kernels() -> list[Kernel]:
     found += [job_history.TELL_COURSE, *job_figures.KERNELS]
     found += [lookahead.arrive, lookahead.enter, lookahead.withdraw, lookahead.look_ahead]
     powers = [POWER_PASSES.find(name) for name in POWER_PASSES.own()]
-    for name in PASSES.own():
-        for power in powers:
-            found += kernels_of(PASSES.find(name), power)
-    for by_node in filter(None, (PASSES.find(name).on_particular_nodes() for name in PASSES.own())):
-        found += kernels_of(by_node, None)
-        found += [by_node.placing] if by_node.placing is not None else []
-    preempting = [find_preempting_pass(name) for name in PREEMPTING_PASSES]
-    for one in preempting:
-        found += kernels_of(one, None)
-    shared = filter(None, (PASSES.find(name).on_shared_nodes() for name in PASSES.own()))
     places = list(map(SHARED_PLACEMENTS.find, SHARED_PLACEMENTS.own()))
-    for cutting in filter(None, (one.on_shared_nodes() for one in preempting)):
-        found += kernels_of(cutting, None, places[0])
-    for one, place, power in product(shared, places, powers):
-        found += kernels_of(one, power, place)
+    for one in map(PASSES.find, PASSES.own()):
+        for power in powers:
+            found += kernels_of(one, power)
+        if one.by_node:
+            found += kernels_of(one.on(PARTICULAR_NODES), None)
+            found += filter(None, [PARTICULAR_NODES.kernel("PLACING")])
+        if one.works_on(SHARED_NODES):
+            for place, power in product(places, powers):
+                found += kernels_of(one.on(SHARED_NODES), power, place)
+    for one in map(PASSES.find, PREEMPTING_PASSES):
+        found += kernels_of(one.on(PREEMPTING_WHOLE), None)
+        found += kernels_of(one.on(PREEMPTING_SHARED), None, places[0])
     for module in (
         delays,
         features,
@@ -195,10 +199,11 @@ def kernels_of(
     passing = filter(
         None,
         (
-            _leaving(found) or transitions.START,
+            found.model.kernel("GAVE_BACK") or transitions.START,
             _counted(found, counted),
-            found.kernel if planned else None,
-            found.entered, found.left, _reserved(found, power), _fits_later(found), found.wake,
+            found.kernel("run") if planned else None,
+            found.kernel("entered"), found.kernel("left"), _reserved(found, power),
+            found.model.kernel("FITS_LATER"), found.model.kernel("WAKE"),
         ),
     )  # fmt: skip
     return [inner_advance, advance, *planning, *passing, *choosing, *switching]
@@ -213,24 +218,15 @@ def _after(power: PowerPass, shared: Kernel | None) -> Kernel:
     return power.after if shared is None or power.shared is None else power.shared
 
 
-def _fits_later(found: Pass) -> Kernel | None:
-    return found.fits_later if isinstance(found, SharedPass) else None
-
-
-def _leaving(found: Pass) -> Kernel | None:
-    """Return the kernel that frees a job's shared nodes; None for whole nodes."""
-    if not isinstance(found, SharedPass):
-        return None
-    from hpctwin.engine.shared.allocation import GAVE_BACK
-
-    return GAVE_BACK
+def _address(kernel: Kernel | None) -> int:
+    return 0 if kernel is None else kernel.address
 
 
 def _counted(found: Pass, counted: bool) -> Kernel | None:
     """Return the pass that counts; None if counting never decides."""
     if found.others is None or not counted:
         return None
-    return found.counted or counted_passes.COUNTED
+    return found.kernel("counted") or counted_passes.COUNTED
 
 
 def _reserved(found: Pass, power: PowerPass | None) -> Kernel | None:
@@ -238,4 +234,4 @@ def _reserved(found: Pass, power: PowerPass | None) -> Kernel | None:
 
     Plans for power policies and plans of shared nodes need it.
     """
-    return None if power is None and not isinstance(found, SharedPass) else found.reserved
+    return None if power is None and not found.model.shared else found.kernel("reserved")

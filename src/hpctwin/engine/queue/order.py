@@ -395,6 +395,31 @@ def order_queue(sim: Arrays) -> int:
 
 
 @jit
+def order_jobs(sim: Arrays) -> int:
+    """Put the pending jobs in order, for `job_at`; return how many there are."""
+    reckon_fairshare(sim)
+    return order_queue(sim) if sim.rules.order_changes == 1 else sim.clock.queued
+
+
+@jit
+def job_at(i: int, size: int, sim: Arrays) -> int:
+    """Return job ``i`` in order; call it for 0, 1, 2 and so on."""
+    return pop_order(size - i, sim) if sim.rules.order_changes == 1 else sim.queue[i]
+
+
+@jit
+def job_left(i: int, first: int, sim: Arrays) -> int:
+    """Return job ``i`` of those that `job_at` has not returned when ``first`` were, in any order."""
+    return sim.order[i].job if sim.rules.order_changes == 1 else sim.queue[first + i]
+
+
+@jit
+def is_sorted(sim: Arrays) -> bool:
+    """Return whether the queue is kept in the order of jobs and of candidates."""
+    return sim.rules.order_changes == 0 and sim.rules.own_candidates == 0
+
+
+@jit
 def order_candidates(later: int, sim: Arrays) -> None:
     """Fill the order heap with the first ``later`` jobs of ``sim.later``.
 
@@ -414,3 +439,11 @@ def order_candidates(later: int, sim: Arrays) -> None:
         if own != own:
             sim.clock.bad_job = j
     heap_order(later, sim)
+
+
+@jit
+def sort_listed(size: int, sim: Arrays) -> None:
+    """Put the first ``size`` jobs of ``sim.later`` in the candidates' order."""
+    order_candidates(size, sim)
+    for i in range(size):
+        sim.later[i] = pop_order(size - i, sim)

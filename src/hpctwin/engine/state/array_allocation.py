@@ -204,6 +204,7 @@ def scratch_piece(
         "ranked": (nodes if ranked else 0,),
         "later": (jobs + tells,),
         "stack": (jobs + tells,),
+        "owed": (jobs,),
         "levels": (jobs + tells if tells else 0,),
         "fair": (labels + 1,),
         **dict.fromkeys(("standings", "line", "merged"), (tree,)),

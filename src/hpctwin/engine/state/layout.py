@@ -285,6 +285,7 @@ class Walk:
     down: Int
     running: Int  # … running jobs,
     starts: Int
+    tight: Int  # row of the plan at which a candidate did not fit
 
 
 class Rooms:
@@ -297,6 +298,7 @@ class Rooms:
     later: Int  # time from which a job must fit if others leave; see `preempting.held_parts`
     found: Int  # 1: it does
     spans: Int  # rows of `Scratch.node_span` in use, if whole nodes are reserved for jobs
+    ends: Int  # rows of `Scratch.by_end` in use; -1 if they must be listed first
     sums: Int  # rows of `Scratch.sums` in use; 0: they are not valid, nor is …
     promised: Int  # … the number of jobs with reserved nodes, in `Scratch.promise_end`
 
@@ -518,6 +520,7 @@ class Scratch:
     ranked: Table[Ranked]  # heap of nodes; empty if no placement scores nodes
     later: Table[Int]
     stack: Table[Int]
+    owed: Table[Int]  # jobs whose reservations are still to be made, in order
     levels: Table[Event]  # heap
     fair: Table[Fair]
     standings: Table[Level]  # [branches]

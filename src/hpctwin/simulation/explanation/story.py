@@ -17,14 +17,13 @@ from hpctwin.errors import ConfigError
 from hpctwin.model import MS_PER_S, State, format_duration
 from hpctwin.simulation.explanation.shortages import FRAGMENTATION, SharedShortages, WholeShortages
 from hpctwin.simulation.lowering.workload import limits_in
-from hpctwin.simulation.refusals import check_explained
 from hpctwin.simulation.running.simulation import Simulation
 
 __all__ = ["Moment", "explain"]
 
 What = Literal[
-    "submitted", "pending", "eligible", "promoted", "pushed", "aside", "waited", "started", "requeued",
-    "ended",
+    "submitted", "pending", "eligible", "promoted", "pushed", "aside", "waited", "started", "suspended",
+    "resumed", "requeued", "ended",
 ]  # fmt: skip
 _FEW = 5
 
@@ -36,8 +35,8 @@ class Moment:
     Args:
         time_s: when, seconds.
         what: ``submitted``, ``pending`` (it waits for other jobs), ``eligible``, ``promoted``, ``pushed``
-            (down in the queue), ``aside`` (into the waiting queue), ``waited``, ``started``, ``requeued``
-            or ``ended``.
+            (down in the queue), ``aside`` (into the waiting queue), ``waited``, ``started``, ``suspended``,
+            ``resumed``, ``requeued`` or ``ended``.
         text: the same in words.
         until_s: to when a stretch lasts; None for what happened at once.
         detail: what the text says, as plain values. Of a stretch: ``short_s``, for how long each
@@ -66,9 +65,8 @@ def explain(
         progress: called now and then with the share of jobs submitted, 0 to 1.
 
     Raises:
-        ConfigError: there is no such job, or jobs preempt others.
+        ConfigError: there is no such job.
     """
-    check_explained(simulation.cluster, simulation.workload)
     ids = simulation.workload.job_id
     found = np.flatnonzero(ids.astype(np.str_) == str(job_id))
     if not len(found):
@@ -99,7 +97,8 @@ class _Story:
         self.row = row
         self.moments: list[Moment] = []
         self.state = int(layout.UNSUBMITTED)
-        self.now = self.pushed = self.risen = self.chain = self.requeues = 0
+        self.now = self.pushed = self.risen = self.chain = self.requeues = self.preempted = 0
+        self.suspended = False
         self.where = -1
         self.stretch: _Stretch | None = None
         shares = simulation.workload.shares_nodes
@@ -128,13 +127,14 @@ class _Story:
         if self.thinks and eligible >= 0 and before == layout.PENDING:
             text = f"submitted, after its think time; asks for {self.shortages.asks()}"
             self.add("submitted", text, at_ms=eligible)
-        if eligible >= 0 and before in (layout.UNSUBMITTED, layout.PENDING):
-            self.add("eligible", "eligible: waits for no other job", at_ms=eligible)
         requeues = int(job["requeues"])
-        if requeues > self.requeues:
-            self.add("requeued", "thrown back by a node failure, as if it had never started")
-            self.requeues = requeues
-            self.pushed = self.risen = 0
+        self.sent_back(requeues)
+        pends = self.state == layout.PENDING and requeues > 0
+        if eligible >= 0 and before in (layout.UNSUBMITTED, layout.PENDING) and not pends:
+            if requeues == 0:
+                self.add("eligible", "eligible: waits for no other job", at_ms=eligible)
+            else:
+                self.add("eligible", "eligible again")
         self.promoted()
         self.pushed_down()
         if self.state == layout.WAITING:
@@ -149,6 +149,23 @@ class _Story:
             label = State(self.state).label
             end = int(job["end"])
             self.add("ended", f"ended: {label}", at_ms=end, state=label)
+
+    def sent_back(self, requeues: int) -> None:
+        """Tell whether the job waits again, or was suspended or resumed."""
+        sim = self.simulation.state
+        cut = sim["cut"][self.row] if len(sim["cut"]) else None
+        preempted = 0 if cut is None else int(cut["times"])
+        if requeues > self.requeues:
+            text = "thrown back by a node failure, as if it had never started"
+            if preempted > self.preempted:
+                text = "preempted by another job; waits again"
+            self.add("requeued", text)
+            self.pushed = self.risen = 0
+        suspended = cut is not None and bool(cut["suspended"])
+        if suspended != self.suspended:
+            words = "suspended for another job" if suspended else "resumed"
+            self.add("suspended" if suspended else "resumed", words)
+        self.requeues, self.preempted, self.suspended = requeues, preempted, suspended
 
     def submitted(self, eligible: int) -> None:
         workload = self.simulation.workload

@@ -12,7 +12,7 @@ from typing import Any
 import numpy.typing as npt
 
 from hpctwin.engine.compile.jit import Kernel
-from hpctwin.engine.passes import Pass, SharedPass, settings_of
+from hpctwin.engine.passes import Pass, settings_of
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.engine.state import layout
@@ -103,7 +103,7 @@ class Deciding:
     @property
     def _depends_on_jobs(self) -> bool:
         """Whether its numbers depend on more of the jobs than `circumstances` tells."""
-        return self.cluster.has_power or isinstance(self.found, SharedPass)
+        return self.cluster.has_power or self.found.model.shared
 
     @property
     def lasts(self) -> bool:
@@ -150,7 +150,7 @@ class Deciding:
 
         policy, order = self.policy, self.ordering.compiled
         candidates, place = policy.candidates, policy.placement.score
-        shared = isinstance(self.found, SharedPass)
+        shared = self.found.model.shared
         return {
             "rules": single("rules", self._rules().items()),
             "hooks": hooks(
@@ -176,10 +176,11 @@ class Deciding:
         """What claims a job's nodes; None where that is not asked, or done by what switches nodes."""
         from hpctwin.engine.placement.node_selection import placing
 
-        if not self.tracked or isinstance(self.found, SharedPass):
+        if not self.tracked or self.found.model.shared:
             return None
-        if self.found.placing is not None:
-            return self.found.placing
+        claims = self.found.model.kernel("PLACING")
+        if claims is not None:
+            return claims
         preferred = (
             self.policy.power.power_pass.preferred if self.cluster.has_power else layout.LOWEST
         )
@@ -215,9 +216,9 @@ class Deciding:
         if cluster.preemption is not None:
             rules["youngest_first"] = cluster.preemption.youngest_first
             rules["sent_back_for"] = to_ms(cluster.preemption.requeue_after)
-        if self.found.reserves is not None:
-            rules["by_node"] = self.found.reserves(policy.numbers())
-        if isinstance(self.found, SharedPass):
+        if self.found.by_node and self.found.model.by_node:
+            rules["by_node"] = self.found.most_reservations(policy.numbers(), 1)
+        if self.found.model.shared:
             rules["promises"] = shared_nodes.most_promises(self.sim, policy, self.found)
         if cluster.has_power:
             rules |= power_states.power_rules(cluster, policy, log=self.log)

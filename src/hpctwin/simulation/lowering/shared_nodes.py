@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.engine.passes import SharedPass
+from hpctwin.engine.passes import Pass
 from hpctwin.engine.state.layout import AMOUNTS
 from hpctwin.engine.state.sim import Sim, records
 from hpctwin.model import PER_NODE, Cluster, Workload
@@ -293,7 +293,7 @@ def shared_facts(
     return fact
 
 
-def most_promises(sim: Sim, policy: Policy, found: SharedPass) -> int:
+def most_promises(sim: Sim, policy: Policy, found: Pass) -> int:
     """How many promises on nodes there are at most at a time, however many jobs wait.
 
     Args:
@@ -301,13 +301,13 @@ def most_promises(sim: Sim, policy: Policy, found: SharedPass) -> int:
         policy: the policy.
         found: its pass.
     """
-    if found.promises is None or policy.power.power_pass.shared is not None:
-        return ENOUGH
+    if found.model.preempts or policy.power.power_pass.shared is not None:
+        return ENOUGH  # a job that waits for jobs it preempted may have a reservation under any backfill
     widest = int(sim["shape"]["parts"].max(initial=0))
     # What partitions add to that, each has for itself.
     of_partitions = int(np.maximum(sim["partition_fact"]["backfill_depth"], 0).sum())
-    promises = found.promises(policy.numbers(), len(sim["user_limit"])) + of_partitions
-    return min(ENOUGH, promises * widest)
+    reservations = found.most_reservations(policy.numbers(), len(sim["user_limit"]))
+    return min(ENOUGH, (reservations + of_partitions) * widest)
 
 
 def held_amounts(sim: Sim, cluster: Cluster, nodes: IntArray, part: FloatArray | None) -> IntArray:

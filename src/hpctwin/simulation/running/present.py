@@ -68,9 +68,9 @@ def begin_at(
         powers: the power states of the nodes, where they have any.
 
     Raises:
-        ConfigError: jobs preempt others there, or go on from checkpoints.
+        ConfigError: jobs are suspended for others there.
     """
-    check_present(simulation.cluster, simulation.workload)
+    check_present(simulation.cluster)
     if simulation.workload.shares_nodes:
         amounts = tuple(
             held_amounts(simulation.state, simulation.cluster, nodes, part)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from hpctwin.energy.power.cap import with_cap
 from hpctwin.energy.sizing.sizing import Sizing
+from hpctwin.engine.capacity_models import PREEMPTING_SHARED, PREEMPTING_WHOLE, SHARED_NODES
 from hpctwin.engine.jobs.resizing import own_jobs
 from hpctwin.engine.operations.clock import (
     begins,
@@ -32,7 +33,6 @@ from hpctwin.engine.operations.transfer import transfer_state
 from hpctwin.engine.operations.warm_start import hold_until, start_clock
 from hpctwin.engine.passes import PASSES, Pass
 from hpctwin.engine.powers import PowerPass
-from hpctwin.engine.preempting import find_preempting_pass
 from hpctwin.engine.state import layout
 from hpctwin.engine.state.node_speeds import speed_columns
 from hpctwin.engine.state.sim import Decided, Sim
@@ -520,13 +520,11 @@ class SimulationBase(Looks):
     def _find_passes(self) -> tuple[Pass, PowerPass | None]:
         power = self.policy.power.power_pass if self.cluster.has_power else None
         interrupted = is_interrupted(self.workload, self.cluster)
-        find = find_preempting_pass if interrupted else PASSES.find
+        backfill = PASSES.find(self.policy.backfill)
         if self.workload.shares_nodes:
-            shared = find(self.policy.backfill).on_shared_nodes()
-            assert shared is not None, "refused before"
-            return shared, power
+            return backfill.on(PREEMPTING_SHARED if interrupted else SHARED_NODES), power
         if interrupted:
-            return find(self.policy.backfill), power
+            return backfill.on(PREEMPTING_WHOLE), power
         if power is None and self.tracked and not len(self.workload.resources):
             return self.policy.on_whole_nodes, None
         return self.policy.scheduling, power

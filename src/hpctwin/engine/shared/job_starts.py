@@ -1,10 +1,9 @@
-"""What the passes on shared nodes have in common."""
+"""Which pending jobs may start on shared nodes, and their starts."""
 
 from __future__ import annotations
 
 from hpctwin.engine.capacity.plan import plan_build
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.queue.order import order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.shared.allocation import start_shared, take_from_promises
 from hpctwin.engine.shared.fit import begin_pass, fits_over, goes_by_kind, may_fit, resources_fit
 from hpctwin.engine.shared.mixed_tasks import fits_by_kind
@@ -45,29 +44,12 @@ def any_may_fit(sim: Arrays) -> bool:
 
 
 @jit
-def nth(i: int, sim: Arrays) -> int:
-    """The job at a place of the order; see `jobs_in_order`."""
-    return sim.queue[i] if sim.rules.order_changes == 0 else sim.later[i]
-
-
-@jit
-def jobs_in_order(sim: Arrays) -> int:
-    """Have `nth` give all that wait, in the ordering's order; how many."""
-    reckon_fairshare(sim)
-    if sim.rules.order_changes == 0:
-        return sim.clock.queued
-    size = order_queue(sim)
-    for n in range(size, 0, -1):
-        sim.later[size - n] = pop_order(n, sim)
-    return size
-
-
-@jit
 def begin_anew(sim: Arrays) -> None:
     """A pass begins in which nothing is promised yet."""
     begin_pass(sim)
     forget_all(sim)
     count_waiting(sim)
+    sim.plan_rows[0] = 0
     if sim.asks.width > 0:
         plan_build(sim)
 
