@@ -19,8 +19,8 @@ from hpctwin.simulation.lowering.outages import recorded_outages
 from hpctwin.simulation.lowering.shared_nodes import amounts_asked, amounts_of_pools
 from hpctwin.simulation.lowering.workload import lower
 from hpctwin.simulation.refusals import check_usage
-from hpctwin.simulation.replay.allocations import Held, energy_of, held_nodes
-from hpctwin.simulation.replay.shared_allocations import (
+from hpctwin.simulation.replays.allocations import Held, energy_of, held_nodes
+from hpctwin.simulation.replays.shared_allocations import (
     Shared,
     held_parts,
     shared_energy,

@@ -18,7 +18,7 @@ from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.model.cluster.node_numbers import numbers_of
 from hpctwin.model.requests.chunks import spread_over
 from hpctwin.simulation.lowering.shared_nodes import shared_known
-from hpctwin.simulation.replay.allocations import starts_and_ends
+from hpctwin.simulation.replays.allocations import starts_and_ends
 from hpctwin.simulation.result.shared_allocations import placement_table, shares_held
 
 __all__ = ["Shared", "held_parts", "shared_energy", "tasks_asked"]
