@@ -12,7 +12,7 @@ from hpctwin.engine.operations.power_control import state_rows
 from hpctwin.engine.state.layout import COMPUTING, IDLE
 from hpctwin.model import PowerCap
 from hpctwin.model.cluster.cap import DAY_S
-from hpctwin.simulation.result.shared_allocations import use_now
+from hpctwin.simulation.result.placements import use_now
 from hpctwin.simulation.state.base import SimulationBase
 from hpctwin.simulation.state.node_control import put_into_mode
 
