@@ -16,8 +16,8 @@ from hpctwin.model import MS_PER_S, Cluster, DependencyKind, State, Workload
 from hpctwin.model.demand.gpu_types import as_features
 from hpctwin.model.demand.requested_totals import in_whole_nodes
 from hpctwin.model.input.arguments import check_arguments
+from hpctwin.simulation.lowering.capacity import known_of
 from hpctwin.simulation.lowering.outages import recorded_outages
-from hpctwin.simulation.lowering.workload import lower
 from hpctwin.simulation.refusals import check_usage
 from hpctwin.simulation.replays.held import Held, Recorded, conflicts_of, over_capacity
 from hpctwin.simulation.replays.shared_nodes import held_parts
@@ -94,7 +94,7 @@ def replay(
     without_start = int((~known).sum())
     shares = workload.shares_nodes
     check_usage(cluster, workload)
-    lowered = lower(workload, cluster, tracked=shares or bool(cluster.failures.outages))
+    lowered = known_of(workload, cluster, tracked=bool(cluster.failures.outages))
     cut = _LATEST if until_s is None else round(until_s * MS_PER_S)
     known = known & (start < cut)
     start = np.where(known, start, -1)

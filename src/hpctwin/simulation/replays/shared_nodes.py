@@ -14,7 +14,7 @@ from hpctwin.engine.state.sim import records
 from hpctwin.model import MS_PER_S
 from hpctwin.model.cluster.node_numbers import numbers_of
 from hpctwin.model.requests.chunks import spread_over
-from hpctwin.simulation.lowering.shared_nodes import amounts_asked, amounts_of_pools, shared_known
+from hpctwin.simulation.lowering.shared_nodes import amounts_asked, amounts_of_pools
 from hpctwin.simulation.replays.held import (
     Held,
     Recorded,
@@ -123,7 +123,7 @@ class _Nodes:
 def held_parts(trace: Recorded) -> Held:
     """Return what jobs held: parts of the nodes recorded, else of the lowest with room."""
     workload, cluster, start = trace.workload, trace.cluster, trace.start
-    known = shared_known(trace.known, workload, cluster)
+    known = trace.known
     kind, asked = known["job"]["kind"], _tasks_asked(known)[known["job"]["kind"]]
     numbers = numbers_of(workload.recorded_nodes, cluster.node_count) or [None] * len(workload)
     nodes = _Nodes(known)

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.energy.power.cap import with_cap
 from hpctwin.energy.sizing.sizing import Sizing
-from hpctwin.engine.jobs.resizing import own_jobs
 from hpctwin.engine.operations.clock import (
     begins,
     come_back_at,
@@ -23,7 +21,6 @@ from hpctwin.engine.operations.clock import (
 )
 from hpctwin.engine.operations.creation import choose_pass, new_sim
 from hpctwin.engine.operations.transfer import transfer_state
-from hpctwin.engine.operations.warm_start import hold_until, start_clock
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.state import layout
@@ -43,11 +40,11 @@ from hpctwin.policies import (
     make_policy,
 )
 from hpctwin.policies.backfills import OUTSIDE
-from hpctwin.simulation.lowering import power_states, shared_nodes
+from hpctwin.simulation.lowering import power_states
+from hpctwin.simulation.lowering.capacity import facts_of, known_of
 from hpctwin.simulation.lowering.outages import BLOCK_MS, Outages, recorded_outages
 from hpctwin.simulation.lowering.policy import circumstances
 from hpctwin.simulation.lowering.preemption import is_interrupted, suspends
-from hpctwin.simulation.lowering.workload import facts_of, lower
 from hpctwin.simulation.refusals import check_sized, check_together
 from hpctwin.simulation.state.arguments import (
     as_cluster,
@@ -171,6 +168,8 @@ class SimulationBase(EngineFeed):
         self._sim = self._new_sim(expected, begin_s, seed, like=like, known=known)
         self._set_out()
         if self.sizing is not None:
+            from hpctwin.engine.jobs.resizing import own_jobs
+
             self.sized = Sized(expected_ms=self.expected_ms())
             own_jobs(self._sim)
         self.drawn = 0
@@ -375,9 +374,13 @@ class SimulationBase(EngineFeed):
         if (found := circumstances(sim)) != self._circumstances:
             self._circumstances, self._policies = found, {}
         if begin_s is not None:
+            from hpctwin.engine.operations.warm_start import hold_until
+
             hold_until(sim, begins_ms(begin_s, self.workload))
         if cluster.has_power:
             if self._first_ms > 0:
+                from hpctwin.engine.operations.warm_start import start_clock
+
                 start_clock(sim, self._first_ms)
             come_back_at(sim, power_states.first_instant(power, sim))
         return sim
@@ -398,12 +401,19 @@ class SimulationBase(EngineFeed):
     def _lowered(self, expected: npt.NDArray[np.int64] | None) -> Mapping[str, npt.NDArray[Any]]:
         """What is known of jobs and machine, in the engine's form."""
         cluster, power = self.cluster, self.policy.power
-        workload, machine = with_cap(self.workload, cluster, switched=power.switches)
-        known = lower(workload, machine, expected_ms=expected, tracked=self.tracked)
-        facts = shared_nodes.shared_facts if workload.shares_nodes else facts_of
-        self._facts = Once(partial(facts, workload, machine, self.risk))
-        if workload.shares_nodes:
-            known = shared_nodes.shared_known(known, workload, machine, single=self.single_gpus)
+        workload, machine = self.workload, cluster
+        if cluster.cap is not None:
+            from hpctwin.energy.power.cap import with_cap
+
+            workload, machine = with_cap(workload, cluster, switched=power.switches)
+        known = known_of(
+            workload,
+            machine,
+            expected_ms=expected,
+            tracked=self.tracked,
+            single_gpus=self.single_gpus,
+        )
+        self._facts = Once(partial(facts_of, workload, machine, self.risk))
         if cluster.has_power:
             known = power_states.power_known(known, machine, workload, power, known["pool_of"])
         return known
