@@ -10,16 +10,16 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin import metrics
-from hpctwin.metrics.summary.sources import JobSource, JobTable
+from hpctwin.metrics.summary.sources import JobTable
 from hpctwin.metrics.summary.summary import summarize_jobs
 from hpctwin.metrics.summary.sums import ExactSum
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.demand.requested_totals import totals_asked
+from hpctwin.simulation.result.job_history import Course
 from hpctwin.simulation.result.size_history import sized_figures, sized_series
 
 if TYPE_CHECKING:
     from hpctwin.metrics import By
-    from hpctwin.simulation.result.result import Result
 
 __all__ = [
     "MILLI",
@@ -44,39 +44,35 @@ class NodeCount:
     """A run whose jobs have whole nodes.
 
     Args:
-        result: of the run.
+        course: how the jobs went.
+        lost: as a result's.
+        capacity: what is up, over time.
+        stretches: as a result's.
+        size: of the cluster.
     """
 
-    def __init__(self, result: Result) -> None:
-        self._result = result
-        self.capacity = result.capacity
-        self.size = result.cluster.node_count
+    def __init__(
+        self,
+        course: Course | JobTable,
+        lost: pl.DataFrame,
+        capacity: pl.DataFrame,
+        stretches: pl.DataFrame | None,
+        size: int,
+    ) -> None:
+        self._course = course
+        self.lost, self.capacity, self.stretches = lost, capacity, stretches
+        self._size = size
 
     @property
     def jobs(self) -> pl.DataFrame:
-        """The result's jobs; ``nodes`` holds what each counts with."""
-        return self._result.jobs
-
-    @property
-    def lost(self) -> pl.DataFrame:
-        """Attempts that were cut off, counted in the same way."""
-        return self._result.lost
-
-    @property
-    def stretches(self) -> pl.DataFrame | None:
-        """As a result's, counted in the same way."""
-        return self._result.stretches
-
-    @property
-    def source(self) -> JobSource:
-        """What a summary is made of."""
-        return self._result.course.source
+        """The jobs; ``nodes`` holds what each counts with."""
+        return self._course.table
 
     def figures(self) -> dict[str, Any]:
         """Sum up the run; see `hpctwin.metrics.summarize`."""
         if self.stretches is None:
-            return summarize_jobs(self.source, self.lost, self.capacity, self.size)
-        return sized_figures(self.jobs, self.stretches, self.lost, self.capacity, self.size)
+            return summarize_jobs(self._course.source, self.lost, self.capacity, self._size)
+        return sized_figures(self.jobs, self.stretches, self.lost, self.capacity, self._size)
 
     def series(self) -> pl.DataFrame:
         """Return queue, running jobs and nodes over time; see `hpctwin.metrics.series`."""
@@ -86,7 +82,7 @@ class NodeCount:
 
     def breakdown(self, by: By) -> pl.DataFrame:
         """Sum up the run by class of jobs; see `hpctwin.metrics.breakdown`."""
-        return metrics.breakdown(self._result.jobs, by)
+        return metrics.breakdown(self.jobs, by)
 
     def in_nodes(self, table: pl.DataFrame) -> pl.DataFrame:
         """Return `jobs` or `lost` with what they count with as a number of nodes."""
@@ -98,43 +94,37 @@ class CoreCount(NodeCount):
 
     A job counts with the cores it held, or asks for if it never ran. An exclusive job holds all cores of
     its nodes. Whole nodes that are not given count as those of the largest group.
+
+    Args:
+        workload: the jobs.
+        cluster: the cluster.
+        jobs, lost, stretches, placements: as a result's.
+        capacity: thousandths of cores that are up, over time.
     """
 
-    def __init__(self, result: Result) -> None:
-        super().__init__(result)
-        assert result.placements is not None
-        assert result.capacity_cores is not None
-        self._placements = result.placements
-        self._cluster = result.cluster
-        self.capacity = result.capacity_cores
-        self.size = round(there(result.cluster, "cores") * MILLI)
-        asked = cores_asked(result.workload, result.cluster)
-        self._jobs = self._counted(result.jobs.with_columns(asked=pl.Series(asked)))
-        self._lost = self._counted(result.lost.with_columns(asked=pl.lit(0.0)))
-
-    @property
-    def jobs(self) -> pl.DataFrame:
-        """See `NodeCount`."""
-        return self._jobs
-
-    @property
-    def lost(self) -> pl.DataFrame:
-        """See `NodeCount`."""
-        return self._lost
-
-    @property
-    def stretches(self) -> pl.DataFrame | None:
-        """See `NodeCount`."""
-        whole = self._result.stretches
-        if whole is None:
-            return None
-        of_job = self.jobs.select("job_id", "nodes")
-        return whole.drop("nodes").join(of_job, on="job_id", maintain_order="left")
-
-    @property
-    def source(self) -> JobSource:
-        """See `NodeCount`."""
-        return JobTable(self.jobs)
+    def __init__(
+        self,
+        workload: Workload,
+        cluster: Cluster,
+        jobs: pl.DataFrame,
+        lost: pl.DataFrame,
+        capacity: pl.DataFrame,
+        stretches: pl.DataFrame | None,
+        placements: pl.DataFrame,
+    ) -> None:
+        self._cluster, self._placements, self._whole = cluster, placements, jobs
+        asked = pl.Series(cores_asked(workload, cluster))
+        counted = self._counted(jobs.with_columns(asked=asked))
+        if stretches is not None:
+            of_job = counted.select("job_id", "nodes")
+            stretches = stretches.drop("nodes").join(of_job, on="job_id", maintain_order="left")
+        super().__init__(
+            JobTable(counted),
+            self._counted(lost.with_columns(asked=pl.lit(0.0))),
+            capacity,
+            stretches,
+            round(there(cluster, "cores") * MILLI),
+        )
 
     def figures(self) -> dict[str, Any]:
         """See `NodeCount`; tells how well memory and GPUs were used too."""
@@ -154,7 +144,7 @@ class CoreCount(NodeCount):
 
     def breakdown(self, by: By) -> pl.DataFrame:
         """See `NodeCount`; with ``core_hours`` for ``node_hours``."""
-        sized = cores_held(self._result.jobs, self._placements)
+        sized = cores_held(self._whole, self._placements)
         return metrics.breakdown(sized, by).rename({"node_hours": "core_hours"})
 
     def in_nodes(self, table: pl.DataFrame) -> pl.DataFrame:

@@ -154,7 +154,19 @@ class Result(Shown):
     @kept
     def counts(self) -> NodeCount:
         """The run in what it is counted in: nodes, or cores where jobs share nodes."""
-        return NodeCount(self) if self.placements is None else CoreCount(self)
+        if self.placements is None:
+            parts = self.course, self.lost, self.capacity, self.stretches
+            return NodeCount(*parts, self.cluster.node_count)
+        assert self.capacity_cores is not None
+        return CoreCount(
+            self.workload,
+            self.cluster,
+            self.jobs,
+            self.lost,
+            self.capacity_cores,
+            self.stretches,
+            self.placements,
+        )
 
     @kept
     def figures(self) -> dict[str, Any]:
