@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -13,14 +13,13 @@ from hpctwin.energy.power.control import Control, Orders, PowerView
 from hpctwin.engine.operations.clock import go_to
 from hpctwin.engine.state import layout
 from hpctwin.errors import PolicyError, SimulationError
-from hpctwin.model import MS_PER_S, NEVER_MS, State, to_ms
+from hpctwin.model import State, to_ms
 from hpctwin.policies.backfills import OUTSIDE
+from hpctwin.simulation.running.advance import Outcome, asked_again_s
 from hpctwin.simulation.state.base import SimulationBase
 from hpctwin.simulation.state.node_control import switch
 
 __all__ = ["advance_controlled", "begin"]
-
-Outcome = Literal["done", "reached", "stepped"]
 
 QUIET_S = 10 * 86_400.0
 """So long jobs wait, with nothing left to happen, for a control function to switch a node."""
@@ -131,18 +130,7 @@ def _ask(simulation: SimulationBase, control: Control) -> float | None:
         switch(simulation, on=on, off=off)
     except SimulationError as error:
         raise PolicyError(f"{where}: {error}") from error
-    again_s = orders.again_s
-    if again_s is None:
-        return None
-    if isinstance(again_s, bool) or not isinstance(again_s, (int, float, np.number)):
-        raise PolicyError(f"{where}: again_s is {again_s!r}, it must be seconds or None")
-    again_ms = to_ms(again_s) if abs(again_s) < NEVER_MS / MS_PER_S else NEVER_MS
-    if not simulation.now_s < again_ms / MS_PER_S < NEVER_MS / MS_PER_S:
-        raise PolicyError(
-            f"control function {name!r} wants to be asked again at {again_s:g} s, which is not "
-            f"after {simulation.now_s:g} s"
-        )
-    return again_ms / MS_PER_S
+    return asked_again_s(simulation, orders.again_s, where)
 
 
 def _nodes(nodes: Any, what: str) -> list[int]:
