@@ -111,8 +111,7 @@ class FacilityResult:
         tables = []
         for name, result in self.clusters.items():
             until = float(last) if isinstance(last, (int, float)) else None
-            # Where nodes are shared, cores are counted.
-            held = result.in_cores or result
+            held = result.counts
             steps = series(held.jobs, held.lost, held.capacity, until_s=until)
             weeks = resample(steps, WEEK_S).select("time_s", "span_s", "utilization")
             came = result.jobs.group_by(

@@ -5,8 +5,9 @@ Every definition, with unit and source, is in ``docs/metrics.md``.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from hpctwin.lazy import lazy_names
 
 if TYPE_CHECKING:
     from hpctwin.metrics.jobs.breakdown import By, breakdown
@@ -73,48 +74,26 @@ __all__ = [
     "with_job_metrics",
 ]
 
-_HOME = {
-    "Accounts": "studies.accounts",
-    "AccountsBy": "studies.accounts",
-    "By": "jobs.breakdown",
-    "INCENTIVES": "studies.incentives",
-    "Incentive": "studies.incentives",
-    "METRICS": "registry",
-    "MeanInterval": "studies.paired",
-    "Metric": "registry",
-    "Summary": "summary.summary",
-    "TAU_S": "registry",
-    "binned": "time.series",
-    "breakdown": "jobs.breakdown",
-    "capacity_conflicts": "studies.conflicts",
-    "collect_accounts": "studies.accounts",
-    "dependency_violations": "time.resources",
-    "jain": "jobs.fairness",
-    "kiviat_area": "studies.kiviat",
-    "kiviat_scores": "studies.kiviat",
-    "mean_interval": "studies.paired",
-    "mean_summaries": "studies.paired",
-    "paired_differences": "studies.paired",
-    "read_accounts": "studies.accounts",
-    "resample": "time.series",
-    "resource_use": "time.resources",
-    "resource_utilization": "time.resources",
-    "rewarded": "studies.incentives",
-    "series": "time.series",
-    "served": "jobs.jobs",
-    "summarize": "summary.summary",
-    "unfair_delay": "jobs.fairness",
-    "values_needed": "studies.paired",
-    "widths_s": "time.series",
-    "with_job_metrics": "jobs.jobs",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "jobs.breakdown": ("By", "breakdown"),
+        "jobs.fairness": ("jain", "unfair_delay"),
+        "jobs.jobs": ("served", "with_job_metrics"),
+        "registry": ("METRICS", "TAU_S", "Metric"),
+        "studies.accounts": ("Accounts", "AccountsBy", "collect_accounts", "read_accounts"),
+        "studies.conflicts": ("capacity_conflicts",),
+        "studies.incentives": ("INCENTIVES", "Incentive", "rewarded"),
+        "studies.kiviat": ("kiviat_area", "kiviat_scores"),
+        "studies.paired": (
+            "MeanInterval",
+            "mean_interval",
+            "mean_summaries",
+            "paired_differences",
+            "values_needed",
+        ),
+        "summary.summary": ("Summary", "summarize"),
+        "time.resources": ("dependency_violations", "resource_use", "resource_utilization"),
+        "time.series": ("binned", "resample", "series", "widths_s"),
+    },
+)

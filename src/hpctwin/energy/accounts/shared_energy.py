@@ -19,16 +19,16 @@ from hpctwin.energy.accounts.accounting import Energy, sum_over_time
 from hpctwin.energy.accounts.component_energy import ComponentEnergy, Runs
 from hpctwin.energy.power.job_power import Pieces, job_power
 from hpctwin.energy.power.losses import Stretches
-from hpctwin.energy.power.modes import row_of_mode
+from hpctwin.energy.power.modes import ModeChange, row_of_mode
 from hpctwin.energy.power.states import nodes_of_group
 from hpctwin.energy.prices.series import Series
 from hpctwin.engine.state.layout import COMPUTING
-from hpctwin.model import MS_PER_S, NodeGroup
+from hpctwin.model import MS_PER_S, Cluster, NodeGroup, Workload
 from hpctwin.model.cluster.racks import node_w
 from hpctwin.model.columns import ms_of
 from hpctwin.model.input.cached_attributes import kept
 
-__all__ = ["SharedComponentEnergy", "SharedEnergy", "SummedEnergy", "Use", "drawn_w"]
+__all__ = ["SharedComponentEnergy", "SharedEnergy", "SummedEnergy", "Use", "drawn_w", "energy_of"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -315,3 +315,33 @@ class SharedComponentEnergy(_Divided, ComponentEnergy):
             Stretches(use.node[mine] - nodes.start, np.ones(len(mine), np.int64), each),
             Pieces(each, use.start_ms[mine], use.end_ms[mine], drawn),
         )
+
+
+def energy_of(
+    workload: Workload,
+    cluster: Cluster,
+    jobs: pl.DataFrame,
+    node_map: pl.DataFrame,
+    spent_ms: IntArray,
+    log: IntArray | None = None,
+    changes: tuple[ModeChange, ...] = (),
+    *,
+    begin_s: float,
+) -> Energy:
+    """Return the energy of a run, as its capacity model and the cluster's power model account for it.
+
+    Args:
+        workload: the jobs.
+        cluster: the cluster, of which it is known what its nodes draw.
+        jobs: how the jobs went.
+        node_map: where they ran; where they share nodes also what share they used and held.
+        spent_ms: time of each node in each state, ms; this and what follows as of `Energy`.
+        log: past states; None if not kept.
+        changes: of DVFS modes so far.
+        begin_s: from when on energy counts, seconds.
+    """
+    about = jobs, node_map, cluster, spent_ms, log, changes, workload.start_epoch_s, begin_s
+    if all(group.components for group in cluster.nodes):
+        kind = SharedComponentEnergy if workload.shares_nodes else ComponentEnergy
+        return kind(*about, usage=workload.usage)
+    return SharedEnergy(*about) if workload.shares_nodes else Energy(*about)

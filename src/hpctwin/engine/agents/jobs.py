@@ -16,10 +16,18 @@ from hpctwin.engine.agents.agent_record import (
     put_seen,
 )
 from hpctwin.engine.agents.features import JOB_FEATURES, seen_of_job
+from hpctwin.engine.agents.sizes import (
+    cluster_size,
+    fits,
+    free_size,
+    look_at_nodes,
+    size_back,
+    size_of,
+    sum_up_back,
+)
 from hpctwin.engine.agents.step import TAU_MS
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.compile.numba_types import go_on
-from hpctwin.engine.jobs.running_jobs import close_holes
 from hpctwin.engine.loop.event_loop import records_have_room
 from hpctwin.engine.passes.admitted import admission, place_of
 from hpctwin.engine.passes.selected import selection
@@ -210,36 +218,13 @@ def rows_to_empty(there: int, address: int) -> int:
 
 
 @jit
-def nodes_back(within: int, sim: Arrays) -> int:
-    """Nodes that running jobs are planned to give back by a time, given their sums in ``sim.later``."""
-    low = 0
-    high = sim.clock.running
-    while low < high:
-        middle = (low + high) // 2
-        if sim.run[middle].planned <= within:
-            low = middle + 1
-        else:
-            high = middle
-    return ZERO if low == 0 else sim.later[low - 1]
-
-
-@jit
-def free_now(sim: Arrays) -> int:
-    """Nodes that are idle and up."""
-    free = ZERO
-    for p in range(sim.rules.pools):
-        free += max(ZERO, sim.stock[p].free)
-    return free
-
-
-@jit
-def put_features(out: int, row: int, wait: float, limit: int, size: float, fits: bool) -> None:
+def put_features(out: int, row: int, wait: float, limit: int, size: float, may_start: bool) -> None:
     """Write what is seen of a job for itself: all but what is seen of the machine."""
     put_seen(out, row, 1.0)
     put_seen(out, row + 1, wait / (wait + HOUR_MS))
     put_seen(out, row + 2, min(limit / DAY_MS, 1.0))
     put_seen(out, row + 3, size)
-    put_seen(out, row + 4, 1.0 if fits else 0.0)
+    put_seen(out, row + 4, 1.0 if may_start else 0.0)
 
 
 @jit
@@ -257,28 +242,25 @@ def empty_rows(there: int, columns: int, address: int) -> None:
         put_seen(agent_at(address).seen, k, 0.0)
 
 
-@jit
-def see_features(address: int, sim: Arrays) -> None:
+def observe_features(address: int, sim: Arrays) -> None:
     """See `learn.environments.job_selection.FEATURES`."""
     there = mask_places(address, sim)
+    look_at_nodes(sim)
+    sum_up_back(sim)
     now = sim.clock.now
-    total = float(sim.rules.machine_nodes)
-    free = free_now(sim)
-    back = ZERO
-    close_holes(sim)
-    for r in range(sim.clock.running):
-        back += sim.job[sim.run[r].job].nodes
-        sim.later[r] = back
+    total = cluster_size(sim)
+    free = free_size(sim)
     crowd = crowd_behind(there, address, sim)
     share = free / total
     out = agent_at(address).seen
     for i in range(there):
-        job = sim.job[sim.queue[i]]
+        j = sim.queue[i]
+        limit = sim.job[j].limit
         row = FEATURES * i
-        wait = float(now - submitted_at(sim.queue[i], sim))
-        put_features(out, row, wait, job.limit, job.nodes / total, job.nodes <= free)
+        wait = float(now - submitted_at(j, sim))
+        put_features(out, row, wait, limit, size_of(j, sim) / total, fits(j, free, sim))
         put_seen(out, row + 5, share)
-        put_seen(out, row + 6, nodes_back(now + job.limit, sim) / total)
+        put_seen(out, row + 6, min(size_back(now + limit, sim) / total, 1.0))
         put_seen(out, row + 7, crowd)
     empty_rows(there, FEATURES, address)
 
@@ -292,7 +274,9 @@ def among(value: float, most: float) -> float:
 
 
 @jit
-def put_rlscheduler(j: int, size: float, fits: bool, row: int, address: int, sim: Arrays) -> None:
+def put_rlscheduler(
+    j: int, size: float, may_start: bool, row: int, address: int, sim: Arrays
+) -> None:
     """Write the eight numbers of a job, given its share of the nodes."""
     out = agent_at(address).seen
     facts = agent_at(address).facts
@@ -306,7 +290,7 @@ def put_rlscheduler(j: int, size: float, fits: bool, row: int, address: int, sim
     put_seen(out, row + 4, among(fact.user, fact_at(facts, ONE * 2)))
     put_seen(out, row + 5, among(fact.account, fact_at(facts, ONE * 3)))
     put_seen(out, row + 6, 1.0)
-    put_seen(out, row + 7, ALMOST_1 if fits else 1e-5)
+    put_seen(out, row + 7, ALMOST_1 if may_start else 1e-5)
 
 
 @jit
@@ -322,15 +306,16 @@ def empty_rlscheduler(there: int, address: int) -> None:
         put_seen(out, row + FEATURES - 1, 0.0)
 
 
-@jit
-def see_rlscheduler(address: int, sim: Arrays) -> None:
+def observe_rlscheduler(address: int, sim: Arrays) -> None:
     """The eight numbers of RLScheduler: wait, walltime, nodes, memory, user, group, executable, fits."""
     there = mask_places(address, sim)
-    total = float(sim.rules.machine_nodes)
-    free = free_now(sim)
+    look_at_nodes(sim)
+    total = cluster_size(sim)
+    free = free_size(sim)
     for i in range(there):
-        nodes = sim.job[sim.queue[i]].nodes
-        put_rlscheduler(sim.queue[i], nodes / total, nodes <= free, FEATURES * i, address, sim)
+        j = sim.queue[i]
+        share = size_of(j, sim) / total
+        put_rlscheduler(j, share, fits(j, free, sim), FEATURES * i, address, sim)
     empty_rlscheduler(there, address)
 
 
@@ -357,16 +342,6 @@ def observe_job(address: int, sim: Arrays) -> None:
         put_seen(out, row + 4, d)
         put_seen(out, row + 5, e)
     empty_rows(there, JOB_FEATURES, address)
-
-
-def observe_features(address: int, sim: Arrays) -> None:
-    """Where jobs have whole nodes."""
-    see_features(address, sim)
-
-
-def observe_rlscheduler(address: int, sim: Arrays) -> None:
-    """Where jobs have whole nodes."""
-    see_rlscheduler(address, sim)
 
 
 OBSERVE_JOB = hook(observe_job)

@@ -127,7 +127,6 @@ def all_kernels() -> list[Kernel]:
         linear_agents,
         parallel_steps,
         power_rewards,
-        shared_jobs,
         step,
     )
     from hpctwin.engine.agents import power as agents_power
@@ -167,7 +166,6 @@ def all_kernels() -> list[Kernel]:
         agents_power,
         power_rewards,
         agent_record,
-        shared_jobs,
         step,
         linear_agents,
         parallel_steps,

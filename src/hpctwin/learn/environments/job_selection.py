@@ -15,7 +15,6 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from hpctwin.engine.agents import jobs as hooks
-from hpctwin.engine.agents import shared_jobs
 from hpctwin.engine.agents.agent_record import GOES_ON
 from hpctwin.engine.agents.delays import DELAY_FEATURES, OBSERVE_DELAYS
 from hpctwin.engine.agents.features import JOB_FEATURES
@@ -67,21 +66,11 @@ def _windowed(window: int, nodes: int) -> tuple[int, ...]:
 
 
 OBSERVATIONS = {
-    "features": Observation(
-        hooks.OBSERVE_FEATURES, _windowed, shared=shared_jobs.OBSERVE_FEATURES_SHARED
-    ),
+    "features": Observation(hooks.OBSERVE_FEATURES, _windowed),
     "job": Observation(hooks.OBSERVE_JOB, lambda window, nodes: (window, JOB_FEATURES)),
-    "delays": Observation(
-        OBSERVE_DELAYS,
-        lambda window, nodes: (window, DELAY_FEATURES),
-        shared=shared_jobs.OBSERVE_DELAYS_SHARED,
-    ),
+    "delays": Observation(OBSERVE_DELAYS, lambda window, nodes: (window, DELAY_FEATURES)),
     "rlscheduler": Observation(
-        hooks.OBSERVE_RLSCHEDULER,
-        _windowed,
-        facts=True,
-        amounts=most_of_each,
-        shared=shared_jobs.OBSERVE_RLSCHEDULER_SHARED,
+        hooks.OBSERVE_RLSCHEDULER, _windowed, facts=True, amounts=most_of_each
     ),
 }
 """By name: ``features`` are `FEATURES`, ``delays`` are `DELAYS`. ``job`` is what orderings see, too, so that
@@ -202,7 +191,7 @@ def job_task(
     width = window + nobody
     return Task(
         make,
-        (*hooks, as_hook(seen.function_of(jobs), "observation"), as_hook(earned, "reward")),
+        (*hooks, as_hook(seen.function, "observation"), as_hook(earned, "reward")),
         seen.space(window, cluster.node_count),
         spaces.Discrete(width),
         width,

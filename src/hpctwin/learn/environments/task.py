@@ -36,7 +36,6 @@ class Observation:
         high: … or above.
         facts: whether it reads ``sim.fact``.
         amounts: numbers it finds in ``agent_at(agent).facts``, of all jobs and the machine.
-        shared: what writes it where jobs share nodes; None if the same function does.
     """
 
     function: Hook | Kernel
@@ -45,11 +44,6 @@ class Observation:
     high: float = 1.0
     facts: bool = False
     amounts: Callable[[Workload, Cluster], npt.NDArray[np.float64]] | None = None
-    shared: Hook | Kernel | None = None
-
-    def function_of(self, jobs: Workload) -> Hook | Kernel:
-        """What writes it for such jobs."""
-        return self.shared if self.shared is not None and jobs.shares_nodes else self.function
 
     def space(self, window: int, nodes: int) -> spaces.Box:
         """The space of it."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.energy.power.cap import RESOURCE, raised_caps
-from hpctwin.energy.power.modes import ModeChange
 from hpctwin.energy.power.states import group_of_node, nodes_of_group, state_names
 from hpctwin.engine.operations.power_control import (
     Work,
@@ -22,6 +20,9 @@ from hpctwin.model import NEVER_MS, Cluster, Workload, to_ms
 from hpctwin.policies import Policy, PowerPolicy
 from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation.lowering.cluster import changes_of
+
+if TYPE_CHECKING:
+    from hpctwin.energy.power.modes import ModeChange
 
 __all__ = [
     "Outside",
@@ -77,6 +78,8 @@ def power_known(
     found = {**known, "sleep": sleeps(cluster, power, pool), "pool": known["pool"].copy()}
     found["pool"]["keep"] = power.keep
     if cluster.cap is not None:
+        from hpctwin.energy.power.cap import RESOURCE, raised_caps
+
         column = len(known["pool"]) + list(cluster.resources).index(RESOURCE)
         rows = [(*times, column, -more) for *times, more in raised_caps(cluster.cap, workload)]
         windows = np.concatenate([known["window"], np.array(rows, known["window"].dtype)])

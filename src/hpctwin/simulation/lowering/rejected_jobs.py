@@ -10,8 +10,8 @@ import numpy.typing as npt
 from hpctwin.model import PER_NODE, Cluster, Workload, format_duration
 from hpctwin.model.requests.chunks import PER_TASK, read_more_tasks
 from hpctwin.model.requests.features import has_features
-from hpctwin.simulation.lowering.shared_nodes import shared_known
-from hpctwin.simulation.lowering.workload import limits_in, lower, needs_of_whole_nodes
+from hpctwin.simulation.lowering.capacity import known_of
+from hpctwin.simulation.lowering.workload import limits_in, needs_of_whole_nodes
 
 __all__ = ["why_rejected"]
 
@@ -98,9 +98,7 @@ def _count_refused(
     assert limits is not None
     for name in sorted(set(limits.why[limits.rejected & left])):
         count(f"are denied by a limit ({name})", limits.rejected & (limits.why == name))
-    known = lower(workload, cluster, tracked=workload.shares_nodes)
-    if workload.shares_nodes:
-        known = shared_known(known, workload, cluster)
+    known = known_of(workload, cluster)
     late = left & (known["job"]["rejected"] == 0)
     names = np.array([limits.submitted(row) if late[row] else "" for row in range(len(late))])
     for name in sorted(set(names[late])):

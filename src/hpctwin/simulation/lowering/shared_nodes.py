@@ -19,7 +19,7 @@ from hpctwin.model.requests.chunks import read_more_tasks
 from hpctwin.policies import Policy
 from hpctwin.simulation.lowering.gpus import SingleGpus, asks_parts, has_several_types, with_gpus
 from hpctwin.simulation.lowering.heterogeneous_jobs import Nodes, sets_of, tasks_in, with_more
-from hpctwin.simulation.lowering.workload import MB_PER_GB, facts_of
+from hpctwin.simulation.lowering.workload import MB_PER_GB
 
 __all__ = [
     "amounts_asked",
@@ -270,11 +270,9 @@ def counted_nodes(workload: Workload, cluster: Cluster) -> FloatArray:
     return counted
 
 
-def shared_facts(
-    workload: Workload, cluster: Cluster, risk: FloatArray | None = None
-) -> npt.NDArray[Any]:
-    """As `lowering.workload.facts_of`, of jobs with tasks what these ask."""
-    fact, tasks = facts_of(workload, cluster, risk), workload.chunks["tasks"] > 0
+def shared_facts(fact: npt.NDArray[Any], workload: Workload, cluster: Cluster) -> npt.NDArray[Any]:
+    """Return facts of jobs that are those of `workload.facts_of`, with what tasks ask."""
+    tasks = workload.chunks["tasks"] > 0
     totals = totals_asked(workload, {})
     totals["memory_mb"] = totals["memory_gb"] * MB_PER_GB
     for name in PER_NODE:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from functools import cache, partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from hpctwin.engine.state import layout
 from hpctwin.engine.state.sim import Sim
 from hpctwin.errors import PolicyError, SimulationError
-from hpctwin.model import NEVER_MS, to_ms
+from hpctwin.model import MS_PER_S, NEVER_MS, to_ms
 from hpctwin.policies import Policy
 from hpctwin.simulation.running.interruptible import hears_interrupts, run_interruptible
 from hpctwin.simulation.state.base import SimulationBase
@@ -19,7 +19,7 @@ from hpctwin.simulation.state.base import SimulationBase
 if TYPE_CHECKING:
     from hpctwin.engine.compile.jit import Kernel
 
-__all__ = ["Outcome", "advance_engine", "not_a_number"]
+__all__ = ["Outcome", "advance_engine", "asked_again_s", "not_a_number"]
 
 Outcome = Literal["done", "reached", "stepped"]
 
@@ -94,6 +94,30 @@ def advance_engine(
             "waiting job"
         )
     return _NAMES[code]
+
+
+def asked_again_s(simulation: SimulationBase, again_s: Any, where: str) -> float | None:
+    """Return when a user's function wants to be called again, seconds, to the millisecond.
+
+    Args:
+        simulation: that is advanced.
+        again_s: what the function gave.
+        where: which function, and when, for messages.
+
+    Raises:
+        PolicyError: it is no time after the present.
+    """
+    if again_s is None:
+        return None
+    if isinstance(again_s, bool) or not isinstance(again_s, (int, float, np.number)):
+        raise PolicyError(f"{where}: again_s is {again_s!r}, it must be seconds or None")
+    wanted: Any = again_s
+    again_ms = to_ms(wanted) if abs(wanted) < NEVER_MS / MS_PER_S else NEVER_MS
+    if not simulation.now_s < again_ms / MS_PER_S < NEVER_MS / MS_PER_S:
+        raise PolicyError(
+            f"{where}: again_s is {wanted:g}, which is not after {simulation.now_s:g} s"
+        )
+    return again_ms / MS_PER_S
 
 
 def not_a_number(policy: Policy, sim: Sim) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 import numpy as np
 
@@ -12,13 +11,12 @@ from hpctwin.engine.operations.power_control import state_rows
 from hpctwin.engine.state.layout import COMPUTING, IDLE
 from hpctwin.model import PowerCap
 from hpctwin.model.cluster.cap import DAY_S
-from hpctwin.simulation.result.shared_allocations import use_now
+from hpctwin.simulation.result.placements import use_now
+from hpctwin.simulation.running.advance import Outcome
 from hpctwin.simulation.state.base import SimulationBase
 from hpctwin.simulation.state.node_control import put_into_mode
 
 __all__ = ["ModeFitting"]
-
-Outcome = Literal["done", "reached", "stepped"]
 
 
 class ModeFitting:

@@ -1,24 +1,25 @@
-"""Advancing under a control function: it is asked after each instant, and what it orders is done."""
+"""Decisions from outside: a function that switches nodes after each instant, and jobs to start now."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from hpctwin.energy.power.control import Control, Orders, PowerView
 from hpctwin.engine.operations.clock import go_to
+from hpctwin.engine.state import layout
 from hpctwin.errors import PolicyError, SimulationError
-from hpctwin.model import MS_PER_S, NEVER_MS, to_ms
+from hpctwin.model import State, to_ms
+from hpctwin.policies.backfills import OUTSIDE
+from hpctwin.simulation.running.advance import Outcome, asked_again_s
 from hpctwin.simulation.state.base import SimulationBase
 from hpctwin.simulation.state.node_control import switch
 
-__all__ = ["advance_controlled"]
-
-Outcome = Literal["done", "reached", "stepped"]
+__all__ = ["advance_controlled", "begin"]
 
 QUIET_S = 10 * 86_400.0
 """So long jobs wait, with nothing left to happen, for a control function to switch a node."""
@@ -129,18 +130,7 @@ def _ask(simulation: SimulationBase, control: Control) -> float | None:
         switch(simulation, on=on, off=off)
     except SimulationError as error:
         raise PolicyError(f"{where}: {error}") from error
-    again_s = orders.again_s
-    if again_s is None:
-        return None
-    if isinstance(again_s, bool) or not isinstance(again_s, (int, float, np.number)):
-        raise PolicyError(f"{where}: again_s is {again_s!r}, it must be seconds or None")
-    again_ms = to_ms(again_s) if abs(again_s) < NEVER_MS / MS_PER_S else NEVER_MS
-    if not simulation.now_s < again_ms / MS_PER_S < NEVER_MS / MS_PER_S:
-        raise PolicyError(
-            f"control function {name!r} wants to be asked again at {again_s:g} s, which is not "
-            f"after {simulation.now_s:g} s"
-        )
-    return again_ms / MS_PER_S
+    return asked_again_s(simulation, orders.again_s, where)
 
 
 def _nodes(nodes: Any, what: str) -> list[int]:
@@ -154,3 +144,47 @@ def _nodes(nodes: Any, what: str) -> list[int]:
         if all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in found):
             return [int(n) for n in found]
     raise PolicyError(f"{what} is {nodes!r}, it must be numbers of nodes")
+
+
+def begin(
+    simulation: SimulationBase, job_ids: Iterable[Any], advance: Callable[..., object]
+) -> list[Any]:
+    """Start waiting jobs now; arguments, result and errors as of `Simulation.begin`.
+
+    Args:
+        simulation: whose jobs they are.
+        job_ids: of jobs that wait.
+        advance: goes on with it.
+    """
+    from hpctwin.engine.passes.outside import name_jobs
+
+    if simulation.policy.backfill != OUTSIDE:
+        raise SimulationError(
+            f"policy {simulation.policy.name!r} decides itself who starts; to begin jobs from outside, take "
+            f"backfill {OUTSIDE!r}"
+        )
+    given = list(job_ids)
+    rows = np.array([simulation.row_of(one) for one in given], np.int64)
+    phases = simulation.column("phase")[rows]
+    for one, phase in zip(given, phases.tolist(), strict=True):
+        if phase != layout.WAITING:
+            raise SimulationError(
+                f"job {one} does not wait at {simulation.now_s:g} s: it is {_phase(phase)}"
+            )
+    if len(set(given)) < len(given):
+        twice = next(one for one in given if given.count(one) > 1)
+        raise SimulationError(f"job {twice} is named twice")
+    if not given:
+        return []
+    simulation.decided()
+    if simulation.tracked:
+        # Before a pass that comes without an instant, the engine does not look for room for where jobs run.
+        simulation.make_room()
+    name_jobs(simulation.state, rows)
+    advance(instants=0)
+    started = simulation.column("phase")[rows] != layout.WAITING
+    return [one for one, ran in zip(given, started.tolist(), strict=True) if not ran]
+
+
+def _phase(phase: int) -> str:
+    return "not submitted yet" if phase == layout.UNSUBMITTED else State(phase).label

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 import numpy.typing as npt
 
-from hpctwin.energy.sizing.sizing import Sizing
 from hpctwin.policies import OrderingLike, PlacementLike, PowerLike
 from hpctwin.simulation.state.base import SimulationBase
+
+if TYPE_CHECKING:
+    from hpctwin.energy.sizing.sizing import Sizing
 
 __all__ = ["RunOptions", "SimulationOptions", "spelled_out"]
 

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from hpctwin.energy.sizing.sizing import Sizing
+import numpy as np
+import numpy.typing as npt
+
 from hpctwin.engine.operations.clock import stop_at_start_of
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.model.input.arguments import check_arguments
 from hpctwin.model.text.progress import progress_bar
+from hpctwin.model.workload.dependencies import chain_text, doomed_by
 from hpctwin.policies import Policy, PolicyLike
 from hpctwin.simulation.lowering.preemption import suspends
 from hpctwin.simulation.result.result import Result, make_result
 from hpctwin.simulation.running.advance import Outcome, advance_engine
-from hpctwin.simulation.running.cap_fitting import ModeFitting
-from hpctwin.simulation.running.control import advance_controlled
-from hpctwin.simulation.running.external_starts import begin
 from hpctwin.simulation.running.options import SimulationOptions, spelled_out
-from hpctwin.simulation.running.saved import load, save
-from hpctwin.simulation.running.sizing import advance_sized
-from hpctwin.simulation.running.unreachable_jobs import why_doomed
-from hpctwin.simulation.state import node_control
 from hpctwin.simulation.state.base import SimulationBase
+
+if TYPE_CHECKING:
+    from hpctwin.energy.sizing.sizing import Sizing
 
 __all__ = ["Simulation", "simulate"]
 
@@ -113,20 +112,21 @@ class Simulation(SimulationBase):
             SimulationError: the simulation had failed before; or jobs wait, and the control function left all
                 they need switched off.
         """
-        if self.sizing is not None:
-            return advance_sized(
-                self, self.sizing, partial(advance_engine, self), until_s=until_s, instants=instants
-            )
+        go_on = partial(advance_engine, self)
         cap, control = self.cluster.cap, self.policy.power.control
+        if self.sizing is not None:
+            from hpctwin.simulation.running.sizing import advance_sized
+
+            return advance_sized(self, self.sizing, go_on, until_s=until_s, instants=instants)
         if cap is not None and cap.lower_modes:
-            return ModeFitting(cap, self).advance(
-                partial(advance_engine, self), until_s=until_s, instants=instants
-            )
+            from hpctwin.simulation.running.cap_fitting import ModeFitting
+
+            return ModeFitting(cap, self).advance(go_on, until_s=until_s, instants=instants)
         if control is not None:
-            return advance_controlled(
-                self, control, partial(advance_engine, self), until_s=until_s, instants=instants
-            )
-        return advance_engine(self, until_s, instants=instants)
+            from hpctwin.simulation.running.control import advance_controlled
+
+            return advance_controlled(self, control, go_on, until_s=until_s, instants=instants)
+        return go_on(until_s, instants=instants)
 
     def stop(self) -> None:
         """Have `advance` end soon in whatever thread it runs; the simulation cannot go on."""
@@ -146,6 +146,8 @@ class Simulation(SimulationBase):
             SimulationError: a job is not there, does not wait, or is named twice; or another backfill is
                 set.
         """
+        from hpctwin.simulation.running.control import begin
+
         return begin(self, job_ids, partial(advance_engine, self))
 
     def switch(self, *, on: Iterable[int] = (), off: Iterable[int] = ()) -> None:
@@ -158,7 +160,9 @@ class Simulation(SimulationBase):
         Raises:
             SimulationError: a node is in another state, is not there, or has no sleep state.
         """
-        node_control.switch(self, on=on, off=off)
+        from hpctwin.simulation.state.node_control import switch
+
+        switch(self, on=on, off=off)
 
     def set_mode(self, group: str, mode: str) -> None:
         """Put the nodes of a group into another DVFS mode now; jobs on them go on at its speed.
@@ -174,7 +178,9 @@ class Simulation(SimulationBase):
             UnknownNameError: there is no such group or mode.
             SimulationError: there is a power cap, which counts with the modes at the beginning.
         """
-        node_control.set_mode(self, group, mode)
+        from hpctwin.simulation.state.node_control import set_mode
+
+        set_mode(self, group, mode)
 
     def run_until_started(self, row: int) -> float | None:
         """Run until the job in a row of the workload has started; its start in seconds, or None."""
@@ -194,10 +200,12 @@ class Simulation(SimulationBase):
         Args:
             most: so many sentences; one more tells how many are left.
         """
-        return list(why_doomed(self, most))
+        return list(_why_doomed(self, most))
 
     def save(self, path: str | Path) -> None:
         """Write the whole simulation to a file that `load` goes on from."""
+        from hpctwin.simulation.running.saved import save
+
         save(self, Path(path))
 
     @classmethod
@@ -215,6 +223,8 @@ class Simulation(SimulationBase):
             SimulationError: the file is not such a file, or was written by another version; or a sizing is
                 missing, or there was none.
         """
+        from hpctwin.simulation.running.saved import load
+
         return load(cls, Path(path), policy, sizing)
 
 
@@ -248,3 +258,55 @@ def simulate(
         return simulation.finish()
     with progress_bar(f"{simulation.workload.name} under {simulation.policy.name}") as told:
         return simulation.finish(told)
+
+
+def _why_doomed(simulation: SimulationBase, most: int = 10) -> Iterator[str]:
+    """A sentence for each of the first jobs that can never start, as far as can be told beforehand.
+
+    A job cannot complete if the machine can never run it, if it fails, or if it runs past its walltime
+    and that ends it. Node failures and cancellations are not foreseen.
+
+    Args:
+        simulation: one that may have begun or not.
+        most: so many sentences; one more tells how many such jobs are left.
+    """
+    workload = simulation.workload
+    rejected = simulation.rejects()
+    found = doomed_by(workload.dependencies, _cannot_complete(simulation))
+    then = {"cancel": "it is cancelled", "hold": "it is held for ever"}
+    for row in sorted(found)[:most]:
+        chain = _chain(found, row)
+        last = chain[-1]
+        if rejected[last]:
+            reason = f"can never run on cluster {simulation.cluster.name!r}"
+        elif workload.fails is not None and workload.fails[last]:
+            reason = "fails"
+        else:
+            reason = "runs past its walltime"
+        names = chain_text([str(workload.job_id[one]) for one in chain])
+        yield (
+            f"job {workload.job_id[row]} can never start, "
+            f"{then[simulation.on_dependency_failure]}: job {workload.job_id[last]} {reason} "
+            f"(chain {names}; each waits for the next)"
+        )
+    if len(found) > most:
+        yield f"… and {len(found) - most:,} more jobs that can never start"
+
+
+def _cannot_complete(simulation: SimulationBase) -> npt.NDArray[np.bool_]:
+    workload = simulation.workload
+    bad = simulation.rejects()
+    if workload.fails is not None:
+        bad = bad | workload.fails
+    if simulation.overrun == "terminate":
+        # On the fastest nodes; on slower ones more may.
+        shortest = np.ceil(workload.runtime_ms / simulation.state["pool"]["speed"].max())
+        bad = bad | (shortest > workload.walltime_ms)
+    return bad
+
+
+def _chain(found: dict[int, int], row: int) -> tuple[int, ...]:
+    chain = [row]
+    while chain[-1] in found:
+        chain.append(found[chain[-1]])
+    return tuple(chain)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -16,14 +16,13 @@ from hpctwin.engine.jobs.resizing import Lengths, put_lengths, stop_jobs
 from hpctwin.engine.operations.clock import go_to
 from hpctwin.engine.state import layout
 from hpctwin.errors import PolicyError, SimulationError
-from hpctwin.model import MS_PER_S, NEVER_MS, to_ms
+from hpctwin.model import MS_PER_S, to_ms
 from hpctwin.model.workload.malleable import Malleable
 from hpctwin.model.workload.speedup import LINEAR, Speedup, parse_speedup
+from hpctwin.simulation.running.advance import Outcome, asked_again_s
 from hpctwin.simulation.state.base import SimulationBase
 
 __all__ = ["advance_sized", "lengths_of", "resize", "resume_sized", "sized_as_plain"]
-
-Outcome = Literal["done", "reached", "stepped"]
 
 QUIET_S = 366 * 86_400.0
 """So long jobs wait, with nothing left to happen, for a sizing to start one."""
@@ -148,24 +147,12 @@ def _ask(simulation: SimulationBase, sizing: Sizing, advance: Callable[..., Outc
     where = f"{what} at {simulation.now_s:g} s"
     if not isinstance(wanted, Sizes):
         raise PolicyError(f"{where} gave {wanted!r}, it must give Sizes or None")
-    again_s = _again(simulation, wanted.again_s, where)
+    again_s = asked_again_s(simulation, wanted.again_s, where)
     try:
         resize(simulation, wanted.nodes, advance)
     except SimulationError as error:
         raise PolicyError(f"{where}: {error}") from error
     _note(simulation, again_s=again_s)
-
-
-def _again(simulation: SimulationBase, again_s: Any, where: str) -> float | None:
-    if again_s is None:
-        return None
-    if isinstance(again_s, bool) or not isinstance(again_s, (int, float, np.number)):
-        raise PolicyError(f"{where}: again_s is {again_s!r}, it must be seconds or None")
-    wanted = float(again_s)
-    again_ms = to_ms(wanted) if abs(wanted) < NEVER_MS / MS_PER_S else NEVER_MS
-    if not simulation.now_s < again_ms / MS_PER_S < NEVER_MS / MS_PER_S:
-        raise PolicyError(f"{where}: again_s is {wanted:g}, which is not after the present")
-    return again_ms / MS_PER_S
 
 
 # --- what is seen ------------------------------------------------------------------------------

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.energy.power.cap import with_cap
 from hpctwin.energy.sizing.sizing import Sizing
-from hpctwin.engine.capacity_models import PREEMPTING_SHARED, PREEMPTING_WHOLE, SHARED_NODES
-from hpctwin.engine.jobs.resizing import own_jobs
 from hpctwin.engine.operations.clock import (
     begins,
     come_back_at,
@@ -22,16 +19,9 @@ from hpctwin.engine.operations.clock import (
     schedule_anew,
     schedule_later,
 )
-from hpctwin.engine.operations.creation import (
-    choose_pass,
-    more_log,
-    more_outages,
-    more_room,
-    new_sim,
-)
+from hpctwin.engine.operations.creation import choose_pass, new_sim
 from hpctwin.engine.operations.transfer import transfer_state
-from hpctwin.engine.operations.warm_start import hold_until, start_clock
-from hpctwin.engine.passes import PASSES, Pass
+from hpctwin.engine.passes import Pass
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.state import layout
 from hpctwin.engine.state.node_speeds import speed_columns
@@ -42,7 +32,6 @@ from hpctwin.model.demand.gpu_types import as_features
 from hpctwin.model.demand.requested_totals import in_whole_nodes
 from hpctwin.model.input.arguments import check_arguments
 from hpctwin.policies import (
-    Ordering,
     OrderingLike,
     PlacementLike,
     Policy,
@@ -51,11 +40,11 @@ from hpctwin.policies import (
     make_policy,
 )
 from hpctwin.policies.backfills import OUTSIDE
-from hpctwin.simulation.lowering import power_states, shared_nodes
-from hpctwin.simulation.lowering.outages import BLOCK_MS, Outages, drawn_outages, recorded_outages
-from hpctwin.simulation.lowering.policy import Deciding, circumstances
+from hpctwin.simulation.lowering import power_states
+from hpctwin.simulation.lowering.capacity import facts_of, known_of
+from hpctwin.simulation.lowering.outages import BLOCK_MS, Outages, recorded_outages
+from hpctwin.simulation.lowering.policy import circumstances
 from hpctwin.simulation.lowering.preemption import is_interrupted, suspends
-from hpctwin.simulation.lowering.workload import facts_of, lower
 from hpctwin.simulation.refusals import check_sized, check_together
 from hpctwin.simulation.state.arguments import (
     as_cluster,
@@ -64,9 +53,8 @@ from hpctwin.simulation.state.arguments import (
     expected_ms,
     risks,
 )
-from hpctwin.simulation.state.inspection import Looks
-from hpctwin.simulation.state.job_sizes import Sized
-from hpctwin.simulation.state.livelock import check_cut_off
+from hpctwin.simulation.state.engine_feed import EngineFeed, Once
+from hpctwin.simulation.state.inspection import Sized
 
 if TYPE_CHECKING:
     from hpctwin.engine.compile.jit import Kernel
@@ -81,8 +69,6 @@ SHORT = 1 << 19
 
 _UNTOUCHED = power_states.Outside()
 _NOT_SIZED = Sized()
-MOST_KEPT = 64
-"""So many policies are kept in the engine's form."""
 
 
 @cache
@@ -93,21 +79,7 @@ def _reorder() -> Kernel:
     return reorder
 
 
-class _Once:
-    """Something that is made when it is first asked for, and kept for whoever shares this."""
-
-    def __init__(self, make: Callable[[], npt.NDArray[Any]]) -> None:
-        self._make = make
-        self._made: npt.NDArray[Any] | None = None
-
-    def made(self) -> npt.NDArray[Any]:
-        """It."""
-        if self._made is None:
-            self._made = self._make()
-        return self._made
-
-
-class SimulationBase(Looks):
+class SimulationBase(EngineFeed):
     """A simulation without what makes it go on; arguments as of `hpctwin.simulation.Simulation`."""
 
     single_gpus: bool | None = None
@@ -196,6 +168,8 @@ class SimulationBase(Looks):
         self._sim = self._new_sim(expected, begin_s, seed, like=like, known=known)
         self._set_out()
         if self.sizing is not None:
+            from hpctwin.engine.jobs.resizing import own_jobs
+
             self.sized = Sized(expected_ms=self.expected_ms())
             own_jobs(self._sim)
         self.drawn = 0
@@ -400,9 +374,13 @@ class SimulationBase(Looks):
         if (found := circumstances(sim)) != self._circumstances:
             self._circumstances, self._policies = found, {}
         if begin_s is not None:
+            from hpctwin.engine.operations.warm_start import hold_until
+
             hold_until(sim, begins_ms(begin_s, self.workload))
         if cluster.has_power:
             if self._first_ms > 0:
+                from hpctwin.engine.operations.warm_start import start_clock
+
                 start_clock(sim, self._first_ms)
             come_back_at(sim, power_states.first_instant(power, sim))
         return sim
@@ -423,131 +401,22 @@ class SimulationBase(Looks):
     def _lowered(self, expected: npt.NDArray[np.int64] | None) -> Mapping[str, npt.NDArray[Any]]:
         """What is known of jobs and machine, in the engine's form."""
         cluster, power = self.cluster, self.policy.power
-        workload, machine = with_cap(self.workload, cluster, switched=power.switches)
-        known = lower(workload, machine, expected_ms=expected, tracked=self.tracked)
-        facts = shared_nodes.shared_facts if workload.shares_nodes else facts_of
-        self._facts = _Once(partial(facts, workload, machine, self.risk))
-        if workload.shares_nodes:
-            known = shared_nodes.shared_known(known, workload, machine, single=self.single_gpus)
+        workload, machine = self.workload, cluster
+        if cluster.cap is not None:
+            from hpctwin.energy.power.cap import with_cap
+
+            workload, machine = with_cap(workload, cluster, switched=power.switches)
+        known = known_of(
+            workload,
+            machine,
+            expected_ms=expected,
+            tracked=self.tracked,
+            single_gpus=self.single_gpus,
+        )
+        self._facts = Once(partial(facts_of, workload, machine, self.risk))
         if cluster.has_power:
             known = power_states.power_known(known, machine, workload, power, known["pool_of"])
         return known
-
-    def decided(self) -> Decided:
-        """The policy in the engine's form; the same object as long as it is the same."""
-        if self._decided is None:
-            self._decided = self._kept_or_made()
-            self._sim.decide(self._decided)
-            if self._decided.facts:
-                self.know_facts()
-        return self._decided
-
-    def make_ready(self) -> None:
-        """Have all that `advance` needs, so that it need not hold Python's lock for that."""
-        self.decided()
-        _ = self._sim.address
-
-    def _kept_or_made(self) -> Decided:
-        """The policy in the engine's form: forks, and who begins anew with jobs alike, find it by its id."""
-        about = (
-            id(self.policy), id(self.passes()[0]), self.tracked,
-            self._planned, self._raced, self._horizon,
-        )  # fmt: skip
-        kept = self._policies.get(about)
-        if kept is not None:
-            return kept[-1]
-        deciding = Deciding(
-            self._sim,
-            self.cluster,
-            self.policy,
-            self.ordering,
-            *self.passes(),
-            tracked=self.tracked,
-            terminate=self.overrun == "terminate",
-            hold=self.on_dependency_failure == "hold",
-            log=self.log,
-            planned=self._planned,
-            raced=self._raced,
-            horizon=self._horizon,
-        )
-        made = deciding.made()
-        if deciding.lasts:
-            if len(self._policies) >= MOST_KEPT:
-                self._policies.clear()
-            # With policy and pass themselves, so that no others have their ids.
-            self._policies[about] = self.policy, deciding.found, made
-        return made
-
-    def need_pass(self) -> None:
-        """Compile the pass itself: counting does not always decide in its place, or it is not known."""
-        self._planned = True
-        self._decided = None
-        self.decided()
-
-    def need_race(self) -> None:
-        """Compile the tournament: so many wait that it pays, or may come to."""
-        self._raced = True
-        self._decided = None
-        self.decided()
-
-    def provide(self, code: int) -> bool:
-        """Do what the engine stopped for, by the code of `event_loop.advance`; False if nothing is left."""
-        if code == layout.NEED_ROOM:
-            self.make_room()
-        elif code == layout.NEED_PASS:
-            self.need_pass()
-        elif code == layout.NEED_RACE:
-            self.need_race()
-        elif code == layout.NEED_OUTAGES:
-            self.draw_outages()
-            self.decided()
-        else:
-            return False
-        return True
-
-    def know_facts(self) -> None:
-        """Tell the engine of jobs what only some orderings ask for; forks share it."""
-        if not self._facts_known:
-            self._sim.know(fact=self._facts.made())
-            self._facts_known = True
-
-    def passes(self) -> tuple[Pass, PowerPass | None]:
-        """What starts jobs, and what switches nodes; None where they have no power states."""
-        if self._passes is None:
-            self._passes = self._find_passes()
-        return self._passes
-
-    def _find_passes(self) -> tuple[Pass, PowerPass | None]:
-        power = self.policy.power.power_pass if self.cluster.has_power else None
-        interrupted = is_interrupted(self.workload, self.cluster)
-        backfill = PASSES.find(self.policy.backfill)
-        if self.workload.shares_nodes:
-            return backfill.on(PREEMPTING_SHARED if interrupted else SHARED_NODES), power
-        if interrupted:
-            return backfill.on(PREEMPTING_WHOLE), power
-        if power is None and self.tracked and not len(self.workload.resources):
-            return self.policy.on_whole_nodes, None
-        return self.policy.scheduling, power
-
-    def make_room(self) -> None:
-        """Give the engine more room for what it notes and plans.
-
-        Raises:
-            SimulationError: most of it would be for one job, which is cut off again and again.
-        """
-        if (
-            self.sizing is None
-        ):  # else the table is of sizes too, which change as often as one likes
-            check_cut_off(self.workload, self._sim)
-        more_room(self._sim)
-        if self.log:
-            more_log(self._sim)
-
-    @property
-    def ordering(self) -> Ordering:
-        """The policy's ordering, or what comes to the same where all jobs have one user."""
-        order = self.policy.order
-        return order.alone if order.alone and len(self._sim["promised"]) == 1 else order
 
     def _change_policy(self, policy: Policy) -> None:
         if policy.placement.needs_nodes and not len(self._sim["node"]):
@@ -566,15 +435,3 @@ class SimulationBase(Looks):
             return  # such a queue is scored at each pass, and kept in no order
         self.decided()
         _reorder()(self._sim.address)
-
-    def draw_outages(self) -> None:
-        """Draw the node failures of the next stretch of time."""
-        outages, self._horizon = drawn_outages(self.cluster, self.drawn, self._first_ms)
-        self._decided = None
-        self.drawn += 1
-        self._add_outages(outages)
-
-    def _add_outages(self, outages: Outages) -> None:
-        if len(outages[0]):
-            more_outages(self._sim, *outages)
-            self._outages = [*self._outages, outages]

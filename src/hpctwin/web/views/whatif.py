@@ -16,7 +16,7 @@ from hpctwin.model import MS_PER_S, Cluster
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, NodeReservation, Snapshot
 from hpctwin.simulation import Simulation
-from hpctwin.simulation.result.shared_figures import core_map
+from hpctwin.simulation.result.counts import core_map
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.start_times.query import usual_priority
 from hpctwin.twin.what_if.objective import METRICS

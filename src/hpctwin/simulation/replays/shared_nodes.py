@@ -1,48 +1,33 @@
-"""Where the jobs of a replayed trace ran on nodes that they share, and what they drew there."""
+"""What jobs of a replayed trace held of nodes that they shared."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.energy.accounts.accounting import Energy
-from hpctwin.energy.accounts.shared_energy import SharedComponentEnergy, SharedEnergy
-from hpctwin.engine.state.layout import AMOUNTS, COMPUTING
+from hpctwin.engine.state.layout import AMOUNTS
 from hpctwin.engine.state.sim import records
-from hpctwin.model import MS_PER_S, Cluster, Workload
+from hpctwin.model import MS_PER_S
 from hpctwin.model.cluster.node_numbers import numbers_of
 from hpctwin.model.requests.chunks import spread_over
-from hpctwin.simulation.lowering.shared_nodes import shared_known
-from hpctwin.simulation.replay.allocations import starts_and_ends
-from hpctwin.simulation.result.shared_allocations import placement_table, shares_held
+from hpctwin.simulation.lowering.shared_nodes import amounts_asked, amounts_of_pools
+from hpctwin.simulation.replays.held import (
+    Held,
+    Recorded,
+    conflicts_of,
+    over_capacity,
+    starts_and_ends,
+)
+from hpctwin.simulation.result.capacity import capacity_over_time
+from hpctwin.simulation.result.placements import placement_table, shares_held
 
-__all__ = ["Shared", "held_parts", "shared_energy", "tasks_asked"]
+__all__ = ["held_parts"]
 
 IntArray = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Shared:
-    """Which parts of nodes jobs had.
-
-    Args:
-        known: what the engine knows of jobs and nodes.
-        placements: as of a result.
-        found: how many tasks of each job found room, where not all did, by row.
-        recorded: of which jobs the nodes are recorded [jobs].
-        busy_ms: how long any job was on each node [nodes].
-    """
-
-    known: Mapping[str, npt.NDArray[Any]]
-    placements: pl.DataFrame
-    found: dict[int, int]
-    recorded: npt.NDArray[np.bool_]
-    busy_ms: IntArray
 
 
 class _Part(NamedTuple):
@@ -69,7 +54,7 @@ class _Nodes:
         first = int(among[kind])
         while recorded is None and first >= 0:
             found = self._along(first, recorded)
-            if sum(part.tasks.sum() for part in found) == tasks_asked_by(self.known)[kind]:
+            if sum(part.tasks.sum() for part in found) == _tasks_asked(self.known)[kind]:
                 return found
             first = int(among[first])
         return self._along(kind, recorded)
@@ -135,31 +120,16 @@ class _Nodes:
             self.busy[idle] += time - self.since[idle]
 
 
-def held_parts(
-    workload: Workload,
-    cluster: Cluster,
-    lowered: Mapping[str, npt.NDArray[Any]],
-    start: IntArray,
-    end: IntArray,
-    over: npt.NDArray[np.bool_],
-) -> Shared:
-    """Which parts of nodes each job had: of those recorded, else of the lowest with room.
-
-    Args:
-        workload: the jobs, with the nodes recorded.
-        cluster: the machine.
-        lowered: what the engine knows otherwise, nodes tracked.
-        start: when each started, ms; -1 where it did not [jobs].
-        end: when each ended, or the replay was cut off, ms [jobs].
-        over: whether it ended [jobs].
-    """
-    known = shared_known(lowered, workload, cluster)
-    kind, asked = known["job"]["kind"], tasks_asked(known)
+def held_parts(trace: Recorded) -> Held:
+    """Return what jobs held: parts of the nodes recorded, else of the lowest with room."""
+    workload, cluster, start = trace.workload, trace.cluster, trace.start
+    known = trace.known
+    kind, asked = known["job"]["kind"], _tasks_asked(known)[known["job"]["kind"]]
     numbers = numbers_of(workload.recorded_nodes, cluster.node_count) or [None] * len(workload)
     nodes = _Nodes(known)
     had: dict[int, list[_Part]] = {}
     found: dict[int, int] = {}
-    for row, time, begins in starts_and_ends(start, end):
+    for row, time, begins in starts_and_ends(start, trace.end):
         if not begins:
             nodes.change(had[row], time, -1)
             continue
@@ -168,29 +138,66 @@ def held_parts(
         tasks = int(sum(part.tasks.sum() for part in had[row]))
         if tasks < asked[row]:
             found[row] = tasks
+    placed = _placements(trace, known, had)
+    rows = np.array(list(found), np.int64)
+    recorded = np.array([numbers[row] is not None for row in found], bool)
+    not_found = conflicts_of(workload, rows, start[rows], "room", start[rows]).with_columns(
+        what=pl.Series(np.where(recorded, "recorded nodes", "room"), dtype=pl.String),
+        asked=pl.Series(asked[rows].astype(np.float64)),
+        free=pl.Series([float(tasks) for tasks in found.values()], dtype=pl.Float64),
+    )
+    cores = capacity_over_time(trace.known, trace.away, amounts_of_pools(known)["cores"])
+    return Held(
+        {"placements": placed, "capacity_cores": cores},
+        _too_much(trace, known),
+        _where_jobs_ran(trace, placed) if cluster.has_power else None,
+        nodes.busy,
+        [not_found],
+    )
+
+
+def _placements(
+    trace: Recorded, known: Mapping[str, npt.NDArray[Any]], had: dict[int, list[_Part]]
+) -> pl.DataFrame:
+    """Return the table of a result, of the parts of nodes that jobs had, by row."""
     whole = [(row, part) for row, parts in had.items() for part in parts]
     counts = [len(part.nodes) for _, part in whole]
     job = np.repeat(np.array([row for row, _ in whole], np.int64), counts)
-    part = records("part", len(job), job=job, start=start[job])
+    part = records("part", len(job), job=job, start=trace.start[job])
     part["kind"] = np.repeat(np.array([part.kind for _, part in whole], np.int64), counts)
     for field in ("nodes", "tasks"):
         own = (getattr(one, field) for _, one in whole)
         part[field.replace("nodes", "node")] = np.concatenate([np.zeros(0, np.int64), *own])
-    table = placement_table(
-        workload.job_id[job], part, np.where(over, end, -1)[job], known, cluster
-    )
-    recorded = np.array([own is not None for own in numbers])
-    return Shared(known, table, found, recorded, nodes.busy)
+    end = np.where(trace.over, trace.end, -1)[job]
+    return placement_table(trace.workload.job_id[job], part, end, known, trace.cluster)
 
 
-def tasks_asked(known: Mapping[str, npt.NDArray[Any]]) -> IntArray:
-    """How many tasks each job has, of all kinds [jobs]."""
-    found: IntArray = tasks_asked_by(known)[known["job"]["kind"]]
+def _where_jobs_ran(trace: Recorded, placed: pl.DataFrame) -> pl.DataFrame:
+    """Return where jobs ran until they ended or the replay was cut off, and their shares of nodes."""
+    ids, end_s = trace.workload.job_id.tolist(), (trace.end / MS_PER_S).tolist()
+    at = dict(zip(ids, end_s, strict=True))
+    ended = pl.Series([at[job] for job in placed["job_id"].to_list()], dtype=pl.Float64)
+    return shares_held(trace.workload, trace.cluster, placed.with_columns(end_s=ended))
+
+
+def _too_much(trace: Recorded, known: Mapping[str, npt.NDArray[Any]]) -> list[pl.DataFrame]:
+    """Return conflicts of jobs that ask for more of an amount together than all nodes that are up have."""
+    worth, asked = amounts_of_pools(known), amounts_asked(trace.workload)
+    found = []
+    for name, each in worth.items():
+        if any(getattr(group, name) is not None for group in trace.cluster.nodes):
+            there = capacity_over_time(known, trace.away, each)
+            jobs = trace.jobs.with_columns(pl.Series("nodes", asked[name])).filter(
+                pl.col("nodes") > 0
+            )
+            over = over_capacity(jobs, int(each[known["pool_of"]].sum()), there, name)
+            unit = 1024 if name == "memory_gb" else 1000
+            found.append(over.with_columns(pl.col("asked", "free") / unit))
     return found
 
 
-def tasks_asked_by(known: Mapping[str, npt.NDArray[Any]]) -> IntArray:
-    """The same of kinds of jobs [kinds]."""
+def _tasks_asked(known: Mapping[str, npt.NDArray[Any]]) -> IntArray:
+    """Return how many tasks jobs of each kind have, of all their kinds of tasks [kinds]."""
     shape = known["shape"]
     every: IntArray = shape["tasks"].astype(np.int64)
     more = shape["more"].astype(np.int64)
@@ -215,36 +222,3 @@ def _chosen(
         given.append(min(most, max(1, left - max(0, least - number - 1)), left))
         left -= given[-1]
     return there[: len(given)], np.array(given, np.int64)
-
-
-def shared_energy(
-    jobs: pl.DataFrame,
-    workload: Workload,
-    cluster: Cluster,
-    shared: Shared,
-    end: IntArray,
-    covered: tuple[int, int],
-) -> Energy:
-    """The accounts of a machine whose nodes were idle or computing.
-
-    Args:
-        jobs: as of a result.
-        workload: the jobs.
-        cluster: the machine.
-        shared: which parts of nodes jobs had.
-        end: when each ended or the replay was cut off, ms [jobs].
-        covered: Beginning and end of the time that counts, in ms.
-    """
-    at = dict(zip(workload.job_id.tolist(), (end / MS_PER_S).tolist(), strict=True))
-    ended = pl.Series([at[job] for job in shared.placements["job_id"].to_list()], dtype=pl.Float64)
-    node_map = shares_held(workload, cluster, shared.placements.with_columns(end_s=ended))
-    spent = np.zeros((2 + 3 * cluster.depths, cluster.node_count), np.int64)
-    spent[COMPUTING] = shared.busy_ms
-    begin, until = covered
-    spent[0] = until - begin - shared.busy_ms
-    about = (
-        jobs, node_map, cluster, spent, None, (), workload.start_epoch_s, begin / MS_PER_S
-    )  # fmt: skip
-    if all(group.components for group in cluster.nodes):
-        return SharedComponentEnergy(*about, usage=workload.usage)
-    return SharedEnergy(*about)

@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from hpctwin.engine.state.layout import COMPUTING, IDLE
 from hpctwin.errors import WorkloadError
-from hpctwin.metrics import capacity_conflicts
 from hpctwin.model import MS_PER_S, Cluster, DependencyKind, State, Workload
 from hpctwin.model.demand.gpu_types import as_features
 from hpctwin.model.demand.requested_totals import in_whole_nodes
 from hpctwin.model.input.arguments import check_arguments
+from hpctwin.simulation.lowering.capacity import known_of
 from hpctwin.simulation.lowering.outages import recorded_outages
-from hpctwin.simulation.lowering.shared_nodes import amounts_asked, amounts_of_pools
-from hpctwin.simulation.lowering.workload import lower
 from hpctwin.simulation.refusals import check_usage
-from hpctwin.simulation.replay.allocations import Held, energy_of, held_nodes
-from hpctwin.simulation.replay.shared_allocations import (
-    Shared,
-    held_parts,
-    shared_energy,
-    tasks_asked,
-)
+from hpctwin.simulation.replays.held import Held, Recorded, conflicts_of, over_capacity
+from hpctwin.simulation.replays.shared_nodes import held_parts
+from hpctwin.simulation.replays.whole_nodes import held_nodes
 from hpctwin.simulation.result.capacity import capacity_over_time
 from hpctwin.simulation.result.job_history import Course
 from hpctwin.simulation.result.result import Result, no_lost
 from hpctwin.simulation.state.arguments import as_cluster, as_workload
+
+if TYPE_CHECKING:
+    from hpctwin.energy import Energy
 
 __all__ = ["Replay", "replay"]
 
@@ -95,7 +94,7 @@ def replay(
     without_start = int((~known).sum())
     shares = workload.shares_nodes
     check_usage(cluster, workload)
-    lowered = lower(workload, cluster, tracked=shares or bool(cluster.failures.outages))
+    lowered = known_of(workload, cluster, tracked=bool(cluster.failures.outages))
     cut = _LATEST if until_s is None else round(until_s * MS_PER_S)
     known = known & (start < cut)
     start = np.where(known, start, -1)
@@ -114,47 +113,28 @@ def replay(
         state=state.astype(np.int8),
     )
     frame = course.table
-    capacity = capacity_over_time(lowered, recorded_outages(cluster))
-    energy, node_map, shared, taken = None, None, None, []
     left = np.minimum(end, cut)
     total = int(left.max()) if until_s is None else cut
     first = min(int(workload.submit_ms.min()), int(start[known].min(initial=cut)))
     if from_s is not None:
         first = min(first, round(from_s * MS_PER_S))
-    covered = first, total
-    if shares:
-        shared = held_parts(workload, cluster, lowered, start, left, over)
-        taken = _without_room(workload, start, shared)
-        if cluster.has_power:
-            energy = shared_energy(frame, workload, cluster, shared, left, covered)
-    elif cluster.has_power:
-        held = held_nodes(workload, start, left, cluster.node_count, recorded_outages(cluster))
-        energy, node_map = energy_of(frame, workload, cluster, held, left, covered)
-        taken = _taken(workload, start, held)
+    away = recorded_outages(cluster)
+    trace = Recorded(workload, cluster, lowered, frame, start, left, over, away)
+    held = held_parts(trace) if shares else held_nodes(trace)
     result = Result(
         course=course,
         lost=no_lost(frame),
-        capacity=capacity,
-        node_map=node_map,
+        capacity=capacity_over_time(lowered, away),
         workload=workload,
         cluster=cluster,
         policy="replay",
         engine_s=0.0,
         instants=0,
-        energy=energy,
-        placements=None if shared is None else shared.placements,
-        capacity_cores=None
-        if shared is None
-        else capacity_over_time(
-            lowered, recorded_outages(cluster), amounts_of_pools(shared.known)["cores"]
-        ),
+        energy=None if held.node_map is None else _energy(trace, held, first, total),
+        **held.tables,
     )
-    if shared is None:
-        tables = [_capacity(frame, cluster.node_count, capacity, "nodes")]
-    else:
-        tables = _amounts(frame, workload, cluster, shared)
-    tables += [
-        _capacity(
+    resources = [
+        over_capacity(
             frame.with_columns(pl.Series("nodes", workload.resources[name])).filter(
                 pl.col("nodes") > 0
             ),
@@ -165,68 +145,29 @@ def replay(
         for name, amount in cluster.resources.items()
         if name in workload.resources
     ]
-    tables += [
+    conflicts = [
+        *held.too_much,
+        *resources,
         _too_early(workload, start, known),
         _broken_dependencies(workload, start, end),
-        *taken,
+        *held.not_found,
     ]
-    return Replay(result, pl.concat(tables).sort("time_s", maintain_order=True), without_start)
+    by_time = pl.concat(conflicts).sort("time_s", maintain_order=True)
+    return Replay(result, by_time, without_start)
 
 
-def _capacity(
-    frame: pl.DataFrame, amount: int, capacity: pl.DataFrame | None, what: str
-) -> pl.DataFrame:
-    found = capacity_conflicts(frame, amount, capacity)
-    return found.select(
-        "time_s",
-        "job_id",
-        pl.lit(what).alias("what"),
-        pl.col("nodes").cast(pl.Float64).alias("asked"),
-        pl.col("free_nodes").cast(pl.Float64).alias("free"),
+def _energy(trace: Recorded, held: Held, begin: int, until: int) -> Energy:
+    """Return the energy of a cluster whose nodes were idle or computing, between two times in ms."""
+    from hpctwin.energy.accounts.shared_energy import energy_of
+
+    assert held.node_map is not None
+    cluster = trace.cluster
+    spent = np.zeros((2 + 3 * cluster.depths, cluster.node_count), np.int64)
+    spent[COMPUTING] = held.busy_ms
+    spent[IDLE] = until - begin - held.busy_ms
+    return energy_of(
+        trace.workload, cluster, trace.jobs, held.node_map, spent, begin_s=begin / MS_PER_S
     )
-
-
-def _amounts(
-    frame: pl.DataFrame, workload: Workload, cluster: Cluster, shared: Shared
-) -> list[pl.DataFrame]:
-    """Where jobs ask for more cores, memory or GPUs together than all nodes that are up have."""
-    worth, asked = amounts_of_pools(shared.known), amounts_asked(workload)
-    found = []
-    pool = shared.known["pool_of"]
-    for name, each in worth.items():
-        if any(getattr(group, name) is not None for group in cluster.nodes):
-            there = capacity_over_time(shared.known, recorded_outages(cluster), each)
-            jobs = frame.with_columns(pl.Series("nodes", asked[name])).filter(pl.col("nodes") > 0)
-            over = _capacity(jobs, int(each[pool].sum()), there, name)
-            unit = 1024 if name == "memory_gb" else 1000
-            found.append(over.with_columns(pl.col("asked", "free") / unit))
-    return found
-
-
-def _without_room(workload: Workload, start: IntArray, shared: Shared) -> list[pl.DataFrame]:
-    """Jobs whose tasks did not all find room on nodes."""
-    rows = np.array(list(shared.found), np.int64)
-    tasks = tasks_asked(shared.known)[rows]
-    what = np.where(shared.recorded[rows], "recorded nodes", "room")
-    return [
-        _times(workload, rows, start[rows], "room", start[rows]).with_columns(
-            what=pl.Series(what, dtype=pl.String),
-            asked=pl.Series(tasks.astype(np.float64)),
-            free=pl.Series([float(shared.found[row]) for row in rows.tolist()], dtype=pl.Float64),
-        )
-    ]
-
-
-def _taken(workload: Workload, start: IntArray, held: Held) -> list[pl.DataFrame]:
-    """Jobs whose recorded nodes another one had."""
-    if workload.recorded_nodes is None:
-        return []
-    rows = np.array([r for r in held.short if workload.recorded_nodes[r] is not None], np.int64)
-    found = _times(workload, rows, start[rows], "recorded nodes", start[rows]).with_columns(
-        asked=pl.Series(workload.nodes[rows].astype(np.float64)),
-        free=pl.Series([float(held.short[row]) for row in rows.tolist()], dtype=pl.Float64),
-    )
-    return [found]
 
 
 def _submitted(workload: Workload, start: IntArray, end: IntArray) -> IntArray:
@@ -240,7 +181,7 @@ def _submitted(workload: Workload, start: IntArray, end: IntArray) -> IntArray:
 
 def _too_early(workload: Workload, start: IntArray, known: npt.NDArray[np.bool_]) -> pl.DataFrame:
     rows = np.flatnonzero(known & (start < workload.submit_ms))
-    return _times(workload, rows, start[rows], "submit", workload.submit_ms[rows])
+    return conflicts_of(workload, rows, start[rows], "submit", workload.submit_ms[rows])
 
 
 def _broken_dependencies(workload: Workload, start: IntArray, end: IntArray) -> pl.DataFrame:
@@ -249,19 +190,4 @@ def _broken_dependencies(workload: Workload, start: IntArray, end: IntArray) -> 
     allowed = np.where(reference >= 0, reference + edges.delay_ms, -1)
     broken = (start[edges.job] >= 0) & (allowed > start[edges.job])
     rows = edges.job[broken]
-    return _times(workload, rows, start[rows], "dependency", allowed[broken])
-
-
-def _times(
-    workload: Workload, rows: IntArray, start: IntArray, what: str, allowed: IntArray
-) -> pl.DataFrame:
-    """Conflicts in time: asked is the recorded start, free the earliest possible one."""
-    return pl.DataFrame(
-        {
-            "time_s": start / MS_PER_S,
-            "job_id": workload.job_id[rows],
-            "what": pl.Series([what] * len(rows), dtype=pl.String),
-            "asked": start / MS_PER_S,
-            "free": allowed / MS_PER_S,
-        }
-    )
+    return conflicts_of(workload, rows, start[rows], "dependency", allowed[broken])
