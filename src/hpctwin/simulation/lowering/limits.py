@@ -1,4 +1,4 @@
-"""The limits of users, accounts and QOS in the engine's form."""
+"""Limits of users, accounts and QOS in the engine's form."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ BoolArray = npt.NDArray[np.bool_]
 MEASURES = ("jobs", "nodes", "cores", "gpus", "memory_gb")
 _UNITS = {"jobs": 1, "nodes": 1, "cores": 1000, "gpus": 1000, "memory_gb": 1024}
 _WHOLE = {**_UNITS, "memory_gb": 1}
-"""What Slurm counts as one: of memory a MB."""
+"""Slurm's counting unit of each measure: memory counts in MB."""
 _JOBS = MEASURES.index("jobs")
-_NEVER = -1  # most of a ceiling that no job keeps
+_NEVER = -1  # ceiling that no job can meet
 _FINE = 1000
-"""Where use counts by QOS, nodes and jobs are counted in thousandths, as cores are."""
+"""Factor for nodes and jobs where QOS weights usage: thousandths, as for cores."""
 _LONG = {"cores": "Cpu", "nodes": "Node", "memory_gb": "Mem", "gpus": "GRES", "jobs": "Jobs"}
 
 
 class Terms(NamedTuple):
-    """What counts of amounts times seconds.
+    """Terms that add up to a limit on amounts times seconds.
 
     Args:
-        left: what is left of the walltimes of jobs that run.
-        used: what has been used, which may decay.
-        own: the walltime of the job that is to start.
-        decays: whether use does.
+        left: Whether the remaining walltimes of running jobs count.
+        used: Whether past usage counts.
+        own: Whether the walltime of the job about to start counts.
+        decays: Whether past usage decays.
     """
 
     left: bool
@@ -56,15 +56,15 @@ _LEFT = Terms(left=True, used=False, own=True)
 
 
 class Rule(NamedTuple):
-    """A limit that jobs of a user, account and QOS are under, of one measure.
+    """A limit on one measure for jobs of a user, account and QOS.
 
     Args:
-        limit: which of the cluster's.
-        counted: whose jobs are counted together, besides.
-        measure: a number of `MEASURES`.
-        most: in the engine's units.
-        terms: what counts of amounts times seconds; none: amounts.
-        name: as Slurm calls the reason for which a job waits.
+        limit: Number of the limit in the cluster's list.
+        counted: Further labels of the group whose jobs are counted together.
+        measure: Index into `MEASURES`.
+        most: Largest amount, in the engine's units.
+        terms: Terms of a limit on amounts times seconds; None for a limit on amounts.
+        name: Slurm's name of the reason that a job waits.
     """
 
     limit: int
@@ -77,7 +77,10 @@ class Rule(NamedTuple):
 
 @dataclass
 class _Class:
-    """What all jobs of a user, account, QOS and partition are under: rules, and whether each keeps back."""
+    """Limits of all jobs with one user, account, QOS and partition.
+
+    Each rule comes with whether it holds jobs back; other rules only count the jobs.
+    """
 
     running: list[tuple[Rule, bool]] = field(default_factory=list)
     submitted: list[tuple[Rule, bool]] = field(default_factory=list)
@@ -87,13 +90,13 @@ class _Class:
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """What the engine knows of limits, see `engine.state.layout.Known`.
+    """The engine's arrays of limits; see `engine.state.layout.Known`.
 
     Args:
         arrays: ``bound``, ``bounds``, ``charge``, ``ceiling``.
-        rejected: jobs that are not let in, as they could never start [jobs].
-        why: the reason, of those and of jobs that wait for ever [jobs]; empty for others.
-        names: of the ceilings: reasons for which jobs wait, as ``squeue`` prints them.
+        rejected: Jobs rejected at submission because they could never start [jobs].
+        why: Reason, for rejected jobs and jobs that wait forever; otherwise empty [jobs].
+        names: Reason that ``squeue`` prints for jobs waiting under each ceiling.
     """
 
     arrays: dict[str, npt.NDArray[Any]]
@@ -102,7 +105,7 @@ class Limits:
     names: tuple[str, ...]
 
     def submitted(self, row: int) -> str:
-        """The first limit by which a job may be one too many; empty if there is none."""
+        """Return the name of the first limit on submitted jobs; empty if there is none."""
         _, first, last = self.arrays["bounds"][row]
         for bound in self.arrays["bound"][first:last]:
             if bound["holds"]:
@@ -112,7 +115,7 @@ class Limits:
 
 @cache
 def no_limits() -> dict[str, npt.NDArray[Any]]:
-    """What the engine knows where there are none."""
+    """Return the engine's arrays for a cluster without limits."""
     return {
         "bound": records("bound", 0),
         "bounds": np.zeros((0, 3), np.int64),
@@ -122,14 +125,14 @@ def no_limits() -> dict[str, npt.NDArray[Any]]:
 
 
 def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smallest: Any) -> Limits:
-    """What the engine knows of the limits of a cluster.
+    """Return the engine's arrays for the limits of a cluster.
 
     Args:
-        workload: the jobs.
-        cluster: it.
-        partition: index of each job's partition [jobs].
-        smallest: ``cores``, ``gpus``, ``memory_gb`` of the smallest node that each job may have; infinite
-            where they are not known [jobs].
+        workload: The jobs.
+        cluster: The cluster.
+        partition: Index of each job's partition [jobs].
+        smallest: ``cores``, ``gpus``, ``memory_gb`` of the smallest node that each job may use;
+            infinite if unknown [jobs].
     """
     charge = _charges(workload, smallest)
     labels = [workload.qos, workload.account, workload.user]
@@ -137,10 +140,11 @@ def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smalles
     found, of_job = np.unique(codes, axis=0, return_inverse=True)
     of_job = of_job.ravel()
     finder = _Finder(cluster)
-    # Those of use come first, and are the same whatever jobs there are: others count under them later.
+    # Rules on usage come first and do not depend on the jobs, so that later jobs count under the
+    # same rows.
     ceilings = {rule: number for number, rule in enumerate(_rules_of_use(cluster.limits))}
     bound: list[tuple[int, int, int, float, float, int]] = []
-    spans = np.zeros((len(found), 2, 3), np.int64)  # as it is, and of those that wait for ever
+    spans = np.zeros((len(found), 2, 3), np.int64)  # jobs that can start, that cannot
     rejected = np.zeros(len(workload), bool)
     why = np.full(len(workload), "", object)
     stuck = np.zeros(len(workload), bool)
@@ -158,11 +162,13 @@ def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smalles
             why[broken[why[broken] == ""]] = name
             stuck[broken] = True
         first = len(bound)
-        # Slurm looks at how many jobs run before it looks at what they have, which tells the reason.
+        # Slurm checks the number of running jobs before their resources; this decides the reason it
+        # reports.
         for rule, holds in sorted(one.running, key=lambda pair: pair[0].measure != _JOBS):
             scale = _scale(rule, cluster)
             weights = (factor * scale, ahead * scale) if rule.terms else (1.0, 1.0)
-            # What was used in time alone keeps all back, as in Slurm.
+            # A limit on used wall time holds every job back, even with a usage factor of 0, as in
+            # Slurm.
             seen = rule.terms is None or factor > 0 or (rule.terms.used and rule.measure == _JOBS)
             row_of = ceilings.setdefault(rule, len(ceilings))
             bound.append((row_of, rule.measure, holds, *weights, seen))
@@ -180,7 +186,7 @@ def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smalles
         if one.deny:
             rejected[rows] = stuck[rows]
         elif stuck[rows].any():
-            # They count as submitted, and under a limit that nobody keeps.
+            # Such jobs count as submitted, but are under a ceiling that no job can meet.
             later = len(bound)
             bound.append((-1, _JOBS, 1, 1.0, 1.0, 1))
             bound += bound[middle:later]
@@ -203,7 +209,7 @@ def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smalles
 
 
 def _ceilings(rules: Sequence[Rule], cluster: Cluster) -> npt.NDArray[Any]:
-    """The rules as the engine has them, and one more, that nobody keeps."""
+    """Return the rules in the engine's form, and one more that no job can meet."""
     table = records("ceiling", len(rules) + 1, most=_NEVER, minute=1)
     decay = math.log(2) / (cluster.fairshare.half_life * 1000)
     for row, rule in enumerate(rules):
@@ -222,7 +228,7 @@ def _ceilings(rules: Sequence[Rule], cluster: Cluster) -> npt.NDArray[Any]:
 
 
 def _scale(rule: Rule, cluster: Cluster) -> int:
-    """How many of the units of a rule's ceiling what jobs count in is."""
+    """Return the factor from the units of jobs to the units of a rule's ceiling."""
     whole = _UNITS[MEASURES[rule.measure]] == 1
     return _FINE if rule.terms and whole and cluster.fairshare.factors else 1
 
@@ -232,7 +238,7 @@ def _label(category: Category, code: int) -> str | None:
 
 
 def _charges(workload: Workload, smallest: Any) -> IntArray:
-    """What each job counts, in the engine's units; rounded up [jobs, measures]."""
+    """Return what each job counts, in the engine's units, rounded up [jobs, measures]."""
     asked = totals_asked(workload)
     alone = np.ones(len(workload), bool)
     if workload.shares_nodes:
@@ -253,7 +259,7 @@ def _most(value: float, measure: str) -> int:
 
 
 def _breaks(limit: Limit, measure: str, charge: IntArray, walltime_ms: IntArray) -> BoolArray:
-    """Which jobs break a limit of each job alone."""
+    """Return which jobs break a limit that applies to each job alone."""
     if measure == "walltime":
         assert limit.walltime is not None
         found: BoolArray = walltime_ms > to_ms(limit.walltime)
@@ -275,7 +281,7 @@ def _breaks(limit: Limit, measure: str, charge: IntArray, walltime_ms: IntArray)
 
 
 class _Finder:
-    """Finds the limits of jobs by partition, QOS, account and user."""
+    """Finder of the limits of a job by partition, QOS, account and user."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -299,7 +305,7 @@ class _Finder:
 
     def of(self, partition: int, qos: str | None, account: str | None, user: str | None) -> _Class:
         found = _Class()
-        taken: set[tuple[str, str]] = set()  # what a QOS has said: per what, and of what
+        taken: set[tuple[str, str]] = set()  # pairs (per what, measure) that a QOS has limited
         at = self.cluster.partitions[partition] if self.cluster.partitions else None
         of_partition = None if at is None else at.qos
         for name in dict.fromkeys((of_partition, qos)):
@@ -342,7 +348,7 @@ class _Finder:
         self, account: str | None, user: str | None, found: _Class, taken: set[tuple[str, str]]
     ) -> None:
         line = line_of(account, self.parents)
-        nearest: set[str] = set()  # of what each user, or each job, may have
+        nearest: set[str] = set()  # what a nearer account already limits
         places: list[tuple[str | None, str | None]] = [(one, None) for one in line]
         if user is not None:
             places.insert(0, (None, user))
@@ -379,7 +385,7 @@ class _Finder:
     def _add_partitions(
         self, name: str | None, account: str | None, user: str | None, found: _Class
     ) -> None:
-        """Those of the job's partition, which hold besides all others."""
+        """Add the limits of the job's partition, which hold in addition to all others."""
         line = line_of(account, self.parents)
         here = [
             (number, limit)
@@ -388,7 +394,7 @@ class _Finder:
             and limit.user in (None, user)
             and limit.account in (None, *line)
         ]
-        # What is said of a user or account by name stands in the place of what is said of each.
+        # A limit that names a user or account replaces the limit for each user or account.
         named = {
             (kind, _together(limit), what)
             for number, limit in here
@@ -415,14 +421,14 @@ class _Finder:
 
 
 def _together(limit: Limit) -> frozenset[str]:
-    """The partitions whose jobs are counted together."""
+    """Return the partitions whose jobs are counted together."""
     return frozenset(
         [limit.partitions] if isinstance(limit.partitions, str) else limit.partitions or ()
     )
 
 
 def _of_partitions(limit: Limit) -> str:
-    """Whose jobs, in words."""
+    """Return in words whose jobs a limit covers, and in which partitions."""
     who = limit.user if limit.account is None else f"account {limit.account}"
     whose = "" if who is None else f" of {who}"
     where = limit.partitions
@@ -430,7 +436,7 @@ def _of_partitions(limit: Limit) -> str:
 
 
 def _words(measure: str) -> str:
-    """What a limit is of, in words."""
+    """Return in words what a limit restricts."""
     kind, _, name = measure.partition(" ")
     amount = {"memory_gb": "memory", "submitted": "submitted jobs"}.get(name or kind, name or kind)
     if kind == "per_node":
@@ -442,7 +448,7 @@ def _words(measure: str) -> str:
 def _rules(
     number: int, limit: Limit, counted: tuple[str, ...], of: str
 ) -> Iterator[tuple[str, Rule]]:
-    """What a limit of several jobs says: what it is of, and its rule."""
+    """Yield what a limit over several jobs restricts, with its rule."""
     if limit.jobs is not None:
         yield "jobs", Rule(number, (*counted, "running"), _JOBS, limit.jobs, None,
                            _reason(of, limit.per, "jobs", own=limit.user))  # fmt: skip
@@ -456,7 +462,7 @@ def _rules(
         yield f"minutes {name}", Rule(number, counted, MEASURES.index(name), 60 * _most(value, name), _LEFT,
                                       _reason(of, limit.per, f"minutes {name}"))  # fmt: skip
     for what, value in limit.used.items():
-        # Slurm does not look at how long jobs may still run where it limits how long they ran.
+        # Slurm ignores the remaining walltimes of jobs where it limits the wall time used.
         terms = Terms(limit.safe and what != WALL, True, limit.safe, limit.decays)
         name = "jobs" if what == WALL else what
         reason = _reason(of, limit.per, f"used {what}")
@@ -474,7 +480,7 @@ def _rules(
 
 
 def _rules_of_use(limits: Sequence[Limit]) -> Iterator[Rule]:
-    """All rules of what has been used, as jobs find them that are under them."""
+    """Yield all rules on past usage, equal to the rules that `_Finder` finds for jobs."""
     counted: tuple[str, ...]
     for number, limit in enumerate(limits):
         if limit.qos is not None:
@@ -492,7 +498,7 @@ def _rules_of_use(limits: Sequence[Limit]) -> Iterator[Rule]:
 
 
 def _alone(limit: Limit) -> Iterator[str]:
-    """What a limit of each job alone is of."""
+    """Yield what a limit on each job alone restricts."""
     if limit.walltime is not None:
         yield "walltime"
     yield from limit.amounts
@@ -502,7 +508,7 @@ def _alone(limit: Limit) -> Iterator[str]:
 
 
 def _reason(of: str, per: str, measure: str, own: str | None = None) -> str:
-    """The reason for which a job waits, as ``squeue`` prints it."""
+    """Return the reason that ``squeue`` prints for a job that waits under a limit."""
     kind, _, name = measure.partition(" ")
     long = _LONG.get(name or kind, "")
     if kind == "submitted":
