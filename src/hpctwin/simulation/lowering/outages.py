@@ -20,7 +20,7 @@ def recorded_outages(cluster: Cluster, begin_ms: int = 0) -> Outages:
 
     Args:
         cluster: The cluster.
-        begin_ms: Start of the simulation, in ms; anything before it is cut off.
+        begin_ms: Time in ms; anything before it is cut off.
     """
     outages = cluster.failures.outages
     start = np.array([to_ms(o.start) for o in outages], np.int64)

@@ -262,7 +262,7 @@ class Deciding:
 
     @property
     def _lined(self) -> bool:
-        """Whether pending jobs may be searched by lines of equal jobs."""
+        """Whether pending jobs may be compared by their linear scores."""
         order = self.ordering
         long_enough = self.sim.jobs >= layout.LINES_FROM
         return long_enough and order.changes and not order.fairshare and self._by_lines
@@ -274,7 +274,7 @@ class Deciding:
 
     @property
     def _by_lines(self) -> bool:
-        """Whether a search by lines finds the same first job as a search through all jobs."""
+        """Whether linear scores give the same first job as scoring all jobs at each pass."""
         order, sim = self.ordering, self.sim
         return (
             (order.power > 0 or not order.changes)
