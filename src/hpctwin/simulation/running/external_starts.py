@@ -1,4 +1,4 @@
-"""Jobs begin because somebody outside says so."""
+"""Start jobs on request from outside."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["begin"]
 def begin(
     simulation: SimulationBase, job_ids: Iterable[Any], advance: Callable[..., object]
 ) -> list[Any]:
-    """Start waiting jobs now; arguments, result and errors as of `Simulation.begin`.
+    """Start pending jobs now; arguments, result and errors as for `Simulation.begin`.
 
     Args:
-        simulation: whose jobs they are.
-        job_ids: of jobs that wait.
-        advance: goes on with it.
+        simulation: Simulation that holds the jobs.
+        job_ids: Ids of pending jobs.
+        advance: Function that advances the simulation.
     """
     from hpctwin.engine.passes.outside import name_jobs
 
@@ -47,7 +47,7 @@ def begin(
         return []
     simulation.decided()
     if simulation.tracked:
-        # Before a pass that comes without an instant, the engine does not look for room for where jobs run.
+        # The engine does not check the space for node records before a pass without an event time.
         simulation.make_room()
     name_jobs(simulation.state, rows)
     advance(instants=0)

@@ -1,4 +1,4 @@
-"""Jobs that can never start, since a job they wait for will not complete."""
+"""Jobs that can never start because a job they wait for will not complete."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["why_doomed"]
 
 
 def why_doomed(simulation: SimulationBase, most: int = 10) -> Iterator[str]:
-    """A sentence for each of the first jobs that can never start, as far as can be told beforehand.
+    """Yield a sentence for each of the first jobs that can be shown never to start.
 
-    A job cannot complete if the machine can never run it, if it fails, or if it runs past its walltime
-    and that ends it. Node failures and cancellations are not foreseen.
+    A job cannot complete if the cluster can never run it, if it fails, or if its walltime ends it.
+    Node failures and cancellations are not predicted.
 
     Args:
-        simulation: one that may have begun or not.
-        most: so many sentences; one more tells how many such jobs are left.
+        simulation: Simulation, which may have begun.
+        most: Largest number of sentences; one more counts the remaining jobs.
     """
     workload = simulation.workload
     rejected = simulation.rejects()
@@ -52,7 +52,7 @@ def _cannot_complete(simulation: SimulationBase) -> npt.NDArray[np.bool_]:
     if workload.fails is not None:
         bad = bad | workload.fails
     if simulation.overrun == "terminate":
-        # On the fastest nodes; on slower ones more may.
+        # On the fastest nodes; more jobs may exceed their walltime on slower ones.
         shortest = np.ceil(workload.runtime_ms / simulation.state["pool"]["speed"].max())
         bad = bad | (shortest > workload.walltime_ms)
     return bad

@@ -1,4 +1,4 @@
-"""What a simulation is made of: jobs, machine, policy, and the engine's state of them."""
+"""Parts of a simulation: jobs, cluster, policy, and the engine's state of them."""
 
 from __future__ import annotations
 
@@ -76,44 +76,44 @@ __all__ = ["SimulationBase"]
 IntArray = npt.NDArray[np.int64]
 
 SHORT = 1 << 19
-"""So many jobs times instants take no time worth the name, so that Python need not have its turn between."""
+"""Jobs times event times per engine call that take too little time to notice."""
 
 
 _UNTOUCHED = power_states.Outside()
 _NOT_SIZED = Sized()
 MOST_KEPT = 64
-"""So many policies are kept in the engine's form."""
+"""Number of policies kept in the engine's form."""
 
 
 @cache
 def _reorder() -> Kernel:
-    """What puts a queue into order; only who forks a simulation waits for the compiler."""
+    """Return the kernel that sorts a queue; imported only if a simulation is forked."""
     from hpctwin.engine.operations.kernel import reorder
 
     return reorder
 
 
 class _Once:
-    """Something that is made when it is first asked for, and kept for whoever shares this."""
+    """Array made at first use, and shared by everything that holds this object."""
 
     def __init__(self, make: Callable[[], npt.NDArray[Any]]) -> None:
         self._make = make
         self._made: npt.NDArray[Any] | None = None
 
     def made(self) -> npt.NDArray[Any]:
-        """It."""
+        """Return the array."""
         if self._made is None:
             self._made = self._make()
         return self._made
 
 
 class SimulationBase(Looks):
-    """A simulation without what makes it go on; arguments as of `hpctwin.simulation.Simulation`."""
+    """A simulation without the methods that advance it; arguments as for `Simulation`."""
 
     single_gpus: bool | None = None
-    """Whether any job asks for a part of a GPU; None: as its jobs say."""
+    """Whether any job asks for a part of a GPU; None means: derived from the jobs."""
     _latest_first_ms: int = NEVER_MS
-    """Energy and drawn failures begin here at the latest, if the first submission is later."""
+    """Time at which energy and drawn failures begin if the first submission is later."""
 
     @check_arguments("workload", "cluster", "policy", "order", "candidates", "placement", "power")
     def __init__(
@@ -186,7 +186,7 @@ class SimulationBase(Looks):
         like: Sim | None = None,
         known: Mapping[str, npt.NDArray[Any]] | None = None,
     ) -> None:
-        """Stand where nothing has happened yet."""
+        """Set the state in which nothing has happened yet."""
         failures = self.cluster.failures
         first_ms = int(self.workload.submit_ms.min(initial=self._latest_first_ms))
         self._first_ms = 0 if first_ms >= NEVER_MS else first_ms
@@ -205,7 +205,7 @@ class SimulationBase(Looks):
             self._add_outages(recorded_outages(self.cluster, past_ms))
 
     def _set_out(self) -> None:
-        """Nothing has been run, done from outside or decided yet."""
+        """Reset the counters and caches of a simulation that has not run."""
         self.engine_s = 0.0
         self.outside = _UNTOUCHED
         self.sized = _NOT_SIZED
@@ -213,13 +213,13 @@ class SimulationBase(Looks):
         self.slice = max(64, SHORT // max(len(self.workload), 1))
         self.stopped = False
         self._decided: Decided | None = None
-        # Where jobs may have any node, on or not, counting decides as it does without power states.
+        # If jobs may use any node, switched on or not, counting decides as without power states.
         switching = self.passes()[1]
         self._planned = switching is not None and switching.shown != layout.ALL_NODES
         self._raced = False
 
     def _tracks(self) -> bool:
-        """Whether nodes have identity."""
+        """Return whether nodes have identity."""
         workload, cluster = self.workload, self.cluster
         return (
             self._track_nodes
@@ -240,15 +240,16 @@ class SimulationBase(Looks):
         arrivals: bool = True,
         into: Self | None = None,
     ) -> Self:
-        """A copy that goes its own way; nothing in it changes this simulation.
+        """Return an independent copy; nothing done to it changes this simulation.
 
         Args:
-            policy: what the copy goes on under; the same if left out.
-            arrivals: whether jobs not submitted yet will be; without, the copy runs its queue empty.
-            into: a simulation of no use any more, whose memory the copy takes: it is the copy from now on.
+            policy: Policy of the copy; the same if omitted.
+            arrivals: Whether jobs not submitted yet will be; without them, the copy only drains its
+                queue.
+            into: Simulation that is no longer needed; its memory is reused and it becomes the copy.
 
         Raises:
-            ConfigError: the policy does not go with the machine.
+            ConfigError: The policy is incompatible with the cluster.
         """
         if policy is not None:
             policy = make_policy(policy)
@@ -268,17 +269,20 @@ class SimulationBase(Looks):
         if policy is not None:
             twin._change_policy(policy)
         if self.cluster.has_power and power_states.untouched(self._sim):
-            # A pass now would come before the events of the first instant.
+            # A pass at once would come before the events of the first event time.
             schedule_later(twin._sim, power_states.first_instant(twin.policy.power, twin._sim))
         return twin
 
     def anew(self, workload: Workload) -> Self:
-        """A simulation of other jobs on the same machine under the same policy, before anything has happened.
+        """Return a new simulation of other jobs on the same cluster under the same policy.
 
-        It expects jobs to run for their walltimes, and none to fail.
+        Nothing has happened in it. Jobs are expected to run for their walltimes, and none to fail.
+
+        Args:
+            workload: The jobs.
 
         Raises:
-            ConfigError: the jobs do not go with the machine.
+            ConfigError: The jobs are incompatible with the cluster.
         """
         workload = as_features(workload, self.cluster)
         check_together(self.cluster, self.policy, workload)
@@ -291,16 +295,17 @@ class SimulationBase(Looks):
         return other
 
     def under(self, policy: PolicyLike, *, seed: int = 0) -> Self:
-        """The same jobs on the same machine under another policy, before anything has happened.
+        """Return a new simulation of the same jobs and cluster under another policy.
 
-        What is known of them is shared where it can be.
+        Nothing has happened in it. The engine's arrays are shared where possible.
 
         Args:
-            policy: the policy.
-            seed: of random placement.
+            policy: The policy.
+            seed: Seed of random placement.
 
         Raises:
-            ConfigError, UnknownNameError, PolicyError: the policy does not go with them, or is none.
+            ConfigError, UnknownNameError, PolicyError: The policy is invalid or incompatible with
+            the jobs and the cluster.
         """
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
@@ -320,18 +325,18 @@ class SimulationBase(Looks):
         return other
 
     def _is_known_alike(self, other: Self) -> bool:
-        """Whether the same is known under another policy, and nothing of it has been changed or dropped."""
+        """Return whether another policy needs the same arrays and all are unchanged."""
         cluster = self.cluster
         fixed = not cluster.has_power and cluster.cap is None and self.sizing is None
         return fixed and self.tracked == other._tracks() and self._sim.jobs == len(self.workload)
 
     def become(self, other: Self) -> None:
-        """Stand where another simulation stands, which nothing changes."""
+        """Take the state of another simulation, which stays unchanged."""
         self._sim.become(other._sim)
         self.be_of(other)
 
     def be_of(self, other: Self) -> None:
-        """Be of the jobs, machine and policy of another simulation, whose arrays this one has already."""
+        """Take all but the arrays of another simulation, whose arrays are already here."""
         self.__dict__ = {**other.__dict__, "_sim": self._sim}
 
     def restore(
@@ -342,7 +347,7 @@ class SimulationBase(Looks):
         engine_s: float,
         outside: power_states.Outside,
     ) -> None:
-        """Go on from a state that was read from a file."""
+        """Continue from a state that was read from a file."""
         self._sim.put_state(state)
         self.outside = outside
         if outside.changes:
@@ -359,13 +364,13 @@ class SimulationBase(Looks):
         self.engine_s = engine_s
 
     def go_on_with(self, workload: Workload, rows: IntArray, to: IntArray, *, waits: bool) -> None:
-        """Put other jobs in the place of those that have come to their end.
+        """Replace jobs that have ended by other jobs.
 
         Args:
-            workload: the jobs from now on; those that are new are submitted after the present instant.
-            rows: the jobs that stay, rising; see `engine.operations.transfer.carry`.
-            to: their rows in the new workload.
-            waits: whether jobs may have to wait for others that are not there any more.
+            workload: Jobs from now on; new jobs are submitted after the present event time.
+            rows: Rows of the jobs that stay, increasing; see `engine.operations.transfer.carry`.
+            to: Rows of these jobs in the new workload.
+            waits: Whether jobs may depend on jobs that are no longer there.
         """
         workload = as_features(workload, self.cluster)
         check_together(self.cluster, self.policy, workload)
@@ -408,10 +413,10 @@ class SimulationBase(Looks):
         return sim
 
     def start_no_later(self, time_s: float) -> None:
-        """Let nodes with power states begin at a time if the first job is submitted after it.
+        """Let nodes with power states begin at a time if the first job is submitted later.
 
         Args:
-            time_s: seconds; the simulation is a new one, in which nothing has happened.
+            time_s: Time in seconds. Nothing may have happened in the simulation yet.
         """
         time = to_ms(time_s)
         clock = self._sim.clock
@@ -421,7 +426,7 @@ class SimulationBase(Looks):
             self._begin(*self._asked, int(clock.random))
 
     def _lowered(self, expected: npt.NDArray[np.int64] | None) -> Mapping[str, npt.NDArray[Any]]:
-        """What is known of jobs and machine, in the engine's form."""
+        """Return the engine's arrays of the jobs and the cluster."""
         cluster, power = self.cluster, self.policy.power
         workload, machine = with_cap(self.workload, cluster, switched=power.switches)
         known = lower(workload, machine, expected_ms=expected, tracked=self.tracked)
@@ -434,7 +439,7 @@ class SimulationBase(Looks):
         return known
 
     def decided(self) -> Decided:
-        """The policy in the engine's form; the same object as long as it is the same."""
+        """Return the policy in the engine's form; the same object until it changes."""
         if self._decided is None:
             self._decided = self._kept_or_made()
             self._sim.decide(self._decided)
@@ -443,12 +448,15 @@ class SimulationBase(Looks):
         return self._decided
 
     def make_ready(self) -> None:
-        """Have all that `advance` needs, so that it need not hold Python's lock for that."""
+        """Prepare everything `advance` needs, so that it need not hold Python's lock."""
         self.decided()
         _ = self._sim.address
 
     def _kept_or_made(self) -> Decided:
-        """The policy in the engine's form: forks, and who begins anew with jobs alike, find it by its id."""
+        """Return the policy in the engine's form, from the cache if possible.
+
+        Forks, and new simulations of similar jobs, find it by its id.
+        """
         about = (
             id(self.policy), id(self.passes()[0]), self.tracked,
             self._planned, self._raced, self._horizon,
@@ -474,24 +482,28 @@ class SimulationBase(Looks):
         if deciding.lasts:
             if len(self._policies) >= MOST_KEPT:
                 self._policies.clear()
-            # With policy and pass themselves, so that no others have their ids.
+            # Keep policy and pass alive, so that no other object gets their ids.
             self._policies[about] = self.policy, deciding.found, made
         return made
 
     def need_pass(self) -> None:
-        """Compile the pass itself: counting does not always decide in its place, or it is not known."""
+        """Compile the pass itself, where counting may not or does not always replace it."""
         self._planned = True
         self._decided = None
         self.decided()
 
     def need_race(self) -> None:
-        """Compile the tournament: so many wait that it pays, or may come to."""
+        """Compile the tournament, where enough jobs wait or may come to wait that it pays."""
         self._raced = True
         self._decided = None
         self.decided()
 
     def provide(self, code: int) -> bool:
-        """Do what the engine stopped for, by the code of `event_loop.advance`; False if nothing is left."""
+        """Provide what the engine stopped for; return False if it needs nothing.
+
+        Args:
+            code: Return code of `event_loop.advance`.
+        """
         if code == layout.NEED_ROOM:
             self.make_room()
         elif code == layout.NEED_PASS:
@@ -506,13 +518,16 @@ class SimulationBase(Looks):
         return True
 
     def know_facts(self) -> None:
-        """Tell the engine of jobs what only some orderings ask for; forks share it."""
+        """Give the engine the job properties for some orderings only; forks share them."""
         if not self._facts_known:
             self._sim.know(fact=self._facts.made())
             self._facts_known = True
 
     def passes(self) -> tuple[Pass, PowerPass | None]:
-        """What starts jobs, and what switches nodes; None where they have no power states."""
+        """Return the pass that starts jobs, and the pass that switches nodes.
+
+        The second is None without power states.
+        """
         if self._passes is None:
             self._passes = self._find_passes()
         return self._passes
@@ -532,14 +547,15 @@ class SimulationBase(Looks):
         return self.policy.scheduling, power
 
     def make_room(self) -> None:
-        """Give the engine more room for what it notes and plans.
+        """Enlarge the engine's tables of records and plans.
 
         Raises:
-            SimulationError: most of it would be for one job, which is cut off again and again.
+            SimulationError: Most of the space is needed for one job that is cut off again and
+                again.
         """
         if (
             self.sizing is None
-        ):  # else the table is of sizes too, which change as often as one likes
+        ):  # the table then also holds sizes, which may change any number of times
             check_cut_off(self.workload, self._sim)
         more_room(self._sim)
         if self.log:
@@ -547,7 +563,7 @@ class SimulationBase(Looks):
 
     @property
     def ordering(self) -> Ordering:
-        """The policy's ordering, or what comes to the same where all jobs have one user."""
+        """The policy's ordering, or an equivalent one if all jobs have one user."""
         order = self.policy.order
         return order.alone if order.alone and len(self._sim["promised"]) == 1 else order
 
@@ -562,15 +578,15 @@ class SimulationBase(Looks):
         choose_pass(self._sim, *self.passes())
         if self.cluster.has_power:
             power_states.change_power(self._sim, self.cluster, policy.power)
-        # The new policy has its say at once, and the old one's reservations are void.
+        # The new policy decides at once, and the reservations of the old one are void.
         schedule_anew(self._sim)
         if policy.order.changes:
-            return  # such a queue is scored at each pass, and kept in no order
+            return  # such a queue is scored at each pass and never sorted
         self.decided()
         _reorder()(self._sim.address)
 
     def draw_outages(self) -> None:
-        """Draw the node failures of the next stretch of time."""
+        """Draw the node failures of the next block of time."""
         outages, self._horizon = drawn_outages(self.cluster, self.drawn, self._first_ms)
         self._decided = None
         self.drawn += 1

@@ -1,4 +1,4 @@
-"""What a simulation keeps of jobs whose sizes are decided while they run."""
+"""State of jobs whose sizes are decided while they run."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Sized:
-    """What is known of jobs whose sizes are decided.
+    """State of the jobs of a simulation with a sizing.
 
     Args:
-        expected_ms: what the scheduler expects each job to run on the nodes it asks for [jobs].
-        done: by row, of each job that has run and was stopped: of its runtime, in ms on its nodes, what it
-            had done then.
-        again_s: when the sizing wants to be asked again, seconds.
-        last_s: when something else than that happened last, seconds.
+        expected_ms: Expected runtime of each job on the nodes it asks for, in ms [jobs].
+        done: Work done by each job that ran and was stopped, by row: ms of its runtime on the nodes
+            it asks for.
+        again_s: Time at which the sizing wants to be called again, in seconds.
+        last_s: Time of the last event other than such a call, in seconds.
     """
 
     expected_ms: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))

@@ -1,4 +1,4 @@
-"""Jobs that are cut off again and again, so that a simulation would never end."""
+"""Detection of jobs that are cut off so often that a simulation never ends."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from hpctwin.model import MS_PER_S, Workload
 __all__ = ["check_cut_off"]
 
 MOST = 100_000
-"""A job that was cut off so often comes to no end."""
+"""Number of interruptions after which a job counts as one that never ends."""
 
 
 def check_cut_off(workload: Workload, sim: Sim) -> None:
-    """Find out whether a job is cut off for ever: by those that preempt it, or by nodes that fail.
+    """Check that no job is cut off forever, by preemption or by failing nodes.
 
-    It is asked each time the table of these gets more room, which is seldom.
+    It is called each time the table of interruptions is enlarged, which is rare.
 
     Raises:
-        SimulationError: one was cut off more than `MOST` times.
+        SimulationError: A job was cut off more than `MOST` times.
     """
     lost = sim["lost"][: sim.clock.lost]
     if len(lost) <= MOST:

@@ -1,4 +1,4 @@
-"""What is done to the nodes of a simulation from outside, and the accounts of all of them."""
+"""Changes to the nodes of a simulation from outside, and accounts of all nodes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def set_mode(simulation: SimulationBase, group: str, mode: str) -> None:
 
 
 def put_into_mode(simulation: SimulationBase, number: int, mode: str) -> None:
-    """Put a node group into a mode; `set_mode` without its checks."""
+    """Put a node group into a mode: `set_mode` without its checks."""
     sim, cluster, outside = simulation.state, simulation.cluster, simulation.outside
     pools = np.unique(sim["pool_of"][nodes_of_group(cluster, number)])
     speed = speeds(sim, cluster, {number: mode})
@@ -89,15 +89,15 @@ def put_into_mode(simulation: SimulationBase, number: int, mode: str) -> None:
 
 
 def accounts(simulation: SimulationBase, jobs: pl.DataFrame, node_map: pl.DataFrame) -> Energy:
-    """Time and energy of each node in each state, and of each job.
+    """Return time and energy of each node in each state, and of each job.
 
-    They cover the time from the first submission to the last end of a job; of a simulation that
-    goes on, up to now.
+    They cover the time from the first submission to the last end of a job, or to now if the
+    simulation has not ended.
 
     Args:
-        simulation: the simulation.
-        jobs: how they went.
-        node_map: where they ran; where they share nodes also what share they used and held.
+        simulation: The simulation.
+        jobs: Table of the jobs' results.
+        node_map: Nodes of each job; where nodes are shared, also the fractions used and held.
     """
     sim, cluster, workload = simulation.state, simulation.cluster, simulation.workload
     spent = spent_ms(sim)
@@ -106,7 +106,7 @@ def accounts(simulation: SimulationBase, jobs: pl.DataFrame, node_map: pl.DataFr
     log = past_states(sim) if simulation.log else None
     changes = simulation.outside.changes
     if simulation.done and 0 <= sim.clock.ended < end_ms:
-        # Jobs that never run may come, or be cancelled, after the last end.
+        # Jobs that never run may be submitted, or canceled, after the last end.
         end_ms = int(sim.clock.ended)
         spent -= spent_since_end_ms(sim)
         changes = tuple(change for change in changes if change.time_ms <= end_ms)
