@@ -28,7 +28,9 @@ FloatArray = npt.NDArray[np.float64]
 def sum_over_time(
     start_ms: IntArray, end_ms: IntArray, watts: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return times (s) and the total power from each on (W); the last time is the end.
+    """Return times, in s, and the total power from each time on, in W.
+
+    The last time is the end.
 
     Args:
         start_ms: Start of each draw, in ms.
@@ -139,7 +141,9 @@ class Energy:
         return self.log
 
     def power_over_time(self) -> tuple[FloatArray, FloatArray]:
-        """Return times (s) and power of all nodes from each on (W); the last is the end.
+        """Return times, in s, and the power of all nodes from each time on, in W.
+
+        The last time is the end.
 
         Raises:
             SimulationError: The simulation did not keep past node states.

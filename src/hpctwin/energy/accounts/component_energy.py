@@ -210,7 +210,9 @@ class ComponentEnergy(Energy):
         return {**super().figures(), **more}
 
     def power_over_time(self) -> tuple[FloatArray, FloatArray]:
-        """Return times (s) and the cluster's power from each on (W); the last is the end.
+        """Return times, in s, and the power of the cluster from each time on, in W.
+
+        The last time is the end.
 
         Raises:
             SimulationError: Nodes were switched off, and the simulation did not keep when.
@@ -238,7 +240,7 @@ class ComponentEnergy(Energy):
         return _power_table(edges[:-1], self.draw.means(edges))
 
     def cdus_over_time(self, step_s: float, *, begin_s: float | None = None) -> pl.DataFrame:
-        """Return the mean power, in W, of what each coolant distribution unit cools.
+        """Return what each coolant distribution unit cools: mean power per step, in W.
 
         Args:
             step_s: As for `over_time`.

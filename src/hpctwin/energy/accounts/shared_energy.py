@@ -252,7 +252,7 @@ class SharedEnergy(_Divided):
         return costs
 
     def power_over_time(self) -> tuple[FloatArray, FloatArray]:
-        """Return times and power from each on, as in `Energy`."""
+        """Return times, and the power of all nodes from each time on; see `Energy`."""
         node, state, start, end = self.spans()
         computes = np.array([name.startswith("computing") for name in self.states])[state]
         use = self.use

@@ -155,7 +155,7 @@ class Metered:
     def see(self, now_s: float, use: Sequence[float] | None) -> bool:
         """Set the use from now on; return whether a step has ended.
 
-        A step ends one step late, so that late readings still count.
+        A step counts as ended one step late.
 
         Args:
             now_s: Present Unix time.

@@ -65,10 +65,7 @@ def _row(cluster: Cluster, rows: Mapping[str, int], group: int, mode: str) -> in
 
 
 def watts_by_mode(cluster: Cluster, changes: Sequence[ModeChange]) -> npt.NDArray[np.float64]:
-    """Return each node's power in each state and further mode, in W [states, nodes].
-
-    The array is [states, nodes], in W.
-    """
+    """Return each node's power in each state and further mode, in W [states, nodes]."""
     rows = mode_rows(cluster, changes)
     drawn = np.concatenate([node_watts(cluster), np.zeros((2 * len(rows), cluster.node_count))])
     for name, row in rows.items():

@@ -14,7 +14,7 @@ class Sensors:
     """Total power of several sensors, made from the readings of each.
 
     A sum is made when all sensors have new readings, or when one has a second. In the second case
-    the last readings of the others are used. The sum has the latest of their times. There is no sum
+    it uses the last reading of each sensor before that. The sum has the latest of their times. There is no sum
     while a sensor is silent for too long or has no reading yet, because a sum without it would be
     of another cluster.
 

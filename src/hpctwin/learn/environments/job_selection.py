@@ -64,11 +64,11 @@ DELAYS = (
 - its wait w as log(1 + w) / 14 (s), over ten days, and as w / (w + t + 1 s)
 - its walltime t as log(1 + t) / 14
 - its nodes n as log n / log N of all N, and over N
-- ``size`` and ``area``: the last, and the one before, times the number for t
-- the square of the number for t
+- ``size`` and ``area``: n / N, and log n / log N, each times log(1 + t) / 14
+- the square of log(1 + t) / 14
 - whether the job fits now
-- the time d until it fits, if running jobs take their walltimes, as log(1 + d) / 14 and d / (d + t
-  + 1 s)
+- the time d until it fits, if running jobs take their walltimes, as log(1 + d) / 14 and as
+  d / (d + t + 1 s)
 """
 
 
@@ -264,7 +264,7 @@ class _Shortest:
         self._batch: Batch | None = None
 
     def __call__(self, jobs: Workload) -> float:
-        """Return the inverse of the reward's size, which is at least `LEAST_SLOWDOWN`."""
+        """Return 1 over the reward's size; the size is at least `LEAST_SLOWDOWN`."""
         if self._batch is None:
             self._batch = Batch(self.task, self.source)
         batch, total = self._batch, 0.0

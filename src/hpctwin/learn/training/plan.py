@@ -21,8 +21,8 @@ class Plan:
     """Plan of an agent's training.
 
     ``evolution`` does not use ``horizon``, ``epochs``, ``rate``, ``entropy`` and ``discount``. It
-    takes a multiple of the steps, and needs neither PyTorch nor Stable-Baselines3. The same holds
-    for ``cma``, which also does not use ``environments``, ``layers``, ``checkpoints`` and
+    takes several times as many steps, and needs neither PyTorch nor Stable-Baselines3. The same
+    holds for ``cma``, which also does not use ``environments``, ``layers``, ``checkpoints`` and
     ``tensorboard``, and has one thread.
 
     Args:

@@ -57,7 +57,7 @@ class WholeShortages:
 
 
 class SharedShortages:
-    """Request and shortages of a job on shared nodes; arguments: `WholeShortages`."""
+    """Request and shortages of a job on shared nodes; see `WholeShortages`."""
 
     def __init__(self, simulation: Simulation, row: int) -> None:
         self.simulation = simulation

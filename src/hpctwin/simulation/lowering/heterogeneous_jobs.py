@@ -1,4 +1,4 @@
-"""Jobs with several kinds of tasks, or on one of several node sets, lowered.
+"""Engine form of jobs with several kinds of tasks, or confined to one node set.
 
 See docs/engine.md, "Shared nodes".
 """
@@ -190,7 +190,7 @@ def with_more(
 
 
 def _shapes(kinds: _Kinds, shape: npt.NDArray[Any], nodes: int) -> npt.NDArray[Any]:
-    """Return the shapes of all kinds; a job's ``parts`` counts all its tasks."""
+    """Return the shapes of all kinds; a job's ``parts`` bounds those of all its tasks."""
     found = shape[kinds.of]
     found["popularity"][len(shape) :] = 0
     for name in ("of", "tasks", "more", "among"):

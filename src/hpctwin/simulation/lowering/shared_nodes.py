@@ -201,7 +201,7 @@ def _whole(cluster: Cluster) -> IntArray:
 
 
 def _kinds(*columns: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the kind of each job by its values in all columns, and first jobs."""
+    """Return each job's kind by its values in all columns, and each kind's first job."""
     rows = np.arange(len(columns[0]))
     kind, count = np.zeros(len(rows), np.int64), 1
     for column in columns:
@@ -218,7 +218,7 @@ def _kinds(*columns: IntArray) -> tuple[IntArray, IntArray]:
 def _numbered(column: IntArray) -> tuple[IntArray, int]:
     """Return the rank of each number among the distinct ones, and how many those are.
 
-    Numbers are mostly few.
+    Most columns have few distinct numbers.
     """
     if (column == column[:1]).all():
         return np.zeros(len(column), np.int64), 1

@@ -76,7 +76,7 @@ __all__ = ["SimulationBase"]
 IntArray = npt.NDArray[np.int64]
 
 SHORT = 1 << 19
-"""Jobs times event times per engine call that take too little time to notice."""
+"""Jobs times event times that the engine handles in an unnoticeable time."""
 
 
 _UNTOUCHED = power_states.Outside()
@@ -487,13 +487,13 @@ class SimulationBase(Looks):
         return made
 
     def need_pass(self) -> None:
-        """Compile the pass itself, where counting may not or does not always replace it."""
+        """Compile the pass itself, because counting cannot always replace it."""
         self._planned = True
         self._decided = None
         self.decided()
 
     def need_race(self) -> None:
-        """Compile the tournament, where enough jobs wait or may come to wait that it pays."""
+        """Compile the tournament, because it pays or may pay with so long a queue."""
         self._raced = True
         self._decided = None
         self.decided()
