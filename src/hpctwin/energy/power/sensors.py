@@ -14,9 +14,9 @@ class Sensors:
     """Total power of several sensors, made from the readings of each.
 
     A sum is made when all sensors have new readings, or when one has a second. In the second case
-    it uses the last reading of each sensor before that. The sum has the latest of their times. There is no sum
-    while a sensor is silent for too long or has no reading yet, because a sum without it would be
-    of another cluster.
+    it uses the last reading of each sensor before that. The sum has the latest of their times.
+    There is no sum while a sensor is silent for too long or has no reading yet, because a sum
+    without it would be of another cluster.
 
     For an energy counter, power is its rise since it last rose, divided by the time since then. It
     belongs to the middle of that time. A counter that falls was reset, and counts from there.

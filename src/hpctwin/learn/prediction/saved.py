@@ -1,4 +1,4 @@
-"""Trained models in a file with their training data; reading runs no code from it."""
+"""Trained models in a file, and what they were trained on; reading runs no code."""
 
 from __future__ import annotations
 

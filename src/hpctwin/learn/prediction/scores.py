@@ -55,7 +55,7 @@ def scores_by(
 ) -> pl.DataFrame:
     """Return the errors of each method for each user, or for each class of sizes.
 
-    Users are ordered by falling number of jobs.
+    Users with the most jobs come first.
 
     Args:
         known: The jobs.

@@ -1,6 +1,6 @@
 """Learning weighted sums of the observation by CMA-ES: the highest sum is chosen.
 
-Compiled code plays some thousand episodes a minute; all candidates of a round play the same ones.
+Compiled code plays thousands of episodes a minute; all candidates of a round play the same ones.
 The best mean over all these episodes is kept if it is better than the initial weights on other
 episodes.
 """
