@@ -493,7 +493,7 @@ class SimulationBase(Looks):
         self.decided()
 
     def need_race(self) -> None:
-        """Compile the tournament, because it pays or may pay with so long a queue."""
+        """Compile the tournament, because it pays or may pay with this many pending jobs."""
         self._raced = True
         self._decided = None
         self.decided()
