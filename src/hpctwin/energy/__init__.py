@@ -1,4 +1,4 @@
-"""What nodes draw: power states, accounts, caps, price and carbon."""
+"""Energy of clusters: power states, accounts, caps, price and carbon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The story of one job: what it waited for, its promotions and pushdowns, and what kept it from starting."""
+"""Timeline of one job: waits with reasons, promotions, pushdowns, start and end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FEW = 5
 
 @dataclass(frozen=True)
 class Moment:
-    """Something that happened to a job, or a stretch of waiting between two such things.
+    """Event in the life of a job, or a period of waiting between two events.
 
     Args:
         time_s: when, seconds.
@@ -50,19 +50,20 @@ class Moment:
     detail: Mapping[str, Any] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Return the moment as values that JSON can hold."""
         return dataclasses.asdict(self)
 
 
 def explain(
     simulation: Simulation, job_id: str | int, progress: Callable[[float], None] | None = None
 ) -> list[Moment]:
-    """Run a simulation to the end of a job, and tell what happened to it.
+    """Run a simulation until a job ends and return its timeline.
 
     Args:
-        simulation: one that has not begun; it is run, instant by instant while the job waits.
-        job_id: which job.
-        progress: called now and then with the share of jobs submitted, 0 to 1.
+        simulation: Simulation that has not begun. It is run one event time at a time while the
+            job waits.
+        job_id: Id of the job.
+        progress: Function called every 100 event times with the share of jobs submitted, 0 to 1.
 
     Raises:
         ConfigError: there is no such job.
@@ -90,7 +91,7 @@ def explain(
 
 
 class _Story:
-    """Compares the state of one job from instant to instant."""
+    """Timeline of one job, built by comparing its state at successive event times."""
 
     def __init__(self, simulation: Simulation, row: int) -> None:
         self.simulation = simulation
@@ -112,7 +113,7 @@ class _Story:
         return bool(layout.COMPLETED <= self.state < layout.UNSUBMITTED)
 
     def look(self) -> None:
-        """Tell what is different for the job from when it was last looked at."""
+        """Record what changed for the job since the last call."""
         sim = self.simulation.state
         job = sim["state"][self.row]
         before, self.state = self.state, int(job["phase"])
@@ -199,7 +200,7 @@ class _Story:
         self.risen += places
 
     def push(self) -> Any:
-        """What pushdown keeps of the job; None under another backfill."""
+        """Return pushdown's record of the job; None under another backfill."""
         if self.simulation.policy.backfill != "pushdown":
             return None
         return kept_of(self.simulation.state, self.simulation.policy.backfill)[self.row]
@@ -226,7 +227,7 @@ class _Story:
         self.where = where
 
     def kept_by(self) -> str:
-        """What may keep it back if nothing is short."""
+        """Return what may hold the job back if no resource is short."""
         ceiling = reached(self.simulation.state, self.row)
         if ceiling >= 0 and self.limits is not None:
             name = self.limits.names[ceiling] or self.limits.why[self.row]
@@ -239,7 +240,7 @@ class _Story:
         return PASSES.find(policy.backfill).keeps
 
     def place(self) -> tuple[int, int] | None:
-        """Its place in the queue and the queue's length, if the queue is kept in order."""
+        """Return the job's place in the queue and the queue's length; None if unsorted."""
         sim = self.simulation.state
         if self.simulation.ordering.changes or self.simulation.policy.backfill == "pushdown":
             return None
@@ -256,7 +257,7 @@ class _Story:
 
 
 class _Stretch:
-    """Waiting without anything happening to the job; times in ms."""
+    """Period of waiting in which no event happens to the job; times in ms."""
 
     def __init__(self, since: int, place: tuple[int, int] | None) -> None:
         self.since = self.seen = since
@@ -267,7 +268,7 @@ class _Stretch:
         self.kept_ms: Counter[str] = Counter()
 
     def goes_on(self, now: int) -> None:
-        """What held at the last instant held until now."""
+        """Extend the state seen at the last event time up to now."""
         if now == self.seen:
             return
         if self.short:
@@ -277,7 +278,7 @@ class _Stretch:
         self.seen = now
 
     def now_for(self, short: tuple[str, ...], kept: str, place: tuple[int, int] | None) -> None:
-        """What holds from this instant on."""
+        """Set the state that holds from this event time on."""
         self.short, self.kept, self.last = short, kept, place
 
     def told(self, until: int) -> Moment:

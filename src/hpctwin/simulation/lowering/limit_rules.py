@@ -20,13 +20,13 @@ _LONG = {"cores": "Cpu", "nodes": "Node", "memory_gb": "Mem", "gpus": "GRES", "j
 
 
 class Terms(NamedTuple):
-    """What counts of amounts times seconds.
+    """Terms that add up to a limit on amounts times seconds.
 
     Args:
-        left: what is left of the walltimes of jobs that run.
-        used: what has been used, which may decay.
-        own: the walltime of the job that is to start.
-        decays: whether use does.
+        left: Whether the remaining walltimes of running jobs count.
+        used: Whether past usage counts.
+        own: Whether the walltime of the job about to start counts.
+        decays: Whether past usage decays.
     """
 
     left: bool
@@ -39,15 +39,15 @@ _LEFT = Terms(left=True, used=False, own=True)
 
 
 class Rule(NamedTuple):
-    """A limit that jobs of a user, account and QOS are under, of one measure.
+    """A limit on one measure for jobs of a user, account and QOS.
 
     Args:
-        limit: which of the cluster's.
-        counted: whose jobs are counted together, besides.
-        measure: a number of `MEASURES`.
-        most: in the engine's units.
-        terms: what counts of amounts times seconds; none: amounts.
-        name: as Slurm calls the reason for which a job waits.
+        limit: Number of the limit in the cluster's list.
+        counted: Further labels of the group whose jobs are counted together.
+        measure: Index into `MEASURES`.
+        most: Largest amount, in the engine's units.
+        terms: Terms of a limit on amounts times seconds; None for a limit on amounts.
+        name: Slurm's name of the reason that a job waits.
     """
 
     limit: int
@@ -75,7 +75,7 @@ def most_of(value: float, measure: str) -> int:
 
 
 class RuleFinder:
-    """Finds the limits of jobs by partition, QOS, account and user."""
+    """Finder of the limits of a job by partition, QOS, account and user."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -102,7 +102,7 @@ class RuleFinder:
     ) -> JobClass:
         """Return what jobs of a partition, QOS, account and user are under."""
         found = JobClass()
-        taken: set[tuple[str, str]] = set()  # what a QOS has said: per what, and of what
+        taken: set[tuple[str, str]] = set()  # pairs (per what, measure) that a QOS has limited
         at = self.cluster.partitions[partition] if self.cluster.partitions else None
         of_partition = None if at is None else at.qos
         for name in dict.fromkeys((of_partition, qos)):
@@ -145,7 +145,7 @@ class RuleFinder:
         self, account: str | None, user: str | None, found: JobClass, taken: set[tuple[str, str]]
     ) -> None:
         line = line_of(account, self.parents)
-        nearest: set[str] = set()  # of what each user, or each job, may have
+        nearest: set[str] = set()  # what a nearer account already limits
         places: list[tuple[str | None, str | None]] = [(one, None) for one in line]
         if user is not None:
             places.insert(0, (None, user))
@@ -182,7 +182,7 @@ class RuleFinder:
     def _add_partitions(
         self, name: str | None, account: str | None, user: str | None, found: JobClass
     ) -> None:
-        """Those of the job's partition, which hold besides all others."""
+        """Add the limits of the job's partition, which hold in addition to all others."""
         line = line_of(account, self.parents)
         here = [
             (number, limit)
@@ -191,7 +191,7 @@ class RuleFinder:
             and limit.user in (None, user)
             and limit.account in (None, *line)
         ]
-        # What is said of a user or account by name stands in the place of what is said of each.
+        # A limit that names a user or account replaces the limit for each user or account.
         named = {
             (kind, _together(limit), what)
             for number, limit in here
@@ -218,14 +218,14 @@ class RuleFinder:
 
 
 def _together(limit: Limit) -> frozenset[str]:
-    """The partitions whose jobs are counted together."""
+    """Return the partitions whose jobs are counted together."""
     return frozenset(
         [limit.partitions] if isinstance(limit.partitions, str) else limit.partitions or ()
     )
 
 
 def _of_partitions(limit: Limit) -> str:
-    """Whose jobs, in words."""
+    """Return in words whose jobs a limit covers, and in which partitions."""
     who = limit.user if limit.account is None else f"account {limit.account}"
     whose = "" if who is None else f" of {who}"
     where = limit.partitions
@@ -233,7 +233,7 @@ def _of_partitions(limit: Limit) -> str:
 
 
 def _words(measure: str) -> str:
-    """What a limit is of, in words."""
+    """Return in words what a limit restricts."""
     kind, _, name = measure.partition(" ")
     amount = {"memory_gb": "memory", "submitted": "submitted jobs"}.get(name or kind, name or kind)
     if kind == "per_node":
@@ -245,7 +245,7 @@ def _words(measure: str) -> str:
 def _rules(
     number: int, limit: Limit, counted: tuple[str, ...], of: str
 ) -> Iterator[tuple[str, Rule]]:
-    """What a limit of several jobs says: what it is of, and its rule."""
+    """Yield what a limit over several jobs restricts, with its rule."""
     if limit.jobs is not None:
         yield "jobs", Rule(number, (*counted, "running"), JOBS, limit.jobs, None,
                            _reason(of, limit.per, "jobs", own=limit.user))  # fmt: skip
@@ -259,7 +259,7 @@ def _rules(
         yield f"minutes {name}", Rule(number, counted, MEASURES.index(name), 60 * most_of(value, name), _LEFT,
                                       _reason(of, limit.per, f"minutes {name}"))  # fmt: skip
     for what, value in limit.used.items():
-        # Slurm does not look at how long jobs may still run where it limits how long they ran.
+        # Slurm ignores the remaining walltimes of jobs where it limits the wall time used.
         terms = Terms(limit.safe and what != WALL, True, limit.safe, limit.decays)
         name = "jobs" if what == WALL else what
         reason = _reason(of, limit.per, f"used {what}")
@@ -277,7 +277,7 @@ def _rules(
 
 
 def rules_of_use(limits: Sequence[Limit]) -> Iterator[Rule]:
-    """All rules of what has been used, as jobs find them that are under them."""
+    """Yield all rules on past usage, equal to the rules that `_Finder` finds for jobs."""
     counted: tuple[str, ...]
     for number, limit in enumerate(limits):
         if limit.qos is not None:
@@ -295,7 +295,7 @@ def rules_of_use(limits: Sequence[Limit]) -> Iterator[Rule]:
 
 
 def _alone(limit: Limit) -> Iterator[str]:
-    """What a limit of each job alone is of."""
+    """Yield what a limit on each job alone restricts."""
     if limit.walltime is not None:
         yield "walltime"
     yield from limit.amounts
@@ -305,7 +305,7 @@ def _alone(limit: Limit) -> Iterator[str]:
 
 
 def _reason(of: str, per: str, measure: str, own: str | None = None) -> str:
-    """The reason for which a job waits, as ``squeue`` prints it."""
+    """Return the reason that ``squeue`` prints for a job that waits under a limit."""
     kind, _, name = measure.partition(" ")
     long = _LONG.get(name or kind, "")
     if kind == "submitted":

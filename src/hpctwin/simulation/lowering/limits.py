@@ -1,4 +1,4 @@
-"""The limits of users, accounts and QOS in the engine's form."""
+"""Limits of users, accounts and QOS in the engine's form."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ __all__ = ["Limits", "limits_of", "no_limits"]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-_NEVER = -1  # most of a ceiling that no job keeps
+_NEVER = -1  # ceiling that no job can meet
 _FINE = 1000
-"""Where use counts by QOS, nodes and jobs are counted in thousandths, as cores are."""
+"""Factor for nodes and jobs where QOS weights usage: thousandths, as for cores."""
 _WHOLE = {**UNITS, "memory_gb": 1}
-"""What Slurm counts as one: of memory a MB."""
+"""Slurm's counting unit of each measure: memory counts in MB."""
 
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """What the engine knows of limits, see `engine.state.layout.Known`.
+    """The engine's arrays of limits; see `engine.state.layout.Known`.
 
     Args:
         arrays: ``bound``, ``bounds``, ``charge``, ``ceiling``.
-        rejected: jobs that are not let in, as they could never start [jobs].
-        why: the reason, of those and of jobs that wait for ever [jobs]; empty for others.
-        names: of the ceilings: reasons for which jobs wait, as ``squeue`` prints them.
+        rejected: Jobs rejected at submission because they could never start [jobs].
+        why: Reason, for rejected jobs and jobs that wait forever; otherwise empty [jobs].
+        names: Reason that ``squeue`` prints for jobs waiting under each ceiling.
     """
 
     arrays: dict[str, npt.NDArray[Any]]
@@ -56,7 +56,7 @@ class Limits:
     names: tuple[str, ...]
 
     def submitted(self, row: int) -> str:
-        """The first limit by which a job may be one too many; empty if there is none."""
+        """Return the name of the first limit on submitted jobs; empty if there is none."""
         _, first, last = self.arrays["bounds"][row]
         for bound in self.arrays["bound"][first:last]:
             if bound["holds"]:
@@ -66,7 +66,7 @@ class Limits:
 
 @cache
 def no_limits() -> dict[str, npt.NDArray[Any]]:
-    """What the engine knows where there are none."""
+    """Return the engine's arrays for a cluster without limits."""
     return {
         "bound": records("bound", 0),
         "bounds": np.zeros((0, 3), np.int64),
@@ -76,14 +76,14 @@ def no_limits() -> dict[str, npt.NDArray[Any]]:
 
 
 def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smallest: Any) -> Limits:
-    """What the engine knows of the limits of a cluster.
+    """Return the engine's arrays for the limits of a cluster.
 
     Args:
-        workload: the jobs.
-        cluster: it.
-        partition: index of each job's partition [jobs].
-        smallest: ``cores``, ``gpus``, ``memory_gb`` of the smallest node that each job may have; infinite
-            where they are not known [jobs].
+        workload: The jobs.
+        cluster: The cluster.
+        partition: Index of each job's partition [jobs].
+        smallest: ``cores``, ``gpus``, ``memory_gb`` of the smallest node that each job may use;
+            infinite if unknown [jobs].
     """
     charge = _charges(workload, smallest)
     labels = [workload.qos, workload.account, workload.user]
@@ -91,10 +91,11 @@ def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smalles
     found, of_job = np.unique(codes, axis=0, return_inverse=True)
     of_job = of_job.ravel()
     finder = RuleFinder(cluster)
-    # Those of use come first, and are the same whatever jobs there are: others count under them later.
+    # Rules on usage come first and do not depend on the jobs, so that later jobs count under the
+    # same rows.
     ceilings = {rule: number for number, rule in enumerate(rules_of_use(cluster.limits))}
     bound: list[tuple[int, int, int, float, float, int]] = []
-    spans = np.zeros((len(found), 2, 3), np.int64)  # as it is, and of those that wait for ever
+    spans = np.zeros((len(found), 2, 3), np.int64)  # jobs that can start, that cannot
     rejected = np.zeros(len(workload), bool)
     why = np.full(len(workload), "", object)
     stuck = np.zeros(len(workload), bool)
@@ -112,11 +113,13 @@ def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smalles
             why[broken[why[broken] == ""]] = name
             stuck[broken] = True
         first = len(bound)
-        # Slurm looks at how many jobs run before it looks at what they have, which tells the reason.
+        # Slurm checks the number of running jobs before their resources; this decides the reason it
+        # reports.
         for rule, holds in sorted(one.running, key=lambda pair: pair[0].measure != JOBS):
             scale = _scale(rule, cluster)
             weights = (factor * scale, ahead * scale) if rule.terms else (1.0, 1.0)
-            # What was used in time alone keeps all back, as in Slurm.
+            # A limit on used wall time holds every job back, even with a usage factor of 0, as in
+            # Slurm.
             seen = rule.terms is None or factor > 0 or (rule.terms.used and rule.measure == JOBS)
             row_of = ceilings.setdefault(rule, len(ceilings))
             bound.append((row_of, rule.measure, holds, *weights, seen))
@@ -134,7 +137,7 @@ def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smalles
         if one.deny:
             rejected[rows] = stuck[rows]
         elif stuck[rows].any():
-            # They count as submitted, and under a limit that nobody keeps.
+            # Such jobs count as submitted, but are under a ceiling that no job can meet.
             later = len(bound)
             bound.append((-1, JOBS, 1, 1.0, 1.0, 1))
             bound += bound[middle:later]
@@ -157,7 +160,7 @@ def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smalles
 
 
 def _ceilings(rules: Sequence[Rule], cluster: Cluster) -> npt.NDArray[Any]:
-    """The rules as the engine has them, and one more, that nobody keeps."""
+    """Return the rules in the engine's form, and one more that no job can meet."""
     table = records("ceiling", len(rules) + 1, most=_NEVER, minute=1)
     decay = math.log(2) / (cluster.fairshare.half_life * 1000)
     for row, rule in enumerate(rules):
@@ -176,7 +179,7 @@ def _ceilings(rules: Sequence[Rule], cluster: Cluster) -> npt.NDArray[Any]:
 
 
 def _scale(rule: Rule, cluster: Cluster) -> int:
-    """How many of the units of a rule's ceiling what jobs count in is."""
+    """Return the factor from the units of jobs to the units of a rule's ceiling."""
     whole = UNITS[MEASURES[rule.measure]] == 1
     return _FINE if rule.terms and whole and cluster.fairshare.factors else 1
 
@@ -186,7 +189,7 @@ def _label(category: Category, code: int) -> str | None:
 
 
 def _charges(workload: Workload, smallest: Any) -> IntArray:
-    """What each job counts, in the engine's units; rounded up [jobs, measures]."""
+    """Return what each job counts, in the engine's units, rounded up [jobs, measures]."""
     asked = totals_asked(workload)
     alone = np.ones(len(workload), bool)
     if workload.shares_nodes:
@@ -202,7 +205,7 @@ def _charges(workload: Workload, smallest: Any) -> IntArray:
 
 
 def _breaks(limit: Limit, measure: str, charge: IntArray, walltime_ms: IntArray) -> BoolArray:
-    """Which jobs break a limit of each job alone."""
+    """Return which jobs break a limit that applies to each job alone."""
     if measure == "walltime":
         assert limit.walltime is not None
         found: BoolArray = walltime_ms > to_ms(limit.walltime)

@@ -1,4 +1,4 @@
-"""Why jobs can never run on a cluster."""
+"""Reasons why jobs can never run on a cluster."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 def why_rejected(workload: Workload, cluster: Cluster, rejected: BoolArray) -> dict[str, int]:
-    """Count rejected jobs by what is in their way; one with several reasons counts for the first.
+    """Count rejected jobs by reason; a job with several reasons counts for the first.
 
     Args:
-        workload: the jobs.
-        cluster: the machine.
-        rejected: which jobs were rejected [jobs].
+        workload: The jobs.
+        cluster: The cluster.
+        rejected: Jobs that were rejected [jobs].
 
     Returns:
-        How many jobs, by a clause such as ``ask for more nodes than the cluster has (128)``.
+        Number of jobs by a clause such as ``ask for more nodes than the cluster has (128)``.
     """
     counts: dict[str, int] = {}
     if not rejected.any():
@@ -83,7 +83,7 @@ def why_rejected(workload: Workload, cluster: Cluster, rejected: BoolArray) -> d
 
 
 def _most_of_further(workload: Workload, name: str) -> npt.NDArray[np.float64]:
-    """The most of an amount that a task of each job's further kinds asks [jobs]."""
+    """Return the largest request for an amount by a task of each job's further kinds."""
     texts = workload.more_tasks.labels
     most = [max(one.asks(name) for one in read_more_tasks(text)) for text in texts]
     found: npt.NDArray[np.float64] = np.array([*most, 0.0])[workload.more_tasks.codes]
@@ -93,7 +93,7 @@ def _most_of_further(workload: Workload, name: str) -> npt.NDArray[np.float64]:
 def _count_refused(
     workload: Workload, cluster: Cluster, left: BoolArray, count: Callable[[str, BoolArray], None]
 ) -> None:
-    """Those that limits of users, accounts and QOS keep out."""
+    """Count the jobs that limits of users, accounts and QOS reject."""
     limits = limits_in(workload, cluster)
     assert limits is not None
     for name in sorted(set(limits.why[limits.rejected & left])):

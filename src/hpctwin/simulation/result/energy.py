@@ -33,7 +33,7 @@ def energy_so_far(simulation: SimulationBase, jobs: pl.DataFrame, node_map: pl.D
     log = past_states(sim) if simulation.log else None
     changes = simulation.outside.changes
     if simulation.done and 0 <= sim.clock.ended < end_ms:
-        # Jobs that never run may come, or be cancelled, after the last end.
+        # Jobs that never run may be submitted, or canceled, after the last end.
         end_ms = int(sim.clock.ended)
         spent -= spent_since_end_ms(sim)
         changes = tuple(change for change in changes if change.time_ms <= end_ms)

@@ -88,7 +88,7 @@ class Result(Shown):
         return self.course.table
 
     def shown(self) -> tuple[str, dict[str, str]]:
-        """See `Shown`."""
+        """Return title and lines of the summary; see `Shown`."""
         counts = sorted(self.course.source.counts().items(), key=lambda one: -one[1])
         return f"{self.workload.name} under {self.policy}", {
             **{f"jobs {state}": f"{count:,}" for state, count in counts},
@@ -96,7 +96,7 @@ class Result(Shown):
         }
 
     def shown_more(self) -> dict[str, str]:
-        """See `Shown`."""
+        """Return title and lines of the summary; see `Shown`."""
         found = self.summary()
         waits = {
             name: "–" if found.get(key) is None else format_duration(found[key])

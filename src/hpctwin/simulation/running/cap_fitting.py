@@ -1,4 +1,4 @@
-"""DVFS modes lowered to fit under a power cap, and raised again, at each instant."""
+"""Lower DVFS modes to fit under a power cap, and raise them, at each event time."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["ModeFitting"]
 
 
 class ModeFitting:
-    """Keeps a simulation in the fastest modes under its cap; all node groups step down together.
+    """Fastest modes that fit under the cap; all node groups step down together.
 
     Args:
-        cap: of the simulation.
-        simulation: that is advanced.
+        cap: Cap of the simulation.
+        simulation: Simulation that is advanced.
     """
 
     def __init__(self, cap: PowerCap, simulation: SimulationBase) -> None:
@@ -42,12 +42,12 @@ class ModeFitting:
     def advance(
         self, advance: Callable[..., Outcome], *, until_s: float | None, instants: int | None
     ) -> Outcome:
-        """Advance instant by instant, and choose the modes at each.
+        """Advance one event time after another, and choose the modes at each.
 
         Args:
-            advance: advances without choosing.
-            until_s: as of `Simulation.advance`.
-            instants: as there.
+            advance: Function that advances the simulation without choosing modes.
+            until_s: As for `Simulation.advance`.
+            instants: As for `Simulation.advance`.
         """
         self._fit()
         left = instants
@@ -77,6 +77,8 @@ class ModeFitting:
         if simulation.workload.shares_nodes:
             each = use_now(simulation.workload, simulation.cluster, simulation.state)
             used = np.bincount(self._group, each * (rows == COMPUTING), minlength=len(groups))
+        # Levels go from the fastest modes to the slowest; the slowest are kept even if they exceed
+        # the cap.
         for modes in self._levels:
             drawn = asleep_w
             for number, name in enumerate(modes):

@@ -22,7 +22,7 @@ from hpctwin.simulation.state.node_control import switch
 __all__ = ["advance_controlled", "begin"]
 
 QUIET_S = 10 * 86_400.0
-"""So long jobs wait, with nothing left to happen, for a control function to switch a node."""
+"""Longest wait of jobs for a control function to switch nodes, in seconds."""
 
 
 def advance_controlled(
@@ -33,18 +33,18 @@ def advance_controlled(
     until_s: float | None,
     instants: int | None,
 ) -> Outcome:
-    """Advance instant by instant, and ask the control function after each.
+    """Advance one event time after another, and call the control function after each.
 
     Args:
-        simulation: that is advanced.
-        control: the function.
-        advance: advances without asking.
-        until_s: as of `Simulation.advance`.
-        instants: as there.
+        simulation: Simulation that is advanced.
+        control: The control function.
+        advance: Function that advances the simulation without calling the control function.
+        until_s: As for `Simulation.advance`.
+        instants: As for `Simulation.advance`.
 
     Raises:
-        PolicyError: the function failed, or ordered what cannot be.
-        SimulationError: jobs wait, and the function left all they need switched off.
+        PolicyError: The function failed, or gave impossible orders.
+        SimulationError: Jobs wait, and the function keeps the nodes they need switched off.
     """
     left = instants
     if not simulation.outside.asked:
@@ -76,13 +76,13 @@ def _note(simulation: SimulationBase, **what: Any) -> None:
 
 
 def _only_timers_left(simulation: SimulationBase) -> bool:
-    """Whether nobody runs, comes or goes any more, and no node is being switched."""
+    """Return whether no job runs or arrives any more, and no node is being switched."""
     clock = simulation.state.clock
     return bool(clock.only_outages_since >= 0 and clock.running == 0 and clock.switching == 0)
 
 
 def _goes_on_to_ask(simulation: SimulationBase, until_s: float | None) -> bool:
-    """Put the clock to when the function wants to be asked, as nothing else is left to happen."""
+    """Set the clock to the next call if no event is left; return whether it was set."""
     waiting = bool(simulation.snapshot()["waiting"])
     again_s = simulation.outside.again_s
     if waiting and again_s is None:
@@ -94,7 +94,7 @@ def _goes_on_to_ask(simulation: SimulationBase, until_s: float | None) -> bool:
 
 
 def _give_up(simulation: SimulationBase) -> None:
-    """Say so where jobs wait; where none do, nodes may be switched for ever."""
+    """Raise an error if jobs wait; without jobs, nodes may be switched forever."""
     waiting = len(simulation.snapshot()["waiting"])
     if waiting:
         raise SimulationError(
@@ -104,7 +104,7 @@ def _give_up(simulation: SimulationBase) -> None:
 
 
 def _ask(simulation: SimulationBase, control: Control) -> float | None:
-    """One question; when to ask again at the latest."""
+    """Call the function once; return the latest time of the next call, in seconds."""
     name = getattr(control, "__name__", repr(control))
     try:
         orders = control(PowerView(simulation))
@@ -115,7 +115,7 @@ def _ask(simulation: SimulationBase, control: Control) -> float | None:
     if orders is None:
         return None
     if inspect.iscoroutine(orders):
-        orders.close()  # else Python complains later that nobody waited for it
+        orders.close()  # otherwise Python later warns that it was never awaited
     if not isinstance(orders, Orders):
         raise PolicyError(
             f"control function {name!r} gave {orders!r} at {simulation.now_s:g} s, it must give Orders "
@@ -134,10 +134,10 @@ def _ask(simulation: SimulationBase, control: Control) -> float | None:
 
 
 def _nodes(nodes: Any, what: str) -> list[int]:
-    """Numbers of nodes that a control function gave.
+    """Return the node numbers that a control function gave.
 
     Raises:
-        PolicyError: it gave something else.
+        PolicyError: The function gave something else.
     """
     if isinstance(nodes, Iterable) and not isinstance(nodes, (str, bytes)):
         found = list(nodes)
@@ -149,12 +149,12 @@ def _nodes(nodes: Any, what: str) -> list[int]:
 def begin(
     simulation: SimulationBase, job_ids: Iterable[Any], advance: Callable[..., object]
 ) -> list[Any]:
-    """Start waiting jobs now; arguments, result and errors as of `Simulation.begin`.
+    """Start pending jobs now; arguments, result and errors as for `Simulation.begin`.
 
     Args:
-        simulation: whose jobs they are.
-        job_ids: of jobs that wait.
-        advance: goes on with it.
+        simulation: Simulation that holds the jobs.
+        job_ids: Ids of pending jobs.
+        advance: Function that advances the simulation.
     """
     from hpctwin.engine.passes.outside import name_jobs
 
@@ -178,7 +178,7 @@ def begin(
         return []
     simulation.decided()
     if simulation.tracked:
-        # Before a pass that comes without an instant, the engine does not look for room for where jobs run.
+        # The engine does not check the space for node records before a pass without an event time.
         simulation.make_room()
     name_jobs(simulation.state, rows)
     advance(instants=0)

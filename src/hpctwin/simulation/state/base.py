@@ -1,4 +1,4 @@
-"""What a simulation is made of: jobs, machine, policy, and the engine's state of them."""
+"""Parts of a simulation: jobs, cluster, policy, and the engine's state of them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ __all__ = ["SimulationBase"]
 IntArray = npt.NDArray[np.int64]
 
 SHORT = 1 << 19
-"""So many jobs times instants take no time worth the name, so that Python need not have its turn between."""
+"""Jobs times event times that the engine handles in an unnoticeable time."""
 
 
 _UNTOUCHED = power_states.Outside()
@@ -73,19 +73,19 @@ _NOT_SIZED = Sized()
 
 @cache
 def _reorder() -> Kernel:
-    """What puts a queue into order; only who forks a simulation waits for the compiler."""
+    """Return the kernel that sorts a queue; imported only if a simulation is forked."""
     from hpctwin.engine.operations.kernel import reorder
 
     return reorder
 
 
 class SimulationBase(EngineFeed):
-    """A simulation without what makes it go on; arguments as of `hpctwin.simulation.Simulation`."""
+    """A simulation without the methods that advance it; arguments as for `Simulation`."""
 
     single_gpus: bool | None = None
-    """Whether any job asks for a part of a GPU; None: as its jobs say."""
+    """Whether any job asks for a part of a GPU; None means: derived from the jobs."""
     _latest_first_ms: int = NEVER_MS
-    """Energy and drawn failures begin here at the latest, if the first submission is later."""
+    """Time at which energy and drawn failures begin if the first submission is later."""
 
     @check_arguments("workload", "cluster", "policy", "order", "candidates", "placement", "power")
     def __init__(
@@ -158,7 +158,7 @@ class SimulationBase(EngineFeed):
         like: Sim | None = None,
         known: Mapping[str, npt.NDArray[Any]] | None = None,
     ) -> None:
-        """Stand where nothing has happened yet."""
+        """Set the state in which nothing has happened yet."""
         failures = self.cluster.failures
         first_ms = int(self.workload.submit_ms.min(initial=self._latest_first_ms))
         self._first_ms = 0 if first_ms >= NEVER_MS else first_ms
@@ -179,7 +179,7 @@ class SimulationBase(EngineFeed):
             self._add_outages(recorded_outages(self.cluster, past_ms))
 
     def _set_out(self) -> None:
-        """Nothing has been run, done from outside or decided yet."""
+        """Reset the counters and caches of a simulation that has not run."""
         self.engine_s = 0.0
         self.outside = _UNTOUCHED
         self.sized = _NOT_SIZED
@@ -187,13 +187,13 @@ class SimulationBase(EngineFeed):
         self.slice = max(64, SHORT // max(len(self.workload), 1))
         self.stopped = False
         self._decided: Decided | None = None
-        # Where jobs may have any node, on or not, counting decides as it does without power states.
+        # If jobs may use any node, switched on or not, counting decides as without power states.
         switching = self.passes()[1]
         self._planned = switching is not None and switching.shown != layout.ALL_NODES
         self._raced = False
 
     def _tracks(self) -> bool:
-        """Whether nodes have identity."""
+        """Return whether nodes have identity."""
         workload, cluster = self.workload, self.cluster
         return (
             self._track_nodes
@@ -214,15 +214,16 @@ class SimulationBase(EngineFeed):
         arrivals: bool = True,
         into: Self | None = None,
     ) -> Self:
-        """A copy that goes its own way; nothing in it changes this simulation.
+        """Return an independent copy; nothing done to it changes this simulation.
 
         Args:
-            policy: what the copy goes on under; the same if left out.
-            arrivals: whether jobs not submitted yet will be; without, the copy runs its queue empty.
-            into: a simulation of no use any more, whose memory the copy takes: it is the copy from now on.
+            policy: Policy of the copy; the same if omitted.
+            arrivals: Whether jobs not submitted yet will be; without them, the copy only drains its
+                queue.
+            into: Simulation that is no longer needed; its memory is reused and it becomes the copy.
 
         Raises:
-            ConfigError: the policy does not go with the machine.
+            ConfigError: The policy is incompatible with the cluster.
         """
         if policy is not None:
             policy = make_policy(policy)
@@ -242,17 +243,20 @@ class SimulationBase(EngineFeed):
         if policy is not None:
             twin._change_policy(policy)
         if self.cluster.has_power and power_states.untouched(self._sim):
-            # A pass now would come before the events of the first instant.
+            # A pass at once would come before the events of the first event time.
             schedule_later(twin._sim, power_states.first_instant(twin.policy.power, twin._sim))
         return twin
 
     def anew(self, workload: Workload) -> Self:
-        """A simulation of other jobs on the same machine under the same policy, before anything has happened.
+        """Return a new simulation of other jobs on the same cluster under the same policy.
 
-        It expects jobs to run for their walltimes, and none to fail.
+        Nothing has happened in it. Jobs are expected to run for their walltimes, and none to fail.
+
+        Args:
+            workload: The jobs.
 
         Raises:
-            ConfigError: the jobs do not go with the machine.
+            ConfigError: The jobs are incompatible with the cluster.
         """
         workload = as_features(workload, self.cluster)
         check_together(self.cluster, self.policy, workload)
@@ -265,16 +269,17 @@ class SimulationBase(EngineFeed):
         return other
 
     def under(self, policy: PolicyLike, *, seed: int = 0) -> Self:
-        """The same jobs on the same machine under another policy, before anything has happened.
+        """Return a new simulation of the same jobs and cluster under another policy.
 
-        What is known of them is shared where it can be.
+        Nothing has happened in it. The engine's arrays are shared where possible.
 
         Args:
-            policy: the policy.
-            seed: of random placement.
+            policy: The policy.
+            seed: Seed of random placement.
 
         Raises:
-            ConfigError, UnknownNameError, PolicyError: the policy does not go with them, or is none.
+            ConfigError, UnknownNameError, PolicyError: The policy is invalid or incompatible with
+            the jobs and the cluster.
         """
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
@@ -294,18 +299,18 @@ class SimulationBase(EngineFeed):
         return other
 
     def _is_known_alike(self, other: Self) -> bool:
-        """Whether the same is known under another policy, and nothing of it has been changed or dropped."""
+        """Return whether another policy needs the same arrays and all are unchanged."""
         cluster = self.cluster
         fixed = not cluster.has_power and cluster.cap is None and self.sizing is None
         return fixed and self.tracked == other._tracks() and self._sim.jobs == len(self.workload)
 
     def become(self, other: Self) -> None:
-        """Stand where another simulation stands, which nothing changes."""
+        """Take the state of another simulation, which stays unchanged."""
         self._sim.become(other._sim)
         self.be_of(other)
 
     def be_of(self, other: Self) -> None:
-        """Be of the jobs, machine and policy of another simulation, whose arrays this one has already."""
+        """Take all but the arrays of another simulation, whose arrays are already here."""
         self.__dict__ = {**other.__dict__, "_sim": self._sim}
 
     def restore(
@@ -316,7 +321,7 @@ class SimulationBase(EngineFeed):
         engine_s: float,
         outside: power_states.Outside,
     ) -> None:
-        """Go on from a state that was read from a file."""
+        """Continue from a state that was read from a file."""
         self._sim.put_state(state)
         self.outside = outside
         if outside.changes:
@@ -333,13 +338,13 @@ class SimulationBase(EngineFeed):
         self.engine_s = engine_s
 
     def go_on_with(self, workload: Workload, rows: IntArray, to: IntArray, *, waits: bool) -> None:
-        """Put other jobs in the place of those that have come to their end.
+        """Replace jobs that have ended by other jobs.
 
         Args:
-            workload: the jobs from now on; those that are new are submitted after the present instant.
-            rows: the jobs that stay, rising; see `engine.operations.transfer.carry`.
-            to: their rows in the new workload.
-            waits: whether jobs may have to wait for others that are not there any more.
+            workload: Jobs from now on; new jobs are submitted after the present event time.
+            rows: Rows of the jobs that stay, increasing; see `engine.operations.transfer.carry`.
+            to: Rows of these jobs in the new workload.
+            waits: Whether jobs may depend on jobs that are no longer there.
         """
         workload = as_features(workload, self.cluster)
         check_together(self.cluster, self.policy, workload)
@@ -386,10 +391,10 @@ class SimulationBase(EngineFeed):
         return sim
 
     def start_no_later(self, time_s: float) -> None:
-        """Let nodes with power states begin at a time if the first job is submitted after it.
+        """Let nodes with power states begin at a time if the first job is submitted later.
 
         Args:
-            time_s: seconds; the simulation is a new one, in which nothing has happened.
+            time_s: Time in seconds. Nothing may have happened in the simulation yet.
         """
         time = to_ms(time_s)
         clock = self._sim.clock
@@ -399,7 +404,7 @@ class SimulationBase(EngineFeed):
             self._begin(*self._asked, int(clock.random))
 
     def _lowered(self, expected: npt.NDArray[np.int64] | None) -> Mapping[str, npt.NDArray[Any]]:
-        """What is known of jobs and machine, in the engine's form."""
+        """Return the engine's arrays of the jobs and the cluster."""
         cluster, power = self.cluster, self.policy.power
         workload, machine = self.workload, cluster
         if cluster.cap is not None:
@@ -429,9 +434,9 @@ class SimulationBase(EngineFeed):
         choose_pass(self._sim, *self.passes())
         if self.cluster.has_power:
             power_states.change_power(self._sim, self.cluster, policy.power)
-        # The new policy has its say at once, and the old one's reservations are void.
+        # The new policy decides at once, and the reservations of the old one are void.
         schedule_anew(self._sim)
         if policy.order.changes:
-            return  # such a queue is scored at each pass, and kept in no order
+            return  # such a queue is scored at each pass and never sorted
         self.decided()
         _reorder()(self._sim.address)

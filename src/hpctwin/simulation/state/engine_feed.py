@@ -25,11 +25,11 @@ from hpctwin.simulation.state.inspection import Looks
 __all__ = ["EngineFeed", "Once"]
 
 MOST = 100_000
-"""A job that was cut off so often comes to no end."""
+"""Number of interruptions after which a job counts as one that never ends."""
 
 
 MOST_KEPT = 64
-"""So many policies are kept in the engine's form."""
+"""Number of policies kept in the engine's form."""
 
 
 class Once:
@@ -66,12 +66,12 @@ class EngineFeed(Looks):
 
     @property
     def ordering(self) -> Ordering:
-        """The policy's ordering, or what comes to the same where all jobs have one user."""
+        """The policy's ordering, or an equivalent one if all jobs have one user."""
         order = self.policy.order
         return order.alone if order.alone and len(self._sim["promised"]) == 1 else order
 
     def decided(self) -> Decided:
-        """The policy in the engine's form; the same object as long as it is the same."""
+        """Return the policy in the engine's form; the same object until it changes."""
         if self._decided is None:
             self._decided = self._kept_or_made()
             self._sim.decide(self._decided)
@@ -80,12 +80,15 @@ class EngineFeed(Looks):
         return self._decided
 
     def make_ready(self) -> None:
-        """Have all that `advance` needs, so that it need not hold Python's lock for that."""
+        """Prepare everything `advance` needs, so that it need not hold Python's lock."""
         self.decided()
         _ = self._sim.address
 
     def _kept_or_made(self) -> Decided:
-        """The policy in the engine's form: forks, and who begins anew with jobs alike, find it by its id."""
+        """Return the policy in the engine's form, from the cache if possible.
+
+        Forks, and new simulations of similar jobs, find it by its id.
+        """
         about = (
             id(self.policy), id(self.passes()[0]), self.tracked,
             self._planned, self._raced, self._horizon,
@@ -111,24 +114,28 @@ class EngineFeed(Looks):
         if deciding.lasts:
             if len(self._policies) >= MOST_KEPT:
                 self._policies.clear()
-            # With policy and pass themselves, so that no others have their ids.
+            # Keep policy and pass alive, so that no other object gets their ids.
             self._policies[about] = self.policy, deciding.found, made
         return made
 
     def need_pass(self) -> None:
-        """Compile the pass itself: counting does not always decide in its place, or it is not known."""
+        """Compile the pass itself, because counting cannot always replace it."""
         self._planned = True
         self._decided = None
         self.decided()
 
     def need_race(self) -> None:
-        """Compile the tournament: so many wait that it pays, or may come to."""
+        """Compile the tournament, because it pays or may pay with this many pending jobs."""
         self._raced = True
         self._decided = None
         self.decided()
 
     def provide(self, code: int) -> bool:
-        """Do what the engine stopped for, by the code of `event_loop.advance`; False if nothing is left."""
+        """Provide what the engine stopped for; return False if it needs nothing.
+
+        Args:
+            code: Return code of `event_loop.advance`.
+        """
         if code == layout.NEED_ROOM:
             self.make_room()
         elif code == layout.NEED_PASS:
@@ -143,13 +150,16 @@ class EngineFeed(Looks):
         return True
 
     def know_facts(self) -> None:
-        """Tell the engine of jobs what only some orderings ask for; forks share it."""
+        """Give the engine the job properties for some orderings only; forks share them."""
         if not self._facts_known:
             self._sim.know(fact=self._facts.made())
             self._facts_known = True
 
     def passes(self) -> tuple[Pass, PowerPass | None]:
-        """What starts jobs, and what switches nodes; None where they have no power states."""
+        """Return the pass that starts jobs, and the pass that switches nodes.
+
+        The second is None without power states.
+        """
         if self._passes is None:
             self._passes = self._find_passes()
         return self._passes
@@ -167,10 +177,11 @@ class EngineFeed(Looks):
         return self.policy.scheduling, power
 
     def make_room(self) -> None:
-        """Give the engine more room for what it notes and plans.
+        """Enlarge the engine's tables of records and plans.
 
         Raises:
-            SimulationError: most of it would be for one job, which is cut off again and again.
+            SimulationError: Most of the space is needed for one job that is cut off again and
+                again.
         """
         # With a sizing the table holds resized stretches too, of which a job may have any number.
         if self.sizing is None:
@@ -180,7 +191,7 @@ class EngineFeed(Looks):
             more_log(self._sim)
 
     def draw_outages(self) -> None:
-        """Draw the node failures of the next stretch of time."""
+        """Draw the node failures of the next block of time."""
         outages, self._horizon = drawn_outages(self.cluster, self.drawn, self._first_ms)
         self._decided = None
         self.drawn += 1

@@ -65,7 +65,7 @@ def set_mode(simulation: SimulationBase, group: str, mode: str) -> None:
 
 
 def put_into_mode(simulation: SimulationBase, number: int, mode: str) -> None:
-    """Put a node group into a mode; `set_mode` without its checks."""
+    """Put a node group into a mode: `set_mode` without its checks."""
     sim, cluster, outside = simulation.state, simulation.cluster, simulation.outside
     pools = np.unique(sim["pool_of"][nodes_of_group(cluster, number)])
     speed = speeds(sim, cluster, {number: mode})
