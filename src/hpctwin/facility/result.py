@@ -36,7 +36,7 @@ WEEK_S = 7 * 86_400.0
 _STATISTICS = {
     name: expression(statistic) for name, statistic in main_statistics("mean_turnaround_s").items()
 }
-"""Statistics of jobs in a summary, computed from their table."""
+"""Statistics of jobs in a summary, as expressions over their table."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -82,9 +82,10 @@ def put_delays(
 
 
 def observe_delays(address: int, sim: Arrays) -> None:
-    """See `learn.environments.job_selection.DELAYS`.
+    """Write the observation `learn.environments.job_selection.DELAYS`.
 
-    On shared nodes, a job that does not fit is taken to when enough is given back in sum.
+    On shared nodes, a job that does not fit is assumed to fit when running jobs, at least one,
+    have returned enough in sum.
     """
     there = mask_places(address, sim)
     look_at_nodes(sim)

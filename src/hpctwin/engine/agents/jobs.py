@@ -219,7 +219,7 @@ def rows_to_empty(there: int, address: int) -> int:
 
 @jit
 def put_features(out: int, row: int, wait: float, limit: int, size: float, may_start: bool) -> None:
-    """Write what is seen of a job for itself: all but what is seen of the machine."""
+    """Write the features of a job that do not depend on the rest of the cluster."""
     put_seen(out, row, 1.0)
     put_seen(out, row + 1, wait / (wait + HOUR_MS))
     put_seen(out, row + 2, min(limit / DAY_MS, 1.0))
@@ -243,7 +243,7 @@ def empty_rows(there: int, columns: int, address: int) -> None:
 
 
 def observe_features(address: int, sim: Arrays) -> None:
-    """See `learn.environments.job_selection.FEATURES`."""
+    """Write the observation `learn.environments.job_selection.FEATURES`."""
     there = mask_places(address, sim)
     look_at_nodes(sim)
     sum_up_back(sim)
@@ -307,7 +307,10 @@ def empty_rlscheduler(there: int, address: int) -> None:
 
 
 def observe_rlscheduler(address: int, sim: Arrays) -> None:
-    """The eight numbers of RLScheduler: wait, walltime, nodes, memory, user, group, executable, fits."""
+    """Write the eight features of RLScheduler.
+
+    They are wait, walltime, nodes, memory, user, group, executable and whether the job fits.
+    """
     there = mask_places(address, sim)
     look_at_nodes(sim)
     total = cluster_size(sim)

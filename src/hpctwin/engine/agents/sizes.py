@@ -1,7 +1,7 @@
-"""What agents see of the sizes of jobs, under either capacity model.
+"""Sizes of jobs for agents, under either capacity model.
 
-A size is a number of nodes where jobs have whole ones. Where they share nodes, a job counts as many nodes as
-the largest of its shares of the cluster, in thousandths, and what is free is the share of cores that is.
+With whole nodes, a size is a number of nodes. With shared nodes, a job's size is its largest share
+of the cluster, in thousandths of nodes, and the free size is the free share of cores.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def fits(j: int, free: int, sim: Arrays) -> bool:
 
 @jit
 def sum_up_back(sim: Arrays) -> None:
-    """Write to ``sim.later`` what running jobs give back up to each, in the order of planned ends."""
+    """Sum up the sizes that running jobs return, by planned end, in ``sim.later``."""
     back = ZERO
     close_holes(sim)
     for r in range(sim.clock.running):
@@ -86,7 +86,7 @@ def sum_up_back(sim: Arrays) -> None:
 
 @jit
 def size_back(within: int, sim: Arrays) -> int:
-    """Return what running jobs are planned to give back by a time; call `sum_up_back` before."""
+    """Return the size that running jobs return by a time; call `sum_up_back` before."""
     low = 0
     high = sim.clock.running
     while low < high:
@@ -100,14 +100,14 @@ def size_back(within: int, sim: Arrays) -> int:
 
 @jit
 def enough_at(wanted: int, free: int, sim: Arrays) -> int:
-    """Return when running jobs have given back enough as planned, ms; `NEVER` if they do not.
+    """Return when running jobs have returned enough as planned, ms.
 
-    Call `sum_up_back` before. One running job gives something back at least.
+    `NEVER` if they do not. Call `sum_up_back` before. At least one running job must end.
 
     Args:
-        wanted: a size, larger than what is free.
-        free: what is free now.
-        sim: the simulation.
+        wanted: A size, larger than the free size.
+        free: The free size now.
+        sim: Simulation.
     """
     low = 0
     high = sim.clock.running

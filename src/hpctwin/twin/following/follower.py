@@ -39,11 +39,13 @@ DAY_S = 86_400.0
 
 
 class FaultsInForce(dict[str, str]):
-    """What is wrong now, by name.
+    """The present errors of a live twin, by name.
+
+    An error is in force until it is cleared.
 
     Args:
-        changed: called after each change, with whether it was for the worse.
-        where: said before each in the log.
+        changed: Function called after each change: True if an error was set, False if cleared.
+        where: Prefix of each log message.
     """
 
     def __init__(self, changed: Callable[[bool], None], where: str = "") -> None:
@@ -53,18 +55,18 @@ class FaultsInForce(dict[str, str]):
 
     @property
     def text(self) -> str | None:
-        """All of them in words; None if there is none."""
+        """All present errors as text; None if there are none."""
         return "; ".join(f"{what}: {says}" for what, says in self.items()) or None
 
     def set(self, what: str, says: str) -> None:
-        """Something is wrong."""
+        """Add an error, or change its text."""
         if what not in self:
             logger.error("%s%s: %s; observing until it is mended", self._where, what, says)
         self[what] = says
         self._changed(True)
 
     def mended(self, what: str) -> None:
-        """It is not wrong any more, if it was."""
+        """Clear an error if it is in force."""
         if what in self:
             logger.info("%smended: %s: %s", self._where, what, self.pop(what))
             self._changed(False)

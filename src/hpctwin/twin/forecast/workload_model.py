@@ -32,11 +32,14 @@ SHARES, ARRIVALS = 500, 500
 """Numbers of runtimes (as shares of walltimes) and submissions kept for sampling."""
 MAX_USERS = 100_000
 MAX_ARRIVALS = 40
-"""At most this many jobs arrive in a future."""
+"""Maximum number of jobs that arrive in a future."""
 STRETCHES = 4
-"""How many stretches of past submissions are drawn; the futures take them in turn."""
+"""Number of stretches of past submissions that are drawn; the futures take turns."""
 MIN_FUTURES, MAX_STARTS = 4, 8000
-"""With a long queue fewer futures are drawn, so that all of them have at most this many starts."""
+"""Minimum number of futures, and maximum number of starts in all futures together.
+
+With a long queue, fewer futures are drawn.
+"""
 
 _LIKE, _FADES, _OTHERS = 4.0, 0.8, 0.5
 """Weights of past jobs in a draw.
@@ -60,12 +63,12 @@ _Ran = tuple[float, float, int]
 
 
 class DrawnFutures(NamedTuple):
-    """Some futures of a cluster, drawn from the past.
+    """Futures of a cluster, drawn from the past.
 
     Args:
-        arriving: The jobs that arrive in any of them.
-        runtime_s: How long each job runs, by id [futures].
-        coming: ids of the jobs that arrive in each future.
+        arriving: Jobs that arrive in any of the futures.
+        runtime_s: Runtime of each job, by id, in seconds [futures].
+        coming: Ids of the jobs that arrive in each future [futures].
     """
 
     arriving: list[JobSpec]
@@ -151,14 +154,14 @@ class Expectations:
         arrivals_s: float,
         rng: np.random.Generator,
     ) -> DrawnFutures:
-        """Draw futures: jobs run as long as others have, and a stretch of past submissions comes again.
+        """Draw futures with runtimes of past jobs, and a stretch of past submissions.
 
         Args:
             jobs: Pending and running jobs.
-            now_s: The present.
-            number: How many futures; fewer are drawn with many jobs.
-            arrivals_s: For how long jobs arrive.
-            rng: Draws them.
+            now_s: The present, in seconds.
+            number: Number of futures; fewer are drawn with many jobs.
+            arrivals_s: Time from now within which jobs arrive, in seconds.
+            rng: Random generator.
         """
         number = min(number, max(MIN_FUTURES, MAX_STARTS // max(1, len(jobs))))
         stretches = [

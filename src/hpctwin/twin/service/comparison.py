@@ -1,4 +1,4 @@
-"""One workload under the twin and under static policies, compared as SchedTwin does."""
+"""Comparison of the twin with static policies on one workload, as in SchedTwin."""
 
 from __future__ import annotations
 
@@ -36,23 +36,26 @@ __all__ = [
 STATIC = ("fcfs+easy", "sjf+easy", "wfp+easy")
 TWIN = "schedtwin"
 METRIC_ORDER = ("max_wait_s", "mean_wait_s", "max_slowdown", "mean_slowdown", "utilization")
-"""The metrics of SchedTwin's figure 3; the paper does not give the order, on which the area depends."""
+"""Metrics of SchedTwin's figure 3.
+
+The paper does not give their order, on which the area depends.
+"""
 
 
 @dataclass
 class Row:
-    """One method on one workload.
+    """Metrics of one method on one workload.
 
     Args:
-        method: policy name, or the twin's.
-        seed: of the workload.
-        max_wait_s, mean_wait_s, max_slowdown, mean_slowdown, utilization: over all jobs and from the
-            first submission to the last end.
-        objective: the twin's objective over all jobs, normalised over the methods of this seed;
+        method: Name of the policy, or of the twin.
+        seed: Seed of the workload.
+        max_wait_s, mean_wait_s, max_slowdown, mean_slowdown: Metrics over all jobs.
+        utilization: Utilization from the first submission to the last end.
+        objective: The twin's objective over all jobs, normalized over the methods of this seed;
             lower is better.
-        area: of the polygon in the Kiviat chart of this seed's methods.
-        share_by_policy: jobs started under each policy, as a share of all.
-        cycle_ms_mean: milliseconds a decision took, in the mean; 0 for static policies.
+        area: Area of the polygon in the Kiviat chart of this seed's methods.
+        share_by_policy: Share of all jobs that was started under each policy.
+        cycle_ms_mean: Mean time of a decision, in milliseconds; 0 for static policies.
     """
 
     method: str
@@ -68,18 +71,18 @@ class Row:
     cycle_ms_mean: float = 0.0
 
     def plain(self) -> dict[str, Any]:
-        """As a dictionary."""
+        """Return the row as a dictionary."""
         return asdict(self)
 
 
 def twin_row(jobs: Workload, nodes: int, settings: CoreSettings, seed: int = 0) -> Row:
-    """Run the twin on a workload.
+    """Return the metrics of the twin on a workload.
 
     Args:
-        jobs: the workload; a job runs as long as its runtime, which the twin does not know.
-        nodes: of the cluster.
-        settings: pool, objective, expectations.
-        seed: for the row.
+        jobs: The workload; jobs run for their runtimes, which the twin does not know.
+        nodes: Number of nodes of the cluster.
+        settings: Pool, objective and expectations of the twin.
+        seed: Seed of the workload, for the row.
     """
     core = Core(settings)
     seen: dict[str, list[float]] = {}
@@ -104,7 +107,7 @@ def twin_row(jobs: Workload, nodes: int, settings: CoreSettings, seed: int = 0) 
 
 
 def judge(rows: Sequence[Row], settings: CoreSettings) -> None:
-    """Fill in objective and area, which depend on all methods compared."""
+    """Set objective and area of each row, which depend on all compared methods."""
     objective = Objective(settings.objective.weights, normalise=settings.objective.normalise)
     measured = [{name: getattr(row, name) for name in METRIC_ORDER} for row in rows]
     known = [name for name in objective.weights if name in METRIC_ORDER]
@@ -119,7 +122,7 @@ def judge(rows: Sequence[Row], settings: CoreSettings) -> None:
 
 
 def means(rows: Sequence[Row]) -> list[Row]:
-    """The mean over seeds of each method, with objective and area as means too; seed is the count."""
+    """Return the mean over seeds of each method; ``seed`` is then the number of seeds."""
     result = []
     for method in dict.fromkeys(row.method for row in rows):
         mine = [row for row in rows if row.method == method]
@@ -137,7 +140,7 @@ def means(rows: Sequence[Row]) -> list[Row]:
 
 
 def static_row(jobs: Workload, nodes: int, policy: str, seed: int) -> Row:
-    """Simulate a workload under one policy."""
+    """Return the metrics of a static policy on a workload, by simulation."""
     result = Simulation(jobs, Cluster.uniform(nodes), policy=parse_policy(policy)).run()
     table = result.jobs.select("submit_s", "start_s", "end_s", "nodes").rows()
     row = row_of(parse_policy(policy).name, seed, table, nodes)
@@ -146,7 +149,7 @@ def static_row(jobs: Workload, nodes: int, policy: str, seed: int) -> Row:
 
 
 def row_of(method: str, seed: int, jobs: Sequence[Sequence[float]], nodes: int) -> Row:
-    """Metrics of jobs given as submit, start and end in seconds, and nodes."""
+    """Return the metrics of jobs, given as submit, start and end (seconds), and nodes."""
     submit, start, end, width = np.array(jobs, np.float64).T
     wait, runtime = start - submit, end - start
     slowdown = (wait + runtime) / runtime
@@ -173,13 +176,13 @@ _HOW = {
 def objective_table(
     overall: Sequence[Row], *, normalise: Normalise = "mean", title: str = "", caption: str = ""
 ) -> Table:
-    """Means over seeds, a row for each method.
+    """Return a table of the means over seeds, with a row for each method.
 
     Args:
-        overall: the means.
-        normalise: how metrics were made comparable.
-        title: above it; how many workloads, if left out.
-        caption: further sentences below it.
+        overall: The means.
+        normalise: Normalization of the metrics.
+        title: Title of the table; by default the number of workloads.
+        caption: Further sentences below the table.
     """
     count = overall[0].seed
     heads = [

@@ -130,7 +130,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
 
 
 def _what_if_lines(said: dict[str, Any]) -> list[str]:
-    """What did not answer, as `StatusWriter.status` tells it."""
+    """Return lines about unanswered what-ifs, from `StatusWriter.status`."""
     lines = []
     if said.get("unanswered"):
         late = count(said["unanswered"], "what-if")

@@ -32,7 +32,7 @@ AT_ONCE = 4
 
 
 class QuerySocket(socketserver.ThreadingUnixStreamServer):
-    """Takes questions, one JSON object a line, and keeps them until the twin has time.
+    """Server that queues questions, one JSON object per line, until the twin answers.
 
     Args:
         journal: Path of the twin's journal; the socket is next to it.
@@ -99,7 +99,7 @@ class _Asked:
 
 
 class _Line(socketserver.StreamRequestHandler):
-    """Reads one question and writes its answer."""
+    """Handler of one connection: reads a question and writes its answer."""
 
     timeout = LONGEST_S
     server: QuerySocket

@@ -50,12 +50,12 @@ class Twin(Shown):
     """One live twin.
 
     Args:
-        config: what it is to do.
-        manager: the resource manager.
-        bus: where its events come from.
-        journal: where everything is recorded.
-        queries: where it is asked when jobs will start.
-        watch: called after each decision, and with None when anything else has changed.
+        config: Configuration of the twin.
+        manager: Resource manager of the cluster.
+        bus: Source of the cluster's events.
+        journal: Record of inputs, decisions and actions.
+        queries: Socket for questions about start times; None for no socket.
+        watch: Function called after each decision, and with None after any other change.
     """
 
     def __init__(
@@ -115,12 +115,12 @@ class Twin(Shown):
 
     @property
     def decision_id(self) -> int:
-        """Its number in the journal."""
+        """Id of the last decision in the journal."""
         return self.control.decision_id
 
     @property
     def in_charge(self) -> bool:
-        """Whether the twin says which jobs start."""
+        """Whether the twin decides which jobs start."""
         return self.control.in_charge
 
     @property
@@ -130,11 +130,11 @@ class Twin(Shown):
 
     @property
     def counts(self) -> dict[str, int]:
-        """What came in, was decided, and was done."""
+        """Numbers of inputs, decisions and actions."""
         return self.status_writer.counts()
 
     def status(self) -> dict[str, Any]:
-        """How things stand, in plain values."""
+        """Return the status as plain values."""
         return self.status_writer.status()
 
     # --- the loop --------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class Twin(Shown):
                 self.journal.outcome(action.id, lost, 0.0)
 
     def end(self) -> None:
-        """Let go, and save the whole state."""
+        """Let go of scheduling, and save the whole state."""
         self.control.let_go()
         if self.metering is not None:
             self.metering.end()

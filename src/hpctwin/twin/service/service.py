@@ -142,7 +142,7 @@ def open_twin(config: TwinConfig, *, record: Path | None = None) -> Iterator[Twi
 
 
 def _open_queries(journal: Path, stack: ExitStack) -> QuerySocket | None:
-    """Where the twin is asked; without it, whoever asks reads the journal."""
+    """Open the query socket; None if it fails, so that clients read the journal."""
     try:
         queries = QuerySocket(journal)
     except OSError as error:

@@ -153,7 +153,7 @@ def _go_on(cluster: EmulatedCluster, core: Core, until_s: float) -> None:
 
 
 def _start(cluster: EmulatedCluster, core: Core, job_ids: Sequence[str]) -> int:
-    """Start those that find room wherever the cluster puts the others; how many these are."""
+    """Start the jobs that fit wherever the cluster places the others; return how many."""
     told = core.actions(cluster.now_s, job_ids).starts
     for job_id in told:
         core.asked_to_start(job_id, cluster.now_s)

@@ -1,4 +1,4 @@
-"""Conversion of a resource manager's records to a workload, a cluster and power states."""
+"""Conversion of a manager's records to a workload, a cluster and power states."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ __all__ = [
 ]
 
 LATE_MS = 60_000
-"""A transition that should be over is expected to end at the next multiple of this span, ms."""
+"""An overdue power transition is expected to end within this time, in ms.
+
+It ends at the next multiple of this span after the time at which it should have ended.
+"""
 
 
 def id_key(job_id: str) -> list[Any]:
@@ -206,9 +209,10 @@ def _dependencies(jobs: Jobs, now_s: float) -> Dependencies:
 
 
 def as_expected(machine: Cluster, nodes: Sequence[NodeRecord]) -> Cluster:
-    """The machine at one speed; without power states, unless it is told in which its nodes are.
+    """Return the cluster with one speed, and without unreported power states.
 
-    What is expected of a job is expected on this cluster, so no speed is to be applied again.
+    Expected runtimes are for this cluster already, so no speed must be applied again. Power states
+    remain if any node's state is reported.
     """
     if machine.cap is None and all(
         group.speed == 1.0 and not group.modes for group in machine.nodes
@@ -228,7 +232,7 @@ def as_expected(machine: Cluster, nodes: Sequence[NodeRecord]) -> Cluster:
 
 
 def powers_of(nodes: Sequence[NodeRecord], now_ms: int) -> NodePowers:
-    """The power states of the nodes; those of which nothing is told are on, and idle from now on."""
+    """Return the nodes' power states; a node without one is on, and idle from now."""
     on = NodePower(since_s=now_ms / MS_PER_S)
     told = [node.power or on for node in nodes]
     ready = np.array([round((p.until_s or 0.0) * MS_PER_S) for p in told], np.int64)
@@ -242,7 +246,11 @@ def powers_of(nodes: Sequence[NodeRecord], now_ms: int) -> NodePowers:
 
 
 def switched(before: Simulation, after: Simulation) -> list[tuple[int, NodePower]]:
-    """The nodes whose power states differ between two simulations of one machine, and those of the latter."""
+    """Return nodes whose power state differs between two simulations of one cluster.
+
+    Returns:
+        Number and later power state of each of these nodes.
+    """
     old, new = power_of_nodes(before), power_of_nodes(after)
     names = {number: name for name, number in POWER_STATES.items()}
     found = []

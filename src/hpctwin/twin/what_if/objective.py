@@ -28,7 +28,7 @@ FloatArray = npt.NDArray[np.float64]
 Normalise = Literal["mean", "best", "range", "none"]
 
 MIN_RUN_S = 0.001
-"""Shorter run times count as this, so that a slowdown is a number."""
+"""Shorter runtimes count as this, in seconds, so that a slowdown is finite."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class Outlook:
         now_s: Start of the what-if, in seconds since the epoch.
         machine_nodes: Number of nodes of the cluster.
         busy: Function that computes ``busy_node_s``, called when that is first read.
-        begin_s: where the span of utilization begins.
-        total_energy_j: what all nodes draw from ``now_s`` until the last job has ended, or to the what-if's
-            horizon, J; NaN where that is not known; [P] of several.
+        begin_s: Start of the span for utilization, in seconds since the epoch.
+        total_energy_j: Energy of all nodes from ``now_s`` until the last job has ended, or until
+            the horizon, in J; NaN if unknown; [P] for several what-ifs.
     """
 
     submit_s: FloatArray
@@ -60,12 +60,12 @@ class Outlook:
 
     @kept
     def jobs(self) -> ServedJobs:
-        """The jobs that count, with all metrics of jobs."""
+        """The jobs that count, with all metrics per job."""
         return ServedJobs(self.submit_s, self.start_s, self.end_s, self.nodes, min_run_s=MIN_RUN_S)
 
     @property
     def wait_s(self) -> FloatArray:
-        """From submission to start, of each job; as `start_s`."""
+        """Wait of each job, in seconds; its shape is that of `start_s`."""
         return self.jobs[WAIT]
 
     @kept
@@ -75,18 +75,18 @@ class Outlook:
 
     @kept
     def makespan_s(self) -> FloatArray:
-        """From ``begin_s`` to the last end, of each what-if."""
+        """Time from ``begin_s`` to the last end, in seconds, of each what-if."""
         last: FloatArray = self.end_s.max(axis=-1, initial=self.now_s)
         return last - self.begin_s
 
     @property
     def used(self) -> float | FloatArray:
-        """`busy_node_s`, as metrics name it."""
+        """The same as `busy_node_s`, under the name that metrics use."""
         return self.busy_node_s
 
     @property
     def present(self) -> FloatArray:
-        """All nodes over the makespan, node-seconds."""
+        """Node-seconds of all nodes over the makespan."""
         return self.makespan_s * self.machine_nodes
 
     def each(self) -> list[Outlook]:
@@ -102,13 +102,13 @@ class Outlook:
         ]
 
     def value(self, metric: str) -> Any:
-        """A metric of `METRICS`; of several what-ifs, one of each."""
+        """Return a metric of `METRICS`; for several what-ifs, one value for each."""
         of = METRICS[metric].of
         return of.of(self.jobs) if isinstance(of, Statistic) else of.of(self)
 
 
 METRICS = computed_from({"makespan_s", "used", "present", "total_energy_j"})
-"""What an objective may weigh, by name."""
+"""Metrics that an objective may weigh, by name."""
 
 PAPER_WEIGHTS = {
     "max_wait_s": 0.25,
@@ -188,7 +188,7 @@ class Objective:
         table = np.array([[m[name] for m in measured] for name in self.weights])
         for values, name in zip(table, self.weights, strict=True):
             if METRICS[name].better == "high":
-                # Turned about its best possible value, so that a cost of 0 stays the ideal.
+                # Mirrored at its best possible value, so that the ideal cost is 0.
                 values[:] = 1.0 - values
         weighted = np.array([*self.weights.values()])[:, None] * normalised(table, self.normalise)
         scores: list[float] = np.add.reduce(weighted, axis=0, initial=0.0).tolist()
@@ -204,7 +204,7 @@ def normalised(values: FloatArray, how: Normalise) -> FloatArray:
     """
     if how == "none":
         return values
-    # As `values.mean()`, in a third of the time where they are few.
+    # The same as `values.mean()`, in a third of the time for few values.
     mean = (np.add.reduce(values, axis=-1) / max(values.shape[-1], 1))[..., None]
     if how == "mean":
         return _parts(values, mean)

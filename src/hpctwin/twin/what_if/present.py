@@ -156,7 +156,7 @@ class Present:
         return given[simulation.column("first_node")[given].argsort()]
 
     def placed(self, job_ids: Collection[str]) -> dict[str, list[tuple[int, tuple[int, ...]]]]:
-        """Return the shared nodes, by number, of those given jobs that the policy starts now."""
+        """Return the numbers of the shared nodes of given jobs that the policy starts now."""
         run = self.fork()
         return {
             self.ids[row]: sorted(taken_by(run.state, row))

@@ -62,8 +62,8 @@ class Course(NamedTuple):
         past: Jobs of the past that count.
         start_ms, end_ms: Start and end of pending and arriving jobs, in ms; -1 for never. With a
             horizon, a job starts there at the latest [others].
-        running_end_ms: of those that run [running].
-        energy_j: ``total_energy_j`` of `Outlook`.
+        running_end_ms: End of each running job, in ms [running].
+        energy_j: Energy of all nodes, in J; see ``total_energy_j`` of `Outlook`.
     """
 
     submit_s: FloatArray
