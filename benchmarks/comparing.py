@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 
 from hpctwin import Cluster, Workload, compare, generate, read_workload
-from hpctwin.experiments.traces import find_trace
 from hpctwin.policies import parse_policy
+from hpctwin_papers.traces import find_trace
 
 POLICIES = (
     "fcfs+easy", "sjf+easy", "wfp+easy", "unicef+easy", "f1+easy", "f2+easy", "f3+easy", "f4+easy",

@@ -11,9 +11,9 @@ import numpy as np
 
 from hpctwin import Simulation, Workload
 from hpctwin.errors import WorkloadError
-from hpctwin.experiments.spars.schedulers import SCHEDULERS, simulate_cell, workload
 from hpctwin.model import Cluster
 from hpctwin.policies import PowerPolicy
+from hpctwin_papers.spars.schedulers import SCHEDULERS, simulate_cell, workload
 
 NODES, JOBS, UTILIZATION = 10_000, 100_000, 0.5
 

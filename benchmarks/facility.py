@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from hpctwin import Workload
-from hpctwin.experiments.cqsim_plus.cases import CASES, oracle
 from hpctwin.facility import Facility, FacilitySimulation, Strategy, parse_strategy
 from hpctwin.facility.state import FacilityState
+from hpctwin_papers.cqsim_plus.cases import CASES, oracle
 
 
 def show(name: str, **figures: float) -> None:

@@ -15,7 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.energy.power import calibration
-from hpctwin.experiments.surf import AHEAD, DAY, EVERY, FIRST, RESIDUAL, WINDOW, Week, read_week
+from hpctwin_papers.surf.experiment import (
+    AHEAD,
+    DAY,
+    EVERY,
+    FIRST,
+    RESIDUAL,
+    WINDOW,
+    Week,
+    read_week,
+)
 
 FloatArray = npt.NDArray[np.float64]
 ROUNDS = 30

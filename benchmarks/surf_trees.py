@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from hpctwin.experiments.surf import AHEAD, DAY, Week, read_week
+from hpctwin_papers.surf.experiment import AHEAD, DAY, Week, read_week
 from surf_floor import known_then
 
 FloatArray = npt.NDArray[np.float64]

@@ -29,9 +29,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from hpctwin import Simulation, generate, simulate, sweep
-from hpctwin.experiments.traces import find_trace
 from hpctwin.formats import read_workload
 from hpctwin.sweep.running import chunk_s as length_s
+from hpctwin_papers.traces import find_trace
 
 ROUNDS = 5
 LINK_BYTES_S = 1e9

@@ -50,12 +50,13 @@ def run(*command: str | Path, cwd: Path = ROOT) -> str:
 
 
 def built(into: Path) -> Path:
-    """The wheel, built from the sdist; both are checked."""
+    """Build hpctwin and hpctwin-papers, check what was built, and return hpctwin's wheel."""
     shutil.rmtree(into, ignore_errors=True)
-    run(sys.executable, "-m", "build", "--outdir", into)
+    for project in (ROOT, ROOT / "packages/hpctwin-papers"):
+        run(sys.executable, "-m", "build", "--outdir", into, project)
     files = sorted(into.iterdir())
     run(sys.executable, "-m", "twine", "check", "--strict", *files)
-    wheel = next(into.glob("*.whl"))
+    wheel = next(into.glob("hpctwin-*.whl"))
     run(Path(sys.executable).with_name("check-wheel-contents"), wheel)
     return wheel
 
@@ -127,7 +128,7 @@ def main() -> None:
     extras = given.extra or [one for one in project["optional-dependencies"] if one not in FOR_US]
     wheel = built(given.out.resolve())
     version = wheel.name.split("-")[1]
-    sdist = next(wheel.parent.glob("*.tar.gz"))
+    sdist = next(wheel.parent.glob("hpctwin-*.tar.gz"))
     (wheel.parent / "recipe.yaml").write_text(recipe(sdist, version))
     (wheel.parent / "release-notes.md").write_text(notes(version))
     with tempfile.TemporaryDirectory(prefix="hpctwin-package-") as made:

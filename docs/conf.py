@@ -18,6 +18,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "commands",
+    "metric_tables",
     "settings",
 ]
 html_theme = "furo"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,14 @@ import pytest
 
 from hpctwin import Workload, generate, simulate, write_workload
 from hpctwin.cli import main
+from hpctwin.metrics import METRICS
 
-PAGE = (Path(__file__).parent.parent / "docs/metrics.md").read_text()
+DOCS = Path(__file__).parent.parent / "docs"
+sys.path.insert(0, str(DOCS / "_ext"))
+
+import metric_tables  # noqa: E402
+
+PAGE = metric_tables.filled((DOCS / "metrics.md").read_text())
 NAMED = set(re.findall(r"`([^`\s]+)`", PAGE))
 STATISTICS = ("mean_", "median_", "p95_", "p99_", "max_")
 POWER = (
@@ -67,3 +74,8 @@ def test_a_figure_that_nobody_wrote_down_is_not_defined() -> None:
     assert not is_defined("window_luck")
     assert is_defined("p95_wait_s")
     assert is_defined("machine_pumps_energy_j")
+
+
+def test_the_page_has_a_row_for_each_metric() -> None:
+    assert not any(mark in PAGE for mark in metric_tables.TABLES)
+    assert {one for one in METRICS if f"`{one}`" not in PAGE} == set()

@@ -77,12 +77,6 @@ def test_the_manual_page_has_every_command_and_option() -> None:
                 assert all(f"\n.B {one.names}\n" in page for one in told), command.words
 
 
-def test_a_command_with_two_names_is_told_of_once() -> None:
-    first = [command.words[0] for command in command_helps(app) if len(command.words) == 1]
-    assert "experiment" in first
-    assert "experiments" not in first
-
-
 def test_the_manual_page_is_one_for_troff(tmp_path: Path) -> None:
     page = manual_page(app)
     known = (".TH ", ".SH ", ".SS ", ".PP", ".TP", ".B", ".I ", "\\&", "\\-")

@@ -259,6 +259,11 @@ def test_version_licence_and_dependencies_are_the_same_in_all_files_that_tell_th
     conda = yaml.safe_load((ROOT / "contrib/conda/recipe.yaml").read_text())
     versions = {citation["version"], zenodo["version"], conda["context"]["version"]}
     assert versions == {__version__}
+    papers = tomllib.loads((ROOT / "packages/hpctwin-papers/pyproject.toml").read_text())["project"]
+    assert papers["version"] == __version__
+    assert papers["dependencies"] == [f"hpctwin=={__version__}"]
+    assert papers["license"] == PROJECT["license"]
+    assert papers["requires-python"] == PROJECT["requires-python"]
     assert {citation["license"], zenodo["license"], conda["about"]["license"]} == {
         PROJECT["license"]
     }

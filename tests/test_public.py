@@ -13,7 +13,6 @@ from hpctwin.errors import SimulationError
 from hpctwin.report.accessor import Plots
 from hpctwin.simulation.running.options import RunOptions, SimulationOptions
 from hpctwin.simulation.state.base import SimulationBase
-from hpctwin.sweep.incentives import redeem, try_tricks
 
 PUBLIC = {name: getattr(hpctwin, name) for name in hpctwin.__all__ if name != "__version__"}
 
@@ -24,7 +23,7 @@ def parameters(function: object) -> dict[str, inspect.Parameter]:
 
 def functions() -> dict[str, object]:
     """Functions that are exported, and all that their classes do."""
-    found: dict[str, object] = {"redeem": redeem, "try_tricks": try_tricks}
+    found: dict[str, object] = {}
     for name, value in {**PUBLIC, "Plots": Plots}.items():
         if not inspect.isclass(value):
             found[name] = value

@@ -5,11 +5,11 @@ Everything a user needs is here; nothing heavy is imported before it is used.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hpctwin._version import __version__
-from hpctwin.attached import attach, offer
+from hpctwin.attached import attach
+from hpctwin.lazy import lazy_names
 
 if TYPE_CHECKING:
     from hpctwin.errors import HpctwinError
@@ -46,42 +46,19 @@ __all__ = [
     "write_workload",
 ]
 
-_HOME = {
-    "Cluster": "model",
-    "HpctwinError": "errors",
-    "Policy": "policies",
-    "Result": "simulation",
-    "Simulation": "simulation",
-    "Workload": "model",
-    "compare": "sweep",
-    "formula": "policies",
-    "generate": "generate",
-    "make_policy": "policies",
-    "multifactor": "policies",
-    "ordering": "policies",
-    "parse_policy": "policies",
-    "read_cluster": "formats.clusters.files",
-    "read_workload": "formats",
-    "replay": "simulation",
-    "simulate": "simulation",
-    "simulate_stream": "simulation",
-    "sweep": "sweep",
-    "write_workload": "formats",
-}
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "errors": ("HpctwinError",),
+        "formats": ("read_workload", "write_workload"),
+        "formats.clusters.files": ("read_cluster",),
+        "generate": ("generate",),
+        "model": ("Cluster", "Workload"),
+        "policies": ("Policy", "formula", "make_policy", "multifactor", "ordering", "parse_policy"),
+        "simulation": ("Result", "Simulation", "replay", "simulate", "simulate_stream"),
+        "sweep.compare": ("compare",),
+        "sweep.running": ("sweep",),
+    },
+)
 
 attach("Result.plot", "hpctwin.report.accessor:Plots")
-for _name, _module in (("spars-auto", "auto_on"), ("spars-ipm", "ipm")):
-    offer("hpctwin.engine.powers", _name, f"hpctwin.experiments.spars.{_module}")
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'hpctwin' has no attribute {name!r}")
-    # A room and a function in it may share a name (generate, sweep); the function is what is meant here.
-    value = getattr(importlib.import_module(f"hpctwin.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__

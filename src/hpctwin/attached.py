@@ -1,15 +1,13 @@
-"""What rooms above give to rooms below, which know nothing of it: ``result.plot``, parts of policies."""
+"""Attributes that a higher package gives to a class of a lower one, such as ``result.plot``."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["Attached", "attach", "offer", "offered"]
+__all__ = ["Attached", "attach"]
 
 _MAKERS: dict[str, str] = {}
-_OFFERS: dict[str, dict[str, str]] = {}
 
 
 class Attached:
@@ -35,19 +33,3 @@ def attach(attribute: str, maker: str) -> None:
         maker: what is called with the instance, as ``module:function``; imported when it is needed.
     """
     _MAKERS[attribute] = maker
-
-
-def offer(package: str, name: str, module: str) -> None:
-    """Let a module of a room above be found as one of a package's.
-
-    Args:
-        package: such as ``hpctwin.engine.powers``.
-        name: what policies call it.
-        module: where it is; imported when it is needed.
-    """
-    _OFFERS.setdefault(package, {})[name] = module
-
-
-def offered(package: str) -> Mapping[str, str]:
-    """The modules that rooms above offer to a package, by name."""
-    return _OFFERS.get(package, {})

@@ -367,18 +367,13 @@ def test_a_size_that_is_taken_from_the_trace_is_said_with_its_source(
         )
 
 
-def test_the_size_in_json_and_that_of_the_largest_job_are_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_size_in_json_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = batsim(tmp_path / "w.json", {"type": "delay", "delay": 9})
     assert run("compare", path, "-p", "fcfs+easy", "--json") == 0
     assert (
         "cluster 'cluster': nodes: 4, from nb_res"
         in json.loads(capsys.readouterr().out)[0]["notes"]
     )
-    (tmp_path / "log.swf").write_text(JOB)
-    assert run("experiment", "schedtwin", "--trace", tmp_path / "log.swf", "--json") == 0
-    assert "nodes: 4, from the largest job" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

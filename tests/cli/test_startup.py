@@ -12,6 +12,14 @@ from hpctwin import Workload, write_workload
 from tests.test_package import IMPORTED
 
 OF_EXTRAS = {*IMPORTED.values(), "dask"}
+OF_OTHER_RUNS = {
+    "hpctwin.energy.accounts", "hpctwin.energy.prices", "hpctwin.facility", "hpctwin.formats.accounting",
+    "hpctwin.formats.datasets", "hpctwin.generate", "hpctwin.learn", "hpctwin.metrics.studies",
+    "hpctwin.policies.agents", "hpctwin.report.figures", "hpctwin.report.pages",
+    "hpctwin.simulation.lowering.shared_nodes", "hpctwin.simulation.replays",
+    "hpctwin.simulation.streaming", "hpctwin.sweep", "hpctwin.twin",
+}  # fmt: skip
+"""What a plain run needs none of."""
 
 RUN = """
 import sys
@@ -25,12 +33,13 @@ print(sorted(heavy & set(sys.modules)))
 """
 
 
-def test_simulate_loads_nothing_that_only_figures_and_the_twin_need(tmp_path: Path) -> None:
+def test_simulate_loads_nothing_that_only_other_runs_need(tmp_path: Path) -> None:
     trace = tmp_path / "trace.swf"
     jobs = Workload.build(submit_s=[0, 1], runtime_s=[5, 5], walltime_s=[9, 9], nodes=[1, 2])
     write_workload(jobs, trace)
+    heavy = " ".join(OF_EXTRAS | OF_OTHER_RUNS)
     done = subprocess.run(
-        [sys.executable, "-c", RUN, "simulate", str(trace), "--nodes", "4", " ".join(OF_EXTRAS)],
+        [sys.executable, "-c", RUN, "simulate", str(trace), "--nodes", "4", heavy],
         capture_output=True,
         text=True,
         check=True,
@@ -79,3 +88,20 @@ def test_help_loads_nothing_that_computes() -> None:
 def test_help_of_a_command_loads_nothing_of_its_extra(command: str) -> None:
     main = "from hpctwin.cli import main; main(sys.argv[1:])"
     assert not loaded_by(main, *command.split(), "--help") & {"numba", "matplotlib", *OF_EXTRAS}
+
+
+@pytest.mark.parametrize("command", ["experiment list --json", "experiment", "incentives t.swf"])
+def test_without_its_package_a_command_says_what_to_install(command: str) -> None:
+    main = (
+        "import sys; from importlib import metadata; "
+        "metadata.entry_points = lambda **group: metadata.EntryPoints(); "
+        "from hpctwin.cli import main; main(sys.argv[1:])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", main, *command.split()], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "hpctwin: experiment and incentives need hpctwin-papers, which is not installed: "
+        "pip install hpctwin-papers\n"
+    )

@@ -7,23 +7,18 @@ from pathlib import Path
 import pytest
 
 from hpctwin.energy.prices.sources import SOURCES
-from hpctwin.experiments.rlscheduler import table
 from tests.cli.test_cli import run
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where commands run, with all keys of all sources but one, and no traces."""
+    """Where commands run, with all keys of all sources but one."""
     for source in SOURCES.values():
         for name in source.secrets:
             monkeypatch.setenv(name, "a-key")
     monkeypatch.delenv("WATTTIME_PASSWORD")
-    monkeypatch.delenv("HPCTWIN_TRACES", raising=False)
-    table.case.cache_clear()
     (tmp_path / "file").write_text("text")
-    for kept in ("folder", "agents"):
-        (tmp_path / kept).mkdir()
-    (tmp_path / "agents/lublin-1-9-0.safetensors").write_text("nothing")
+    (tmp_path / "folder").mkdir()
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -86,17 +81,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "signal fetch electricitymaps DE --out p.csv --foretold --url http://127.0.0.1:9",
             1,
             "http://127.0.0.1:9: no answer: ConnectionRefusedError",
-        ),
-        ("experiment rlscheduler Lublin1", 2, "trace 'Lublin1'. Did you mean 'Lublin-1'?"),
-        ("experiment rlscheduler Lublin-1", 2, "lublin_256.swf is not in the folder that HPC"),
-        ("experiment rlscheduler --seeds -1", 2, "--seeds is '-1', it must be a whole number"),
-        ("experiment rlscheduler --steps 0", 2, "--steps is '0', it must be 1 or more"),
-        ("experiment rlscheduler --steps many", 2, "--steps is 'many', it must be a whole number"),
-        ("experiment rlscheduler --seeds 1 --out file", 2, "it is a file, and should be a folder"),
-        (
-            "experiment rlscheduler --seeds 1 --steps 9 --out agents",
-            2,
-            "lublin-1-9-0.safetensors holds no agent",
         ),
         ("policy serve", 2, "ADDRESS is missing: see hpctwin policy serve --help"),
         ("policy serve nowhere", 2, "'nowhere': nobody can listen there"),

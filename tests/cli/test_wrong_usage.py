@@ -77,8 +77,6 @@ def test_wrong_options_of_simulate_are_told(
         (["workload", "filter", "{trace}", "{new}", "--after", "nan"], "not a duration"),
         (["workload", "describe", "{trace}", "-n", "0"], "it must be 1 or more"),
         (["compare", "{trace}", "-n", "32", "--threads", "0"], "it must be 1 or more"),
-        (["experiment", "pas", "--failures", "nan"], "--failures is 'nan'"),
-        (["experiment", "schedtwin", "--seeds", "0"], "it must be 1 or more"),
         (["simulate", "--jso", "{trace}"], "there is no option --jso"),
     ],
 )

@@ -12,10 +12,6 @@ from hypothesis import strategies as st
 from hpctwin import Workload, make_policy
 from hpctwin.energy import Orders, PowerView
 from hpctwin.errors import ConfigError
-from hpctwin.experiments.spars.schedulers import MACHINE
-from hpctwin.experiments.spars.schedulers import workload as nasa_fifth
-from hpctwin.experiments.traces import find_trace
-from hpctwin.formats import read_workload
 from hpctwin.model import Cluster, Reservation
 from hpctwin.policies import PowerPolicy
 from tests.energy.powered import (
@@ -271,18 +267,3 @@ def test_energy_is_what_plain_arithmetic_makes_of_the_schedule(
         total += min(max(gap - timeout, 0), 4) * 50
         total += max(gap - timeout - 4, 0) * 10
     assert energy.total_j == pytest.approx(total, abs=1e-6)
-
-
-@pytest.mark.traces
-def test_nasas_last_fifth_at_its_own_times_costs_the_same(traces: object) -> None:
-    moved = nasa_fifth()
-    path = find_trace("NASA-iPSC-1993-3.1-cln.swf")
-    assert path is not None
-    log = read_workload(path)
-    own = log.take(np.flatnonzero(np.isin(log.job_id, moved.job_id)))
-    assert float(own.submit_ms[0]) > 6e9
-    for kind in SWITCHING:
-        power = PowerPolicy(kind, 1200)
-        at_zero, energy = (energy_of(one, MACHINE, power=power) for one in (moved, own))
-        assert energy.total_j == at_zero.total_j
-        assert (energy.spent_ms == at_zero.spent_ms).all()

@@ -11,10 +11,9 @@ import yaml
 
 from hpctwin import write_workload
 from hpctwin.cli import main
-from hpctwin.energy.accounts.outputs import energy_tables, write_spars_results
+from hpctwin.energy.accounts.outputs import energy_tables
 from hpctwin.errors import ConfigError
-from hpctwin.experiments.spars.config import read_spars_config
-from hpctwin.experiments.spars.schedulers import simulate_cell, workload
+from hpctwin.formats.spars_config import read_spars_config
 from tests.energy.test_cases import jobs
 from tests.energy.test_platform import spars_machine
 
@@ -113,43 +112,9 @@ def test_what_is_done_otherwise_is_said(config: Path) -> None:
     content["rl"]["enabled"] = True
     config.write_text(yaml.safe_dump(content))
     read = read_spars_config(config)
-    assert read.policy.power.kind == "psas-ipm"
+    assert read.power == "psas-ipm"
     assert [note.partition(":")[0] for note in read.notes] == ["easy_psas", "rl.enabled"]
     assert read.workload.start_epoch_s == 1_714_564_800
-
-
-@pytest.mark.traces
-def test_sparss_files_say_what_sparss_own_say(golden: Path, traces: Path, tmp_path: Path) -> None:
-    energy = simulate_cell(workload(), "fcfs-ipm", 1200, "as-published", log=True)
-    write_spars_results(energy, tmp_path)
-    ours = pl.read_csv(tmp_path / "raw_job_log.csv").sort("job_id")
-    theirs = pl.read_csv(golden / "spars_nasa20_t1200_fcfs_psas.csv").sort("job_id")
-    for name, other in (
-        ("job_id", "job_id"), ("subtime", "submit"), ("start_time", "start"),
-        ("finish_time", "finish"), ("res", "n_nodes"), ("reqtime", "reqtime"),
-        ("runtime", "runtime"), ("nodes", "nodes"),
-    ):  # fmt: skip
-        same = ours[name].cast(pl.String) == theirs[other].cast(ours[name].dtype).cast(pl.String)
-        assert same.all(), name
-    (metrics,) = pl.read_csv(tmp_path / "metrics.csv").to_dicts()
-    (published,) = (
-        pl.read_csv(golden / "spars_published_metrics.csv")
-        .filter(
-            (pl.col("scheduler") == "fcfs_psas")
-            & (pl.col("timeout_s") == 1200)
-            & (pl.col("source") == "spars")
-        )
-        .to_dicts()
-    )
-    for name, value in metrics.items():
-        assert value == pytest.approx(published[name], rel=1e-9), name
-    energies = pl.read_csv(tmp_path / "energy_log.csv")
-    assert energies["energy_consumption"].sum() == pytest.approx(energy.total_j)
-    log = pl.read_csv(tmp_path / "node_log.csv")
-    spent = (log["finish_time"] - log["start_time"]) * log["nodes"].str.split(" ").list.len()
-    assert spent.sum() == metrics["total_time_all_states"]
-    counts = pl.read_csv(tmp_path / "state_switch.csv").drop("time")
-    assert (counts.sum_horizontal() == 128).all()
 
 
 def test_our_tables_hold_all_energy() -> None:

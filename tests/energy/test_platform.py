@@ -14,7 +14,6 @@ import yaml
 
 from hpctwin.energy.power.states import node_watts
 from hpctwin.errors import ConfigError
-from hpctwin.experiments.spars.schedulers import MACHINE
 from hpctwin.formats.clusters.files import read_cluster
 from hpctwin.model import Cluster
 
@@ -80,15 +79,6 @@ def test_ours_has_a_line_for_each_node_group_and_a_name_that_yaml_takes_for_a_tr
     assert [s.name for s in platform.nodes[0].sleep] == ["suspend", "off"]
     assert platform.nodes[0].sleep[1].switch_on.time == 300
     assert node_watts(platform)[:2].T.tolist() == [[90, 200]] * 4 + [[900, 900]] * 2
-
-
-def test_sparss_platform_is_read_as_it_is(tmp_path: Path) -> None:
-    machines = [spars_machine(number) for number in range(128)]
-    platform = read(tmp_path, "p.json", json.dumps({"machines": machines}))
-    assert [group.count for group in platform.nodes] == [128]
-    assert (node_watts(platform) == node_watts(MACHINE)).all()
-    theirs, ours = platform.nodes[0].sleep[0], MACHINE.nodes[0].sleep[0]
-    assert (theirs.switch_off, theirs.switch_on) == (ours.switch_off, ours.switch_on)
 
 
 def test_batsims_platform_is_read_as_it_is(tmp_path: Path) -> None:

@@ -11,25 +11,35 @@ import pytest
 import hpctwin.engine.passes
 from hpctwin import Cluster, Simulation, Workload, simulate
 from hpctwin.engine.passes import kept_of
-from hpctwin.errors import ConfigError, PolicyError
-from hpctwin.policies import parse_policy
+from hpctwin.errors import ConfigError
 from hpctwin.simulation import explain
 
 PAGE = Path(__file__).parents[2] / "docs/write-a-backfill.md"
 ANYONE = '''
 """Anyone who fits starts, in order."""
 
-from numba import types
+from hpctwin.engine.passes import Pass, capacity
 
-from hpctwin.engine.compile.jit import Kernel
-from hpctwin.engine.queue.order import order_queue, pop_order, reckon_fairshare
-from hpctwin.engine.passes import Pass, SharedPass
+
+def anyone(sim):
+    capacity.begin_pass(sim)
+    size = capacity.order_jobs(sim)
+    for i in range(size):
+        j = capacity.job_at(i, size, sim)
+        if not capacity.is_skipped(j, sim):
+            capacity.start(j, sim)
+
+
+PASS = Pass(anyone)
+'''
+WHOLE = '''
+"""Anyone who fits starts, in order, on whole nodes."""
+
 from hpctwin.engine.capacity.plan import fits_plan, plan_build
-from hpctwin.engine.compile.numba_types import SIM
-from hpctwin.engine.shared.passes.common import begin_anew, jobs_in_order, nth, start_if_it_fits
-from hpctwin.engine.shared.fit import is_skipped_shared
-from hpctwin.engine.queue.eligibility import is_skipped
 from hpctwin.engine.jobs.transitions import start_now
+from hpctwin.engine.passes import Pass
+from hpctwin.engine.queue.eligibility import is_skipped
+from hpctwin.engine.queue.order import order_queue, pop_order, reckon_fairshare
 
 
 def anyone(sim):
@@ -41,16 +51,7 @@ def anyone(sim):
             start_now(j, sim)
 
 
-def anyone_shared(sim):
-    begin_anew(sim)
-    for i in range(jobs_in_order(sim)):
-        j = nth(i, sim)
-        if not is_skipped_shared(j, sim):
-            start_if_it_fits(j, sim)
-
-
-SHARED = SharedPass(Kernel(anyone_shared, types.void(SIM)))
-PASS = Pass(Kernel(anyone, types.void(SIM)), shared=SHARED)
+PASS = Pass(anyone)
 '''
 NODE = {
     "name": "n",
@@ -126,28 +127,11 @@ def test_the_page_s_file_in_the_package_is_a_backfill_of_shared_nodes_too(
         assert late_s.max() <= slack_s
 
 
-def test_one_without_a_pass_for_shared_nodes_is_refused_there_by_name(tmp_path: Path) -> None:
+def test_one_that_plans_whole_nodes_is_refused_there_by_name(tmp_path: Path) -> None:
     file = tmp_path / "whole.py"
-    file.write_text(ANYONE.replace(", shared=SHARED", ""))
+    file.write_text(WHOLE)
     with pytest.raises(ConfigError, match=r"whole\.py:PASS' plans whole ones; take .*easy"):
         Simulation(jobs(tasks=True), MACHINE, f"fcfs+{file}")
-
-
-@pytest.mark.parametrize(
-    ("wrong", "told"),
-    [
-        ("shared=anyone_shared", "shared= of a Pass is function; give a SharedPass"),
-        ("shared=Pass(Kernel(anyone_shared, types.void(SIM)))", "give a SharedPass"),
-        ("numbers=int, shared=SHARED", "give both the same numbers="),
-    ],
-)
-def test_what_is_no_pass_for_shared_nodes_is_told_as_such(
-    wrong: str, told: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "wrong.py"
-    file.write_text(ANYONE.replace("shared=SHARED", wrong))
-    with pytest.raises(PolicyError, match=told):
-        parse_policy(f"fcfs+{file}")
 
 
 @pytest.mark.parametrize(
@@ -157,8 +141,8 @@ def test_what_keeps_a_job_back_is_told_as_the_backfill_says(
     keeps: str, told: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "alone.py"
-    code = ANYONE.replace("and fits_plan(", "and sim.clock.running == 0 and fits_plan(")
-    file.write_text(code.replace(", shared=SHARED", keeps))
+    code = WHOLE.replace("and fits_plan(", "and sim.clock.running == 0 and fits_plan(")
+    file.write_text(code.replace("Pass(anyone", f"Pass(anyone{keeps}"))
     two = Workload.build(submit_s=[0, 1], runtime_s=[50, 50], nodes=[1, 1])
     story = explain(Simulation(two, MACHINE, f"fcfs+{file}"), 2)
     assert any(told in moment.text for moment in story)

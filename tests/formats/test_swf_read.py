@@ -14,7 +14,8 @@ from hpctwin.errors import ConfigError, TraceError
 from hpctwin.formats import SwfRules, read_workload
 from hpctwin.formats.swf import large as swf_large
 from hpctwin.formats.swf import reader, records
-from hpctwin.formats.swf.reader import read_swf, write_swf
+from hpctwin.formats.swf.reader import read_swf
+from hpctwin.formats.swf.writer import write_swf
 from hpctwin.model import DependencyKind, Workload
 from tests.formats.format_strategies import assert_same_jobs, labels_of, swf_files
 

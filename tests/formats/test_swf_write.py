@@ -10,7 +10,8 @@ from hypothesis import given
 
 from hpctwin.errors import WorkloadError
 from hpctwin.formats import SwfRules, read_workload, write_workload
-from hpctwin.formats.swf.reader import read_swf, write_swf
+from hpctwin.formats.swf.reader import read_swf
+from hpctwin.formats.swf.writer import write_swf
 from hpctwin.model import Category, Dependencies, DependencyKind, Workload
 from tests.formats.format_strategies import assert_same_jobs, labels_of, workloads
 

@@ -18,7 +18,6 @@ from hpctwin import compare, errors, generate, simulate
 from hpctwin.cli import main
 from hpctwin.engine.agents.features import seen_of_job
 from hpctwin.engine.compile.policy_views import JobView
-from hpctwin.experiments.schedtwin import experiment
 from hpctwin.learn import Environments, Episodes, JobSelection, PowerManagement
 from hpctwin.learn.baselines import tuned
 from hpctwin.learn.baselines.evaluation import HINDSIGHT, evaluate
@@ -26,6 +25,7 @@ from hpctwin.learn.training.plan import Plan
 from hpctwin.learn.training.training import train
 from hpctwin.policies import find_ordering, find_power
 from hpctwin.policies.agents.network import Network
+from hpctwin.twin.service import comparison
 from hpctwin.twin.settings.config import CoreSettings
 from tests.learn.test_many import NODES, WORKLOAD, check_same, machine
 
@@ -332,10 +332,10 @@ def test_in_the_twins_pool_an_agent_starts_jobs_as_in_a_simulation(tmp_path: Pat
     jobs = generate("poisson", jobs=60, nodes=NODES, seed=2, load=1.1)
     jobs = replace(jobs, walltime_ms=jobs.runtime_ms)
     rows = [
-        experiment.twin_row(jobs, NODES, CoreSettings.checked({"pool": pool, "futures": 0}, ""))
+        comparison.twin_row(jobs, NODES, CoreSettings.checked({"pool": pool, "futures": 0}, ""))
         for pool in ([text], ["fcfs+easy"], ["fcfs+easy", text])
     ]
-    own = experiment.static_row(jobs, NODES, text, 0)
+    own = comparison.static_row(jobs, NODES, text, 0)
     assert rows[0].mean_wait_s == pytest.approx(own.mean_wait_s)
     assert rows[0].mean_wait_s != pytest.approx(rows[1].mean_wait_s)
     assert rows[0].share_by_policy == {text: 1.0}

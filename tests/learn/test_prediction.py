@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, errors, generate, read_workload, simulate
 from hpctwin.cli import main
-from hpctwin.experiments.s_raps import prediction
 from hpctwin.formats import write_workload
 from hpctwin.formats.datasets import dataset, write_sample
 from hpctwin.learn.prediction import (
@@ -415,12 +414,3 @@ def test_the_command_draws_what_was_foretold(
         main(["simulate", str(jobs), "-M", str(machine), "--use", "predicted"])
     assert stop.value.code
     assert "no predicted_node_w; hpctwin predictor apply writes it" in capsys.readouterr().err
-
-
-def test_scheduling_by_truth_is_best_and_by_what_is_foretold_between(known: Known) -> None:
-    found = prediction.run(known.workload, Cluster.uniform(NODES), methods=["like"], training=OFTEN)
-    wait = {(one.order, one.by, one.plan): one.mean_wait_s for one in found}
-    assert wait["shortest", "truth", "walltime"] < wait["fcfs", "walltime", "walltime"]
-    own = simulate(known.workload, NODES, "fcfs+easy").summary()["mean_wait_s"]
-    assert wait["fcfs", "walltime", "walltime"] == own
-    assert ("score", "like", "walltime") not in wait

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, errors, simulate
 from hpctwin.metrics import INCENTIVES, Accounts, read_accounts, rewarded
+from hpctwin.metrics.studies.accounts import MEANS
 from hpctwin.model import Category, NodeGroup, Workload
 from hpctwin.model.cluster.node_group import Mode
 from hpctwin.model.cluster.racks import Component
@@ -280,8 +281,8 @@ def made(rows: dict[str, tuple[float, float]]) -> Accounts:
             **{
                 name: [0.0] * len(names)
                 for name in (
-                    "energy_run_js", "energy_run2_js2", "wait_s", "turnaround_s", "area_s",
-                    "area_turnaround_s2", "response3", "response4",
+                    "energy_run_js", "energy_run2_js2", "response3", "response4",
+                    *(f"{name}_{part}" for name in MEANS for part in ("sum", "weight")),
                 )
             },
         }

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from hpctwin.errors import ConfigError
 from hpctwin.metrics import served, with_job_metrics
-from hpctwin.metrics.jobs.jobs import ROWS, served_metrics
+from hpctwin.metrics.registry import JOB_METRICS
+from hpctwin.metrics.summary.sources import JobTable
 from tests.metrics.metric_frames import frame, job, results
 
 
@@ -90,14 +91,12 @@ def test_the_metrics_of_those_served_are_the_same_as_arrays_to_the_last_bit(
     result: tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame], share: float
 ) -> None:
     jobs = result[0].with_columns(pl.col("nodes") * share)
-    table, arrays = with_job_metrics(served(jobs)), served_metrics(jobs)
-    assert jobs.filter(pl.Series(arrays.which, dtype=pl.Boolean))["job_id"].to_list() == (
+    table, (which, arrays) = with_job_metrics(served(jobs)), JobTable(jobs).served()
+    assert jobs.filter(pl.Series(which, dtype=pl.Boolean))["job_id"].to_list() == (
         table["job_id"].to_list()
     )
-    assert arrays.row("area").tolist() == (table["nodes"] * table["run_s"]).to_list()
-    assert (
-        arrays.row("response").tolist()
-        == (table["turnaround_s"] * (table["nodes"] * table["run_s"])).to_list()
-    )
-    for name in ROWS[1:-1]:
-        np.testing.assert_array_equal(arrays.row(name), table[name].drop_nulls().to_numpy())
+    assert table["area"].to_list() == (table["nodes"] * table["run_s"]).to_list()
+    for metric in JOB_METRICS:
+        np.testing.assert_array_equal(
+            arrays.defined(metric), table[metric.name].drop_nulls().to_numpy()
+        )

@@ -55,6 +55,7 @@ def test_a_worked_example() -> None:
     assert summary["max_queue_length"] == 1
     assert summary["mean_queued_nodes"] == 0.6
     assert summary["area_weighted_response_time_s"] == (30 * 10 + 20 * 16) / 50
+    assert summary["node_weighted_wait_s"] == (3 * 0 + 2 * 6) / 5
     assert summary["lost_node_s"] == 0
     assert summary["jain_fairness_user"] == pytest.approx(2.6**2 / (2 * (1 + 1.6**2)))
 
@@ -209,7 +210,7 @@ def test_what_is_summed_at_once_is_what_is_summed_in_pieces(
 
 
 @given(results(), st.sampled_from([(1.0, 1), (1e8, 1000), (1e6, 10**9), (1e-4, 1)]))
-def test_a_run_in_whole_ms_summed_up_in_one_call_is_what_step_by_step_it_is(
+def test_a_run_in_whole_ms_is_summed_up_as_its_table(
     result: Result, scales: tuple[float, int]
 ) -> None:
     """Also where some times have no room in one number with the nodes, or are rounded to the same ms."""
@@ -218,11 +219,11 @@ def test_a_run_in_whole_ms_summed_up_in_one_call_is_what_step_by_step_it_is(
         table.with_columns(pl.col(pl.Float64) * scale, pl.col("nodes") * wider) for table in result
     )
     jobs = in_ms(table)
-    assert summarize_jobs(jobs, lost, up, 100) == step_by_step(jobs, lost, up)
+    assert summarize_jobs(jobs, lost, up, 100) == summarize(in_seconds(jobs), lost, up, 100)
 
 
 @given(st.integers(1, 3000), st.integers(0, 99), st.sampled_from([2, 400, 10**9]))
-def test_many_jobs_summed_up_in_one_call_are_what_step_by_step_they_are(
+def test_many_jobs_in_whole_ms_are_summed_up_as_their_table(
     size: int, seed: int, most_ms: int
 ) -> None:
     """Also where many wait equally long, or recorded starts lie before the submission."""
@@ -240,16 +241,25 @@ def test_many_jobs_summed_up_in_one_call_are_what_step_by_step_they_are(
         np.full(size, int(State.COMPLETED), np.int8),
         Category.of([f"u{one}" for one in drawn.integers(0, 9, size)]),
     )
-    assert summarize_jobs(jobs, NO_LOST, capacity((0, 4)), 4) == step_by_step(
-        jobs, NO_LOST, capacity((0, 4)), 4
+    up = capacity((0, 4))
+    assert summarize_jobs(jobs, NO_LOST, up, 4) == summarize(in_seconds(jobs), NO_LOST, up, 4)
+
+
+def in_seconds(jobs: JobsInMs) -> pl.DataFrame:
+    """The same jobs as a table."""
+    times = {"submit_s": jobs.submit, "eligible_s": jobs.eligible, "start_s": jobs.start}
+    labels = [state.label for state in State]
+    return pl.DataFrame(
+        {
+            **{
+                name: pl.Series(np.where(ms < 0, np.nan, ms / 1000), nan_to_null=True)
+                for name, ms in {**times, "end_s": jobs.end}.items()
+            },
+            "nodes": jobs.nodes,
+            "state": [labels[state] for state in jobs.state],
+            "user": jobs.user.to_series("user"),
+        }
     )
-
-
-def step_by_step(jobs: JobsInMs, lost: pl.DataFrame, up: pl.DataFrame, nodes: int = 100) -> Summary:
-    running = RunningSummary(nodes, exact=True)
-    running.passed(jobs, lost, up)
-    running.ended(jobs)
-    return running.figures()
 
 
 @given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=40), st.sampled_from([1, 20_000]))

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from numba import float64, int64, types
 
-from hpctwin.engine.compile.jit import Kernel
-from hpctwin.engine.summary.exact_sums import ADD_NUMBERS, LIMBS, rounded_over
-from hpctwin.metrics.summary.sums import ExactSum, ExactSums, RowSums
+from hpctwin.metrics.summary.sums import ExactSum, ExactSums
 
 NUMBERS = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),
@@ -48,13 +44,6 @@ def test_a_sum_is_the_double_next_to_it_however_it_is_cut(
     assert [found.total(), found.over(7)] == expected
 
 
-def _rounded(limbs: np.ndarray[Any, Any], count: int) -> float:
-    return rounded_over(limbs, 0, count)
-
-
-ROUNDED = Kernel(_rounded, float64(types.Array(int64, 1, "C"), int64))
-
-
 @given(st.lists(NUMBERS, max_size=60), st.integers(1, 2**31 - 1))
 @example([2.0**53, 1.0], 1)  # half way between two doubles: to the even one, …
 @example([2.0**53, 3.0], 1)
@@ -66,25 +55,20 @@ ROUNDED = Kernel(_rounded, float64(types.Array(int64, 1, "C"), int64))
 @example([1.5e-323], 2)
 @example([5e-324], 3)
 @example([1e-323], 3)
-def test_compiled_code_divides_a_sum_as_exactly(values: list[float], count: int) -> None:
+def test_a_sum_is_divided_as_exactly(values: list[float], count: int) -> None:
     exact = sum(map(Fraction, values), Fraction(0)) / count
-    limbs = np.zeros(LIMBS, np.int64)
-    first, last = np.zeros(1, np.int64), np.array([len(values)])
-    ADD_NUMBERS(np.array(values).view(np.int64), first, last, limbs)
     try:
         expected = float(exact)
     except OverflowError:
         expected = math.copysign(math.inf, exact)
-    assert ROUNDED(limbs, count) == expected
+    assert summed(values, []).over(count) == expected
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
-def test_compiled_code_tells_what_is_no_finite_sum(value: float) -> None:
-    limbs = np.zeros(LIMBS, np.int64)
-    first, last = np.zeros(1, np.int64), np.array([2])
-    ADD_NUMBERS(np.array([value, 1.0]).view(np.int64), first, last, limbs)
-    assert ROUNDED(limbs, 3) == value or np.isnan(value)
-    assert np.isnan(ROUNDED(limbs, 3)) == np.isnan(value)
+def test_what_is_no_finite_sum_divided_is_none(value: float) -> None:
+    found = summed([value, 1.0], []).over(3)
+    assert found == value or np.isnan(found)
+    assert np.isnan(found) == np.isnan(value)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", None]), NUMBERS)), st.integers(0, 9))
@@ -115,34 +99,3 @@ def test_means_by_label_are_those_of_each_alone(
 )
 def test_what_has_no_finite_sum_is_said(values: list[float], total: float) -> None:
     assert summed(values, [1]).total() == pytest.approx(total, nan_ok=True)
-
-
-@given(
-    st.lists(
-        st.lists(NUMBERS | st.sampled_from([math.inf, -math.inf]), max_size=20),
-        min_size=3,
-        max_size=3,
-    ),
-    st.integers(1, 60),
-    st.lists(st.integers(0, 20), min_size=3, max_size=3),
-)
-def test_rows_in_pieces_are_summed_as_each_alone(
-    rows: list[list[float]], times: int, cuts: list[int]
-) -> None:
-    """Also of more numbers than a block has."""
-    found, many = RowSums(3), [row * times for row in rows]
-    for part in (slice(0, 1), slice(1, None)):
-        pieces = [
-            row[:cut] if part.start == 0 else row[cut:] for row, cut in zip(many, cuts, strict=True)
-        ]
-        table = np.full(
-            (3, max(map(len, pieces)) + 2), 7.5
-        )  # behind its end a row may hold anything
-        for own, piece in zip(table, pieces, strict=True):
-            own[: len(piece)] = piece
-        found.add(table, np.array([len(piece) for piece in pieces]))
-    assert found.counts == [len(row) for row in many]
-    assert found.largest == [max(row, default=-math.inf) for row in many]
-    np.testing.assert_array_equal(
-        found.over([1, 2, 3]), [summed(row, []).over(n) for n, row in enumerate(many, 1)]
-    )

@@ -35,7 +35,8 @@ class Queue:
     def __call__(self, name: str, arguments: Sequence[str]) -> bytes:
         assert name == "squeue"
         if "-j" not in arguments:
-            lines = [self._cells(job) for job in self.jobs]
+            assert "-r" in arguments
+            lines = [line for job in self.jobs for line in self._lines(job)]
             if self.between is not None:
                 self.between()
                 self.between = None
@@ -51,6 +52,11 @@ class Queue:
 
     def _array(self, job: int) -> int:
         return int(self.jobs[job].get("ArrayJobID", job))
+
+    def _lines(self, job: int) -> list[list[str]]:
+        """One for each pending task of an array."""
+        cells, tasks = self._cells(job), list(FIELDS).index("ArrayTaskID")
+        return [[*cells[:tasks], one, *cells[tasks + 1 :]] for one in cells[tasks].split(",")]
 
     def _cells(self, job: int) -> list[str]:
         about = {"JobID": str(job), "ArrayTaskID": "N/A", "ArrayJobID": str(job), **self.jobs[job]}
@@ -88,6 +94,20 @@ def test_json_is_queried_for_jobs_that_are_new_or_have_changed_alone() -> None:
     del queue.jobs[1]
     assert set(found(jobs)) == {2}
     assert len(queue.json_of) == 2
+
+
+def test_pending_tasks_of_an_array_are_one_row_for_each_record_of_slurm() -> None:
+    queue = Queue()
+    queue.add(1, ArrayTaskID="1,3,4", Reason="BeginTime")
+    queue.add(2, ArrayJobID="1", ArrayTaskID="2", Reason="Resources")
+    jobs = Listing(queue)
+    for _ in range(2):
+        rows = {row["job_id"]: row for row in jobs.look()[0]}
+        assert {job: row["array_task_string"] for job, row in rows.items()} == {1: "1,3,4", 2: "2"}
+    assert {job: row["state_reason"] for job, row in rows.items()} == {
+        1: "BeginTime",
+        2: "Resources",
+    }
 
 
 def test_a_job_that_starts_between_text_and_json_runs() -> None:

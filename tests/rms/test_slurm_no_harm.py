@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from hpctwin.rms.records.records import JobSpec
+from hpctwin.rms.slurm.manager import SlurmManager
 from tests.rms.beside_slurm import Beside, begin_times, beside, running, states
 from tests.rms.slurm_cluster import SlurmCluster
 
@@ -91,6 +93,27 @@ def test_an_array_gets_no_lease_if_all_its_tasks_fit_an_idle_cluster(
     first = submit(slurm, "-n1", f"--array={array}", run_s=1)
     assert leased(slurm, [first]) == ([] if fits else [first])
     slurm.wait(lambda: not states(slurm), 60)
+
+
+def test_each_task_of_an_array_has_its_own_begin_time_and_reason(twin: Beside) -> None:
+    slurm = twin.slurm
+    array = submit(slurm, "-n1", "--array=1-4", "-p", "over", "--begin=now+300")
+    slurm.say("scontrol", "update", f"JobId={array}_2", "StartTime=now+200")
+    manager = SlurmManager("emul", conf=slurm.conf)
+
+    def specs() -> dict[str, JobSpec]:
+        jobs = manager.snapshot().jobs
+        return {job.spec.id: job.spec for job in jobs if job.spec.id.startswith(f"{array}_")}
+
+    # Slurm names the reason with its next pass; the second query is answered from the text alone.
+    slurm.wait(lambda: all(spec.not_before_s for spec in specs().values()), 90)
+    for _ in range(2):
+        found = specs()
+        assert len(found) == 4
+        assert {spec.reason for spec in found.values()} == {""}
+        begins_s = {job: spec.not_before_s or 0.0 for job, spec in found.items()}
+        first_s = begins_s.pop(f"{array}_2")
+        assert all(begin_s - first_s > 50 for begin_s in begins_s.values())
 
 
 def test_a_whole_node_counts_with_all_its_cores(twin: Beside) -> None:

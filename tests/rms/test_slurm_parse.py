@@ -201,7 +201,12 @@ TIERS = (
     [
         ("preempt/none", b"", set(), {"low", "main", "apart"}),
         ("preempt/partition_prio", b"", {"main", "low,main"}, {"low", "apart"}),
-        ("preempt/qos", b"normal|\nurgent|normal,low\nlow|\n", {"urgent"}, {"low", "main", "apart"}),
+        (
+            "preempt/qos",
+            b"normal|\nurgent|normal,low\nlow|\n",
+            {"urgent"},
+            {"low", "main", "apart"},
+        ),
         ("preempt/qos", None, {"low", "main", "low,main", "apart", "urgent"}, set()),
     ],
 )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,9 +16,13 @@ from hpctwin.cli import main
 from hpctwin.engine.passes import kept_of
 from hpctwin.errors import ConfigError
 from hpctwin.model import Dependencies, DependencyKind
+from hpctwin.policies import make_policy
 from hpctwin.simulation import Moment, explain
 from tests import strategies
 from tests.engine.test_adaptive_guarantees import CLUSTER, workloads
+from tests.engine.test_preemption import busy_cases, crowded_cases
+from tests.engine.test_suspension import busy_cases as busy_suspensions
+from tests.engine.test_suspension import crowded_cases as crowded_suspensions
 from tests.examples import examples
 
 OK = DependencyKind.AFTEROK
@@ -115,6 +121,34 @@ def test_every_story_adds_up_to_what_happened(policy: str, workload: Workload, p
         risen = sum(m.detail.get("places", 0) for m in moments)
         assert pushed == push["pushed"]
         assert risen == push["risen"]
+
+
+@settings(max_examples=examples(60))
+@given(
+    case=st.one_of(busy_cases(), crowded_cases(), busy_suspensions(), crowded_suspensions()),
+    backfill=st.sampled_from(["none", "first-fit", "easy", "slurm"]),
+    pick=st.integers(0, 19),
+)
+def test_stories_of_jobs_that_are_preempted_tell_what_happened(
+    case: dict[str, Any], backfill: str, pick: int
+) -> None:
+    workload, cluster = case["workload"], case["cluster"]
+    row = pick % len(workload)
+    policy = make_policy("fcfs", backfill)
+    moments = explain(Simulation(workload, cluster, policy), workload.job_id[row])
+    run = Simulation(workload, cluster, policy)
+    run.advance()
+    count = Counter(moment.what for moment in moments)
+    last = {moment.what: moment.time_s for moment in moments}
+    requeues, cut = int(run.column("requeues")[row]), run.state["cut"][row]
+    assert (count["requeued"] > 0) == (requeues > 0)
+    assert count["requeued"] <= requeues
+    assert count["started"] in (count["requeued"], count["requeued"] + 1)
+    assert count["suspended"] - count["resumed"] in (0, int(cut["suspended"]))
+    assert count["suspended"] <= int(cut["times"])
+    assert last.get("ended") == run.result().jobs["end_s"][row]
+    waits = [moment for moment in moments if moment.what == "waited"]
+    assert all(moment.until_s > moment.time_s for moment in waits)
 
 
 def test_the_command_tells_it_and_names_a_job_that_is_not_there(

@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, errors, generate, simulate
 from hpctwin.cli.app import main
-from hpctwin.experiments.experiment import run as run_experiment
-from hpctwin.experiments.s_raps import external_schedulers
 from hpctwin.model import Workload
 from hpctwin.simulation.schedulers import (
     Happened,
@@ -332,13 +330,3 @@ def test_a_policy_by_fair_share_cannot_decide_from_outside(
         main(["policy", "serve", "nowhere"])
     assert refused.value.code == 2
     assert "nobody can listen there" in capsys.readouterr().err
-
-
-def test_the_experiment_with_schedulers_outside_tells_that_they_decide_as_within() -> None:
-    jobs = external_schedulers.workload(60)
-    assert jobs.span_s == pytest.approx(15 * 86_400 * 60 / 5324, rel=1e-3)
-    programs = (f"{sys.executable} {PROGRAM} easy",)
-    found = run_experiment(external_schedulers.SRapsSchedulers(60, programs)).rows
-    assert [one["same_starts"] for one in found] == [1.0] * 5
-    assert {one["beside"] for one in found} == {"fcfs+none", "fcfs+easy"}
-    assert all(one["cpu_s"] > 0 for one in found)

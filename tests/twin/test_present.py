@@ -16,6 +16,7 @@ from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, NodeRese
 from hpctwin.twin.what_if.conversion import id_key
 from hpctwin.twin.what_if.present import CORRECTIONS_MS, present, remaining_end_ms
 from tests import strategies
+from tests.engine.test_preemption import preemptions
 from tests.examples import each
 from tests.twin.present_cases import EPOCH_S, node_name, records_of
 
@@ -39,15 +40,26 @@ def starts(jobs, nodes=UP, reservations=(), now_s=10.0, policy=FCFS):
     return present(machine, jobs, nodes, reservations, now_s, policy).starts()
 
 
+def with_preemption(data: st.DataObject, cluster: Cluster) -> Cluster:
+    """The cluster, where jobs preempt others at once, and all that is known of it is in records."""
+    told = data.draw(preemptions(cluster)) | {"grace": 0, "requeue_after": 0, "checkpoint": None}
+    for of in (*told.get("partitions", {}).values(), *told.get("qos", {}).values()):
+        of.pop("grace")
+    return Cluster.model_validate({**cluster.model_dump(exclude_unset=True), "preemption": told})
+
+
 @given(data=st.data())
 @each("shared", (False, True))
+@each("preempts", (False, True))
 def test_it_goes_on_exactly_as_a_simulation_that_was_not_interrupted(
-    shared: bool, data: st.DataObject
+    shared: bool, preempts: bool, data: st.DataObject
 ) -> None:
     clusters = strategies.shared_clusters if shared else strategies.clusters
     cluster = data.draw(clusters(maintenance=False, outages=False))
     groups = tuple(group.model_copy(update={"speed": 1.0}) for group in cluster.nodes)
     cluster = cluster.model_copy(update={"nodes": groups})
+    if preempts:
+        cluster = with_preemption(data, cluster)
     workloads = strategies.workloads
     if shared:
         workloads = partial(
@@ -69,6 +81,9 @@ def test_it_goes_on_exactly_as_a_simulation_that_was_not_interrupted(
     edges = workload.dependencies
     unsubmitted = whole.column("phase") == layout.UNSUBMITTED
     if unsubmitted[edges.on].any() or (len(edges) and (edges.delay_ms > 0).any()):
+        return
+    # That a job has started before it was preempted, records do not tell.
+    if (whole.column("requeues") > 0).any() and (edges.kind == DependencyKind.AFTER).any():
         return
     # Nor are jobs that their users submit when others have ended.
     if (edges.kind == DependencyKind.THINK).any():

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from contextlib import suppress
+from importlib import metadata
 from typing import NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
@@ -64,11 +65,6 @@ for name, target, summary in (
         "data.accounts:accounts_command",
         "Show what users or accounts used, over several runs.",
     ),
-    (
-        "incentives",
-        "data.incentives:incentives_command",
-        "Collect accounts, redeem them, and try to cheat.",
-    ),
     ("signal", "data.signal:signal_app", "Fetch prices and carbon intensities of the grid."),
     ("calibrate", "simulating.calibrate:calibrate_command", "Fit power to use on measured power."),
     ("import", "data.import_site:import_app", "Read a site's own files: Slurm's or PBS's."),
@@ -82,11 +78,6 @@ for name, target, summary in (
     ),
     ("mcp", "live.serve:mcp_command", "Serve an assistant read-only tools about the live twin."),
     ("rms", "live.rms:rms_app", "Look at the resource manager; hooks and submit rules."),
-    (
-        ("experiment", "experiments"),
-        "papers.experiments:experiments_app",
-        "Repeat the experiments of published papers.",
-    ),
     ("demo", "live.demo:demo_command", "Watch the live twin run an emulated cluster."),
     ("warmup", "warmup:warmup_command", "Compile the engine now, not at first use."),
     ("man", "manual:man_command", "Print the manual page, for man."),
@@ -102,6 +93,19 @@ for name, target, summary in (
 for name, target in (("train", "train"), ("evaluate", "evaluate"), ("agents", "list_agents")):
     app.command(f"hpctwin.cli.learning.agent:{target}", name=name, show=False)
 
+for plugin in metadata.entry_points(group="hpctwin.commands"):
+    # A package that is broken, or of another version, must not keep the other commands from running.
+    try:
+        plugin.load()(app)
+    except Exception as error:
+        package = plugin.dist.name if plugin.dist is not None else plugin.value
+        print(
+            f"hpctwin: {package}: its commands cannot be loaded ({error}); install it again",
+            file=sys.stderr,
+        )
+for name in ("experiment", "incentives"):
+    if name not in app:
+        app.command("hpctwin.cli.missing:missing_command", name=name, show=False)
 
 app.register_install_completion_command()
 

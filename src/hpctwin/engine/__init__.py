@@ -1,4 +1,7 @@
-"""The compiled discrete-event core and its state. Import its modules only when a simulation starts."""
+"""The compiled discrete-event core and its state.
+
+Import its modules only when a simulation starts: they load Numba.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,24 @@ from hpctwin.errors import SimulationError
 __all__ = ["NUMBA", "check_numba"]
 
 NUMBA = ((0, 60), (0, 68))
-"""The first and the last version of Numba whose insides `rows` and `linking` are known to go with."""
+"""The oldest and newest supported Numba version.
+
+`compile.numba_types` and `compile.linking` use Numba's internals, which may change with any
+version.
+"""
 
 
 def check_numba(found: str) -> None:
-    """Refuse a version of Numba whose insides may be others; what fails then would be hard to read.
+    """Reject a Numba version that the engine does not support.
+
+    The engine uses Numba's internals. An unsupported version would fail later with an unclear
+    error.
 
     Args:
-        found: the version, such as ``0.68.1``.
+        found: Numba version, such as ``0.68.1``.
 
     Raises:
-        SimulationError: it is not within `NUMBA`.
+        SimulationError: The version is outside `NUMBA`.
     """
     numbers = tuple(int(number) for number in re.findall(r"\d+", found)[:2])
     if not NUMBA[0] <= numbers <= NUMBA[1]:
@@ -34,9 +44,9 @@ def check_numba(found: str) -> None:
 
 
 def _numba_version() -> str:
-    """The version of Numba that is installed, from the name of the folder with what pip knows of it.
+    """Return the installed Numba version, read from the name of its dist-info folder.
 
-    `importlib.metadata` reads the same, but it and what it imports take a thirtieth of a second.
+    `importlib.metadata` returns the same, but importing it takes about 30 ms.
     """
     numba = find_spec("numba")
     if numba is not None and numba.origin is not None:

@@ -1,4 +1,4 @@
-"""Several clusters: where should this job go?"""
+"""Facilities of several clusters, and strategies that choose one for each job."""
 
 from hpctwin.facility.config import Facility, FacilityCluster, Kind, Origin, Staging
 from hpctwin.facility.result import FacilityResult

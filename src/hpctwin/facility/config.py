@@ -1,4 +1,4 @@
-"""The facility: what is written in YAML, validated."""
+"""Configuration of a facility: YAML, validated."""
 
 from __future__ import annotations
 
@@ -31,12 +31,14 @@ Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Kind(Settings):
-    """Jobs that are alike in where they can run and how fast; a job is of the first kind that it fits.
+    """Kind of jobs that can run on the same clusters, equally fast.
+
+    A job belongs to the first kind that it matches.
 
     Args:
-        name: the name.
-        user, account, partition, qos: the labels that such jobs have, one or several; any if left out.
-        gpus: whether such jobs ask for GPUs; either if left out.
+        name: Name of the kind.
+        user, account, partition, qos: Label of such jobs, or a list of labels; by default any.
+        gpus: Whether such jobs request GPUs; by default both match.
     """
 
     name: str
@@ -48,11 +50,11 @@ class Kind(Settings):
 
 
 class Origin(Settings):
-    """Where jobs were submitted in reality, for `siloed` and for what staging costs.
+    """Cluster to which each job was really submitted, for `siloed` and for staging.
 
     Args:
-        by: the label that tells it.
-        clusters: cluster by label; where left out, labels are the clusters' names.
+        by: Label of a job that shows its origin.
+        clusters: Name of the cluster for each label; by default the labels are cluster names.
     """
 
     by: Label = "user"
@@ -60,12 +62,12 @@ class Origin(Settings):
 
 
 class Staging(Settings):
-    """How long it takes until a job's data is where the job goes.
+    """Time until a job's data is at the cluster that the job goes to.
 
     Args:
-        source: cluster where the job came from.
-        target: cluster that it goes to.
-        time: seconds, or text such as ``"10m"``.
+        source: Cluster that the job comes from.
+        target: Cluster that the job goes to.
+        time: Time of the transfer, in seconds or as text such as ``"10m"``.
     """
 
     source: str
@@ -77,22 +79,23 @@ class FacilityCluster(Settings):
     """One cluster of a facility.
 
     Args:
-        name: the name.
-        nodes: equal nodes; or
-        machine: the whole cluster: a file, relative to the facility's, its content, or the name of a machine
-            that comes with the package.
-        policy: what its scheduler does, such as ``fcfs+easy``.
-        factor: runtimes and walltimes here, relative to those of the trace: a number, or one by kind of
-            job (1 for kinds not named). 4 is four times slower.
-        kinds: kinds of jobs that may run here; all if left out.
-        partition: all jobs go into this partition; those that jobs name if left out.
-        max_queued: jobs that may wait here at once.
-        max_queued_per_user: of one user.
-        power_w: what a node in use draws, W; as the machine says if left out.
-        node_hour_price: price of a node hour.
-        price: of electricity per kWh: a number, 24 by hour of the day (UTC), or a CSV file of prices over
-            time, relative to the facility's; as the machine says if left out.
-        carbon: carbon intensity of electricity, g/kWh: the same.
+        name: Name of the cluster.
+        nodes: Number of equal nodes, instead of ``machine``.
+        machine: The whole cluster: a file, relative to the facility's, its content, or the name of
+            a cluster that comes with the package.
+        policy: Policy of its scheduler, such as ``fcfs+easy``.
+        factor: Runtimes and walltimes here, relative to those of the trace: a number, or one per
+            kind of job (1 for omitted kinds). 4 is four times slower.
+        kinds: Kinds of jobs that may run here; by default all.
+        partition: Partition of all jobs; by default each job's own.
+        max_queued: Maximum number of pending jobs.
+        max_queued_per_user: Maximum number of pending jobs of one user.
+        power_w: Power of a node in use, in W; by default that of the cluster's description.
+        node_hour_price: Price of a node hour.
+        price: Price of electricity per kWh: a number, 24 numbers for the hours of the day (UTC), or
+            a CSV file of prices over time. The file is relative to the facility's. By default the
+            price comes from the cluster's description.
+        carbon: Carbon intensity of electricity, in g/kWh, in the same forms.
     """
 
     name: str = Field(min_length=1)
@@ -146,14 +149,14 @@ class FacilityCluster(Settings):
 
     @property
     def cluster(self) -> Cluster:
-        """The machine, under this name."""
+        """The cluster's description, under this name."""
         if self.machine is None:
             return Cluster.uniform(self.nodes or 1, name=self.name)
         return self.machine.model_copy(update={"name": self.name})
 
     @property
     def node_w(self) -> float:
-        """What a node in use draws, W: the mean of all."""
+        """Power of a node in use, in W: the mean over all nodes."""
         if self.power_w or self.machine is None or not self.machine.has_power:
             return self.power_w
         groups = self.machine.nodes
@@ -161,17 +164,17 @@ class FacilityCluster(Settings):
         return watts / self.machine.node_count
 
     def series(self, name: Literal["price", "carbon"], start_epoch_s: float | None) -> Series:
-        """The price of electricity, or its carbon intensity, from a workload's time zero on.
+        """Return the price of electricity, or its carbon intensity, from time zero on.
 
         Args:
-            name: which.
-            start_epoch_s: Unix time of time zero; None if not known.
+            name: Which of the two.
+            start_epoch_s: Unix time of the workload's time zero; None if unknown.
         """
         rate: Rate = getattr(self, name)
         return _series(getattr(self.machine, name, None) if rate is None else rate, start_epoch_s)
 
     def factor_of(self, kind: str) -> float:
-        """The factor for a kind of job."""
+        """Return the factor of runtimes and walltimes for a kind of job."""
         if isinstance(self.factor, dict):
             return self.factor.get(kind, 1.0)
         return self.factor
@@ -191,13 +194,13 @@ class Facility(Settings):
     """Several clusters to which jobs can go.
 
     Args:
-        name: the name.
-        kinds: kinds of jobs; jobs that fit none are of kind ``any``.
-        origin: where jobs were submitted in reality; not known if left out.
-        staging: time until a job's data is at another cluster: one for all ways, or a list of ways (0
-            for those not named). Without an origin, jobs bring their data where they are placed, and only
-            moving them later takes this time.
-        clusters: the clusters; their order decides where nothing else does.
+        name: Name of the facility.
+        kinds: Kinds of jobs; a job that matches none is of kind ``any``.
+        origin: Cluster to which each job was really submitted; by default unknown.
+        staging: Time until a job's data is at another cluster: one for all pairs, or a list of
+            pairs (0 for omitted ones). Without an origin, a job's data is already where the job is
+            placed, and only a later move takes this time.
+        clusters: The clusters; their order breaks ties.
     """
 
     name: str = "facility"
@@ -236,15 +239,15 @@ class Facility(Settings):
 
     @property
     def names(self) -> list[str]:
-        """The clusters' names."""
+        """Names of the clusters."""
         return [cluster.name for cluster in self.clusters]
 
     def staging_s(self, source: str, target: str) -> float:
-        """Seconds until the data of a job from one cluster is at another.
+        """Return the time until a job's data is at another cluster, in seconds.
 
         Args:
-            source: the cluster that the job comes from.
-            target: the cluster that it goes to.
+            source: Cluster that the job comes from.
+            target: Cluster that the job goes to.
         """
         if source == target:
             return 0.0
@@ -257,10 +260,10 @@ class Facility(Settings):
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> Facility:
-        """Read a YAML file; machines named in it are read too.
+        """Read a YAML file, and the cluster files that it names.
 
         Raises:
-            ConfigError: a file cannot be read or is not valid; the message names the field.
+            ConfigError: A file cannot be read or is not valid; the message names the field.
         """
         path = Path(path)
         content = read_yaml(path, "clusters")

@@ -1,4 +1,4 @@
-"""How long jobs run, reckoned from like jobs that have ended."""
+"""Expected runtimes of jobs, from similar jobs that have ended."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from hpctwin.model import Workload
 __all__ = ["LikeJobs"]
 
 LAST = 2
-"""Jobs that the mean is over (Tsafrir, Etsion, Feitelson 2007: the last two of the user)."""
+"""Number of jobs in the mean: two, as in Tsafrir, Etsion, Feitelson 2007."""
 
 
 class LikeJobs:
-    """What share of their walltimes the last like jobs ran.
+    """Share of their walltimes that the last similar jobs ran.
 
-    Like jobs are those of the same user with the same walltime; where nothing is known of these,
-    those with the same walltime. (The rule of Tsafrir et al. takes the user alone; traces without
-    users have only the walltime to tell jobs apart.)
+    Similar jobs have the same user and walltime; if none of these has ended, the same walltime.
+    The rule of Tsafrir et al. uses the user alone. In traces without users, only the walltime
+    distinguishes jobs.
 
     Args:
-        workload: all jobs that will come.
+        workload: All jobs that will arrive.
     """
 
     def __init__(self, workload: Workload) -> None:
@@ -37,16 +37,16 @@ class LikeJobs:
         )
 
     def open(self, row: int) -> None:
-        """A job has come; what it runs will be learnt when it has ended."""
+        """Register a job that has arrived, to learn its runtime when it has ended."""
         for key in self._keys[row]:
             self._open[key].append(row)
 
     def ratio(self, row: int, ran: Callable[[int], float | None]) -> float:
-        """The expected share of its walltime that a job runs; 1 where nothing is known.
+        """Return the share of its walltime that a job is expected to run; 1 if unknown.
 
         Args:
-            row: the job.
-            ran: the share that a job ran; None if it has not ended.
+            row: Row of the job.
+            ran: Function that returns the share that a job ran; None if it has not ended.
         """
         for key in self._keys[row]:
             still = []

@@ -1,4 +1,4 @@
-"""Forecasts with arrivals sampled from the past."""
+"""Forecasts of a job on a cluster, with later arrivals sampled from the past."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ NOBODY = np.zeros(0, np.int64)
 
 
 class Futures:
-    """What may become of a job at a cluster, over some samples of who comes after it.
+    """Forecasts of a job on a cluster, over samples of the jobs that arrive later.
 
-    A sample is a block of the cluster's own past (a moving-block bootstrap): from a job placed there,
-    drawn with equal probability, all those placed within the horizon, with their distances in time.
-    That keeps bursts and the mix of jobs as they are.
+    A sample is a block of the cluster's past (moving-block bootstrap). It begins at a job placed
+    there, drawn with equal probability. It has all jobs placed within the horizon after that one,
+    at the same distances in time. This keeps bursts and the mix of jobs.
 
     Args:
-        state: the facility.
-        cluster: the cluster.
-        row: the job, which comes now.
-        samples: how many; 0 for one future in which nobody comes.
-        horizon_s: how far arrivals are sampled, seconds.
+        state: The facility.
+        cluster: Index of the cluster.
+        row: Row of the job, which arrives now.
+        samples: Number of samples; 0 for one future without later jobs.
+        horizon_s: Time within which arrivals are sampled, in seconds.
     """
 
     MOST = 256
-    """Arrivals of a sample at most."""
+    """Maximum number of arrivals in a sample."""
 
     def __init__(
         self, state: FacilityState, cluster: int, row: int, samples: int, horizon_s: float
@@ -44,18 +44,18 @@ class Futures:
         self.horizon_ms = round(1000 * horizon_s)
 
     def forecasts(self, *, others: bool) -> list[PlacementForecast]:
-        """The job's start and end in each sample.
+        """Return the job's start and end in each sample.
 
         Args:
-            others: whether to find out what it adds to the turnarounds of all the others; that takes
-                a second one, without it.
+            others: Whether to also compute the time that the job adds to the turnarounds of all
+                other jobs. This takes a second forecast per sample, without the job.
         """
         if self.samples == 0:
             return [self._with(NOBODY, others)]
         return [self._with(self._sample(), others) for _ in range(self.samples)]
 
     def _sample(self) -> IntArray:
-        """Rows of arrivals, told to the cluster's forecasts."""
+        """Draw arrivals, and return their rows in the cluster's forecasts."""
         first = int(self.state.rng.integers(len(self.past)))
         block = np.array(self.past[first : first + self.MOST])
         when = self.state.placed_ms[block]

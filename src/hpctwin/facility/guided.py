@@ -1,4 +1,4 @@
-"""Simulation-guided strategies: each cluster is forked, and the job goes where the fork is best."""
+"""Simulation-guided strategies: a job goes to the cluster whose forecast is best."""
 
 from __future__ import annotations
 
@@ -30,24 +30,26 @@ Ties = Literal["least-loaded", "random", "first"]
 
 @dataclass(frozen=True)
 class Guided(Strategy):
-    """Simulation-guided scheduling: every cluster that may take a job is forked and run ahead with it.
+    """Simulation-guided scheduling: each possible cluster is simulated with the job.
 
     Args:
-        objective: what is least at the best cluster.
-        knows: what forecasts know of runtimes: ``oracle``: all true ones, as in CQSim+;
-            ``walltime``: walltimes; ``like-jobs``: the share of their walltimes that like jobs ran lately.
-        ties: among equally good clusters: the one with the least work ahead (then the first), one
-            drawn (as in CQSim+), or the first.
-        samples: how many futures with sampled arrivals a place is judged by; 0: nobody comes later.
-        horizon_s: arrivals are sampled this far ahead, seconds.
-        batch: so many jobs that come together are placed by a look-ahead tree over all their
-            combinations; 1: one after the other.
-        move_every_s: how often waiting jobs are looked at again, seconds; 0: never.
-        move_gain_s: a waiting job is moved if that makes it end so much earlier, seconds.
-        label: another name.
+        objective: Cost that is lowest at the best cluster.
+        knows: Runtimes in forecasts. ``oracle`` takes the true ones, as in CQSim+; ``walltime`` the
+            walltimes; ``like-jobs`` walltimes times the share that similar jobs ran recently.
+        ties: Choice among equally good clusters: the one with the least work ahead, then the first;
+            a random one, as in CQSim+; or the first.
+        samples: Number of futures with sampled arrivals by which a cluster is judged; 0 for one
+            future without later jobs.
+        horizon_s: Time from now within which arrivals are sampled, in seconds.
+        batch: Number of jobs, submitted together, that a look-ahead tree places by comparing all
+            combinations; 1 for one job after the other.
+        move_every_s: Time between two checks of the pending jobs for a move, in seconds; 0 for no
+            moves.
+        move_gain_s: Minimum time by which a move must make a job end earlier, in seconds.
+        label: Other name of the strategy.
 
     Raises:
-        ConfigError, UnknownNameError: an option is out of range, or two do not go together.
+        ConfigError, UnknownNameError: An option is out of range, or two are incompatible.
     """
 
     objective: PlacementObjective = field(default_factory=lambda: parse_objective("turnaround"))
@@ -86,10 +88,10 @@ class Guided(Strategy):
 
     @property
     def name(self) -> str:
-        """PlacementObjective and options in short."""
+        """Short name with the objective and the options."""
         if self.label is not None:
             return self.label
-        # The paper's name for it.
+        # `sgs-t` is the paper's name.
         short = "sgs-t" if self.objective.single == "turnaround" else f"sgs({self.objective.name})"
         parts = [short]
         if self.samples:
@@ -102,16 +104,16 @@ class Guided(Strategy):
 
     @property
     def knowledge(self) -> Knowledge | None:
-        """As given."""
+        """The runtimes that forecasts know; see ``knows``."""
         return self.knows
 
     @property
     def spare(self) -> int:
-        """Room for sampled arrivals."""
+        """Number of additional rows for sampled arrivals."""
         return Futures.MOST if self.samples else 0
 
     def place(self, rows: list[int], state: FacilityState) -> None:
-        """Place jobs that come together: by a tree if there is to be one."""
+        """Place jobs that arrive together, by a look-ahead tree if ``batch`` is above 1."""
         if self.batch == 1 or len(rows) == 1:
             Strategy.place(self, rows, state)
             return
@@ -119,7 +121,7 @@ class Guided(Strategy):
             Tree(state).place(rows[first : first + self.batch])
 
     def pick(self, row: int, options: list[int], state: View) -> int:
-        """The cluster with the least score."""
+        """Return the cluster with the lowest score."""
         if self.objective.single == "turnaround" and self.samples == 0:
             ends, costs = self._by_end(row, options, state)
         else:
@@ -140,7 +142,11 @@ class Guided(Strategy):
     def _by_end(
         self, row: int, options: list[int], state: View
     ) -> tuple[list[int], npt.NDArray[np.float64]]:
-        """The end at each cluster, those first where it pays; forecasts stop where a better end is known."""
+        """Return the job's end on each cluster, and the same as scores.
+
+        Clusters with a probable early end come first. A forecast stops early if a better end is
+        known already.
+        """
         ends = dict.fromkeys(options, -1)
         best = NEVER_MS
         for c in sorted(options, key=lambda c: state.likely_end_ms(row, c)):
@@ -153,7 +159,10 @@ class Guided(Strategy):
     def _by_costs(
         self, row: int, options: list[int], state: View
     ) -> tuple[list[int], npt.NDArray[np.float64]]:
-        """Scores by all costs, each the mean over the futures; infinite where it would never start."""
+        """Return the job's mean end on each cluster, and scores by the mean of each cost.
+
+        Means are over the futures. A score is infinite if the job would never start in one of them.
+        """
         forecasts = [self._forecasts(row, c, state) for c in options]
         scores = np.full(len(options), np.inf)
         ends = [-1] * len(options)
@@ -171,7 +180,7 @@ class Guided(Strategy):
         return ends, scores
 
     def _forecasts(self, row: int, cluster: int, state: View) -> list[PlacementForecast]:
-        """What may become of a job at a cluster: one future, or as many as are sampled."""
+        """Return forecasts of a job on a cluster: one, or one per sampled future."""
         others = "total" in self.objective.names
         if self.samples == 0 and not others:
             return [PlacementForecast(row, *state.forecast_end(row, cluster))]
@@ -180,5 +189,5 @@ class Guided(Strategy):
         return futures.forecasts(others=others)
 
     def tick(self, state: FacilityState) -> None:
-        """Move waiting jobs that have come to be better off elsewhere."""
+        """Move pending jobs that would now end earlier on another cluster."""
         move_waiting(state, self.move_gain_s)

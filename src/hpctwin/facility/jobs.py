@@ -1,4 +1,4 @@
-"""What a workload is to each cluster of a facility."""
+"""A workload as each cluster of a facility sees it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class FacilityJobs:
-    """A workload and what it is to each of C clusters.
+    """A workload as each of C clusters sees it.
 
     Args:
-        workload: the jobs as the trace has them.
-        kinds: names of the kinds of jobs; the last is ``any``.
-        kind: kind of each job [jobs].
-        origin: cluster where each was submitted in reality, -1 where unknown [jobs].
-        on: the workload as each cluster sees it: runtimes and walltimes by its factors.
-        allowed: whether a kind of job, and what it asks for, is allowed at a cluster [C, jobs].
-        factor: of each kind at each cluster [C, kinds].
-        counted: how many nodes each job counts as at each cluster; see `counted_nodes` [C, jobs].
-        staging_ms: from cluster to cluster, ms [C, C].
+        workload: The jobs as in the trace.
+        kinds: Names of the kinds of jobs; the last one is ``any``.
+        kind: Index of each job's kind [jobs].
+        origin: Index of the cluster to which each job was really submitted; -1 if unknown [jobs].
+        on: The workload on each cluster, with runtimes and walltimes times its factors [C].
+        allowed: Whether a cluster accepts a job's kind and request [C, jobs].
+        factor: Factor of each kind on each cluster [C, kinds].
+        counted: Number of nodes that each job counts as on each cluster; see `counted_nodes`
+            [C, jobs].
+        staging_ms: Staging time from cluster to cluster, in ms [C, C].
     """
 
     workload: Workload
@@ -46,7 +47,7 @@ class FacilityJobs:
     staging_ms: IntArray
 
     def notes(self, facility: Facility) -> list[str]:
-        """Return what is assumed or not used of the jobs that may run at each cluster, a sentence each.
+        """Return sentences on job data that are assumed or not used at each cluster.
 
         Args:
             facility: The facility.
@@ -59,10 +60,10 @@ class FacilityJobs:
 
 
 def facility_jobs(facility: Facility, workload: Workload) -> FacilityJobs:
-    """Look at a workload as a facility does.
+    """Return a workload as the clusters of a facility see it.
 
     Raises:
-        WorkloadError: jobs depend on each other, or the origin's label names no cluster.
+        WorkloadError: Jobs depend on each other, or the origin's label names no cluster.
     """
     if len(workload.dependencies):
         raise WorkloadError(
@@ -113,7 +114,11 @@ def facility_jobs(facility: Facility, workload: Workload) -> FacilityJobs:
 def _with_consumables(
     workload: Workload, machine: Cluster
 ) -> tuple[Workload, npt.NDArray[np.bool_]]:
-    """Jobs without what no node of a machine has, and which of them ask for such."""
+    """Remove requests for consumables that a cluster lacks.
+
+    Returns:
+        The jobs without these requests, and whether each had one [jobs].
+    """
     missing = [n for n in consumables_asked(workload) if n not in machine.consumables]
     totals = totals_asked(workload)
     lacks = np.zeros(len(workload), bool)

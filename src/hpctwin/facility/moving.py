@@ -1,4 +1,4 @@
-"""Moving waiting jobs when the picture has changed."""
+"""Moves of pending jobs to a cluster where they now end earlier."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ __all__ = ["move_waiting"]
 
 
 def move_waiting(state: FacilityState, gain_s: float) -> None:
-    """Move every waiting job that would end much earlier at another cluster, in the order of the queues.
+    """Move each pending job that would end much earlier on another cluster.
 
-    Each move is made before the next job is looked at. A moved job queues as one that arrives there.
+    Jobs are checked in the order of the queues, and each move is made before the next check. A
+    moved job queues on the new cluster like a new arrival.
 
     Args:
-        state: the facility.
-        gain_s: a job is moved if it ends at least so much earlier, its staging included, seconds.
+        state: The facility.
+        gain_s: Minimum time by which the job must end earlier, including its staging, in seconds.
     """
     state.advance_all()
     gain_ms = round(1000 * gain_s)
@@ -38,4 +39,4 @@ def move_waiting(state: FacilityState, gain_s: float) -> None:
             if where != here:
                 state.move(row, where, best)
                 rows = rows[rows != row]
-                ends = {}  # those who stay may start earlier now
+                ends = {}  # the remaining jobs may start earlier now

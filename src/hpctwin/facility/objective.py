@@ -1,4 +1,4 @@
-"""What a place is worth to a job: objectives of simulation-guided strategies."""
+"""Objectives of simulation-guided strategies: costs of a job on a cluster."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PlacementObjective:
-    """A weighted sum of costs; the least is the best.
+    """A weighted sum of costs; the lowest is the best.
 
     Args:
-        weights: by name of `OBJECTIVES`, in the order written. With several, each cost is divided by its mean
-            over the clusters compared before it is weighted, since they have different units.
+        weights: Name (see `OBJECTIVES`) and weight of each cost, in the order written. With several
+            costs, each is divided by its mean over the compared clusters before it is weighted,
+            because the units differ.
     """
 
     weights: tuple[tuple[str, float], ...]
 
     @property
     def name(self) -> str:
-        """As `parse_objective` reads it."""
+        """Text of the objective in the form that `parse_objective` reads."""
         return "+".join(
             name if weight == 1 else f"{weight:g}*{name}" for name, weight in self.weights
         )
 
     @property
     def single(self) -> str | None:
-        """The only cost, if there is but one."""
+        """Name of the only cost; None if there are several."""
         return self.weights[0][0] if len(self.weights) == 1 else None
 
     @property
@@ -48,10 +49,10 @@ class PlacementObjective:
         return [name for name, _ in self.weights]
 
     def scores(self, costs: FloatArray) -> FloatArray:
-        """One number for each cluster.
+        """Return the score of each cluster [clusters].
 
         Args:
-            costs: of each [costs, clusters].
+            costs: Each cost on each cluster [costs, clusters].
         """
         if len(self.weights) == 1:
             only: FloatArray = costs[0]
@@ -66,8 +67,8 @@ def parse_objective(text: str) -> PlacementObjective:
     """Read ``turnaround`` or ``turnaround + 0.5*energy``.
 
     Raises:
-        UnknownNameError: a cost is not known.
-        ConfigError: a weight is not a number above 0, or a cost is there twice.
+        UnknownNameError: A cost is unknown.
+        ConfigError: A weight is not a number above 0, or a cost occurs twice.
     """
     weights: dict[str, float] = {}
     for part in text.split("+"):
@@ -89,12 +90,12 @@ def parse_objective(text: str) -> PlacementObjective:
 
 @dataclass(frozen=True)
 class PlacementForecast:
-    """What a forecast says of a job at a cluster.
+    """Forecast of a job on a cluster.
 
     Args:
-        row: the job.
-        start_ms, end_ms: when it would start and end.
-        others_s: what its coming adds to the sum of the turnarounds of all others, seconds.
+        row: Row of the job.
+        start_ms, end_ms: Start and end of the job, in ms.
+        others_s: Time that the job adds to the sum of all other jobs' turnarounds, in seconds.
     """
 
     row: int
@@ -104,7 +105,7 @@ class PlacementForecast:
 
 
 def energy_j(cluster: FacilityCluster, nodes: float, seconds: float) -> float:
-    """Energy of nodes in use, J."""
+    """Return the energy of nodes in use, in J."""
     return cluster.node_w * nodes * seconds
 
 
@@ -115,7 +116,7 @@ def price(
     end_s: npt.ArrayLike,
     epoch_s: float | None = None,
 ) -> float:
-    """Price of node hours and of the electricity they take; arguments as of `carbon_g`."""
+    """Return the price of node hours and electricity; for arguments see `carbon_g`."""
     hours = np.dot(nodes, np.subtract(end_s, start_s)) / 3600
     electricity = _by_rate(cluster, "price", nodes, start_s, end_s, epoch_s)
     return float(cluster.node_hour_price * hours + electricity)
@@ -128,14 +129,14 @@ def carbon_g(
     end_s: npt.ArrayLike,
     epoch_s: float | None = None,
 ) -> float:
-    """Carbon of the electricity that nodes take from start to end, g; exact over time.
+    """Return the carbon of the electricity that jobs use, in g, integrated over time.
 
     Args:
-        cluster: where.
-        nodes: how many [jobs], or of one.
-        start_s: from, seconds of the workload's time [jobs].
-        end_s: to, seconds [jobs].
-        epoch_s: Unix time of the workload's time zero; None if not known.
+        cluster: The cluster.
+        nodes: Number of nodes of each job [jobs], or of one job.
+        start_s: Start of each job, in seconds of the workload's time [jobs].
+        end_s: End of each job, in seconds of the workload's time [jobs].
+        epoch_s: Unix time of the workload's time zero; None if unknown.
     """
     return _by_rate(cluster, "carbon", nodes, start_s, end_s, epoch_s)
 
@@ -198,5 +199,8 @@ OBJECTIVES: dict[str, Callable[[FacilityCluster, PlacementForecast, View], float
     "carbon": _carbon,
     "total": _total,
 }
-"""Costs of a job at a cluster: seconds, J, money, g. ``total`` is the turnaround of the job and what it
-adds to that of the others there."""
+"""Costs of a job on a cluster, in seconds, J, money or g.
+
+``total`` is the turnaround of the job plus the time that it adds to the turnarounds of other jobs
+there.
+"""

@@ -1,4 +1,4 @@
-"""What a simulation of a facility gives."""
+"""Result of a simulation of a facility."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ import polars as pl
 from hpctwin.facility.jobs import facility_jobs
 from hpctwin.facility.objective import carbon_g, energy_j, price
 from hpctwin.metrics import resample, series, served, with_job_metrics
+from hpctwin.metrics.jobs.jobs import expression
+from hpctwin.metrics.registry import main_statistics
 from hpctwin.metrics.summary.sources import JobTable
 from hpctwin.model import State, Workload
 from hpctwin.model.columns import known_seconds
@@ -31,21 +33,27 @@ __all__ = ["FacilityResult", "make_facility_result"]
 
 WEEK_S = 7 * 86_400.0
 
+_STATISTICS = {
+    name: expression(statistic) for name, statistic in main_statistics("mean_turnaround_s").items()
+}
+"""Statistics of jobs in a summary, as expressions over their table."""
+
 
 @dataclass(frozen=True, eq=False)
 class FacilityResult:
-    """The outcome of a simulation of a facility.
+    """Result of a simulation of a facility.
 
     Args:
-        jobs: one row per job, by submit time, with the columns of a cluster's result and ``kind``,
-            ``origin``, ``cluster`` (null if it could go nowhere), ``placed_s``, ``moves``,
-            ``forecast_end_s`` (null if nothing was forecast), ``decision_ms``. ``eligible_s`` is when it
-            arrived at its cluster; waits are from submission.
-        clusters: each cluster's own result, with the jobs that were there in the end.
-        facility, workload: what was simulated.
-        strategy: its name.
-        knowledge: what forecasts knew of runtimes; empty where none were made.
-        seed: of everything drawn.
+        jobs: One row per job, by submit time. It has the columns of a cluster's result and
+            ``kind``, ``origin``, ``cluster``, ``placed_s``, ``moves``, ``forecast_end_s`` and
+            ``decision_ms``. ``cluster`` is null if no cluster accepted the job, and
+            ``forecast_end_s`` without a forecast. ``eligible_s`` is the arrival at its cluster;
+            waits are from submission.
+        clusters: Result of each cluster, with the jobs that were there in the end.
+        facility, workload: The simulated facility and workload.
+        strategy: Name of the strategy.
+        knowledge: Runtimes that forecasts used; empty without forecasts.
+        seed: Seed of random choices.
     """
 
     jobs: pl.DataFrame
@@ -58,11 +66,11 @@ class FacilityResult:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What the reader changed or left out, and what is assumed or not used at each cluster."""
+        """Changes and omissions of the reader, and data assumed or not used per cluster."""
         return tuple(facility_jobs(self.facility, self.workload).notes(self.facility))
 
     def summary(self) -> dict[str, Any]:
-        """All figures of the run in one flat dict; see docs/facility.md."""
+        """Return all metrics of the run as one flat dict; see docs/facility.md."""
         ran = served(with_job_metrics(self.jobs.with_columns(counted=self._counted)))
         decision = self.jobs["decision_ms"].drop_nulls()
         known = pl.col("origin").is_not_null() & (pl.col("origin") != pl.col("cluster"))
@@ -76,11 +84,7 @@ class FacilityResult:
             "jobs": len(self.jobs),
             "jobs_ran": len(ran),
             "jobs_nowhere": self.jobs["cluster"].null_count(),
-            "mean_wait_s": _mean(ran["wait_s"]),
-            "median_wait_s": _number(ran["wait_s"].median()),
-            "p95_wait_s": _number(ran["wait_s"].quantile(0.95, "linear")),
-            "mean_turnaround_s": _mean(ran["turnaround_s"]),
-            "mean_bounded_slowdown": _mean(ran["bounded_slowdown"]),
+            **ran.select(**_STATISTICS).row(0, named=True),
             "jobs_away_from_origin": len(self.jobs.filter(known)),
             "moves": int(self.jobs["moves"].sum()),
             "mean_forecast_error_s": _mean(missed.drop_nulls()),
@@ -97,17 +101,17 @@ class FacilityResult:
 
     @cached_property
     def weeks(self) -> pl.DataFrame:
-        """Weeks by cluster: ``cluster``, ``week``, ``time_s``, ``span_s``, ``utilization``, ``jobs``.
+        """Table of the weeks of each cluster.
 
-        Weeks begin at multiples of seven days. Utilization is time-weighted; ``jobs`` are those submitted
-        in the week that ran there in the end.
+        Its columns are ``cluster``, ``week``, ``time_s``, ``span_s``, ``utilization`` and ``jobs``.
+        Weeks begin at multiples of seven days. Utilization is time-weighted. ``jobs`` is the number
+        of jobs submitted in the week that ran on the cluster in the end.
         """
         last = self.jobs["end_s"].max()
         tables = []
         for name, result in self.clusters.items():
             until = float(last) if isinstance(last, (int, float)) else None
-            # Where nodes are shared, cores are counted.
-            held = result.in_cores or result
+            held = result.counts
             steps = series(held.jobs, held.lost, held.capacity, until_s=until)
             weeks = resample(steps, WEEK_S).select("time_s", "span_s", "utilization")
             came = result.jobs.group_by(
@@ -125,7 +129,7 @@ class FacilityResult:
 
     @cached_property
     def utilization_spread(self) -> float | None:
-        """The largest less the smallest utilization among the clusters, mean over the weeks."""
+        """Largest minus smallest utilization of the clusters, as a mean over the weeks."""
         whole = (
             self.weeks.filter(pl.col("span_s") > 0)
             .group_by("week")
@@ -138,13 +142,13 @@ class FacilityResult:
 
     @cached_property
     def _utilization(self) -> dict[str, float | None]:
-        """Of each cluster over the whole run, to the last end of all jobs."""
+        """Utilization of each cluster over the whole run, up to the last end of all jobs."""
         of = {name: self.weeks.filter(pl.col("cluster") == name) for name in self.clusters}
         return {name: _weighted(w["utilization"], w["span_s"]) for name, w in of.items()}
 
     @property
     def _counted(self) -> pl.Series:
-        """How many nodes each job counted as where it ran [jobs]."""
+        """Number of nodes that each job counted as on its cluster [jobs]."""
         found = self.jobs["nodes"].to_numpy().astype(np.float64)
         for cluster in self.facility.clusters:
             here = (self.jobs["cluster"] == cluster.name).fill_null(False).to_numpy()
@@ -153,7 +157,10 @@ class FacilityResult:
         return pl.Series(found)
 
     def _energy_j(self, ran: pl.DataFrame) -> float:
-        """What nodes drew: all of it where power states are simulated, else while they were in use."""
+        """Return the energy of the nodes, in J.
+
+        With simulated power states, it is that of all nodes; else that of nodes in use.
+        """
         known = {name: one.energy for name, one in self.clusters.items() if one.energy is not None}
         rest = ran.filter(~pl.col("cluster").is_in(list(known)))
         in_use = self._of_jobs(
@@ -162,7 +169,7 @@ class FacilityResult:
         return in_use + sum(energy.total_j for energy in known.values())
 
     def _of_jobs(self, ran: pl.DataFrame, of: Callable[..., float]) -> float:
-        """A sum over clusters, of the nodes, starts and ends of their jobs."""
+        """Return the sum over clusters of a function of their jobs' nodes and times."""
         total = 0.0
         for cluster in self.facility.clusters:
             here = ran.filter(pl.col("cluster") == cluster.name)
@@ -174,13 +181,13 @@ class FacilityResult:
 def make_facility_result(
     state: FacilityState, strategy: Strategy, decision_ms: npt.NDArray[np.float64], seed: int
 ) -> FacilityResult:
-    """Read the result off a simulation that has come to its end.
+    """Make the result from the final state of a simulation.
 
     Args:
-        state: in the end.
-        strategy: what placed the jobs.
-        decision_ms: what placing each job took, ms; NaN where nothing was decided [jobs].
-        seed: of everything drawn.
+        state: Final state of the facility.
+        strategy: Strategy that placed the jobs.
+        decision_ms: Time that placing each job took, in ms; NaN if not placed [jobs].
+        seed: Seed of random choices.
     """
     jobs = state.jobs
     names = state.facility.names
@@ -191,7 +198,7 @@ def make_facility_result(
         here = state.where == code
         result = state.clusters[code].result()
         frame = result.jobs.filter(pl.Series(here)).with_columns(
-            # Those that never arrived were cancelled on their way.
+            # A job that never arrived was canceled on its way.
             state=pl.when(pl.col("state") == "pending").then(pl.lit("cancelled")).otherwise("state")
         )
         clusters[name] = dataclasses.replace(

@@ -1,4 +1,4 @@
-"""Simulating a facility: from decision to decision."""
+"""Simulation of a facility from decision to decision."""
 
 from __future__ import annotations
 
@@ -24,27 +24,30 @@ from hpctwin.simulation.state.arguments import as_workload
 __all__ = ["FacilitySimulation", "compare_strategies", "simulate_facility"]
 
 RETRY_MS = 600_000
-"""How often jobs are tried again that are held since all queues they may go to are full, ms."""
+"""Time between two attempts to place jobs held because of full queues, in ms."""
 
 Overrun = Literal["terminate", "continue"]
 
 
 class FacilitySimulation:
-    """One workload in one facility under one strategy.
+    """Simulation of one workload in one facility under one strategy.
 
-    At each instant at which jobs come, or at which the strategy looks at the waiting ones again, what
-    happened at the clusters before is settled first; jobs that are placed arrive within the instant, in
-    the same batch as what else happens then. Held jobs are tried again first.
+    Jobs are placed at event times: when jobs arrive, or when the strategy checks the pending ones
+    again. The order at an event time is:
+
+    1. Everything that happened earlier on the clusters is simulated.
+    2. Held jobs are tried again, then the arriving jobs are placed.
+    3. Placed jobs arrive at the same time, in one batch with the other events of that time.
 
     Args:
-        facility: the clusters.
-        workload: the jobs, or the path of a trace.
-        strategy: where they are sent: a `Strategy`, or text for `parse_strategy`.
-        seed: of everything drawn.
-        overrun: whether walltimes end jobs (``terminate``) or not (``continue``).
+        facility: The clusters.
+        workload: The jobs, or the path of a trace.
+        strategy: A `Strategy`, or text for `parse_strategy`.
+        seed: Seed of random choices.
+        overrun: Whether walltimes end jobs (``terminate``) or not (``continue``).
 
     Raises:
-        ConfigError, WorkloadError, PolicyError, UnknownNameError: the parts do not go together.
+        ConfigError, WorkloadError, PolicyError, UnknownNameError: The parts are incompatible.
     """
 
     def __init__(
@@ -72,22 +75,22 @@ class FacilitySimulation:
         self._every_ms = every or (RETRY_MS if any(self.state.limited) else 0)
 
     def run(self, progress: Callable[[float], None] | None = None) -> FacilityResult:
-        """Run to the end.
+        """Run to the end, and return the result.
 
         Args:
-            progress: called now and then with the share of jobs placed, 0 to 1.
+            progress: Function called from time to time with the share of jobs placed, 0 to 1.
         """
         for rows in self.placements(progress):
             self.strategy.place(rows, self.state)
         return self.result()
 
     def placements(self, progress: Callable[[float], None] | None = None) -> Iterator[list[int]]:
-        """Go on from one instant to the next at which jobs are to be placed, which they are.
+        """Yield the jobs to place, one event time after another.
 
-        Who goes through these places or holds each of them, as `Strategy.place` does.
+        The caller must place or hold each of them before the next step, as `Strategy.place` does.
 
         Args:
-            progress: called now and then with the share of jobs placed, 0 to 1.
+            progress: Function called from time to time with the share of jobs placed, 0 to 1.
         """
         state = self.state
         size = max(1, len(state.workload))
@@ -110,7 +113,7 @@ class FacilitySimulation:
                 progress(done / size)
 
     def result(self) -> FacilityResult:
-        """The outcome, once all are placed: what is left happens."""
+        """Simulate the rest after all jobs are placed, and return the result."""
         state = self.state
         for cluster in state.clusters:
             cluster.finish()
@@ -120,7 +123,7 @@ class FacilitySimulation:
         return make_facility_result(state, self.strategy, self.decision_ms, self.seed)
 
     def _called_up(self) -> list[int]:
-        """Take out of those held the jobs for which there is room somewhere now."""
+        """Remove and return the held jobs for which a queue has a place now."""
         state = self.state
         called = state.with_options(state.held) if state.held else []
         if called:
@@ -128,7 +131,7 @@ class FacilitySimulation:
         return called
 
     def _instants(self) -> Iterator[tuple[int, list[int]]]:
-        """Times at which jobs come or are looked at again, ms, and who comes then."""
+        """Yield times at which jobs arrive or are checked again, in ms, and the arrivals."""
         state = self.state
         comes = groupby(np.flatnonzero(state.allowed.any(axis=0)).tolist(), key=self._decision_time)
         now = -1
@@ -140,7 +143,7 @@ class FacilitySimulation:
         while self._every_ms and self._anyone_waits():
             now = (now // self._every_ms + 1) * self._every_ms
             yield now, []
-            # Where nothing happens any more, looking again will not help.
+            # If nothing will happen any more, another check cannot help.
             finished = [cluster.advance_before(now + 1) for cluster in state.clusters]
             waiting = (*state.held, *(row for c in state.clusters for row in c.waiting().tolist()))
             if all(finished) and waiting == last:
@@ -165,7 +168,7 @@ class FacilitySimulation:
 
 
 def _given(facility: object, workload: Workload | str | os.PathLike[str]) -> Workload:
-    """The workload; what stands in the facility's place is one."""
+    """Return the workload after a check that the first argument is a facility."""
     if not isinstance(facility, Facility):
         raise ConfigError(
             f"{facility!r:.60} is no facility: give a Facility, then the workload; "
@@ -199,19 +202,20 @@ def compare_strategies(
     """Simulate a workload under several strategies.
 
     Args:
-        facility: the clusters.
-        workload: the jobs, or the path of a trace.
-        strategies: strategies, or texts for `parse_strategy`.
-        seed: of everything drawn.
-        overrun: whether walltimes end jobs (``terminate``) or not (``continue``).
-        threads: strategies simulated at once. Decisions take longer by the clock with several.
-        progress: called with the name of each strategy that is done.
+        facility: The clusters.
+        workload: The jobs, or the path of a trace.
+        strategies: Strategies, or texts for `parse_strategy`.
+        seed: Seed of random choices.
+        overrun: Whether walltimes end jobs (``terminate``) or not (``continue``).
+        threads: Number of strategies simulated at once. With several, the measured time of a
+            decision is longer.
+        progress: Function called with the name of each finished strategy.
 
     Returns:
-        Results by the strategy's name and what it knows, in the order given.
+        Results by full name (the strategy, and the runtimes it knows), in the given order.
 
     Raises:
-        ConfigError: no strategy, or one twice.
+        ConfigError: There is no strategy, or one occurs twice.
     """
     workload = _given(facility, workload)
     chosen = [parse_strategy(s) if isinstance(s, str) else s for s in strategies]
@@ -236,14 +240,14 @@ def compare_strategies(
         return result
 
     if threads == 1:
-        # A strategy that cannot be is told at once, not after all the others are done.
+        # An invalid strategy raises at once, not after all others have finished.
         return dict(zip(names, map(one, chosen), strict=True))
     results = run_all(one, chosen, threads=threads, stop=interrupted.set)
     return dict(zip(names, results, strict=True))
 
 
 def full_name(strategy: Strategy) -> str:
-    """The strategy's name, and what it knows if it looks ahead."""
+    """Return the strategy's name, with the runtimes it knows if it makes forecasts."""
     if strategy.knowledge is None or not hasattr(strategy, "knows"):
         return strategy.name
     return f"{strategy.name} [{strategy.knowledge}]"

@@ -1,4 +1,4 @@
-"""A facility at an instant: its clusters' simulations, and who was sent where."""
+"""State of a simulated facility: its clusters' simulations, and each job's place."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ __all__ = ["FacilityState", "Knowledge"]
 IntArray = npt.NDArray[np.int64]
 
 Knowledge = Literal["oracle", "walltime", "like-jobs"]
-"""What forecasts take for runtimes: the true ones; the walltimes; what like jobs ran of theirs lately."""
+"""Runtimes in forecasts: the true ones, the walltimes, or by similar past jobs."""
 
 
 class FacilityState:
-    """Clusters, jobs and the present of a facility. Strategies read it, and place and move jobs in it.
+    """Clusters, jobs and the present of a simulated facility.
+
+    Strategies read it, and place and move jobs in it.
 
     Args:
-        facility: the clusters.
-        workload: all jobs that will come.
-        knowledge: what forecasts know of runtimes.
-        spare: jobs that are not in the workload that a forecast can be told of.
-        seed: of everything drawn.
-        overrun: whether walltimes end jobs (``terminate``) or not (``continue``).
+        facility: The clusters.
+        workload: All jobs that will arrive.
+        knowledge: Runtimes that forecasts use.
+        spare: Number of additional rows for jobs that only forecasts have.
+        seed: Seed of random choices.
+        overrun: Whether walltimes end jobs (``terminate``) or not (``continue``).
 
     Raises:
-        ConfigError, WorkloadError, PolicyError, UnknownNameError: the parts do not go together.
+        ConfigError, WorkloadError, PolicyError, UnknownNameError: The parts are incompatible.
     """
 
     def __init__(
@@ -88,7 +90,7 @@ class FacilityState:
         self._like_jobs = LikeJobs(workload) if knowledge == "like-jobs" else None
 
     def learn(self, rows: list[int]) -> None:
-        """Reckon how long jobs that have just come will run, where that is not simply known."""
+        """Estimate the runtimes of jobs that have just arrived, with ``like-jobs`` only."""
         if self._like_jobs is None:
             return
         self._least_of = (-1, -1)
@@ -99,23 +101,23 @@ class FacilityState:
             self._like_jobs.open(row)
 
     def has_run_of(self, row: int) -> float | None:
-        """The share of its walltime that a job ran; None while it has not ended."""
+        """Return the share of its walltime that a job ran; None if it has not ended."""
         where = int(self.where[row])
         if where < 0:
             return None
         return self.clusters[where].ran_share(row)
 
     def options(self, row: int) -> list[int]:
-        """The clusters that a job may go to now, in the facility's order; full queues left out."""
+        """Return the clusters that a job may go to now, in order, without full queues."""
         found = np.flatnonzero(self.allowed[:, row]).tolist()
         if any(self.limited):
             found = [c for c in found if not self.limited[c] or self._has_room(c, row)]
         return found
 
     def with_options(self, rows: list[int]) -> list[int]:
-        """Those of some jobs that may go anywhere now, in their order.
+        """Return the jobs that may go to some cluster now, in the given order.
 
-        Of those that compete for a place in a queue, no more than there are places.
+        If jobs compete for places in a queue, only as many are returned as there are places.
         """
         if not any(self.limited):
             return rows
@@ -135,7 +137,10 @@ class FacilityState:
         return total > 0 and bool(by_user[self.workload.user.codes[row]] > 0)
 
     def _places(self, cluster: int) -> tuple[int, IntArray]:
-        """How many more jobs may wait at a cluster: in all, and by user; the last for jobs without one."""
+        """Return how many more jobs may be pending on a cluster: in total, and by user.
+
+        The last entry by user is for jobs without a user.
+        """
         known = self._known_places.get(cluster)
         if known is not None and known[0] == (self.now_ms, self._sent):
             return known[1]
@@ -155,7 +160,7 @@ class FacilityState:
         return max(0, total), by_user
 
     def arrival_ms(self, row: int, cluster: int) -> int:
-        """When a job would be there if it was sent to a cluster now: its data must come along."""
+        """Return when a job arrives on a cluster if it is sent now, with its data, in ms."""
         source = int(self.where[row])
         if source < 0:
             source = int(self.jobs.origin[row])
@@ -164,7 +169,7 @@ class FacilityState:
         )
 
     def expect_end(self, row: int, end_ms: int) -> None:
-        """Note what was forecast of a job that is placed next."""
+        """Record the forecast end of a job that is placed next, in ms."""
         self.forecast_end_ms[row] = end_ms
         self.forecasts += 1
 
@@ -172,11 +177,11 @@ class FacilityState:
         """Send a job to a cluster.
 
         Args:
-            row: the job.
-            cluster: the cluster's number.
+            row: Row of the job.
+            cluster: Index of the cluster.
 
         Raises:
-            SimulationError: the job cannot run there.
+            SimulationError: The job cannot run there.
         """
         if not self.allowed[cluster, row]:
             raise SimulationError(
@@ -187,16 +192,17 @@ class FacilityState:
         self.where[row] = cluster
         self.placed_ms[row] = self.now_ms
         self.placed[cluster].append(row)
+        # A job that is canceled on its way never arrives.
         cancel = int(self.workload.cancel_ms[row])
         if cancel < 0 or cancel >= at or at == self.workload.submit_ms[row]:
             self.clusters[cluster].arrive(row, at)
 
     def hold(self, row: int) -> None:
-        """Keep a job: it may go nowhere yet."""
+        """Hold a job that may go to no cluster yet."""
         self.held.append(row)
 
     def move(self, row: int, cluster: int, forecast_end_ms: int = -1) -> None:
-        """Take a waiting job away from where it waits, and send it to another cluster."""
+        """Withdraw a pending job from its cluster, and send it to another one."""
         self._sent += 1
         at = self.arrival_ms(row, cluster)
         self.clusters[self.where[row]].withdraw(row, self.now_ms)
@@ -208,38 +214,38 @@ class FacilityState:
             self.clusters[cluster].arrive(row, at)
 
     def advance_all(self) -> None:
-        """Let everything happen at all clusters that happens before the present."""
+        """Advance all clusters to just before the present."""
         for cluster in self.clusters:
             cluster.advance_before(self.now_ms)
 
     def load(self, cluster: int, row: int) -> float:
-        """Seconds that a cluster would have work for on all its nodes, with a job added."""
+        """Return the work per node of a cluster with a job added, in seconds."""
         walltime_ms = int(self.jobs.on[cluster].walltime_ms[row])
         own = float(self.jobs.counted[cluster, row]) * walltime_ms / 1000
         return (self.clusters[cluster].load_s(self.now_ms) + own) / float(self.nodes[cluster])
 
     def queued(self, cluster: int) -> int:
-        """How many jobs wait at a cluster, those on their way included."""
+        """Return the number of jobs pending on a cluster or on their way to it."""
         return self.clusters[cluster].queued
 
     def free_share(self, cluster: int) -> float:
-        """The share of a cluster's nodes that is free, 0 to 1."""
+        """Return the share of a cluster's nodes that is free, 0 to 1."""
         return self.clusters[cluster].simulation.free_nodes() / float(self.nodes[cluster])
 
     def likely_end_ms(self, row: int, cluster: int) -> int:
-        """When a job may end at a cluster if it waits as long as was forecast last there."""
+        """Return a job's end on a cluster if it waits as long as in the last forecast, ms."""
         least_ms = self._least(row)[cluster]
         return self.arrival_ms(row, cluster) + least_ms + self._waited_ms[cluster]
 
     def _least(self, row: int) -> list[int]:
-        """How long a job runs at least in forecasts [clusters]; known for the instant."""
+        """Return a job's minimum runtime in forecasts, cached for now, in ms [clusters]."""
         if self._least_of != (row, self.now_ms):
             self._least_of = (row, self.now_ms)
             self._least_ms = [cluster.least_runtime_ms(row) for cluster in self.clusters]
         return self._least_ms
 
     def starts_at_once(self, row: int, cluster: int) -> bool:
-        """Whether a job would start now if it was sent to a cluster now."""
+        """Return whether a job would start now if it were sent to a cluster now."""
         rows = np.array([row])
         found = self.clusters[cluster].forecast(
             self.now_ms, rows, rows, arrival_ms=self.arrival_ms(row, cluster), latest_ms=self.now_ms
@@ -249,15 +255,15 @@ class FacilityState:
     def forecast_end(
         self, row: int, cluster: int, latest_end_ms: int = NEVER_MS
     ) -> tuple[int, int]:
-        """When a job would start and end at a cluster if it was sent there now, and nobody came after.
+        """Return start and end of a job that is sent to a cluster now, without later jobs.
 
         Args:
-            row: the job.
-            cluster: the cluster.
-            latest_end_ms: ends after this are of no interest; giving it makes forecasts cheaper.
+            row: Row of the job.
+            cluster: Index of the cluster.
+            latest_end_ms: Latest end of interest, in ms; a bound makes forecasts cheaper.
 
         Returns:
-            Start and end, ms; -1 if it does not end by then.
+            Start and end, in ms; -1 if it does not end by ``latest_end_ms``.
         """
         site, arrival_ms = self.clusters[cluster], self.arrival_ms(row, cluster)
         latest = NEVER_MS
@@ -279,7 +285,7 @@ class FacilityState:
 
 
 def _rank(groups: npt.NDArray[np.int32]) -> IntArray:
-    """How many before each are of its group."""
+    """Return how many earlier elements have the same group, for each element."""
     order = np.argsort(groups, kind="stable")
     ordered = groups[order]
     first = np.searchsorted(ordered, ordered)

@@ -1,4 +1,4 @@
-"""All strategies by name, and how they are written."""
+"""Registry of all strategies by name, and the parser of their texts."""
 
 from __future__ import annotations
 
@@ -79,22 +79,25 @@ STRATEGIES: dict[str, Callable[..., Strategy]] = {
     "sgs": _guided,
     "sgs-t": _sgs_t,
 }
-"""How a strategy is made from what stands in its parentheses, by name."""
+"""Functions that make a strategy from the text in its parentheses, by name."""
 
 GUIDED = ("earliest-start", "sgs", "sgs-t")
-"""Strategies that look ahead, and take the options that say how."""
+"""Strategies with forecasts, which take the options of `Guided`."""
 
 
 def parse_strategy(text: str, **options: Any) -> Strategy:
-    """Read ``random``, ``user(0.6)``, ``sgs-t``, ``sgs(wait)`` or ``sgs(turnaround + 0.5*energy)``.
+    """Make a strategy from its text.
+
+    Examples are ``random``, ``user(0.6)``, ``sgs-t``, ``sgs(wait)`` and
+    ``sgs(turnaround + 0.5*energy)``.
 
     Args:
-        text: the strategy.
-        options: fields of `hpctwin.facility.guided.Guided`, used by the strategies that look ahead.
+        text: The strategy.
+        options: Fields of `hpctwin.facility.guided.Guided`, for strategies with forecasts.
 
     Raises:
-        UnknownNameError: there is no such strategy or objective.
-        ConfigError: an argument or option is not right.
+        UnknownNameError: There is no such strategy or objective.
+        ConfigError: An argument or option is not valid.
     """
     match = _EXAMPLE.fullmatch(text.strip())
     if match is None or match[1] not in STRATEGIES:

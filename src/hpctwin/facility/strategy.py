@@ -1,4 +1,7 @@
-"""Strategies: where jobs are sent. Those here look at no future; see `guided` for those that do."""
+"""Strategies that choose a cluster for each job without forecasts.
+
+See `guided` for strategies with forecasts.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,12 @@ __all__ = ["Strategy"]
 
 @dataclass(frozen=True)
 class Strategy(ABC):
-    """Sends jobs to clusters.
+    """Base of strategies, which send jobs to clusters.
 
     Args:
-        every_s: how often `tick` is called while jobs wait, seconds of simulated time; 0 for never.
-        window_s: jobs are placed together at whole multiples of this, seconds; 0 for at once.
+        every_s: Time between two calls of `tick` while jobs are pending, in seconds of simulated
+            time; 0 for no calls.
+        window_s: Jobs are placed together at multiples of this time, in seconds; 0 for at once.
     """
 
     every_s: float = field(default=0.0, kw_only=True)
@@ -30,24 +34,24 @@ class Strategy(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """As `parse_strategy` reads it."""
+        """Text of the strategy in the form that `parse_strategy` reads."""
 
     @property
     def knowledge(self) -> Knowledge | None:
-        """What forecasts know of runtimes; None if there are none."""
+        """Runtimes that forecasts use; None without forecasts."""
         return None
 
     @property
     def spare(self) -> int:
-        """Jobs that are not in the workload that forecasts are told of."""
+        """Number of additional rows for jobs that only forecasts have."""
         return 0
 
     def place(self, rows: list[int], state: FacilityState) -> None:
-        """Place or hold jobs that have come at the same time, in their order.
+        """Place or hold jobs that have arrived at the same time, in their order.
 
         Args:
-            rows: the jobs.
-            state: the facility; `FacilityState.place` and `FacilityState.hold` do it.
+            rows: Rows of the jobs.
+            state: The facility, with `FacilityState.place` and `FacilityState.hold`.
         """
         for row in rows:
             options = state.options(row)
@@ -59,29 +63,29 @@ class Strategy(ABC):
                 )
 
     def pick(self, row: int, options: list[int], state: View) -> int:
-        """Choose among two or more clusters for a job.
+        """Choose one of two or more clusters for a job.
 
         Args:
-            row: the job.
-            options: numbers of the clusters that it may go to.
-            state: what may be asked of the facility.
+            row: Row of the job.
+            options: Indices of the clusters that it may go to.
+            state: View of the facility.
 
         Raises:
-            PolicyError: the strategy does not say.
+            PolicyError: The strategy defines neither `pick` nor `place`.
         """
         raise PolicyError(f"strategy {self.name}: {type(self).__name__} has neither pick nor place")
 
     def tick(self, state: FacilityState) -> None:  # noqa: B027 - most have nothing to do then
-        """Look at the jobs that wait again, every `every_s` seconds.
+        """Check the pending jobs again, every `every_s` seconds.
 
         Args:
-            state: the facility; `FacilityState.move` moves a job.
+            state: The facility; `FacilityState.move` moves a job.
         """
 
 
 @dataclass(frozen=True)
 class Siloed(Strategy):
-    """Every job goes to the cluster where it was submitted in reality, and is held for it."""
+    """The cluster to which the job was really submitted; the job is held for it."""
 
     @property
     def name(self) -> str:
@@ -96,7 +100,7 @@ class Siloed(Strategy):
                     "say it under 'origin:' of the facility"
                 )
             if not state.allowed[origin, row]:
-                continue  # rejected where its user sent it
+                continue  # rejected by the cluster to which its user sent it
             if origin in state.options(row):
                 state.place(row, origin)
             else:
@@ -105,7 +109,7 @@ class Siloed(Strategy):
 
 @dataclass(frozen=True)
 class Random(Strategy):
-    """Each cluster with the same probability."""
+    """A random cluster, each with the same probability."""
 
     @property
     def name(self) -> str:
@@ -117,10 +121,12 @@ class Random(Strategy):
 
 @dataclass(frozen=True)
 class User(Strategy):
-    """The cluster that is fastest for the job with a probability, each of the others with the same share.
+    """The fastest cluster for the job with a given probability, else another one.
+
+    Each of the others has the same probability.
 
     Args:
-        share: the probability, 0 to 1.
+        share: Probability of the fastest cluster, 0 to 1.
     """
 
     share: float = 0.6
@@ -144,7 +150,7 @@ class User(Strategy):
 
 @dataclass(frozen=True)
 class RoundRobin(Strategy):
-    """One cluster after the other; those where a job may not go are passed over."""
+    """One cluster after the other; clusters where a job may not go are skipped."""
 
     @property
     def name(self) -> str:
@@ -158,7 +164,7 @@ class RoundRobin(Strategy):
 
 @dataclass(frozen=True)
 class LeastLoaded(Strategy):
-    """The cluster with the least work ahead per node, the job's own included, by walltimes."""
+    """The cluster with the least work ahead per node, including the job, by walltimes."""
 
     @property
     def name(self) -> str:
@@ -171,7 +177,7 @@ class LeastLoaded(Strategy):
 
 @dataclass(frozen=True)
 class ShortestQueue(Strategy):
-    """The cluster where the fewest jobs wait; of equal ones, the least loaded."""
+    """The cluster with the fewest pending jobs; if equal, the least loaded one."""
 
     @property
     def name(self) -> str:
@@ -184,7 +190,7 @@ class ShortestQueue(Strategy):
 
 @dataclass(frozen=True)
 class MostFree(Strategy):
-    """The cluster with the largest share of its nodes free; of equal ones, the least loaded."""
+    """The cluster with the largest share of free nodes; if equal, the least loaded."""
 
     @property
     def name(self) -> str:
@@ -197,10 +203,10 @@ class MostFree(Strategy):
 
 @dataclass(frozen=True)
 class Always(Strategy):
-    """One cluster for all jobs that may go there; the others go to the first in the file that takes them.
+    """One cluster for all jobs that may go there; else the first possible cluster.
 
     Args:
-        cluster: its name.
+        cluster: Name of the cluster.
     """
 
     cluster: str
@@ -219,11 +225,11 @@ class Always(Strategy):
 
 @dataclass(frozen=True)
 class Peer(Strategy):
-    """PBS's peer scheduling: jobs go home first, and a cluster that runs idle pulls waiting jobs from others.
+    """PBS's peer scheduling: a cluster without pending jobs pulls jobs from others.
 
-    Home is where a job was submitted in reality, else one cluster after the other. At each tick, a
-    cluster where nobody waits pulls, in the order of the other clusters' queues, every job
-    that it would start at once.
+    A job first goes to the cluster to which it was really submitted; if that is unknown, to one
+    cluster after the other. At each tick, a cluster without pending jobs pulls every job that it
+    would start at once, in the order of the other clusters' queues.
     """
 
     every_s: float = field(default=600.0, kw_only=True)  # PBS's scheduler_iteration

@@ -1,4 +1,4 @@
-"""A look-ahead tree: jobs that come together, placed so that the sum of their turnarounds is least."""
+"""A look-ahead tree that places jobs with the least sum of turnarounds."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from hpctwin.facility.state import FacilityState
 __all__ = ["Tree"]
 
 MOST_FORECASTS = 512
-"""After so many forecasts, the best combination found so far is taken."""
+"""Number of forecasts after which the best combination found so far is taken."""
 
 
 class Tree:
-    """All combinations of clusters for some jobs, searched depth first with a bound.
+    """Depth-first search with a bound over all combinations of clusters for some jobs.
 
-    A forecast of one cluster depends only on which of the jobs come there; each such set is forecast
-    once. The first descent takes for each job the cluster that adds least, so that the result is never
-    worse than placing one after the other. A branch is left when the sum so far is no better
-    than the best whole combination.
+    A forecast of one cluster depends only on the set of jobs that go there, so each set is forecast
+    once. The first descent takes for each job the cluster that adds the least. The result is
+    therefore never worse than placing one job after the other. A branch is cut when its sum so far
+    is no better than the best complete combination.
 
     Args:
-        state: the facility.
+        state: The facility.
     """
 
     def __init__(self, state: FacilityState) -> None:
@@ -31,11 +31,11 @@ class Tree:
         self._best: tuple[int, ...] = ()
 
     def place(self, rows: list[int]) -> None:
-        """Place or hold jobs, given in their order."""
+        """Place or hold jobs, in the given order."""
         free = [row for row in rows if self.state.options(row)]
         self.search(free)
         for row, cluster in zip(free, self._best, strict=True):
-            # Those placed before it may have filled the queue.
+            # Jobs placed before this one may have filled the queue.
             if cluster in self.state.options(row):
                 self.state.place(row, cluster)
             else:
@@ -45,7 +45,7 @@ class Tree:
                 self.state.hold(row)
 
     def search(self, rows: list[int]) -> tuple[tuple[int, ...], int]:
-        """The best cluster for each job, and the sum of their ends, ms."""
+        """Return the best cluster for each job, and the sum of the jobs' ends, in ms."""
         self._descend(rows, (), {})
         return self._best, self._best_ms or 0
 
@@ -70,7 +70,7 @@ class Tree:
             self._descend(rows, (*chosen, cluster), {**there, cluster: jobs})
 
     def _ends_ms(self, cluster: int, jobs: tuple[int, ...]) -> int:
-        """The sum of the ends of jobs that come to a cluster together."""
+        """Return the sum of the ends of jobs sent to a cluster together, in ms."""
         if not jobs:
             return 0
         if (cluster, jobs) not in self._known:

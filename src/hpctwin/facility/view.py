@@ -1,4 +1,4 @@
-"""What strategies may look at when they choose a cluster for a job."""
+"""The view of a facility by which strategies choose a cluster for a job."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["View"]
 
 
 class View(Protocol):
-    """A facility at an instant, simulated or live.
+    """Present state of a facility, simulated or live, that strategies may read.
 
     Args:
-        facility: the clusters.
-        workload: the jobs.
-        jobs: what they are to each cluster.
-        rng: for what is drawn.
-        turn: the cluster whose turn it is, where they take turns.
+        facility: The clusters.
+        workload: The jobs.
+        jobs: The jobs as each cluster sees them.
+        rng: Generator of random choices.
+        turn: Index of the next cluster of round-robin.
     """
 
     facility: Facility
@@ -31,24 +31,30 @@ class View(Protocol):
     turn: int
 
     def load(self, cluster: int, row: int) -> float:
-        """Seconds that a cluster would have work for on all its nodes, with a job added."""
+        """Return the work per node of a cluster with a job added, in seconds."""
 
     def queued(self, cluster: int) -> int:
-        """How many jobs wait at a cluster, those on their way included."""
+        """Return the number of jobs pending on a cluster or on their way to it."""
 
     def free_share(self, cluster: int) -> float:
-        """The share of a cluster's nodes that is free, 0 to 1."""
+        """Return the share of a cluster's nodes that is free, 0 to 1."""
 
     def likely_end_ms(self, row: int, cluster: int) -> int:
-        """When a job may end at a cluster, roughly: where it is early is looked first."""
+        """Return a rough estimate of a job's end on a cluster, in ms.
+
+        Clusters with an early estimate are forecast first.
+        """
 
     def forecast_end(
         self, row: int, cluster: int, latest_end_ms: int = NEVER_MS
     ) -> tuple[int, int]:
-        """When a job would start and end at a cluster if it was sent there now; -1 if not by then."""
+        """Return start and end of a job on a cluster if it is sent there now, in ms.
+
+        Both are -1 if it does not end by ``latest_end_ms``.
+        """
 
     def expect_end(self, row: int, end_ms: int) -> None:
-        """Note what was forecast of a job that is placed next; -1 for nothing."""
+        """Record the forecast end of a job that is placed next; -1 for no forecast."""
 
     def advance_all(self) -> None:
-        """Let everything happen at all clusters that happens before the present."""
+        """Advance all clusters to just before the present."""

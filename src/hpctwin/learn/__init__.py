@@ -1,12 +1,15 @@
-"""Environments to train agents in, after Gymnasium; importing this registers them (extra ``learn``).
+"""Gymnasium environments to train agents in; importing this registers them.
 
-``hpctwin/JobSelection-v0``: which of the jobs that wait starts next; see `JobSelection`.
-``hpctwin/Backfilling-v0``: which job may pass the first in order; see `Backfilling`.
-``hpctwin/PowerManagement-v0``: which nodes are on; see `PowerManagement`.
-``hpctwin/PolicySelection-v0``: which policy rules next; see `PolicySelection`.
-``hpctwin/Placement-v0``: to which cluster a job goes; see `Placement`.
+It needs the extra ``learn``. The agent chooses:
 
-Of the first three, many are stepped in one compiled call: `many`, or ``gymnasium.make_vec``.
+- ``hpctwin/JobSelection-v0``: which pending job starts next; see `JobSelection`.
+- ``hpctwin/Backfilling-v0``: which job may pass the first in order; see `Backfilling`.
+- ``hpctwin/PowerManagement-v0``: which nodes are on; see `PowerManagement`.
+- ``hpctwin/PolicySelection-v0``: which policy is used next; see `PolicySelection`.
+- ``hpctwin/Placement-v0``: which cluster a job goes to; see `Placement`.
+
+Many environments of the first three kinds are stepped in one compiled call: `many`, or
+``gymnasium.make_vec``.
 """
 
 from functools import partial

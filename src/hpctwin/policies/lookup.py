@@ -10,9 +10,7 @@ from typing import Any
 
 from hpctwin.engine.compile.policy_views import JobView
 from hpctwin.errors import PolicyError, UnknownNameError, in_brief
-from hpctwin.policies.agents.agents import agent_ordering
-from hpctwin.policies.agents.network import is_network
-from hpctwin.policies.code.files import is_file, load_function
+from hpctwin.policies.code.files import is_file, is_network, load_function
 from hpctwin.policies.orderings.adaptive import adaptive, pas, pfm
 from hpctwin.policies.orderings.built_in import BUILT_IN
 from hpctwin.policies.orderings.formula import formula, is_formula
@@ -87,6 +85,8 @@ def find_ordering(what: OrderingLike) -> Ordering:
         whole, found = load_function(text, Ordering, "ordering")
         return _usable(found, whole)
     if is_network(text):
+        from hpctwin.policies.agents.agents import agent_ordering
+
         return agent_ordering(text)
     if is_formula(text):
         return formula(text)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
+from hpctwin.engine.capacity_models import PARTICULAR_NODES, SHARED_NODES
 from hpctwin.engine.passes import PASSES, Pass
 from hpctwin.engine.state.layout import CONTIGUOUS
 from hpctwin.errors import ConfigError, UnknownNameError
@@ -82,15 +83,18 @@ class Policy:
         needed = [race, lines, PUT_UNDERWAY, *kernels_of(self.scheduling, power)]
         if self.on_whole_nodes is not self.scheduling:
             needed += kernels_of(self.on_whole_nodes, None)
-            claims = self.on_whole_nodes.placing or claims
+            claims = PARTICULAR_NODES.kernel("PLACING")
         if claims is not None:
             needed.append(claims)
         if self.placement.score is not None:
             needed.append(PLACE_BY_SCORE)
-        shared = PASSES.find(self.backfill).on_shared_nodes()
-        if shared is not None and self.placement.shared_name in SHARED_PLACEMENTS.own():
+        backfill = PASSES.find(self.backfill)
+        if (
+            backfill.works_on(SHARED_NODES)
+            and self.placement.shared_name in SHARED_PLACEMENTS.own()
+        ):
             choose = SHARED_PLACEMENTS.find(self.placement.shared_name)
-            needed += kernels_of(shared, power, choose)
+            needed += kernels_of(backfill.on(SHARED_NODES), power, choose)
         prepare(needed)
 
     @property
@@ -101,9 +105,10 @@ class Policy:
 
     @property
     def on_whole_nodes(self) -> Pass:
-        """As `scheduling`, where nodes are always on and nothing else is short: maybe of particular nodes."""
+        """As `scheduling`, where nodes are always on and nothing else is short: maybe by particular nodes."""
         contiguous = self.placement.number == CONTIGUOUS
-        return (self.scheduling.on_particular_nodes() if contiguous else None) or self.scheduling
+        found = self.scheduling
+        return found.on(PARTICULAR_NODES) if contiguous and found.by_node else found
 
     def numbers(self) -> dict[str, int]:
         """The backfill's settings in the engine's form."""

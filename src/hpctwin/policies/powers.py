@@ -10,9 +10,8 @@ from typing import Any
 
 from hpctwin.engine.powers import POWER_PASSES, PowerPass
 from hpctwin.errors import ConfigError, PolicyError, in_brief
-from hpctwin.policies.agents.network import is_network
 from hpctwin.policies.backfills import Entries, engine_numbers, parameter_of
-from hpctwin.policies.code.files import is_file, load_function, split_file
+from hpctwin.policies.code.files import is_file, is_network, load_function, split_file
 from hpctwin.policies.registry import Entry, Parameter, Registry
 
 __all__ = ["POWERS", "PowerPolicy", "find_power"]

@@ -6,8 +6,9 @@ simulation needs neither.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from hpctwin.lazy import lazy_names
 
 if TYPE_CHECKING:
     from hpctwin.report.energy_figures.cooling import plot_cooling
@@ -76,39 +77,41 @@ __all__ = [
     "write_report",
 ]
 
-_HOME = {
-    "ReportedRun": "pages.run",
-    "answer_table": "tables.tables",
-    "compare_table": "tables.tables",
-    "difference_table": "tables.tables",
-    "paired_table": "tables.tables",
-    "plot_cooling": "energy_figures.cooling",
-    "plot_energy_against_wait": "energy_figures.energy",
-    "plot_fragmentation": "figures.shared_nodes",
-    "plot_gantt": "figures.gantt",
-    "plot_heatmap": "figures.shared_nodes",
-    "plot_node_states": "energy_figures.energy",
-    "plot_pareto": "energy_figures.energy",
-    "plot_power": "energy_figures.energy",
-    "plot_queue": "figures.timeline",
-    "plot_resource_use": "figures.resources",
-    "plot_start": "figures.start",
-    "plot_utilization": "figures.timeline",
-    "plot_wait_heat": "figures.wait_heat",
-    "plot_weeks": "facility",
-    "plot_workload": "figures.workload",
-    "saved_table": "tables.tables",
-    "summary_table": "tables.tables",
-    "write_report": "pages.html",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"{__name__}.{_HOME.get(name, 'figures.comparison')}")
-    return getattr(module, name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "energy_figures.cooling": ("plot_cooling",),
+        "energy_figures.energy": (
+            "plot_energy_against_wait",
+            "plot_node_states",
+            "plot_pareto",
+            "plot_power",
+        ),
+        "facility": ("plot_weeks",),
+        "figures.comparison": (
+            "plot_compare_bars",
+            "plot_differences",
+            "plot_radar",
+            "plot_radars",
+            "plot_wait_by_size",
+            "plot_wait_cdf",
+        ),
+        "figures.gantt": ("plot_gantt",),
+        "figures.resources": ("plot_resource_use",),
+        "figures.shared_nodes": ("plot_fragmentation", "plot_heatmap"),
+        "figures.start": ("plot_start",),
+        "figures.timeline": ("plot_queue", "plot_utilization"),
+        "figures.wait_heat": ("plot_wait_heat",),
+        "figures.workload": ("plot_workload",),
+        "pages.html": ("write_report",),
+        "pages.run": ("ReportedRun",),
+        "tables.tables": (
+            "answer_table",
+            "compare_table",
+            "difference_table",
+            "paired_table",
+            "saved_table",
+            "summary_table",
+        ),
+    },
+)

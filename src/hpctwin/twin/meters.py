@@ -1,4 +1,4 @@
-"""Where measured power comes from: a CSV file or JSON lines that others append to, or Prometheus."""
+"""Sources of measured power: a growing CSV or JSON Lines file, or Prometheus."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _ZONE = re.compile(r"Z([+-]\d\d:?\d\d)$|([+-]\d\d:?\d\d)Z$")
 
 
 class Reading(NamedTuple):
-    """What a meter tells.
+    """One reading of a meter.
 
     Args:
-        time_s: when it was measured, Unix time, NaN where it cannot be read; None where it is not told.
-        value: W, or J of a counter of energy; NaN where it cannot be read.
-        sensor: which of several tells it.
+        time_s: Time of measurement, Unix time; NaN if it cannot be parsed, None if it is not given.
+        value: Power in W, or the count of an energy counter in J; NaN if it cannot be parsed.
+        sensor: Name of the sensor, if the meter has several.
     """
 
     time_s: float | None
@@ -51,30 +51,33 @@ class Reading(NamedTuple):
 
 
 class Meter(Protocol):
-    """What is read of a meter; it may take its time, since a thread waits for it."""
+    """An open meter. A reading may take long, because a separate thread waits for it."""
 
     every_s: float
-    """How often it is read."""
+    """Pause between two readings, in seconds."""
 
     def read(self) -> list[Reading]:
-        """What is new.
+        """Return the new readings.
 
         Raises:
-            HpctwinError: it cannot be read.
+            HpctwinError: The meter cannot be read.
         """
 
 
 class MeterSettings(Settings):
-    """A meter of all that the cluster draws; power is calibrated on it while the twin runs.
+    """A meter of the whole cluster's power draw.
+
+    The twin calibrates its power forecast on it while it runs.
 
     Args:
-        unit: of what it tells; one of energy (``J``, ``kWh``, …) if it counts energy, of which power is made.
-        least_w, most_w: what the machine can draw lies between, W; if left out, between a hundredth and ten
-            times of what its description says it draws in full use.
-        step: use and power are means of steps of so long.
-        ahead: power is forecast so long before.
-        past: what lines are fitted to.
-        silent_after: a meter that has told nothing for so long is silent.
+        unit: Unit of the readings. With a unit of energy (``J``, ``kWh``, …) the meter counts
+            energy, and power is computed from the counts.
+        least_w, most_w: Bounds of the power that the cluster can draw, in W. By default 1 % and
+            1,000 % of the power in full use, from the cluster's description.
+        step: Length of the steps over which utilization and power are averaged.
+        ahead: Lead time of the power forecast.
+        past: Length of the past that the regression lines are fitted to.
+        silent_after: Time without readings after which the meter counts as silent.
     """
 
     unit: Literal["W", "kW", "MW", "uJ", "J", "kJ", "MJ", "Wh", "kWh", "MWh"] = "W"
@@ -97,30 +100,34 @@ class MeterSettings(Settings):
 
     @property
     def factor(self) -> float:
-        """W, or J, of its unit."""
+        """W, or J, per unit of a reading."""
         return (_POWER | _ENERGY)[self.unit]
 
     @property
     def rising(self) -> bool:
-        """Whether it counts energy."""
+        """Whether the meter counts energy, so that its values rise."""
         return self.unit in _ENERGY
 
     @property
     def sensor_count(self) -> int:
-        """How many tell what is to be summed."""
+        """Number of sensors whose power is summed."""
         return 1
 
 
 class FileMeter(MeterSettings):
-    """A file that others append lines to; what is in it when the twin begins is passed over.
+    """A file that another program appends lines to.
+
+    Lines from before the twin's start are ignored.
 
     Args:
-        path: the file.
-        time: the column (or field) of times: Unix time or ISO 8601; empty: when it is read.
-        power: the column (or field) of power, or of counted energy.
-        zone: of dates that name none, such as ``Europe/Berlin``; UTC if left out.
-        sensor: the column (or field) that names who tells, where several do, as each rack; their sum counts.
-        sensors: how many these are.
+        path: Path of the file.
+        time: Column (or field) of the time: Unix time or ISO 8601. If empty, the time of reading
+            counts.
+        power: Column (or field) of the power, or of the counted energy.
+        zone: Time zone of dates without one, such as ``Europe/Berlin``; UTC by default.
+        sensor: Column (or field) with the sensor's name, if there are several, such as one per
+            rack. Their power is summed.
+        sensors: Number of these sensors.
     """
 
     path: Path
@@ -152,7 +159,7 @@ class FileMeter(MeterSettings):
         return self.sensors
 
     def reading(self, fields: Mapping[str, Any]) -> Reading:
-        """What a row, or an object, tells."""
+        """Return the reading of a row or an object."""
         time_s = unix_time(fields.get(self.time), self.zone) if self.time else None
         sensor = str(fields.get(self.sensor)) if self.sensor else ""
         value = _number(_without_unit(fields.get(self.power), self.unit))
@@ -160,7 +167,10 @@ class FileMeter(MeterSettings):
 
 
 class CsvMeter(FileMeter):
-    """A CSV file with a head; where it is separated by semicolons, tabs or bars, decimals may have commas.
+    """A CSV file with a header line.
+
+    The separator is a comma, semicolon, tab or vertical bar. With a separator other than the
+    comma, numbers may have a decimal comma.
 
     Args:
         kind: ``csv``.
@@ -169,25 +179,27 @@ class CsvMeter(FileMeter):
     kind: Literal["csv"]
 
     def open(self) -> Meter:
-        """The meter."""
+        """Return the open meter."""
         return _Csv(self)
 
 
 class JsonMeter(FileMeter):
-    """JSON objects, one a line, such as of ``mosquitto_sub -F %J >> FILE``.
+    """JSON objects, one per line, for example from ``mosquitto_sub -F %J >> FILE``.
 
-    ``payload.at`` is a field within a field, which may be JSON in text too.
+    ``payload.at`` names the field ``at`` within ``payload``. The outer field may also be a string
+    of JSON.
 
     Args:
         kind: ``jsonl``.
-        where: only objects with these values in these fields count, such as ``{topic: site/power}``.
+        where: Values that an object must have in some fields to count, such as
+            ``{topic: site/power}``.
     """
 
     kind: Literal["jsonl"]
     where: dict[str, str] = Field(default_factory=dict)
 
     def open(self) -> Meter:
-        """The meter."""
+        """Return the open meter."""
         return _Jsonl(self)
 
 
@@ -199,14 +211,14 @@ def _http(url: str) -> str:
 
 
 class PrometheusMeter(MeterSettings):
-    """A query to Prometheus (or what answers as it does) that gives one number.
+    """A query to Prometheus, or to a compatible server, that returns one number.
 
     Args:
         kind: ``prometheus``.
-        url: of the server, such as ``http://localhost:9090``.
-        query: in PromQL, such as ``sum(ipmi_dcmi_power_consumption_watts)``.
-        every: it is asked so often.
-        token_env: environment variable with a bearer token.
+        url: URL of the server, such as ``http://localhost:9090``.
+        query: Query in PromQL, such as ``sum(ipmi_dcmi_power_consumption_watts)``.
+        every: Time between two queries.
+        token_env: Environment variable with a bearer token.
     """
 
     kind: Literal["prometheus"]
@@ -216,7 +228,7 @@ class PrometheusMeter(MeterSettings):
     token_env: str | None = None
 
     def open(self) -> Meter:
-        """The meter."""
+        """Return the open meter."""
         return _Prometheus(self)
 
 
@@ -278,10 +290,10 @@ class _Jsonl:
 
 
 def _new_lines(tail: Tail) -> list[str]:
-    """What is new in a file.
+    """Return the new lines of a file.
 
     Raises:
-        UnreachableError: it is not there, or cannot be read.
+        UnreachableError: The file does not exist or cannot be read.
     """
     try:
         lines = tail.lines()
@@ -293,7 +305,7 @@ def _new_lines(tail: Tail) -> list[str]:
 
 
 def _within(told: Any, path: str) -> Any:
-    """A field of an object, ``a.b`` within ``a``; None if it is not there."""
+    """Return a field of an object, where ``a.b`` is ``b`` in ``a``; None if missing."""
     if isinstance(told, Mapping) and path in told:
         return told[path]
     first, _, rest = path.partition(".")
@@ -307,7 +319,7 @@ def _within(told: Any, path: str) -> Any:
 
 
 def _without_unit(value: Any, unit: str) -> Any:
-    """A number of text that its unit follows, as ``ipmitool dcmi`` writes ``220 Watts``."""
+    """Return a value without its unit; ``ipmitool dcmi`` prints ``220 Watts``."""
     words = str(value).split()
     return words[0] if len(words) == 2 and words[1] in _WORDS.get(unit, (unit,)) else value
 
@@ -320,12 +332,14 @@ def _number(value: Any) -> float:
 
 
 def unix_time(value: Any, zone: str | None = None) -> float:
-    """Unix time of a number of s, ms, µs or ns since the epoch, or of a date in ISO 8601; else NaN.
+    """Return the Unix time of a number or date; NaN for anything else.
+
+    A number counts s, ms, µs or ns since the epoch; its size decides which. A date is in ISO 8601.
 
     Args:
-        value: the number or date, also as text.
-        zone: of a date that names none, UTC if left out. Of a time that is twice, when clocks are put back,
-            that which is nearer to now.
+        value: The number or date, also as text.
+        zone: Time zone of a date without one; UTC by default. When clocks are set back, a local
+            time occurs twice; the one nearer to now counts.
     """
     number = _number(value)
     if math.isfinite(number):
@@ -366,7 +380,7 @@ class _Prometheus:
             raise UnreachableError(f"{asked.url}: no answer: {why_unread(error)}") from error
         try:
             values = _values(json.loads(said)["data"])
-            # The time is that of the query; none means that nothing was measured lately.
+            # The time is that of the query. No value means that nothing was measured lately.
             found = [Reading(unix_time(at), _number(told) * asked.factor) for at, told in values]
         except (KeyError, TypeError, ValueError) as error:
             raise UnreachableError(
@@ -388,10 +402,10 @@ class _Prometheus:
 
 
 def _values(data: Any) -> list[Any]:
-    """Pairs of time and value.
+    """Return pairs of time and value.
 
     Raises:
-        KeyError, TypeError, ValueError: the data are not those of a query of now.
+        KeyError, TypeError, ValueError: The data are not the answer to an instant query.
     """
     if data["resultType"] == "scalar":
         return [data["result"]]
@@ -401,7 +415,7 @@ def _values(data: Any) -> list[Any]:
 
 
 def _why(said: bytes) -> str:
-    """What Prometheus says is wrong."""
+    """Return Prometheus's error message; empty if there is none."""
     try:
         return str(json.loads(said)["error"])
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""Times, counts and names as people read them."""
+"""Texts for people: times, counts, job names and requests."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from hpctwin.rms.records.records import JobSpec
 __all__ = ["FEW", "asked_text", "clock_text", "count", "jobs_named"]
 
 FEW = 3
-"""So many are named."""
+"""At most this many jobs are named; of the others only the number is given."""
 EPOCH_S = 1e8
-"""Cluster times above this are taken for dates, below for seconds of an emulated clock."""
+"""Times from here on are dates; smaller ones are seconds of an emulated clock."""
 
 
 def clock_text(time_s: float | None) -> str:
-    """A time of the cluster's clock for people: a date, or a duration since its beginning."""
+    """Return a time as text: a date, or the duration since the clock's zero."""
     if time_s is None:
         return "never"
     if time_s < EPOCH_S:
@@ -27,19 +27,19 @@ def clock_text(time_s: float | None) -> str:
 
 
 def jobs_named(ids: Sequence[str]) -> str:
-    """The first of some jobs by name, and how many more there are."""
+    """Return the first `FEW` job ids as text, and the number of the others."""
     shown = ", ".join(ids[:FEW])
     more = f" and {len(ids) - FEW} more" if len(ids) > FEW else ""
     return f"job{'s' if len(ids) > 1 else ''} {shown}{more}"
 
 
 def count(number: int, noun: str) -> str:
-    """A number of things, such as ``1 node`` and ``2 nodes``."""
+    """Return a number with its noun, such as ``1 node`` or ``2 nodes``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def asked_text(spec: JobSpec) -> str:
-    """What a job asks for, such as ``2 nodes`` or ``4 tasks of 2 cores and 8 GB``."""
+    """Return a job's request, such as ``2 nodes`` or ``4 tasks of 2 cores and 8 GB``."""
     if not spec.tasks:
         return count(spec.nodes, "node")
     asks = ", ".join(map(_tasks_text, spec.kinds))

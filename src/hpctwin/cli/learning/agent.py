@@ -86,7 +86,7 @@ def train(
     from hpctwin.learn.training.training import check_facility
     from hpctwin.learn.training.training import train as train_agent
     from hpctwin.model.text.progress import progress_bar
-    from hpctwin.policies.agents.network import is_network
+    from hpctwin.policies.code.files import is_network
 
     check_target(target, overwrite)
     check_outputs(folders=[checkpoints, tensorboard])
@@ -214,12 +214,13 @@ def list_agents(
     """
     from hpctwin.cli.output.output import plain_table, print_json, screen
     from hpctwin.errors import ConfigError, PolicyError
-    from hpctwin.policies.agents.network import SUFFIX, Network
+    from hpctwin.policies.agents.network import Network
+    from hpctwin.policies.code.files import NETWORK_SUFFIX
 
     if not folder.is_dir():
         raise ConfigError(f"{folder} is no folder")
     cards: dict[str, dict[str, Any]] = {}
-    for path in sorted(folder.glob(f"*{SUFFIX}")):
+    for path in sorted(folder.glob(f"*{NETWORK_SUFFIX}")):
         try:
             cards[str(path)] = Network.load(path).card
         except PolicyError:

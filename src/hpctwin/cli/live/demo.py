@@ -34,10 +34,9 @@ def demo_command(
     import tempfile
     from pathlib import Path
 
-    from hpctwin.cli.output.experiment_output import print_table
-    from hpctwin.cli.output.output import print_json, screen
-    from hpctwin.experiments.schedtwin import experiment
+    from hpctwin.cli.output.output import print_json, print_table, screen
     from hpctwin.generate.four_phase import four_phase
+    from hpctwin.twin.service import comparison
     from hpctwin.twin.settings.config import CoreSettings
 
     console = screen(stderr=json)
@@ -51,16 +50,16 @@ def demo_command(
         row, last = _run(Path(folder), seed, pace, console)
     jobs = four_phase(seed=seed)
     settings = CoreSettings()
-    rows = [experiment.static_row(jobs, NODES, text, seed) for text in experiment.STATIC]
+    rows = [comparison.static_row(jobs, NODES, text, seed) for text in comparison.STATIC]
     rows.append(row)
-    experiment.judge(rows, settings)
+    comparison.judge(rows, settings)
     if json:
         print_json([one.plain() for one in rows])
         return 0
     console.print("[bold]The last decision in which one policy was better than the others:[/]")
     console.print("\n".join(last))
     console.print()
-    print_table(experiment.objective_table(experiment.means(rows)))
+    print_table(comparison.objective_table(comparison.means(rows)))
     shares = ", ".join(f"{name} {share:.0%}" for name, share in row.share_by_policy.items())
     console.print(f"Jobs started by the twin under: {shares}.")
     console.print("`hpctwin experiment schedtwin` repeats this over ten workloads.")
@@ -121,10 +120,10 @@ def _run_until_done(twin: Twin) -> None:
 
 
 def _row(twin: Twin, seed: int) -> Any:
-    """What became of the jobs by the cluster's own history, as a row of the experiment."""
-    from hpctwin.experiments.schedtwin import experiment
+    """What became of the jobs by the cluster's own history, as a row of the comparison."""
     from hpctwin.generate.four_phase import four_phase
     from hpctwin.rms.emulated.client import EmulatedManager
+    from hpctwin.twin.service import comparison
 
     assert isinstance(twin.manager, EmulatedManager)
     times: dict[str, list[float]] = {}
@@ -134,7 +133,7 @@ def _row(twin: Twin, seed: int) -> Any:
         )
     jobs = four_phase(seed=seed)
     nodes = dict(zip(map(str, jobs.job_id.tolist()), jobs.nodes.tolist(), strict=True))
-    row = experiment.row_of(experiment.TWIN, seed, [(*times[i], nodes[i]) for i in times], NODES)
+    row = comparison.row_of(comparison.TWIN, seed, [(*times[i], nodes[i]) for i in times], NODES)
     row.share_by_policy = twin.journal.starts_by_policy()
     row.cycle_ms_mean = twin.journal.mean_cycle_ms()
     return row

@@ -89,17 +89,19 @@ class EnergyOptions:
 
         What is not given is the machine's own.
         """
-        from hpctwin.energy import Series
-
         found, notes = {}, {}
         for name, given, own, unit in (
             ("price", self.price, cluster.price, ""),
             ("carbon", self.carbon, cluster.carbon, "g"),
         ):
             what = own if given is None else _flat(name, given)
+            if what is None:
+                continue
+            from hpctwin.energy import Series
+
             if isinstance(what, float):
                 found[name] = Series.hourly([what], unit)
-            elif what is not None:
+            else:
                 found[name], how = Series.read(what).aligned(workload.start_epoch_s)
                 notes[f"{name}_aligned"] = f"by {how}"
         return found, notes
@@ -117,8 +119,6 @@ class EnergyOptions:
         Raises:
             ConfigError: there is neither, or no job is malleable.
         """
-        from hpctwin.energy.sizing.registry import parse_sizing
-
         if text is None:
             return None
         if not series:
@@ -128,13 +128,17 @@ class EnergyOptions:
                 f"--sizing: no job of {workload.name} is malleable; give columns min_nodes, max_nodes, "
                 "suspendable (docs/malleable.md)"
             )
+        from hpctwin.energy.sizing.registry import parse_sizing
+
         return parse_sizing(text, next(iter(series.values())), self.forecast)
 
     def cooled(self, energy: Energy | None, begin_s: float | None = None) -> pl.DataFrame | None:
         """What cooling takes over time, if that is asked for, from a time on."""
+        if self.weather is None or energy is None:
+            return None
         from hpctwin.energy.accounts.component_energy import ComponentEnergy
 
-        if self.weather is None or not isinstance(energy, ComponentEnergy):
+        if not isinstance(energy, ComponentEnergy):
             return None
         wet_bulb: float | str = self.weather
         with suppress(ValueError):
@@ -156,8 +160,6 @@ class EnergyOptions:
             more: further figures.
             window: the part that was simulated, if not all.
         """
-        from hpctwin.energy.accounts.outputs import cost_changes
-
         if window is None:
             summary = {**result.summary(), **costs(result.energy, series), **more}
         else:
@@ -167,22 +169,26 @@ class EnergyOptions:
             from hpctwin.energy.cooling.model import cooling_figures
 
             summary |= cooling_figures(cooled, cooled["step_s"].to_numpy())
-        costing = None if result.energy is None else cost_changes(result.energy, series)
-        tables = {"cooling": cooled, "costs": costing}
-        return summary, {name: table for name, table in tables.items() if table is not None}
+        tables = {} if cooled is None else {"cooling": cooled}
+        if result.energy is not None:
+            from hpctwin.energy.accounts.outputs import cost_changes
+
+            costing = cost_changes(result.energy, series)
+            tables |= {} if costing is None else {"costs": costing}
+        return summary, tables
 
     def begins(self, workload: Workload, series: dict[str, Series]) -> Any:
         """When each job may begin, if they may wait."""
+        if self.may_wait is None:
+            return None
+        if not series:
+            raise ConfigError("--may-wait needs --price or --carbon: what to wait for")
         import numpy as np
 
         from hpctwin.energy import cheapest_begins
         from hpctwin.energy.prices.forecast import begins_by_forecast, parse_forecast
         from hpctwin.model import parse_duration_s
 
-        if self.may_wait is None:
-            return None
-        if not series:
-            raise ConfigError("--may-wait needs --price or --carbon: what to wait for")
         seconds = parse_duration_s(self.may_wait)
         if not seconds >= 0:
             raise ConfigError(f"--may-wait is {self.may_wait!r}, it must be 0 or more")
@@ -201,14 +207,14 @@ class EnergyOptions:
 
         Nodes that draw power alike for as long as the walltime, were there always some free.
         """
+        if self.may_wait is None:
+            return {}
         import numpy as np
 
         from hpctwin.energy import cheapest_begins
         from hpctwin.energy.prices.forecast import saving
         from hpctwin.model import parse_duration_s
 
-        if self.may_wait is None:
-            return {}
         one = next(iter(series.values()))
         jobs = workload.submit_ms / 1000, workload.walltime_ms / 1000
         bound = np.full(len(workload), parse_duration_s(self.may_wait))

@@ -259,12 +259,12 @@ class WindowOptions:
             ConfigError: only one of the two is given, or a date of a trace without one.
             WorkloadError: no job is in it.
         """
-        from hpctwin.simulation.running.window import moment, window
-
         if self.begin is None and self.until is None:
             return None
         if self.begin is None or self.until is None:
             raise ConfigError("give --from and --until, both")
+        from hpctwin.simulation.running.window import moment, window
+
         return window(workload, moment(self.begin, workload), moment(self.until, workload))
 
 
@@ -302,11 +302,12 @@ class ClusterOptions:
             TraceError: the outages cannot be read.
         """
         from hpctwin.cli.output.output import note_without_effect
-        from hpctwin.formats.clusters.outages import with_outages
 
         cluster = self._machine(workload, trace)
         away = self._away(trace, timezone)
         if away is not None:
+            from hpctwin.formats.clusters.outages import with_outages
+
             cluster = with_outages(cluster, away[0], workload, away[1])
         if len(workload):
             note_without_effect(workload, cluster)
@@ -315,19 +316,21 @@ class ClusterOptions:
     def _away(self, trace: Path | None, timezone: str | None) -> tuple[DataFrame, Tally] | None:
         """Which nodes were away; None if nothing tells it."""
         from hpctwin.formats import dataset_of
-        from hpctwin.formats.clusters.outages import read_away
-        from hpctwin.formats.datasets import nodes_away
 
         if str(self.outages) == "none":
             return None
         if self.outages is not None:
+            from hpctwin.formats.clusters.outages import read_away
+
             return read_away(self.outages, timezone=timezone)
         found = None if trace is None else dataset_of(trace)
-        return None if found is None or trace is None else nodes_away(trace, found)
+        if found is None or trace is None:
+            return None
+        from hpctwin.formats.datasets import nodes_away
+
+        return nodes_away(trace, found)
 
     def _machine(self, workload: Workload, trace: Path | None) -> Cluster:
-        from hpctwin.formats.clusters.files import read_cluster
-        from hpctwin.formats.systems import read_system
         from hpctwin.model import Cluster, ReadNotes
         from hpctwin.simulation.state.arguments import stated_cluster
 
@@ -337,8 +340,12 @@ class ClusterOptions:
         if self.nodes is None and file is None:
             file = within(trace, "cluster.yaml")
         if file is not None:
+            from hpctwin.formats.clusters.files import read_cluster
+
             return read_cluster(file)
         if self.nodes is None and trace is not None and (system := _system_of(trace)):
+            from hpctwin.formats.systems import read_system
+
             remark = f"it is the machine {system!r}, which the data set is of"
             return read_system(system).noted(ReadNotes(remarks=(remark,)))
         if self.nodes is not None:

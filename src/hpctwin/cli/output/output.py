@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-    from rich.table import Table
+    from rich.table import Table as Grid
 
     from hpctwin.facility import Facility
     from hpctwin.model import Cluster, ReadNotes, Workload
+    from hpctwin.report.tables.plain_table import Table
     from hpctwin.simulation import Result, Simulation
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "plain_table",
     "print_json",
     "print_lines",
+    "print_table",
     "screen",
     "with_notes",
 ]
@@ -87,7 +89,7 @@ def plain_table(
     rows: Iterable[Iterable[RenderableType]],
     *,
     numbers: slice = slice(0),
-) -> Table:
+) -> Grid:
     """A table without lines.
 
     Args:
@@ -95,9 +97,9 @@ def plain_table(
         rows: cells, as many as heads.
         numbers: columns that stand at the right.
     """
-    from rich.table import Table
+    from rich.table import Table as Grid
 
-    table = Table(box=None, pad_edge=False)
+    table = Grid(box=None, pad_edge=False)
     for head in heads:
         table.add_column(head, overflow="fold")
     for column in table.columns[numbers]:
@@ -219,3 +221,23 @@ def note_doomed(simulation: Simulation) -> None:
     """Say on standard error which jobs can never start, and for what other job."""
     for sentence in simulation.why_doomed():
         print(f"{simulation.workload.name}: {sentence}", file=sys.stderr)
+
+
+def print_table(table: Table) -> None:
+    """Print a table on standard output."""
+    from rich import box
+    from rich.table import Table as Grid
+
+    grid = Grid(
+        box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True,
+        title=table.title or None, caption=table.caption or None,
+    )  # fmt: skip
+    for number, head in enumerate(table.heads):
+        if number < table.words:
+            grid.add_column(head, overflow="fold")
+        else:
+            grid.add_column(head, justify="right", no_wrap=True)
+    for number, row in enumerate(table.rows):
+        cells = [one if isinstance(one, str) else f"{one[0]}\n[dim]{one[1]}[/]" for one in row]
+        grid.add_row(*cells, style="yellow" if number in table.marked else "")
+    screen().print(grid)

@@ -143,13 +143,14 @@ def simulate_command(
     from hpctwin.errors import ConfigError
     from hpctwin.model.text.progress import progress_bar
     from hpctwin.policies import make_policy, parse_policy
-    from hpctwin.policies.policy_file import read_policy
     from hpctwin.simulation import Simulation
 
     check_outputs(trace, folders=[out, energy.spars_out], figures=[plot], files=[accounts])
     every_s = every_seconds(out_every, out)
     own = within(trace, "policy.yaml")
     if policy is None and own is not None and scheduler is None and sizing is None:
+        from hpctwin.policies.policy_file import read_policy
+
         policy = read_policy(own)
     chosen = make_policy(
         None if policy is None else parse_policy(policy),
@@ -281,8 +282,9 @@ def _simulate_spars(
         note_rejected,
         note_without_effect,
     )
-    from hpctwin.experiments.spars.config import read_spars_config
+    from hpctwin.formats.spars_config import read_spars_config
     from hpctwin.model.text.progress import progress_bar
+    from hpctwin.policies import PowerPolicy, make_policy
     from hpctwin.simulation import Simulation
 
     asked = read_spars_config(path)
@@ -292,10 +294,10 @@ def _simulate_spars(
     for note in asked.notes:
         print(note, file=sys.stderr)
     options = {"overrun": asked.overrun}
-    simulation = Simulation(
-        asked.workload, asked.cluster, asked.policy, overrun=asked.overrun, log=True
-    )
-    with progress_bar(f"{asked.workload.name} under {asked.policy.name}") as progress:
+    power = PowerPolicy(asked.power, asked.timeout_s)
+    policy = make_policy("fcfs", asked.backfill, power=power)
+    simulation = Simulation(asked.workload, asked.cluster, policy, overrun=asked.overrun, log=True)
+    with progress_bar(f"{asked.workload.name} under {policy.name}") as progress:
         result = simulation.finish(progress)
     summary = result.summary()
     _show(
@@ -332,17 +334,18 @@ def _show(
     """Write and print what a run gave."""
     from hpctwin.cli.output.output import print_json, screen, with_notes
     from hpctwin.report import answer_table, summary_table
-    from hpctwin.report.accessor import breakdown_table
-    from hpctwin.report.figures.saving import save_figure
-    from hpctwin.report.pages.folder import write_run
 
     if out is not None:
+        from hpctwin.report.pages.folder import write_run
+
         write_run(result, out, options, summary, tables=tables, inputs=inputs, notes=notes)
     if result.energy is not None and spars is not None:
         from hpctwin.energy.accounts.outputs import write_spars_results
 
         write_spars_results(result.energy, spars)
     if plot is not None:
+        from hpctwin.report.figures.saving import save_figure
+
         save_figure(_figure(result, plot), plot)
     if json:
         told = summary | with_notes([*result.notes, *notes])
@@ -351,6 +354,8 @@ def _show(
     console = screen()
     console.print(summary_table(summary) if all else answer_table(summary))
     if by is not None:
+        from hpctwin.report.accessor import breakdown_table
+
         console.print(breakdown_table(result.breakdown(by), by))
 
 

@@ -28,35 +28,38 @@ FloatArray = npt.NDArray[np.float64]
 def sum_over_time(
     start_ms: IntArray, end_ms: IntArray, watts: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Times (s) and what is drawn in all from each on (W); the last one is the end.
+    """Return times, in s, and the total power from each time on, in W.
+
+    The last time is the end.
 
     Args:
-        start_ms: from when on each is drawn.
-        end_ms: until when.
-        watts: so much.
+        start_ms: Start of each draw, in ms.
+        end_ms: End of each draw, in ms.
+        watts: Power of each draw, in W.
     """
     times, place = np.unique(np.append(start_ms, end_ms), return_inverse=True)
     change = np.bincount(place, np.append(watts, -watts), minlength=len(times))
     drawn: FloatArray = np.cumsum(change, dtype=np.float64)
-    drawn[-1:] = drawn[-2:-1]  # at the end itself nothing has changed yet
+    drawn[-1:] = drawn[-2:-1]  # the end keeps the last power
     return times / MS_PER_S, drawn
 
 
 @dataclass(frozen=True, eq=False)
 class Energy:
-    """What a simulation with power states used.
+    """Energy of a simulation with power states.
 
     Args:
-        table: the jobs and how they went.
-        node_map: where they ran.
-        cluster: the nodes.
-        spent_ms: time of each node in each state, ms [states, nodes]; the states are those of
+        table: The jobs and their results.
+        node_map: Nodes that each job ran on.
+        cluster: The cluster.
+        spent_ms: Time of each node in each state, in ms [states, nodes]; the states are those of
             `states.state_names`. Each column sums to the time that is covered.
-        log: node, state, start and end in ms of all states each node was in [4, …]; None if not kept.
-        changes: of DVFS modes so far. A mode that a node group does not begin in has two states of its own,
+        log: Node, state, start and end (ms) of all past node states [4, …]; None if they were not
+            kept.
+        changes: DVFS mode changes so far. Each mode other than a group's first adds two states
             after the others: ``idle:MODE`` and ``computing:MODE``.
-        start_epoch_s: Unix time of time zero; None if not known.
-        begin_s: From when on energy counts, in seconds: the first submission, or a window's begin.
+        start_epoch_s: Unix time of time zero; None if unknown.
+        begin_s: Start of the covered time, in seconds: the first submission, or a window's start.
     """
 
     table: pl.DataFrame
@@ -70,43 +73,43 @@ class Energy:
 
     @kept
     def states(self) -> list[str]:
-        """The names of the states."""
+        """Names of the states."""
         modes = mode_rows(self.cluster, self.changes)
         more = [f"{state}:{mode}" for mode in modes for state in ("idle", "computing")]
         return state_names(self.cluster) + more
 
     @kept
     def watts(self) -> FloatArray:
-        """What each node draws in each state, W [states, nodes]."""
+        """Power draw of each node in each state, in W [states, nodes]."""
         return watts_by_mode(self.cluster, self.changes)
 
     @kept
     def node_j(self) -> FloatArray:
-        """Energy of each node in each state, J [states, nodes]."""
+        """Energy of each node in each state, in J [states, nodes]."""
         joules: FloatArray = self.spent_ms * self.watts / MS_PER_S
         return joules
 
     @kept
     def is_waste(self) -> npt.NDArray[np.bool_]:
-        """Whether a state counts as waste: idle, or switching."""
+        """Whether each state counts as waste: idle or switching."""
         return np.array([s.startswith(("idle", "switching")) for s in self.states])
 
     @property
     def total_j(self) -> float:
-        """Energy of all nodes."""
+        """Energy of all nodes, in J."""
         return float(self.node_j.sum())
 
     @property
     def wasted_j(self) -> float:
-        """Energy of idle and switching nodes, as SPARS defines waste; sleeping is not waste."""
+        """Energy of idle and switching nodes, in J; SPARS does not count sleep as waste."""
         return float(self.node_j[self.is_waste].sum())
 
     def state_s(self) -> dict[str, float]:
-        """Node-seconds in each state."""
+        """Return the node-seconds in each state."""
         return dict(zip(self.states, (self.spent_ms.sum(axis=1) / MS_PER_S).tolist(), strict=True))
 
     def figures(self) -> dict[str, Any]:
-        """Energies, node-seconds by state and the interval that they cover, in one flat dict."""
+        """Return energies, node-seconds by state and the covered interval in one dict."""
         figures: dict[str, Any] = {
             "energy_begin_s": self.begin_s,
             "energy_end_s": self.now_s,
@@ -128,37 +131,39 @@ class Energy:
         return figures
 
     def spans(self) -> IntArray:
-        """Node, row of the state, start and end in ms of all states each node was in [4, …].
+        """Return node, state row, start and end (ms) of all past node states [4, …].
 
         Raises:
-            SimulationError: the simulation did not keep them.
+            SimulationError: The simulation did not keep them.
         """
         if self.log is None:
             raise SimulationError("past node states were not kept; simulate with log=True")
         return self.log
 
     def power_over_time(self) -> tuple[FloatArray, FloatArray]:
-        """Times (s) and what all nodes draw from each on (W); the last one is the end.
+        """Return times, in s, and the power of all nodes from each time on, in W.
+
+        The last time is the end.
 
         Raises:
-            SimulationError: the simulation did not keep past node states.
+            SimulationError: The simulation did not keep past node states.
         """
         node, state, start, end = self.spans()
         return sum_over_time(start, end, self.watts[state, node])
 
     def cost(self, series: Series) -> float:
-        """What all energy cost by a price, or emitted by a carbon intensity, in the series' unit.
+        """Return the cost or the emissions of all energy, in the series' unit.
 
         Args:
-            series: with time zero where the simulation's is.
+            series: Price or carbon intensity, with the simulation's time zero.
 
         Raises:
-            SimulationError: the simulation did not keep past node states.
+            SimulationError: The simulation did not keep past node states.
         """
         return float(self.state_costs(series).sum())
 
     def state_costs(self, series: Series) -> FloatArray:
-        """As `cost`, by state [states]."""
+        """Return `cost` by state [states]."""
         node, state, start, end = self.spans()
         watts = self.watts[state, node]
         cost = watts * (series.integral(end / MS_PER_S) - series.integral(start / MS_PER_S))
@@ -166,19 +171,20 @@ class Energy:
         return found
 
     def job_costs(self, series: Series) -> pl.Series:
-        """As `cost`, of each row of `jobs`: what its nodes drew while it ran."""
+        """Return `cost` of each row of `jobs`: of the energy of its nodes while it ran."""
         return self._of_jobs(series.integral)
 
     def _of_jobs(self, integral: Callable[[FloatArray], FloatArray]) -> pl.Series:
-        """The power of each job's nodes while it ran times the rise of an integral, for each job."""
+        """Return each job's power times the rise of an integral while the job ran."""
         spans = self.node_map
-        # What still runs counts up to now; what waits for its nodes to be switched on, not at all.
+        # Running jobs count up to now. Jobs whose nodes are still being switched on do not count.
         start = np.minimum(spans["start_s"].to_numpy(), self.now_s)
         end = np.maximum(np.minimum(spans["end_s"].to_numpy(), self.now_s), start)
         first = spans["first_node"].to_numpy()
         last = first + spans["count"].to_numpy()
         total = np.zeros(len(spans))
         for begin_s, end_s, watts in self._computing_watts():
+            # Prefix sums over nodes give the power of any range of nodes.
             sums = np.concatenate([[0.0], np.cumsum(watts)])
             rise = integral(np.clip(end, begin_s, end_s)) - integral(np.clip(start, begin_s, end_s))
             total += (sums[last] - sums[first]) * rise
@@ -192,7 +198,7 @@ class Energy:
         return joined["used"].fill_null(0.0)
 
     def _computing_watts(self) -> Iterator[tuple[float, float, FloatArray]]:
-        """From when to when (s) each node draws what while computing [nodes]."""
+        """Yield start and end (s) of periods with fixed modes, and computing power."""
         watts = node_watts(self.cluster)[COMPUTING]
         begin_s = 0.0
         for change in self.changes:
@@ -205,12 +211,15 @@ class Energy:
 
     @property
     def now_s(self) -> float:
-        """End of the time that is covered, in seconds; it begins at ``begin_s``."""
+        """End of the covered time, in seconds; it begins at ``begin_s``."""
         begin_ms = round(self.begin_s * MS_PER_S)
         return float(begin_ms + self.spent_ms[:, 0].sum()) / MS_PER_S
 
     def nodes(self) -> pl.DataFrame:
-        """A row per node and state: ``node``, ``group``, ``state``, ``time_s``, ``energy_j``, ``wasted``."""
+        """Return time and energy, one row per node and state.
+
+        Columns are ``node``, ``group``, ``state``, ``time_s``, ``energy_j`` and ``wasted``.
+        """
         count = self.spent_ms.shape[1]
         groups = [group.name for group in group_of_node(self.cluster)]
         return pl.DataFrame(
@@ -226,14 +235,14 @@ class Energy:
 
     @kept
     def jobs(self) -> pl.DataFrame:
-        """The jobs with ``energy_j``: what their nodes drew while they ran, lost attempts included."""
+        """The jobs with ``energy_j``: what their nodes used, lost attempts included."""
         return self.table.with_columns(energy_j=self._of_jobs(lambda time_s: time_s))
 
     def by(self, label: Literal["user", "account", "partition"]) -> pl.DataFrame:
-        """Energy of jobs by user, account or partition, the largest first.
+        """Return the energy of jobs by user, account or partition, largest first.
 
         Args:
-            label: whose.
+            label: Column to group by.
         """
         return (
             self.jobs.group_by(label)

@@ -1,4 +1,4 @@
-"""Energy accounts of machines whose nodes are made of components."""
+"""Energy accounts of clusters whose nodes are made of components."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 _SPAN = 1 << 44
-"""Longer than any simulation, ms."""
+"""Upper bound on the length of any simulation, in ms."""
 
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Runs of jobs on a node group: each job from when it began to when it ended, once or more often.
+    """Runs of jobs on a node group; each attempt of a job is a run.
 
     Args:
-        job: row of the job [runs].
-        nodes: of the group that it ran on [runs].
-        where: on which.
-        pieces: the runs, cut where what they draw changes.
+        job: Row of the job [runs].
+        nodes: Number of the group's nodes that the run used [runs].
+        where: Nodes of the runs.
+        pieces: The runs, cut where their power changes.
     """
 
     job: IntArray
@@ -64,23 +64,24 @@ class Runs:
 
 @dataclass(frozen=True, eq=False)
 class ComponentEnergy(Energy):
-    """As `Energy`, with what jobs used of their nodes, and with what feeding the machine takes.
+    """`Energy` that knows what jobs use of components, and the losses of feeding them.
 
-    ``node_j`` is what nodes draw themselves; ``total_j``, ``power_over_time`` and ``cost`` are of all that
-    the machine takes before cooling.
+    ``node_j`` is the energy of the nodes alone. ``total_j``, ``power_over_time`` and ``cost`` cover
+    all that the cluster draws except cooling.
 
     Args:
-        usage: of components by name, and measured power of nodes; see `hpctwin.model.workload.usage`.
+        usage: Usage of components by name, and measured power of nodes; see
+            `hpctwin.model.workload.usage`.
     """
 
     usage: Mapping[str, Usage] = field(default_factory=dict)
 
     @kept
     def draw(self) -> Draw:
-        """What the machine takes over time, by part and by coolant distribution unit.
+        """Power draw of the cluster over time, by part and by coolant distribution unit.
 
         Raises:
-            SimulationError: nodes were switched off, and the simulation did not keep when.
+            SimulationError: Nodes were switched off, and the simulation did not keep when.
         """
         span = round(self.begin_s * MS_PER_S), round(self.now_s * MS_PER_S)
         return together(
@@ -94,12 +95,12 @@ class ComponentEnergy(Energy):
 
     @kept
     def _runs(self) -> list[Runs]:
-        """By node group."""
+        """Runs on each node group."""
         return [self._runs_on(number, group) for number, group in enumerate(self.cluster.nodes)]
 
     @kept
     def _spans(self) -> tuple[IntArray, ...]:
-        """Job, first node, last node + 1, start and end in ms of all runs [5, …]."""
+        """Job, first node, last node + 1, start and end (ms) of all runs [5, …]."""
         rows = pl.DataFrame({"job_id": self.table["job_id"], "row": np.arange(len(self.table))})
         spans = self.node_map.join(rows, on="job_id", how="left", maintain_order="left")
         first = spans["first_node"].to_numpy()
@@ -114,7 +115,7 @@ class ComponentEnergy(Energy):
         low, high = np.maximum(first, nodes.start), np.minimum(last, nodes.stop)
         ran = (high > low) & (end > start)
         job, low, high, start, end = (one[ran] for one in (job, low, high, start, end))
-        # The rows of one run have its job and its start in common.
+        # All rows of one run have the same job and start.
         _, row, of = np.unique(job * _SPAN + start, return_index=True, return_inverse=True)
         power = job_power(group, self.usage, len(self.table), job)
         return Runs(
@@ -125,7 +126,7 @@ class ComponentEnergy(Energy):
         )
 
     def _work(self, number: int, runs: Runs) -> list[tuple[Stretches, Pieces, bool]]:
-        """When the nodes of a group were not idle: jobs, and nodes that slept or were switched."""
+        """Return when nodes of a group were not idle: computing, sleeping or switching."""
         work = [(runs.where, runs.pieces, True)]
         nodes = nodes_of_group(self.cluster, number)
         if self.spent_ms[COMPUTING + 1 :, nodes].any():
@@ -141,7 +142,7 @@ class ComponentEnergy(Energy):
 
     @kept
     def node_j(self) -> FloatArray:
-        """Energy that each node itself drew in each state, J [states, nodes]."""
+        """Energy of each node itself in each state, in J [states, nodes]."""
         joules: FloatArray = self.spent_ms * self.watts / MS_PER_S
         for number, runs in enumerate(self._runs):
             own, where = runs.pieces, runs.where
@@ -150,6 +151,8 @@ class ComponentEnergy(Energy):
             )[where.of]
             nodes = nodes_of_group(self.cluster, number)
             size = nodes.stop - nodes.start
+            # Add each run's energy at its first node and subtract it after its last; the sum gives
+            # each node's.
             change = np.bincount(where.first, each, size + 1)
             change -= np.bincount(where.first + where.count, each, size + 1)
             joules[COMPUTING, nodes] = np.cumsum(change)[:size]
@@ -157,15 +160,15 @@ class ComponentEnergy(Energy):
 
     @property
     def total_j(self) -> float:
-        """All that the machine took, before cooling."""
+        """All energy that the cluster drew except cooling, in J."""
         return math.fsum(self.draw.energy_j.values())
 
     @property
     def total_j_sd(self) -> float:
-        """The standard deviation of `total_j` from what is unsure of components; see `rating.machine_w_sd`.
+        """Standard deviation of `total_j` due to uncertain components, in J.
 
-        Where a converter has a curve, its slope at the mean load counts. Jobs of which the nodes' power was
-        measured are taken as sure.
+        See `rating.machine_w_sd`. The slope of a converter's curve at the mean load counts. The
+        power of jobs whose nodes were measured counts as certain.
         """
         square = 0.0
         for number, group in enumerate(self.cluster.nodes):
@@ -184,7 +187,7 @@ class ComponentEnergy(Energy):
         return math.sqrt(square)
 
     def _used_s(self, number: int, group: NodeGroup, name: str) -> tuple[float, float]:
-        """Node-seconds that a component was used, weighted with how much; and those of measured power."""
+        """Return node-seconds of a component weighted by use, and those of measured power."""
         part = {name: Component(idle_w=0.0, max_w=1.0)}
         one = group.model_copy(update={"components": part})
         used = {name: self.usage[name]} if name in self.usage else {}
@@ -198,7 +201,7 @@ class ComponentEnergy(Energy):
         return float((runs.pieces.watts * node_s)[~sure].sum()), float(node_s[sure].sum())
 
     def figures(self) -> dict[str, Any]:
-        """As of `Energy`, and what the machine took by part (``machine_…_energy_j``)."""
+        """Return the metrics of `Energy`, and energies by part (``machine_…_energy_j``)."""
         more = {f"machine_{part}_energy_j": joules for part, joules in self.draw.energy_j.items()}
         if any(
             part.uncertainty for group in self.cluster.nodes for part in group.components.values()
@@ -207,40 +210,44 @@ class ComponentEnergy(Energy):
         return {**super().figures(), **more}
 
     def power_over_time(self) -> tuple[FloatArray, FloatArray]:
-        """Times (s) and what the machine takes from each on (W); the last one is the end.
+        """Return times, in s, and the power of the cluster from each time on, in W.
+
+        The last time is the end.
 
         Raises:
-            SimulationError: nodes were switched off, and the simulation did not keep when.
+            SimulationError: Nodes were switched off, and the simulation did not keep when.
         """
         total = self.draw.total_w
         return self.draw.time_ms / MS_PER_S, np.append(total, total[-1:])
 
     def changes_of_power(self) -> pl.DataFrame:
-        """Power by part from each change on, exactly: columns as of `over_time`."""
+        """Return the exact power by part from each change on; columns as in `over_time`."""
         return _power_table(self.draw.time_ms[:-1] / MS_PER_S, self.draw.parts)
 
     def over_time(self, step_s: float, *, begin_s: float | None = None) -> pl.DataFrame:
-        """Mean power by part in each step: ``time_s`` (its beginning), ``total_w`` and ``PART_w``.
+        """Return the mean power by part in each step.
+
+        Columns are ``time_s`` (the step's beginning), ``total_w`` and ``PART_w``.
 
         Args:
-            step_s: above 0; the last step may be shorter.
-            begin_s: From when on, before the end; default the beginning of what is covered.
+            step_s: Step in seconds, above 0; the last step may be shorter.
+            begin_s: Start in seconds, before the end; by default the start of the covered time.
 
         Raises:
-            ConfigError: the step is not above 0.
+            ConfigError: The step is not above 0.
         """
         edges = self._edges(step_s, begin_s)
         return _power_table(edges[:-1], self.draw.means(edges))
 
     def cdus_over_time(self, step_s: float, *, begin_s: float | None = None) -> pl.DataFrame:
-        """Mean power taken by all that each coolant distribution unit cools, in each step, W.
+        """Return what each coolant distribution unit cools: mean power per step, in W.
 
         Args:
-            step_s: as of `over_time`.
-            begin_s: as of `over_time`.
+            step_s: As for `over_time`.
+            begin_s: As for `over_time`.
 
         Returns:
-            ``time_s`` and a column ``cdu_0_w``, … for each unit.
+            ``time_s`` of each step, and a column ``cdu_0_w``, … for each unit.
         """
         edges = self._edges(step_s, begin_s)
         found = {f"cdu_{unit}_w": watts for unit, watts in enumerate(self.draw.cdu_means(edges))}
@@ -249,15 +256,16 @@ class ComponentEnergy(Energy):
     def cooled(
         self, wet_bulb: float | str | Path, step_s: float = 60.0, *, begin_s: float | None = None
     ) -> pl.DataFrame:
-        """What cooling the machine takes in each step: ``time_s``, ``step_s``, and the columns of `cool`.
+        """Return what cooling draws per step: ``time_s``, ``step_s``, columns of `cool`.
 
         Args:
-            wet_bulb: temperature, °C, or a file of weather; see `hpctwin.energy.cooling.weather`.
-            step_s: as of `over_time`.
-            begin_s: as of `over_time`; the plant is in a steady state then.
+            wet_bulb: Wet-bulb temperature in °C, or a weather file; see
+                `hpctwin.energy.cooling.weather`.
+            step_s: As for `over_time`.
+            begin_s: As for `over_time`; the plant starts in a steady state.
 
         Raises:
-            ConfigError: the machine has no ``cooling``, or the file cannot be used.
+            ConfigError: The cluster has no ``cooling``, or the file cannot be used.
         """
         plant = self.cluster.cooling
         if plant is None:
@@ -275,10 +283,10 @@ class ComponentEnergy(Energy):
     def cooled_by(
         self, plant: Fmu, wet_bulb: float | str | Path, *, begin_s: float | None = None
     ) -> pl.DataFrame:
-        """As `cooled`, by a plant of the user's own, in its steps; see `hpctwin.energy.cooling.fmu`.
+        """Return `cooled` for a custom plant; see `hpctwin.energy.cooling.fmu`.
 
         Raises:
-            ConfigError: the FMU or the weather cannot be used.
+            ConfigError: The FMU or the weather cannot be used.
         """
         edges = self._edges(plant.step, begin_s)
         power = self.over_time(plant.step, begin_s=begin_s)
@@ -301,11 +309,11 @@ class ComponentEnergy(Energy):
         return np.append(np.arange(begin_s, self.now_s, step_s), self.now_s)
 
     def cost(self, series: Series) -> float:
-        """What all that the machine took cost or emitted; see `Energy.cost`."""
+        """Return cost or emissions of all that the cluster drew; see `Energy.cost`."""
         return float(self.draw.total_w @ np.diff(series.integral(self.draw.time_ms / MS_PER_S)))
 
     def state_costs(self, series: Series) -> FloatArray:
-        """What nodes themselves drew in each state, as `cost` [states]."""
+        """Return the cost of the nodes' own power in each state [states]."""
         found = super().state_costs(series)
         found[COMPUTING] = self.job_costs(series).sum()
         return found

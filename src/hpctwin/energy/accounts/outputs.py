@@ -1,4 +1,4 @@
-"""Energy in files: our tables as Parquet, and SPARS's family of CSV files."""
+"""Energy in files: hpctwin's tables as Parquet, and SPARS's set of CSV files."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _SPARS_ID = {"active": -1, "switching_off": -2, "switching_on": -3, "sleeping": 
 
 
 def node_log(energy: Energy) -> pl.DataFrame:
-    """All states each node was in: ``node``, ``state``, ``start_s``, ``end_s``, ``energy_j``.
+    """Return all past node states with ``node``, ``state``, times and ``energy_j``.
 
-    Where jobs share nodes, or it is known what they used of them, the energy of nodes that compute is null
-    here: what a node draws changes within one state.
+    Times are ``start_s`` and ``end_s``. ``energy_j`` is null for computing nodes if jobs share
+    nodes or their component usage is known. The power of such a node changes within one state.
 
     Raises:
-        SimulationError: the simulation did not keep them.
+        SimulationError: The simulation did not keep them.
     """
     node, state, start, end = energy.spans()
     joules = pl.Series(energy.watts[state, node] * (end - start) / MS_PER_S)
@@ -49,9 +49,11 @@ def node_log(energy: Energy) -> pl.DataFrame:
 
 
 def power_changes(energy: Energy) -> pl.DataFrame | None:
-    """What all nodes draw from each change on: ``time_s``, ``total_w``, and by part if nodes have components.
+    """Return the power of all nodes from each change on; None if it is unknown.
 
-    The last row is where the simulation ends. None if past node states would be needed, and were not kept.
+    Columns are ``time_s`` and ``total_w``, and the parts if nodes have components. The last row is
+    the end of the simulation. The power is unknown if it needs past node states and they were not
+    kept.
     """
     if isinstance(energy, ComponentEnergy):
         return energy.changes_of_power()
@@ -62,16 +64,16 @@ def power_changes(energy: Energy) -> pl.DataFrame | None:
 
 
 def cost_changes(energy: Energy, rates: Mapping[str, Series]) -> pl.DataFrame | None:
-    """What the power drawn costs and emits from each change of it or of its rate on.
+    """Return cost and emissions per hour from each change of power or rate on.
 
     Args:
-        energy: of a run.
-        rates: ``price`` and ``carbon`` with time zero where the run's is, as far as they are known.
+        energy: Energy of a run.
+        rates: ``price`` and ``carbon``, where known, with the run's time zero.
 
     Returns:
-        ``time_s``, and of each rate its unit an hour: ``price_eur_per_h`` (``price_currency_per_h`` where
-        the unit is not known), ``carbon_g_per_h``; the last row is where the simulation ends. None without
-        rates, or if it is not known what was drawn when.
+        ``time_s``, and for each rate its unit per hour: ``price_eur_per_h``
+        (``price_currency_per_h`` if the unit is unknown), ``carbon_g_per_h``. The last row is the
+        end of the simulation. None without rates, or if the power over time is unknown.
     """
     drawn = power_changes(energy) if rates else None
     if drawn is None:
@@ -88,10 +90,10 @@ def cost_changes(energy: Energy, rates: Mapping[str, Series]) -> pl.DataFrame | 
 
 
 def energy_tables(energy: Energy) -> dict[str, pl.DataFrame]:
-    """Tables of a run's energy: ``nodes``, time and energy by node and state.
+    """Return tables of a run's energy; ``nodes`` has energy by node and state.
 
-    Where past node states were kept, or the machine is one of components, also ``power``; where they were
-    kept, also ``node_log``.
+    ``power`` exists if past node states were kept or nodes have components. ``node_log`` exists if
+    past node states were kept.
     """
     tables = {"nodes": energy.nodes()}
     if energy.log is not None:
@@ -103,18 +105,19 @@ def energy_tables(energy: Energy) -> dict[str, pl.DataFrame]:
 
 
 def write_spars_results(energy: Energy, folder: Path) -> None:
-    """Write SPARS's CSV files, for scripts that read them; its column names and order.
+    """Write SPARS's CSV files, with its column names and order.
 
-    ``metrics.csv``, ``energy_log.csv``, ``raw_job_log.csv``, ``waiting_time_log.csv``,
-    ``node_log.csv``, ``state_switch.csv`` and ``raw_terminated_log.csv``.
+    Scripts for SPARS can read them. The files are ``metrics.csv``, ``energy_log.csv``,
+    ``raw_job_log.csv``, ``waiting_time_log.csv``, ``node_log.csv``, ``state_switch.csv`` and
+    ``raw_terminated_log.csv``.
 
     Args:
-        energy: of a simulation with ``log=True``.
-        folder: made if it is not there.
+        energy: Energy of a simulation with ``log=True``.
+        folder: Folder to write to; it is created if missing.
 
     Raises:
-        SimulationError: the simulation did not keep past node states.
-        OutputError: a file cannot be written.
+        SimulationError: The simulation did not keep past node states.
+        OutputError: A file cannot be written.
     """
     jobs = _jobs(energy)
     tables = {
@@ -155,7 +158,7 @@ def _metrics(energy: Energy, jobs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _by_kind(by_state: Mapping[str, float]) -> dict[str, float]:
-    """Sums over sleep depths."""
+    """Return sums over sleep depths."""
     found: dict[str, float] = {}
     for state, value in by_state.items():
         kind = state.partition(":")[0]
@@ -177,7 +180,7 @@ def _energy_log(energy: Energy) -> pl.DataFrame:
 
 
 def _jobs(energy: Energy) -> pl.DataFrame:
-    """SPARS's job log, by finish time, and ``waiting_time``."""
+    """Return SPARS's job log by finish time, with ``waiting_time``."""
     nodes = (
         energy.node_map.select(
             "job_id",
@@ -213,7 +216,7 @@ def _jobs(energy: Energy) -> pl.DataFrame:
 
 
 def _node_log(energy: Energy, jobs: pl.DataFrame) -> pl.DataFrame:
-    """One row for each set of nodes that were in one state over the same time."""
+    """Return one row for each set of nodes in the same state over the same time."""
     modes = {number: group.first_mode for number, group in enumerate(group_of_node(energy.cluster))}
     log = node_log(energy).filter(~pl.col("state").str.starts_with("computing"))
     rest = log.select(
@@ -255,7 +258,7 @@ def _node_log(energy: Energy, jobs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _state_switch(energy: Energy) -> pl.DataFrame:
-    """How many nodes are in each state, a row for each time at which that changes."""
+    """Return the number of nodes in each state, one row per time of a change."""
     _, state, start, end = energy.spans()
     times, place = np.unique(np.concatenate([start, end]), return_inverse=True)
     columns: dict[str, Any] = {"time": times / MS_PER_S}
@@ -266,5 +269,5 @@ def _state_switch(energy: Energy) -> pl.DataFrame:
             place, np.concatenate([mine, -mine.astype(np.int64)]), minlength=len(times)
         )
         columns[f"nb_{kind}"] = np.cumsum(change).astype(np.int64)
-    # At the end itself nothing has changed yet.
+    # The last row is dropped: it would show all nodes as having left their states.
     return pl.DataFrame(columns).head(-1)

@@ -1,9 +1,9 @@
-"""Energy accounts of nodes that jobs share: what they draw by how much of them is used, and whose that is.
+"""Energy of nodes that jobs share: power by use, divided among the jobs.
 
-A node draws what it draws idle, and of the difference to computing as much as is used of its cores or GPUs.
-Where it is known how much of components a job uses, the node's difference under such use counts for its share
-in place of that in full use. The difference is divided among its jobs by what each draws of it, what it draws
-idle by what each holds.
+A node draws its idle power, plus a share of the difference to its computing power. The share is the
+used fraction of its cores or GPUs. If the component usage of a job is known, the difference under
+that usage replaces the full difference in the job's share. The difference is divided among the
+node's jobs by what each of them causes. Idle power is divided by what each of them holds.
 """
 
 from __future__ import annotations
@@ -19,38 +19,39 @@ from hpctwin.energy.accounts.accounting import Energy, sum_over_time
 from hpctwin.energy.accounts.component_energy import ComponentEnergy, Runs
 from hpctwin.energy.power.job_power import Pieces, job_power
 from hpctwin.energy.power.losses import Stretches
-from hpctwin.energy.power.modes import row_of_mode
+from hpctwin.energy.power.modes import ModeChange, row_of_mode
 from hpctwin.energy.power.states import nodes_of_group
 from hpctwin.energy.prices.series import Series
 from hpctwin.engine.state.layout import COMPUTING
-from hpctwin.model import MS_PER_S, NodeGroup
+from hpctwin.model import MS_PER_S, Cluster, NodeGroup, Workload
 from hpctwin.model.cluster.racks import node_w
 from hpctwin.model.columns import ms_of
 from hpctwin.model.input.cached_attributes import kept
 
-__all__ = ["SharedComponentEnergy", "SharedEnergy", "SummedEnergy", "Use", "drawn_w"]
+__all__ = ["SharedComponentEnergy", "SharedEnergy", "SummedEnergy", "Use", "drawn_w", "energy_of"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 Integral = Callable[[FloatArray], FloatArray]
 
 _SPAN = 1 << 44
-"""Longer than any simulation, ms: node and time make one number that sorts by both."""
+"""Longer than any simulation, in ms: node and time form one sortable number."""
 
 WHOLE = 1_000_000_000
-"""Shares are counted in parts of this, so that their sums are exact."""
+"""Number of parts that fractions are counted in, so that their sums are exact."""
 
 
 def drawn_w(
     idle_w: FloatArray, full_w: FloatArray, used: FloatArray, draws: FloatArray
 ) -> FloatArray:
-    """What nodes draw on which jobs run.
+    """Return the power of nodes that run jobs, in W.
 
     Args:
-        idle_w: what they draw idle, W.
-        full_w: what they draw when all of them is used, W.
-        used: sum over the jobs of what each uses, as a share of the node.
-        draws: the same, times how much of the node's difference is drawn under such use of its components.
+        idle_w: Idle power of each node, in W.
+        full_w: Power of each node when all of it is used, in W.
+        used: Sum of the fractions of the node that its jobs use.
+        draws: The same sum, each fraction times the fraction of the power difference drawn under
+            its use of components.
     """
     found: FloatArray = idle_w + (full_w - idle_w) * draws / np.maximum(used, 1.0)
     return found
@@ -58,18 +59,18 @@ def drawn_w(
 
 @dataclass(frozen=True, eq=False)
 class Use:
-    """What is used and held of nodes over time, by node and time.
+    """Use and allocation of nodes over time, in pieces ordered by node and time.
 
     Args:
-        node: of each piece of time [n].
-        start_ms: [n].
-        end_ms: [n].
-        jobs: so many jobs run on the node [n].
-        used: the sum of what they use of it, in `WHOLE` [n].
-        held: … hold of it [n].
-        draws: … draw of what it draws more than idle [n].
-        first: the piece at whose start each part of a job begins [parts].
-        last: the piece at whose start it has ended [parts].
+        node: Node of each piece [n].
+        start_ms: Start of each piece, in ms [n].
+        end_ms: End of each piece, in ms [n].
+        jobs: Number of jobs on the node [n].
+        used: Sum of the fractions that the jobs use, in `WHOLE` [n].
+        held: Sum of the fractions that the jobs hold, in `WHOLE` [n].
+        draws: Sum of the fractions of the power difference that the jobs draw, in `WHOLE` [n].
+        first: Piece at whose start each part of a job begins [parts].
+        last: Piece at whose start each part has ended [parts].
     """
 
     node: IntArray
@@ -84,7 +85,7 @@ class Use:
 
     @classmethod
     def of(cls, parts: _Parts, cuts: IntArray) -> Use:
-        """From parts of jobs on nodes, cut also at some times on some nodes."""
+        """Make the pieces from parts of jobs, also cut at the given nodes and times."""
         begins, ends = parts.node * _SPAN + parts.start_ms, parts.node * _SPAN + parts.end_ms
         key = np.unique(np.concatenate([begins, ends, cuts]))
         first, last = np.searchsorted(key, begins), np.searchsorted(key, ends)
@@ -96,7 +97,7 @@ class Use:
             return np.cumsum(change)
 
         node, start = key // _SPAN, key & (_SPAN - 1)
-        # After the last change on a node nothing runs there.
+        # After the last change of a node no job runs there.
         end = np.where(np.roll(node, -1) == node, np.roll(start, -1), start)
         end[-1:] = start[-1:]
         amounts = (np.ones_like(first), parts.used, parts.held, parts.draws)
@@ -106,9 +107,9 @@ class Use:
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """Jobs on nodes: row of the job, node, when, and what share of it the job uses, holds and draws [parts].
+    """Parts of jobs on nodes: job row, node, times, fractions of the node [parts].
 
-    A job of which it is known how much it uses of components has a part for each of its samples.
+    A job with known component usage has a part for each of its samples.
     """
 
     job: IntArray
@@ -120,21 +121,24 @@ class _Parts:
     draws: IntArray
 
     def rows(self, which: IntArray) -> _Parts:
-        """Some of them."""
+        """Return some of the parts."""
         return _Parts(*(getattr(self, one.name)[which] for one in fields(self)))
 
 
 @dataclass(frozen=True, eq=False)
 class _Divided(Energy):
-    """What jobs share of nodes; ``node_map`` has the columns ``use`` and ``share`` besides, from 0 to 1."""
+    """Energy divided among jobs on shared nodes.
+
+    ``node_map`` has the additional columns ``use`` and ``share``, from 0 to 1.
+    """
 
     @kept
     def parts(self) -> _Parts:
-        """Who was where, up to now."""
+        """Parts of jobs on nodes, up to now."""
         return self._on_nodes()
 
     def _on_nodes(self) -> _Parts:
-        """All that is in use of nodes, by the map of nodes."""
+        """Return the parts of jobs on nodes, from the node map."""
         rows = pl.DataFrame({"job_id": self.table["job_id"], "row": np.arange(len(self.table))})
         found = self.node_map.join(rows, on="job_id", how="left", maintain_order="left")
         now_ms = round(self.now_s * MS_PER_S)
@@ -149,7 +153,7 @@ class _Divided(Energy):
 
     @kept
     def use(self) -> Use:
-        """What is used of nodes over time, cut where DVFS modes change."""
+        """Use of nodes over time, cut where DVFS modes change."""
         cuts = [
             np.arange(nodes.start, nodes.stop) * _SPAN + change.time_ms
             for change in self.changes
@@ -159,7 +163,7 @@ class _Divided(Energy):
 
     @kept
     def _draws(self) -> tuple[FloatArray, FloatArray, IntArray]:
-        """What the node of each piece of `use` draws idle and full, W, and its row while computing."""
+        """Idle and full power (W) of each piece's node, and its row while computing."""
         size = self.cluster.node_count
         idle, full = self.watts[0].copy(), self.watts[COMPUTING].copy()
         row = np.full(size, COMPUTING)
@@ -177,7 +181,7 @@ class _Divided(Energy):
 
     @kept
     def drawn(self) -> FloatArray:
-        """What the node of each piece of `use` draws while a job runs on it, W; else 0."""
+        """Power of the node of each piece of `use` while a job runs on it, in W; else 0."""
         idle, full, _ = self._draws
         use = self.use
         found: FloatArray = drawn_w(idle, full, use.used / WHOLE, use.draws / WHOLE) * (
@@ -186,7 +190,7 @@ class _Divided(Energy):
         return found
 
     def _rise(self, integral: Integral) -> FloatArray:
-        """By how much an integral over time (s) rises in each piece of `use`."""
+        """Return the rise of an integral over time (s) in each piece of `use`."""
         use = self.use
         return integral(use.end_ms / MS_PER_S) - integral(use.start_ms / MS_PER_S)
 
@@ -195,10 +199,10 @@ class _Divided(Energy):
         idle, full, _ = self._draws
         rise = self._rise(integral)
         runs = use.jobs > 0
-        # For each WHOLE of a job's: of the difference to idle, and of what is drawn idle.
+        # Amounts per 1/WHOLE of a node: from the difference to idle power, and from idle power.
         marginal = (full - idle) * rise / np.maximum(use.used, WHOLE)
         held = np.where(runs & (use.held > 0), idle * rise / np.maximum(use.held, 1), 0.0)
-        # Nobody holds any of what is known of the node.
+        # If no job holds anything that is known of the node, the jobs share its idle power equally.
         alike = np.where(runs & (use.held == 0), idle * rise / np.maximum(use.jobs, 1), 0.0)
 
         def between(piece: FloatArray) -> FloatArray:
@@ -209,27 +213,27 @@ class _Divided(Energy):
         each = parts.draws * between(np.where(runs, marginal, 0.0))
         each += parts.held * between(held) + between(alike)
         used = np.bincount(parts.job, each, minlength=len(self.table))
-        return pl.Series("used", used.astype(np.float64))  # of nothing, numpy makes whole numbers
+        return pl.Series("used", used.astype(np.float64))  # numpy returns integers for empty input
 
 
 @dataclass(frozen=True, eq=False)
 class SharedEnergy(_Divided):
-    """As `Energy`, of nodes that jobs share."""
+    """`Energy` of nodes that jobs share."""
 
     @kept
     def node_j(self) -> FloatArray:
-        """Energy of each node in each state, J [states, nodes]."""
+        """Energy of each node in each state, in J [states, nodes]."""
         return self._by_state(self.spent_ms * self.watts / MS_PER_S, lambda time_s: time_s)
 
     @property
     def computing_j(self) -> FloatArray:
-        """Energy of each node while jobs of ``node_map`` were on it, J [nodes]."""
+        """Energy of each node while jobs of ``node_map`` were on it, in J [nodes]."""
         nothing = np.zeros_like(self.watts)
         found: FloatArray = self._by_state(nothing, lambda time_s: time_s).sum(axis=0)
         return found
 
     def _by_state(self, found: FloatArray, integral: Integral) -> FloatArray:
-        """What nodes drew in each state, with that of computing ones as it was used [states, nodes]."""
+        """Set the rows of computing states to the amounts by use [states, nodes]."""
         use, (_, _, row) = self.use, self._draws
         size = found.shape[1]
         amount = self.drawn * self._rise(integral)
@@ -239,7 +243,7 @@ class SharedEnergy(_Divided):
         return found
 
     def state_costs(self, series: Series) -> FloatArray:
-        """As of `Energy`."""
+        """Return the cost by state, as in `Energy` [states]."""
         node, state, start, end = self.spans()
         rise = series.integral(end / MS_PER_S) - series.integral(start / MS_PER_S)
         found = np.zeros_like(self.watts)
@@ -248,7 +252,7 @@ class SharedEnergy(_Divided):
         return costs
 
     def power_over_time(self) -> tuple[FloatArray, FloatArray]:
-        """As of `Energy`."""
+        """Return times, and the power of all nodes from each time on; see `Energy`."""
         node, state, start, end = self.spans()
         computes = np.array([name.startswith("computing") for name in self.states])[state]
         use = self.use
@@ -259,17 +263,17 @@ class SharedEnergy(_Divided):
 
 @dataclass(frozen=True, eq=False)
 class SummedEnergy(Energy):
-    """As `SharedEnergy`, of a run in which no DVFS mode changes and of whose past only sums are kept.
+    """`SharedEnergy` of a run without mode changes that keeps only sums of its past.
 
     Args:
-        computing_j: energy of each node while jobs were on it, J [nodes].
+        computing_j: Energy of each node while jobs were on it, in J [nodes].
     """
 
     computing_j: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     @kept
     def node_j(self) -> FloatArray:
-        """Energy of each node in each state, J [states, nodes]."""
+        """Energy of each node in each state, in J [states, nodes]."""
         found: FloatArray = self.spent_ms * self.watts / MS_PER_S
         found[COMPUTING] = self.computing_j
         return found
@@ -277,11 +281,11 @@ class SummedEnergy(Energy):
 
 @dataclass(frozen=True, eq=False)
 class SharedComponentEnergy(_Divided, ComponentEnergy):
-    """As `ComponentEnergy`, of nodes that jobs share."""
+    """`ComponentEnergy` of nodes that jobs share."""
 
     @kept
     def parts(self) -> _Parts:
-        """Who was where, up to now, cut where what they use of components changes."""
+        """Parts of jobs on nodes, up to now, cut where their use of components changes."""
         parts = self._on_nodes()
         if not self.usage:
             return parts
@@ -315,3 +319,33 @@ class SharedComponentEnergy(_Divided, ComponentEnergy):
             Stretches(use.node[mine] - nodes.start, np.ones(len(mine), np.int64), each),
             Pieces(each, use.start_ms[mine], use.end_ms[mine], drawn),
         )
+
+
+def energy_of(
+    workload: Workload,
+    cluster: Cluster,
+    jobs: pl.DataFrame,
+    node_map: pl.DataFrame,
+    spent_ms: IntArray,
+    log: IntArray | None = None,
+    changes: tuple[ModeChange, ...] = (),
+    *,
+    begin_s: float,
+) -> Energy:
+    """Return the energy of a run, as its capacity model and the cluster's power model account for it.
+
+    Args:
+        workload: the jobs.
+        cluster: the cluster, of which it is known what its nodes draw.
+        jobs: how the jobs went.
+        node_map: where they ran; where they share nodes also what share they used and held.
+        spent_ms: time of each node in each state, ms; this and what follows as of `Energy`.
+        log: past states; None if not kept.
+        changes: of DVFS modes so far.
+        begin_s: from when on energy counts, seconds.
+    """
+    about = jobs, node_map, cluster, spent_ms, log, changes, workload.start_epoch_s, begin_s
+    if all(group.components for group in cluster.nodes):
+        kind = SharedComponentEnergy if workload.shares_nodes else ComponentEnergy
+        return kind(*about, usage=workload.usage)
+    return SharedEnergy(*about) if workload.shares_nodes else Energy(*about)

@@ -1,4 +1,4 @@
-"""Cooling by a plant of the user's own: an FMU for co-simulation, run by FMPy, mapped in YAML."""
+"""Cooling by a custom plant: an FMU for co-simulation run by FMPy, mapped in YAML."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _CDU = "{cdu}"
 
 
 class Input(Settings):
-    """What a variable of the plant gets.
+    """Input of a variable of the plant.
 
     Args:
-        of: ``cdu_w`` (what a coolant distribution unit cools, without its pumps), ``machine_w`` (all,
-            without such pumps), ``wet_bulb_c`` or ``wet_bulb_k``.
-        factor: by which it is multiplied.
+        of: ``cdu_w`` (what a coolant distribution unit cools, without its pumps), ``machine_w``
+            (all, without such pumps), ``wet_bulb_c`` or ``wet_bulb_k``.
+        factor: Factor that the value is multiplied by.
     """
 
     of: Source
@@ -39,11 +39,11 @@ class Input(Settings):
 
 
 class Output(Settings):
-    """What a column is made of.
+    """Source of a column.
 
     Args:
-        of: variables that are added up; with ``{cdu}`` in its name, those of all units.
-        factor: by which the sum is multiplied.
+        of: Variables that are added up; with ``{cdu}`` in the name, those of all units.
+        factor: Factor that the sum is multiplied by.
     """
 
     of: tuple[str, ...] = Field(min_length=1)
@@ -72,22 +72,22 @@ _EXADIGIT: dict[str, Any] = {
         "supply_c": {"of": [f"{_LOOPS}.coolingTowerLoop[1].summary.T_fac_ctw_s_C"]},
     },
 }
-"""Of ExaDigiT's plants (RAPS 6c142bf), as Frontier's has them."""
+"""Variables of ExaDigiT's plants (RAPS 6c142bf), as in Frontier's plant."""
 
 
 class Fmu(Settings):
-    """A plant, and how its variables are mapped.
+    """A plant, and the mapping of its variables.
 
     Args:
-        file: the FMU; in YAML relative to the file.
-        preset: ``exadigit``: the variables of ExaDigiT's plants; what is given besides counts before it.
-        step: of the co-simulation.
-        inputs: what each variable gets, by name; ``{cdu}`` stands for each unit from 1.
-        outputs: what columns are made of; ``return_c`` is needed, powers are 0 if left out.
-        heat_share: of a unit's power that goes to the plant, over the racks that one of the plant's
-            cabinets stands
-            for: ExaDigiT takes 0.945 and the racks of a unit.
-        cdu_pumps: whether the plant's powers have the pumps of the coolant distribution units in them.
+        file: Path of the FMU; in YAML relative to the YAML file.
+        preset: ``exadigit`` for the variables of ExaDigiT's plants; other settings override it.
+        step: Step of the co-simulation.
+        inputs: Input of each variable, by name; ``{cdu}`` stands for each unit from 1.
+        outputs: Source of each column; ``return_c`` is required, omitted powers are 0.
+        heat_share: Fraction of a unit's power that goes to the plant, divided by the number of
+            racks that one cabinet of the plant represents. ExaDigiT uses 0.945 and the racks of a
+            unit.
+        cdu_pumps: Whether the plant's powers include the pumps of the coolant distribution units.
     """
 
     file: Path
@@ -114,10 +114,10 @@ class Fmu(Settings):
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> Fmu:
-        """Read the mapping.
+        """Read the mapping from a file.
 
         Raises:
-            ConfigError: the file cannot be read or is not valid; the message names the field.
+            ConfigError: The file cannot be read or is not valid; the message names the field.
         """
         path = Path(path)
         found = cls.checked(read_yaml(path, "file"), str(path))
@@ -131,17 +131,18 @@ def run_fmu(
     cdu_pumps_w: FloatArray,
     wet_bulb: FloatArray,
 ) -> pl.DataFrame:
-    """What the plant does and draws in each of its steps, from time 0 of its own; outputs are of their ends.
+    """Return state and power of the plant at the end of each step, from its time 0.
 
     Args:
-        plant: it.
-        cdus_w: power of what each coolant distribution unit cools, without its pumps [units, steps].
-        machine_w: all that the machine takes [steps].
-        cdu_pumps_w: of that, by the pumps of coolant distribution units [steps].
-        wet_bulb: °C [steps].
+        plant: The plant.
+        cdus_w: Power of what each coolant distribution unit cools, without its pumps [units,
+            steps].
+        machine_w: Power of the whole cluster [steps].
+        cdu_pumps_w: Part of it that the pumps of coolant distribution units draw [steps].
+        wet_bulb: Wet-bulb temperature, in °C [steps].
 
     Returns:
-        As of `cooling.cool`, as far as the plant tells it.
+        The columns of `cooling.cool` that the plant provides.
 
     Raises:
         ConfigError: FMPy is not installed, the FMU cannot be run, or has no such variable.
@@ -190,7 +191,7 @@ def run_fmu(
             input=table,
             output=sorted({name for names in wanted.values() for name in names}),
         )
-    except Exception as error:  # the plant is not ours
+    except Exception as error:  # a foreign plant may raise anything
         raise ConfigError(f"{plant.file}: the FMU failed: {error}") from error
     at = np.clip(np.searchsorted(told["time"], times[1:] - 1e-6), 0, len(told) - 1)
     columns: dict[str, FloatArray] = {

@@ -1,10 +1,10 @@
-"""What cooling a machine takes: a reduced model of water loop, pumps and towers.
+"""Power of cooling a cluster: a reduced model of water loop, pumps and towers.
 
-The towers follow Merkel's equation (1925) with the water's mean temperature as the driving one: they reject
-``K · s^0.6 · (h_sat(mean water) - h_sat(wet bulb))``, ``s`` being the fans' speed; the exponent is that of
-Braun, Klein and Mitchell (ASHRAE Transactions 95(2), 1989). ``K`` follows from the design point. Pumps and
-fans draw by the cube of their speed (affinity laws). Moist air is that of the ASHRAE Handbook
-Fundamentals, 2017; wet bulbs of air are psychrolib's.
+The towers follow Merkel's equation (1925) with the water's mean temperature as the driving one.
+They reject ``K · s^0.6 · (h_sat(mean water) - h_sat(wet bulb))``, where ``s`` is the speed of the
+fans. The exponent is that of Braun, Klein and Mitchell (ASHRAE Transactions 95(2), 1989). ``K``
+follows from the design point. Pumps and fans draw by the cube of their speed (affinity laws). Moist
+air is that of the ASHRAE Handbook Fundamentals, 2017; wet bulbs of air are psychrolib's.
 """
 
 from __future__ import annotations
@@ -25,22 +25,25 @@ __all__ = ["cool", "cooling_figures", "wet_bulb_c"]
 FloatArray = npt.NDArray[np.float64]
 
 C_WATER = 4186.0
-"""Of water, J/(kg K)."""
+"""Heat capacity of water, in J/(kg K)."""
 _PRESSURE = 101_325.0
 _TRIPLE_C = 0.01
 _OVER_ICE = (
     -5.6745359e3, 6.3925247, -9.677843e-3, 6.2215701e-7, 2.0747825e-9, -9.484024e-13, 4.1635019,
 )  # fmt: skip
 _OVER_WATER = (-5.8002206e3, 1.3914993, -4.8640239e-2, 4.1764768e-5, -1.4452093e-8, 6.5459673)
-"""Logarithm of saturation pressure (Pa), by powers of the temperature (K) from -1 on, and its logarithm."""
+"""Coefficients of the logarithm of saturation pressure (Pa).
+
+They belong to powers of the temperature (K) from -1 on; the last one belongs to its logarithm.
+"""
 _SPEED = 0.6
 
 
 @lru_cache(maxsize=1)
 def _saturated() -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Temperatures (°C), and of saturated air at them enthalpy (J/kg) and water (kg/kg).
+    """Return temperatures (°C), enthalpy (J/kg) and water (kg/kg) of saturated air.
 
-    ASHRAE Handbook Fundamentals, 2017, chapter 1, equations 5, 6, 22 and 30.
+    Source: ASHRAE Handbook Fundamentals, 2017, chapter 1, equations 5, 6, 22 and 30.
     """
     at = np.arange(-30.0, 90.0, 0.25)
     kelvin = at + 273.15
@@ -54,10 +57,10 @@ def _saturated() -> tuple[FloatArray, FloatArray, FloatArray]:
 
 
 def _psychrolib() -> ModuleType:
-    """Psychrolib as plain Python.
+    """Return psychrolib as plain Python.
 
-    Where it finds Numba it compiles itself anew in each process, for 11 s; as it stands it takes 40 us a
-    value, a third of a second for the hours of a year.
+    If it finds Numba, it compiles itself in each process, which takes 11 s. Plain Python takes 40
+    us per value, a third of a second for the hours of a year.
     """
     numba = sys.modules.pop("numba", None)
     sys.modules["numba"] = None  # type: ignore[assignment]
@@ -75,11 +78,11 @@ def _psychrolib() -> ModuleType:
 
 
 def wet_bulb_c(temperature_c: FloatArray, humidity_pct: FloatArray) -> FloatArray:
-    """Wet-bulb temperatures at the sea's level, °C.
+    """Return wet-bulb temperatures at sea level, in °C.
 
     Args:
-        temperature_c: of the air [n].
-        humidity_pct: relative, 0 to 100 [n].
+        temperature_c: Air temperature, in °C [n].
+        humidity_pct: Relative humidity, 0 to 100 [n].
     """
     psychro = _psychrolib()
     pairs = zip(temperature_c.tolist(), humidity_pct.tolist(), strict=True)
@@ -94,20 +97,21 @@ def cool(
     it_w: FloatArray,
     wet_bulb: FloatArray,
 ) -> pl.DataFrame:
-    """What the plant does and draws in each step, beginning in a steady state.
+    """Return state and power of the plant in each step, beginning in a steady state.
 
     Args:
-        plant: the plant.
-        step_s: length of each step, s [steps].
-        machine_w: mean of all that the machine takes, which becomes heat, W [steps].
-        it_w: that without pumps of coolant distribution units, for the PUE, W [steps].
-        wet_bulb: °C [steps].
+        plant: The plant.
+        step_s: Length of each step, in s [steps].
+        machine_w: Mean power of the whole cluster, which becomes heat, in W [steps].
+        it_w: The same without pumps of coolant distribution units, for the PUE, in W [steps].
+        wet_bulb: Wet-bulb temperature, in °C [steps].
 
     Returns:
-        Means over each step: ``wet_bulb_c``; ``heat_w`` to the water and ``air_heat_w`` to the room;
-        ``flow_kg_s``, ``supply_c``, ``return_c`` (what comes to the towers); ``rejected_w`` by the towers and
-        ``stored_w`` in the water, which together are the heat and the pumps' power; ``pump_w``, ``fan_w``,
-        ``air_w`` (cooling the room); ``fan_speed`` 0 to 1; ``water_kg_s`` evaporated and drained; ``pue``.
+        Means over each step: ``wet_bulb_c``; ``heat_w`` to the water and ``air_heat_w`` to the
+            room; ``flow_kg_s``, ``supply_c``, ``return_c`` (water to the towers); ``rejected_w`` by
+            the towers and ``stored_w`` in the water, which together equal heat and pump power;
+            ``pump_w``, ``fan_w``, ``air_w`` (cooling the room); ``fan_speed`` 0 to 1;
+            ``water_kg_s`` evaporated and drained; ``pue``.
     """
     heat = plant.liquid_share * machine_w
     flow = plant.flow_kg_s * np.clip(
@@ -120,7 +124,8 @@ def cool(
     design_c = plant.supply_c + plant.design_heat_w / (2 * C_WATER * plant.flow_kg_s)
     design = np.interp([design_c, plant.design_wet_bulb_c], at, enthalpy)
     capacity = plant.design_heat_w / (design[0] - design[1])
-    # At full speed the water is as cold as it gets; with some to spare it is kept at the set point.
+    # At full fan speed the water is as cold as possible. With spare capacity it is kept at the set
+    # point.
     rise = into / (C_WATER * flow)
     coldest = np.interp(outside + into / capacity, enthalpy, at) - rise / 2
     supply = np.maximum(plant.supply_c, np.maximum(coldest, wet_bulb))
@@ -129,7 +134,7 @@ def cool(
     drive = np.interp((mean + supply) / 2, at, enthalpy) - outside
     speed = np.clip(np.maximum(rejected, 0) / (capacity * drive), 0, 1) ** (1 / _SPEED)
     fan = plant.fan_w * speed**3
-    # Air leaves saturated, and no warmer than the water that comes in.
+    # Air leaves saturated, and no warmer than the incoming water.
     hottest = np.interp(mean, at, enthalpy) - outside
     air = np.maximum(speed * (plant.air_kg_s or plant.flow_kg_s), np.maximum(rejected, 0) / hottest)
     leaves = np.interp(outside + rejected / np.maximum(air, 1e-9), enthalpy, at)
@@ -156,7 +161,7 @@ def cool(
 
 
 def cooling_figures(cooled: pl.DataFrame, step_s: FloatArray) -> dict[str, float]:
-    """Energy of the plant, PUE, temperatures and water, of a table as of `cool`."""
+    """Return the plant's energy, PUE, temperatures and water from a table of `cool`."""
     plant = (cooled["pump_w"] + cooled["fan_w"] + cooled["air_w"]).to_numpy()
     facility = (cooled["heat_w"] + cooled["air_heat_w"]).to_numpy() + plant
     water = {}
@@ -174,9 +179,9 @@ def cooling_figures(cooled: pl.DataFrame, step_s: FloatArray) -> dict[str, float
 def _return(
     plant: Cooling, step_s: FloatArray, flow: FloatArray, towards: FloatArray, begin_c: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Mean temperature of the water that comes back, and heat stored in the water, W [steps].
+    """Return mean temperature of the returning water, and stored heat in W [steps].
 
-    The water is one well-mixed mass that goes exponentially towards what it would be for ever.
+    The water is one well-mixed mass whose temperature approaches its steady state exponentially.
     """
     decay = np.exp(-flow * step_s / plant.water_kg)
     means, stored = np.empty(len(flow)), np.empty(len(flow))

@@ -1,4 +1,4 @@
-"""Wet-bulb temperatures over time, from files of weather."""
+"""Wet-bulb temperatures over time, from weather files."""
 
 from __future__ import annotations
 
@@ -27,26 +27,28 @@ _POSSIBLE = {
     "temperature_c": (-90.0, 60.0),
     "humidity_pct": (0.0, 100.0),
 }
-"""What has been measured on Earth, with some to spare; degrees Fahrenheit and kelvins lie beyond."""
+"""Range measured on Earth with a margin; Fahrenheit and kelvins are outside."""
 
 
 def wet_bulb_means(
     given: float | str | Path, edges_s: FloatArray, epoch_s: float | None
 ) -> FloatArray:
-    """Wet-bulb temperature in steps: one for all, or linear between times of a file, which repeats [steps].
+    """Return the wet-bulb temperature of each step, in °C [steps].
 
-    The file is CSV (``.gz`` too): times first (ISO dates or seconds), ``wet_bulb_c``, or ``temperature_c``
-    and ``humidity_pct``, or what Open-Meteo calls them. It is laid beside the simulation by date where
-    both have one, else it begins with it.
+    It is one value for all steps, or a file that is interpolated linearly and repeats. The file is
+    CSV (``.gz`` too). It has times first (ISO dates or seconds), then ``wet_bulb_c``, or
+    ``temperature_c`` and ``humidity_pct``, or Open-Meteo's names of them. It is aligned with the
+    simulation by date if both have one; otherwise both begin together.
 
     Args:
-        given: °C, or the file.
-        edges_s: of the steps, from the simulation's time zero; the middle of each counts [steps + 1].
-        epoch_s: Unix time of time zero; None if not known.
+        given: Temperature in °C, or the file.
+        edges_s: Edges of the steps from the simulation's time zero, in s; each step's middle counts
+            [steps + 1].
+        epoch_s: Unix time of time zero; None if unknown.
 
     Raises:
-        ConfigError: the file cannot be read or has no such columns, or a number in it, or the temperature
-            given, cannot be of weather; the message names row and column.
+        ConfigError: The file cannot be read or has no such columns, or a temperature or humidity is
+            impossible; the message names row and column.
     """
     if isinstance(given, int | float):
         least, most = _POSSIBLE["wet_bulb_c"]
@@ -87,10 +89,10 @@ def wet_bulb_means(
 
 
 def _check(path: Path, name: str, kind: str, numbers: FloatArray) -> None:
-    """See that numbers can be of weather.
+    """Check that numbers are possible for weather.
 
     Raises:
-        ConfigError: one cannot.
+        ConfigError: A number is not.
     """
     least, most = _POSSIBLE[kind]
     wrong = (numbers < least) | (numbers > most)

@@ -1,8 +1,8 @@
-"""Power from use, fitted to measured power on the past only: rolling lines, their residual, an ensemble.
+"""Power fitted to past power and use: rolling lines, their residual, an ensemble.
 
-All series have one step. A forecast for sample ``i`` that is made ``ahead`` samples before is of what was
-measured up to sample ``i - ahead``; what is known of use up to sample ``i`` is the caller's to say. Power
-that was not measured is NaN: nothing is fitted to it.
+All series have one step. A forecast for sample ``i`` made ``ahead`` samples earlier depends on
+power measured up to sample ``i - ahead``. The caller decides what is known of use up to sample
+``i``. Missing power is NaN; nothing is fitted to it.
 """
 
 from __future__ import annotations
@@ -27,18 +27,20 @@ __all__ = [
 FloatArray = npt.NDArray[np.float64]
 
 _PRIOR = 1e-5
-"""Pull of weights towards 0, relative to the mean square of the columns of use: decides only where columns
-say the same, or one has hardly been other than 0."""
+"""Pull of weights towards 0, relative to the mean square of the columns of use.
+
+It matters only if columns carry the same information, or a column is almost always 0.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A line through the past, fitted again and again.
+    """Line through past samples, fitted repeatedly.
 
     Args:
-        use: a column of ones, and those of use [samples, columns].
-        measured_w: measured power [samples].
-        weights: those known when each sample has been measured [samples, columns].
+        use: A column of ones, and the columns of use [samples, columns].
+        measured_w: Measured power, in W [samples].
+        weights: Weights known when each sample has been measured [samples, columns].
     """
 
     use: FloatArray
@@ -46,11 +48,11 @@ class Fit:
     weights: FloatArray
 
     def forecast(self, ahead: int, use: FloatArray | None = None) -> FloatArray:
-        """What the line says of each sample, known so many samples before [samples]; NaN for the first.
+        """Return the line's forecast of each sample [samples]; NaN for the first ones.
 
         Args:
-            ahead: samples.
-            use: what is taken for use then, in place of what it was [samples, columns of use].
+            ahead: Number of samples by which the forecast is earlier.
+            use: Use assumed instead of the actual one [samples, columns of use].
         """
         later = self.use if use is None else _with_ones(use)
         found = np.full(len(self.use), np.nan)
@@ -58,11 +60,11 @@ class Fit:
         return found
 
     def residual(self, ahead: int, over: int) -> FloatArray:
-        """By how much the last samples were above the line, known so many samples before [samples].
+        """Return how far recent samples were above the line, known earlier [samples].
 
         Args:
-            ahead: samples.
-            over: of how many samples the mean is taken.
+            ahead: Number of samples by which it is known earlier.
+            over: Number of samples in the mean.
         """
         size = len(self.use)
         total, count = np.zeros(size), np.zeros(size)
@@ -77,13 +79,13 @@ class Fit:
 
 
 def fit_line(use: FloatArray, measured_w: FloatArray, *, window: int, every: int) -> Fit:
-    """Fit a line to the samples of a window that ends now, by least squares, again after some samples.
+    """Fit a line by least squares to a moving window of samples, at regular intervals.
 
     Args:
-        use: columns of use in one unit, such as numbers of nodes [samples, columns].
-        measured_w: measured power [samples].
-        window: samples that it is fitted to, to a whole number of ``every``.
-        every: samples from one fit to the next; a fit sees what was measured before it.
+        use: Columns of use in one unit, such as numbers of nodes [samples, columns].
+        measured_w: Measured power, in W [samples].
+        window: Number of samples in the window, rounded to whole intervals.
+        every: Number of samples between fits; a fit uses the samples before it.
     """
     columns = _with_ones(use)
     size, width = columns.shape
@@ -91,6 +93,7 @@ def fit_line(use: FloatArray, measured_w: FloatArray, *, window: int, every: int
     padded = np.zeros((fits * every, width + 1))
     rows = np.column_stack([columns, measured_w])
     padded[:size] = np.where(np.isnan(measured_w)[:, None], 0.0, rows)
+    # Normal equations per block of ``every`` samples; differences of running sums give any window.
     blocks = padded.reshape(fits, every, width + 1)
     sums = np.cumsum(np.matmul(blocks.transpose(0, 2, 1), blocks), axis=0)
     sums = np.concatenate([np.zeros((1, width + 1, width + 1)), sums])
@@ -106,7 +109,7 @@ def fit_line(use: FloatArray, measured_w: FloatArray, *, window: int, every: int
 
 
 def last_measured(measured_w: FloatArray, ahead: int) -> FloatArray:
-    """The power as it was measured last, so many samples before [samples]."""
+    """Return the last measured power, known a number of samples earlier [samples]."""
     at = np.where(np.isnan(measured_w), 0, np.arange(len(measured_w)))
     found = np.full(len(measured_w), np.nan)
     found[ahead:] = measured_w[np.maximum.accumulate(at)[: len(measured_w) - ahead]]
@@ -116,16 +119,16 @@ def last_measured(measured_w: FloatArray, ahead: int) -> FloatArray:
 def ensemble(
     forecasts: Sequence[FloatArray], measured_w: FloatArray, *, ahead: int, window: int
 ) -> FloatArray:
-    """The mean of forecasts, weighted by how small their errors were that are known by then [samples].
+    """Return the mean of forecasts, weighted by their known errors [samples].
 
-    A weight is the mean absolute percentage error over the window to the power of -4, so that of two models
-    the one with half the error counts sixteen times.
+    A weight is the mean absolute percentage error over the window to the power of -4. A model with
+    half the error of another thus counts sixteen times as much.
 
     Args:
-        forecasts: of each model, NaN where it has none [models][samples].
-        measured_w: measured power [samples].
-        ahead: how many samples before they are made.
-        window: errors of so many samples count.
+        forecasts: Forecasts of each model, NaN where it has none [models][samples].
+        measured_w: Measured power, in W [samples].
+        ahead: Number of samples by which forecasts are earlier.
+        window: Number of samples whose errors count.
     """
     every = np.stack(forecasts)
     error = np.abs(every - measured_w) / measured_w
@@ -149,19 +152,21 @@ def ensemble(
 def calibrate(
     use: FloatArray, measured_w: FloatArray, *, ahead: int, window: int, every: int, residual: int
 ) -> dict[str, FloatArray]:
-    """Forecasts of each sample by model, each calibrated on what was measured before it was made [samples].
+    """Return forecasts by model, fitted to what was measured before [samples].
 
-    ``as it was`` is the power when the forecast is made; ``line`` is through the use in the window;
-    ``line, residual`` adds by how much the last samples were above it; ``ensemble`` weights the three by
-    their errors.
+    - ``as it was`` is the power at the time of the forecast.
+    - ``line`` is the line fitted in the window.
+    - ``line, residual`` adds how far the last samples were above the line.
+    - ``ensemble`` weights these three by their errors.
 
     Args:
-        use: columns of use in one unit, known of each sample when it is forecast [samples, columns].
-        measured_w: measured power, above 0; NaN where there was none [samples].
-        ahead: how many samples before a forecast is made.
-        window: samples that the line is fitted to.
-        every: samples from one fit to the next.
-        residual: samples whose residual counts.
+        use: Columns of use in one unit, known for each sample when it is forecast [samples,
+            columns].
+        measured_w: Measured power in W, above 0; NaN if missing [samples].
+        ahead: Number of samples by which forecasts are earlier.
+        window: Number of samples that the line is fitted to.
+        every: Number of samples between fits.
+        residual: Number of samples whose residual counts.
     """
     fit = fit_line(use, measured_w, window=window, every=every)
     line = fit.forecast(ahead)
@@ -176,22 +181,22 @@ def calibrate(
 
 
 def errors_pct(forecast: FloatArray, measured_w: FloatArray) -> FloatArray:
-    """Absolute percentage error of each sample, NaN where there is no forecast [samples]."""
+    """Return the absolute percentage error of each sample; NaN without a forecast."""
     found: FloatArray = 100 * np.abs(forecast - measured_w) / measured_w
     return found
 
 
 def mape_pct(forecast: FloatArray, measured_w: FloatArray, first: int) -> float:
-    """Mean absolute percentage error of all samples from the first on that have a forecast."""
+    """Return the mean absolute percentage error from a first sample on."""
     return float(np.nanmean(errors_pct(forecast, measured_w)[first:]))
 
 
 def rolling_mape_pct(
     forecasts: Mapping[str, FloatArray], measured_w: FloatArray, first: int, window: int
 ) -> dict[str, list[float | None]]:
-    """The mean error of each window of samples one after the other, from the first on, by model.
+    """Return the mean error of consecutive windows of samples, by model.
 
-    None where nothing was measured.
+    Windows start at ``first``. The error is None where no power was measured.
     """
     found = {}
     for name, forecast in forecasts.items():

@@ -1,8 +1,8 @@
-"""A cap on what all nodes draw together, as a resource of the engine.
+"""A power cap on all nodes together, as a resource of the engine.
 
-A node that does not compute is counted with the most it draws then; a job is counted with what its nodes
-draw above that. So the cap holds at every instant, whatever nodes are switched on or off, and a plan
-with reservations knows when it falls.
+A node that does not compute counts with the largest power it can draw then. A job counts with the
+power of its nodes above that. The cap therefore holds at every time, whatever nodes are switched,
+and a plan with reservations knows when it falls.
 """
 
 from __future__ import annotations
@@ -24,25 +24,28 @@ __all__ = ["RESOURCE", "raised_caps", "with_cap"]
 
 RESOURCE = "power_w"
 AFTER_S = 30 * DAY_S
-"""Raised caps come back each day until so long after the last submission; then the lowest holds."""
+"""Time after the last submission up to which raised caps recur daily, in s.
+
+Afterwards the lowest cap holds.
+"""
 
 
 def with_cap(workload: Workload, cluster: Cluster, *, switched: bool) -> tuple[Workload, Cluster]:
-    """The jobs with what they draw as a resource, and the cluster with the lowest cap of it.
+    """Return jobs with their power as a resource, and the cluster with its lowest cap.
 
     Args:
-        workload: the jobs.
-        cluster: the machine; without a cap nothing is added.
-        switched: whether nodes are ever switched off.
+        workload: The jobs.
+        cluster: The cluster; without a cap nothing is added.
+        switched: Whether nodes are ever switched off.
 
     Raises:
-        ConfigError: the cap cannot be kept, or a job alone is above it; the message names it.
+        ConfigError: The cap cannot be kept, or a job alone exceeds it; the message names the job.
     """
     cap = cluster.cap
     if cap is None:
         return workload, cluster
     drawn = node_watts(slowest(cluster) if cap.lower_modes else cluster)
-    # Without power management nodes are never anything but idle and computing.
+    # Without power management, nodes are always idle or computing.
     rest = np.delete(drawn, COMPUTING, axis=0) if switched else drawn[[IDLE]]
     floor = rest.max(axis=0)
     above = np.maximum(drawn[COMPUTING] - floor, 0.0)
@@ -63,7 +66,7 @@ def with_cap(workload: Workload, cluster: Cluster, *, switched: bool) -> tuple[W
             f"idle nodes may draw; the power cap leaves {left:,.0f} W, so it could never start. For all jobs "
             f"the cap must be {floor.sum() + needs[over].max():,.0f} W or more"
         )
-    needs = np.minimum(needs, math.floor(left))  # too wide for the machine: rejected for that
+    needs = np.minimum(needs, math.floor(left))  # rejected as too wide for the cluster
     return (
         workload.replace(resources={**workload.resources, RESOURCE: needs}),
         cluster.model_copy(update={"resources": {**cluster.resources, RESOURCE: math.floor(left)}}),
@@ -73,13 +76,13 @@ def with_cap(workload: Workload, cluster: Cluster, *, switched: bool) -> tuple[W
 def _asked_w(
     workload: Workload, cluster: Cluster, above: npt.NDArray[np.float64], each: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """What jobs draw at most above what their nodes do anyway, W, and on as much as how many nodes [jobs].
+    """Return the largest power of jobs above the floor (W), and their nodes [jobs].
 
     Args:
-        workload: the jobs.
-        cluster: the machine.
-        above: by how much a node of each group draws more computing than else, W [groups].
-        each: the same of any node, rounded up.
+        workload: The jobs.
+        cluster: The cluster.
+        above: Power of a computing node of each group above its floor, in W [groups].
+        each: The largest of these, rounded up, in W.
     """
     if not workload.shares_nodes:
         return workload.nodes * each, workload.nodes.astype(np.float64)
@@ -106,7 +109,10 @@ def _used(
     cluster: Cluster,
     above: npt.NDArray[np.float64],
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """What tasks draw at most, W, and of as much as how many nodes, on the group where that is most."""
+    """Return the largest power of tasks (W), and their nodes, over all groups.
+
+    Each is the largest value of any group.
+    """
     watts, nodes = np.zeros(len(tasks)), np.zeros(len(tasks))
     for group, more in zip(cluster.nodes, above.tolist(), strict=True):
         share = np.zeros(len(tasks))
@@ -114,7 +120,7 @@ def _used(
             has = getattr(group, name)
             if has:
                 share = np.maximum(share, asked[name] / has)
-        # On a node that has less than a task asks there is none.
+        # A task that asks for more than a node has does not run there.
         shared = np.where(share <= 1, tasks * share, 0.0)
         watts, nodes = np.maximum(watts, shared * more), np.maximum(nodes, shared)
     return watts, nodes
@@ -123,7 +129,7 @@ def _used(
 def _used_further(
     text: str, cluster: Cluster, above: npt.NDArray[np.float64]
 ) -> tuple[float, float, float]:
-    """What a job's further kinds of tasks draw together, of how many nodes, and how many tasks these are."""
+    """Return power (W), nodes and number of all tasks of a job's further kinds."""
     kinds = read_more_tasks(text)
     tasks = np.array([float(kind.tasks) for kind in kinds])
     asked = {name: np.array([float(getattr(kind, name)) for kind in kinds]) for name in _DRAWING}
@@ -132,7 +138,7 @@ def _used_further(
 
 
 def raised_caps(cap: PowerCap, workload: Workload) -> list[tuple[int, int, int]]:
-    """Start and end (ms) of the times at which a cap is above its lowest, and by how much, W."""
+    """Return start and end (ms) of the times of a raised cap, and the surplus in W."""
     last_s = float(workload.submit_ms.max(initial=0)) / MS_PER_S + AFTER_S
     return [
         (to_ms(start), to_ms(end), math.floor(more))

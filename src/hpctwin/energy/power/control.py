@@ -1,4 +1,4 @@
-"""Power policies written in Python: what such a function sees, and what it gives."""
+"""Power policies written in Python: their view of the cluster, and their orders."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ __all__ = ["Control", "Orders", "PowerView"]
 
 
 class Looked(Protocol):
-    """What a view is of: a simulation."""
+    """Simulation that a view shows."""
 
     @property
     def now_s(self) -> float:
-        """The present instant, seconds."""
+        """The present event time, in seconds."""
 
     cluster: Cluster
-    """The machine."""
+    """The cluster."""
 
     outside: Any
-    """What was ordered so far."""
+    """Orders so far."""
 
     @property
     def state(self) -> Sim:
@@ -40,17 +40,17 @@ class Looked(Protocol):
 
     @property
     def node_states(self) -> list[str]:
-        """The state each node is in."""
+        """Power state of each node."""
 
 
 @dataclass(frozen=True)
 class Orders:
-    """What a control function wants done.
+    """Orders of a control function.
 
     Args:
-        on: numbers of sleeping nodes to switch on.
-        off: numbers of idle nodes to switch off.
-        again_s: when to be asked again at the latest, seconds; None if only after the next event.
+        on: Numbers of sleeping nodes to switch on.
+        off: Numbers of idle nodes to switch off.
+        again_s: Latest time of the next call, in seconds; None for only after the next event.
     """
 
     on: Iterable[int] = ()
@@ -59,19 +59,19 @@ class Orders:
 
 
 class PowerView:
-    """What a control function sees; nothing of what jobs will really run."""
+    """View of a control function; it does not include the jobs' true runtimes."""
 
     def __init__(self, simulation: Looked) -> None:
         self._simulation = simulation
         self.now_s = simulation.now_s
-        """The present instant, seconds."""
+        """The present event time, in seconds."""
 
     orders = Orders
-    """What to give back."""
+    """Class of the orders to return."""
 
     @property
     def due(self) -> bool:
-        """Whether the time at which the function wanted to be asked again has come; so it has at first."""
+        """Whether the requested time of the next call has come; True at the first call."""
         again_s = self._simulation.outside.again_s
         return again_s is None or self.now_s >= again_s
 
@@ -83,7 +83,7 @@ class PowerView:
 
     @property
     def sim(self) -> Sim:
-        """The engine's arrays; to be looked at, not changed, and not for what jobs will really run."""
+        """The engine's arrays; do not change them or read true runtimes from them."""
         return self._simulation.state
 
     @cached_property
@@ -92,7 +92,7 @@ class PowerView:
         return np.array([state.partition(":")[0] for state in self._simulation.node_states])
 
     def nodes(self, state: str) -> npt.NDArray[np.int64]:
-        """The numbers of the nodes in a state.
+        """Return the numbers of the nodes in a state.
 
         Args:
             state: ``idle``, ``computing``, ``switching_off``, ``sleeping`` or ``switching_on``.
@@ -101,14 +101,14 @@ class PowerView:
 
     @cached_property
     def since_s(self) -> npt.NDArray[np.float64]:
-        """For how long each node has been in its state, seconds [nodes]."""
+        """How long each node has been in its state, in seconds [nodes]."""
         sim = self._simulation.state
         found: npt.NDArray[np.float64] = (sim.clock.now - sim["node"]["since"]) / MS_PER_S
         return found
 
     @cached_property
     def waiting(self) -> list[tuple[int, float, float]]:
-        """Nodes, walltime and wait so far (seconds) of each waiting job, by submit time."""
+        """Nodes, walltime and wait so far (s) of each pending job, by submit time."""
         sim, workload = self._simulation.state, self._simulation.workload
         rows = np.sort(sim["queue"][: sim.clock.queued])
         wait = (sim.clock.now - submitted_ms(sim, workload.submit_ms)[rows]) / MS_PER_S
@@ -123,4 +123,4 @@ class PowerView:
 
 
 Control = Callable[[PowerView], Orders | None]
-"""A power policy written in Python: what to switch, given what is."""
+"""A power policy written in Python: orders for a view of the cluster."""

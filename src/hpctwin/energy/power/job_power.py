@@ -1,4 +1,4 @@
-"""What the nodes of jobs draw over time, from how much their components are used."""
+"""Power of the nodes of jobs over time, from the use of their components."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 _SPAN = 1 << 42
-"""Longer than any job, ms: job and time make one number that sorts by both."""
+"""Longer than any job, in ms: job and time form one sortable number."""
 
 
 def ramp(sizes: IntArray) -> IntArray:
-    """0, 1, … for each size, one after the other."""
+    """Return 0, 1, … for each size, one after the other."""
     found: IntArray = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     return found
 
 
 def distinct(values: IntArray) -> IntArray:
-    """The distinct values, ascending; for many numbers quicker than `np.unique`."""
+    """Return the distinct values, ascending; faster than `np.unique` for many numbers."""
     ordered = np.sort(values)
     found: IntArray = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
     return found
@@ -36,13 +36,13 @@ def distinct(values: IntArray) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """Runs of jobs, cut where what their nodes draw changes; by run and time.
+    """Runs of jobs, cut where the power of their nodes changes, by run and time.
 
     Args:
-        run: of which each is a piece [n].
-        start_ms: [n].
-        end_ms: [n].
-        watts: what one node draws [n].
+        run: Run of each piece [n].
+        start_ms: Start of each piece, in ms [n].
+        end_ms: End of each piece, in ms [n].
+        watts: Power of one node, in W [n].
     """
 
     run: IntArray
@@ -51,29 +51,29 @@ class Pieces:
     watts: FloatArray
 
     def moved(self, by_ms: int) -> Pieces:
-        """The same pieces at other times, ms later."""
+        """Return the same pieces ``by_ms`` later."""
         return replace(self, start_ms=self.start_ms + by_ms, end_ms=self.end_ms + by_ms)
 
 
 @dataclass(frozen=True, eq=False)
 class JobPower:
-    """What one node of each job draws, from each change on, by job and time.
+    """Power of one node of each job from each change on, ordered by job and time.
 
     Args:
-        key: job and time since its start in one number, ascending [n].
-        watts: from then on [n].
+        key: Job and time since its start in one number, ascending [n].
+        watts: Power from then on, in W [n].
     """
 
     key: IntArray
     watts: FloatArray
 
     def pieces(self, job: IntArray, start_ms: IntArray, end_ms: IntArray) -> Pieces:
-        """Cut runs where what they draw changes; what is after the end of a run is left out.
+        """Cut runs where their power changes; changes after the end of a run are dropped.
 
         Args:
-            job: of each run [runs].
-            start_ms: of each run [runs].
-            end_ms: of each run, later than its start [runs].
+            job: Job of each run [runs].
+            start_ms: Start of each run, in ms [runs].
+            end_ms: End of each run, in ms, later than its start [runs].
         """
         first = np.searchsorted(self.key, job * _SPAN)
         count = np.searchsorted(self.key, job * _SPAN + (end_ms - start_ms)) - first
@@ -86,16 +86,16 @@ class JobPower:
 
 
 def job_power(group: NodeGroup, usage: Mapping[str, Usage], jobs: int, ran: IntArray) -> JobPower:
-    """What one node of a group draws under each job.
+    """Return the power of one node of a group under each job.
 
-    The measured power of a job counts before that of components. A component of which a job's use is not
-    known is in full use.
+    The measured power of a job takes precedence over its components. A component whose use by a job
+    is unknown counts as fully used.
 
     Args:
-        group: its nodes have components.
-        usage: of components by name, and `NODE_W`.
-        jobs: how many there are.
-        ran: jobs that are asked for; others are left out.
+        group: Node group whose nodes have components.
+        usage: Usage of components by name, and `NODE_W`.
+        jobs: Number of jobs.
+        ran: Jobs that are needed; others are omitted.
     """
     wanted = np.zeros(jobs, bool)
     wanted[ran] = True

@@ -1,7 +1,7 @@
-"""What feeding the nodes takes over time: converters, rectifiers, switches, pumps of coolant.
+"""Power that feeding the nodes takes: converters, rectifiers, switches, pumps.
 
-Everything is piecewise constant: it changes where a job begins, ends, or goes from one sample of its usage to
-the next, and where a node changes its power state. Between is nothing to compute, so integrals are exact.
+All power is piecewise constant. It changes when a job begins, ends, or passes to its next usage
+sample, and when a node changes its power state. Nothing changes in between, so integrals are exact.
 """
 
 from __future__ import annotations
@@ -24,23 +24,30 @@ IntArray = npt.NDArray[np.signedinteger[Any]]
 FloatArray = npt.NDArray[np.float64]
 
 PARTS = ("jobs", "idle", "conversion", "rectification", "switches", "pumps")
-"""Where the power goes: nodes that compute; nodes that do not; lost in the nodes' converters; lost in the
-rectifiers of the chassis; switches; pumps of the coolant distribution units."""
+"""Parts of the power, in order:
+
+- nodes that compute
+- nodes that do not compute
+- losses in the nodes' converters
+- losses in the rectifiers of the chassis
+- switches
+- pumps of the coolant distribution units
+"""
 
 _SPAN = 1 << 44
-"""Longer than any simulation, ms: unit and time make one number that sorts by both."""
+"""Longer than any simulation, in ms: unit and time form one sortable number."""
 _AT_ONCE = 1 << 15
-"""Changes that are computed at a time: what a run needs of memory besides what it tells."""
+"""Number of changes computed at a time; it bounds the memory besides the result."""
 
 
 @dataclass(frozen=True, eq=False)
 class Stretches:
-    """Nodes that follow each other and are not idle for a time.
+    """Ranges of consecutive nodes that are not idle for a time.
 
     Args:
-        first: number of the first node, from the first of the group [n].
-        count: nodes [n].
-        of: which of the things that nodes do at a time it is (a run of a job, a sleep) [n].
+        first: Number of the first node, within the group [n].
+        count: Number of nodes [n].
+        of: Activity of the nodes, such as a run of a job or a sleep [n].
     """
 
     first: IntArray
@@ -50,14 +57,15 @@ class Stretches:
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """What is taken over time.
+    """Power draw over time.
 
     Args:
-        time_ms: When something changes, ascending from the beginning, and the end [n + 1].
-        parts: by each of `PARTS` from then on, W [parts, n].
-        cdu: unit of each row of the next two, in order [m].
-        cdu_time_ms: From when on; the first of each unit is the beginning [m].
-        cdu_w: what all that the unit cools takes, its pumps with it, W [m].
+        time_ms: Times of changes, ascending from the beginning, and the end, in ms [n + 1].
+        parts: Power of each of `PARTS` from then on, in W [parts, n].
+        cdu: Coolant distribution unit of each row of the next two arrays, ascending [m].
+        cdu_time_ms: Start of each row, in ms; the first row of each unit starts at the beginning
+            [m].
+        cdu_w: Power of all that the unit cools, including its pumps, in W [m].
     """
 
     time_ms: IntArray
@@ -68,26 +76,26 @@ class Draw:
 
     @property
     def total_w(self) -> FloatArray:
-        """All that is taken [n]."""
+        """Total power, in W [n]."""
         total: FloatArray = self.parts.sum(axis=0)
         return total
 
     @property
     def energy_j(self) -> dict[str, float]:
-        """Energy by part."""
+        """Energy by part, in J."""
         joules = self.parts @ np.diff(self.time_ms) / MS_PER_S
         return dict(zip(PARTS, joules.tolist(), strict=True))
 
     def means(self, edges_s: FloatArray) -> FloatArray:
-        """The mean power of each part between times, W [parts, steps].
+        """Return the mean power of each part between times, in W [parts, steps].
 
         Args:
-            edges_s: ascending, within what is covered [steps + 1].
+            edges_s: Times in seconds, ascending, within the covered time [steps + 1].
         """
         return np.array([_means(self.time_ms, row, edges_s) for row in self.parts])
 
     def cdu_means(self, edges_s: FloatArray) -> FloatArray:
-        """As `means`, of each coolant distribution unit [units, steps]."""
+        """Return `means` of each coolant distribution unit, in W [units, steps]."""
         units = int(self.cdu.max(initial=-1)) + 1
         found = np.zeros((units, len(edges_s) - 1))
         cuts = np.append(np.flatnonzero(self.cdu_time_ms == self.time_ms[0]), len(self.cdu))
@@ -106,14 +114,14 @@ def _means(time_ms: IntArray, watts: FloatArray, edges_s: FloatArray) -> FloatAr
 def feed(
     group: NodeGroup, work: list[tuple[Stretches, Pieces, bool]], begin_ms: int, end_ms: int
 ) -> Draw:
-    """What a node group takes from the beginning to the end.
+    """Return the power draw of a node group from a beginning to an end.
 
     Args:
-        group: its nodes have components.
-        work: where nodes are not idle; what they draw then, by `Stretches.of`; and whether they compute. No
+        group: Node group whose nodes have components.
+        work: Where nodes are not idle; their power, by `Stretches.of`; and whether they compute. No
             node is in two stretches at a time.
-        begin_ms: The beginning.
-        end_ms: the end.
+        begin_ms: Beginning, in ms.
+        end_ms: End, in ms.
     """
     end_ms -= begin_ms
     work = [(where, pieces.moved(-begin_ms), computes) for where, pieces, computes in work]
@@ -130,6 +138,7 @@ def feed(
     del moments
     sums = np.zeros((len(PARTS), len(time_ms)))
     cdus = []
+    # Blocks of units bound the memory. Each block adds its changes to the sums over all units.
     for units in _blocks(doing, len(starts)):
         unit, time, level = _levels(group, [one.within(units) for one in doing], size, units)
         inner = (time < end_ms) | (time == 0)
@@ -152,7 +161,7 @@ def feed(
 
 
 def together(draws: Sequence[Draw]) -> Draw:
-    """What several node groups take, with their coolant distribution units numbered one after the other."""
+    """Return the draw of several groups, with coolant distribution units renumbered."""
     if len(draws) == 1:
         return draws[0]
     group = np.repeat(np.arange(len(draws)), [len(draw.time_ms) - 1 for draw in draws])
@@ -170,7 +179,10 @@ def together(draws: Sequence[Draw]) -> Draw:
 def _summed(
     unit: IntArray, time: IntArray, parts: FloatArray, end_ms: int
 ) -> tuple[IntArray, FloatArray]:
-    """Times and parts of the sum of units, each given by what it takes from each change on, in order."""
+    """Return times and parts of the sum over units.
+
+    Each unit is given by its power from each change on, in order.
+    """
     first = np.append(True, np.diff(unit) > 0)
     order = np.argsort(time)
     time = time[order]
@@ -180,31 +192,34 @@ def _summed(
 
 
 def _changes(level: FloatArray, first: npt.NDArray[np.bool_] | IntArray) -> FloatArray:
-    """What each adds to the one before it; the first of each unit adds to nothing."""
+    """Return the change of each level from the one before, within each unit.
+
+    The first level of a unit is its own change.
+    """
     found = np.diff(level, prepend=0.0)
     found[first] = level[first]
     return found
 
 
 def _added(changes: FloatArray, begins: IntArray) -> FloatArray:
-    """The level after all changes of a time."""
+    """Return the level after all changes of each time."""
     found: FloatArray = np.cumsum(np.add.reduceat(changes, begins))
     return found
 
 
 @dataclass(frozen=True, eq=False)
 class _Doing:
-    """What nodes of units do.
+    """Activities of the nodes of units.
 
     Args:
-        unit: of which [n].
-        nodes: how many of them [n].
-        first: of `watts`, where what each of them draws begins [n].
-        count: how often it changes, 1 or more [n].
-        start_ms: of pieces [pieces].
-        end_ms: of pieces [pieces].
-        watts: what a node draws [pieces].
-        computes: whether it computes.
+        unit: Unit of each activity [n].
+        nodes: Number of its nodes in the unit [n].
+        first: First piece of each activity in `watts` [n].
+        count: Number of its pieces, 1 or more [n].
+        start_ms: Start of each piece, in ms [pieces].
+        end_ms: End of each piece, in ms [pieces].
+        watts: Power of one node, in W [pieces].
+        computes: Whether the nodes compute.
     """
 
     unit: IntArray
@@ -217,7 +232,7 @@ class _Doing:
     computes: bool
 
     def within(self, units: slice) -> _Doing:
-        """What nodes of these units do."""
+        """Return the activities of some units."""
         own = (self.unit >= units.start) & (self.unit < units.stop)
         return replace(
             self, unit=self.unit[own], nodes=self.nodes[own], first=self.first[own], count=self.count[own]
@@ -236,7 +251,7 @@ def _doing(
 
 
 def _blocks(doing: list[_Doing], units: int) -> Iterator[slice]:
-    """Units that are computed together, so many that memory is not by the length of the run."""
+    """Yield ranges of units computed together, to bound memory on long runs."""
     changes = np.ones(units)
     for one in doing:
         changes += np.bincount(one.unit, one.count + 1, minlength=units)
@@ -248,15 +263,16 @@ def _blocks(doing: list[_Doing], units: int) -> Iterator[slice]:
 def _levels(
     group: NodeGroup, doing: list[_Doing], size: IntArray, units: slice
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """Unit and time of each change, in order, and what is taken from then on [3, changes].
+    """Return unit, time and levels of each change, in order.
 
-    That is by nodes that compute, by nodes that do not, and by all of them with their converters.
+    The levels [3, changes] are the power of computing nodes, of other nodes, and of all nodes with
+    their converters.
 
     Args:
-        group: the nodes.
-        doing: what those of these units do.
-        size: nodes in each unit, of all.
-        units: which.
+        group: The node group.
+        doing: Activities of the nodes of these units.
+        size: Number of nodes in each unit, for all units.
+        units: Range of units.
     """
     idle_w = node_w(group.components, 0.0)
     rows: tuple[tuple[Callable[[FloatArray, bool], FloatArray], float], ...] = (
@@ -287,7 +303,8 @@ def _levels(
     for row, (counted, idle) in enumerate(rows):
         rises = [np.zeros(len(here))]
         for one, nodes, drawn, ends, first in told:
-            # A piece adds to the one before it; the first to idle nodes, and the last is taken back.
+            # Each piece adds its change to the one before. The first changes from idle, and the end
+            # returns to it.
             rises += [
                 nodes * _changes(counted(drawn, one.computes) - idle, first),
                 -one.nodes * (counted(ends, one.computes) - idle),
@@ -299,7 +316,7 @@ def _levels(
 def _by_unit(
     stretches: Stretches, starts: IntArray, size: IntArray
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """Unit, what is done, and how many nodes of the unit do it: each pair once."""
+    """Return unit, activity, and number of the unit's nodes in it; each pair once."""
     first, last = stretches.first, stretches.first + stretches.count - 1
     low = np.searchsorted(starts, first, side="right") - 1
     touched = np.searchsorted(starts, last, side="right") - low
@@ -312,10 +329,10 @@ def _by_unit(
 
 
 def _units(group: NodeGroup) -> tuple[IntArray, IntArray, IntArray]:
-    """First node, coolant distribution unit and number of chassis of what is computed as one.
+    """Return first node, coolant distribution unit and number of chassis of each unit.
 
-    That is all that a coolant distribution unit cools, since only its sum counts where what is taken is
-    linear in what the nodes take; else each chassis.
+    A unit is computed as a whole. If feeding is linear in the nodes' power, only sums count, so a
+    unit is all that a coolant distribution unit cools. Otherwise it is one chassis.
     """
     racks = group.racks
     if racks is None:
@@ -325,7 +342,7 @@ def _units(group: NodeGroup) -> tuple[IntArray, IntArray, IntArray]:
         chassis: IntArray = np.bincount(cdu, minlength=racks.cdus).astype(np.int64)
         cdu = np.arange(racks.cdus)
     else:
-        # A unit without chassis has its pumps all the same.
+        # A coolant distribution unit without chassis still has pumps.
         none = np.setdiff1d(np.arange(racks.cdus), cdu)
         order = np.argsort(np.concatenate([cdu, none]), kind="stable")
         chassis = np.concatenate([np.ones(len(cdu), np.int64), np.zeros(len(none), np.int64)])[
@@ -344,18 +361,18 @@ def _taken(group: NodeGroup, watts: FloatArray) -> FloatArray:
 def _parts(
     group: NodeGroup, level: FloatArray, chassis: IntArray, pumps: npt.NDArray[np.bool_]
 ) -> Iterator[FloatArray]:
-    """Power of each unit by part from what `_levels` found, as `PARTS` [changes] each.
+    """Yield the power of each unit for each of `PARTS` [changes].
 
     Args:
-        group: the nodes.
-        level: of each change [3, changes].
-        chassis: in the unit of each change [changes].
-        pumps: whether the unit's are those of a coolant distribution unit [changes].
+        group: The node group.
+        level: Levels from `_levels` at each change [3, changes].
+        chassis: Number of chassis in the unit of each change [changes].
+        pumps: Whether the unit includes the pumps of a coolant distribution unit [changes].
     """
     jobs, idle, taken = level
     yield jobs
     yield idle
-    # No loss is below nothing, but differences of sums are, by rounding.
+    # Losses are not negative, but rounding may make differences of sums so.
     yield np.maximum(taken - jobs - idle, 0.0)
     racks = group.racks
     if racks is None:

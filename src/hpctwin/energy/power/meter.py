@@ -1,4 +1,4 @@
-"""A meter that is read as time goes on: what of it counts, and power calibrated on it."""
+"""A power meter read over time: valid readings, and power calibrated on it."""
 
 from __future__ import annotations
 
@@ -19,43 +19,50 @@ FloatArray = npt.NDArray[np.float64]
 
 _DAY_S = 86_400.0
 _LAST = 20
-"""Readings are compared with the median of so many before."""
+"""Number of earlier readings whose median a reading is compared with."""
 _JUMP = 10.0
 _UNIT = 300.0
-"""A meter that tells so many times as much, or as little, tells another unit: it is a factor of 1,000."""
+"""Factor from which a reading counts as another unit, which differs by 1,000."""
 _LEVEL_S = 600.0
-"""A jump that lasts so long is a new level."""
+"""Duration of a jump after which it counts as a new level, in s."""
 EARLY_S = 60.0
-"""A meter's clock may be so far ahead."""
+"""Longest time that a meter's clock may be ahead, in s."""
 
 
 class Sieve:
-    """Tells which readings of a meter count: the others are left out and counted by why.
+    """Filter of a meter's readings; it counts the rejected ones by reason.
 
-    Left out is what is no number above 0, told again (by its time), older than what came before, ahead of the
-    clock, outside what the machine can draw, another unit by a factor of 300 or more, or a jump to more than
-    ten times as much or less than a tenth; a jump that lasts for ten minutes is a new level.
+    A reading is rejected if
+
+    - it is not a number above 0
+    - its time is that of the last reading, or older
+    - its time is ahead of the clock
+    - it is outside the range that the cluster can draw
+    - it is in another unit, by a factor of 300 or more
+    - it jumps to more than ten times the earlier level, or to less than a tenth
+
+    A jump that lasts for ten minutes is a new level.
 
     Args:
-        least_w, most_w: what the machine draws is between these, W.
+        least_w, most_w: Smallest and largest power of the cluster, in W.
     """
 
     def __init__(self, least_w: float = 0.0, most_w: float = math.inf) -> None:
         self.least_w, self.most_w = least_w, most_w
         self.left_out: Counter[str] = Counter()
         self.fault: str | None = None
-        """What was wrong with the last reading; None if it counted."""
+        """Error of the last reading; None if it was valid."""
         self._heard_s = -math.inf
         self._last: deque[float] = deque(maxlen=_LAST)
         self._jumped_s: float | None = None
 
     def takes(self, time_s: float, power_w: float, now_s: float) -> bool:
-        """Whether a reading counts.
+        """Return whether a reading is valid.
 
         Args:
-            time_s: when it was measured, Unix time.
-            power_w: W.
-            now_s: the present.
+            time_s: Unix time of the measurement.
+            power_w: Power, in W.
+            now_s: Present Unix time.
         """
         self.fault = self._why_not(time_s, power_w, now_s)
         if self.fault is None:
@@ -90,15 +97,15 @@ class Sieve:
 
 
 class Metered:
-    """Power calibrated on a meter as time goes on, as `calibrate` does on a table, to the same numbers.
+    """Power calibrated on a meter over time, to the same numbers as by `calibrate`.
 
     Args:
-        columns: what tells use, in one unit, such as ``nodes in use``.
-        step_s: use and readings are means of steps of so long.
-        ahead_s: how long before a forecast is made.
-        past_s: what lines are fitted to.
-        every_s: lines are fitted anew so often.
-        residual_s: the last residual is of so long.
+        columns: Names of the measures of use, in one unit, such as ``nodes in use``.
+        step_s: Length of the steps over which use and readings are averaged, in s.
+        ahead_s: Time by which forecasts are earlier, in s.
+        past_s: Length of the window that lines are fitted to, in s.
+        every_s: Interval of fits, in s.
+        residual_s: Time over which the last residual is averaged, in s.
     """
 
     def __init__(
@@ -118,7 +125,7 @@ class Metered:
         self._begin(0)
 
     def _begin(self, first: int) -> None:
-        """Begin anew with a step."""
+        """Start from scratch at a step."""
         self._first, self._unsure = first, 2 * self.ahead
         self.use = np.zeros((0, len(self.columns)))
         self.measured_w = np.zeros(0)
@@ -133,11 +140,11 @@ class Metered:
         return self._first + len(self.measured_w)
 
     def read(self, time_s: float, power_w: float) -> bool:
-        """Take in a reading; False if its step is over.
+        """Add a reading; return False if its step has already ended.
 
         Args:
-            time_s: when it was measured, Unix time.
-            power_w: W.
+            time_s: Unix time of the measurement.
+            power_w: Power, in W.
         """
         step = math.floor(time_s / self.step_s)
         if self._now is not None and step < self._next:
@@ -146,11 +153,13 @@ class Metered:
         return True
 
     def see(self, now_s: float, use: Sequence[float] | None) -> bool:
-        """What is used from now on; whether a step has ended meanwhile, which each does one step late.
+        """Set the use from now on; return whether a step has ended.
+
+        A step counts as ended one step late.
 
         Args:
-            now_s: the present, Unix time.
-            use: by column; None where it is not known.
+            now_s: Present Unix time.
+            use: Use by column; None if unknown.
         """
         step = math.floor(now_s / self.step_s)
         if abs(step - self._next) > self.window:
@@ -170,15 +179,15 @@ class Metered:
         return bool(ended)
 
     def _end(self, step: int) -> tuple[FloatArray, float]:
-        """Mean use and power of a step; NaN of power if one of them is not known."""
+        """Return mean use and mean power of a step; power is NaN if either is unknown."""
         used, readings = self._used.pop(step, None), self._readings.pop(step, None)
         if used is None or not used[-1]:
             return np.zeros(len(self.columns)), math.nan
         return used[:-1] / used[-1], float(np.mean(readings)) if readings else math.nan
 
     def _drop(self) -> None:
-        """Keep what the errors of the last day depend on, in whole times of refitting."""
-        # The ensemble looks at errors of six times as long as it forecasts, of lines through a window.
+        """Keep only the steps that the last day's errors need, in whole fit intervals."""
+        # The ensemble uses errors over six forecast lengths, of lines fitted to a window.
         kept = self.window + self.day + 9 * self.ahead + self.every
         more = len(self.measured_w) - kept
         dropped = max(0, more // self.every * self.every)
@@ -191,10 +200,10 @@ class Metered:
                 del early[k]
 
     def expect(self, use: Sequence[float]) -> float | None:
-        """What will be drawn in the step that is forecast now, as the ensemble says; None if not known.
+        """Return the ensemble's forecast of power ``ahead_s`` from now; None if unknown.
 
         Args:
-            use: expected then, by column.
+            use: Use expected then, by column.
         """
         if self._unsure >= len(self.measured_w):
             return None
@@ -208,10 +217,10 @@ class Metered:
         return found
 
     def errors_pct(self) -> dict[str, float]:
-        """Mean absolute percentage errors of the last day by model, as far as there are any.
+        """Return the mean absolute percentage errors of the last day by known model.
 
-        Models are those of `calibrate`, who know the use of the moment that they forecast, and ``expected
-        use``: what `expect` said.
+        The models of `calibrate` know the use at the forecast time. ``expected use`` is the error
+        of `expect`.
         """
         from_ = max(self._unsure, len(self.measured_w) - self.day)
         if np.isnan(self.measured_w[from_:]).all():
@@ -234,7 +243,10 @@ class Metered:
         )
 
     def table(self) -> pl.DataFrame:
-        """What was measured, as ``hpctwin calibrate`` reads it: a row a step, null where nothing was."""
+        """Return the measurements as ``hpctwin calibrate`` reads them, one row per step.
+
+        Missing power is null.
+        """
         steps = np.arange(self._first, self._next)
         expected = [self._expected.get(int(k)) for k in steps]
         watts = pl.Series("power_w", self.measured_w).fill_nan(None)
@@ -246,7 +258,7 @@ class Metered:
         )
 
     def restore(self, table: pl.DataFrame) -> None:
-        """Go on from a table; another step or other columns begin anew."""
+        """Continue from a table; ignore it if its step or columns differ."""
         wanted = ["time_s", "power_w", *self.columns, "expected_w"]
         if table.columns != wanted or len(table) == 0:
             return

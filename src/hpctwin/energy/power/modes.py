@@ -1,4 +1,4 @@
-"""DVFS modes that change while jobs run: remaining work is rescaled, and time is kept by mode."""
+"""DVFS modes that change while jobs run: rescaled work, and time by mode."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class ModeChange:
-    """A node group goes to another mode.
+    """Change of a node group to another mode.
 
     Args:
-        time_ms: when.
-        group: which, by number.
-        mode: to which.
-        spent_ms: time that each node has been idle and computing so far [2, nodes].
+        time_ms: Time of the change, in ms.
+        group: Number of the node group.
+        mode: New mode.
+        spent_ms: Time that each node has been idle and computing so far, in ms [2, nodes].
     """
 
     time_ms: int
@@ -42,7 +42,10 @@ class ModeChange:
 
 
 def mode_rows(cluster: Cluster, changes: Sequence[ModeChange]) -> dict[str, int]:
-    """The first row of a mode's own two (idle, computing) after those of the cluster's states."""
+    """Return the first of two rows (idle, computing) of each further mode.
+
+    They follow the rows of the cluster's states.
+    """
     first = len(state_names(cluster))
     names = dict.fromkeys(
         change.mode
@@ -53,7 +56,7 @@ def mode_rows(cluster: Cluster, changes: Sequence[ModeChange]) -> dict[str, int]
 
 
 def row_of_mode(cluster: Cluster, changes: Sequence[ModeChange], change: ModeChange) -> int:
-    """The row of nodes that are idle in the mode that a group goes to; computing is the next."""
+    """Return the row of idle nodes in the group's new mode; computing is the next."""
     return _row(cluster, mode_rows(cluster, changes), change.group, change.mode)
 
 
@@ -62,7 +65,7 @@ def _row(cluster: Cluster, rows: Mapping[str, int], group: int, mode: str) -> in
 
 
 def watts_by_mode(cluster: Cluster, changes: Sequence[ModeChange]) -> npt.NDArray[np.float64]:
-    """What each node draws in each state, and idle and computing in each further mode [states, nodes]."""
+    """Return each node's power in each state and further mode, in W [states, nodes]."""
     rows = mode_rows(cluster, changes)
     drawn = np.concatenate([node_watts(cluster), np.zeros((2 * len(rows), cluster.node_count))])
     for name, row in rows.items():
@@ -75,12 +78,15 @@ def watts_by_mode(cluster: Cluster, changes: Sequence[ModeChange]) -> npt.NDArra
 
 
 def time_by_mode(cluster: Cluster, changes: Sequence[ModeChange], spent_ms: IntArray) -> IntArray:
-    """Times in states with those idle and computing divided among the modes [states, nodes].
+    """Return times in states, with idle and computing time divided among the modes.
 
     Args:
-        cluster: the nodes.
-        changes: so far.
-        spent_ms: time of each node in each of the cluster's states [states, nodes].
+        cluster: The cluster.
+        changes: Mode changes so far.
+        spent_ms: Time of each node in each of the cluster's states [states, nodes].
+
+    Returns:
+        Time in each state and further mode [states, nodes].
     """
     rows = mode_rows(cluster, changes)
     total = spent_ms[: COMPUTING + 1].copy()
@@ -99,7 +105,10 @@ def time_by_mode(cluster: Cluster, changes: Sequence[ModeChange], spent_ms: IntA
 
 
 def split_log(cluster: Cluster, changes: Sequence[ModeChange], log: IntArray) -> IntArray:
-    """The log of states with those idle and computing cut where the mode changed, and named by mode."""
+    """Return the log with idle and computing spans cut at mode changes.
+
+    Their rows become those of the modes.
+    """
     rows = mode_rows(cluster, changes)
     parts = []
     for number in range(len(cluster.nodes)):
@@ -111,7 +120,7 @@ def split_log(cluster: Cluster, changes: Sequence[ModeChange], log: IntArray) ->
         awake = mine[1] <= COMPUTING
         parts.append(mine[:, ~awake])
         mine = mine[:, awake]
-        # Each span is in the modes from that at its start to that just before its end.
+        # Each span covers the modes from the one at its start to the one just before its end.
         first = np.searchsorted(times, mine[2], side="right")
         pieces = np.searchsorted(times, mine[3], side="left") - first + 1
         which = np.repeat(first, pieces) + _count_up(pieces)
@@ -120,10 +129,10 @@ def split_log(cluster: Cluster, changes: Sequence[ModeChange], log: IntArray) ->
         mine[2] = np.maximum(mine[2], edges[which])
         mine[3] = np.minimum(mine[3], edges[which + 1])
         mine[1] += row[which]
-        parts.append(mine[:, mine[2] < mine[3]])  # of two changes at one time the last one counts
+        parts.append(mine[:, mine[2] < mine[3]])  # of two changes at one time the last counts
     return np.concatenate(parts, axis=1)
 
 
 def _count_up(sizes: IntArray) -> IntArray:
-    """0, 1, … for each size, one after the other."""
+    """Return 0, 1, … for each size, one after the other."""
     return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)

@@ -1,4 +1,4 @@
-"""A power policy that heeds the price of energy, or its carbon intensity."""
+"""Power policy that follows the price of energy or its carbon intensity."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ __all__ = ["price_control"]
 def price_control(
     series: Series, *, timeout_s: float, dear_timeout_s: float = 0.0, dear: float = 0.5
 ) -> Control:
-    """Nodes that nobody waits for are switched off when idle for a timeout, sooner while energy is dear.
+    """Return a power policy that switches idle nodes off, sooner at high prices.
 
-    Sleeping nodes are woken, as many as the waiting jobs ask for.
+    Nodes that no job waits for are switched off, sooner while energy is expensive. Sleeping nodes
+    are woken, as many as the pending jobs ask for.
 
     Args:
-        series: price or carbon intensity, with time zero where the simulation's is (`Series.aligned`).
-        timeout_s: how long a node stays idle while energy is not dear, seconds.
-        dear_timeout_s: the same while it is dear, seconds.
-        dear: for this share of the time energy counts as dear, 0 to 1.
+        series: Price or carbon intensity, with the simulation's time zero (`Series.aligned`).
+        timeout_s: Idle time before switch-off at normal prices, in seconds.
+        dear_timeout_s: Idle time before switch-off while energy is expensive, in seconds.
+        dear: Fraction of the time during which energy counts as expensive, 0 to 1.
 
     Raises:
-        ConfigError: a number is out of range.
+        ConfigError: A number is out of range.
     """
     for name, seconds in (("timeout_s", timeout_s), ("dear_timeout_s", dear_timeout_s)):
         if not seconds >= 0:
@@ -52,7 +53,7 @@ def price_control(
 
 
 def _exceeded_for(series: Series, share: float) -> float:
-    """The value that the series is above for at most a share of its time."""
+    """Return the value that the series exceeds for at most a fraction of its time."""
     lengths = np.diff(np.append(series.times_s, series.period_s))
     order = np.argsort(series.values)[::-1]
     above = np.cumsum(lengths[order]) > share * series.period_s * (1 + 1e-12)

@@ -1,4 +1,4 @@
-"""What a machine draws idle and in full use, from its components and what feeding them loses."""
+"""Idle and full power of a cluster, from components and feeding losses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ __all__ = ["constants", "fed_w", "machine_w", "machine_w_sd"]
 
 
 def fed_w(group: NodeGroup, each_w: float) -> float:
-    """What a node group takes when each of its nodes draws so much: with losses, switches, pumps, W."""
+    """Return a group's power, with losses, if each node draws ``each_w``, in W.
+
+    It includes switches and pumps.
+    """
     racks = group.racks
     if racks is None:
         return group.count * each_w
@@ -28,17 +31,23 @@ def fed_w(group: NodeGroup, each_w: float) -> float:
 
 
 def machine_w(cluster: Cluster, use: float) -> float | None:
-    """What a machine draws with all components at one use from 0 to 1, W; None if it is not known."""
+    """Return a cluster's power if all components have one use, in W; None if unknown.
+
+    Args:
+        cluster: The cluster.
+        use: Use of all components, from 0 to 1.
+    """
     if not all(group.components for group in cluster.nodes):
         return None
     return sum(fed_w(group, node_w(group.components, use)) for group in cluster.nodes)
 
 
 def machine_w_sd(cluster: Cluster, use: float) -> float:
-    """The standard deviation of `machine_w` from what is unsure of its components, W.
+    """Return the standard deviation of `machine_w` due to uncertain components, in W.
 
-    Idle and full power of each kind of component are unsure each for itself and alike in all nodes of the
-    group; converters, switches and pumps are taken as sure. First order in each.
+    The uncertainties of idle and full power of each kind of component are independent, and equal on
+    all nodes of the group. Converters, switches and pumps count as certain. Each contribution is of
+    first order.
     """
     square = 0.0
     for group in cluster.nodes:
@@ -55,7 +64,10 @@ def machine_w_sd(cluster: Cluster, use: float) -> float:
 
 
 def constants(cluster: Cluster) -> list[dict[str, Any]]:
-    """Every number of node groups and cooling: ``path``, ``value`` and ``source`` (None if not told)."""
+    """Return every number of node groups and cooling, with its path and source.
+
+    Keys are ``path``, ``value`` and ``source`` (None if not stated).
+    """
     fields: dict[str, Any] = {
         f"nodes.{group.name}": group.model_dump(
             exclude={"modes", "mode", "sleep"}, exclude_defaults=True
@@ -83,7 +95,7 @@ def _numbers(path: str, value: Any) -> Iterator[tuple[str, float]]:
 
 
 def _source(sources: dict[str, str], path: str) -> str | None:
-    """What is said of a field, or of the nearest above it."""
+    """Return the source of a field, or of the nearest field above it."""
     while path:
         if path in sources:
             return sources[path]

@@ -1,4 +1,4 @@
-"""The power of all of several sensors, each of which tells its own, or of counters of energy."""
+"""Total power of several sensors of power, or of counters of energy."""
 
 from __future__ import annotations
 
@@ -11,22 +11,26 @@ __all__ = ["Sensors"]
 
 
 class Sensors:
-    """Makes the power of all sensors together out of what each of them tells.
+    """Total power of several sensors, made from the readings of each.
 
-    The sum is told when all have told anew, or one tells again: what the others told last then holds. It is
-    of the latest of their times. There is none while one has told nothing for too long, or has told nothing
-    yet: a sum without it would be another machine's.
+    A sum is made when all sensors have new readings, or when one has a second. In the second case
+    it uses the last reading of each sensor before that. The sum has the latest of their times.
+    There is no sum while a sensor is silent for too long or has no reading yet, because a sum
+    without it would be of another cluster.
 
-    Of a counter of energy, power is what it has risen by since it was last seen to rise, over the time since
-    then; it is of the middle of that time. One that falls has begun anew, and counts from there.
+    For an energy counter, power is its rise since it last rose, divided by the time since then. It
+    belongs to the middle of that time. A counter that falls was reset, and counts from there.
 
-    Left out, and counted by why, is what is no number or below 0, told again or older than what the same
-    sensor told before, or ahead of the clock.
+    A reading is rejected, and counted by reason, if
+
+    - it is not a number, or below 0
+    - it is not newer than the sensor's last reading
+    - it is ahead of the clock
 
     Args:
-        count: how many sensors there are.
-        rising: whether they count energy, J, and do not tell power, W.
-        silent_after_s: what a sensor told so long ago does not hold any more.
+        count: Number of sensors.
+        rising: Whether they count energy (J) instead of measuring power (W).
+        silent_after_s: Age at which a sensor's reading expires, in s.
     """
 
     def __init__(
@@ -43,16 +47,16 @@ class Sensors:
     def take(
         self, sensor: str, time_s: float, value: float, now_s: float
     ) -> tuple[float, float] | None:
-        """Take in what a sensor tells; time and power of all, if that makes a sum.
+        """Add a reading of a sensor; return time and power of all if that completes a sum.
 
         Args:
-            sensor: its name.
-            time_s: when it was measured, Unix time.
-            value: W, or J.
-            now_s: the present.
+            sensor: Name of the sensor.
+            time_s: Unix time of the measurement.
+            value: Power in W, or energy in J.
+            now_s: Present Unix time.
 
         Returns:
-            Unix time and W.
+            Unix time and W, or None.
         """
         self._began_s = now_s if self._began_s is None else self._began_s
         why = self._why_not(sensor, time_s, value, now_s)
@@ -87,7 +91,7 @@ class Sensors:
         return None
 
     def _risen(self, sensor: str, time_s: float, joules: float) -> tuple[float, float] | None:
-        """Time and power of a counter since it was last seen to rise; None if it has not."""
+        """Return time and power of a counter since its last rise; None without a rise."""
         since_s, before = self._counted.get(sensor, (time_s, joules))
         if joules == before and since_s < time_s:
             return None
@@ -107,10 +111,10 @@ class Sensors:
         )
 
     def fault(self, now_s: float) -> str | None:
-        """Why there is no sum, other than that none has been told yet; None if there may be one.
+        """Return why there is no sum, first readings aside; None if one is possible.
 
         Args:
-            now_s: the present.
+            now_s: Present Unix time.
         """
         if len(self._heard_s) > self.count:
             return (

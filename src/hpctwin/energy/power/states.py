@@ -1,4 +1,4 @@
-"""The power states of a cluster's nodes: their names, and what nodes draw in each."""
+"""Power states of a cluster's nodes: their names, and the power of nodes in each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["group_of_node", "node_watts", "nodes_of_group", "slowest", "state_na
 
 
 def state_names(cluster: Cluster) -> list[str]:
-    """The names of the rows of `node_watts`: sleeping and switching once for each depth."""
+    """Return the row names of `node_watts`: sleeping and switching once per depth."""
     names = ["idle", "computing"]
     for depth in range(cluster.depths):
         own = {g.sleep[depth].name for g in cluster.nodes if len(g.sleep) > depth}
@@ -23,7 +23,7 @@ def state_names(cluster: Cluster) -> list[str]:
 
 
 def node_watts(cluster: Cluster) -> npt.NDArray[np.float64]:
-    """What each node draws in each state, in the mode it begins in, W [states, nodes]."""
+    """Return each node's power in each state, in its first mode, in W [states, nodes]."""
     columns = []
     for group in cluster.nodes:
         column = [group.initial.idle, group.initial.power_w]
@@ -38,7 +38,7 @@ def node_watts(cluster: Cluster) -> npt.NDArray[np.float64]:
 
 
 def slowest(cluster: Cluster) -> Cluster:
-    """The cluster with each group in the mode that draws least."""
+    """Return the cluster with each group in the mode with the lowest power."""
     groups = tuple(
         group.model_copy(update={"mode": group.by_power()[-1]}) for group in cluster.nodes
     )
@@ -46,13 +46,13 @@ def slowest(cluster: Cluster) -> Cluster:
 
 
 def group_of_node(cluster: Cluster) -> Iterator[NodeGroup]:
-    """The group of each node."""
+    """Yield the group of each node."""
     for group in cluster.nodes:
         for _ in range(group.count):
             yield group
 
 
 def nodes_of_group(cluster: Cluster, group: int) -> slice:
-    """The numbers of a group's nodes."""
+    """Return the numbers of a group's nodes."""
     first = sum(one.count for one in cluster.nodes[:group])
     return slice(first, first + cluster.nodes[group].count)

@@ -1,7 +1,7 @@
-"""When jobs that may wait should begin by what is known of a price or a carbon intensity then, and not later.
+"""Starts of deferrable jobs by forecasts of a price or a carbon intensity.
 
-A forecast is asked in each step of the series, and tells it from that step on; the value of the step
-itself is known. Jobs that wait are decided on anew in each.
+A forecast is made in each step of the series, for that step and later ones; the value of the step
+itself is known. Waiting jobs are decided again in each step.
 """
 
 from __future__ import annotations
@@ -28,28 +28,29 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 Forecast = Callable[[int, int], FloatArray]
-"""The number of a step, and how many are asked for from it on: the values."""
+"""Values of steps, given the number of the first step and the count."""
 
 _DAY_S = 86_400.0
 _DAYS, _FADING = 14, 0.85
 _PERSISTENCE = 0.95
-"""Of a deviation from the usual day, and of a forecaster's error, from an hour to the next."""
+"""Fraction of a deviation, and of a forecast error, that remains after an hour."""
 _LAGS_H = (0, 1, 2, 6, 23, 24)
 _FIRST_DAYS = 21
 _PULL = 0.001
-"""Of the weights of deviations towards 0, relative to the mean square of deviations."""
+"""Pull of regression weights towards 0, relative to the mean square of deviations."""
 
 
 def from_past(series: Series) -> Forecast:
-    """What the series itself was since time zero tells of it: the usual day, and how it deviates from it now.
+    """Return a forecast from the series' past: usual day plus present deviation.
 
-    The usual day is the mean of the last fourteen, each counting 0.85 times as much as the next. Deviations
-    so many steps ahead, up to two days, are a regression on those of now, 1, 2, 6, 23 and 24 hours ago,
-    fitted each week by least squares to the last year. In the first three weeks the present deviation fades
-    to 0.95 of itself in an hour; in the first day, from the mean so far.
+    The usual day is the mean of the last fourteen days, each weighted 0.85 times as much as the
+    next. Deviations up to two days ahead are a regression on those of now and 1, 2, 6, 23 and 24
+    hours ago. The regression is fitted each week by least squares to the last year. In the first
+    three weeks, the present deviation decays to 0.95 of itself per hour. On the first day, it is
+    the deviation from the mean so far.
 
     Raises:
-        ConfigError: the series has no equal steps, or a day is no whole number of them.
+        ConfigError: The series has no equal steps, or a day is not a whole number of them.
     """
     values, step_s = _steps(series)
     day = round(_DAY_S / step_s)
@@ -76,11 +77,11 @@ def from_past(series: Series) -> Forecast:
 
 
 class _Past:
-    """A series and its usual days, as far as they have been asked for; it repeats after its end.
+    """A series and its usual days, as far as requested; it repeats after its end.
 
     Args:
-        values: of each step.
-        day: steps of a day.
+        values: Value of each step.
+        day: Number of steps in a day.
     """
 
     def __init__(self, values: FloatArray, day: int) -> None:
@@ -90,7 +91,7 @@ class _Past:
         self._take(len(values))
 
     def reach(self, now: int) -> None:
-        """Have values up to a step."""
+        """Extend the values to a step."""
         if now >= len(self.values):
             self._take(2 * now)
 
@@ -105,12 +106,12 @@ class _Past:
         self.deviation = np.where(np.arange(size) < day, 0.0, self.values - self.usual[:size])
 
     def known(self, now: int | IntArray, ahead: int | IntArray) -> IntArray:
-        """The step whose usual value is known now and stands for the one so many ahead."""
+        """Return the step whose usual value is known now and stands for a later step."""
         found: IntArray = now + ahead - np.maximum(ahead - 1, 0) // self._day * self._day
         return found
 
     def deviations(self, now: int) -> FloatArray:
-        """By how much the next two days are expected to deviate from the usual [steps]."""
+        """Return the expected deviations of the next two days from the usual day [steps]."""
         week = now // (7 * self._day)
         if week not in self._weights:
             self._weights[week] = self._fitted(7 * self._day * week)
@@ -118,7 +119,7 @@ class _Past:
         return found
 
     def _fitted(self, now: int) -> FloatArray:
-        """Weights by what is known before a step [lags, steps ahead]."""
+        """Return regression weights from what is known before a step [lags, steps ahead]."""
         steps = 2 * self._day
         first = max(self._day + int(self._lags.max()), now - 365 * self._day)
         at = np.arange(first, now - steps)
@@ -134,17 +135,17 @@ class _Past:
 
 
 def erring(series: Series, error: float, seed: int = 0) -> Forecast:
-    """The series as a forecaster tells it who errs by a share, on average: more the farther ahead.
+    """Return a forecast with random errors that grow with the time ahead.
 
-    Errors are normal and relative, the same from each step to the next but for 5 % in an hour.
+    Errors are normal and relative. From step to step they persist, except for 5 % per hour.
 
     Args:
-        series: what comes true.
-        error: mean absolute error far ahead, as a share, such as 0.05.
-        seed: of the errors.
+        series: The true values.
+        error: Mean absolute error far ahead, as a fraction such as 0.05.
+        seed: Seed of the errors.
 
     Raises:
-        ConfigError: the series has no equal steps, or the share is below 0.
+        ConfigError: The series has no equal steps, or the error is below 0.
     """
     if not error >= 0:
         raise ConfigError(f"a forecast's error is {error!r}, it must be 0 or more")
@@ -155,7 +156,7 @@ def erring(series: Series, error: float, seed: int = 0) -> Forecast:
     def forecast(now: int, count: int) -> FloatArray:
         fresh = np.random.default_rng([seed, now]).normal(0, spread, count)
         fresh[:1] = 0.0
-        # e[k] = kept * e[k - 1] + fresh[k], in pieces short enough for kept**-k.
+        # e[k] = kept * e[k - 1] + fresh[k], in blocks short enough that kept**-k does not overflow.
         errors = np.zeros(count)
         last = 0.0
         for low in range(0, count, 256):
@@ -170,10 +171,12 @@ def erring(series: Series, error: float, seed: int = 0) -> Forecast:
 
 
 def parse_forecast(text: str, series: Series) -> Forecast | None:
-    """The forecast that a text names: ``past``, a mean error such as ``5%``, or ``oracle``, which is none.
+    """Return the forecast that a text names: ``past``, a mean error or ``oracle``.
+
+    ``oracle`` stands for no forecast (None).
 
     Raises:
-        ConfigError: it names none.
+        ConfigError: The text names no forecast.
     """
     if text == "oracle":
         return None
@@ -196,29 +199,29 @@ def begins_by_forecast(
     series: Series,
     forecast: Forecast,
 ) -> FloatArray:
-    """When each job begins that waits for the step in which its time falls lowest by the forecast then.
+    """Return the starts of jobs that wait for the cheapest time by the forecast.
 
-    It is decided when the job is submitted, and again in each step until it begins. Beginnings are looked
-    at where the beginning or the end meets a change of the series, and at the ends of what is left of its
-    window.
+    The start is decided when the job is submitted, and again in each step until it begins.
+    Candidates are the times at which the start or the end of the job meets a change of the series,
+    and the ends of the rest of its window.
 
     Args:
-        submit_s: seconds [jobs].
-        length_s: how long jobs are expected to run, seconds [jobs].
-        may_wait_s: how much later than submitted each may begin, seconds [jobs].
-        series: price or carbon intensity; only its steps are looked at.
-        forecast: of it.
+        submit_s: Submit times, in seconds [jobs].
+        length_s: Expected runtimes, in seconds [jobs].
+        may_wait_s: Longest delay of each job after its submission, in seconds [jobs].
+        series: Price or carbon intensity; only its steps are used.
+        forecast: Forecast of the series.
 
     Returns:
-        Seconds [jobs].
+        Start times, in seconds [jobs].
 
     Raises:
-        ConfigError: the series has no equal steps.
+        ConfigError: The series has no equal steps.
     """
     _, step_s, first_s = equal_steps(series)
     begins = submit_s.copy()
     able = np.flatnonzero(may_wait_s > 0)
-    # In steps from here on.
+    # From here on, times are in steps.
     submit, length, wait = (one[able] for one in (submit_s - first_s, length_s, may_wait_s))
     submit, length, wait = submit / step_s, length / step_s, wait / step_s
     order = np.argsort(submit, kind="stable")
@@ -246,9 +249,10 @@ def begins_by_forecast(
 def _chosen(
     first: FloatArray, last: FloatArray, length: FloatArray, forecast: Forecast, now: int
 ) -> FloatArray:
-    """The best beginning of each job by the forecast made in a step, in steps from it [jobs]."""
+    """Return the best start of each job by the forecast, in steps from now [jobs]."""
     most = int(np.ceil(last.max(initial=0)))
     ahead = np.arange(1, most + 1)
+    # The cost of a job is the difference of the running sum of values at its end and its start.
     values = forecast(now, int(np.ceil((last + length).max(initial=0))) + 1)
     total = np.concatenate([[0.0], np.cumsum(values)])
     edges = np.arange(len(total))
@@ -266,7 +270,7 @@ def _chosen(
     outside = (choices < first[:, None]) | (choices > last[:, None])
     cost[outside] = np.inf
     best = cost.min(axis=1)
-    # Rounding must not make a job wait for a gain of nothing.
+    # The tolerance keeps rounding from delaying a job for no gain.
     near = cost <= (best + 1e-9 * np.abs(best))[:, None]
     found: FloatArray = np.where(near, choices, np.inf).min(axis=1)
     return found
@@ -279,14 +283,14 @@ def saving(
     amount: FloatArray,
     series: Series,
 ) -> float:
-    """By what share jobs cost less, beginning then, than if each began when submitted.
+    """Return the fraction by which these starts cost less than immediate ones.
 
     Args:
-        begin_s: seconds [jobs].
-        submit_s: seconds [jobs].
-        length_s: how long they run, seconds [jobs].
-        amount: what each takes while it runs, such as nodes [jobs].
-        series: price or carbon intensity.
+        begin_s: Start times, in seconds [jobs].
+        submit_s: Submit times, the immediate starts, in seconds [jobs].
+        length_s: Runtimes, in seconds [jobs].
+        amount: Power of each job while it runs, or a proxy such as nodes [jobs].
+        series: Price or carbon intensity.
     """
     then, at_once = (
         float(amount @ (series.integral(at + length_s) - series.integral(at)))
@@ -296,17 +300,17 @@ def saving(
 
 
 def equal_steps(series: Series) -> tuple[FloatArray, float, float]:
-    """The values of equal steps, their length, and when the first begins, not after time zero, in seconds.
+    """Return values and length of equal steps, and the first start, in seconds.
 
     Raises:
-        ConfigError: the series has no equal steps.
+        ConfigError: The series has no equal steps.
     """
     values, step_s = _steps(series)
     return values, step_s, float(series.times_s[1]) - step_s if len(series.times_s) > 1 else 0.0
 
 
 def _steps(series: Series) -> tuple[FloatArray, float]:
-    """The values of equal steps, and their length in seconds."""
+    """Return the values of equal steps, and their length in seconds."""
     lengths = np.diff(np.append(series.times_s, series.period_s))
     step = float(np.median(lengths))
     inner = lengths[1:-1] if len(lengths) > 2 else lengths
@@ -314,5 +318,5 @@ def _steps(series: Series) -> tuple[FloatArray, float]:
         raise ConfigError(
             f"{series.name}: its steps are not equal, as a forecast needs them (--forecast oracle needs none)"
         )
-    # Of a step that time zero cuts, the beginning comes at the end of the period.
+    # If time zero cuts a step, its beginning is at the end of the period.
     return series.values[: max(round(series.period_s / step), 1)], step

@@ -1,4 +1,4 @@
-"""Prices and carbon intensities over time, and what energy costs by them."""
+"""Prices and carbon intensities over time, and the cost of energy by them."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ _VALUE = ("price", "carbon intensity", "avg_ci", "intensity", "value")
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """A price or a carbon intensity over time: each value holds until the next; then it all repeats.
+    """A price or carbon intensity over time; each value holds until the next.
+
+    The whole series repeats after its period.
 
     Args:
-        times_s: when values begin, seconds from the first, ascending from 0 [n].
-        values: per J [n].
-        period_s: after so long it repeats.
-        unit: what a value times energy is: ``USD``, ``EUR``, ``g`` ….
-        name: such as the file's.
-        start_epoch_s: Unix time of the first value; None if not known.
+        times_s: Start of each value, in seconds from the first, ascending from 0 [n].
+        values: Values per J [n].
+        period_s: Time after which the series repeats, in seconds.
+        unit: Unit of a value times energy: ``USD``, ``EUR``, ``g`` ….
+        name: Name, such as that of the file.
+        start_epoch_s: Unix time of the first value; None if unknown.
     """
 
     times_s: FloatArray
@@ -47,12 +49,12 @@ class Series:
     @classmethod
     @check_arguments()
     def hourly(cls, per_kwh: npt.ArrayLike, unit: str, *, step_s: float = 3600.0) -> Series:
-        """Values per kWh at equal steps.
+        """Make a series from values per kWh at equal steps.
 
         Args:
-            per_kwh: the values [n].
-            unit: of the value, such as ``EUR`` or ``g``.
-            step_s: seconds from one to the next.
+            per_kwh: The values [n].
+            unit: Unit of a value times energy, such as ``EUR`` or ``g``.
+            step_s: Step, in seconds.
         """
         values = column("per_kwh", per_kwh) / _J_PER["kwh"]
         times = np.arange(len(values), dtype=np.float64) * step_s
@@ -63,16 +65,17 @@ class Series:
     def read(cls, path: str | Path, column: str | None = None) -> Series:
         """Read a CSV file (``.gz`` too): times in the first column, values in another.
 
-        Times are dates (ISO 8601, UTC if no zone is given) or seconds. Values are per kWh or per MWh as
-        the head of their column says, such as ``Price (EUR/MWh)`` or ``Carbon intensity gCO2eq/kWh``;
-        per kWh if it does not say.
+        Times are dates (ISO 8601, UTC if without zone) or seconds. Values are per kWh or per MWh,
+        as stated in the head of their column, such as ``Price (EUR/MWh)`` or ``Carbon intensity
+        gCO2eq/kWh``. The default is per kWh.
 
         Args:
-            path: the file.
-            column: of the values; if left out, the first one that is called a price or an intensity.
+            path: The file.
+            column: Column of the values; by default the first one named as a price or an intensity.
 
         Raises:
-            ConfigError: the file cannot be read or is no such file; the message names row and column.
+            ConfigError: The file cannot be read or has another format; the message names row and
+                column.
         """
         path = Path(path)
         frame = csv_of(path)
@@ -96,18 +99,18 @@ class Series:
 
     @property
     def per_kwh(self) -> FloatArray:
-        """The values per kWh."""
+        """Values per kWh."""
         return self.values * _J_PER["kwh"]
 
     def aligned(self, start_epoch_s: float | None) -> tuple[Series, Align]:
-        """The series with time zero where a simulation's is.
+        """Return the series with the time zero of a simulation.
 
         Args:
-            start_epoch_s: Unix time of the simulation's time zero; None if not known.
+            start_epoch_s: Unix time of the simulation's time zero; None if unknown.
 
         Returns:
-            By ``date`` if both dates are known and the series has the simulation's; else the series as
-            it is, beginning at the simulation's ``start``.
+            The series moved by ``date`` if both dates are known and the series covers the
+            simulation's; otherwise the series unchanged, beginning at the simulation's ``start``.
         """
         if start_epoch_s is None or self.start_epoch_s is None:
             return self, "start"
@@ -119,7 +122,7 @@ class Series:
             [self.times_s[first:] - shift, self.times_s[:first] + self.period_s - shift]
         )
         values = np.concatenate([self.values[first:], self.values[:first]])
-        # What holds at time zero began before it; its rest comes at the end of the period.
+        # The value at time zero began earlier; that earlier part goes to the end of the period.
         if times[0] < 0:
             times = np.append(times, times[0] + self.period_s)
             values = np.append(values, values[0])
@@ -129,15 +132,15 @@ class Series:
 
     @cached_property
     def _total(self) -> FloatArray:
-        """The integral up to each time, and up to the period's end."""
+        """Integral up to each time, and up to the end of the period."""
         lengths = np.diff(np.append(self.times_s, self.period_s))
         return np.concatenate([[0.0], np.cumsum(lengths * self.values)])
 
     def integral(self, until_s: npt.ArrayLike) -> FloatArray:
-        """The integral of the values from time zero to times, per W.
+        """Return the integral of the values from time zero to given times, per W.
 
         Args:
-            until_s: seconds.
+            until_s: Times, in seconds.
         """
         until = np.asarray(until_s, np.float64)
         rounds, rest = np.divmod(until, self.period_s)
@@ -146,19 +149,19 @@ class Series:
         return found
 
     def changes(self, from_s: float, until_s: float) -> FloatArray:
-        """When values begin, between two times.
+        """Return the times between two times at which values begin, in seconds.
 
         Args:
-            from_s: The first time, in seconds.
-            until_s: The last time, in seconds.
+            from_s: First time, in seconds.
+            until_s: Last time, in seconds.
         """
         return _knots(self, from_s, until_s)
 
     def at(self, time_s: npt.ArrayLike) -> FloatArray:
-        """The values at times, per J.
+        """Return the values at given times, per J.
 
         Args:
-            time_s: seconds.
+            time_s: Times, in seconds.
         """
         rest = np.mod(np.asarray(time_s, np.float64), self.period_s)
         found: FloatArray = self.values[np.searchsorted(self.times_s, rest, side="right") - 1]
@@ -166,10 +169,10 @@ class Series:
 
 
 def csv_of(path: Path) -> pl.DataFrame:
-    """A CSV file (``.gz`` too).
+    """Read a CSV file (``.gz`` too).
 
     Raises:
-        ConfigError: it cannot be read.
+        ConfigError: The file cannot be read.
     """
     try:
         return pl.read_csv(path, infer_schema_length=None)
@@ -178,10 +181,10 @@ def csv_of(path: Path) -> pl.DataFrame:
 
 
 def numbers_of(frame: pl.DataFrame, name: str, path: Path) -> FloatArray:
-    """A column of finite numbers.
+    """Return a column of finite numbers.
 
     Raises:
-        ConfigError: one is none; the message names its row.
+        ConfigError: A value is not a finite number; the message names its row.
     """
     column = frame[name].cast(pl.Float64, strict=False)
     bad = ~column.is_finite().fill_null(value=False)
@@ -194,7 +197,10 @@ def numbers_of(frame: pl.DataFrame, name: str, path: Path) -> FloatArray:
 
 
 def times_of(column: pl.Series, path: Path) -> tuple[FloatArray, float | None]:
-    """Return seconds from the first, and the Unix time of the first if times are dates or Unix seconds."""
+    """Return seconds from the first time, and its Unix time if it is known.
+
+    The Unix time is known if times are dates or Unix times.
+    """
     epoch = None
     if column.dtype.is_numeric():
         seconds = column.cast(pl.Float64).to_numpy()
@@ -220,7 +226,7 @@ def times_of(column: pl.Series, path: Path) -> tuple[FloatArray, float | None]:
 
 
 def _epoch_s(text: str | None) -> float | None:
-    """Unix time of a date; None if it is none."""
+    """Return the Unix time of a date; None if the text is no date."""
     try:
         return epoch_s_of(text)
     except ValueError:
@@ -228,7 +234,10 @@ def _epoch_s(text: str | None) -> float | None:
 
 
 def _unit(column: str) -> tuple[float, str]:
-    """Joules that a value is for, and the unit of a value times energy, from a column's head."""
+    """Return the joules a value is for, and the unit of a value times energy.
+
+    Both are read from the head of a column.
+    """
     words = column.replace("(", " ").replace(")", " ").split()
     for word in words:
         above, slash, below = word.partition("/")
@@ -242,19 +251,19 @@ def _unit(column: str) -> tuple[float, str]:
 def cheapest_begins(
     submit_s: FloatArray, length_s: FloatArray, may_wait_s: FloatArray, series: Series
 ) -> FloatArray:
-    """When each job should begin so that its time falls where the series is lowest; the first if equal.
+    """Return the start at which each job costs least; the first if several do.
 
-    The cost of a job is piecewise linear in its beginning, with kinks where its beginning or its end meets
-    a change of the series, so only these and the ends of its window are looked at.
+    The cost of a job is piecewise linear in its start. It has kinks where the start or the end
+    meets a change of the series, so only these times and the ends of the window are candidates.
 
     Args:
-        submit_s: seconds [jobs].
-        length_s: how long jobs are expected to run, seconds [jobs].
-        may_wait_s: how much later than submitted each may begin, seconds [jobs].
-        series: price or carbon intensity.
+        submit_s: Submit times, in seconds [jobs].
+        length_s: Expected runtimes, in seconds [jobs].
+        may_wait_s: Longest delay of each job after its submission, in seconds [jobs].
+        series: Price or carbon intensity.
 
     Returns:
-        Seconds [jobs].
+        Start times, in seconds [jobs].
     """
     begins = submit_s.copy()
     for job in np.flatnonzero(may_wait_s > 0):
@@ -263,7 +272,7 @@ def cheapest_begins(
         choices = np.concatenate([[first], knots, knots - length_s[job], [last]])
         choices = np.unique(choices[(choices >= first) & (choices <= last)])
         cost = series.integral(choices + length_s[job]) - series.integral(choices)
-        # Rounding must not make a job wait for a gain of nothing.
+        # The tolerance keeps rounding from delaying a job for no gain.
         begins[job] = choices[np.flatnonzero(cost <= cost.min() + 1e-9 * abs(cost.min()))[0]]
     return begins
 

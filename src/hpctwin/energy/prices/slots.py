@@ -1,4 +1,4 @@
-"""The slots of a price or a carbon intensity, and what is known of those that come."""
+"""Time slots of a price or carbon intensity, with what is known of later slots."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ __all__ = ["Slots"]
 
 FloatArray = npt.NDArray[np.float64]
 
-_NEAR_S = 0.0005  # half a millisecond, the least there is
+_NEAR_S = 0.0005  # half a millisecond; times have whole milliseconds
 
 
 class Slots:
-    """Times of one value of a series, from time zero on, numbered from 0.
+    """Steps of a series with equal steps, numbered from 0 at time zero.
 
     Args:
-        series: with time zero where the simulation's is.
-        forecast: what is known of later slots; None if all is.
+        series: Series with the simulation's time zero.
+        forecast: Forecast of later slots; None if all values are known.
 
     Raises:
-        ConfigError: the series has no equal steps.
+        ConfigError: The series has no equal steps.
     """
 
     def __init__(self, series: Series, forecast: Forecast | None = None) -> None:
@@ -32,19 +32,19 @@ class Slots:
         self._known: tuple[int, FloatArray] = (-1, np.zeros(0))
 
     def at(self, time_s: float) -> int:
-        """The number of the slot that a time is in."""
+        """Return the number of the slot that contains a time."""
         return int(np.floor((time_s - self._first_s + _NEAR_S) / self.step_s))
 
     def begin_s(self, slot: int) -> float:
-        """When a slot begins, seconds."""
+        """Return the beginning of a slot, in seconds."""
         return self._first_s + slot * self.step_s
 
     def begins(self, time_s: float) -> bool:
-        """Whether a slot begins at a time."""
+        """Return whether a slot begins at a time."""
         return abs(time_s - self.begin_s(self.at(time_s))) < _NEAR_S
 
     def ahead(self, slot: int, count: int) -> FloatArray:
-        """The values of a slot and those after it, as they are known when it begins [count]."""
+        """Return the values from a slot on, as known when it begins [count]."""
         if self._forecast is None:
             found: FloatArray = self._values[np.arange(slot, slot + count) % len(self._values)]
             return found

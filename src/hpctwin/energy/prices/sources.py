@@ -1,7 +1,8 @@
-"""Prices and carbon intensities of the grid from those who publish them: ENTSO-E, Electricity Maps, WattTime.
+"""Prices and carbon intensities from ENTSO-E, Electricity Maps and WattTime.
 
-Over their web interfaces as documented in 2026, without their own libraries: each is one request of a period.
-Those for retries have the address in their messages, and with it a token.
+Their web interfaces are used as documented in 2026, without the publishers' own libraries: each
+request covers one period. Libraries for retries would put the address, and with it a token, into
+their messages.
 """
 
 from __future__ import annotations
@@ -44,23 +45,23 @@ AREAS = {
     "PT": "10YPT-REN------W", "SE1": "10Y1001A1001A44P", "SE2": "10Y1001A1001A45N",
     "SE3": "10Y1001A1001A46L", "SE4": "10Y1001A1001A47J",
 }  # fmt: skip
-"""Bidding zones of ENTSO-E by name; others are given by their code of 16 letters (EIC)."""
+"""ENTSO-E's bidding zones by name; others have a code of 16 characters (EIC)."""
 
 Points = list[tuple[float, float]]
-"""Unix times, and values from then on."""
+"""Unix times, and the values from then on."""
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """A series as a source gave it.
+    """A series as received from a source.
 
     Args:
-        times_s: when values begin, Unix time, ascending [n].
-        per_kwh: values [n].
+        times_s: Start of each value as Unix time, ascending [n].
+        per_kwh: Values per kWh [n].
         what: ``price`` or ``carbon``.
-        unit: of a value times energy, such as ``EUR`` or ``gCO2eq``.
-        missing: values that are not there; the one before each holds for it too.
-        estimated: values that the source says it has estimated.
+        unit: Unit of a value times energy, such as ``EUR`` or ``gCO2eq``.
+        missing: Number of missing values; the value before each holds for it too.
+        estimated: Number of values that the source marks as estimated.
     """
 
     times_s: np.ndarray[Any, np.dtype[np.float64]]
@@ -71,7 +72,7 @@ class Fetched:
     estimated: int = 0
 
     def table(self) -> pl.DataFrame:
-        """As `Series.read` reads it: times in UTC, and values per kWh."""
+        """Return the table that `Series.read` reads: times in UTC, and values per kWh."""
         name = "Price" if self.what == "price" else "Carbon intensity"
         times = [datetime.fromtimestamp(t, UTC).strftime("%Y-%m-%d %H:%M:%S") for t in self.times_s]
         return pl.DataFrame(
@@ -81,16 +82,16 @@ class Fetched:
 
 @dataclass(frozen=True)
 class Source:
-    """Who publishes a series.
+    """Publisher of a series.
 
     Args:
-        name: as commands call it.
-        about: what it gives, in a sentence.
-        url: of its interface.
-        secrets: variables of the environment that it needs.
-        most_s: a request is of so long at most.
-        ask: points of a period, and their unit.
-        foretells: whether it gives forecasts.
+        name: Name in commands.
+        about: Content, in one sentence.
+        url: Address of the interface.
+        secrets: Required environment variables.
+        most_s: Longest period of one request, in seconds.
+        ask: Function that returns the points of a period, their unit, and the number of estimates.
+        foretells: Whether the source offers forecasts.
     """
 
     name: str
@@ -112,22 +113,22 @@ def fetch(
     url: str | None = None,
     pause: Callable[[float], None] = time.sleep,
 ) -> Fetched:
-    """Ask a source for a period, in as many requests as that takes.
+    """Request a period from a source, in as many requests as needed.
 
     Args:
-        source: a name of `SOURCES`.
-        zone: as the source calls it, such as ``DE``, ``CAISO_NORTH``, ``DE-LU``.
-        from_s: when the period begins, Unix time; of no meaning for a forecast, as is its end.
-        until_s: when it ends.
-        forecast: what the source foretells from now on, in place of what was.
-        url: of the interface, where it is another than the source's own.
-        pause: waits so many seconds, where the source asks for it.
+        source: Name of one of `SOURCES`.
+        zone: Zone in the source's notation, such as ``DE``, ``CAISO_NORTH``, ``DE-LU``.
+        from_s: Start of the period, Unix time; ignored for a forecast, as is the end.
+        until_s: End of the period, Unix time.
+        forecast: Whether to request the forecast from now on instead of the past.
+        url: Address of the interface, if it is not the source's own.
+        pause: Function that waits a number of seconds, used when the source asks to retry later.
 
     Raises:
-        UnknownNameError: there is no such source.
-        ConfigError: a variable of the environment is not set, the source does not give that, or the URL is
-            none.
-        DownloadError: it does not answer, refuses, or answers something else.
+        UnknownNameError: There is no such source.
+        ConfigError: An environment variable is not set, the source does not offer the data, or the
+            URL is invalid.
+        DownloadError: The source does not answer, refuses, or gives an unexpected answer.
     """
     if source not in SOURCES:
         raise UnknownNameError("source", source, SOURCES)
@@ -159,7 +160,7 @@ def fetch(
 def _fetched(
     asking: _Asking, points: Points, unit: str, estimated: int, period: tuple[float, float]
 ) -> Fetched:
-    """What was asked for of the points, the last of each time."""
+    """Return the requested part of the points; the last point of each time counts."""
     known = dict(points)
     if not asking.forecast:
         known = {t: v for t, v in known.items() if period[0] <= t < period[1]}
@@ -175,7 +176,7 @@ def _fetched(
 
 @dataclass
 class _Asking:
-    """Requests to one source, with what is secret in none of the messages."""
+    """Requests to one source; secrets never appear in messages."""
 
     source: Source
     zone: str
@@ -186,10 +187,10 @@ class _Asking:
     token: str | None = None
 
     def get(self, path: str, asked: Mapping[str, str], headers: Mapping[str, str]) -> bytes:
-        """An answer; asked again where the source is busy.
+        """Return an answer; retry if the source is busy.
 
         Raises:
-            DownloadError: it does not answer, or refuses.
+            DownloadError: The source does not answer, or refuses.
         """
         url = f"{self.url}{path}{'?' if asked else ''}{urlencode(asked)}"
         for last in (*[False] * (_TRIES - 1), True):
@@ -210,7 +211,7 @@ class _Asking:
         raise AssertionError("the last try returns or raises")
 
     def json(self, path: str, asked: Mapping[str, str], headers: Mapping[str, str]) -> Any:
-        """The same, of JSON."""
+        """Return an answer in JSON; see `get`."""
         said = self.get(path, asked, headers)
         try:
             return json.loads(said)
@@ -218,7 +219,7 @@ class _Asking:
             raise self.odd() from None
 
     def odd(self) -> DownloadError:
-        """It answers what it does not say that it does."""
+        """Return the error for an answer that is not as documented."""
         return DownloadError(self.url, "the answer is not as its interface is documented")
 
 
@@ -261,7 +262,7 @@ def _watt_time(asking: _Asking, from_s: float, until_s: float) -> tuple[Points, 
             told = asking.json(f"/v3/{path}", asked, headers)
             break
         except RefusedError as error:
-            # A token lives for 30 minutes.
+            # A token is valid for 30 minutes.
             if error.code != 401 or last:
                 raise
             asking.token = None
@@ -324,7 +325,7 @@ def _entsoe(asking: _Asking, from_s: float, until_s: float) -> tuple[Points, str
 
 
 def _prices(asking: _Asking, document: ElementTree.Element) -> tuple[Points, str, int]:
-    """Prices of a document: of several auctions the first one's, of several steps the shortest one's."""
+    """Return the prices of a document: of the first auction, and of the shortest step."""
     periods = []
     unit = "EUR"
     for series in _all(document, "TimeSeries"):
@@ -345,7 +346,7 @@ def _prices(asking: _Asking, document: ElementTree.Element) -> tuple[Points, str
         begin, end = (epoch_s_of(_text(inner, edge)) for edge in ("start", "end"))
         told = {int(_text(p, "position")): float(_text(p, "price.amount")) / 1000
                 for p in _all(period, "Point")}  # fmt: skip
-        # A position that is left out has the price of the one before it (curve type A03).
+        # An omitted position has the price of the one before it (curve type A03).
         price = told[1]
         for position in range(1, round((end - begin) / step_s) + 1):
             price = told.get(position, price)
@@ -377,7 +378,7 @@ def _iso(time_s: float) -> str:
 def _number(text: Any, default: float) -> float:
     try:
         return float(text or default)
-    except ValueError:  # a date, which Retry-After may be too
+    except ValueError:  # Retry-After may also be a date
         return default
 
 
@@ -400,4 +401,4 @@ SOURCES = {
         ),
     )
 }  # fmt: skip
-"""By name."""
+"""Sources by name."""

@@ -1,1 +1,1 @@
-"""Policies that decide on how many nodes each job runs."""
+"""Policies that set the number of nodes of each job."""

@@ -1,8 +1,8 @@
-"""CarbonFlex: how much of a machine is used in each slot, and by whom, learnt from what an oracle would do.
+"""CarbonFlex: nodes in use per slot, and their jobs, learned from an oracle.
 
-W. A. Hanafy, L. Wu, D. Irwin, P. Shenoy: CarbonFlex: Enabling Carbon-aware Provisioning and Scheduling for
-Cloud Clusters, arXiv:2505.18357, 2025. After its abstract: what makes slots alike, how many of the nearest
-are asked, and who comes first are choices made here.
+Source: W. A. Hanafy, L. Wu, D. Irwin, P. Shenoy: CarbonFlex: Enabling Carbon-aware Provisioning and
+Scheduling for Cloud Clusters, arXiv:2505.18357, 2025. The implementation follows its abstract. The
+similarity of slots, the number of nearest slots used, and the order of jobs are choices made here.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 _NEAREST = 5
-_AGAIN_S = 86_400.0  # so much more time have those that the oracle finds no room for
+_AGAIN_S = 86_400.0  # more time for jobs that the oracle cannot place before their deadline
 _ROUNDS = 400
 
 
 @dataclass(frozen=True)
 class _Planned:
-    """A job as the oracle sees it: nothing is hidden from it.
+    """A job with all that the oracle knows of it.
 
     Args:
-        speeds: on 0, 1, … nodes; 1 on those it asks for.
-        least: it runs on so many at least.
-        submit_s: seconds.
-        work_s: its runtime on the nodes it asks for, seconds.
-        expected_s: what was expected of it, for its deadline, seconds.
+        speeds: Speed on 0, 1, … nodes, relative to the nodes it asks for.
+        least: Smallest number of nodes that the job runs on.
+        submit_s: Submit time, in seconds.
+        work_s: Runtime on the nodes it asks for, in seconds.
+        expected_s: Expected runtime that its deadline is based on, in seconds.
     """
 
     speeds: FloatArray
@@ -51,7 +51,7 @@ class _Planned:
 
     @property
     def gains(self) -> FloatArray:
-        """What each further node adds, of what one of the first does; falling."""
+        """Gain of each further node relative to one of the first nodes; not increasing."""
         found = np.minimum.accumulate(marginal_speeds(self.speeds, self.least))
         shares: FloatArray = found / found[0]
         return shares
@@ -59,14 +59,14 @@ class _Planned:
 
 @dataclass(frozen=True)
 class OraclePlan:
-    """What the oracle does.
+    """Plan of the oracle.
 
     Args:
-        sizes: by job id: its first slot, and its nodes from there on.
-        used: nodes in use in each slot [slots].
-        floor: the least gain of a node that is used, in each slot; 1 where none is [slots].
-        waiting: jobs that have been submitted and are not done when each slot begins [slots].
-        left_s: work that is left of them, node-seconds [slots].
+        sizes: First slot of each job by id, and its nodes from there on.
+        used: Nodes in use in each slot [slots].
+        floor: Smallest gain of a node in use in each slot; 1 if none is in use [slots].
+        waiting: Jobs submitted and not finished when each slot begins [slots].
+        left_s: Remaining work of these jobs, in node-seconds [slots].
     """
 
     sizes: dict[Any, tuple[int, IntArray]]
@@ -77,21 +77,23 @@ class OraclePlan:
 
 
 def oracle_plan(workload: Workload, nodes: int, slots: Slots, slack_s: float) -> OraclePlan:
-    """Who has how many nodes in which slot, if all is known: lengths, arrivals and the intensity.
+    """Return the nodes of each job in each slot if everything is known beforehand.
 
-    As `carbon_scaler.slot_sizes`, but all jobs' steps are taken together, by what they add (of what one of
-    the job's first nodes does) for their price, as long as there are nodes; of equal ones, the earlier
-    slot, then the job that came first. Jobs run in whole slots from the first that begins after they came,
-    to their deadline. Those that find too little there have a day more, after the others; and so on.
+    It follows `carbon_scaler.slot_sizes`, but takes the steps of all jobs together while nodes are
+    left. Steps are ordered by gain, relative to one of the job's first nodes, divided by price.
+    Ties go to the earlier slot, then to the earlier job. Jobs run in whole slots from the first
+    slot after their submission to their deadline. Jobs that do not fit get one more day, after the
+    others, and so on.
 
     Args:
-        workload: the jobs; those that may not be suspended are planned as if they might.
-        nodes: of the machine.
-        slots: of the series, without a forecast.
-        slack_s: deadlines are so much later than if each job ran at once for its walltime.
+        workload: The jobs; jobs that may not be suspended are planned as if they could be.
+        nodes: Number of nodes of the cluster.
+        slots: Slots of the series, without a forecast.
+        slack_s: Time by which deadlines are later than an immediate run for the walltime, in
+            seconds.
 
     Raises:
-        ConfigError: a job needs more nodes than there are.
+        ConfigError: A job needs more nodes than the cluster has.
     """
     jobs = [_planned(workload, row) for row in range(len(workload))]
     for row, job in enumerate(jobs):
@@ -143,7 +145,7 @@ def _take_steps(
     size: dict[tuple[int, int], int],
     used: dict[int, int],
 ) -> None:
-    """Take steps for some jobs, the best first; ``left``, ``size`` and ``used`` change."""
+    """Take steps for some jobs, best first; change ``left``, ``size`` and ``used``."""
     low, high = int(begin[short].min()), int(after[short].max())
     price = np.maximum(slots.ahead(low, high - low), 1e-300)
     parts = []
@@ -153,6 +155,8 @@ def _take_steps(
         slot, step = np.divmod(np.arange(len(of) * len(gains)), len(gains))
         parts.append((np.full(len(slot), row), of[slot], step, gains[step] / price[of[slot] - low]))
     row, slot, step, worth = (np.concatenate(one) for one in zip(*parts, strict=True))
+    # Steps of a job and slot must be taken in order: ``size`` shows whether the one before was
+    # taken.
     order = np.lexsort((step, row, slot, -worth))
     for j, t, k in zip(*(one[order].tolist() for one in (row, slot, step)), strict=True):
         job = jobs[j]
@@ -199,11 +203,11 @@ def _as_plan(
 
 
 class CarbonOracle:
-    """What the oracle has planned is done, slot by slot.
+    """Sizing that follows the oracle's plan, slot by slot.
 
     Args:
-        slots: that it planned in.
-        plan: of the same jobs.
+        slots: Slots of the plan.
+        plan: Plan for the same jobs.
     """
 
     def __init__(self, slots: Slots, plan: OraclePlan, name: str = "carbonflex oracle") -> None:
@@ -211,7 +215,7 @@ class CarbonOracle:
         self._slots, self._plan = slots, plan
 
     def __call__(self, view: SizeView) -> Sizes:
-        """On how many nodes each job is to run now."""
+        """Return the number of nodes of each job from now on."""
         if not view.jobs:
             return Sizes()
         slot = self._slots.at(view.now_s)
@@ -223,18 +227,18 @@ class CarbonOracle:
     def _size(self, job: SizedJob, slot: int) -> int:
         first, sizes = self._plan.sizes.get(job.job_id, (slot, np.zeros(0, np.int64)))
         if slot - first >= len(sizes):
-            return job.min_nodes  # a millisecond may be left of it
+            return job.min_nodes  # a millisecond of work may be left
         return int(sizes[slot - first]) if slot >= first else 0
 
 
 @dataclass(frozen=True, eq=False)
 class Learnt:
-    """What the oracle did in the past, and how it stood then.
+    """States and decisions of the oracle in the past.
 
     Args:
-        states: of each slot, see `_state` [slots, numbers].
-        used: share of the machine in use [slots].
-        floor: the least gain of a node that was used [slots].
+        states: State of each slot, see `_state` [slots, numbers].
+        used: Fraction of the cluster in use [slots].
+        floor: Smallest gain of a node in use [slots].
     """
 
     states: FloatArray
@@ -242,7 +246,7 @@ class Learnt:
     floor: FloatArray
 
     def nearest(self, state: FloatArray, count: int) -> tuple[float, float]:
-        """Mean share of the machine, and least gain, of those slots in which it stood most like this."""
+        """Return mean use and mean smallest gain over the slots in similar states."""
         scale = self.states.std(axis=0)
         apart = (self.states - state) / np.where(scale > 0, scale, 1.0)
         found = np.argsort((apart**2).sum(axis=1), kind="stable")[:count]
@@ -252,30 +256,30 @@ class Learnt:
 def _state(
     price: FloatArray, before: float, waiting: int, left_s: float, nodes: int
 ) -> list[float]:
-    """How it stands: the intensity, how it changed, its rank in the day to come, and what waits.
+    """Return a slot's state: intensity, its change and rank, and pending work.
 
     Args:
-        price: of a day, from the slot on.
-        before: of the slot before it.
-        waiting: jobs that are not done.
-        left_s: work that is left of them, node-seconds.
-        nodes: of the machine.
+        price: Values of a day, from the slot on.
+        before: Value of the slot before.
+        waiting: Number of unfinished jobs.
+        left_s: Remaining work of these jobs, in node-seconds.
+        nodes: Number of nodes of the cluster.
     """
     rank = float((price < price[0]).mean())
     return [float(price[0]), float(price[0]) - before, rank, float(waiting), left_s / nodes]
 
 
 def learnt(workload: Workload, nodes: int, slots: Slots, slack_s: float) -> Learnt:
-    """Let the oracle plan jobs of the past, and note what it did and how it stood in each slot.
+    """Let the oracle plan past jobs, and return its state and decisions in each slot.
 
     Args:
-        workload: of the past; it is not forecast.
-        nodes: of the machine.
-        slots: of the series, without a forecast.
-        slack_s: as of `oracle_plan`.
+        workload: Past jobs; nothing of them is forecast.
+        nodes: Number of nodes of the cluster.
+        slots: Slots of the series, without a forecast.
+        slack_s: As for `oracle_plan`.
 
     Raises:
-        ConfigError: there is no job.
+        ConfigError: The workload is empty.
     """
     if not len(workload):
         raise ConfigError("carbonflex learns of jobs of the past, and there are none")
@@ -297,18 +301,18 @@ def learnt(workload: Workload, nodes: int, slots: Slots, slack_s: float) -> Lear
 
 
 class CarbonFlex:
-    """In each slot as much is used as by the oracle when it stood alike, by those who gain most.
+    """Sizing that uses as many nodes per slot as the oracle did in similar states.
 
-    Who would miss the deadline otherwise comes first, on the nodes it asks for. Then steps (one node more
-    for a job) are taken by what they add, of what one of the job's first nodes does: the most first, of
-    equal ones the one with least time to spare, none below the oracle's least; as long as fewer nodes are
-    in use than the oracle used.
+    Jobs that would otherwise miss their deadline come first, on the nodes they ask for. Then steps
+    (one more node for a job) are taken by their gain relative to one of the job's first nodes,
+    largest first. Ties go to the job with the least time to spare. No step is below the oracle's
+    smallest gain, and the nodes in use do not exceed the oracle's.
 
     Args:
-        slots: of the intensity.
-        past: what was learnt.
-        slack_s: as of `oracle_plan`.
-        nearest: of so many slots that stood most alike.
+        slots: Slots of the intensity.
+        past: States and decisions of the oracle.
+        slack_s: As for `oracle_plan`.
+        nearest: Number of similar slots to average.
     """
 
     def __init__(
@@ -324,7 +328,7 @@ class CarbonFlex:
         self._day = max(1, round(86_400 / slots.step_s))
 
     def __call__(self, view: SizeView) -> Sizes:
-        """On how many nodes each job is to run now."""
+        """Return the number of nodes of each job from now on."""
         if not view.jobs:
             return Sizes()
         slot = self._slots.at(view.now_s)
@@ -343,7 +347,7 @@ class CarbonFlex:
         return Sizes(served(view, {job: wanted[job] for job in urgent}), again_s)
 
     def _urgent(self, job: SizedJob, now_s: float) -> bool:
-        """Whether it must run in this slot, on the nodes it asks for, to be done by its deadline."""
+        """Return whether a job must run in this slot, on its nodes, to meet its deadline."""
         return self._spare_s(job, now_s) < self._slots.step_s
 
     def _spare_s(self, job: SizedJob, now_s: float) -> float:

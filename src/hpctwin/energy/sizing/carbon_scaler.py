@@ -1,8 +1,9 @@
-"""CarbonScaler: a job has more nodes while energy is clean (or cheap), and fewer or none while it is not.
+"""CarbonScaler: more nodes while energy is clean or cheap, few or none otherwise.
 
-W. A. Hanafy, Q. Liang, N. Bashir, D. Irwin, P. Shenoy: CarbonScaler: Leveraging Cloud Workload Elasticity for
-Optimizing Carbon-Efficiency, Proc. ACM Meas. Anal. Comput. Syst. 7(3), 2023. The order of steps is that of
-the authors' program (github.com/umassos/CarbonScaler), with equal power for every node.
+Source: W. A. Hanafy, Q. Liang, N. Bashir, D. Irwin, P. Shenoy: CarbonScaler: Leveraging Cloud
+Workload Elasticity for Optimizing Carbon-Efficiency, Proc. ACM Meas. Anal. Comput. Syst. 7(3),
+2023. The order of steps is that of the authors' program (github.com/umassos/CarbonScaler), with
+equal power for every node.
 """
 
 from __future__ import annotations
@@ -20,18 +21,20 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 _MANY = 100_000
-"""So many plans are remembered, at most."""
+"""Largest number of cached plans."""
 
 
 def marginal_speeds(speeds: FloatArray, least: int) -> FloatArray:
-    """What each further node adds to a job's speed: the first ``least`` together, for each of them.
+    """Return what each further node adds to a job's speed.
+
+    The first ``least`` nodes count together, with their mean.
 
     Args:
-        speeds: on 0, 1, … nodes.
-        least: it runs on so many at least.
+        speeds: Speed on 0, 1, … nodes.
+        least: Smallest number of nodes that the job runs on.
 
     Returns:
-        Of the ``least``-th node, and of each after it.
+        Gain of the ``least``-th node, and of each node after it.
     """
     return np.concatenate([[speeds[least] / least], np.diff(speeds[least:])])
 
@@ -39,29 +42,29 @@ def marginal_speeds(speeds: FloatArray, least: int) -> FloatArray:
 def slot_sizes(
     left_s: float, speeds: FloatArray, least: int, length_s: FloatArray, price: FloatArray
 ) -> IntArray:
-    """On how many nodes a job runs in each slot, so that its work costs little.
+    """Return a job's nodes in each slot such that its work costs little.
 
-    Steps (a slot, one node more) are taken by how much work they do for their price, the most first, until
-    all work is done; a job's first ``least`` nodes of a slot are one step. Of equal ones the earlier slot
-    comes first. If all steps do not suffice, it has all of them.
+    Steps (one more node in a slot) are taken by work per price, the largest first, until all work
+    is done. The first ``least`` nodes of a slot are one step. Ties go to the earlier slot. If all
+    steps do not suffice, the job gets all of them.
 
     Args:
-        left_s: work that is left, seconds on the nodes it asks for.
-        speeds: on 0, 1, … nodes, on those it asks for 1.
-        least: it runs on so many at least, or not at all.
-        length_s: of each slot [slots].
-        price: or intensity of each [slots].
+        left_s: Remaining work, in seconds on the nodes the job asks for.
+        speeds: Speed on 0, 1, … nodes, relative to the nodes the job asks for.
+        least: Smallest number of nodes that the job runs on, unless it has none.
+        length_s: Length of each slot, in seconds [slots].
+        price: Price or intensity of each slot [slots].
 
     Returns:
         Nodes [slots].
     """
     most = len(speeds) - 1
-    # Who may have a node has those before it: one that adds more than they did comes right after them.
+    # A node needs those before it, so one that adds more than they do comes right after them.
     gains = np.minimum.accumulate(marginal_speeds(speeds, least))
     with np.errstate(divide="ignore"):
         worth = np.where(price[:, None] > 0, gains / price[:, None], np.inf)
     slot, step = np.divmod(np.arange(worth.size), len(gains))
-    # Who is paid for using energy uses it first where most is paid.
+    # With negative prices, energy is used first where it earns most.
     order = np.lexsort((step, slot, np.minimum(price, 0.0)[slot], -worth.ravel()))
     added = np.concatenate([[speeds[least]], np.diff(speeds[least:])])
     done = np.cumsum((length_s[:, None] * added).ravel()[order])
@@ -74,21 +77,23 @@ def slot_sizes(
 
 
 def served(view: SizeView, wanted: dict[SizedJob, int]) -> dict[object, int]:
-    """As many nodes for each job as it wants and there are: first what those need that may not stop.
+    """Return sizes of jobs that fit the free nodes; jobs that may not stop go first.
 
     Args:
-        view: how it stands.
-        wanted: by job; the others keep what they have. Who finds fewer than it wants gets what is left, if
-            that is as many as it may run on.
+        view: The sizing's view.
+        wanted: Wanted nodes by job; other jobs keep theirs. A job with fewer free nodes than wanted
+            gets the rest, if it can run on that many.
 
     Returns:
-        Sizes by job id, in the order in which they find room.
+        Sizes by job id, in the order in which they are served.
     """
     free = view.free_nodes + sum(job.size for job in wanted)
     must = [job for job in wanted if job.must_run]
     free -= sum(job.min_nodes for job in must)
     sizes: dict[object, int] = {}
     for job in [*must, *(job for job in wanted if not job.must_run)]:
+        # The smallest sizes of jobs that must run are set aside in ``free``; ``kept`` adds a job's
+        # own back.
         kept = job.min_nodes if job.must_run else 0
         size = min(max(wanted[job], kept), free + kept)
         size = 0 if size < job.min_nodes else size
@@ -98,19 +103,20 @@ def served(view: SizeView, wanted: dict[SizedJob, int]) -> dict[object, int]:
 
 
 class CarbonScaler:
-    """Each job by itself is planned to its deadline, anew in each slot by what is known of the intensity.
+    """Sizing that plans each job on its own up to its deadline, again in each slot.
 
-    What it wants it gets as far as nodes are free, by submit time; between two slots only jobs that wait
-    are looked at. A job that may not be suspended begins at once, and has its ``min_nodes`` in any case.
-    After its deadline a job has ``max_nodes``; one that runs longer than expected has the nodes it asks for.
+    Jobs get what they want as far as nodes are free, by submit time. Between two slot starts only
+    jobs without nodes are considered. A job that may not be suspended begins at once, and always
+    keeps its ``min_nodes``. After its deadline a job gets ``max_nodes``. A job that runs longer
+    than expected gets the nodes it asks for.
 
     Args:
-        slots: of the intensity, or the price.
-        slack_s: a job's deadline is so much later than if it ran at once on its nodes for as long as it is
-            expected to run, seconds.
+        slots: Slots of the intensity or the price, with what is known of later ones.
+        slack_s: Time by which deadlines are later than an immediate run on the requested nodes for
+            the expected runtime, in seconds.
 
     Raises:
-        ConfigError: the slack is below 0.
+        ConfigError: The slack is below 0.
     """
 
     def __init__(self, slots: Slots, slack_s: float, name: str = "carbonscaler") -> None:
@@ -121,7 +127,7 @@ class CarbonScaler:
         self._plans: dict[tuple[object, ...], int] = {}
 
     def __call__(self, view: SizeView) -> Sizes:
-        """On how many nodes each job is to run now."""
+        """Return the number of nodes of each job from now on."""
         if not view.jobs:
             return Sizes()
         slot, fresh = self._slots.at(view.now_s), self._slots.begins(view.now_s)
@@ -129,13 +135,13 @@ class CarbonScaler:
         return Sizes(served(view, wanted), self._slots.begin_s(slot + 1))
 
     def _wanted(self, job: SizedJob, slot: int) -> int:
-        """So many nodes it is to have in a slot."""
+        """Return the number of nodes that a job should have in a slot."""
         if job.left_s <= 0:
             return job.nodes
         deadline_s = job.submit_s + job.expected_s + self._slack_s
         asks = job.speedup, job.nodes, job.min_nodes, job.max_nodes, job.suspendable
         begin_s = max(self._slots.begin_s(slot), job.submit_s)
-        # Remembered, as a job that waits is looked at whenever anything happens.
+        # Plans are cached, because a pending job is considered at every event.
         key = (slot, begin_s, deadline_s, job.left_s, *asks)
         if key not in self._plans:
             if len(self._plans) >= _MANY:
@@ -159,7 +165,10 @@ class CarbonScaler:
         return self._at_least(job, length_s, price)
 
     def _at_least(self, job: SizedJob, length_s: FloatArray, price: FloatArray) -> int:
-        """As `slot_sizes` for the first slot, where the job has its least nodes in each until it ends."""
+        """Return the first of `slot_sizes` for a job that keeps its smallest size.
+
+        The job has at least that size in each slot until it ends.
+        """
         base = float(job.speeds[job.min_nodes])
         more = np.maximum(job.speeds[job.min_nodes :] - base, 0.0)
         left = job.left_s - base * float(length_s.sum())

@@ -1,4 +1,4 @@
-"""Sizings by name: what decides on how many nodes jobs run."""
+"""Sizings by name: functions that decide on how many nodes jobs run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hpctwin.policies.registry import Entry, Parameter, Registry
 __all__ = ["SIZINGS", "parse_sizing"]
 
 SIZINGS: Registry[Sizing] = Registry("sizing")
-"""By name; made of the series' `Slots` and the settings."""
+"""Sizings by name; each is made from the `Slots` of a series and settings."""
 
 
 def _carbon_scaler(slots: Slots, name: str, *, slack: float) -> Sizing:
@@ -41,15 +41,15 @@ SIZINGS.register(
 
 
 def parse_sizing(text: str, series: Series, forecast: str = "past") -> Sizing:
-    """Read ``carbonscaler:24h``.
+    """Make a sizing from text such as ``carbonscaler:24h``.
 
     Args:
-        text: a name of `SIZINGS`, with its settings.
-        series: price or carbon intensity, with time zero where the simulation's is.
-        forecast: what is known of it beforehand, as of `hpctwin.energy.prices.forecast.parse_forecast`.
+        text: Name of one of `SIZINGS`, with its settings.
+        series: Price or carbon intensity, with the simulation's time zero.
+        forecast: Forecast of it, as for `hpctwin.energy.prices.forecast.parse_forecast`.
 
     Raises:
-        UnknownNameError, ConfigError: there is none such, or a setting is not right.
+        UnknownNameError, ConfigError: There is no such sizing, or a setting is invalid.
     """
     name, _, details = text.strip().partition(":")
     entry = SIZINGS.find(name)

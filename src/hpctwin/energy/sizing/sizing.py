@@ -1,4 +1,4 @@
-"""Policies that decide on how many nodes each job runs: what such a function sees, and what it gives."""
+"""Sizing policies, which set the number of nodes of each job: view and orders."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SizedJob:
-    """A job that waits, runs or is suspended; nothing of what it will really run.
+    """A pending, running or suspended job; its true runtime is not included.
 
     Args:
-        job_id: its id.
-        submit_s: when it was submitted, seconds.
-        nodes: it asks for so many.
-        min_nodes, max_nodes: it runs on so many at least, and at most.
-        size: it has so many now, on or being switched on for it; 0 if it has none.
-        left_s: it is expected to run so long still, were it on its nodes, seconds; 0 or less if it has run
-            longer than expected.
-        expected_s: so long in all.
-        resize_s: whenever it goes on, or changes its nodes, it does nothing for so long, seconds.
-        begun: whether it has run, or has nodes.
-        suspendable: whether it may be suspended.
-        speedup: how much faster it is on more nodes.
+        job_id: Id of the job.
+        submit_s: Submit time, in seconds.
+        nodes: Number of nodes the job asks for.
+        min_nodes, max_nodes: Smallest and largest number of nodes the job runs on.
+        size: Number of nodes it has now, on or being switched on for it; 0 for none.
+        left_s: Expected remaining runtime on the nodes it asks for, in seconds; 0 or less if it has
+            run longer than expected.
+        expected_s: Expected total runtime on the nodes it asks for, in seconds.
+        resize_s: Time without work whenever it resumes or changes its nodes, in seconds.
+        begun: Whether it has run or has nodes.
+        suspendable: Whether it may be suspended.
+        speedup: Speed as a function of the number of nodes.
     """
 
     job_id: Any
@@ -51,7 +51,7 @@ class SizedJob:
 
     @property
     def speeds(self) -> FloatArray:
-        """Its speed on 0, 1, … ``max_nodes`` nodes, on its nodes 1; 0 on fewer than it may have."""
+        """Speed on 0, 1, … ``max_nodes`` nodes: 1 on its nodes, 0 below ``min_nodes``."""
         return _speeds(self.speedup, self.nodes, self.min_nodes, self.max_nodes)
 
     @property
@@ -70,13 +70,13 @@ def _speeds(speedup: Speedup, nodes: int, least: int, most: int) -> FloatArray:
 
 @dataclass(frozen=True)
 class SizeView:
-    """What a sizing sees.
+    """View of a sizing.
 
     Args:
-        now_s: the present instant, seconds.
-        nodes: of the machine, that have not failed.
-        free_nodes: that no job has.
-        jobs: that wait, run or are suspended, by submit time, then id.
+        now_s: Present event time, in seconds.
+        nodes: Number of nodes of the cluster that have not failed.
+        free_nodes: Number of nodes without jobs.
+        jobs: Pending, running and suspended jobs, by submit time, then id.
     """
 
     now_s: float
@@ -87,12 +87,12 @@ class SizeView:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a sizing wants.
+    """Orders of a sizing.
 
     Args:
-        nodes: by job id, in the order in which they are served: so many nodes from now on, 0 for none. Jobs
-            that are left out stay as they are.
-        again_s: when to be asked again at the latest, seconds; None if only after the next event.
+        nodes: Number of nodes from now on by job id, 0 for none, in the order in which jobs are
+            served. Omitted jobs do not change.
+        again_s: Latest time of the next call, in seconds; None for only after the next event.
     """
 
     nodes: Mapping[Any, int] = field(default_factory=dict)
@@ -100,4 +100,4 @@ class Sizes:
 
 
 Sizing = Callable[[SizeView], Sizes | None]
-"""Who runs, and on how many nodes, given what is."""
+"""Function that decides which jobs run, and on how many nodes, from a view."""

@@ -1,7 +1,7 @@
-"""Agents that decide: from one decision to the next in one compiled call, of the engine as it is.
+"""Agents that decide: one compiled call runs from one decision to the next.
 
-A step does what the agent chose, lets `event_loop.advance` go on until the next decision is to be made, and
-writes what the
-agent sees then, and may choose, into memory of the caller's. What is decided, seen and earned are functions
-``(agent, sim) -> None`` handed over by address, so that another one does not compile the others anew.
+The engine is unchanged. A step executes the agent's choice and runs `event_loop.advance` until the
+next decision is due. It then writes the observation and the possible choices to the caller's
+memory. Actions, observations and rewards are functions ``(agent, sim) -> None`` passed by address,
+so that a new one does not recompile the others.
 """

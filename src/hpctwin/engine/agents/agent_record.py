@@ -1,4 +1,4 @@
-"""What is kept of an agent beside its simulation; kernels find it by its address."""
+"""The record of an agent next to its simulation; kernels find it by its address."""
 
 from __future__ import annotations
 
@@ -40,62 +40,65 @@ __all__ = [
 
 
 class Agent:
-    """One agent. Addresses of arrays are those of their descriptors, 0 for none; times are ms."""
+    """One agent.
+
+    Addresses of arrays are addresses of their descriptors, 0 for none; times are ms.
+    """
 
     sim: Int  # address of its simulation
-    act: Int  # hooks ``(agent, sim) -> None``: do what was chosen,
-    go: Int  # … go on until a decision is to be made,
-    observe: Int  # … write what is seen and may be chosen,
-    reward: Int  # … what was earned since the decision before
-    seen: Int  # address: numbers of 4 bytes
-    mask: Int  # address: a byte for each choice
-    seen_next: Int  # where many are stepped together: the other place, which what is seen next is written to,
-    mask_next: Int  # … and its choices
-    choices: Int  # address: a byte for each node; where more than one thing is chosen
+    act: Int  # hooks ``(agent, sim) -> None``: execute the choice,
+    go: Int  # … run until a decision is due,
+    observe: Int  # … write the observation and the possible choices,
+    reward: Int  # … compute the reward since the previous decision
+    seen: Int  # address of the observation: 4-byte floats
+    mask: Int  # address of the mask: one byte per choice
+    seen_next: Int  # if agents are stepped in parallel: the buffer of the next observation,
+    mask_next: Int  # … and of the next mask
+    choices: Int  # address: one byte per node, if a choice has several parts
     watts: Int  # address: power of a node in each state, W [pools * states]
-    facts: Int  # address: numbers of 8 bytes that the hooks know how to read
-    window: Int  # places that jobs are seen in
-    width: Int  # choices
-    every: Int  # a decision so often; 0: at each instant
-    limit: Int  # so many steps at most; 0 for no limit
-    action: Int  # what was chosen, or
-    share: Real  # … how much
-    alpha: Real  # weights of what is earned
+    facts: Int  # address: 8-byte floats whose meaning the hooks define
+    window: Int  # number of jobs in the window of the queue
+    width: Int  # number of choices
+    every: Int  # interval between decisions; 0: a decision at each event time
+    limit: Int  # maximum number of steps; 0 for no limit
+    action: Int  # the choice, or
+    share: Real  # … its share
+    alpha: Real  # weights of the reward
     beta: Real
     stage: Int  # CHOOSING or ON_THE_WAY
-    code: Int  # why a step came to no decision: as of `event_loop.advance`; STEPPED if it did
+    code: Int  # STEPPED, or the code of `event_loop.advance` that prevented a decision
     over: Int  # GOES_ON, ENDED or CUT
     steps: Int
     chosen: Int  # the job that is to start next, -1
-    since: Int  # when the decision before was made
-    until: Int  # when the next is due
-    quiet: Int  # since when nothing but nodes has changed; -1
-    changes: Int  # so often had the queue changed when these were reckoned of it; -1, see `queue.note_queue`
-    asked: Int  # … nodes,
-    walltimes: Real  # … ms in sum,
-    submits: Int  # … times of submission in sum,
-    first: Int  # … the first of them
-    last: Int  # … and the last
-    low: Int  # jobs before this place in the order of submission had started by then
-    begun: Int  # so many had started by then
-    wasted: Real  # J by then
-    rate: Real  # W that are wasted as nodes are now
-    most: Real  # W that could be wasted at most
-    instants: Int  # of the clock when that was reckoned; -1: nodes were switched since
-    shown: Int  # so many places of the window were filled the last time,
-    shown_before: Int  # … and the time before
+    since: Int  # time of the previous decision
+    until: Int  # time of the next decision
+    quiet: Int  # time since which only nodes have changed; -1
+    changes: Int  # queue changes when these sums were taken, see `queue.note_queue`; -1: never
+    asked: Int  # nodes that pending jobs request,
+    walltimes: Real  # … sum of walltimes, ms,
+    submits: Int  # … sum of submit times,
+    first: Int  # … first submit time,
+    last: Int  # … and last submit time
+    low: Int  # jobs before this place in submit order had started by ``since``
+    begun: Int  # number of starts by then
+    wasted: Real  # energy wasted up to ``since``, J
+    rate: Real  # power wasted in the present node states, W
+    most: Real  # maximum power that could be wasted, W
+    instants: Int  # ``clock.instants`` when ``rate`` was computed; -1: nodes were switched since
+    shown: Int  # places of the window filled in the last observation,
+    shown_before: Int  # … and in the one before
     earned: Real
-    total: Real  # … since an episode is played to its end by `sums.play`
+    total: Real  # sum of rewards while `linear_agents.play` plays an episode
     slowdown: Real  # at the end: mean bounded slowdown of the jobs that ran,
     wait: Real  # … mean wait, s,
-    energy: Real  # … of all nodes, J
+    energy: Real  # … energy of all nodes, J
 
 
 class Chosen:
-    """What was chosen for one of many agents, as `Agent.action` and `Agent.share`.
+    """The choice of one of many agents, as `Agent.action` and `Agent.share`.
 
-    What goes to and fro in each step lies apart from the agents' records, close together: who chooses and
-    who steps are on different cores, and take what they have not of each other line by line.
+    Data exchanged in each step is stored contiguously, apart from the agents' records. The chooser
+    and the stepping threads run on different cores, which exchange memory by cache lines.
     """
 
     action: Int
@@ -103,7 +106,7 @@ class Chosen:
 
 
 class Outcome:
-    """What came of a step of one of many agents, as `Agent.code`, `Agent.over` and `Agent.earned`."""
+    """The result of an agent's step: `Agent.code`, `Agent.over` and `Agent.earned`."""
 
     code: Int
     over: Int
@@ -115,7 +118,10 @@ CHOOSING, ON_THE_WAY = np.int64(0), np.int64(1)
 GOES_ON, ENDED, CUT = np.int64(0), np.int64(1), np.int64(2)
 
 NOT_ALLOWED = np.int64(7)
-"""Beside the codes of `event_loop.advance`: what was chosen is not there; nothing was done."""
+"""Code in addition to those of `event_loop.advance`: the choice is not available.
+
+The step has done nothing.
+"""
 
 agent_at, chosen_at, outcome_at = record_at(Agent), record_at(Chosen), record_at(Outcome)
 _seen_at, _bytes_at = numbers_at(np.dtype("f4")), numbers_at(np.dtype("i1"))
@@ -124,43 +130,49 @@ _facts_at = numbers_at(np.dtype("f8"))
 
 @jit
 def put_seen(seen: int, place: int, number: float) -> None:
-    """Write a number of what is seen."""
+    """Write one number of the observation."""
     _seen_at(seen)[place] = number
 
 
 @jit
 def seen_at(seen: int, place: int) -> float:
-    """One of the numbers of what is seen."""
+    """Return one number of the observation."""
     found: float = _seen_at(seen)[place]
     return found
 
 
 @jit
 def put_mask(mask: int, choice: int, there: int) -> None:
-    """Write whether there is a choice, as 1 or 0."""
+    """Write whether a choice is available, as 1 or 0."""
     _bytes_at(mask)[choice] = there
 
 
 @jit
 def choice_at(choices: int, node: int) -> int:
-    """What was chosen for a node, or whether there is a choice."""
+    """Return the choice for a node, or whether a choice is available."""
     found: int = _bytes_at(choices)[node]
     return found
 
 
 @jit
 def fact_at(facts: int, place: int) -> float:
-    """One of the numbers that hooks know how to read."""
+    """Return one of the numbers at ``Agent.facts``."""
     found: float = _facts_at(facts)[place]
     return found
 
 
 def hook(function: Callable[..., None]) -> Kernel:
-    """A function ``(agent, sim) -> None``, where ``agent_at(agent)`` is its `Agent`, to be handed over."""
+    """Make a hook of a function ``(agent, sim) -> None``.
+
+    ``agent_at(agent)`` is the `Agent` in it.
+    """
     return Kernel(function, types.void(int64, SIM))
 
 
 def words(agents: Any) -> tuple[Any, Any]:
-    """Records of agents as whole numbers and as reals, which are set and read sooner [agents, fields]."""
+    """Return records of agents as integers and as floats [agents, fields].
+
+    Access to them is faster than to records.
+    """
     size = (len(agents), AGENT.itemsize // 8)
     return agents.view(np.int64).reshape(size), agents.view(np.float64).reshape(size)

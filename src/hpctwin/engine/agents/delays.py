@@ -1,15 +1,23 @@
-"""What agents see of a job that waits beside the machine: how long it would have to be waited for."""
+"""Observation of pending jobs that includes how long each must wait for nodes."""
 
 from __future__ import annotations
 
 import math
 
 from hpctwin.engine.agents.agent_record import agent_at, hook, put_seen
-from hpctwin.engine.agents.jobs import empty_rows, free_now, mask_places
+from hpctwin.engine.agents.jobs import empty_rows, mask_places
+from hpctwin.engine.agents.sizes import (
+    cluster_size,
+    enough_at,
+    fits,
+    free_size,
+    look_at_nodes,
+    size_of,
+    sum_up_back,
+)
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.jobs.running_jobs import close_holes
 from hpctwin.engine.queue.order import submitted_at
-from hpctwin.engine.state.layout import NEVER, ZERO, Arrays
+from hpctwin.engine.state.layout import Arrays
 
 __all__ = ["DELAY_FEATURES", "OBSERVE_DELAYS"]
 
@@ -20,38 +28,11 @@ TEN_DAYS_S = 864_000.0
 
 @jit
 def in_logs(seconds: float) -> float:
-    """Seconds from 0 to 1, on a scale on which what is short differs too."""
-    return min(math.log(1.0 + seconds) / LONG, 1.0)
+    """Return a duration in s on a logarithmic scale from 0 to 1.
 
-
-@jit
-def sum_up_nodes_back(sim: Arrays) -> None:
-    """Write to ``sim.later`` how many nodes jobs give back up to each, in the order of planned ends."""
-    back = ZERO
-    close_holes(sim)
-    for r in range(sim.clock.running):
-        back += sim.job[sim.run[r].job].nodes
-        sim.later[r] = back
-
-
-@jit
-def enough_at(wanted: int, free: int, sim: Arrays) -> int:
-    """When running jobs have given back enough as planned, ms, given sums in ``sim.later``; `NEVER` if not.
-
-    Args:
-        wanted: nodes, more than are free.
-        free: so many are now.
-        sim: the simulation.
+    Short durations differ on this scale too.
     """
-    low = 0
-    high = sim.clock.running
-    while low < high:
-        middle = (low + high) // 2
-        if free + sim.later[middle] >= wanted:
-            high = middle
-        else:
-            low = middle + 1
-    return NEVER if low == sim.clock.running else max(sim.run[low].planned, sim.clock.now)
+    return min(math.log(1.0 + seconds) / LONG, 1.0)
 
 
 @jit
@@ -65,17 +46,17 @@ def put_delays(
     address: int,
     sim: Arrays,
 ) -> None:
-    """Write what is seen of a job.
+    """Write the observation of a job.
 
     Args:
-        j: the job.
-        size: its nodes, in the unit of the others.
-        widest: the logarithm of all of them.
-        share: of all nodes.
-        begin: when it could start as planned, ms.
-        row: where to write.
-        address: the agent's.
-        sim: the simulation.
+        j: Job.
+        size: Its nodes, in the unit of all sizes.
+        widest: Logarithm of all nodes, in the same unit.
+        share: Its share of all nodes.
+        begin: Earliest start as planned, ms.
+        row: Index of its first number.
+        address: Address of the agent.
+        sim: Simulation.
     """
     out = agent_at(address).seen
     now = sim.clock.now
@@ -100,26 +81,25 @@ def put_delays(
     put_seen(out, row + 12, delay / (delay + walltime + 1.0))
 
 
-@jit
-def see_delays(address: int, sim: Arrays) -> None:
-    """See `learn.environments.job_selection.DELAYS`."""
+def observe_delays(address: int, sim: Arrays) -> None:
+    """Write the observation `learn.environments.job_selection.DELAYS`.
+
+    On shared nodes, a job that does not fit is assumed to fit when running jobs, at least one,
+    have returned enough in sum.
+    """
     there = mask_places(address, sim)
-    machine = float(sim.rules.machine_nodes)
-    free = free_now(sim)
-    sum_up_nodes_back(sim)
-    widest = math.log(machine) if machine > 1.0 else 1.0
+    look_at_nodes(sim)
+    sum_up_back(sim)
+    total = cluster_size(sim)
+    free = free_size(sim)
+    widest = math.log(total) if total > 1.0 else 1.0
     for i in range(there):
         j = sim.queue[i]
-        nodes = sim.job[j].nodes
-        begin = sim.clock.now if nodes <= free else enough_at(nodes, free, sim)
+        size = size_of(j, sim)
+        begin = sim.clock.now if fits(j, free, sim) else enough_at(size, free, sim)
         row = DELAY_FEATURES * i
-        put_delays(j, float(nodes), widest, nodes / machine, begin, row, address, sim)
+        put_delays(j, float(size), widest, size / total, begin, row, address, sim)
     empty_rows(there, DELAY_FEATURES, address)
-
-
-def observe_delays(address: int, sim: Arrays) -> None:
-    """Where jobs have whole nodes."""
-    see_delays(address, sim)
 
 
 OBSERVE_DELAYS = hook(observe_delays)

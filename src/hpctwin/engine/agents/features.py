@@ -1,4 +1,4 @@
-"""What agents see of a job that orderings see too, so that what was learnt can order a queue."""
+"""Job features for agents and orderings, so that a learned agent can sort a queue."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ LONG = 14.0  # about the logarithm of two weeks, s
 def seen_of_job(
     wait: float, walltime: float, nodes: float, machine: float
 ) -> tuple[float, float, float, float, float]:
-    """What is seen of a job that waits, all from 0 to 1; see `learn.environments.job_selection.OBSERVATIONS`.
+    """Return the features of a pending job, all from 0 to 1.
+
+    See `learn.environments.job_selection.OBSERVATIONS`.
 
     Args:
-        wait: so long so far, s.
-        walltime: s.
-        nodes: that it asks for.
-        machine: nodes that there are.
+        wait: Wait so far, s.
+        walltime: Requested limit, s.
+        nodes: Nodes requested.
+        machine: Nodes of the cluster.
     """
     return (
         wait / (wait + HOUR_S),
@@ -35,4 +37,4 @@ def seen_of_job(
 
 
 seen_by_orderings = part_of_score(seen_of_job)
-"""The same, for orderings."""
+"""The same features, for orderings."""

@@ -1,4 +1,4 @@
-"""Agents that decide about jobs: which one starts next, or which may pass the first in order.
+"""Agents that decide about jobs: which one starts next, or ahead of the first one.
 
 They see a window of the queue: its first jobs in the policy's order.
 """
@@ -16,10 +16,18 @@ from hpctwin.engine.agents.agent_record import (
     put_seen,
 )
 from hpctwin.engine.agents.features import JOB_FEATURES, seen_of_job
+from hpctwin.engine.agents.sizes import (
+    cluster_size,
+    fits,
+    free_size,
+    look_at_nodes,
+    size_back,
+    size_of,
+    sum_up_back,
+)
 from hpctwin.engine.agents.step import TAU_MS
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.compile.numba_types import go_on
-from hpctwin.engine.jobs.running_jobs import close_holes
 from hpctwin.engine.loop.event_loop import records_have_room
 from hpctwin.engine.passes.admitted import admission, place_of
 from hpctwin.engine.passes.selected import selection
@@ -44,11 +52,11 @@ ALMOST_1 = 1.0 - 1e-5
 FEATURES = 8
 
 
-# --- what is chosen ------------------------------------------------------------------------------
+# --- actions -------------------------------------------------------------------------------------
 
 
 def select(address: int, sim: Arrays) -> None:
-    """The job at a place of the window starts next."""
+    """Select the job at a place of the window to start next."""
     agent = agent_at(address)
     place = agent.action
     if place < 0 or place >= min(sim.clock.queued, agent.window):
@@ -60,7 +68,7 @@ def select(address: int, sim: Arrays) -> None:
 
 
 def admit(address: int, sim: Arrays) -> None:
-    """The job at a place of the window starts now; or, past the last place, nobody."""
+    """Start the job at a place of the window now; none at the place after the last."""
     agent = agent_at(address)
     place = agent.action
     agent.chosen = -1
@@ -78,15 +86,20 @@ def admit(address: int, sim: Arrays) -> None:
 SELECT, ADMIT = hook(select), hook(admit)
 
 
-# --- until the next decision ---------------------------------------------------------------------
+# --- running to the next decision ----------------------------------------------------------------
 
 
 @jit
 def next_instant(sim: Arrays) -> int:
-    """Let the engine go on by a pass that is due, or an instant; a code of `event_loop.advance`."""
+    """Advance the engine by a pass that is due, or by one event time.
+
+    Returns:
+        A code of `event_loop.advance`.
+    """
     instants = ONE
     if sim.clock.pass_due == 1:
-        # Before a pass without an instant, the engine does not look for room for where jobs run.
+        # The engine checks the records of where jobs run only before an event time, not before a
+        # single pass.
         if not records_have_room(sim):
             return NEED_ROOM
         instants = ZERO
@@ -95,21 +108,24 @@ def next_instant(sim: Arrays) -> int:
 
 @jit
 def settle(code: int, address: int) -> bool:
-    """Whether the agent is done with going on, after an instant that gave a code but for `DONE`."""
+    """Store the code of an event time; return whether the agent must stop running.
+
+    The code must not be `DONE`.
+    """
     agent_at(address).code = code
     return code != STEPPED
 
 
 @jit
 def end(address: int) -> None:
-    """Nothing is left to happen, and nothing to be decided."""
+    """End the episode: no event and no decision is left."""
     agent = agent_at(address)
     agent.over = ENDED
     agent.code = STEPPED
 
 
 def to_selection(address: int, sim: Arrays) -> None:
-    """Until the job that was selected has started, and another one waits."""
+    """Run until the selected job has started and another one is pending."""
     agent = agent_at(address)
     agent.code = STEPPED
     last = False
@@ -130,7 +146,7 @@ def to_selection(address: int, sim: Arrays) -> None:
 
 @jit
 def may_admit(window: int, sim: Arrays) -> bool:
-    """Whether a job in the window can pass."""
+    """Return whether a job in the window can start ahead of its turn."""
     if admission(sim.own)[0].found == 0:
         return False
     for i in range(min(window, sim.clock.queued)):
@@ -140,7 +156,7 @@ def may_admit(window: int, sim: Arrays) -> bool:
 
 
 def to_admission(address: int, sim: Arrays) -> None:
-    """Until there is a job that may pass, after a pass that is over."""
+    """Run until a pass is done and a job may start ahead of its turn."""
     agent = agent_at(address)
     agent.code = STEPPED
     last = passed = False
@@ -160,12 +176,12 @@ def to_admission(address: int, sim: Arrays) -> None:
 TO_SELECTION, TO_ADMISSION = hook(to_selection), hook(to_admission)
 
 
-# --- what is seen --------------------------------------------------------------------------------
+# --- observations --------------------------------------------------------------------------------
 
 
 @jit
 def mask_places(address: int, sim: Arrays) -> int:
-    """Which choices there are; how many jobs are in the window."""
+    """Write which choices are available; return the number of jobs in the window."""
     agent = agent_at(address)
     window = agent.window
     mask = agent.mask
@@ -174,7 +190,7 @@ def mask_places(address: int, sim: Arrays) -> int:
         there = ZERO
     for i in range(there):
         put_mask(mask, i, ONE)
-    # What is seen and allowed is written to two places in turn: the rest is empty there.
+    # Two buffers are written in turn: entries of both earlier observations must be cleared.
     last = max(agent.shown, agent.shown_before)
     for i in range(there, last):
         put_mask(mask, i, ZERO)
@@ -188,7 +204,12 @@ def mask_places(address: int, sim: Arrays) -> int:
 
 @jit
 def rows_to_empty(there: int, address: int) -> int:
-    """Up to which place of the window there may be jobs from before; from now on so many are shown."""
+    """Return up to which place of the window the buffer may hold earlier jobs.
+
+    Args:
+        there: Number of jobs shown now.
+        address: Address of the agent.
+    """
     agent = agent_at(address)
     last = max(agent.shown, agent.shown_before)
     agent.shown_before = agent.shown
@@ -197,89 +218,65 @@ def rows_to_empty(there: int, address: int) -> int:
 
 
 @jit
-def nodes_back(within: int, sim: Arrays) -> int:
-    """Nodes that running jobs are planned to give back by a time, given their sums in ``sim.later``."""
-    low = 0
-    high = sim.clock.running
-    while low < high:
-        middle = (low + high) // 2
-        if sim.run[middle].planned <= within:
-            low = middle + 1
-        else:
-            high = middle
-    return ZERO if low == 0 else sim.later[low - 1]
-
-
-@jit
-def free_now(sim: Arrays) -> int:
-    """Nodes that are idle and up."""
-    free = ZERO
-    for p in range(sim.rules.pools):
-        free += max(ZERO, sim.stock[p].free)
-    return free
-
-
-@jit
-def put_features(out: int, row: int, wait: float, limit: int, size: float, fits: bool) -> None:
-    """Write what is seen of a job for itself: all but what is seen of the machine."""
+def put_features(out: int, row: int, wait: float, limit: int, size: float, may_start: bool) -> None:
+    """Write the features of a job that do not depend on the rest of the cluster."""
     put_seen(out, row, 1.0)
     put_seen(out, row + 1, wait / (wait + HOUR_MS))
     put_seen(out, row + 2, min(limit / DAY_MS, 1.0))
     put_seen(out, row + 3, size)
-    put_seen(out, row + 4, 1.0 if fits else 0.0)
+    put_seen(out, row + 4, 1.0 if may_start else 0.0)
 
 
 @jit
 def crowd_behind(there: int, address: int, sim: Arrays) -> float:
-    """Jobs beyond the window, n / (n + size of the window)."""
+    """Return the jobs beyond the window as n / (n + size of the window)."""
     behind = sim.clock.queued - there
     return behind / float(behind + agent_at(address).window)
 
 
 @jit
 def empty_rows(there: int, columns: int, address: int) -> None:
-    """Write zeros where there were jobs in the window before."""
+    """Write zeros to rows that held jobs before."""
     last = columns * rows_to_empty(there, address)
     for k in range(columns * there, last):
         put_seen(agent_at(address).seen, k, 0.0)
 
 
-@jit
-def see_features(address: int, sim: Arrays) -> None:
-    """See `learn.environments.job_selection.FEATURES`."""
+def observe_features(address: int, sim: Arrays) -> None:
+    """Write the observation `learn.environments.job_selection.FEATURES`."""
     there = mask_places(address, sim)
+    look_at_nodes(sim)
+    sum_up_back(sim)
     now = sim.clock.now
-    total = float(sim.rules.machine_nodes)
-    free = free_now(sim)
-    back = ZERO
-    close_holes(sim)
-    for r in range(sim.clock.running):
-        back += sim.job[sim.run[r].job].nodes
-        sim.later[r] = back
+    total = cluster_size(sim)
+    free = free_size(sim)
     crowd = crowd_behind(there, address, sim)
     share = free / total
     out = agent_at(address).seen
     for i in range(there):
-        job = sim.job[sim.queue[i]]
+        j = sim.queue[i]
+        limit = sim.job[j].limit
         row = FEATURES * i
-        wait = float(now - submitted_at(sim.queue[i], sim))
-        put_features(out, row, wait, job.limit, job.nodes / total, job.nodes <= free)
+        wait = float(now - submitted_at(j, sim))
+        put_features(out, row, wait, limit, size_of(j, sim) / total, fits(j, free, sim))
         put_seen(out, row + 5, share)
-        put_seen(out, row + 6, nodes_back(now + job.limit, sim) / total)
+        put_seen(out, row + 6, min(size_back(now + limit, sim) / total, 1.0))
         put_seen(out, row + 7, crowd)
     empty_rows(there, FEATURES, address)
 
 
 @jit
 def among(value: float, most: float) -> float:
-    """A label or an amount over the largest in the trace; 1 where it is not known."""
+    """Return a label or an amount over the largest in the trace; 1 if it is unknown."""
     if value < 0.0 or most <= 0.0:
         return 1.0
     return min(value / most, ALMOST_1)
 
 
 @jit
-def put_rlscheduler(j: int, size: float, fits: bool, row: int, address: int, sim: Arrays) -> None:
+def put_rlscheduler(
+    j: int, size: float, may_start: bool, row: int, address: int, sim: Arrays
+) -> None:
     """Write the eight numbers of a job, given its share of the nodes."""
     out = agent_at(address).seen
     facts = agent_at(address).facts
@@ -293,12 +290,12 @@ def put_rlscheduler(j: int, size: float, fits: bool, row: int, address: int, sim
     put_seen(out, row + 4, among(fact.user, fact_at(facts, ONE * 2)))
     put_seen(out, row + 5, among(fact.account, fact_at(facts, ONE * 3)))
     put_seen(out, row + 6, 1.0)
-    put_seen(out, row + 7, ALMOST_1 if fits else 1e-5)
+    put_seen(out, row + 7, ALMOST_1 if may_start else 1e-5)
 
 
 @jit
 def empty_rlscheduler(there: int, address: int) -> None:
-    """Write what is seen where no job is in the place of what was there before."""
+    """Write the features of an empty place to rows that held jobs before."""
     out = agent_at(address).seen
     last = rows_to_empty(there, address)
     for i in range(there, last):
@@ -309,20 +306,24 @@ def empty_rlscheduler(there: int, address: int) -> None:
         put_seen(out, row + FEATURES - 1, 0.0)
 
 
-@jit
-def see_rlscheduler(address: int, sim: Arrays) -> None:
-    """The eight numbers of RLScheduler: wait, walltime, nodes, memory, user, group, executable, fits."""
+def observe_rlscheduler(address: int, sim: Arrays) -> None:
+    """Write the eight features of RLScheduler.
+
+    They are wait, walltime, nodes, memory, user, group, executable and whether the job fits.
+    """
     there = mask_places(address, sim)
-    total = float(sim.rules.machine_nodes)
-    free = free_now(sim)
+    look_at_nodes(sim)
+    total = cluster_size(sim)
+    free = free_size(sim)
     for i in range(there):
-        nodes = sim.job[sim.queue[i]].nodes
-        put_rlscheduler(sim.queue[i], nodes / total, nodes <= free, FEATURES * i, address, sim)
+        j = sim.queue[i]
+        share = size_of(j, sim) / total
+        put_rlscheduler(j, share, fits(j, free, sim), FEATURES * i, address, sim)
     empty_rlscheduler(there, address)
 
 
 def observe_job(address: int, sim: Arrays) -> None:
-    """What orderings see too: see `features.seen_of_job`."""
+    """Write the features that orderings see too, see `features.seen_of_job`."""
     agent = agent_at(address)
     there = mask_places(address, sim)
     now = sim.clock.now
@@ -346,37 +347,30 @@ def observe_job(address: int, sim: Arrays) -> None:
     empty_rows(there, JOB_FEATURES, address)
 
 
-def observe_features(address: int, sim: Arrays) -> None:
-    """Where jobs have whole nodes."""
-    see_features(address, sim)
-
-
-def observe_rlscheduler(address: int, sim: Arrays) -> None:
-    """Where jobs have whole nodes."""
-    see_rlscheduler(address, sim)
-
-
 OBSERVE_JOB = hook(observe_job)
 OBSERVE_FEATURES, OBSERVE_RLSCHEDULER = hook(observe_features), hook(observe_rlscheduler)
 
 
-# --- what is earned ------------------------------------------------------------------------------
+# --- rewards -------------------------------------------------------------------------------------
 
 
 def reward_slowdown(address: int, sim: Arrays) -> None:
-    """At the end, minus the mean bounded slowdown."""
+    """Set the reward: minus the mean bounded slowdown, at the end."""
     agent = agent_at(address)
     agent.earned = -agent.slowdown if agent.over != GOES_ON else 0.0
 
 
 def reward_wait(address: int, sim: Arrays) -> None:
-    """At the end, minus the mean wait, h."""
+    """Set the reward: minus the mean wait, h, at the end."""
     agent = agent_at(address)
     agent.earned = -agent.wait / 3600.0 if agent.over != GOES_ON else 0.0
 
 
 def reward_lately(address: int, sim: Arrays) -> None:
-    """Minus what the waits since the decision before add to the mean of wait over run time."""
+    """Set the reward: minus what was added to the mean of wait over runtime.
+
+    Only waits since the previous decision count.
+    """
     agent = agent_at(address)
     now = sim.clock.now
     since = agent.since

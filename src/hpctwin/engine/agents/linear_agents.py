@@ -1,4 +1,4 @@
-"""Episodes played to their ends by who takes the choice whose sum of what is seen is highest."""
+"""Episodes played to their end by agents that choose the highest linear score."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ __all__ = ["play"]
 
 @jit
 def highest(address: int, weights: int, inputs: int) -> int:
-    """The choice with the highest score, of those that there are; of equals the first.
+    """Return the available choice with the highest score; ties go to the first.
 
-    Rows of what is seen are scored by the sum of their numbers times weights, choices after them as they are.
+    The score of a row of the observation is the sum of its numbers times weights. Choices behind
+    the rows have fixed scores.
 
     Args:
-        address: the agent's.
-        weights: address of as many numbers as a row has, and those of choices after the rows.
-        inputs: numbers of a row.
+        address: Address of the agent.
+        weights: Address of the weights: one for each number of a row, then the fixed scores.
+        inputs: Numbers in a row.
     """
     agent = agent_at(address)
     best = ZERO
@@ -46,7 +47,7 @@ def _play(address: int, weights: int, inputs: int) -> int:
     agent = agent_at(address)
     while agent.over == GOES_ON:
         agent.action = highest(address, weights, inputs)
-        # Where a share is chosen, choices are levels of it.
+        # If the choice is a share, choices are its levels.
         agent.share = agent.action / max(agent.width - 1.0, 1.0)
         code = step(address)
         if code != STEPPED:
@@ -56,7 +57,7 @@ def _play(address: int, weights: int, inputs: int) -> int:
 
 
 play = Kernel(_play, int64(int64, int64, int64))
-"""Play on to the end of the episode: ``(address, weights, numbers of a row) -> code``; as `highest`.
+"""Play an episode to its end: ``(address, weights, numbers of a row) -> code``.
 
-What steps earn is added to `Agent.total`, but for one that came to no decision.
+It chooses as `highest`. Rewards are added to `Agent.total`, except for a step without a decision.
 """

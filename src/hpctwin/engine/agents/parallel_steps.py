@@ -1,11 +1,12 @@
 """Many agents stepped by several threads at once.
 
-Each thread has a part of the agents of its own, whose memory it finds in its cache. It takes them a few at a
-time, and when it is done it takes of the others' parts. So nobody waits for a thread that has not woken up
-yet: who began the round goes on until nobody is left, and then waits only for those that are at work.
+Each thread has its own part of the agents, whose memory stays in its cache. It takes a few agents
+at a time. When its part is done, it takes agents of other parts. A round therefore never waits for
+a thread that has not woken up yet: the thread that began the round continues until no agent is
+left, and then waits only for threads at work.
 
-Between two rounds a thread looks for the next one for a while before it sleeps, since to be woken takes
-longer than a round.
+Between two rounds a thread polls for the next one for a while before it sleeps, since waking up
+takes longer than a round.
 """
 
 from __future__ import annotations
@@ -31,37 +32,38 @@ from hpctwin.engine.state.layout import MINUS_ONE, ONE, STEPPED, ZERO
 __all__ = ["begin_round", "join_round", "leave", "serve", "table", "wait"]
 
 LINE = np.int64(8)
-"""Words that lie in one cache line: what several threads write is not in the same one."""
+"""Words in one cache line; different threads write to different lines."""
 AT_ONCE = np.int64(4)
-"""So many agents are taken at a time."""
+"""Number of agents taken at a time."""
 LOOKS = np.int64(5000)
-"""So often a thread looks for the next round before it sleeps: some 0.1 ms."""
+"""Number of polls for the next round before a thread sleeps: about 0.1 ms."""
 
 CHOSEN_SIZE, OUTCOME_SIZE = np.int64(CHOSEN.itemsize), np.int64(OUTCOME.itemsize)
 
-# Words of the table: lines for all …
+# Words of the table: lines for all threads …
 BASE, SIZE, CHOICES, OUTCOMES, THREADS = np.arange(5)
 ROUND, AT_WORK, NOTED = LINE, 2 * LINE, 2 * LINE + 1
-# … and one for each thread, with the next agent of its part, where that ends, where it begins, whether the
-# thread is awake, and whether it was found asleep in this round.
+# … and one line per thread: the next agent of its part, the part's end and begin, whether the
+# thread is awake, and whether it was asleep when this round began.
 OWN = 3 * LINE
 NEXT, END, FIRST, AWAKE, CALLED = np.arange(5)
 
 
 def table(agents: Any, choices: Any, outcomes: Any, threads: int) -> tuple[Any, Any, Any]:
-    """What threads tell each other by [words].
-
-    And of it, which of them were found asleep, 1 or 0 [threads]; and how many agents are to be looked at, as
-    their episode is over or they could not go on [1].
+    """Return the table by which the threads communicate [words], and two views of it.
 
     Args:
-        agents: records of `Agent`.
-        choices: of `Chosen`, of each.
-        outcomes: of `Outcome`, of each.
-        threads: the first is the one that begins rounds.
+        agents: Records of `Agent`.
+        choices: Record of `Chosen` for each agent.
+        outcomes: Record of `Outcome` for each agent.
+        threads: Number of threads; the first one begins rounds.
+
+    Returns:
+        The table; which threads were found asleep, 1 or 0 [threads]; the number of agents that need
+        attention, because their episode has ended or they could not continue [1].
     """
     words = np.zeros((3 + threads + 1) * LINE, np.int64)
-    # From the beginning of a line on.
+    # Aligned to a cache line.
     words = words[-words.ctypes.data % int(8 * LINE) // 8 :][: (3 + threads) * LINE]
     words[[BASE, SIZE, THREADS]] = agents.ctypes.data, agents.itemsize, threads
     words[[CHOICES, OUTCOMES]] = choices.ctypes.data, outcomes.ctypes.data
@@ -74,19 +76,24 @@ def table(agents: Any, choices: Any, outcomes: Any, threads: int) -> tuple[Any, 
 
 @jit
 def word(place: int, table: int) -> int:
-    """The address of a word of the table."""
+    """Return the address of a word of the table."""
     return table + 8 * place
 
 
 @jit
 def line_of(thread: int, table: int) -> int:
-    """The address of a thread's line."""
+    """Return the address of a thread's line."""
     return word(OWN + LINE * thread, table)
 
 
 @jit
 def step_one_of_many(number: int, table: int) -> None:
-    """Step an agent, which sees what comes in the place that it did not see the last in."""
+    """Step one agent; the observation goes to the buffer that was not used last.
+
+    Args:
+        number: Number of the agent.
+        table: Address of the table.
+    """
     address = read(word(BASE, table)) + number * read(word(SIZE, table))
     agent = agent_at(address)
     chosen = chosen_at(read(word(CHOICES, table)) + number * CHOSEN_SIZE)
@@ -109,7 +116,7 @@ def step_one_of_many(number: int, table: int) -> None:
 
 @jit
 def step_part(thread: int, table: int) -> None:
-    """Step those that are left of a thread's part."""
+    """Step the remaining agents of a thread's part."""
     line = line_of(thread, table)
     end = read(word(END, line))
     while read(word(NEXT, line)) < end:
@@ -120,7 +127,7 @@ def step_part(thread: int, table: int) -> None:
 
 @jit
 def step_all(thread: int, table: int) -> None:
-    """Step those that are left, those of the thread's own part first."""
+    """Step the remaining agents, the thread's own part first."""
     threads = read(word(THREADS, table))
     add(word(AT_WORK, table), ONE)
     for k in range(threads):
@@ -130,7 +137,7 @@ def step_all(thread: int, table: int) -> None:
 
 @jit
 def all_done(looks: int, table: int) -> bool:
-    """Whether nobody is at work any more; looks for it so often."""
+    """Poll up to ``looks`` times; return whether no thread is at work any more."""
     for _ in range(looks):
         if read(word(AT_WORK, table)) == 0:
             return True
@@ -169,7 +176,7 @@ def _serve(thread: int, table: int) -> None:
             breathe()
         if looks == 0:
             put(awake, ZERO)
-            # A round that began meanwhile found this thread awake, unless it was just called.
+            # A round that began meanwhile found this thread awake, unless it has just been called.
             if read(word(ROUND, table)) == seen or swap_if(awake, ZERO, ONE) != 0:
                 return
         seen = read(word(ROUND, table))
@@ -185,16 +192,22 @@ def _leave(table: int) -> None:
 
 
 begin_round = Kernel(_begin_round, int64(int64))
-"""Have all agents to be stepped: ``(address of the table) -> how many threads must be woken``."""
+"""Begin a round: ``(address of the table) -> number of threads to wake``."""
 
 join_round = Kernel(_join_round, types.boolean(int64))
-"""Step those that are left: ``(address of the table) -> whether nobody is at work any more``."""
+"""Step the remaining agents; return whether all threads are done.
+
+The argument is ``(address of the table)``.
+"""
 
 serve = Kernel(_serve, types.void(int64, int64))
-"""What the other threads do until no round has come for a while: ``(thread, address of the table)``."""
+"""Run a worker thread until no round has come for a while.
+
+The arguments are ``(thread, address of the table)``.
+"""
 
 wait = Kernel(_wait, types.boolean(int64))
-"""Whether nobody is at work any more, after looking for a while: ``(address of the table)``."""
+"""Poll for a while: ``(address of the table) -> whether all threads are done``."""
 
 leave = Kernel(_leave, types.void(int64))
-"""A thread is not at work any more, after a fault: ``(address of the table)``."""
+"""Record that a thread has stopped after an error: ``(address of the table)``."""

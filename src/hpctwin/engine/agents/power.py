@@ -1,4 +1,4 @@
-"""Agents that decide which nodes are on: how many, or of each node whether."""
+"""Agents that decide which nodes are on: their number, or the state of each node."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ __all__ = [
 ]
 
 QUIET_MS = np.int64(10 * 86_400_000)
-"""So long jobs wait, with nothing left to happen, for the agent to switch a node."""
+"""Time for which jobs wait, without events left, until the episode is cut, ms."""
 HOUR_MS, DAY_MS = 3_600_000.0, 86_400_000.0
 SHARES, SPARS, NODES = 8, 6, 8
 LEVEL = 2 + SHARES
 
 
-# --- what is chosen ------------------------------------------------------------------------------
+# --- actions -------------------------------------------------------------------------------------
 
 
 @jit
 def switched(address: int, sim: Arrays) -> None:
-    """After nodes were switched: a pass sees it."""
+    """Update the state after nodes were switched, and request a pass."""
     agent_at(address).instants = -1
     end_transitions(sim)
     if sim.clock.switching > 0:
@@ -73,13 +73,13 @@ def switched(address: int, sim: Arrays) -> None:
 
 @jit
 def may_sleep(p: int, agent: int) -> bool:
-    """Whether nodes of a pool have a sleep state."""
+    """Return whether nodes of a pool have a sleep state."""
     return fact_at(agent_at(agent).facts, p) > 0.0
 
 
 @jit
 def switch_some_off(wanted: int, address: int, sim: Arrays) -> int:
-    """Switch idle nodes off, by rising number within each pool; how many were."""
+    """Switch idle nodes off, in number order within each pool; return how many."""
     done = ZERO
     for p in range(sim.rules.pools):
         if not may_sleep(p, address):
@@ -97,7 +97,10 @@ def switch_some_off(wanted: int, address: int, sim: Arrays) -> int:
 
 @jit
 def switch_some_on(wanted: int, sim: Arrays) -> int:
-    """Wake sleeping nodes, those that are soonest on first, by rising number; how many were."""
+    """Wake sleeping nodes; return how many.
+
+    Nodes that are on soonest come first, then lower numbers.
+    """
     done = ZERO
     for depth in range(sim.rules.depths):
         for p in range(sim.rules.pools):
@@ -114,7 +117,7 @@ def switch_some_on(wanted: int, sim: Arrays) -> int:
 
 @jit
 def in_state(state: int, sim: Arrays) -> int:
-    """How many nodes are in a power state, at any sleep depth."""
+    """Return how many nodes are in a power state, at any sleep depth."""
     there = ZERO
     for p in range(sim.rules.pools):
         for row in range(state, sim.spent.width if state > COMPUTING else state + 1, DEPTH_STATES):
@@ -124,13 +127,20 @@ def in_state(state: int, sim: Arrays) -> int:
 
 @jit
 def share_of(nodes: int, address: int) -> int:
-    """How many of so many nodes the chosen share is."""
+    """Return the chosen share of a number of nodes, rounded."""
     return int(np.rint(min(max(agent_at(address).share, 0.0), 1.0) * nodes))
 
 
 @jit
 def switch_to(target: int, coming: bool, address: int, sim: Arrays) -> None:
-    """Have so many nodes be on: computing, idle and, if asked, on their way to be."""
+    """Switch nodes so that a number of them is on.
+
+    Args:
+        target: Number of nodes.
+        coming: Whether nodes that are switching on count as on.
+        address: Address of the agent.
+        sim: Simulation.
+    """
     on = in_state(IDLE, sim) + in_state(COMPUTING, sim)
     if coming:
         on += in_state(SWITCHING_ON, sim)
@@ -145,26 +155,29 @@ def switch_to(target: int, coming: bool, address: int, sim: Arrays) -> None:
 
 @jit
 def next_time_due(address: int, sim: Arrays) -> None:
-    """When the next decision is."""
+    """Set the time of the next decision."""
     agent = agent_at(address)
     if agent.every > 0:
         agent.until = (sim.clock.now // agent.every + 1) * agent.every
 
 
 def switch_to_share(address: int, sim: Arrays) -> None:
-    """As SPARS: those on their way to be on do not count."""
+    """Switch to a share of all nodes, as SPARS does: waking nodes do not count as on."""
     switch_to(share_of(len(sim.node), address), False, address, sim)
     next_time_due(address, sim)
 
 
 def switch_to_share_coming(address: int, sim: Arrays) -> None:
-    """Those on their way to be on count."""
+    """Switch to a share of all nodes; waking nodes count as on."""
     switch_to(share_of(len(sim.node), address), True, address, sim)
     next_time_due(address, sim)
 
 
 def switch_to_reserve(address: int, sim: Arrays) -> None:
-    """A share of all nodes beside those that compute and those that waiting jobs ask for."""
+    """Switch to a share of all nodes in addition to the nodes in demand.
+
+    These are the computing nodes, and the nodes that pending jobs request.
+    """
     note_queue(address, sim)
     wanted = in_state(COMPUTING, sim) + share_of(len(sim.node), address) + agent_at(address).asked
     switch_to(min(wanted, len(sim.node)), True, address, sim)
@@ -172,7 +185,7 @@ def switch_to_reserve(address: int, sim: Arrays) -> None:
 
 
 def switch_each(address: int, sim: Arrays) -> None:
-    """Of each node that is idle or asleep, whether it is to be on."""
+    """Switch each idle or sleeping node on or off."""
     agent = agent_at(address)
     done = False
     for node in range(len(sim.node)):
@@ -197,15 +210,15 @@ SWITCH_TO_RESERVE = hook(switch_to_reserve)
 SWITCH_EACH = hook(switch_each)
 
 
-# --- until the next decision ---------------------------------------------------------------------
+# --- running to the next decision ----------------------------------------------------------------
 
 
 def to_time(address: int, sim: Arrays) -> None:
-    """Until the next time of the grid, or instant, is over."""
+    """Run past the next time of the decision grid, or past the next event time."""
     agent = agent_at(address)
     instants = -ONE if agent.every > 0 else ONE
     if agent.every > 0 and agent.until < 0:
-        # The first decision comes before all else.
+        # The first decision comes before all events.
         agent.until = ZERO
         agent.code = STEPPED
         return
@@ -214,7 +227,7 @@ def to_time(address: int, sim: Arrays) -> None:
         return
     code = go_on(sim.hooks.advance, sim, agent.until if agent.every > 0 else NEVER, instants)
     if code == DONE and sim.clock.alive > 0 and sim.clock.queued > 0 and agent.every > 0:
-        # Nothing comes but what the agent does.
+        # Only the agent can cause further events.
         sim.clock.now = max(sim.clock.now, agent.until)
         if agent.quiet < 0:
             agent.quiet = sim.clock.now
@@ -231,15 +244,15 @@ def to_time(address: int, sim: Arrays) -> None:
 TO_TIME = hook(to_time)
 
 
-# --- what is seen --------------------------------------------------------------------------------
+# --- observations --------------------------------------------------------------------------------
 
 
 @jit
 def in_states(sim: Arrays) -> tuple[int, int, int, int]:
-    """How many nodes are idle without a job, computing, asleep, on their way to be on."""
+    """Return how many nodes are idle without a job, computing, asleep, and waking."""
     idle = in_state(IDLE, sim)
     if sim.clock.touched > 0 or sim.clock.begins > 0:
-        # Some have a job and do not compute, or are not known to.
+        # Some nodes have a job but do not compute, or their state is not updated yet.
         idle = ZERO
         for node in range(len(sim.node)):
             if sim.node[node].power == IDLE and sim.node[node].job < 0:
@@ -248,7 +261,7 @@ def in_states(sim: Arrays) -> tuple[int, int, int, int]:
 
 
 def observe_spars(address: int, sim: Arrays) -> None:
-    """SPARS's six numbers, as they are: s, jobs, nodes."""
+    """Write SPARS's six numbers, unscaled: s, jobs, nodes."""
     agent = agent_at(address)
     note_queue(address, sim)
     idle, _, asleep, _ = in_states(sim)
@@ -264,7 +277,7 @@ def observe_spars(address: int, sim: Arrays) -> None:
 
 @jit
 def shares(first: int, address: int, sim: Arrays) -> None:
-    """See `learn.environments.power_management.SHARES`."""
+    """Write `learn.environments.power_management.SHARES` from a place on."""
     agent = agent_at(address)
     out = agent.seen
     note_queue(address, sim)
@@ -283,12 +296,16 @@ def shares(first: int, address: int, sim: Arrays) -> None:
 
 
 def observe_shares(address: int, sim: Arrays) -> None:
-    """The queue and the nodes, all from 0 to 1."""
+    """Observe the queue and the nodes, all from 0 to 1."""
     shares(ZERO, address, sim)
 
 
 def observe_levels(address: int, sim: Arrays) -> None:
-    """Of each level how high it is, from 0 to 1, its square, and what `observe_shares` shows times that."""
+    """Observe each level of nodes.
+
+    It is described by its height from 0 to 1, the square of it, and the height times
+    `observe_shares`.
+    """
     agent = agent_at(address)
     out = agent.seen
     levels = agent.window
@@ -306,7 +323,7 @@ def observe_levels(address: int, sim: Arrays) -> None:
 
 
 def observe_nodes(address: int, sim: Arrays) -> None:
-    """Of each node its state and how long it has been in it, after what `observe_shares` shows of all."""
+    """Observe each node's state and the time in it, after `observe_shares`."""
     agent = agent_at(address)
     out = agent.seen
     now = sim.clock.now
@@ -323,7 +340,7 @@ def observe_nodes(address: int, sim: Arrays) -> None:
         put_seen(out, row + 6, left / (left + HOUR_MS) if own.power > COMPUTING else 0.0)
         put_seen(out, row + 7, 1.0 if free else 0.0)
         off = own.power == IDLE and may_sleep(sim.pool_of[node], address)
-        # Whether it may be off, and whether it may be on.
+        # The two choices: the node is off, and the node is on.
         decides = free and (off or own.power == ASLEEP)
         put_mask(agent.mask, 2 * node, ONE if decides or own.power > COMPUTING else ZERO)
         put_mask(agent.mask, 2 * node + 1, ONE if decides or own.power <= COMPUTING else ZERO)

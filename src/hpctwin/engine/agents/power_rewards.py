@@ -1,4 +1,4 @@
-"""What agents earn that decide which nodes are on."""
+"""Rewards of agents that decide which nodes are on."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ __all__ = ["REWARD_JOBS", "REWARD_SHARES", "REWARD_SPARS"]
 
 @jit
 def only_queue_waited(address: int, sim: Arrays) -> bool:
-    """Whether all who waited since the decision before are in the queue: nobody has started, or is to."""
+    """Return whether all jobs that waited since the last decision are in the queue.
+
+    No job has then started since, or has nodes that are switching on.
+    """
     agent = agent_at(address)
     clock = sim.clock
     begun = agent.begun
-    # Who has nodes that come on may start in the next step.
+    # A job whose nodes are switching on may start in the next step.
     agent.begun = clock.starts if clock.begins == 0 else -1
     apart = clock.begins + clock.releases + clock.lost + len(sim.waits)
     return begun == clock.starts and clock.now > agent.since and apart == 0
@@ -26,9 +29,12 @@ def only_queue_waited(address: int, sim: Arrays) -> bool:
 
 @jit
 def waited(address: int, sim: Arrays) -> tuple[int, float, float]:
-    """Of the jobs that waited since the decision before, or start now: how many, and how long, ms.
+    """Return the waits of jobs since the previous decision.
 
-    How long since then, and how long in all.
+    Jobs that start now are included.
+
+    Returns:
+        Number of jobs, sum of waits since then, and sum of all waits so far, ms.
     """
     if only_queue_waited(address, sim):
         lately, in_all = waited_in_queue(address, sim)
@@ -38,7 +44,7 @@ def waited(address: int, sim: Arrays) -> tuple[int, float, float]:
 
 @jit
 def all_waited(address: int, sim: Arrays) -> tuple[int, float, float]:
-    """As `waited`, by all that have come and had not started by then."""
+    """Do the same as `waited`, with all arrived jobs that had not started by then."""
     agent = agent_at(address)
     now = sim.clock.now
     since = agent.since
@@ -67,7 +73,7 @@ def all_waited(address: int, sim: Arrays) -> tuple[int, float, float]:
 
 @jit
 def wasted_lately(address: int, sim: Arrays) -> float:
-    """What was wasted since the decision before, J."""
+    """Return the energy wasted since the previous decision, J."""
     agent = agent_at(address)
     before = agent.wasted
     if agent.instants == sim.clock.instants:
@@ -80,7 +86,7 @@ def wasted_lately(address: int, sim: Arrays) -> float:
 
 
 def reward_spars(address: int, sim: Arrays) -> None:
-    """As SPARS intends: minus alpha × waste / 64 (J), minus beta × mean wait (s)."""
+    """Set SPARS's intended reward: -alpha × waste / 64 (J) - beta × mean wait (s)."""
     agent = agent_at(address)
     jobs, _, in_all = waited(address, sim)
     wait = in_all / jobs / 1000.0 if jobs > 0 else 0.0
@@ -88,7 +94,10 @@ def reward_spars(address: int, sim: Arrays) -> None:
 
 
 def reward_shares(address: int, sim: Arrays) -> None:
-    """Both from 0 to 1: waste over the most that could be, and the share of the time that jobs waited."""
+    """Set the reward from waste and waits, both scaled from 0 to 1.
+
+    They are the waste over its maximum, and the share of the time that jobs waited.
+    """
     agent = agent_at(address)
     jobs, lately, _ = waited(address, sim)
     length = float(sim.clock.now - agent.since)
@@ -103,7 +112,7 @@ def reward_shares(address: int, sim: Arrays) -> None:
 
 
 def reward_jobs(address: int, sim: Arrays) -> None:
-    """Waste, kWh, and waits, h, of the step over all jobs of the episode."""
+    """Set the reward from waste, kWh, and waits, h, per job of the episode."""
     agent = agent_at(address)
     _, lately, _ = waited(address, sim)
     jobs = float(len(sim.state))

@@ -1,4 +1,4 @@
-"""What agents see of the jobs that wait in all: sums, taken anew only where the queue has changed."""
+"""Sums over the queue for agents, recomputed only if the queue has changed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["note_queue", "waited_in_queue"]
 
 @jit
 def note_queue(address: int, sim: Arrays) -> None:
-    """Have the agent's sums be of the queue as it is."""
+    """Update the agent's sums to the present queue."""
     agent = agent_at(address)
-    # Who is in the queue has come into it; who is not any more has started, or left it otherwise.
+    # Each change of the queue is a start, or counts in ``moves``.
     changes = sim.clock.starts + sim.clock.moves
     if agent.changes == changes:
         return
@@ -41,7 +41,7 @@ def note_queue(address: int, sim: Arrays) -> None:
 
 @jit
 def waited_in_queue(address: int, sim: Arrays) -> tuple[int, int]:
-    """How long those in the queue have waited since the decision before, and in all, ms."""
+    """Return the waits of queued jobs since the previous decision, and in total, ms."""
     note_queue(address, sim)
     agent = agent_at(address)
     now = sim.clock.now

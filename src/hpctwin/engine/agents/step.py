@@ -1,4 +1,4 @@
-"""A step of one agent, and of many."""
+"""Steps of one agent."""
 
 from __future__ import annotations
 
@@ -23,21 +23,25 @@ from hpctwin.engine.state.layout import COMPUTING, DEPTH_STATES, IDLE, STEPPED, 
 __all__ = ["drawn", "look", "step", "step_one", "wasted"]
 
 TAU_MS = np.int64(10_000)
-"""As `metrics.jobs.jobs.TAU_S`."""
+"""The same as `metrics.jobs.jobs.TAU_S`, in ms."""
 
 
 @jit
 def is_waste(row: int) -> bool:
-    """Whether a state counts as waste, as in `energy.accounts.accounting`: idle or switching."""
+    """Return whether a state is waste: idle or switching.
+
+    `energy.accounts.accounting` has the same definition.
+    """
     return row == IDLE or (row > COMPUTING and row % DEPTH_STATES != 0)
 
 
 @jit
 def drawn(sim: Arrays, watts: int) -> float:
-    """What all nodes have drawn up to now, J.
+    """Return the energy of all nodes up to now, J.
 
     Args:
-        watts: address of the power of a node in each state, W [pools * states].
+        sim: Simulation.
+        watts: Address of the power of a node in each state, W [pools * states].
     """
     states = sim.spent.width
     total = 0.0
@@ -49,10 +53,11 @@ def drawn(sim: Arrays, watts: int) -> float:
 
 @jit
 def wasted(sim: Arrays, watts: int) -> tuple[float, float]:
-    """What all nodes have wasted up to now, J, and what they waste as they are, W.
+    """Return the energy wasted up to now, J, and the power wasted at present, W.
 
     Args:
-        watts: address of the power of a node in each state, W [pools * states].
+        sim: Simulation.
+        watts: Address of the power of a node in each state, W [pools * states].
     """
     states = sim.spent.width
     joules = 0.0
@@ -69,7 +74,7 @@ def wasted(sim: Arrays, watts: int) -> tuple[float, float]:
 
 @jit
 def sum_up(address: int, sim: Arrays) -> None:
-    """At the end: how the jobs that ran were served, and what that took."""
+    """Compute an agent's statistics at the end: mean slowdown, mean wait, energy."""
     agent = agent_at(address)
     slowdown = 0.0
     wait = 0.0
@@ -92,7 +97,7 @@ def sum_up(address: int, sim: Arrays) -> None:
 
 @jit
 def step(address: int) -> int:
-    """Do what was chosen, and go on until the next decision; see `Agent.code`."""
+    """Execute the choice, and run until the next decision; see `Agent.code`."""
     agent = agent_at(address)
     sim = sim_at(agent.sim)
     if agent.stage == CHOOSING:
@@ -122,12 +127,12 @@ def _step_one(address: int) -> int:
 
 def _look(address: int) -> None:
     agent = agent_at(address)
-    agent.changes = -1  # of another simulation, perhaps
+    agent.changes = -1  # the sums may be of another simulation
     call_with_job(agent.observe, address, sim_at(agent.sim))
 
 
 look = Kernel(_look, types.void(int64))
-"""Write what an agent sees now: ``(address)``."""
+"""Write an agent's present observation: ``(address)``."""
 
 step_one = Kernel(_step_one, int64(int64))
-"""A step of the agent at an address: ``(address) -> code``."""
+"""Step the agent at an address: ``(address) -> code``."""

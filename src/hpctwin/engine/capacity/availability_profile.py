@@ -1,13 +1,13 @@
-"""What is free over future time, in a table that changes by a row here and there.
+"""Free nodes over future time, in a table that changes by single rows.
 
-Rows lie in order of time, in one piece: `Standing.first` is the present, `Standing.last` holds for ever. Each
-of the others is where a job begins to hold nodes or where it gives them back, and goes where that goes. Of
-rows of one time those that give back come first: what lies between them is then never less than what is free
-before or after.
+Rows are contiguous and sorted by time. `Standing.first` is the present; `Standing.last` holds
+forever. Each other row is a time at which a job begins to hold nodes or returns them, and moves
+with it. Among rows of equal time, rows that return nodes come first. The number of free nodes
+between them is then never lower than before or after.
 
-A row that moves changes places with those that it passes, whose free nodes change anyway, so it costs
-nothing to keep them in one piece; and to look along them is to read memory in its order. Rows of the past are
-left behind, and all are moved down when the table is full.
+A row that moves changes places with the rows that it passes. Their free nodes change anyway, so
+keeping the table sorted costs nothing extra, and scans read memory in order. Past rows stay in
+front of the table; all rows move down when the table is full.
 """
 
 from __future__ import annotations
@@ -18,7 +18,15 @@ from hpctwin.engine.state.layout import NEVER, ONE, ZERO, Arrays
 
 @jit
 def put_row(place: int, row: int, time: int, free: int, sim: Arrays) -> None:
-    """Write a row of the profile: from a time on, so much is free."""
+    """Write a row of the profile.
+
+    Args:
+        place: Place in the profile.
+        row: Number of the row, see `Stay`.
+        time: Time from which the row holds, ms.
+        free: Free nodes from then on.
+        sim: Simulation.
+    """
     one = sim.profile[place]
     one.time = time
     one.free = free
@@ -28,14 +36,14 @@ def put_row(place: int, row: int, time: int, free: int, sim: Arrays) -> None:
 
 @jit
 def shift_row(place: int, to: int, nodes: int, sim: Arrays) -> None:
-    """Write a row to another place, with so many nodes more."""
+    """Copy a row to another place, with ``nodes`` more free nodes."""
     one = sim.profile[place]
     put_row(to, one.row, one.time, one.free + nodes, sim)
 
 
 @jit
 def bound(sim: Arrays) -> None:
-    """Put a row before the first and one after the last, on which nobody finds a node."""
+    """Write sentinel rows without free nodes before the first and after the last row."""
     before = sim.profile[sim.standing.first - 1]
     before.time = ZERO
     before.free = -1
@@ -46,7 +54,7 @@ def bound(sim: Arrays) -> None:
 
 @jit
 def place_at(time: int, sim: Arrays) -> int:
-    """The last row that does not begin after a time; the first one if all do."""
+    """Return the last row that begins at or before a time; the first row if none does."""
     low = sim.standing.first
     high = sim.standing.last + 1
     while high - low > 1:
@@ -60,7 +68,15 @@ def place_at(time: int, sim: Arrays) -> int:
 
 @jit
 def first_span(place: int, nodes: int, length: int, end: int, sim: Arrays) -> int:
-    """The first row from which so many nodes are free for so long, before an end; -1 if there is none."""
+    """Return the first row from which enough nodes are free long enough; -1 if none.
+
+    Args:
+        place: First row to try.
+        nodes: Number of nodes.
+        length: Duration, ms.
+        end: Time by which the span must end, ms.
+        sim: Simulation.
+    """
     first = place
     while sim.profile[first].time + length <= end:
         free = sim.profile[place].free
@@ -74,7 +90,10 @@ def first_span(place: int, nodes: int, length: int, end: int, sim: Arrays) -> in
 
 @jit
 def first_of_stretch(place: int, nodes: int, sim: Arrays) -> int:
-    """The first of the rows before one on all of which so many nodes are free; itself if there is none."""
+    """Return the first row of the stretch before a row on which enough nodes are free.
+
+    The result is the row itself if the stretch is empty.
+    """
     while sim.profile[place - 1].free >= nodes:
         place -= 1
     return place
@@ -82,7 +101,10 @@ def first_of_stretch(place: int, nodes: int, sim: Arrays) -> int:
 
 @jit
 def last_of_stretch(place: int, nodes: int, sim: Arrays) -> int:
-    """The last of the rows after one on all of which so many nodes are free; itself if there is none."""
+    """Return the last row of the stretch after a row on which enough nodes are free.
+
+    The result is the row itself if the stretch is empty.
+    """
     while sim.profile[place + 1].free >= nodes:
         place += 1
     return place
@@ -90,7 +112,14 @@ def last_of_stretch(place: int, nodes: int, sim: Arrays) -> int:
 
 @jit
 def longest_span(place: int, nodes: int, start: int, end: int, sim: Arrays) -> int:
-    """For how long at most so many nodes are free, between a time on a row and an end."""
+    """Return the longest time for which enough nodes are free between two times, ms.
+
+    Args:
+        place: Row that holds at ``start``.
+        nodes: Number of nodes.
+        start, end: The times, ms.
+        sim: Simulation.
+    """
     longest = ZERO
     while sim.profile[place].time < end:
         if sim.profile[place].free < nodes:
@@ -102,7 +131,7 @@ def longest_span(place: int, nodes: int, start: int, end: int, sim: Arrays) -> i
 
 @jit
 def fewest_free(first: int, last: int, sim: Arrays) -> int:
-    """How many nodes are free on all of some rows."""
+    """Return how many nodes are free on all rows of a range."""
     fewest = sim.profile[first].free
     for place in range(first + 1, last + 1):
         fewest = min(fewest, sim.profile[place].free)
@@ -111,7 +140,7 @@ def fewest_free(first: int, last: int, sim: Arrays) -> int:
 
 @jit
 def most_free(first: int, last: int, sim: Arrays) -> int:
-    """How many nodes at most are free on some rows, for any time."""
+    """Return the most free nodes on any row of a range that has a duration."""
     most = ZERO
     for place in range(first, last + 1):
         if sim.profile[place + 1].time > sim.profile[place].time:
@@ -121,7 +150,7 @@ def most_free(first: int, last: int, sim: Arrays) -> int:
 
 @jit
 def is_sound(sim: Arrays) -> bool:
-    """Whether there are as many nodes as the profile gives away, at all times."""
+    """Return whether free nodes are never negative in the profile."""
     for place in range(sim.standing.first, sim.standing.last + 1):
         if sim.profile[place].free < 0:
             return False

@@ -1,19 +1,25 @@
-"""Which jobs may have an earlier place in a plan that stands, when nodes come free in it.
+"""Index of jobs that can move forward in a kept plan when nodes become free in it.
 
-Before, there was no place for anybody earlier than its own. Nodes that come free on some rows of the plan
-help a job only if it asks for more than were free there, at most as many as are free now, and if the stretch
-around those rows on which as many are free is as long as the job is expected to run. So the stretch is
-widened, for jobs of each size (half octave of their nodes), and compared with the shortest job of the size
-that begins later. In one of forty cases it is long enough: that is a **hole**. (The stretches are the
-largest rectangles in a histogram that hold some of its columns; Vandevoorde, Dr. Dobb's Journal, April 1998.)
+Before, no job had an earlier place than its own. Nodes that become free on some rows of the plan
+help a job only if three conditions hold:
 
-A hole is looked into by a job whose turn comes, if holes that begin early enough are long enough for its size
-(`Scratch.reach`). If it does not fit, as others have taken the nodes by then, the hole is measured anew and
-is as long only as it still is. It is forgotten when each job has had its turn since: at the end of the next
-pass in which jobs may move.
+- It requests more nodes than were free there before.
+- It requests at most as many nodes as are free there now.
+- The stretch around those rows on which that many nodes are free is as long as the job's expected
+  runtime.
 
-It takes some seven rows for each reservation that moves; of a hundred jobs that look into a hole one
-moves there.
+The stretch is therefore widened for jobs of each size (half octave of their nodes), and compared
+with the shortest job of that size that begins later. In one of forty cases it is long enough, and
+is called a **hole**. (The stretches are the largest rectangles in a histogram that contain given
+columns; Vandevoorde, Dr. Dobb's Journal, April 1998.)
+
+When the pass comes to a job, it checks the job against the holes, if holes that begin early enough
+are long enough for its size (`Scratch.reach`). If the job does not fit, because other jobs have
+taken the nodes, the hole is measured again and shortened. A hole is dropped once each job has been
+tried since: at the end of the next pass in which jobs may move.
+
+This costs about seven rows for each reservation that moves. Of a hundred jobs checked against a
+hole, one moves there.
 """
 
 from __future__ import annotations
@@ -35,28 +41,32 @@ JOBS_OF_BUCKET = 16
 
 @jit
 def size_of(nodes: int) -> int:
-    """The half octave of a number of nodes."""
+    """Return the half octave of a number of nodes."""
     shift = max(62 - leading_zeros(nodes), 0)
     return 2 * shift + (nodes >> shift) - 1
 
 
 @jit
 def fewest_of(size: int) -> int:
-    """The fewest nodes of a half octave."""
+    """Return the fewest nodes of a half octave."""
     shift = max((size - 1) // 2, 0)
     return (size + 1 - 2 * shift) << shift
 
 
 @jit
 def bucket_of(time: int, sim: Arrays) -> int:
-    """The bucket of jobs, or holes, that begin at a time."""
+    """Return the bucket of jobs or holes that begin at a time."""
     standing = sim.standing
     return min(max(time - standing.since, ZERO) >> standing.shift, standing.buckets - 1)
 
 
 @jit
 def note_lengths(sim: Arrays) -> None:
-    """How long the shortest jobs are, by when they begin at the earliest and by size."""
+    """Compute the length of the shortest jobs, by bucket of their start and by size.
+
+    A bucket includes all later ones: ``sim.shortest`` for one size, ``sim.least_of`` for it and all
+    larger sizes.
+    """
     standing = sim.standing
     now = sim.clock.now
     last = now
@@ -93,7 +103,7 @@ def note_lengths(sim: Arrays) -> None:
 
 @jit
 def note_new(slot: int, sim: Arrays) -> None:
-    """The same when a job is new in the plan."""
+    """Update the shortest lengths for a job that is new in the plan."""
     stay = sim.stay[slot]
     if sim.standing.buckets > 0:
         for bucket in range(bucket_of(stay.start, sim) + 1):
@@ -105,7 +115,14 @@ def note_new(slot: int, sim: Arrays) -> None:
 
 @jit
 def note_holes(first: int, last: int, sim: Arrays) -> None:
-    """How long holes are, by when they begin at the latest, for some sizes."""
+    """Compute the length of the longest hole, by size and by bucket of its begin.
+
+    A bucket includes all earlier ones (``sim.reach``).
+
+    Args:
+        first, last: Range of sizes.
+        sim: Simulation.
+    """
     for size in range(first, last):
         for bucket in range(sim.standing.buckets):
             sim.reach[size, bucket] = 0
@@ -116,7 +133,7 @@ def note_holes(first: int, last: int, sim: Arrays) -> None:
 
 @jit
 def note_room(size: int, bucket: int, room: int, sim: Arrays) -> None:
-    """The same when there is one more hole, so long for a size."""
+    """Update ``sim.reach`` for one more hole with a length for a size."""
     while bucket < sim.standing.buckets and sim.reach[size, bucket] < room:
         sim.reach[size, bucket] = room
         bucket += 1
@@ -124,9 +141,19 @@ def note_room(size: int, bucket: int, room: int, sim: Arrays) -> None:
 
 @jit
 def widen_hole(hole: int, size: int, start: int, end: int, sim: Arrays) -> int:
-    """Let a hole, or if it is -1 a new one, hold a span in which jobs of a size have room; which it is."""
+    """Extend a hole by a span in which jobs of a size fit.
+
+    Args:
+        hole: Hole to extend; -1 for a new one.
+        size: Size of the jobs.
+        start, end: The span, ms.
+        sim: Simulation.
+
+    Returns:
+        The hole.
+    """
     if hole < 0:
-        # The last one holds all for which there is no row.
+        # The last hole includes all holes for which there is no row.
         hole = min(sim.standing.holes, len(sim.hole) - 1)
         if hole == sim.standing.holes:
             sim.standing.holes += 1
@@ -144,18 +171,25 @@ def widen_hole(hole: int, size: int, start: int, end: int, sim: Arrays) -> int:
 
 @jit
 def span_around(first: int, last: int, nodes: int, sim: Arrays) -> int:
-    """For how long so many nodes are free around rows on which they are."""
+    """Return how long enough nodes are free around rows on which they are free, ms."""
     end = sim.profile[last_of_stretch(last, nodes, sim) + 1].time
     return end - sim.profile[first_of_stretch(first, nodes, sim)].time
 
 
 @jit
 def wake(first: int, last: int, fewest: int, nodes: int, sim: Arrays) -> None:
-    """Look for a hole around rows on which so many nodes just came free, such that now so many are."""
+    """Find a hole around rows on which nodes have just become free.
+
+    Args:
+        first, last: The rows.
+        fewest: Fewest nodes that are free on all of these rows now.
+        nodes: Number of nodes that have become free.
+        sim: Simulation.
+    """
     bucket = bucket_of(sim.profile[first].time, sim)
     enough = max(fewest - nodes, ZERO) + 1
     smallest = size_of(enough)
-    # The stretch is longest for the fewest nodes; nearly always nobody would fit there.
+    # The stretch is longest for the fewest nodes; nearly always no job fits there.
     longest = span_around(first, last, enough, sim)
     if sim.least_of[bucket, smallest] > longest:
         return
@@ -185,7 +219,10 @@ def wake(first: int, last: int, fewest: int, nodes: int, sim: Arrays) -> None:
 
 @jit
 def find_holes(sim: Arrays) -> None:
-    """Take each stretch of the plan that is long enough for a hole: nobody knows where nodes came free."""
+    """Make a hole of each long enough stretch of the plan.
+
+    This is for a plan without a record of where nodes became free.
+    """
     last = sim.standing.last
     for size in range(sim.standing.sizes):
         wanted = fewest_of(size)
@@ -194,7 +231,7 @@ def find_holes(sim: Arrays) -> None:
             if sim.profile[place].free >= wanted:
                 start = sim.profile[place].time
                 place = last_of_stretch(place, wanted, sim)
-                # Nobody begins later than the last one ends.
+                # No job begins later than the last one ends.
                 end = min(sim.profile[place + 1].time, sim.profile[last].time)
                 if end - start >= sim.shortest[bucket_of(start, sim), size]:
                     widen_hole(-ONE, size, start, end, sim)
@@ -204,7 +241,10 @@ def find_holes(sim: Arrays) -> None:
 
 @jit
 def long_hole(hole: int, size: int, length: int, sim: Arrays) -> int:
-    """The next hole, from one on, that is so long for a size; as many as there are if there is none."""
+    """Return the next hole from one on that is long enough for a size.
+
+    The result is the number of holes if there is none.
+    """
     holes = sim.standing.holes
     while hole < holes and sim.room[size, hole] < length:
         hole += ONE
@@ -213,7 +253,7 @@ def long_hole(hole: int, size: int, length: int, sim: Arrays) -> int:
 
 @jit
 def leap(slot: int, to: int, sim: Arrays) -> int:
-    """The earliest start of a job in a hole; ``to`` if there is none that early."""
+    """Return the earliest start of a job in a hole; ``to`` if none is earlier."""
     stay = sim.stay[slot]
     size = stay.size
     missed = False
@@ -239,7 +279,10 @@ def leap(slot: int, to: int, sim: Arrays) -> int:
 
 @jit
 def forget_holes(sim: Arrays) -> None:
-    """All jobs had their turn: holes of the pass before, and those that are filled, are none any more."""
+    """Drop holes of the pass before, and holes that are filled.
+
+    All jobs have been tried by now.
+    """
     standing = sim.standing
     kept = ZERO
     for hole in range(standing.holes):

@@ -1,9 +1,9 @@
-"""Maintenance windows that are not over: a pass looks at no others, and at those to come as far as it must.
+"""Maintenance windows that are not over: passes consider only the ones they need.
 
-The machine's windows lie in the order in which they begin. Those that have begun and are not over are listed
-(``sim.under_way``); of the others the first is known. Both follow the clock, so that hundreds of windows that
-are past, or far ahead, cost a pass nothing. All of it is scratch: it is found anew where it is not there, or
-where the clock has been put back.
+The windows of the cluster are sorted by begin. Windows that have begun and are not over are listed
+in ``sim.under_way``; of the others only the first is tracked. Both follow the clock, so that
+hundreds of past or far future windows cost a pass nothing. All of this is scratch: it is rebuilt if
+it is missing, or if the clock was set back.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from hpctwin.engine.state.layout import ZERO, Arrays
 
 @jit
 def maintenance_is_over(sim: Arrays) -> bool:
-    """Whether no window is left."""
+    """Return whether no maintenance window is left."""
     return sim.clock.changes_done == len(sim.change)
 
 
 @jit
 def follow_clock(sim: Arrays) -> None:
-    """List the windows that are under way now."""
+    """Update the list of windows that are under way now."""
     now = sim.clock.now
     windows = sim.windows
     if windows.valid == 1 and windows.at == now:
@@ -46,7 +46,7 @@ def follow_clock(sim: Arrays) -> None:
 
 @jit
 def windows_left(sim: Arrays) -> int:
-    """How many windows are not over."""
+    """Return how many windows are not over."""
     if len(sim.window) == 0:
         return ZERO
     follow_clock(sim)
@@ -55,14 +55,20 @@ def windows_left(sim: Arrays) -> int:
 
 @jit
 def window_left(i: int, sim: Arrays) -> int:
-    """The row of a window of those left: first those under way, then the others as they begin."""
+    """Return the row of one of the windows that are not over.
+
+    Windows under way come first, then the others by begin.
+    """
     windows = sim.windows
     return sim.under_way[i] if i < windows.under_way else windows.begun + i - windows.under_way
 
 
 @jit
 def windows_before(time: int, sim: Arrays) -> int:
-    """How many of those left begin before a time to come: the first."""
+    """Return how many of the windows that are not over begin before a future time.
+
+    These are the first ones in the order of `window_left`.
+    """
     left = windows_left(sim)
     if left == 0:
         return ZERO

@@ -1,8 +1,8 @@
-"""Spans of time, each with the set of nodes that nobody has reserved in it: plans of particular nodes.
+"""Spans of time, each with its set of unreserved nodes: plans of particular nodes.
 
-As in Slurm's backfill plugin (22.05: ``node_space`` of ``backfill.c``): a job is tried from a time on with
-the nodes that are in no reservation while it would run. Sets are bits in words, so that this takes
-(spans * nodes / 64) steps.
+As in Slurm's backfill plugin (22.05: ``node_space`` of ``backfill.c``), a job is tried from some
+time on with the nodes that are in no reservation while it would run. Sets are bits in words, so
+that one try takes (spans × nodes / 64) steps.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.containers.node_sets import is_free
 from hpctwin.engine.state.layout import NEVER, ONE, ZERO, Arrays
 
-# Rows of ``sim.sets``: nodes that are free, that a job may have at all, that it may have while it would run,
-# that it gets; then those of each pool that are up.
+# Rows of ``sim.sets``: free nodes; nodes that a job may have at all; nodes that it may have while
+# it would run; nodes picked for it; then, for each pool, the nodes that are up.
 FREE, MAY, CLEAR, PICKED, POOLS = 0, 1, 2, 3, 4
 
 
 @jit
 def bits_of(word: int) -> int:
-    """How many bits of a word are 1."""
+    """Return the number of 1 bits in a word."""
     word = word - ((word >> 1) & 0x5555555555555555)
     word = (word & 0x3333333333333333) + ((word >> 2) & 0x3333333333333333)
     word = (word + (word >> 4)) & 0x0F0F0F0F0F0F0F0F
@@ -28,25 +28,25 @@ def bits_of(word: int) -> int:
 
 @jit
 def lowest(w: int, word: int) -> int:
-    """The lowest node of those in a word that is not 0."""
+    """Return the lowest node in word ``w`` of a set; the word must not be 0."""
     return 64 * w + bits_of((word & -word) - 1)
 
 
 @jit
 def has(row: int, node: int, sim: Arrays) -> bool:
-    """Whether a node is in a set."""
+    """Return whether a node is in a set."""
     return (sim.sets[row, node >> 6] >> (node & 63)) & 1 == 1
 
 
 @jit
 def put_in(row: int, node: int, sim: Arrays) -> None:
-    """Put a node into a set."""
+    """Add a node to a set."""
     sim.sets[row, node >> 6] |= ONE << (node & 63)
 
 
 @jit
 def size_of(row: int, sim: Arrays) -> int:
-    """How many nodes a set has."""
+    """Return the number of nodes in a set."""
     size = ZERO
     for w in range(sim.sets.width):
         size += bits_of(sim.sets[row, w])
@@ -55,7 +55,11 @@ def size_of(row: int, sim: Arrays) -> int:
 
 @jit
 def open_spans(sim: Arrays) -> int:
-    """See who is free and up, and reserve nothing; how many spans that makes."""
+    """Begin a plan without reservations: record the nodes that are free and up.
+
+    Returns:
+        Number of spans, which is 1.
+    """
     for row in range(POOLS + sim.rules.pools):
         for w in range(sim.sets.width):
             sim.sets[row, w] = 0
@@ -76,7 +80,16 @@ def open_spans(sim: Arrays) -> int:
 
 @jit
 def cut(time: int, size: int, sim: Arrays) -> int:
-    """Have a span begin at a time, of those there are so many; how many there are then."""
+    """Split the span that contains a time, so that a span begins there.
+
+    Args:
+        time: Time of the split, ms.
+        size: Number of spans.
+        sim: Simulation.
+
+    Returns:
+        New number of spans.
+    """
     i = ZERO
     while sim.node_span[i].end <= time:
         i = sim.node_span[i].next
@@ -94,7 +107,17 @@ def cut(time: int, size: int, sim: Arrays) -> int:
 
 @jit
 def reserve(row: int, begins: int, ends: int, size: int, sim: Arrays) -> int:
-    """Take a set of nodes out of all spans from a time to another; how many spans there are then."""
+    """Remove a set of nodes from all spans between two times.
+
+    Args:
+        row: Row of ``sim.sets``.
+        begins, ends: The times, ms; ``ends`` may be `NEVER`.
+        size: Number of spans.
+        sim: Simulation.
+
+    Returns:
+        New number of spans.
+    """
     for w in range(sim.sets.width):
         word = sim.sets[row, w]
         while word != 0:
@@ -116,7 +139,7 @@ def reserve(row: int, begins: int, ends: int, size: int, sim: Arrays) -> int:
 
 @jit
 def is_reserved(begins: int, ends: int, sim: Arrays) -> bool:
-    """Whether a node that was picked is reserved, or maintained, at any time from one to another."""
+    """Return whether a picked node is reserved or in maintenance between two times."""
     i = ZERO
     while i >= 0 and sim.node_span[i].begin < ends:
         span = sim.node_span[i]
@@ -136,7 +159,13 @@ def is_reserved(begins: int, ends: int, sim: Arrays) -> bool:
 
 @jit
 def comes_back(i: int, following: int, sim: Arrays) -> bool:
-    """Whether a span has a node that a job may have and that is left out by those up to another."""
+    """Return whether the next span offers an eligible node that is excluded so far.
+
+    Args:
+        i: Last span considered.
+        following: Span after it.
+        sim: Simulation.
+    """
     for w in range(sim.sets.width):
         clear = sim.sets[CLEAR, w] & sim.span_nodes[i, w]
         if sim.sets[MAY, w] & sim.span_nodes[following, w] & ~clear != 0:
@@ -146,18 +175,19 @@ def comes_back(i: int, following: int, sim: Arrays) -> bool:
 
 @jit
 def narrow(j: int, since: int, until: int, nodes: int, first: int, sim: Arrays) -> int:
-    """Leave those nodes that a job may have from a time to another (``CLEAR``).
+    """Set ``CLEAR`` to the nodes that a job may have between two times.
 
     Args:
-        j: the job.
-        since, until: the times.
-        nodes: fewer are of no use: then it may leave more than it should, but still fewer than these.
-        first: a span; none before it ends after the first of them.
-        sim: the simulation.
+        j: Job.
+        since, until: The times, ms.
+        nodes: Nodes that the job needs. If there are fewer, ``CLEAR`` may hold too many nodes, but
+            always fewer than this.
+        first: A span; no span before it ends after ``since``.
+        sim: Simulation.
 
     Returns:
-        The first end of a span, or of maintenance, by which a node comes back that was left out; NEVER if
-        none does before the second span that begins later.
+        First end of a span or of maintenance at which an excluded node becomes available. `NEVER`
+        if there is none before the second span that begins after ``until``.
     """
     kind = sim.job[j].kind
     for w in range(sim.sets.width):

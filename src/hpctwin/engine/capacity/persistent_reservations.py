@@ -1,13 +1,13 @@
-"""Conservative backfilling by a plan that is kept from pass to pass, where counting nodes decides.
+"""Conservative backfilling with a kept plan, where counting nodes decides.
 
-The plan is a table of what is free over time (`profile`), with a row where each job begins to hold nodes and
-one where it gives them back. A pass drops what is past, and gives a job without reservation the earliest
-span, in O(P) with P rows.
+The plan is a table of free nodes over time (`availability_profile`), with one row where a job
+begins to hold nodes and one where it returns them. A pass drops past rows, and gives a job without
+a reservation the earliest span, in O(P) with P rows.
 
-Only where capacity came free other than planned may jobs move to earlier times. Nearly all of them slide:
-what was in their way has gone, and they begin where the nodes before them have been free since. That costs
-the rows they pass, one or two as a rule. To an earlier hole, with something left between, go very few;
-`holes` says who has to look for one.
+Jobs can move to earlier times only if capacity became free other than planned. Nearly all of them
+slide: the job in their way has gone, and they begin as early as the nodes before them have been
+free. That costs the rows they pass, usually one or two. Very few jobs move to an earlier hole with
+something left in between; `gap_index` says which jobs must search for one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hpctwin.engine.state.layout import NEVER, ONE, ZERO, Arrays
 
 @jit
 def new_slot(j: int, sim: Arrays) -> int:
-    """A place for a job, with two rows."""
+    """Allocate a place in the plan for a job, with two rows; return it."""
     standing = sim.standing
     slot = standing.spare - 1
     if slot >= 0:
@@ -48,7 +48,7 @@ def new_slot(j: int, sim: Arrays) -> int:
 
 @jit
 def free_slot(slot: int, sim: Arrays) -> None:
-    """The job at a place holds nothing in the plan any more."""
+    """Free a job's place in the plan."""
     stay = sim.stay[slot]
     stay.start = -1
     stay.job = sim.standing.spare
@@ -57,7 +57,7 @@ def free_slot(slot: int, sim: Arrays) -> None:
 
 @jit
 def drop_past(sim: Arrays) -> None:
-    """Begin the plan now."""
+    """Move the begin of the plan to the present."""
     now = sim.clock.now
     first = sim.standing.first
     while first < sim.standing.last and sim.profile[first + 1].time <= now:
@@ -72,7 +72,10 @@ def drop_past(sim: Arrays) -> None:
 
 @jit
 def take_span(slot: int, start: int, sim: Arrays) -> None:
-    """A job takes its nodes from a time on, which is not before the plan."""
+    """Take a job's nodes out of the plan from a time on.
+
+    The time must not be before the plan's begin.
+    """
     stay = sim.stay[slot]
     stay.start = start
     end = start + stay.expected
@@ -91,7 +94,7 @@ def take_span(slot: int, start: int, sim: Arrays) -> None:
 
 @jit
 def reserve_first(j: int, sim: Arrays) -> int:
-    """Give a job that has no reservation the earliest; when it starts."""
+    """Reserve the earliest span for a job without a reservation; return its start."""
     slot = new_slot(j, sim)
     nodes = sim.stay[slot].nodes
     place = first_span(sim.standing.first, nodes, sim.stay[slot].expected, NEVER, sim)
@@ -102,7 +105,7 @@ def reserve_first(j: int, sim: Arrays) -> int:
 
 @jit
 def move(slot: int, to: int, sim: Arrays) -> None:
-    """A job gives its reservation up for an earlier one."""
+    """Move a job's reservation to an earlier start."""
     stay = sim.stay[slot]
     nodes = stay.nodes
     before = stay.start
@@ -122,7 +125,7 @@ def move(slot: int, to: int, sim: Arrays) -> None:
         place -= 1
     put_row(place, 2 * slot + 2, end, sim.profile[place - 1].free + nodes, sim)
     fewest = min(fewest, sim.profile[place].free)
-    # Until its reservation its nodes were free, so that they came free only after.
+    # Until the old start these nodes were free already: they became free only after it.
     while place < last and sim.profile[place + 1].time <= before:
         place += 1
     wake(place, last, fewest, nodes, sim)
@@ -130,12 +133,16 @@ def move(slot: int, to: int, sim: Arrays) -> None:
 
 @jit
 def earlier(j: int, sim: Arrays) -> int:
-    """Move a job that has a reservation to the earliest that disturbs no other; when it starts."""
+    """Move a job's reservation as early as possible without moving others.
+
+    Returns:
+        Its start, ms.
+    """
     slot = sim.slot[j]
     stay = sim.stay[slot]
     if stay.start <= sim.clock.now:
         return stay.start
-    # It slides as far as its nodes have been free until its reservation.
+    # It slides forward over all rows on which its nodes have been free.
     free_from = first_of_stretch(sim.where[2 * slot + 1], stay.nodes, sim)
     to = sim.profile[free_from].time
     latest = stay.start - stay.expected
@@ -152,9 +159,9 @@ def earlier(j: int, sim: Arrays) -> int:
 
 @jit
 def take_back(job: int, sim: Arrays) -> int:
-    """A job gives back what the plan holds for it; how many nodes.
+    """Return the nodes that the plan holds for a job to the plan; return their number.
 
-    Its rows go; those before them, of which there are fewer as a rule, close the gap.
+    The job's two rows disappear. The rows before them close the gap, as they are usually fewer.
     """
     slot = sim.slot[job]
     nodes = sim.stay[slot].nodes
@@ -173,7 +180,7 @@ def take_back(job: int, sim: Arrays) -> int:
 
 @jit
 def go_on(sim: Arrays) -> None:
-    """Bring the plan up to the present."""
+    """Update the plan to the present time."""
     standing = sim.standing
     nodes = ZERO
     start = NEVER
@@ -201,7 +208,7 @@ def go_on(sim: Arrays) -> None:
 
 @jit
 def begin_anew(sim: Arrays) -> None:
-    """Make the plan of the jobs that run."""
+    """Build the plan from the running jobs."""
     standing = sim.standing
     standing.valid = 1
     standing.returned = 0

@@ -1,10 +1,11 @@
-"""The plan: what is free over future time.
+"""The plan: free nodes and resources over future time.
 
-A step function of time over all pools and resources: row ``i`` holds from ``sim.plan_time[i]`` until
-``sim.plan_time[i + 1]``, the last one for ever. ``sim.plan_rows[0]`` rows are in use.
+It is a step function of time over all pools and resources. Row ``i`` holds from
+``sim.plan_time[i]`` until ``sim.plan_time[i + 1]``; the last row holds forever.
+``sim.plan_rows[0]`` rows are in use.
 
-Of maintenance it has the changes that come by ``sim.windows.known``: as far as somebody has looked
-(`plan_reach`, `has_row`). Rows after that time may be missing, or wrong.
+The plan contains maintenance only up to ``sim.windows.known``, which grows as passes read the plan
+(`plan_reach`, `has_row`). Rows after that time may be missing or wrong.
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ from hpctwin.engine.state.layout import (
 
 @jit
 def planned_end(j: int, sim: Arrays) -> int:
-    """When a running job is expected to end, after now."""
+    """Return when a running job is expected to end; always after now.
+
+    An overdue job is expected to end at the next multiple of `OVERDUE_STEP` after its planned end.
+    If walltimes end jobs, that is at most its walltime.
+    """
     now = sim.clock.now
     start = sim.state[j].start
     planned = start + sim.job[j].expected
@@ -46,7 +51,10 @@ def planned_end(j: int, sim: Arrays) -> int:
 
 @jit
 def plan_split(time: int, sim: Arrays) -> int:
-    """The row that begins at ``time``, made if there is none; ``time`` is not before the plan."""
+    """Return the row that begins at a time; insert it if there is none.
+
+    The time must not be before the plan's begin.
+    """
     n = sim.plan_rows[0]
     low = 0
     high = n
@@ -60,7 +68,7 @@ def plan_split(time: int, sim: Arrays) -> int:
         return low
     width = sim.plan_amount.width
     move_rows(sim.plan_time, low + 1, low, n)
-    # The row before begins anew, with the amounts it has.
+    # The row before is duplicated: the new row begins with its amounts.
     move_rows(sim.plan_amount, low * width, (low - 1) * width, n * width)
     sim.plan_time[low] = time
     sim.plan_rows[0] = n + 1
@@ -69,7 +77,7 @@ def plan_split(time: int, sim: Arrays) -> int:
 
 @jit
 def plan_change(j: int, start: int, end: int, sign: int, sim: Arrays) -> None:
-    """Take a job's ``sim.take`` nodes and resources out of a span (-1) or put them back (+1)."""
+    """Take a job's ``sim.take`` nodes and resources out of a span (-1) or return them."""
     first = plan_split(start, sim)
     last = sim.plan_rows[0] if end >= NEVER else plan_split(end, sim)
     if sim.plan_amount.width == 1:
@@ -87,13 +95,16 @@ def plan_change(j: int, start: int, end: int, sign: int, sim: Arrays) -> None:
 
 @jit
 def plan_take(j: int, start: int, sim: Arrays) -> None:
-    """Take a job out of the plan for as long as it is expected to run."""
+    """Take a job out of the plan for its expected runtime."""
     plan_change(j, start, start + sim.job[j].expected, TAKE, sim)
 
 
 @jit
 def note_freed(j: int, start: int, end: int, sim: Arrays) -> None:
-    """A job's nodes come free for a span, other than planned, before the next pass."""
+    """Record that a job's nodes become free for a span, other than planned.
+
+    The next pass updates the kept plan. If too many jobs are recorded, the plan is rebuilt.
+    """
     standing = sim.standing
     if standing.valid == 0:
         return
@@ -109,7 +120,7 @@ def note_freed(j: int, start: int, end: int, sim: Arrays) -> None:
 
 @jit
 def load_take(j: int, sim: Arrays) -> None:
-    """Put the nodes a job holds, or holds a reservation for, into ``sim.take``."""
+    """Copy the nodes that a job holds or has reserved to ``sim.take``."""
     if len(sim.taken) == 0:
         sim.take[0] = sim.job[j].nodes
     else:
@@ -119,12 +130,12 @@ def load_take(j: int, sim: Arrays) -> None:
 
 @jit
 def plan_build(sim: Arrays) -> None:
-    """The plan from running jobs and maintenance alone."""
+    """Build the plan from running jobs and maintenance alone."""
     call(sim.hooks.build_plan, sim)
 
 
 def build_plan(sim: Arrays) -> None:
-    """As `plan_build`; compiled once for all passes."""
+    """Do the same as `plan_build`; compiled once for all passes."""
     now = sim.clock.now
     pools = sim.rules.pools
     width = sim.plan_amount.width
@@ -134,6 +145,8 @@ def build_plan(sim: Arrays) -> None:
     n = 1
     running = sim.clock.run_end
     overdue = sim.clock.run_first
+    # Overdue jobs come first in ``sim.run``, but their expected ends are not sorted with the
+    # others.
     while overdue < running and sim.run[overdue].planned <= now:
         overdue += 1
     for r in range(overdue, running):
@@ -168,22 +181,23 @@ BUILD_PLAN = Kernel(build_plan, types.void(SIM), unrolled=False)
 
 @jit
 def know_changes(done: int, sim: Arrays) -> None:
-    """So many changes by maintenance, the first, are in the plan or past."""
+    """Record that the first ``done`` maintenance changes are in the plan or past."""
     sim.windows.planned = done
     sim.windows.known = sim.change[done].time - 1 if done < len(sim.change) else NEVER
 
 
 @jit
 def plan_reach(time: int, sim: Arrays) -> None:
-    """Have the plan know maintenance up to a time."""
+    """Extend the maintenance in the plan up to a time."""
     if time > sim.windows.known:
         call_with_job(sim.hooks.reach_plan, time, sim)
 
 
 def reach_plan(time: int, sim: Arrays) -> None:
-    """As `plan_reach`, where there is some; compiled once for all passes.
+    """Do the same as `plan_reach`, if changes are left; compiled once for all passes.
 
-    At least as many changes as are there, so that all together cost as one go through what was looked at.
+    Each call at least doubles the number of changes in the plan. All calls together then cost as
+    much as one pass over the changes considered.
     """
     first = sim.windows.planned
     last = min(2 * first - sim.clock.changes_done, len(sim.change))
@@ -207,7 +221,10 @@ REACH_PLAN = Kernel(reach_plan, types.void(int64, SIM), unrolled=False)
 
 @jit
 def split_at_changes(first: int, last: int, sim: Arrays) -> None:
-    """Have rows begin when maintenance changes something, from the last change on: each row moves once."""
+    """Insert rows at the times of maintenance changes.
+
+    It works from the last change backward, so that each row moves only once.
+    """
     row = sim.plan_rows[0] - 1
     to = row + new_times(first, last, sim)
     sim.plan_rows[0] = to + 1
@@ -228,7 +245,7 @@ def split_at_changes(first: int, last: int, sim: Arrays) -> None:
 
 @jit
 def change_before(i: int, sim: Arrays) -> int:
-    """The last change by maintenance before the time of one; -1 if there is none."""
+    """Return the last maintenance change before the time of change ``i``; -1 if none."""
     time = sim.change[i].time
     while i >= 0 and sim.change[i].time == time:
         i -= 1
@@ -237,7 +254,7 @@ def change_before(i: int, sim: Arrays) -> int:
 
 @jit
 def new_times(first: int, last: int, sim: Arrays) -> int:
-    """At how many times maintenance changes something, from a change up to another, and no row begins."""
+    """Return at how many times of maintenance changes in a range no row begins."""
     found = 0
     rows = sim.plan_rows[0]
     row = rows
@@ -256,7 +273,10 @@ def new_times(first: int, last: int, sim: Arrays) -> int:
 
 @jit
 def has_row(row: int, sim: Arrays) -> bool:
-    """Whether the plan has a row, which is the first or one after others; it knows it then."""
+    """Return whether the plan has a row; extend maintenance until the row is valid.
+
+    The row must be the first one, or follow rows that are known.
+    """
     windows = sim.windows
     while windows.known < NEVER:
         time = windows.known + 1
@@ -270,14 +290,14 @@ def has_row(row: int, sim: Arrays) -> bool:
 
 @jit
 def row_at(time: int, sim: Arrays) -> int:
-    """The row that begins at a time, made if there is none, to look for room from there on."""
+    """Return the valid row that begins at a time; insert it if there is none."""
     plan_reach(time, sim)
     return plan_split(time, sim)
 
 
 @jit
 def forget_maintenance(sim: Arrays) -> None:
-    """Put back into the plan the nodes that maintenance takes out of it, as far as it knows."""
+    """Return the nodes in maintenance to the plan, as far as it knows maintenance."""
     if len(sim.window) == 0:
         return
     follow_clock(sim)
@@ -301,13 +321,16 @@ def forget_maintenance(sim: Arrays) -> None:
 
 @jit
 def active_from(node: int, sim: Arrays) -> int:
-    """When a node is active, at the earliest."""
+    """Return the earliest time at which a node is active."""
     return max(sim.clock.now, sim.node[node].ready) + sim.node[node].boot
 
 
 @jit
 def plan_switched_off(sim: Arrays) -> None:
-    """Nodes that are not switched on can be had from when they are active, if woken at once."""
+    """Add nodes that are not switched on to the plan.
+
+    They are available from the time at which they are active, if woken at once.
+    """
     if sim.rules.shown == ONLY_ACTIVE:
         plan_asleep(RETURN, sim)
     time = NEVER
@@ -318,7 +341,7 @@ def plan_switched_off(sim: Arrays) -> None:
         if sim.node[node].hidden == 0 or sim.node[node].down > 0:
             continue
         ready = active_from(node, sim)
-        # Many are ready at the same time as the one before, and the plan is long.
+        # Consecutive nodes are often ready at the same time: the long plan changes once for all.
         if ready != time or sim.pool_of[node] != p:
             plan_return(time, p, nodes, sim)
             time = ready
@@ -330,7 +353,11 @@ def plan_switched_off(sim: Arrays) -> None:
 
 @jit
 def plan_nodes_back(sim: Arrays) -> int:
-    """A plan of nothing but nodes that are not switched on; how many rows it has."""
+    """Build a plan of only the nodes that are not switched on.
+
+    Returns:
+        Number of its rows.
+    """
     sim.plan_time[0] = sim.clock.now
     for c in range(sim.plan_amount.width):
         sim.plan_amount[0, c] = 0
@@ -341,7 +368,10 @@ def plan_nodes_back(sim: Arrays) -> int:
 
 @jit
 def plan_asleep(sign: int, sim: Arrays) -> None:
-    """Nodes that sleep are free from when they can be on, if not anyway; or (-1) they are not."""
+    """Add sleeping nodes to the plan from when they can be on, or (-1) remove them.
+
+    Sleeping nodes that are on at once are in the plan already; only removal includes them.
+    """
     depths = sim.rules.depths
     for p in range(sim.rules.pools):
         for depth in range(depths):
@@ -353,7 +383,7 @@ def plan_asleep(sign: int, sim: Arrays) -> None:
 
 @jit
 def plan_return(time: int, p: int, nodes: int, sim: Arrays) -> None:
-    """Nodes of a pool are free from a time on; not so if negative."""
+    """Add nodes of a pool to the plan from a time on; remove them if negative."""
     if nodes != 0:
         for row in range(plan_split(time, sim), sim.plan_rows[0]):
             sim.plan_amount[row, p] += nodes
@@ -361,7 +391,7 @@ def plan_return(time: int, p: int, nodes: int, sim: Arrays) -> None:
 
 @jit
 def holds(j: int, sim: Arrays) -> bool:
-    """Whether a job fits amounts of ``sim.low``."""
+    """Return whether a job fits in the amounts of ``sim.low``."""
     pools = sim.rules.pools
     kind = sim.job[j].kind
     for c in range(sim.asks.width):
@@ -376,9 +406,12 @@ def holds(j: int, sim: Arrays) -> bool:
 
 @jit
 def plan_fits(j: int, first: int, sim: Arrays) -> int:
-    """Whether a job fits from row ``first`` on, which is known; leaves the least free amounts in ``sim.low``.
+    """Check whether a job fits from row ``first`` on, which is valid.
 
-    Returns -1 if it fits, else the row at which the amounts so far became too small.
+    The least free amounts of the span are left in ``sim.low``.
+
+    Returns:
+        -1 if the job fits, else the row at which the amounts became too small.
     """
     end = sim.plan_time[first] + sim.job[j].expected
     plan_reach(end, sim)
@@ -402,21 +435,16 @@ def plan_fits(j: int, first: int, sim: Arrays) -> int:
 
 @jit
 def fits_plan(j: int, sim: Arrays) -> bool:
-    """Whether a job fits from now on; leaves the least free amounts in ``sim.low``."""
+    """Return whether a job fits from now on.
+
+    The least free amounts of its span are left in ``sim.low``.
+    """
     return plan_fits(j, ZERO, sim) < 0
 
 
 @jit
-def fits_at_once(j: int, sim: Arrays) -> bool:
-    """Whether a job fits what is free at this moment, the plan apart."""
-    for c in range(len(sim.low)):
-        sim.low[c] = sim.stock[c].free
-    return holds(j, sim)
-
-
-@jit
 def least_of_four(row: int, sim: Arrays) -> int:
-    """The least that is free of one pool in four rows, from one on."""
+    """Return the fewest free nodes in four rows from one on, with a single pool."""
     one = min(sim.plan_amount[row, 0], sim.plan_amount[row + 1, 0])
     other = min(sim.plan_amount[row + 2, 0], sim.plan_amount[row + 3, 0])
     return min(one, other)
@@ -424,9 +452,15 @@ def least_of_four(row: int, sim: Arrays) -> int:
 
 @jit
 def first_row(row: int, nodes: int, length: int, sim: Arrays) -> int:
-    """The first row, from one on, from which so many nodes are free for so long; -1 if there is none.
+    """Return the first row from which enough nodes are free long enough; -1 if none.
 
-    Where a plan is of the nodes of one pool and of nothing else.
+    The plan must hold the nodes of one pool and nothing else.
+
+    Args:
+        row: First row to try.
+        nodes: Number of nodes.
+        length: Duration, ms.
+        sim: Simulation.
     """
     while has_row(row, sim):
         if sim.plan_amount[row, 0] < nodes:
@@ -437,7 +471,7 @@ def first_row(row: int, nodes: int, length: int, sim: Arrays) -> int:
         plan_reach(end, sim)
         rows = sim.plan_rows[0]
         row += 1
-        # Four at a time: what a plan of hundreds of rows costs is this.
+        # Four rows at a time: this loop dominates the cost of plans with hundreds of rows.
         while row + 3 < rows and sim.plan_time[row + 3] < end and least_of_four(row, sim) >= nodes:
             row += 4
         while row < rows and sim.plan_time[row] < end and sim.plan_amount[row, 0] >= nodes:
@@ -448,33 +482,23 @@ def first_row(row: int, nodes: int, length: int, sim: Arrays) -> int:
 
 
 @jit
-def plan_earliest(j: int, sim: Arrays) -> int:
-    """The first row from which a job fits; -1 if there is none."""
-    first = ZERO
+def plan_earliest(j: int, first: int, sim: Arrays) -> int:
+    """Return the first row, from one on, from which a job fits; -1 if there is none."""
     if sim.plan_amount.width == 1:
         return first_row(first, sim.job[j].nodes, sim.job[j].expected, sim)
     while has_row(first, sim):
         row = plan_fits(j, first, sim)
         if row < 0:
             return first
-        # With one pool the row that was too small alone rules out all starts up to it. With
-        # several, only the least over the whole span was too small.
+        # With one pool, the row that was too small rules out all starts up to it. With several
+        # pools, only the minimum over the whole span was too small.
         first = row + 1 if sim.rules.pools == 1 else first + 1
     return -1
 
 
 @jit
-def reserve(j: int, sim: Arrays) -> int:
-    """Take the earliest span that a job fits out of the plan; when it starts."""
-    start = sim.plan_time[plan_earliest(j, sim)]
-    choose_pools(j, sim)
-    plan_take(j, start, sim)
-    return start
-
-
-@jit
 def choose_pools(j: int, sim: Arrays) -> None:
-    """Divide a job's nodes over the pools, given the least free amounts in ``sim.low``."""
+    """Divide a job's nodes over the pools; ``sim.low`` has the least free amounts."""
     pools = sim.rules.pools
     left = sim.job[j].nodes
     if pools == 1:
@@ -509,7 +533,10 @@ def choose_pools(j: int, sim: Arrays) -> None:
 
 @jit
 def _spread(nodes: int, sim: Arrays) -> None:
-    """One node at a time from the fullest pool, done at once: cut all pools to one level."""
+    """Take nodes one by one from the fullest pool, computed in one step.
+
+    The result cuts all pools to one level, which is found by bisection.
+    """
     pools = sim.rules.pools
     low = 0
     high = 0

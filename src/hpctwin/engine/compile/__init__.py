@@ -1,1 +1,1 @@
-"""How Python becomes compiled kernels, and where compiled code is kept."""
+"""Compilation of Python functions to kernels, and the cache of compiled code."""

@@ -1,4 +1,4 @@
-"""What Numba says of a function that it cannot compile, in one line."""
+"""Numba's reason why a function cannot be compiled, in one line."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _RETURNED = re.compile(r"No conversion from (.+) to float64 for '\$\w*return_(?:
 
 
 def why_not_compiled(error: Exception, function: Any) -> tuple[str, str]:
-    """Where it is, and the sentence of Numba's message that says what is wrong.
+    """Return the location of a compilation error and Numba's reason, in one line each.
 
     Args:
-        error: what Numba raised.
-        function: the Python function.
+        error: Exception that Numba raised.
+        function: Python function that was compiled.
 
     Returns:
-        File and line, and why.
+        File and line of the error, and the reason.
     """
     code = function.__code__
     text = str(error)

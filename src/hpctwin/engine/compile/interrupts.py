@@ -1,7 +1,8 @@
 """Ctrl-C while a kernel is compiled.
 
-Compiling calls Python from places in which Python drops what is raised: callbacks of LLVM, of the garbage
-collector, of weak references. An interrupt that comes just then would be lost.
+Compiling calls Python from places where Python drops exceptions: callbacks of LLVM, of the garbage
+collector and of weak references. An interrupt in such a place would be lost. This module records it
+and raises it again.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ _heard = False
 
 @contextmanager
 def interrupts_noted() -> Iterator[None]:
-    """Note Ctrl-C besides raising it at once; `end_if_interrupted` and the end of the block raise it again.
+    """Record Ctrl-C in addition to raising it at once.
+
+    `end_if_interrupted` and the end of the block raise it again.
 
     Raises:
-        KeyboardInterrupt: it came.
+        KeyboardInterrupt: Ctrl-C was pressed inside the block.
     """
     global _heard
     ours = threading.current_thread() is threading.main_thread()
@@ -55,10 +58,10 @@ def _note(number: int, frame: FrameType | None) -> None:
 
 
 def end_if_interrupted() -> None:
-    """Called now and then while compiling.
+    """Raise an interrupt that was recorded; the compiler calls this regularly.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C came since `interrupts_noted`.
+        KeyboardInterrupt: Ctrl-C was pressed since `interrupts_noted`.
     """
     if _heard and threading.current_thread() is threading.main_thread():
         raise KeyboardInterrupt

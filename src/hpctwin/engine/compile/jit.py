@@ -1,8 +1,8 @@
-"""How the engine's kernels are compiled and where the compiled code is kept.
+"""Compilation of the engine's kernels, and the cache of compiled code.
 
-Numba's disk cache does not notice that a function called from another file was edited. The cache
-folder therefore carries a hash of all the engine's sources; where no folder can be written, kernels are
-compiled anew in each process, with one warning.
+Numba's disk cache does not notice that a called function in another file was edited. The name of
+the cache folder therefore contains a hash of all engine sources. If no folder is writable, each
+process compiles its kernels again, with one warning.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Numba's own hints leave out its settings and some options.
+# Numba's type hints do not include its settings and some options.
 _config: Any = numba.config
 _njit: Any = numba.njit
 _unliteral: Any = numba.types.unliteral
@@ -72,7 +72,11 @@ CACHE_DIR = _cache_dir()
 
 @contextmanager
 def kept_on_disk() -> Iterator[bool]:
-    """Let Numba keep what is decorated inside in our folder; yields whether it can be kept."""
+    """Let Numba cache functions decorated in this block in the engine's cache folder.
+
+    Yields:
+        Whether the folder is usable.
+    """
     if CACHE_DIR is None:
         yield False
         return
@@ -85,11 +89,12 @@ def kept_on_disk() -> Iterator[bool]:
 
 
 def jit(function: F) -> F:
-    """A part of the kernels that call it; compiled with each of them, and never alone."""
+    """Mark a function as a part of kernels: compiled into its callers, never alone."""
     compiled: Any = _njit(
         nogil=True,
         error_model="numpy",
-        # Without these, numba counts references at each access and makes Python wrappers for each part.
+        # Without these options, Numba counts references at each access and makes Python wrappers
+        # for each part.
         _nrt=False,
         no_cpython_wrapper=True,
         no_cfunc_wrapper=True,
@@ -101,25 +106,29 @@ def jit(function: F) -> F:
         named = {name: _unliteral(one) for name, one in named.items()}
         return typed(tuple(map(_unliteral, given)), named)
 
-    # Else numba compiles it once more for each number or truth value that is written where it is called.
+    # Otherwise Numba compiles the part once more for each literal number or truth value that a
+    # caller passes.
     compiled.get_call_template = typed_alike
     part: F = compiled
     return part
 
 
 def part_of_score(function: F) -> F:
-    """A part of orderings and placements that call it, as `jit` makes parts of kernels."""
+    """Mark a function as a part of orderings and placements that call it.
+
+    It does for them what `jit` does for kernels.
+    """
     compiled: F = _njit(nogil=True, error_model="numpy")(getattr(function, "py_func", function))
     return compiled
 
 
 class Kernel:
-    """A function compiled when it is first used, and kept on disk.
+    """A function that is compiled at its first use and cached on disk.
 
     Args:
-        function: it, a part or not, and what it calls is compiled as one.
-        signature: of what it takes and gives.
-        unrolled: whether its loops are made into longer ones, which pays where they are gone through often.
+        function: Function to compile together with all it calls; it may itself be a part.
+        signature: Numba signature of its arguments and result.
+        unrolled: Whether the compiler unrolls loops, which pays off for loops with many iterations.
     """
 
     def __init__(
@@ -134,18 +143,18 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Return the function's name without leading underscores."""
         return str(self._function.__name__).lstrip("_")
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call it from Python."""
+        """Call the function from Python."""
         return (self._dispatcher or self.compiled())(*arguments)
 
     def compiled(self) -> Any:
-        """The compiled function.
+        """Return the compiled function; load or compile it if necessary.
 
         Raises:
-            PolicyError: it cannot be compiled.
+            PolicyError: The function cannot be compiled.
         """
         if not self.load():
             with self._lock:
@@ -156,7 +165,7 @@ class Kernel:
     def _compile(self) -> Any:
         try:
             return _compiled(self._made(), self._signature)
-        except Exception as error:  # Numba lets through what its own code stumbles over
+        except Exception as error:  # Numba lets errors in its own code through
             where, reason = why_not_compiled(error, self._function)
             raise PolicyError(
                 f"{where}: {self._function.__name__!r} cannot be compiled: {reason}; what the engine "
@@ -165,7 +174,7 @@ class Kernel:
             ) from error
 
     def load(self) -> bool:
-        """Whether it is ready to be called, without having to be compiled; from disk if it is kept there."""
+        """Return whether the function is ready without compiling; load it if it is cached."""
         if self._dispatcher is not None:
             return True
         with self._lock:
@@ -174,9 +183,9 @@ class Kernel:
             return self._dispatcher is not None
 
     def at_hand(self) -> bool:
-        """Whether it is ready to be called; on disk it is looked for once.
+        """Return whether the function is callable; search the disk only once.
 
-        To look takes as long as hundreds of jobs, and who asks this asks it for each simulation.
+        The search takes as long as simulating hundreds of jobs, and each simulation asks.
         """
         if not self._sought:
             self._sought = True
@@ -194,32 +203,32 @@ class Kernel:
 
     @property
     def address(self) -> int:
-        """Where other kernels find it."""
+        """Return the address at which other kernels call it."""
         return address_of(self.compiled())
 
 
 def compiled_score(function: Callable[..., Any], signature: Any, *, keep: bool) -> Any:
-    """A function of the user's that gives a score, compiled apart; kernels call it by its address.
+    """Compile a user's scoring function separately; kernels call it by its address.
 
     Args:
-        function: it.
-        signature: `rows.ORDER_SIGNATURE` or `rows.PLACE_SIGNATURE`.
-        keep: whether to keep it on disk, where anything can be kept.
+        function: Ordering or placement that returns a score.
+        signature: `numba_types.ORDER_SIGNATURE` or `numba_types.PLACE_SIGNATURE`.
+        keep: Whether to cache it on disk, if the cache folder is writable.
     """
     made = _dispatcher(function, keep=keep)
     return _loaded(made, signature) or _compiled(made, signature)
 
 
 def _dispatcher(function: Callable[..., Any], *, keep: bool, **options: Any) -> Any:
-    """A function that nothing is compiled of yet."""
+    """Return a Numba dispatcher that has compiled nothing yet."""
     with kept_on_disk() as kept:
         return _njit(cache=kept and keep, nogil=True, error_model="numpy", **options)(function)
 
 
 def _loaded(dispatcher: Any, signature: Any) -> Any:
-    """A function with its code from disk; None if none is kept there.
+    """Load a function's code from disk; return None if it is not cached.
 
-    As Numba loads it, but without preparing for compiling first, which takes ten times as long.
+    Numba's own loading also prepares for compiling, which takes ten times as long.
     """
     load = getattr(dispatcher._cache, "_load_overload", None)
     with interrupts_noted():
@@ -240,7 +249,10 @@ def _compiled(dispatcher: Any, signature: Any) -> Any:
 
 @contextmanager
 def _no_garbage() -> Iterator[None]:
-    """Collect none: compiling makes many objects and drops few, so that looking takes a tenth of the time."""
+    """Disable garbage collection in this block.
+
+    Compiling makes many objects and drops few, so that collection would take a tenth of the time.
+    """
     was = gc.isenabled()
     gc.disable()
     try:
@@ -252,7 +264,10 @@ def _no_garbage() -> Iterator[None]:
 
 @lru_cache(maxsize=64)
 def address_of(dispatcher: Any) -> int:
-    """The address of the only compiled form of a function, which lives as long as the function does."""
+    """Return the address of the only compiled form of a function.
+
+    It stays valid for as long as the function exists.
+    """
     (form,) = dispatcher.overloads.values()
     address: int = form.library.get_pointer_to_function(form.fndesc.llvm_func_name)
     return address

@@ -1,15 +1,18 @@
-"""How kernels are put together of their parts, and which of Numba's steps they go through.
+"""Linking of kernels from their parts, and the Numba compiler passes they need.
 
-Numba links a function into each function that calls it, and optimizes and translates what comes out at
-each step of the way up, three times over for what counts references, which kernels do not. A kernel of
-a hundred parts is so translated dozens of times, and only the last time counts. Here the parts are kept
-as they are until a kernel is made of them, and it is optimized once.
+Numba links a function into each function that calls it, and optimizes and translates the result at
+each level of the call tree. It optimizes three times to remove reference counting, which kernels do
+not use. A kernel of a hundred parts is translated dozens of times this way, and only the last time
+counts. Here parts stay unoptimized until a kernel is linked from them, and the kernel is optimized
+once.
 
-Of Numba's steps between byte code and machine code, many are for what kernels have not: functions within
-functions, contexts, lists of mixed types, what is written as an array. After most of them Numba looks
-through the whole function once more. A function goes through the rest only, unless that fails. And
-what a sum of two whole numbers is Numba finds out again for each sum, by trying what it has for sums one
-after another; here it is remembered.
+Many of Numba's passes between byte code and machine code handle features that kernels do not use:
+nested functions, contexts, lists of mixed types, array expressions. After most of them Numba scans
+the whole function again. A function goes only through the passes that it needs (`STEPS`); if that
+fails, it goes through all of Numba's passes.
+
+Numba also infers the type of each sum of two integers again, by trying its implementations of sums
+one after another. Here the result is remembered.
 """
 
 from __future__ import annotations
@@ -45,20 +48,20 @@ __all__ = ["KernelCompiler", "PartCompiler", "ShortKernelCompiler"]
 
 
 class _NoEnvironment:
-    """A code generator that parts, which have no address, are not told to."""
+    """A code generator that does not register environments: parts have no address."""
 
     def __init__(self, codegen: Any) -> None:
         self._codegen = codegen
 
     def set_env(self, name: str, environment: Any) -> None:
-        """Do nothing: only functions that can be called from Python have one."""
+        """Do nothing: only functions that are callable from Python have an environment."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._codegen, name)
 
 
 class _Unoptimized(JITCodeLibrary):
-    """Code that is not optimized by itself."""
+    """Code that is not optimized on its own."""
 
     def _optimize_functions(self, module: Any) -> None:
         module.data_layout = self._codegen._data_layout
@@ -80,7 +83,7 @@ class _Part(_Unoptimized):
 
 
 def _all_parts(libraries: Iterable[Any]) -> list[Any]:
-    """Libraries and those their parts are linked to, each once."""
+    """Return libraries and all libraries that their parts link to, each once."""
     found: dict[Any, None] = {}
     left = list(libraries)
     while left:
@@ -93,7 +96,7 @@ def _all_parts(libraries: Iterable[Any]) -> list[Any]:
 
 
 class _Whole(_Unoptimized):
-    """The code of a kernel, made of its parts."""
+    """The code of a kernel, linked from its parts."""
 
     unrolled = True
 
@@ -103,8 +106,9 @@ class _Whole(_Unoptimized):
 
     def _optimize_final_module(self) -> None:
         for function in self._final_module.functions:
-            # Nobody else may call it: it is put into its only caller, and if it cannot fail nobody asks
-            # whether it did. A tenth of a run's time.
+            # Internal linkage: no other module calls the function. It is inlined into its only
+            # caller, and the check for its errors disappears if it cannot fail. This saves a tenth
+            # of the run time.
             if function.linkage == llvm.Linkage.linkonce_odr and not function.is_declaration:
                 function.linkage = llvm.Linkage.internal
         if not hasattr(llvm, "create_pipeline_tuning_options"):  # before llvmlite 0.44
@@ -113,26 +117,34 @@ class _Whole(_Unoptimized):
         options = llvm.create_pipeline_tuning_options(speed_level=3)
         options.loop_vectorization = True
         options.loop_unrolling = self.unrolled
-        # It makes loops that are gone through a few times longer, and those of plans no faster.
+        # Interleaving makes loops with few iterations longer, and does not speed up the loops over
+        # plans.
         options.loop_interleaving = False
         builder = llvm.create_pass_builder(self._codegen._tm, options)
         builder.getModulePassManager().run(self._final_module, builder)
 
 
 class _Short(_Whole):
-    """The code of a kernel whose loops end soon: unrolled, it takes longer to make and no less to run."""
+    """The code of a kernel with short loops, which are not unrolled.
+
+    Unrolling them would slow down compiling and not speed up the run.
+    """
 
     unrolled = False
 
 
 _FOUND: dict[tuple[int, ...], tuple[Any, ...]] = {}
-"""What Numba's own functions give for types of arguments, by the ids of all; and these, so that they stay."""
+"""Return types of Numba's functions, by the ids of function and argument types.
+
+The values also hold these objects, so that their ids stay valid.
+"""
 
 
 @contextmanager
 def _remembering(context: Any) -> Iterator[None]:
-    """Let a typing context remember what Numba's own functions give."""
-    # While a function is typed, those that it calls are.
+    """Let a typing context remember the return types of Numba's own functions."""
+    # Typing a function also types the functions it calls: the outermost call has patched the
+    # context.
     if "resolve_function_type" in vars(context):
         yield
         return
@@ -178,7 +190,10 @@ STEPS = (
     NativeLowering,
     NoPythonBackend,
 )
-"""What a function goes through first, in Numba's order; through all of Numba's if that fails."""
+"""The passes that compile a function, in Numba's order.
+
+If they fail, all of Numba's passes run.
+"""
 
 
 def _compiler(library: type[Any]) -> type[Compiler]:
@@ -195,7 +210,7 @@ def _compiler(library: type[Any]) -> type[Compiler]:
             made = library(self.state.targetctx.codegen(), function.__qualname__)
             made.enable_object_caching()
             self.state.library = made
-            # That the first way did not do is no fault where the second did.
+            # A failure of the short pipeline is no error if the full one succeeded.
             return super().compile_extra(function)._replace(typing_error=None)
 
     return Chosen

@@ -1,11 +1,17 @@
-"""How kernels see the arrays: `sim.job[j].nodes` compiled to one load.
+"""How kernels access the arrays: `sim.job[j].nodes` compiles to one load.
 
-A kernel is given one pointer, to a table of descriptors (address, rows, columns) of all arrays in `layout`.
-Rows are pointers into the arrays, so that a field is read and written in place. Numba's own arrays of
-records would do as well, but each is seven values that every call hands over, and that is where the
-time of compiling goes. The descriptors do not change while a kernel runs, and the compiler is told so; and of
-each access to a record which field it is of: what one field was read as stays when another is written.
-Whole numbers are int64 in kernels, however narrow they are stored.
+A kernel takes one pointer, to a table of descriptors (address, rows, columns) of all arrays in
+`layout`. Rows are pointers into the arrays, so that fields are read and written in place. Numba's
+own record arrays would work as well, but each is seven values that every call passes on, and that
+dominates compile time.
+
+Two facts let the compiler optimize:
+
+- Descriptors do not change while a kernel runs.
+- Each access names its record field, so a value read from one field stays valid after a write to
+  another field.
+
+Integers are int64 in kernels, however narrow they are stored.
 """
 
 from __future__ import annotations
@@ -61,14 +67,14 @@ _WORD, _BYTE = ir.IntType(64), ir.IntType(8)
 
 
 class SimType(types.Type):
-    """All arrays: a pointer to the descriptors."""
+    """The type of all arrays: a pointer to the table of descriptors."""
 
     def __init__(self) -> None:
         super().__init__("Sim")
 
 
 class RowType(types.Type):
-    """A row: a pointer to its first byte."""
+    """The type of a row: a pointer to its first byte."""
 
     def __init__(self, record: type) -> None:
         self.dtype = record_type(record)
@@ -77,7 +83,7 @@ class RowType(types.Type):
 
 
 class TableType(types.Type):
-    """An array: a pointer to its descriptor."""
+    """The type of an array: a pointer to its descriptor."""
 
     def __init__(self, dtype: np.dtype[Any], record: type | None, dimensions: int) -> None:
         self.dtype = dtype
@@ -99,22 +105,27 @@ PLACE_SIGNATURE = float64(float64, _JOB, _NODE)
 
 
 def _number(dtype: np.dtype[Any]) -> Any:
-    """The type of a field in kernels."""
+    """Return the type that a field has in kernels."""
     return float64 if dtype.kind == "f" else int64
 
 
 def _stored(dtype: np.dtype[Any]) -> ir.Type:
-    """The type of a field in memory."""
+    """Return the type that a field has in memory."""
     if dtype.kind == "f":
         return ir.FloatType() if dtype.itemsize == 4 else ir.DoubleType()
     return ir.IntType(8 * dtype.itemsize)
 
 
 def _tell(builder: Any, access: Any, what: str | None) -> None:
-    """Tell the compiler what is read or written: nothing else lies there (LLVM's type-based alias analysis).
+    """Annotate an access with its field, for LLVM's type-based alias analysis.
 
-    A field of a record is never where another field is, nor in an array of numbers. Rows that `view` makes
-    of numbers are, and nothing is told of them.
+    Two different fields never overlap in memory, and no field overlaps an array of numbers. Rows
+    that `view` makes from numbers do overlap them, so their accesses have no annotation.
+
+    Args:
+        builder: LLVM builder.
+        access: Load or store instruction.
+        what: Name of the record and field, or "number"; None for no annotation.
     """
     if what is None:
         return
@@ -153,7 +164,7 @@ def _store(
 
 
 def _described(builder: Any, table: Any, word: int) -> Any:
-    """A word of a descriptor; it stays the same as long as any kernel runs."""
+    """Load a word of a descriptor; it does not change while a kernel runs."""
     place = builder.gep(builder.bitcast(table, _WORD.as_pointer()), [_WORD(word)])
     value = builder.load(place)
     value.set_metadata("invariant.load", builder.module.add_metadata([]))
@@ -165,13 +176,13 @@ def _data(builder: Any, table: Any) -> Any:
 
 
 def _intrinsic(function: Any) -> Any:
-    """Numba's, which gives what type checkers take for the function itself."""
+    """Wrap Numba's `intrinsic`, so that type checkers see the undecorated function."""
     return intrinsic(function)
 
 
 @cache
 def _type_of(attr: str) -> Any:
-    """The type of an array or record; None if there is none such."""
+    """Return the type of an array or record; None if there is none with this name."""
     if attr not in LAYOUT:
         return None
     dtype, record, dimensions = LAYOUT[attr]
@@ -250,7 +261,7 @@ def _length(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 
 
 def _places(table: TableType, index: Any) -> Any:
-    """The types of the numbers that name a place, as a kernel writes them."""
+    """Return the types of the numbers in an index; None if the index is not supported."""
     if table.dimensions == 1:
         return int64 if isinstance(index, types.Integer) else None
     if isinstance(index, types.BaseTuple) and len(index) == 2:
@@ -280,7 +291,7 @@ class _SetItem(AbstractTemplate):
 
 
 def _element(context: Any, builder: Any, typ: TableType, table: Any, index: Any) -> Any:
-    """The address of a row or number."""
+    """Return the address of a row or number."""
     places = [index] if typ.dimensions == 1 else cgutils.unpack_tuple(builder, index, 2)
     if context.enable_boundscheck:
         for word, place in enumerate(places, 1):
@@ -313,7 +324,7 @@ def _set_item(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 
 @_intrinsic
 def sim_at(typing: Any, address: Any) -> Any:
-    """The arrays whose descriptors are at an address."""
+    """Return the arrays whose table of descriptors is at an address."""
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.inttoptr(args[0], _BYTE.as_pointer())
@@ -322,7 +333,7 @@ def sim_at(typing: Any, address: Any) -> Any:
 
 
 def _call(context: Any, builder: Any, address: Any, sig: Any, args: Any) -> Any:
-    """Call a compiled function at an address; an exception in it goes on to the caller."""
+    """Call a compiled function at an address; its exceptions propagate to the caller."""
     convention = context.call_conv
     kind = convention.get_function_type(sig.return_type, sig.args)
     function = builder.inttoptr(address, kind.as_pointer())
@@ -356,7 +367,7 @@ def call_with_job(typing: Any, address: Any, j: Any, sim: Any) -> Any:
 
 @_intrinsic
 def go_on(typing: Any, address: Any, sim: Any, until: Any, instants: Any) -> Any:
-    """Call `event_loop.advance`, compiled apart."""
+    """Call `event_loop.advance`, which is compiled separately."""
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return _call(context, builder, args[0], int64(SIM, int64, int64), args[1:])
@@ -366,7 +377,7 @@ def go_on(typing: Any, address: Any, sim: Any, until: Any, instants: Any) -> Any
 
 @_intrinsic
 def scored_by(typing: Any, address: Any, now: Any, view: Any) -> Any:
-    """Call an ordering."""
+    """Call an ordering; return its score."""
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return _call(context, builder, args[0], float64(float64, view), args[1:])
@@ -376,7 +387,7 @@ def scored_by(typing: Any, address: Any, now: Any, view: Any) -> Any:
 
 @_intrinsic
 def ranked_by(typing: Any, address: Any, now: Any, job: Any, node: Any) -> Any:
-    """Call a placement."""
+    """Call a placement; return its score."""
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return _call(context, builder, args[0], float64(float64, job, node), args[1:])
@@ -386,7 +397,7 @@ def ranked_by(typing: Any, address: Any, now: Any, job: Any, node: Any) -> Any:
 
 @_intrinsic
 def leading_zeros(typing: Any, value: Any) -> Any:
-    """How many bits of a whole number above 0 are 0 before the first that is 1."""
+    """Return how many of the highest bits of a positive integer are 0."""
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.ctlz(args[0], ir.IntType(1)(1))
@@ -396,7 +407,7 @@ def leading_zeros(typing: Any, value: Any) -> Any:
 
 @_intrinsic
 def copy_row(typing: Any, target: Any, source: Any, row: Any) -> Any:
-    """Copy one row of a table into another of the same form."""
+    """Copy one row of a table to the same row of another table of the same form."""
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         place = args[2] if source.dimensions == 1 else _row_of_grid(builder, args[1], args[2])
@@ -413,7 +424,10 @@ def copy_row(typing: Any, target: Any, source: Any, row: Any) -> Any:
 
 @_intrinsic
 def move_rows(typing: Any, table: Any, to: Any, first: Any, last: Any) -> Any:
-    """Move rows ``first`` to ``last`` (not included) of a table, or numbers of a grid, to ``to``."""
+    """Move rows ``first`` to ``last`` (not included) to ``to``, within a table.
+
+    A two-dimensional array counts as one sequence of numbers.
+    """
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         size = _WORD(table.dtype.itemsize)
@@ -448,10 +462,10 @@ def copy_table(typing: Any, target: Any, source: Any) -> Any:
 
 
 def view(record: type) -> Any:
-    """A function that kernels see numbers of eight bytes each by, as rows of a record.
+    """Make a function by which kernels see rows of 8-byte numbers as records.
 
     Args:
-        record: its fields are ``Int`` or ``Real``, as many as the numbers have columns.
+        record: Record class; its fields are ``Int`` or ``Real``, one for each column.
     """
     rows = TableType(record_type(record), record, 1)
 
@@ -466,10 +480,10 @@ def view(record: type) -> Any:
 
 
 def record_at(record: type) -> Any:
-    """A function that kernels see the record at an address by.
+    """Make a function by which kernels see the record at an address.
 
     Args:
-        record: its fields.
+        record: Record class.
     """
     row = RowType(record)
 
@@ -484,10 +498,10 @@ def record_at(record: type) -> Any:
 
 
 def numbers_at(dtype: np.dtype[Any]) -> Any:
-    """A function that kernels see an array by, given the address of its descriptor.
+    """Make a function by which kernels see an array, given its descriptor's address.
 
     Args:
-        dtype: of the array, which has one dimension.
+        dtype: Element type of the array, which has one dimension.
     """
     table = TableType(dtype, None, 1)
 
@@ -502,10 +516,12 @@ def numbers_at(dtype: np.dtype[Any]) -> Any:
 
 
 def described(rows: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Descriptors of arrays that are the rows of one, which must outlive them [rows, words].
+    """Return a descriptor for each row of an array [rows, words].
+
+    The descriptors hold addresses: the array must outlive them.
 
     Args:
-        rows: without gaps.
+        rows: Contiguous array; each row becomes one described array.
     """
     size = rows[0].size if len(rows) else 0
     found = np.zeros((len(rows), WORDS), np.int64)

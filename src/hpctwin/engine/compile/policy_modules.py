@@ -1,8 +1,9 @@
-"""Parts of a policy that are a module each: passes, and kinds of power policies.
+"""Parts of a policy that are one module each: passes and kinds of power policies.
 
-A module ``my_part.py`` in their folder holds the part under a certain name; policies name it ``my-part``. The
-first line of its text tells what it does, and a class ``Numbers`` in it what a policy may set: names, units,
-defaults and, as comments, what they mean. Nothing else need be touched. One from elsewhere is registered.
+A module ``my_part.py`` in their folder defines the part under a fixed attribute name; policies name
+it ``my-part``. The first line of its docstring is its help text. A class ``Numbers`` in it declares
+the settings of a policy: names, units, defaults and, as comments, their meaning. No other file
+needs a change. A part defined elsewhere is registered.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
-from hpctwin.attached import offered
 from hpctwin.engine.compile.syntax import syntax_tree
 from hpctwin.engine.state import records
 
@@ -28,14 +28,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Number:
-    """A number that a policy may set.
+    """A numeric setting of a policy.
 
     Args:
-        name: what it is called.
-        unit: ``number``, ``count`` (1 or more), ``limit`` (1 or more, 0 for any), ``ms``, ``step`` (ms, 1
-            or more), or ``flag`` (0 or 1).
-        default: its value if it is not set.
-        help: what it means.
+        name: Setting name.
+        unit: ``number``, ``count`` (1 or more), ``limit`` (1 or more, 0 for any), ``ms``, ``step``
+            (ms, 1 or more), or ``flag`` (0 or 1).
+        default: Value if the policy does not set it.
+        help: Meaning of the setting.
     """
 
     name: str
@@ -46,12 +46,12 @@ class Number:
 
 @dataclass(frozen=True)
 class About:
-    """What can be told of a part.
+    """Help text and settings of a part.
 
     Args:
-        help: a line.
-        numbers: what a policy may set.
-        marks: names of capital letters that the module sets to true.
+        help: One line of help.
+        numbers: Settings of a policy.
+        marks: Names in capital letters that the module sets to True.
     """
 
     help: str
@@ -60,11 +60,11 @@ class About:
 
 
 class Modules(Generic[T]):
-    """All parts of one kind.
+    """Registry of all parts of one kind.
 
     Args:
-        package: the folder's package.
-        attribute: what the part is called in its module.
+        package: Package that contains the modules.
+        attribute: Name of the part in its module.
     """
 
     def __init__(self, package: str, attribute: str) -> None:
@@ -73,31 +73,31 @@ class Modules(Generic[T]):
         self._registered: dict[str, T] = {}
 
     def register(self, name: str, found: T) -> T:
-        """Let policies name a part."""
+        """Register a part, so that policies can name it."""
         self._registered[name] = found
         return found
 
     def names(self) -> list[str]:
         """The names of all."""
-        return sorted({*self.own(), *self._registered, *offered(self.package)})
+        return sorted({*self.own(), *self._registered})
 
     def own(self) -> list[str]:
-        """The names of those in the folder."""
+        """Return the names of the parts in the package folder."""
         path = sys.modules[self.package].__path__
         return [module.name.replace("_", "-") for module in pkgutil.iter_modules(path)]
 
     def find(self, name: str) -> T:
-        """The part of a name, which is there."""
+        """Return the part with a name; the name must exist."""
         if name not in self._registered:
             module = importlib.import_module(self._module(name))
             self.register(name, getattr(module, self.attribute))
         return self._registered[name]
 
     def about(self, name: str) -> About:
-        """What can be told of one; unless it was registered, Numba is not loaded for it.
+        """Return help and settings of a part; loads Numba only for registered parts.
 
         Raises:
-            KeyError: there is none such.
+            KeyError: There is no part with this name.
         """
         told = _about_module(self._module(name))
         if told is None and name in self._registered:
@@ -111,7 +111,7 @@ class Modules(Generic[T]):
     def _module(self, name: str) -> str:
         if not name.replace("-", "").isalnum():
             return "-"
-        return offered(self.package).get(name, f"{self.package}.{name.replace('-', '_')}")
+        return f"{self.package}.{name.replace('-', '_')}"
 
 
 def _about_record(record: type | None, marks: frozenset[str]) -> About:
@@ -125,7 +125,7 @@ def _about_record(record: type | None, marks: frozenset[str]) -> About:
 
 @lru_cache(maxsize=64)
 def _about_module(module: str) -> About | None:
-    """Read off its source."""
+    """Read help and settings from a module's source; None if there is no source."""
     spec = importlib.util.find_spec(module)
     source = None if spec is None else getattr(spec.loader, "get_source")(spec.name)  # noqa: B009
     if source is None:
@@ -146,7 +146,7 @@ def _about_module(module: str) -> About | None:
 
 
 def _numbers(tree: ast.Module, lines: list[str]) -> Iterator[Number]:
-    """The fields of the class ``Numbers``."""
+    """Yield the fields of the class ``Numbers``."""
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == "Numbers":
             for field in node.body:

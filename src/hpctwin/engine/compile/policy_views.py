@@ -1,4 +1,4 @@
-"""What orderings see of a job, and placements of a node besides."""
+"""Views: the fields of a job and of a node that orderings and placements see."""
 
 from __future__ import annotations
 
@@ -8,39 +8,43 @@ from typing import NamedTuple
 __all__ = ["CHANGING", "JobView", "NodeView", "Order", "Place"]
 
 CHANGING = frozenset({"wait", "fairshare", "usage"})
-"""Fields that change while a job waits; an ordering that uses none of them keeps the queue sorted."""
+"""Fields that change while a job waits.
+
+The queue stays sorted under an ordering that uses none of them.
+"""
 
 
 class JobView(NamedTuple):
-    """A waiting job as an ordering sees it; all fields are floats, times in seconds.
+    """A pending job as an ordering sees it; all fields are floats, times in seconds.
 
     Args:
-        submit: submit time.
-        eligible: since when it may start, as far as dependencies go.
+        submit: Submit time.
+        eligible: Time from which dependencies allow the job to start.
         wait: now - submit.
-        walltime: requested limit.
-        expected: what the scheduler expects it to run: the walltime, or a prediction.
-        nodes: nodes requested.
-        cores, gpus, memory_gb: what it asks of each node; 0 where nothing.
-        user, account, partition, qos: codes of the labels; -1 where unknown.
-        partition_priority, qos_priority: weights from the cluster's configuration, relative to
-            the largest.
-        priority: the trace's own, larger is sooner.
+        walltime: Requested limit.
+        expected: Runtime that the scheduler expects: the walltime, or a prediction.
+        nodes: Nodes requested.
+        cores, gpus, memory_gb: Request per node; 0 if none.
+        user, account, partition, qos: Codes of the labels; -1 if unknown.
+        partition_priority, qos_priority: Weights from the cluster's configuration, relative to the
+            largest.
+        priority: Priority in the trace; larger is sooner.
         fairshare: 2^(-(use/all use)/(share/all shares)) of its user or account, in (0, 1].
-        usage: decayed node-seconds of its user or account.
-        machine_nodes: nodes of the cluster.
-        requeues: how often a node failure threw it back.
-        dominant: the largest share it asks for of anything the cluster has: nodes or a cluster-wide
+        usage: Decayed node-seconds of its user or account.
+        machine_nodes: Nodes of the cluster.
+        requeues: Number of times a node failure requeued the job.
+        dominant: Largest share it requests of any cluster resource: nodes or a cluster-wide
             resource, 0 to 1.
-        load: the sum of those shares.
-        cpu: cores per node × nodes, and what it asks of a cluster-wide resource named ``cpu``.
-        memory_mb: memory per node × nodes, and a cluster-wide resource named ``memory_mb``; MB.
-        chain: expected time of the longest chain of jobs, among those submitted, that wait for it.
-            It may grow; the queue is put in order again when it does.
-        risk: predicted probability that it fails; 0 without prediction.
-        predicted_runtime: predicted runtime, whether or not the scheduler plans by it; the walltime without
-            prediction.
-        predicted_power: predicted power of one of its nodes, W; 0 without prediction.
+        load: Sum of those shares.
+        cpu: Cores per node × nodes, plus its request of a cluster-wide resource named ``cpu``.
+        memory_mb: Memory per node × nodes, plus its request of a cluster-wide resource named
+            ``memory_mb``; MB.
+        chain: Expected time of the longest chain of submitted jobs that wait for it. It may grow;
+            the queue is then sorted again.
+        risk: Predicted probability that it fails; 0 without a prediction.
+        predicted_runtime: Predicted runtime, even if the scheduler does not plan by it; the
+            walltime without a prediction.
+        predicted_power: Predicted power of one of its nodes, W; 0 without a prediction.
     """
 
     submit: float
@@ -77,15 +81,15 @@ class NodeView(NamedTuple):
     """A free node as a placement sees it; all fields are floats.
 
     Args:
-        number: of the node, from 0.
-        group: number of its node group, from 0.
-        cores, gpus, memory_gb: what it has, or what is left of it where nodes are shared; 0 where that is not
-            known.
-        speed: at which jobs run on it; 1 is where runtimes were measured.
-        idle_w, active_w: what it draws when idle, and when it computes, in its group's first mode; 0 where
-            that is not known.
-        wakes: seconds until it can be on; 0 if it is on.
-        free: how many free nodes there are of its pool: of the same group, under the same maintenance.
+        number: Node number, from 0.
+        group: Number of its node group, from 0.
+        cores, gpus, memory_gb: Amounts that the node has, or has left if nodes are shared; 0 if
+            unknown.
+        speed: Speed at which jobs run on it; 1 is the speed at which runtimes were measured.
+        idle_w, active_w: Power draw when idle and when computing, in its group's first mode, W; 0
+            if unknown.
+        wakes: Seconds until it can be on; 0 if it is on.
+        free: Number of free nodes in its pool: nodes of the same group, under the same maintenance.
     """
 
     number: float
@@ -104,4 +108,7 @@ Order = Callable[[float, JobView], float]
 """An ordering: ``(now in seconds, job) -> score``, smallest first."""
 
 Place = Callable[[float, JobView, NodeView], float]
-"""A placement: ``(now in seconds, job, node) -> score``; a job gets the free nodes with the smallest."""
+"""A placement: ``(now in seconds, job, node) -> score``.
+
+A job is placed on the free nodes with the smallest scores.
+"""

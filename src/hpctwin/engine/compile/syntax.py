@@ -1,4 +1,4 @@
-"""Reading Python source as a syntax tree, in a process with several threads."""
+"""Parsing of Python source to a syntax tree, in a process with several threads."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["syntax_tree"]
 
 
 def syntax_tree(source: str, mode: Literal["exec", "eval"] = "exec") -> ast.Module | ast.Expression:
-    """`ast.parse`, also while other threads do the same.
+    """Do the same as `ast.parse`, also while other threads parse.
 
-    In Python 3.11 (3.11.7; not 3.12.1) all threads count the depth of their trees in one place: where
-    one comes in between, the other's is refused with a SystemError, and another try is all that it takes
-    (https://github.com/python/cpython/issues/106905).
+    In Python 3.11 (3.11.7; not 3.12.1) all threads share one counter for the depth of their trees.
+    If two threads parse at the same time, one of them gets a SystemError, and trying again is
+    enough (https://github.com/python/cpython/issues/106905).
 
     Raises:
-        SyntaxError: as of `ast.parse`.
+        SyntaxError: As raised by `ast.parse`.
     """
     while True:
         try:

@@ -1,1 +1,1 @@
-"""Data structures of compiled code: heaps, sets of nodes, stacks, tables of numbers."""
+"""Data structures of compiled code: heaps, node sets, stacks, tables of numbers."""

@@ -1,4 +1,4 @@
-"""Words in memory that several threads read and write at once."""
+"""Atomic operations on words in memory that several threads read and write."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ON_X86 = platform.machine().lower() in ("x86_64", "amd64")
 
 
 def _intrinsic(function: Any) -> Any:
-    """Numba's, which gives what type checkers take for the function itself."""
+    """Wrap Numba's `intrinsic`, so that type checkers see the undecorated function."""
     return intrinsic(function)
 
 
@@ -27,7 +27,7 @@ def _word(builder: Any, address: Any) -> Any:
 
 @_intrinsic
 def read(typing: Any, address: Any) -> Any:
-    """The word at an address."""
+    """Return the word at an address."""
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.load_atomic(_word(builder, args[0]), _ORDER, 8)
@@ -48,7 +48,7 @@ def put(typing: Any, address: Any, value: Any) -> Any:
 
 @_intrinsic
 def add(typing: Any, address: Any, value: Any) -> Any:
-    """Add to the word at an address; what it was."""
+    """Add to the word at an address; return its old value."""
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.atomic_rmw("add", _word(builder, args[0]), args[1], _ORDER)
@@ -58,7 +58,10 @@ def add(typing: Any, address: Any, value: Any) -> Any:
 
 @_intrinsic
 def swap_if(typing: Any, address: Any, expected: Any, value: Any) -> Any:
-    """Write the word at an address if it is what is expected; what it was."""
+    """Write the word at an address if it has an expected value; return its old value.
+
+    The write has happened if the old value equals ``expected``.
+    """
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         found = builder.cmpxchg(_word(builder, args[0]), args[1], args[2], _ORDER, _ORDER)
@@ -69,7 +72,7 @@ def swap_if(typing: Any, address: Any, expected: Any, value: Any) -> Any:
 
 @_intrinsic
 def breathe(typing: Any) -> Any:
-    """Tell the processor that this thread waits for a word to change."""
+    """Signal the processor that this thread waits for a word to change."""
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         if _ON_X86:

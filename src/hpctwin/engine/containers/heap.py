@@ -1,4 +1,4 @@
-"""Binary heaps of (time, job), smallest first. Who has a heap keeps count of its entries."""
+"""Binary heaps of (time, job), smallest first; the owner counts the entries."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from hpctwin.engine.state.records import Event, Table
 
 @jit
 def heap_push(heap: Table[Event], n: int, time: int, job: int) -> int:
-    """Add an entry to ``n``; how many there are now."""
+    """Add an entry to a heap of ``n``; return the new number of entries."""
     _rise(heap, n, time, job)
     return n + 1
 
 
 @jit
 def heap_pop(heap: Table[Event], n: int) -> int:
-    """Take the smallest of ``n`` entries off and return its job."""
+    """Remove the smallest of ``n`` entries; return its job."""
     top = heap[0].job
     if n > 1:
         _sink(heap, n - 1, ZERO, heap[n - 1].time, heap[n - 1].job)
@@ -25,20 +25,24 @@ def heap_pop(heap: Table[Event], n: int) -> int:
 
 @jit
 def heap_remove(heap: Table[Event], n: int, job: int) -> None:
-    """Take one job's entry off, wherever it is; rare, hence a plain search."""
+    """Remove one job's entry from a heap of ``n``; the job must have one.
+
+    This is rare, so a linear search is enough.
+    """
     i = ZERO
     while heap[i].job != job:
         i += 1
     last = n - 1
     if i == last:
         return
+    # The last entry fills the gap, from which it may have to move up or down.
     i = _rise(heap, i, heap[last].time, heap[last].job)
     _sink(heap, last, i, heap[last].time, heap[last].job)
 
 
 @jit
 def _rise(heap: Table[Event], i: int, time: int, job: int) -> int:
-    """Write an entry at or above a place; where."""
+    """Write an entry at or above a place, where it belongs; return its place."""
     while i > 0:
         up = (i - 1) // 2
         if heap[up].time < time or (heap[up].time == time and heap[up].job <= job):
@@ -53,14 +57,17 @@ def _rise(heap: Table[Event], i: int, time: int, job: int) -> int:
 
 @jit
 def is_before(one: Event, other: Event) -> int:
-    """1 if an entry comes before another, else 0; without a jump, which could not be foretold."""
+    """Return 1 if an entry comes before another, else 0.
+
+    Without a branch: the processor could not predict it.
+    """
     sooner = one.time < other.time
     return sooner | ((one.time == other.time) & (one.job < other.job))
 
 
 @jit
 def _sink(heap: Table[Event], n: int, i: int, time: int, job: int) -> None:
-    """Write an entry at or below a place of ``n``."""
+    """Write an entry at or below a place, where it belongs in a heap of ``n``."""
     while True:
         child = 2 * i + 1
         if child >= n:

@@ -1,9 +1,12 @@
-"""Sets of nodes, kept as nodes change, so that nobody looks at each node.
+"""Bit sets of nodes, updated as nodes change, so that no pass scans all nodes.
 
-Each set is a row of ``sim.index``: a bit for each place of a node in ``by_pool``, 64 in a word, and of
-``sim.summary``: a bit for each of these words that is not 0. To enter and to leave touch one word, or two,
-and the first or last member from a place on is found 4,096 places at a time; ``sim.tally`` counts the members
-of each pool.
+Each set is a row of two bit arrays:
+
+- ``sim.index``: one bit for each place of a node in ``by_pool``, 64 per word.
+- ``sim.summary``: one bit for each of these words that is not 0.
+
+Adding or removing a node changes one or two words. A search for the first or last member from a
+place on skips up to 4,096 places per step. ``sim.tally`` counts the members in each pool.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ __all__ = ["first_in", "is_free", "last_in", "put", "refresh", "touch"]
 
 @jit
 def put(chosen: int, node: int, inside: bool, sim: Arrays) -> None:
-    """Have a node be in a set or not."""
+    """Add a node to a set, or remove it."""
     index = sim.index
     place = sim.node[node].place
     word = index[chosen, place >> 6]
@@ -43,19 +46,19 @@ def put(chosen: int, node: int, inside: bool, sim: Arrays) -> None:
 
 @jit
 def lowest_of(word: int) -> int:
-    """The lowest bit of a word that is not 0."""
+    """Return the position of the lowest set bit of a word that is not 0."""
     return 63 - leading_zeros(word & -word)
 
 
 @jit
 def first_in(chosen: int, place: int, last: int, sim: Arrays) -> int:
-    """The first place of a set from ``place`` on and before ``last``; -1 if there is none."""
+    """Return the first member's place in ``[place, last)``; -1 if there is none."""
     if place >= last:
         return -1
     i = place >> 6
     word = sim.index[chosen, i] & (MINUS_ONE << (place & 63))
     if word == 0:
-        # Words behind this one; twice, as a word cannot be moved by 64.
+        # Bits above this word's; shifted twice, as a shift by 64 is undefined.
         some = sim.summary[chosen, i >> 6] & ((MINUS_ONE << (i & 63)) << 1)
         i >>= 6
         while some == 0:
@@ -71,11 +74,11 @@ def first_in(chosen: int, place: int, last: int, sim: Arrays) -> int:
 
 @jit
 def last_in(chosen: int, first: int, place: int, sim: Arrays) -> int:
-    """The last place of a set before ``place``, not before ``first``; -1 if there is none."""
+    """Return the last member's place in ``[first, place)``; -1 if there is none."""
     if place <= first:
         return -1
     i = (place - 1) >> 6
-    # Those up to the place before; twice, as a word cannot be moved by 64.
+    # Bits up to ``place - 1``; shifted twice, as a shift by 64 is undefined.
     word = sim.index[chosen, i] & ~((MINUS_ONE << ((place - 1) & 63)) << 1)
     if word == 0:
         some = sim.summary[chosen, i >> 6] & ~(MINUS_ONE << (i & 63))
@@ -93,14 +96,14 @@ def last_in(chosen: int, first: int, place: int, sim: Arrays) -> int:
 
 @jit
 def is_free(node: int, sim: Arrays) -> bool:
-    """Whether a job may have a node: it is up, not hidden, and nobody has it."""
+    """Return whether a node is available to jobs: up, not hidden, and without a job."""
     own = sim.node[node]
     return own.job < 0 and own.down == 0 and own.hidden == 0
 
 
 @jit
 def refresh(node: int, sim: Arrays) -> None:
-    """Put a node that has changed into the sets it belongs to, and take it out of the others."""
+    """Update a changed node's membership in all sets."""
     own = sim.node[node]
     free = is_free(node, sim)
     put(FREE_NODES, node, free, sim)
@@ -117,7 +120,10 @@ def refresh(node: int, sim: Arrays) -> None:
 
 @jit
 def touch(node: int, sim: Arrays) -> None:
-    """Have what follows the pass look at a node that has changed; once, however often it has."""
+    """Queue a changed node for the power policy after the pass, and update its sets.
+
+    It is queued once, however often it changes.
+    """
     own = sim.node[node]
     if sim.rules.depths > 0 and own.touched == 0:
         own.touched = sim.clock.touched + 1

@@ -1,4 +1,7 @@
-"""Lines of numbers in a text, read into columns in one pass: ten times as fast as by a reader of tables."""
+"""Lines of numbers in a text, read into columns.
+
+This is ten times as fast as a general table reader.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +18,26 @@ __all__ = ["NOT_IN_ORDER", "READ_LINES"]
 NOT_IN_ORDER = -1
 
 _PLUS, _MINUS, _POINT, _ZERO, _NINE = 43, 45, 46, 48, 57
-_MOST_DIGITS = 18  # so that a whole number has room
-_EXACT_DIGITS = 15  # so that it is exact, and divided by an exact power of ten rounds as it should
+_MOST_DIGITS = 18  # fits in int64
+_EXACT_DIGITS = 15  # exact in float64; division by an exact power of ten then rounds correctly
 _TENS = tuple(10.0**digits for digits in range(_EXACT_DIGITS + 1))
 
 
 @jit
 def is_blank(byte: int) -> bool:
-    """Space, tab, vertical tab, form feed."""
+    """Return whether a byte is a space, tab, vertical tab or form feed."""
     return byte == 32 or byte == 9 or byte == 11 or byte == 12
 
 
 @jit
 def is_end(byte: int) -> bool:
-    """Line feed or carriage return."""
+    """Return whether a byte is a line feed or carriage return."""
     return byte == 10 or byte == 13
 
 
 @jit
 def is_digit(byte: int) -> bool:
-    """0 to 9."""
+    """Return whether a byte is a digit, 0 to 9."""
     return _ZERO <= byte <= _NINE
 
 
@@ -48,18 +51,20 @@ def read_lines(
 ) -> int:
     """Read lines until the table is full or the text ends.
 
-    Numbers are as in ``-12`` or ``3.75``, with blanks between them. Lines without any are left out.
+    Numbers have the form ``-12`` or ``3.75``, with blanks between them. Empty lines are skipped.
 
     Args:
-        text: whole lines; the last need not have an end.
-        first: where to begin.
-        whole: 1 for fields that must be whole numbers, which ``exact`` gets too [fields].
-        numbers: gets the lines, a row for each field [fields, lines].
-        exact: as whole numbers [fields that must be, lines].
-        found: gets where to go on, and is added how many lines have more fields [2].
+        text: Complete lines; the last one may lack a line end.
+        first: Position of the first byte to read.
+        whole: 1 for fields that must be integers, which are also written to ``exact`` [fields].
+        numbers: Output, one row per field [fields, lines].
+        exact: Output of the integer fields [integer fields, lines].
+        found: Output [2]: the position at which to continue; the number of lines with more fields
+            is added to the second element.
 
     Returns:
-        How many lines; `NOT_IN_ORDER` if a line is not, or has a number that would not be exact.
+        Number of lines; `NOT_IN_ORDER` if a line is malformed or has a number that would not be
+        exact.
     """
     at, line, size = first, 0, len(text)
     while line < numbers.shape[1]:
@@ -112,4 +117,4 @@ def read_lines(
 _TEXT: Any = types.Array(types.uint8, 1, "C", readonly=True)
 _TABLE = (types.int8[::1], float64[:, ::1], int64[:, ::1], int64[::1])
 READ_LINES = Kernel(read_lines, int64(_TEXT, int64, *_TABLE))
-"""`read_lines`, compiled."""
+"""The compiled `read_lines`."""

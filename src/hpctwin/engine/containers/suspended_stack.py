@@ -1,8 +1,9 @@
-"""Nodes of suspended jobs that others have: who lies beneath whom.
+"""Stacks of suspended jobs on nodes that other jobs use now.
 
-A row of ``sim.beneath`` holds those who wait for a node, who had it first at the beginning; -1 where nobody
-is. Who has the node, `records.Node.job`, is on top of them. In what is free, and planned, a node counts as
-one of the lowest (``sim.taken``), who has it last.
+A row of ``sim.beneath`` holds the jobs suspended on a node, ordered from the bottom of the stack;
+-1 is an empty place. The job that first had the node is at the bottom. The job that runs on the
+node, `records.Node.job`, is on top of the stack. Free and planned capacity count a node for the job
+at the bottom (``sim.taken``): it is the last job to leave the node.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ __all__ = ["depth_of", "is_on", "lowest_on", "pop_suspended", "push_suspended", 
 
 @jit
 def depth_of(node: int, sim: Arrays) -> int:
-    """How many lie beneath who has a node."""
+    """Return the number of jobs suspended on a node."""
     depth = ZERO
     while depth < sim.beneath.width and sim.beneath[node, depth] >= 0:
         depth += 1
@@ -24,7 +25,7 @@ def depth_of(node: int, sim: Arrays) -> int:
 
 @jit
 def is_on(j: int, node: int, sim: Arrays) -> bool:
-    """Whether a job has a node, or waits for it to come back."""
+    """Return whether a job runs on a node or is suspended on it."""
     if sim.node[node].job == j:
         return True
     for d in range(depth_of(node, sim)):
@@ -35,14 +36,17 @@ def is_on(j: int, node: int, sim: Arrays) -> bool:
 
 @jit
 def lowest_on(node: int, sim: Arrays) -> int:
-    """Who has a node last, of those who are on it."""
+    """Return the job at the bottom of a node's stack: the last to leave it."""
     first = sim.beneath[node, 0]
     return first if first >= 0 else sim.node[node].job
 
 
 @jit
 def push_suspended(node: int, sim: Arrays) -> None:
-    """Who has a node lies beneath from now on, and nobody has it; it is in no list of nodes."""
+    """Suspend the job on a node: it moves onto the stack, and the node has no job.
+
+    The node is then in no job's list of nodes.
+    """
     own = sim.node[node]
     sim.cut[own.job].covered += 1
     sim.beneath[node, depth_of(node, sim)] = own.job
@@ -52,7 +56,10 @@ def push_suspended(node: int, sim: Arrays) -> None:
 
 @jit
 def pop_suspended(node: int, sim: Arrays) -> int:
-    """Who lies uppermost, and does no more; -1 if nobody did. The node must be given to that job."""
+    """Remove the top job of a node's stack; return it, or -1 if the stack is empty.
+
+    The caller must then give the node to that job.
+    """
     depth = depth_of(node, sim)
     if depth == 0:
         return ZERO - 1
@@ -64,7 +71,10 @@ def pop_suspended(node: int, sim: Arrays) -> int:
 
 @jit
 def remove_suspended(j: int, sim: Arrays) -> None:
-    """A job that ends lies beneath no more; a node that it would have had last is another's then."""
+    """Remove a job that ends from the stacks of all nodes.
+
+    If it was at the bottom of a node's stack, the node counts for the next job above it.
+    """
     if sim.cut[j].covered == 0:
         return
     for node in range(len(sim.node)):

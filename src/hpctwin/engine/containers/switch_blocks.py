@@ -1,4 +1,7 @@
-"""Room below switches, of which those with nodes are blocks: which of them comes next."""
+"""Free capacity below the switches of a cluster, and which block is used next.
+
+A block is a switch with nodes. ``sim.below`` holds the tasks and nodes that fit below each switch.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ __all__ = ["add_room", "forget_room", "lowest", "next_block", "roomiest", "take_
 
 @jit
 def forget_room(sim: Arrays) -> None:
-    """Say that there is no room below any switch (``sim.below``)."""
+    """Set the free capacity below all switches (``sim.below``) to zero."""
     for s in range(len(sim.switch)):
         sim.below[s, 0] = 0
         sim.below[s, 1] = 0
@@ -18,7 +21,7 @@ def forget_room(sim: Arrays) -> None:
 
 @jit
 def add_room(node: int, tasks: int, sim: Arrays) -> None:
-    """Say that a node has room for so many tasks."""
+    """Add a node's capacity for tasks to all switches above it."""
     s = sim.switch_of[node]
     while s >= 0:
         sim.below[s, 0] += tasks
@@ -28,7 +31,7 @@ def add_room(node: int, tasks: int, sim: Arrays) -> None:
 
 @jit
 def take_off(block: int, sim: Arrays) -> None:
-    """Say that there is no room any more in a block."""
+    """Remove a block's free capacity from it and all switches above it."""
     tasks = sim.below[block, 0]
     nodes = sim.below[block, 1]
     s = block
@@ -40,7 +43,7 @@ def take_off(block: int, sim: Arrays) -> None:
 
 @jit
 def is_below(s: int, top: int, sim: Arrays) -> bool:
-    """Whether a switch is below another, or that one; below -1 is each."""
+    """Return whether a switch is another or below it; -1 is above all switches."""
     if top < 0:
         return True
     while s >= 0 and s != top:
@@ -50,9 +53,15 @@ def is_below(s: int, top: int, sim: Arrays) -> bool:
 
 @jit
 def lowest(tasks: int, nodes: int, top: int, sim: Arrays) -> int:
-    """The lowest switch with room for so much, of equal ones that with the least; -1 if there is none.
+    """Return the lowest switch with enough capacity; -1 if there is none.
 
-    Of those below another, or of all.
+    Among equally low switches, the one with the least capacity comes first.
+
+    Args:
+        tasks: Number of tasks that must fit.
+        nodes: Number of nodes that must have capacity.
+        top: Switch that it must equal or be below; -1 for any.
+        sim: Simulation.
     """
     best = -1
     for s in range(len(sim.switch)):
@@ -66,7 +75,7 @@ def lowest(tasks: int, nodes: int, top: int, sim: Arrays) -> int:
 
 @jit
 def roomiest(top: int, sim: Arrays) -> int:
-    """The block with the most room of those below a switch, or of all."""
+    """Return the block with the most capacity below a switch (-1: of all); -1 if none."""
     best = -1
     for s in range(len(sim.switch)):
         if sim.switch[s].height > 0 or sim.below[s, 0] <= 0 or not is_below(s, top, sim):
@@ -78,16 +87,17 @@ def roomiest(top: int, sim: Arrays) -> int:
 
 @jit
 def next_block(tasks: int, nodes: int, top: int, sim: Arrays) -> tuple[int, int]:
-    """The block on which a job's tasks go on: the tightest that suffices, else the roomiest.
+    """Choose the block for a job's next tasks: the tightest fit, else the freest.
 
     Args:
-        tasks: so many are left.
-        nodes: so many are missing to those that it must have.
-        top: the switch below which it lies; -1 for any.
-        sim: the simulation.
+        tasks: Number of tasks still to place.
+        nodes: Number of nodes still missing to the job's minimum.
+        top: Switch below which the job must stay; -1 for any.
+        sim: Simulation.
 
     Returns:
-        The block, and the lowest switch below which all that is left fits.
+        The block, and the lowest switch below which all remaining tasks fit (``top`` if there is
+        none).
     """
     found = lowest(tasks, nodes, top, sim)
     if found < 0:

@@ -1,11 +1,11 @@
-"""Passes where counting decides: one pool, nothing planned but ends.
+"""Passes in which counting decides: one pool, and only job ends are planned.
 
-What is free of nodes and of each shared resource then only grows, so the plan is two amounts of each: what is
-free now, and what the head leaves spare when it starts. A resource costs a look at what each job asks of it.
+Free nodes and free shared resources then only grow over time. The plan is therefore two amounts of
+each: free now, and spare when the head job starts. A shared resource costs one check per job.
 
-Where the queue is kept in order, what a walk along it looks at lies beside it in one piece (`Ahead`),
-copied once for each job. As long as nothing comes free, a walk goes on where the last one ended: who
-could not start, cannot.
+If the queue is kept in order, the fields that a walk reads are copied to one contiguous table
+(`Ahead`), once per job. As long as nothing becomes free, a walk continues where the last one ended:
+jobs that could not start then cannot start now.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from hpctwin.engine.queue.eligibility import is_skipped, may_start
 from hpctwin.engine.queue.order import (
     cache_queue_rows,
     drop_started,
+    is_sorted,
     order_candidates,
     order_queue,
     pop_order,
@@ -51,7 +52,7 @@ from hpctwin.engine.state.layout import (
 
 @jit
 def amounts_decide(sim: Arrays) -> bool:
-    """Whether counting decides: one pool, and nothing away or overdue."""
+    """Return whether counting decides: one pool, no maintenance, no overdue jobs."""
     now = sim.clock.now
     if sim.rules.pools > 1:
         return False
@@ -64,13 +65,16 @@ def amounts_decide(sim: Arrays) -> bool:
 
 @jit
 def counting_decides(sim: Arrays) -> bool:
-    """Whether counting nodes alone decides: no resources besides."""
+    """Return whether counting nodes alone decides: there are no shared resources."""
     return sim.asks.width == 0 and amounts_decide(sim)
 
 
 @jit
 def plan_stands(sim: Arrays) -> bool:
-    """Whether a plan may be kept from pass to pass: counting nodes decides, and nobody is skipped."""
+    """Return whether a plan may be kept from pass to pass.
+
+    Counting nodes must decide, and the pass must skip no job.
+    """
     return (
         sim.rules.depths == 0
         and sim.user_running.width == 0
@@ -81,14 +85,8 @@ def plan_stands(sim: Arrays) -> bool:
 
 
 @jit
-def is_sorted(sim: Arrays) -> bool:
-    """Whether the queue is kept in the order of jobs and candidates."""
-    return sim.rules.order_changes == 0 and sim.rules.own_candidates == 0
-
-
-@jit
 def lacks(j: int, sim: Arrays) -> bool:
-    """Whether a resource that a job asks for is short now."""
+    """Return whether a resource that a job requests is short now."""
     for c in range(sim.asks.width):
         if sim.asks[j, c] > 0 and sim.stock[ONE + c].free < sim.asks[j, c]:
             return True
@@ -97,7 +95,7 @@ def lacks(j: int, sim: Arrays) -> bool:
 
 @jit
 def lacks_later(j: int, sim: Arrays) -> bool:
-    """Whether a resource that a job asks for is short in ``sim.low``: when the head starts."""
+    """Return whether a requested resource is short when the head starts (``sim.low``)."""
     for c in range(sim.asks.width):
         if sim.asks[j, c] > 0 and sim.low[ONE + c] < sim.asks[j, c]:
             return True
@@ -106,16 +104,16 @@ def lacks_later(j: int, sim: Arrays) -> bool:
 
 @jit
 def add_asked(j: int, sign: int, sim: Arrays) -> None:
-    """Change ``sim.low`` by what a job asks of resources."""
+    """Add a job's requests of resources to ``sim.low``, times ``sign``."""
     for c in range(sim.asks.width):
         sim.low[ONE + c] += sign * sim.asks[j, c]
 
 
 @jit
 def reservation_of(head: int, sim: Arrays) -> tuple[int, int]:
-    """When enough is free for the head job, by planned ends; and how many nodes are spare then.
+    """Return when enough is free for the head job, and how many nodes are spare then.
 
-    What is spare of resources is left in ``sim.low``.
+    Times come from planned ends. The resources that are spare then are left in ``sim.low``.
     """
     free = sim.stock[0].free
     nodes = sim.job[head].nodes
@@ -123,7 +121,7 @@ def reservation_of(head: int, sim: Arrays) -> tuple[int, int]:
         sim.low[ONE + c] = sim.stock[ONE + c].free
     r = sim.clock.run_first
     shadow = sim.clock.now
-    # Nodes that come on, if woken now: their rows of the plan, of which nothing else is in it.
+    # Nodes that come on if woken now: their rows of the plan, which holds nothing else.
     back = 1
     backs = plan_nodes_back(sim) if sim.clock.unpowered > 0 else 1
     while free < nodes or lacks_later(head, sim):
@@ -144,18 +142,19 @@ def reservation_of(head: int, sim: Arrays) -> tuple[int, int]:
 
 @jit
 def counts(sim: Arrays) -> bool:
-    """Whether counting decides this pass, under this policy."""
+    """Return whether counting decides this pass under this policy."""
     others = sim.rules.others
     if others == ALL_RESERVE:
         return plan_stands(sim)
     if others < 0 or not amounts_decide(sim):
         return False
-    # Where jobs may have nodes that are not on yet, those that cannot be had at all are in the plan only.
+    # If jobs may get nodes that are not on yet, only the plan knows the nodes that are not
+    # available at all.
     return sim.clock.unpowered == 0 or others != HEAD_IS_PROTECTED or sim.rules.shown == ONLY_ACTIVE
 
 
 def pass_counted(sim: Arrays) -> None:
-    """A pass where counting decides; compiled once for all kinds."""
+    """Run a pass in which counting decides; compiled once for all kinds."""
     others = sim.rules.others
     if is_sorted(sim):
         pass_sorted(others, sim)
@@ -169,10 +168,13 @@ COUNTED = Kernel(pass_counted, types.void(SIM))
 
 @jit
 def is_settled(sim: Arrays) -> bool:
-    """Whether nobody of those that the last walk has seen can start, as nothing came free since."""
+    """Return whether no job seen by the last walk can start.
+
+    That holds if nothing has become free since.
+    """
     walk = sim.walk
     if sim.clock.unpowered > 0:
-        return False  # when enough nodes are on for the head, may have changed
+        return False  # the time at which enough nodes are on for the head may have changed
     return (
         walk.settled == 1
         and walk.free == sim.stock[0].free
@@ -184,9 +186,9 @@ def is_settled(sim: Arrays) -> bool:
 
 @jit
 def settle_walk(seen: int, head: bool, shadow: int, spare: int, sim: Arrays) -> None:
-    """Remember what a walk found out, where the next may go on from it."""
+    """Save the results of a walk, so that the next one can continue from it."""
     walk = sim.walk
-    # What is short of resources, and who is at a limit, is not remembered.
+    # Shortages of resources and jobs at limits are not saved.
     unlimited = sim.user_running.width == 0 and len(sim.held) == 0
     walk.settled = 1 if sim.asks.width == 0 and unlimited else 0
     walk.seen = seen
@@ -201,12 +203,12 @@ def settle_walk(seen: int, head: bool, shadow: int, spare: int, sim: Arrays) -> 
 
 @jit
 def close_gaps(gaps: int, lightest: bool, sim: Arrays) -> None:
-    """Take who started out of the queue.
+    """Remove started jobs from the queue.
 
     Args:
-        gaps: so many started, from the places in ``sim.later``, in order.
-        lightest: whether one of them had as few nodes as any.
-        sim: the simulation.
+        gaps: Number of started jobs; their places in the queue are in ``sim.later``, in order.
+        lightest: Whether one of them had the fewest nodes of all.
+        sim: Simulation.
     """
     walk = sim.walk
     kept = sim.later[0]
@@ -226,7 +228,11 @@ def close_gaps(gaps: int, lightest: bool, sim: Arrays) -> None:
 
 @jit
 def next_passing(i: int, free: int, spare: int, length: int, sim: Arrays) -> int:
-    """The first place in the queue, from one on, of a job that may pass the head, as `first_fitting`."""
+    """Return the first place from ``i`` of a job that may start ahead of the head job.
+
+    It tests the same conditions as `first_fitting`; the result is the queue's length if there is
+    none.
+    """
     n = sim.clock.queued
     while i < n:
         ahead = sim.ahead[i]
@@ -238,9 +244,10 @@ def next_passing(i: int, free: int, spare: int, length: int, sim: Arrays) -> int
 
 @jit
 def pass_sorted(others: int, sim: Arrays) -> None:
-    """As `pass_scored`, for a queue that is kept in the order of jobs and candidates: one walk.
+    """Do the same as `pass_scored`, in one walk along a sorted queue.
 
-    Who could not start, cannot until something comes free: then only those that came since are looked at.
+    The queue must be kept in the order of both jobs and candidates. Jobs that could not start
+    cannot start until something becomes free; until then only later arrivals are considered.
     """
     cache_queue_rows(sim)
     now = sim.clock.now
@@ -276,7 +283,7 @@ def pass_sorted(others: int, sim: Arrays) -> None:
             sim.take[0] = ahead.nodes
             start_job(j, sim)
             free = sim.stock[0].free
-            # Later, if its nodes are not on yet.
+            # Its actual start: nodes that are not on yet delay it.
             if sim.state[j].start + ahead.expected > shadow:
                 spare -= ahead.nodes
                 add_asked(j, TAKE, sim)
@@ -290,9 +297,10 @@ def pass_sorted(others: int, sim: Arrays) -> None:
 
 
 def pass_raced(sim: Arrays) -> None:
-    """As `pass_scored`, by a tournament of those that wait: each search finds one who starts.
+    """Do the same as `pass_scored`, with a tournament; a search finds the next start.
 
-    The tournament knows nothing of resources: where one is short, the rest of the queue is gone through.
+    The tournament does not know resources. If one is short, the ordinary pass continues with the
+    rest of the queue.
     """
     if not amounts_decide(sim):
         return
@@ -309,7 +317,7 @@ def pass_raced(sim: Arrays) -> None:
     shadow = NEVER
     spare = NEVER
     head = others == ANYONE_PASSES
-    # Who asks for more nodes than are up is passed over, as in `eligibility.is_skipped`.
+    # Jobs with more nodes than are up are skipped, as in `eligibility.is_skipped`.
     up = sim.amount[0] - sim.stock[0].down
     while sim.racer[1].nodes <= sim.stock[0].free:
         free = sim.stock[0].free
@@ -333,7 +341,7 @@ def pass_raced(sim: Arrays) -> None:
             continue
         delays = now + sim.job[j].expected > shadow
         if lacks(j, sim) or (delays and lacks_later(j, sim)):
-            # Who has started by now has delayed nobody, so nothing changes for those that are left.
+            # The jobs started so far delay no other job: an ordinary pass decides the rest alike.
             drop_started(sim)
             sim.race.done = 0
             return
@@ -348,9 +356,9 @@ def pass_raced(sim: Arrays) -> None:
 
 @jit
 def pass_scored(others: int, sim: Arrays) -> None:
-    """A pass where counting alone decides.
+    """Run a pass in which counting decides, in the order of scores.
 
-    EASY's plan is then two numbers: when the head job starts, and how many nodes are spare then.
+    EASY's plan is then two numbers: the start of the head job, and the nodes spare then.
     """
     changes = sim.rules.order_changes == 1
     n = sim.clock.queued
@@ -376,7 +384,7 @@ def pass_scored(others: int, sim: Arrays) -> None:
 
 @jit
 def pass_head(head: int, sim: Arrays) -> None:
-    """Let those start that delay the head job not, in the candidates' order."""
+    """Start jobs that do not delay the head job, in the candidates' order."""
     now = sim.clock.now
     shadow, spare = reservation_of(head, sim)
     later = ZERO

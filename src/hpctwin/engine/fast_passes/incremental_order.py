@@ -1,11 +1,13 @@
-"""Queues whose order changes with time, kept in it from pass to pass.
+"""Queues whose order changes with time, kept sorted from pass to pass.
 
-Most of those that wait stay in the order in which they were a moment ago. So the lines of their scores
-(`score_lines`, `lined`) lie in that order, and a pass goes through them once: who has come since, or whose
-line has met the one before it, moves ahead to where it belongs. Only jobs whose lines meet within
-rounding are scored. That costs Q products, no call of the ordering and no heap, where scoring all costs ten
-times as much; an insertion sort, whose steps are those in which the order has changed. Where these are
-many, all are scored and put in order anew.
+Most pending jobs keep their order between two passes. The lines of their scores (`linear_scores`,
+`score_line_scan`) are therefore stored in that order, and a pass scans them once. A job that has
+arrived since, or whose line has crossed the one before it, moves forward to its place. Only jobs
+whose lines meet within rounding are scored.
+
+This is an insertion sort whose steps are the changes of order. It costs Q multiplications, no call
+of the ordering and no heap; scoring all jobs costs ten times as much. If there are many changes,
+all jobs are scored and sorted again.
 """
 
 from __future__ import annotations
@@ -24,14 +26,14 @@ from hpctwin.engine.queue.priority_tournament import shift_labels
 from hpctwin.engine.state.layout import LINED, NEVER, UNRACED, WAITING, ZERO, Arrays
 
 STEPS = 32
-"""So many for each that waits cost as much as to begin anew."""
+"""Steps per pending job that cost as much as sorting from scratch."""
 
 
 @jit
 def is_kept(sim: Arrays) -> bool:
-    """Have those that wait in order now, in ``sim.racer``; False if that cannot be, or does not pay.
+    """Sort pending jobs in ``sim.racer``; return False if that fails or is too slow.
 
-    Fair shares are reckoned.
+    Fair shares must be up to date.
     """
     rules = sim.rules
     race = sim.race
@@ -50,7 +52,7 @@ def is_kept(sim: Arrays) -> bool:
 
 @jit
 def line_up_in_order(sim: Arrays) -> bool:
-    """Begin with all that wait, by their scores; False if a line cannot be drawn."""
+    """Sort all pending jobs by their scores; return False if a line cannot be drawn."""
     race = sim.race
     race.valid = UNRACED
     race.seated = 0
@@ -68,7 +70,10 @@ def line_up_in_order(sim: Arrays) -> bool:
 
 @jit
 def sort_lines(sim: Arrays) -> bool:
-    """Leave out who waits no more, and put the others in order; False if that takes too many steps."""
+    """Drop jobs that are no longer pending, and sort the others.
+
+    Returns False if that takes too many steps.
+    """
     race = sim.race
     if sim.rules.fairshare == 1 and race.seated > 0:
         shift_labels(sim.racer[0].job, sim)
@@ -87,7 +92,7 @@ def sort_lines(sim: Arrays) -> bool:
         if sim.rules.fairshare == 1:
             value += sim.fair[line.label].shift
         to = kept
-        # As `comes_before`, which is called only where it may be so.
+        # The test of `comes_before`, inlined: it is called only if lines are close.
         margin = MARGIN * max(abs(value), abs(last)) + (moving + abs(line.slope)) * around
         if kept > 0 and value <= last + margin:
             to = place_among(place, kept, sim)
@@ -105,7 +110,10 @@ def sort_lines(sim: Arrays) -> bool:
 
 @jit
 def comes_before(a: int, b: int, sim: Arrays) -> bool:
-    """Whether the job at a place comes before that at another: by their lines; where these meet by scores."""
+    """Return whether the job at a place precedes the job at another.
+
+    Lines decide; if they meet within rounding, scores decide.
+    """
     one = sim.racer[a]
     other = sim.racer[b]
     mine = value_of(a, sim)
@@ -119,7 +127,13 @@ def comes_before(a: int, b: int, sim: Arrays) -> bool:
 
 @jit
 def place_among(place: int, kept: int, sim: Arrays) -> int:
-    """Where the job at a place belongs among the first, so many of which are in order."""
+    """Return the place of a job among the first ``kept`` jobs, which are in order.
+
+    Args:
+        place: Present place of the job.
+        kept: Number of sorted jobs.
+        sim: Simulation.
+    """
     if not comes_before(place, kept - 1, sim):
         return kept
     low = ZERO
@@ -135,7 +149,14 @@ def place_among(place: int, kept: int, sim: Arrays) -> int:
 
 @jit
 def move_line(place: int, to: int, kept: int, sim: Arrays) -> None:
-    """Move the line at a place among the first, so many of which there are."""
+    """Move the line at a place to a place among the first ``kept`` lines.
+
+    Args:
+        place: Present place of the line.
+        to: New place.
+        kept: Number of sorted lines; those from ``to`` on move back by one.
+        sim: Simulation.
+    """
     if place == to:
         return
     line = sim.racer[place]

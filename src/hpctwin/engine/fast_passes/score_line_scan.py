@@ -1,10 +1,13 @@
-"""Short queues whose order changes with time: who comes first is read off lines, hardly anybody is scored.
+"""Short queues whose order changes with time: lines give the first job.
 
-Scores that are lines over time (`score_lines`) are drawn once, when a job arrives. The lines of all that wait
-lie in one piece, and a search goes through them: for the first of all, and once there is a head job for the
-first of those that fit. So a pass costs Q products for each job that starts, and twice more, no call of the
-ordering, no heap; only jobs whose lines meet within rounding are scored. Where hundreds wait the tournament
-(`race`), whose searches do not go through all, costs less.
+Scores that are lines over time (`linear_scores`) are drawn once, when a job arrives. The lines of
+all pending jobs are contiguous, and each search scans them. The first searches look for the first
+job of all; once there is a head job, they look for the first job that fits.
+
+A pass costs Q multiplications for each job that starts, plus two scans. It needs no call of the
+ordering and no heap; only jobs whose lines meet within rounding are scored. With hundreds of
+pending jobs the tournament (`priority_tournament`) is cheaper, as its searches do not scan all
+jobs.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from hpctwin.engine.state.layout import (
 
 @jit
 def line_up(j: int, sim: Arrays) -> bool:
-    """Add a job behind the others; False if its line cannot be drawn."""
+    """Append a job to the list of lines; return False if its line cannot be drawn."""
     race = sim.race
     place = race.seated
     racer = sim.racer[place]
@@ -54,7 +57,7 @@ def line_up(j: int, sim: Arrays) -> bool:
 
 @jit
 def leave_line(place: int, sim: Arrays) -> None:
-    """Take the job at a place out; the last one takes its place."""
+    """Remove the job at a place; the last job moves to its place."""
     sim.race.seated -= 1
     racer = sim.racer[place]
     last = sim.racer[sim.race.seated]
@@ -69,7 +72,7 @@ def leave_line(place: int, sim: Arrays) -> None:
 
 @jit
 def line_up_all(sim: Arrays) -> bool:
-    """Begin with all that wait; False if a line cannot be drawn."""
+    """Draw the lines of all pending jobs; return False if one cannot be drawn."""
     race = sim.race
     race.valid = UNRACED
     race.seated = 0
@@ -87,7 +90,7 @@ def line_up_all(sim: Arrays) -> bool:
 
 @jit
 def line_up_fresh(sim: Arrays) -> bool:
-    """Add those that arrived since the last pass; False if a line cannot be drawn."""
+    """Add jobs that arrived since the last pass; return False if a line is missing."""
     for i in range(sim.race.fresh):
         j = sim.fresh[i]
         if sim.state[j].phase == WAITING and not line_up(j, sim):
@@ -98,7 +101,7 @@ def line_up_fresh(sim: Arrays) -> bool:
 
 @jit
 def draw_expired(sim: Arrays) -> bool:
-    """Draw those lines anew whose time is over; False if one cannot be drawn."""
+    """Redraw lines whose validity has ended; return False if one cannot be drawn."""
     race = sim.race
     race.until = NEVER
     for place in range(race.seated):
@@ -110,9 +113,9 @@ def draw_expired(sim: Arrays) -> bool:
 
 @jit
 def lines_hold(sim: Arrays) -> bool:
-    """Bring the lines up to the present; False if one cannot be drawn."""
+    """Update the lines to the present time; return False if one cannot be drawn."""
     race = sim.race
-    # Who left otherwise than by starting is still there.
+    # Jobs that left without starting are still in the list.
     most = 2 * (sim.clock.queued - race.gone)
     if race.valid == LINED and race.seated + race.fresh <= most:
         holds = line_up_fresh(sim)
@@ -123,14 +126,17 @@ def lines_hold(sim: Arrays) -> bool:
 
 @jit
 def scored_before(a: int, b: int, sim: Arrays) -> bool:
-    """Whether job a comes before job b by their scores."""
+    """Return whether job a precedes job b by their scores."""
     order = sim.hooks.order
     return before(score(order, a, sim), a, score(order, b, sim), b, sim)
 
 
 @jit
 def first_lined(free: int, spare: int, length: int, sim: Arrays) -> int:
-    """The index of the first job that fits, as `priority_tournament.first_fitting`; -1 if none does."""
+    """Return the place of the first job that fits; -1 if none does.
+
+    The arguments are those of `priority_tournament.first_fitting`.
+    """
     now = sim.clock.now
     race = sim.race
     fewest = NEVER
@@ -163,7 +169,7 @@ def first_lined(free: int, spare: int, length: int, sim: Arrays) -> int:
 
 
 def pass_lined(sim: Arrays) -> None:
-    """As `counted_passes.pass_raced`, by going through the lines."""
+    """Do the same as `counted_passes.pass_raced`, with a scan of the lines."""
     race = sim.race
     if not amounts_decide(sim):
         return
@@ -200,7 +206,7 @@ def pass_lined(sim: Arrays) -> None:
             continue
         delays = now + sim.job[j].expected > shadow
         if lacks(j, sim) or (delays and lacks_later(j, sim)):
-            # Who has started by now has delayed nobody, so nothing changes for those that are left.
+            # The jobs started so far delay no other job: an ordinary pass decides the rest alike.
             drop_started(sim)
             race.done = 0
             return
@@ -208,7 +214,7 @@ def pass_lined(sim: Arrays) -> None:
         start_job(j, sim)
         leave_line(place, sim)
         if sim.rules.own_candidates == 0:
-            # Sooner than to look afterwards who of all has gone.
+            # This is cheaper than searching the queue for started jobs afterwards.
             dequeue(j, sim)
             race.gone -= 1
         if delays:

@@ -1,7 +1,8 @@
-"""Jobs stop and go on later, on other numbers of nodes: as they are told between two instants.
+"""Jobs that stop and resume on another number of nodes, between two event times.
 
-What a job asks and how long it runs is then this simulation's own, as it changes. How much of it is done,
-who tells it keeps (`hpctwin.simulation.running.sizing`); the engine sees a job of so many nodes and so long.
+The simulation then has its own copy of the jobs' sizes and lengths, as they change. The caller
+tracks how much of a job is done (`hpctwin.simulation.running.sizing`); the engine sees a job with a
+number of nodes and a runtime.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ IntArray = npt.NDArray[np.int64]
 
 @jit
 def stop_job(j: int, sim: Arrays) -> None:
-    """A job gives back what it was given, and waits; all that it did is kept."""
+    """Stop a job: it returns its nodes and waits, and keeps all completed work."""
     forget_end(j, sim)
     at = sim.clock.lost
     empty = sim.state[j].start == sim.clock.now
@@ -35,10 +36,10 @@ def stop_job(j: int, sim: Arrays) -> None:
         forget_segments(j, sim)
     throw_back(j, sim)
     if empty:
-        # It never ran: nobody need hear of it.
+        # The job has not run at all: no attempt is recorded.
         sim.clock.lost = at
     elif sim.clock.lost > at:
-        # Else its nodes were still being switched on.
+        # Otherwise its nodes were still being switched on.
         sim.lost[at].kept = sim.lost[at].end - sim.lost[at].start
     sim.state[j].requeues -= 1
 
@@ -50,18 +51,21 @@ def _stop(address: int, rows: Any) -> None:
 
 
 STOP = Kernel(_stop, types.void(int64, types.Array(int64, 1, "C")))
-"""Running jobs stop now, and wait: ``(address, rows)``; there must be room for as many attempts more."""
+"""Stop running jobs now, so that they wait: ``(address, rows)``.
+
+``sim.lost`` must have enough free rows for one more attempt of each job.
+"""
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """How large and how long a job is from now on.
+    """Size and length of a job from now on.
 
     Args:
-        nodes: it asks for so many.
-        runtime_ms: it runs so long if nothing ends it.
-        walltime_ms: it runs so long at most.
-        expected_ms: the scheduler expects it to run so long.
+        nodes: Nodes requested.
+        runtime_ms: Actual runtime if nothing ends the job earlier.
+        walltime_ms: Requested limit.
+        expected_ms: Runtime that the scheduler expects.
     """
 
     nodes: int
@@ -71,17 +75,17 @@ class Lengths:
 
 
 def own_jobs(sim: Sim) -> None:
-    """Make what jobs ask this simulation's own, so that it may change."""
+    """Give this simulation its own copy of the jobs, so that they may change."""
     sim.own("job")
 
 
 def put_lengths(sim: Sim, row: int, lengths: Lengths) -> None:
-    """Say what a job that waits asks from now on.
+    """Set size and length of a pending job.
 
     Args:
-        sim: a simulation that owns its jobs.
-        row: of the job.
-        lengths: of what is left of it.
+        sim: Simulation that owns its jobs.
+        row: Row of the job.
+        lengths: Size and length of its remaining work.
     """
     job = sim["job"][row : row + 1]
     job["nodes"], job["runtime"] = lengths.nodes, lengths.runtime_ms
@@ -89,6 +93,6 @@ def put_lengths(sim: Sim, row: int, lengths: Lengths) -> None:
 
 
 def stop_jobs(sim: Sim, rows: IntArray) -> None:
-    """Running jobs give back what they have now, and wait; a pass follows."""
+    """Stop running jobs: they return their nodes and wait; a pass follows."""
     STOP(sim.address, rows)
     sim.clock.pass_due = 1

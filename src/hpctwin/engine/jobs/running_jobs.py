@@ -1,10 +1,13 @@
 """The running jobs by planned end: a sorted table with holes.
 
-A job that ends leaves a hole, which keeps its time; one that starts moves only those between its place and
-the nearest hole. So with thousands running few are moved, where a table without holes moves half of them.
-After the packed-memory arrays of Bender, Demaine and Farach-Colton (FOCS 2000), without their proof: holes
-lie where jobs ended, and those before the first job are given up. Where thousands run and each that ends
-is followed by one that starts, few are left: if the nearest is far, each job gets one behind it.
+A job that ends leaves a hole, which keeps its time. A job that starts moves only the jobs between
+its place and the nearest hole. With thousands of running jobs few are moved; a table without holes
+would move half of them.
+
+The idea is the packed-memory array of Bender, Demaine and Farach-Colton (FOCS 2000), without their
+proof: holes are where jobs ended, and holes before the first job are given up. If thousands of jobs
+run and each end is followed by a start, few holes are left. If the nearest hole is far, each job
+gets a new hole behind it.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ _FAR = 128
 
 @jit
 def first_from(planned: int, sim: Arrays) -> int:
-    """The first place from which no planned end lies before a time."""
+    """Return the first place whose planned end is not before a time."""
     low = sim.clock.run_first
     high = sim.clock.run_end
     while low < high:
@@ -33,14 +36,14 @@ def first_from(planned: int, sim: Arrays) -> int:
 
 @jit
 def put(place: int, planned: int, j: int, sim: Arrays) -> None:
-    """Write a place."""
+    """Write one place of the table."""
     sim.run[place].planned = planned
     sim.run[place].job = j
 
 
 @jit
 def close_holes(sim: Arrays) -> None:
-    """Move all to the beginning."""
+    """Move all jobs to the beginning, without holes."""
     n = 0
     for r in range(sim.clock.run_first, sim.clock.run_end):
         if sim.run[r].job >= 0:
@@ -52,7 +55,7 @@ def close_holes(sim: Arrays) -> None:
 
 @jit
 def spread_holes(sim: Arrays) -> None:
-    """Leave a hole behind each job; there must be room for as many."""
+    """Put a hole behind each job; the table must have enough rows."""
     close_holes(sim)
     n = sim.clock.run_end
     for r in range(n - 1, -1, -1):
@@ -65,7 +68,11 @@ def spread_holes(sim: Arrays) -> None:
 
 @jit
 def nearest_hole(place: int, sim: Arrays) -> tuple[int, int]:
-    """Where the nearest hole is, on the left and on the right; one of the two, the other is as far off."""
+    """Return the nearest hole to the left and to the right of a place.
+
+    Only one of the two is a hole; the search stops there, and the other is equally far away. The
+    right one has priority. Places outside the used range count as holes.
+    """
     clock = sim.clock
     right = place
     left = place - 1
@@ -79,9 +86,10 @@ def nearest_hole(place: int, sim: Arrays) -> tuple[int, int]:
 
 @jit
 def run_insert(j: int, planned: int, sim: Arrays) -> None:
-    """Add a job to the running ones, behind those of the same planned end."""
+    """Insert a job into the running jobs, behind jobs with the same planned end."""
     clock = sim.clock
     used = clock.run_end - clock.run_first
+    # Compact the table if it is full or mostly holes.
     most = 4 if clock.running > _MANY else 2
     if clock.run_end == len(sim.run) or used > most * clock.running + _FEW:
         close_holes(sim)
@@ -106,14 +114,14 @@ def run_insert(j: int, planned: int, sim: Arrays) -> None:
 
 @jit
 def run_remove(j: int, planned: int, sim: Arrays) -> None:
-    """Take a job out of the running ones, given its planned end there."""
+    """Remove a job from the running jobs, given its planned end in the table."""
     clock = sim.clock
     place = first_from(planned, sim)
     while sim.run[place].job != j:
         place += 1
     sim.run[place].job = -1
     clock.running -= 1
-    # The first and the last are no holes.
+    # Neither the first nor the last place is a hole.
     while clock.run_first < clock.run_end and sim.run[clock.run_first].job < 0:
         clock.run_first += 1
     while clock.run_end > clock.run_first and sim.run[clock.run_end - 1].job < 0:

@@ -1,8 +1,8 @@
-"""Jobs that are suspended for others: their time stands still until all their nodes are theirs again.
+"""Suspended jobs: they stand still until no other job uses any of their nodes.
 
-``state.start`` of such a job is moved by the time for which it was suspended, so that what follows of it (its
-planned end, its walltime) is as if it had run on. As long as it is suspended, it is as if it went on when all
-who have its nodes are expected to end.
+``state.start`` of such a job is moved later by its suspended time. All that follows from it
+(planned end, walltime) is then as if the job had run without a break. While the job is suspended,
+its start assumes that it resumes when all jobs on its nodes are expected to end.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ __all__ = [
 
 @jit
 def began(j: int, sim: Arrays) -> int:
-    """When a job started that was perhaps suspended since, ms."""
+    """Return when a job started, also if it was suspended since, ms."""
     return sim.state[j].start - sim.cut[j].paused
 
 
 @jit
 def move_start(j: int, start: int, sim: Arrays) -> None:
-    """Have a job be as if it had started at another time."""
+    """Move a job's start to another time, together with its planned end."""
     state = sim.state[j]
     run_remove(j, state.start + sim.job[j].expected, sim)
     sim.cut[j].paused += start - state.start
@@ -41,7 +41,7 @@ def move_start(j: int, start: int, sim: Arrays) -> None:
 
 @jit
 def suspend(j: int, sim: Arrays) -> None:
-    """A running job stands still."""
+    """Suspend a running job, and record its time since it started or resumed."""
     cut = sim.cut[j]
     now = sim.clock.now
     since = sim.state[j].start if cut.times == 0 else cut.since
@@ -63,7 +63,7 @@ def suspend(j: int, sim: Arrays) -> None:
 
 @jit
 def go_on(j: int, sim: Arrays) -> None:
-    """A suspended job runs again."""
+    """Resume a suspended job."""
     cut = sim.cut[j]
     now = sim.clock.now
     cut.suspended = 0
@@ -75,7 +75,7 @@ def go_on(j: int, sim: Arrays) -> None:
 
 @jit
 def list_suspended(sim: Arrays) -> int:
-    """List those that are suspended, or are tried to be, in ``sim.stack``; how many."""
+    """List suspended and tentatively suspended jobs in ``sim.stack``; return how many."""
     n = ZERO
     for place in range(sim.clock.run_first, sim.clock.run_end):
         j = sim.run[place].job
@@ -86,7 +86,7 @@ def list_suspended(sim: Arrays) -> int:
 
 
 def wake_uncovered(sim: Arrays) -> None:
-    """Those go on of whose nodes others have none any more."""
+    """Resume suspended jobs whose nodes no other job uses any more."""
     for i in range(list_suspended(sim)):
         if sim.cut[sim.stack[i]].covered == 0:
             go_on(sim.stack[i], sim)
@@ -97,7 +97,7 @@ WAKE = Kernel(wake_uncovered, types.void(SIM))
 
 @jit
 def leaves_by(j: int, sim: Arrays) -> int:
-    """When a job is expected to leave its nodes."""
+    """Return when a job is expected to leave its nodes: planned end or end of grace."""
     planned = planned_end(j, sim)
     leaves = sim.cut[j].leaves
     return leaves if 0 < leaves < planned else planned
@@ -105,7 +105,7 @@ def leaves_by(j: int, sim: Arrays) -> int:
 
 @jit
 def look_up(node: int, sim: Arrays) -> None:
-    """Who lies beneath others on a node goes on when these have ended, at the earliest."""
+    """Delay the resumption of jobs suspended on a node until the jobs above them end."""
     depth = depth_of(node, sim)
     if depth == 0:
         return
@@ -118,8 +118,14 @@ def look_up(node: int, sim: Arrays) -> None:
 
 @jit
 def expect_to_go_on(n: int, sim: Arrays) -> None:
-    """Reckon anew when the first ``n`` of ``sim.stack`` go on, all that are suspended among them."""
-    # Once for each level: who lies beneath others waits for these.
+    """Recompute when suspended jobs resume.
+
+    Args:
+        n: Number of jobs in ``sim.stack``, which holds all suspended jobs.
+        sim: Simulation.
+    """
+    # One iteration per level of the stacks: a suspended job waits for the jobs above it, which may
+    # be suspended themselves.
     for _ in range(sim.beneath.width):
         for i in range(n):
             sim.cut[sim.stack[i]].until = sim.clock.now

@@ -1,4 +1,4 @@
-"""What happens to a job: it starts, ends, is thrown back, or will never run."""
+"""State changes of a job: it starts, ends, is requeued, or will never run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ LONGEST = NEVER // 2
 
 @jit
 def scaled(runtime: int, top: int, bottom: int) -> int:
-    """A runtime at a speed, a fraction, rounded up; exact, as all products are whole numbers."""
+    """Return a runtime at a speed given as a fraction, rounded up, ms.
+
+    The result is exact, as all products are integers.
+    """
     if bottom > top and runtime > LONGEST // bottom * top:
         return LONGEST
     whole = runtime // top
@@ -57,7 +60,7 @@ def scaled(runtime: int, top: int, bottom: int) -> int:
 
 @jit
 def slowest_taken(sim: Arrays) -> int:
-    """The pool of the slowest nodes in ``sim.take``."""
+    """Return the pool of the slowest nodes in ``sim.take``."""
     slowest = -1
     for p in range(sim.rules.pools):
         if sim.take[p] > 0 and (slowest < 0 or sim.pool[p].speed < sim.pool[slowest].speed):
@@ -67,7 +70,7 @@ def slowest_taken(sim: Arrays) -> int:
 
 @jit
 def duration(j: int, sim: Arrays) -> int:
-    """How long a job runs on the nodes in ``sim.take`` if nothing ends it, ms."""
+    """Return how long a job runs on the nodes in ``sim.take`` if nothing ends it, ms."""
     pool = sim.pool[slowest_taken(sim)]
     if pool.speed == 1.0:
         return sim.job[j].runtime
@@ -76,7 +79,13 @@ def duration(j: int, sim: Arrays) -> int:
 
 @jit
 def account(j: int, nodes: float, sim: Arrays) -> None:
-    """Bring the fair-share usage of a job's label up to now; from now on it has so many more nodes."""
+    """Bring the fair-share usage of a job's label up to now; change its node count.
+
+    Args:
+        j: Job.
+        nodes: Nodes that the label uses from now on in addition; negative if the job ends.
+        sim: Simulation.
+    """
     everyone = len(sim.promised)
     counted = nodes * (sim.job[j].counts * THOUSANDTH)
     for label in (sim.job[j].share, everyone):
@@ -89,12 +98,12 @@ def account(j: int, nodes: float, sim: Arrays) -> None:
 
 @jit
 def start_job(j: int, sim: Arrays) -> None:
-    """Start a waiting job on ``sim.take`` nodes of each pool, as soon as they are switched on."""
+    """Start a pending job on ``sim.take`` nodes of each pool, once they are on."""
     call_with_job(sim.hooks.start, j, sim)
 
 
 def start_taken(j: int, sim: Arrays) -> None:
-    """As `start_job`; compiled once for all passes."""
+    """Do the same as `start_job`; compiled once for all passes."""
     pools = sim.rules.pools
     job = sim.job[j]
     state = sim.state[j]
@@ -131,7 +140,7 @@ def start_taken(j: int, sim: Arrays) -> None:
 
 @jit
 def note_given(j: int, sim: Arrays) -> None:
-    """A job that was given nodes has begun, or will when they are on."""
+    """Record that a job has begun, or will begin when its nodes are on."""
     job = sim.job[j]
     state = sim.state[j]
     if state.start <= sim.clock.now:
@@ -139,7 +148,7 @@ def note_given(j: int, sim: Arrays) -> None:
         return
     sim.clock.begins = heap_push(sim.begins, sim.clock.begins, state.start, j)
     if state.started == 0 and job.tells_to > job.tells_from:
-        # Until its nodes are on it may be cancelled, and then never started.
+        # Until its nodes are on, the job may be cancelled and has then never started.
         sim.clock.releases = heap_push(sim.releases, sim.clock.releases, state.start, -1 - j)
 
 
@@ -148,7 +157,7 @@ START = Kernel(start_taken, types.void(int64, SIM))
 
 @jit
 def note_begun(j: int, sim: Arrays) -> None:
-    """A job has begun: tell those that wait for its start, if it is the first one."""
+    """Release jobs that wait for this job's start, if it is its first one."""
     state = sim.state[j]
     if state.started == 1 or state.phase != RUNNING:
         return
@@ -160,7 +169,7 @@ def note_begun(j: int, sim: Arrays) -> None:
 
 @jit
 def forget_begin(j: int, sim: Arrays) -> bool:
-    """Forget that a job would have begun when its nodes are on; whether it had not yet."""
+    """Drop the future begin of a job whose nodes are not on yet; return if it had one."""
     state = sim.state[j]
     if state.start <= sim.clock.now:
         return False
@@ -176,9 +185,14 @@ def forget_begin(j: int, sim: Arrays) -> bool:
 
 @jit
 def take_started(j: int, since: int, sim: Arrays) -> None:
-    """Take a job that was just started out of the plan, from a time until it is expected to end.
+    """Take a job that has just started out of the plan, until its expected end.
 
-    That is later than if it were started on nodes that are on: it begins when its nodes are.
+    The end is later than on nodes that are on: the job begins when its nodes are.
+
+    Args:
+        j: Job.
+        since: Time from which the plan loses its nodes, ms.
+        sim: Simulation.
     """
     plan_change(j, since, sim.state[j].start + sim.job[j].expected, TAKE, sim)
 
@@ -194,7 +208,7 @@ def divide_now(j: int, sim: Arrays) -> None:
 
 @jit
 def start_now(j: int, sim: Arrays) -> None:
-    """Start a job that fits the plan now (``sim.low``), and take it out of the plan."""
+    """Start a job that fits in the plan now (``sim.low``), and update the plan."""
     divide_now(j, sim)
     start_job(j, sim)
     take_started(j, sim.clock.now, sim)
@@ -234,20 +248,23 @@ def give_back(j: int, sim: Arrays) -> None:
 
 @jit
 def end_job(j: int, phase: int, sim: Arrays) -> None:
-    """A running job ends; its entry is off the heap of ends already."""
+    """End a running job; its entry is no longer in the heap of ends."""
     give_back(j, sim)
     settle(j, phase, sim)
 
 
 @jit
 def has_ended(j: int, sim: Arrays) -> bool:
-    """Whether a job that has its nodes has ended, and they are being cleaned up."""
+    """Return whether a job has ended, while its nodes are being cleaned up."""
     return sim.rules.cleanup > 0 and sim.state[j].end <= sim.clock.now
 
 
 @jit
 def finish(j: int, sim: Arrays) -> None:
-    """A running job ends as it will, or its nodes are clean; its entry is off the heap of ends already."""
+    """End a running job with its known outcome, or free its nodes after the cleanup.
+
+    Its entry is no longer in the heap of ends.
+    """
     ended = sim.state[j].end
     before = sim.clock.ended
     end_job(j, sim.state[j].outcome, sim)
@@ -257,14 +274,17 @@ def finish(j: int, sim: Arrays) -> None:
 
 @jit
 def forget_end(j: int, sim: Arrays) -> None:
-    """Take the end of a running job, which comes otherwise, off the heap of ends."""
+    """Remove a running job from the heap of ends, because it ends in another way."""
     heap_remove(sim.ends, sim.clock.ends, j)
     sim.clock.ends -= 1
 
 
 @jit
 def slowest_listed(j: int, sim: Arrays) -> int:
-    """The pool of the slowest whole nodes that a job has; what `taken` says leaves out those of others."""
+    """Return the pool of the slowest whole nodes that a job has, by its node list.
+
+    ``taken`` does not count nodes on which other jobs are at the bottom of the stack.
+    """
     node = sim.state[j].first_node
     slowest = sim.pool_of[node]
     while node >= 0:
@@ -277,7 +297,7 @@ def slowest_listed(j: int, sim: Arrays) -> int:
 
 @jit
 def slowest_held(j: int, sim: Arrays) -> int:
-    """The pool of the slowest nodes that a running job has."""
+    """Return the pool of the slowest nodes that a running job has."""
     if len(sim.share) == 0:
         if len(sim.beneath) > 0:
             return slowest_listed(j, sim)
@@ -295,7 +315,7 @@ def slowest_held(j: int, sim: Arrays) -> int:
 
 @jit
 def keep_done(j: int, sim: Arrays) -> int:
-    """Remember what the last checkpoint of a job that is cut off keeps; how long it took, ms."""
+    """Save the work up to a cut-off job's last checkpoint; return its duration, ms."""
     every = sim.claim[j].checkpoint
     if every == 0:
         return 0
@@ -309,13 +329,16 @@ def keep_done(j: int, sim: Arrays) -> int:
 
 @jit
 def cut_off(j: int, sim: Arrays) -> None:
-    """A running job loses its nodes, and is in no list; as if it had never started, but for checkpoints."""
+    """Take the nodes from a running job, as if it had never started.
+
+    Only checkpoints remain. The job is then neither running nor in the queue.
+    """
     kept = ZERO
     if len(sim.cut) > 0:
         kept = keep_done(j, sim)
         sim.cut[j].leaves = 0
     give_back(j, sim)
-    # What it was when it waited before must be forgotten.
+    # The queue may still hold the job from its earlier wait.
     tidy_queue(sim)
     sim.race.valid = 0
     if not forget_begin(j, sim):
@@ -333,14 +356,14 @@ def cut_off(j: int, sim: Arrays) -> None:
 
 @jit
 def throw_back(j: int, sim: Arrays) -> None:
-    """A running job whose node failed waits again."""
+    """Requeue a running job whose node failed."""
     cut_off(j, sim)
     enqueue(j, sim)
 
 
 @jit
 def send_back(j: int, sim: Arrays) -> None:
-    """A running job is preempted, and waits again, in the queue not for some time."""
+    """Preempt a running job: it waits again, and joins the queue after a delay."""
     cut_off(j, sim)
     lost = sim.lost[sim.clock.lost - 1]
     cut = sim.cut[j]
@@ -357,7 +380,7 @@ def send_back(j: int, sim: Arrays) -> None:
 
 @jit
 def come_true(j: int, time: int, sim: Arrays) -> None:
-    """One dependency of a job comes true at ``time``."""
+    """Record that one dependency of a job is satisfied at ``time``."""
     state = sim.state[j]
     state.open -= 1
     if time > state.release:
@@ -368,14 +391,17 @@ def come_true(j: int, time: int, sim: Arrays) -> None:
 
 @jit
 def hold_for_ever(j: int, sim: Arrays) -> None:
-    """A job whose dependency failed stays pending; nothing waits for it unless it is cancelled."""
+    """Keep a job whose dependency failed pending.
+
+    It is not alive any more: the simulation does not wait for it, unless it will be cancelled.
+    """
     if sim.job[j].cancel >= NEVER:
         sim.clock.alive -= 1
 
 
 @jit
 def close(j: int, phase: int, sim: Arrays) -> None:
-    """A job has come to its end in a phase; those that wait for it are not told yet."""
+    """Set a job's final phase; dependent jobs are not notified yet."""
     if len(sim.held) > 0 and sim.state[j].phase != UNSUBMITTED:
         count_submitted(j, MINUS_ONE, sim)
     if sim.state[j].phase == RUNNING and sim.state[j].start >= 0:
@@ -387,14 +413,17 @@ def close(j: int, phase: int, sim: Arrays) -> None:
 
 @jit
 def settle(j: int, phase: int, sim: Arrays) -> None:
-    """A job has come to its end in a phase; tell those that wait for it, and theirs."""
+    """Set a job's final phase, and update the jobs that depend on it, directly or not."""
     close(j, phase, sim)
     tell_dependants(j, sim)
 
 
 @jit
 def tell_dependants(j: int, sim: Arrays) -> None:
-    """Tell those that wait for a job that it has ended; some may end by that, and so on."""
+    """Update the jobs that depend on a job that has ended.
+
+    Some of them may end by that, so the update continues with their dependent jobs.
+    """
     if len(sim.tells) == 0:
         return
     now = sim.clock.now

@@ -1,4 +1,4 @@
-"""From instant to instant: all events of one as a batch, then a scheduling pass."""
+"""The event loop: at each event time, one batch of events, then a scheduling pass."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SIGNATURE = int64(SIM, int64, int64)
 
 @jit
 def records_have_room(sim: Arrays) -> bool:
-    """Whether the records of one more instant certainly find room."""
+    """Return whether the records of one more event time certainly fit."""
     nodes = len(sim.node)
     if nodes == 0:
         return True
@@ -47,7 +47,10 @@ def records_have_room(sim: Arrays) -> bool:
 
 @jit
 def pass_has_room(sim: Arrays) -> bool:
-    """Whether the plan of this pass fits: a job can add four rows, a maintenance window two."""
+    """Return whether all arrays have enough rows for this pass.
+
+    In the plan, a job can add four rows and a maintenance window two.
+    """
     rows = 4 * (sim.clock.running + sim.clock.queued) + 2 * len(sim.window) + 8
     if sim.rules.depths > 0:
         nodes = len(sim.node)
@@ -55,13 +58,13 @@ def pass_has_room(sim: Arrays) -> bool:
         if sim.rules.log == 1 and sim.clock.logged + 6 * nodes > len(sim.log):
             return False
     if len(sim.cut) > 0:
-        # Those that start may be preempted in the same pass.
+        # Jobs that start may be preempted in the same pass.
         if sim.clock.lost + sim.clock.running + sim.clock.queued > len(sim.lost):
             return False
     if len(sim.share) > 0 and not parts_have_room(sim):
         return False
     if sim.rules.by_node > 0:
-        # Who is sent back in a pass may be promised nodes in it.
+        # A job that is requeued in this pass may get reserved nodes in it.
         waiting = sim.clock.queued + (sim.clock.running if len(sim.cut) > 0 else 0)
         if 2 * min(waiting, sim.rules.by_node) + 2 > len(sim.node_span):
             return False
@@ -70,11 +73,11 @@ def pass_has_room(sim: Arrays) -> bool:
 
 @jit
 def parts_have_room(sim: Arrays) -> bool:
-    """Whether whatever starts and is promised in a pass on shared nodes finds room."""
+    """Return whether all starts and reservations of a pass on shared nodes fit."""
     sharing = sim.sharing
     asked = sim.clock.queued * sharing.widest
     if len(sim.cut) > 0:
-        # Who starts may be preempted in the same pass and start again, and who runs may.
+        # A job that starts may be preempted in the same pass and start again; so may a running job.
         asked = 2 * asked + sim.clock.running * sharing.widest
         promises = min(asked, sim.rules.promises)
         return sharing.parts + asked <= len(sim.part) and promises <= len(sim.promise)
@@ -89,7 +92,10 @@ def parts_have_room(sim: Arrays) -> bool:
 
 @jit
 def hopeless(time: int, work_time: int, sim: Arrays) -> bool:
-    """Whether only node failures and timers are left to happen, and for years, while jobs wait."""
+    """Return whether the simulation gives up: jobs wait, but no event can start them.
+
+    Only node failures and timers have been left for longer than `GIVE_UP`.
+    """
     if work_time < NEVER:
         sim.clock.only_outages_since = -1
         return False
@@ -100,7 +106,11 @@ def hopeless(time: int, work_time: int, sim: Arrays) -> bool:
 
 @jit
 def next_batch(until: int, instants: int, sim: Arrays) -> int:
-    """Apply the events of the next instant, so that a pass is due; `PASS`, or why there is none."""
+    """Apply the events of the next event time, so that a pass is due.
+
+    Returns:
+        `PASS`, or the reason why no pass can run.
+    """
     if sim.clock.pass_due == 0:
         time, work_time = next_time(sim)
         if time >= NEVER or sim.clock.alive == 0:
@@ -129,7 +139,7 @@ def next_batch(until: int, instants: int, sim: Arrays) -> int:
 
 @jit
 def schedule(sim: Arrays) -> None:
-    """Start who may start: by a tournament, or a list of lines, where so many wait that it pays."""
+    """Start jobs, with a tournament or a list of lines where the queue is long enough."""
     race = sim.race
     started = sim.clock.starts
     race.done = 0
@@ -139,8 +149,9 @@ def schedule(sim: Arrays) -> None:
         elif sim.hooks.run_lined != 0 and pays(sim.rules.lines_from, LINED, sim):
             call(sim.hooks.run_lined, sim)
     if race.done == 1:
-        # Now and then is enough: the tournament knows who has gone. Of a short queue nothing may be left that
-        # depends on where a run has stopped.
+        # Removing started jobs now and then is enough: the tournament knows them. The list of lines
+        # serves short queues. Their state must not depend on where a run stopped, so the queue is
+        # cleaned every time.
         race.gone += sim.clock.starts - started
         if race.gone > 0 and (race.valid == LINED or 8 * race.gone > sim.clock.queued):
             drop_started(sim)
@@ -154,7 +165,7 @@ def schedule(sim: Arrays) -> None:
 
 @jit
 def run_pass(sim: Arrays) -> None:
-    """One scheduling pass at the present instant, and what comes before and after it."""
+    """Run one scheduling pass at the present time, with the hooks before and after it."""
     hooks = sim.hooks
     if hooks.before_pass != 0:
         call(hooks.before_pass, sim)
@@ -174,7 +185,7 @@ def run_pass(sim: Arrays) -> None:
 
 @jit
 def after_pass(sim: Arrays) -> int:
-    """`PASS` if the run goes on after a pass, else why not."""
+    """Return `PASS` if the run continues after a pass, else the reason to stop."""
     if sim.clock.bad_job >= 0:
         return NOT_A_NUMBER
     stop = sim.clock.stop_job
@@ -185,12 +196,12 @@ def after_pass(sim: Arrays) -> int:
 
 @jit
 def advance(sim: Arrays, until: int, instants: int) -> int:
-    """Run until no event is left, a time is reached, or so many instants are done.
+    """Run until no event is left, or up to a time or a number of event times.
 
     Args:
-        sim: the simulation.
-        until: ms; events at this time still happen.
-        instants: at most so many; negative for no limit.
+        sim: Simulation.
+        until: Last time whose events are applied, ms.
+        instants: Maximum number of event times; negative for no limit.
 
     Returns:
         One of the codes in `layout`.
@@ -212,13 +223,13 @@ def advance(sim: Arrays, until: int, instants: int) -> int:
 
 
 def advance_at(address: int, until: int, instants: int) -> int:
-    """As `advance`."""
+    """Run `advance` on the simulation at an address."""
     sim = sim_at(address)
     return go_on(sim.hooks.advance, sim, until, instants)
 
 
 def reorder(address: int) -> None:
-    """Put the queue into the order of another ordering."""
+    """Sort the queue again, after the ordering has changed."""
     sim = sim_at(address)
     waiting = sim.clock.queued
     for i in range(waiting):
@@ -227,7 +238,7 @@ def reorder(address: int) -> None:
     sim.walk.valid = 0
     for i in range(waiting):
         enqueue(sim.later[i], sim)
-    # Some passes compare those that wait with those that run.
+    # Some passes compare the scores of pending and running jobs.
     for r in range(sim.clock.run_first, sim.clock.run_end):
         j = sim.run[r].job
         if j < 0:

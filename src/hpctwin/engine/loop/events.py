@@ -1,4 +1,4 @@
-"""All events of one instant, as a batch."""
+"""All events of one event time, applied as a batch."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ from hpctwin.engine.state.layout import (
 
 @jit
 def next_time(sim: Arrays) -> tuple[int, int]:
-    """The time of the next event, and of the next one that is neither about nodes nor a timer."""
+    """Return the time of the next event, and of the next event that is real work.
+
+    Node failures, resets of usage and timers are not work.
+    """
     clock = sim.clock
     work_time = NEVER
     if clock.ends > 0:
@@ -67,7 +70,7 @@ def next_time(sim: Arrays) -> tuple[int, int]:
 
 @jit
 def release_submitted(j: int, sim: Arrays) -> None:
-    """A job that was submitted and may come to run: it is eligible, or waits for others."""
+    """Make a submitted job eligible, or let it wait for its dependencies."""
     state = sim.state[j]
     state.phase = PENDING
     if state.dead == 1:
@@ -83,14 +86,22 @@ def release_submitted(j: int, sim: Arrays) -> None:
 
 @jit
 def note_eligible(j: int, sim: Arrays) -> None:
-    """A job may start, as far as dependencies go; with a think time it is submitted only now."""
+    """Record that a job is eligible, as far as dependencies allow.
+
+    A job with a think time counts as submitted only now.
+    """
     sim.state[j].eligible = sim.clock.now
     sim.clock.submitted += sim.job[j].thinks
 
 
 @jit
 def lengthen_chains(first: int, last: int, sim: Arrays) -> None:
-    """Jobs were submitted: those they wait for, and theirs, have longer chains behind them."""
+    """Update the chains of jobs on which newly submitted jobs depend, directly or not.
+
+    Args:
+        first, last: Range of ``by_submit`` with the newly submitted jobs.
+        sim: Simulation.
+    """
     now = sim.clock.now
     n = 0
     for i in range(first, last):
@@ -98,7 +109,7 @@ def lengthen_chains(first: int, last: int, sim: Arrays) -> None:
         if sim.job[j].waits_to > sim.job[j].waits_from and sim.job[j].thinks == 0:
             n = heap_push(sim.levels, n, sim.job[j].level, j)
     done = -1
-    # By level, so that a job's own chain is known before it is handed on.
+    # By level, so that a job's own chain is final before it lengthens others.
     while n > 0:
         j = heap_pop(sim.levels, n)
         n -= 1
@@ -115,14 +126,22 @@ def lengthen_chains(first: int, last: int, sim: Arrays) -> None:
             if rules.chains == 1 and rules.order_changes == 0 and sim.state[on].phase == WAITING:
                 dequeue(on, sim)
                 enqueue(on, sim)
-            # What is not submitted yet says nothing of what it waits for.
+            # A job that is not submitted yet does not reveal its dependencies.
             if submitted_at(on, sim) <= now:
                 n = heap_push(sim.levels, n, sim.job[on].level, on)
 
 
 @jit
 def let_in(first: int, last: int, sim: Arrays) -> int:
-    """Count those who are submitted; those who would be too many are left in ``sim.later``: how many."""
+    """Count submitted jobs under their limits; list refused ones in ``sim.later``.
+
+    Args:
+        first, last: Range of ``by_submit`` with the newly submitted jobs.
+        sim: Simulation.
+
+    Returns:
+        Number of refused jobs, which a limit does not admit.
+    """
     refused = 0
     for i in range(first, last):
         j = sim.by_submit[i]
@@ -138,7 +157,10 @@ def let_in(first: int, last: int, sim: Arrays) -> int:
 
 @jit
 def apply_submissions(sim: Arrays) -> None:
-    """All submissions of the instant: first those that will never run, then what that leaves."""
+    """Apply all submissions of this time.
+
+    Jobs that can never run are settled first, then the jobs that fail because they depend on them.
+    """
     now = sim.clock.now
     first = sim.clock.arrived
     last = first
@@ -153,6 +175,8 @@ def apply_submissions(sim: Arrays) -> None:
             settle(j, REJECTED, sim)
     for i in range(refused):
         settle(sim.later[i], REJECTED, sim)
+    # A failed dependency only marks jobs that are not submitted yet: repeat until none of these
+    # jobs is newly marked.
     fallen = len(sim.tells) > 0 and sim.rules.hold_dependents == 0
     while fallen:
         fallen = False
@@ -175,7 +199,7 @@ def apply_submissions(sim: Arrays) -> None:
 
 @jit
 def clean_up_from_now(j: int, outcome: int, sim: Arrays) -> None:
-    """A running job ends now in some way, if it has not; its nodes are free when they are clean."""
+    """End a running job now, unless it has ended; cleanup then delays its nodes."""
     if has_ended(j, sim):
         return
     forget_end(j, sim)
@@ -188,7 +212,7 @@ def clean_up_from_now(j: int, outcome: int, sim: Arrays) -> None:
 
 @jit
 def cancel_job(j: int, sim: Arrays) -> None:
-    """A user cancels a job that has not come to its end."""
+    """Cancel a job that has not ended."""
     phase = sim.state[j].phase
     if phase == RUNNING:
         if len(sim.beneath) > 0 and sim.cut[j].suspended == 1:
@@ -205,7 +229,7 @@ def cancel_job(j: int, sim: Arrays) -> None:
         close(j, CANCELLED, sim)
     elif phase == PENDING:
         if sim.state[j].open == 0 and sim.state[j].dead == 0:
-            # It was sent back, or waited out a delay, and would have come into the queue.
+            # It was requeued or waits out a delay, so it is in the heap of releases.
             heap_remove(sim.releases, sim.clock.releases, j)
             sim.clock.releases -= 1
         close(j, CANCELLED, sim)
@@ -213,7 +237,10 @@ def cancel_job(j: int, sim: Arrays) -> None:
 
 @jit
 def node_event(node: int, sign: int, sim: Arrays) -> None:
-    """A node fails or comes back."""
+    """Apply a node failure (sign -1) or repair (+1).
+
+    A failure ends or requeues the jobs on the node.
+    """
     p = sim.pool_of[node]
     own = sim.node[node]
     sim.clock.faults += 1
@@ -248,7 +275,7 @@ def node_event(node: int, sign: int, sim: Arrays) -> None:
 
 @jit
 def maintenance(sign: int, sim: Arrays) -> None:
-    """Maintenance windows start (-1) or end (+1)."""
+    """Apply all starts (-1) or ends (+1) of maintenance windows at this time."""
     while sim.clock.changes_done < len(sim.change):
         change = sim.change[sim.clock.changes_done]
         if change.time != sim.clock.now or change.sign != sign:
@@ -259,7 +286,7 @@ def maintenance(sign: int, sim: Arrays) -> None:
 
 @jit
 def outages(sign: int, sim: Arrays) -> None:
-    """Nodes fail (-1) or come back (+1)."""
+    """Apply all node failures (-1) or repairs (+1) at this time."""
     while sim.clock.outages_done < len(sim.outage):
         outage = sim.outage[sim.clock.outages_done]
         if outage.time != sim.clock.now or outage.sign != sign:
@@ -270,7 +297,10 @@ def outages(sign: int, sim: Arrays) -> None:
 
 @jit
 def apply_cancellations(sim: Arrays) -> None:
-    """All cancellations of the instant, and only then what they mean for other jobs."""
+    """Apply all cancellations of this time, then their effects on dependent jobs.
+
+    The order matters: a dependent job that is cancelled at the same time counts as cancelled.
+    """
     first = sim.clock.cancels_done
     last = first
     while last < len(sim.by_cancel) and sim.job[sim.by_cancel[last]].cancel <= sim.clock.now:
@@ -285,7 +315,7 @@ def apply_cancellations(sim: Arrays) -> None:
 
 @jit
 def forget_use(sim: Arrays) -> None:
-    """What was used until now counts no more, for fair shares and under limits."""
+    """Reset past usage to zero, for fair shares and under limits."""
     for label in range(len(sim.usage)):
         sim.usage[label].used = 0.0
         sim.usage[label].at = sim.clock.now
@@ -296,7 +326,7 @@ def forget_use(sim: Arrays) -> None:
 
 @jit
 def apply_events(sim: Arrays) -> None:
-    """All events of the present instant, in the order of docs/engine.md."""
+    """Apply all events of the present time, in the order of docs/engine.md."""
     clock = sim.clock
     if clock.resets_done < len(sim.reset) and sim.reset[clock.resets_done] == clock.now:
         forget_use(sim)
@@ -319,7 +349,7 @@ def apply_events(sim: Arrays) -> None:
         if j < 0:
             note_begun(-1 - j, sim)
         elif sim.state[j].phase == PENDING:
-            # Who was sent back has been eligible before.
+            # A requeued job has been eligible before.
             if sim.state[j].eligible < 0:
                 note_eligible(j, sim)
             enqueue(j, sim)

@@ -1,1 +1,1 @@
-"""What other packages call: create, advance, fork and inspect a simulation."""
+"""Operations for other packages: create, advance, fork and inspect a simulation."""

@@ -1,4 +1,4 @@
-"""What is asked from outside of a simulation's clock."""
+"""Operations on a simulation's clock for other packages."""
 
 from __future__ import annotations
 
@@ -12,49 +12,52 @@ __all__ = [
 
 
 def begins(sim: Sim) -> bool:
-    """Whether a simulation stands where it was made: nothing has happened, and all jobs are to come."""
-    clock = sim["clock"][0]  # read as it lies, in half the time of `Sim.clock`
+    """Return whether a simulation is in its initial state.
+
+    Nothing has happened, and all jobs are still to come.
+    """
+    clock = sim["clock"][0]  # direct access, in half the time of `Sim.clock`
     past = clock["now"] or clock["instants"] or clock["arrived"] or clock["pass_due"]
     return bool(not past and clock["arrival_end"] == clock["alive"] == sim.jobs)
 
 
 def draw_anew(sim: Sim, seed: int) -> None:
-    """Have random placements drawn by another seed."""
+    """Set the seed of random placement."""
     sim.clock.random = seed
 
 
 def come_back_at(sim: Sim, time: int) -> None:
-    """Make a time an instant, ms, in place of the one that was asked for before."""
+    """Set the timer: a time becomes an event time, ms; it replaces the previous timer."""
     sim.clock.timer = time
 
 
 def end_arrivals(sim: Sim) -> None:
-    """Nobody is submitted any more who was not yet."""
+    """End arrivals: jobs that are not submitted yet will never be."""
     sim.clock.arrival_end = sim.clock.arrived
 
 
 def go_to(sim: Sim, time: int) -> None:
-    """Put the clock to a time, ms, before which nothing happens."""
+    """Set the clock to a time, ms; no event may be before it."""
     sim.clock.now = time
 
 
 def stand_until(sim: Sim, time: int) -> None:
-    """Put the clock to a time, ms, after the last job; power states count up to it."""
+    """Set the clock to a time after the last job, ms; power states count up to it."""
     sim.clock.now = sim.clock.ended = time
 
 
 def schedule_anew(sim: Sim) -> None:
-    """Have a scheduling pass at the present time, whatever the last one asked for."""
+    """Request a scheduling pass at the present time; drop the timer of the last pass."""
     clock = sim["clock"]
     clock["pass_due"], clock["timer"] = 1, NEVER
 
 
 def schedule_later(sim: Sim, time: int) -> None:
-    """Have no pass at the present time, but make a later one an instant, ms."""
+    """Skip the pass at the present time; make a later time an event time, ms."""
     sim.clock.pass_due = 0
     sim.clock.timer = time
 
 
 def stop_at_start_of(sim: Sim, row: int) -> None:
-    """Have the engine stop when a job has started; -1 for none."""
+    """Make the engine stop when a job has started; -1 for none."""
     sim.clock.stop_job = row

@@ -1,4 +1,4 @@
-"""Making the state of a simulation, and giving it more room."""
+"""Creation of a simulation's state, and growth of its arrays."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 IntArray = npt.NDArray[np.int64]
 
 FREED = 256
-"""So many nodes that got something back last are remembered."""
+"""Number of nodes that are remembered because they last got something back."""
 
 
 def new_sim(
@@ -42,16 +42,16 @@ def new_sim(
     waits: bool = False,
     like: Sim | None = None,
 ) -> Sim:
-    """The state before anything has happened.
+    """Return the state of a simulation before anything has happened.
 
     Args:
-        known: the jobs and the machine.
-        found: the pass.
-        power: the kind of power policy; None where nodes have no power states.
-        seed: of random placement.
-        depths: sleep depths of the nodes; 0 where they have no power states.
-        waits: whether jobs may have to wait for something besides other jobs.
-        like: a simulation of which many of the same arrays are known.
+        known: Arrays of jobs and cluster, see `layout.Known`.
+        found: Scheduling pass.
+        power: Kind of power policy; None if nodes have no power states.
+        seed: Seed of random placement.
+        depths: Sleep depths of the nodes; 0 if they have no power states.
+        waits: Whether jobs may have to wait for something besides other jobs.
+        like: Simulation that shares many of the arrays in ``known``.
     """
     job, pools = known["job"], len(known["pool"])
     size = len(job)
@@ -148,12 +148,12 @@ _BLANK: dict[str, dict[str, Any]] = {
         "phase": UNSUBMITTED,
     },
 }
-"""Before anything has happened; all else is 0."""
+"""Values that differ from 0 before anything has happened."""
 
 
 @cache
 def _blank(name: str) -> npt.NDArray[np.void]:
-    """A record before anything has happened."""
+    """Return a record before anything has happened, as bytes."""
     return in_rows(records(name, 1, **_BLANK[name]))
 
 
@@ -162,7 +162,7 @@ def _sets(depths: int) -> int:
 
 
 def index_nodes(sim: Sim) -> None:
-    """Make the sets of nodes anew, and have what follows the pass look at all nodes."""
+    """Rebuild the sets of nodes, and queue all nodes for the update after the pass."""
     node, index, tally = sim["node"], sim["index"], sim["tally"]
     if not len(node):
         return
@@ -180,6 +180,7 @@ def index_nodes(sim: Sim) -> None:
             asleep = (power == layout.ASLEEP) & (node["depth"] == depth)
             members[layout.ASLEEP_NODES + depth] = had & asleep
         rows = np.arange(len(node))
+        # Chain of all nodes: each points to the next node, + 2; the last has no next.
         node["touched"] = rows + 3
         node["touched"][-1] = 1
         sim["clock"]["touched"] = 1
@@ -195,7 +196,7 @@ def index_nodes(sim: Sim) -> None:
 
 
 def _by_state(sim: Sim) -> npt.NDArray[np.int64]:
-    """What `sim.tally` has of power states; see `node_states.standing_in`."""
+    """Return the part of `sim.tally` for power states, see `node_states.standing_in`."""
     node, pool, spent = sim["node"], sim["pool_of"], sim["spent"]
     row = node["power"].astype(np.int64)
     row += np.where(row > layout.COMPUTING, layout.DEPTH_STATES * node["depth"], 0)
@@ -207,12 +208,12 @@ def _by_state(sim: Sim) -> npt.NDArray[np.int64]:
 
 
 def choose_pass(sim: Sim, found: Pass, power: PowerPass | None = None) -> None:
-    """Room for what a kind of pass, and of power policy, keeps, and nothing kept yet.
+    """Make empty arrays for the data of a pass and of a power policy.
 
     Args:
-        sim: the state.
-        found: the pass.
-        power: the kind of power policy; None where nodes have no power states.
+        sim: Simulation.
+        found: Scheduling pass.
+        power: Kind of power policy; None if nodes have no power states.
     """
     by_node = _by_node(power)
     keeps = found.own or found.kept or found.begin or by_node
@@ -232,7 +233,7 @@ def choose_pass(sim: Sim, found: Pass, power: PowerPass | None = None) -> None:
 
 
 def forget_promises(sim: Sim) -> None:
-    """No job that shares nodes is promised any."""
+    """Drop all reservations on shared nodes."""
     sim["share"]["promise"] = -1
     sim["sharing"]["promises"] = sim["sharing"]["spare"] = 0
 
@@ -254,14 +255,14 @@ def _words(record: type | None) -> int:
 
 
 def _grown(table: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
-    """A table with so many rows, which are more than it has."""
+    """Return a copy of a table with more rows."""
     wider = np.zeros(rows, table.dtype)
     in_bytes(wider[: len(table)])[...] = in_bytes(table)
     return wider
 
 
 def more_room(sim: Sim) -> None:
-    """Room for the plan, and for the records of lost attempts and of node use, where it gets short."""
+    """Grow the plan, and nearly full records of lost attempts and node use."""
     nodes = len(sim["node"])
     clock = sim["clock"][0]
     lost = clock["lost"] + clock["running"] + (clock["queued"] if len(sim["cut"]) else 0)
@@ -276,7 +277,7 @@ def more_room(sim: Sim) -> None:
 
 
 def _more_parts(sim: Sim) -> None:
-    """Room for the parts and promises of all that wait, where nodes are shared."""
+    """Grow the tables of parts and reservations on shared nodes for all pending jobs."""
     if not len(sim["share"]):
         return
     clock = sim.clock
@@ -286,19 +287,19 @@ def _more_parts(sim: Sim) -> None:
         widest = int(sim["sharing"]["widest"][0])
         asked = (2 * int(clock.queued) + int(clock.running)) * widest
     parts = int(sim["sharing"]["parts"][0])
-    # If those that are to start have as many as those before, this is the last time.
+    # Large enough for the rest of the run, if future jobs have as many parts as past ones.
     more = int(1.1 * parts / max(clock.starts, 1) * (clock.alive - clock.running))
     make_parts(sim, parts + asked, min(asked, int(sim["rules"]["promises"][0])), parts + more)
 
 
 def make_parts(sim: Sim, parts: int, promises: int, likely: int = 0) -> None:
-    """Room for so many parts and promises on shared nodes, and more than that where there is too little.
+    """Grow the tables of parts and reservations on shared nodes, if they are small.
 
     Args:
-        sim: the state.
-        parts: as many as are needed.
-        promises: as many as are needed.
-        likely: as many parts as there will be, if that is known.
+        sim: Simulation.
+        parts: Parts needed.
+        promises: Reservations needed.
+        likely: Parts expected in the whole run, if known.
     """
     if parts > len(sim["part"]):
         sim.reshape(part=_grown(sim["part"], max(likely, parts + parts // 4)))
@@ -310,20 +311,20 @@ def make_parts(sim: Sim, parts: int, promises: int, likely: int = 0) -> None:
 
 
 def more_log(sim: Sim) -> None:
-    """Room in the record of power states for all that one instant can add."""
+    """Grow the record of power states for all that one event time can add."""
     rows = int(sim["clock"]["logged"][0]) + 6 * len(sim["node"])
     if rows > len(sim["log"]):
         sim.reshape(log=_grown(sim["log"], 2 * rows))
 
 
 def more_outages(sim: Sim, node: IntArray, start: IntArray, end: IntArray) -> None:
-    """Add outages; all must lie at or after the present instant.
+    """Add outages; none may begin before the present time.
 
     Args:
-        sim: the state.
-        node: node numbers.
-        start: when each fails, ms.
-        end: when each is back, ms.
+        sim: Simulation.
+        node: Node numbers.
+        start: Times of failure, ms.
+        end: Times of repair, ms.
     """
     size = len(node)
     fails = records("outage", size, time=start, node=node, sign=-1)

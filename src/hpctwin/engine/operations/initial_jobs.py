@@ -1,4 +1,4 @@
-"""Jobs that run and jobs that wait, put into a simulation in which nothing has happened yet."""
+"""Running and pending jobs for a simulation in which nothing has happened yet."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ _Numbers = npt.NDArray[np.int64]
 def take_nodes(
     rows: _Numbers, first: _Numbers, held: _Numbers, pool: _Numbers, charged: _Numbers, sim: Arrays
 ) -> None:
-    """Take whole nodes for running jobs; those that are to leave are gone, and are not given back."""
+    """Take whole nodes for running jobs.
+
+    Nodes that will leave the cluster count as down already, and jobs do not return them.
+    """
     for r in range(len(rows)):
         j = rows[r]
         for i in range(first[r], first[r + 1]):
@@ -48,14 +51,21 @@ def take_nodes(
 
 @jit
 def lose_node(p: int, sim: Arrays) -> None:
-    """A node of a pool is not there."""
+    """Record that a node of a pool is not available."""
     sim.stock[p].free -= 1
     sim.stock[p].down += 1
 
 
 @jit
 def begin_job(j: int, start: int, end: int, free_at: int, sim: Arrays) -> None:
-    """A job has started, and will end."""
+    """Record that a job has started and when it will end.
+
+    Args:
+        j: Job.
+        start, end: Times, ms.
+        free_at: Time at which its nodes are free, after the cleanup, ms.
+        sim: Simulation.
+    """
     state = sim.state[j]
     state.phase = RUNNING
     state.outcome = COMPLETED
@@ -74,14 +84,17 @@ def begin_job(j: int, start: int, end: int, free_at: int, sim: Arrays) -> None:
 
 @jit
 def add_use(label: int, nodes: float, elapsed: int, sim: Arrays) -> None:
-    """A label for fair shares has used nodes for some time, and has them."""
+    """Add usage of a fair-share label: nodes for an elapsed time, and from now on."""
     sim.usage[label].used += nodes * max(elapsed, ZERO)
     sim.usage[label].nodes += nodes
 
 
 @jit
 def queue_up(arrived: int, sim: Arrays) -> None:
-    """Queue the jobs that were submitted and do not run; those that wait for others are pending."""
+    """Queue the submitted jobs that do not run.
+
+    Jobs with open dependencies are pending, but not in the queue.
+    """
     clock = sim.clock
     for j in range(arrived):
         state = sim.state[j]
@@ -112,19 +125,19 @@ def put_underway(
     away: _Numbers,
     charged: _Numbers,
 ) -> None:
-    """Put jobs that run and jobs that wait into a simulation whose clock stands at the present.
+    """Add running and pending jobs to a simulation whose clock is at the present.
 
     Args:
-        address: of the simulation, whose table of jobs is its own.
-        cleanup: nodes are free so long after jobs have ended, ms.
-        rows: of the running jobs [R].
-        start, end: of these, ms [R].
-        by_plan: places of these by planned end, then row [R].
-        first: where the nodes of each begin in `held` [R + 1].
-        held: numbers of the nodes that they have.
-        pool: of each node, -1 - its pool where it leaves when it is given back [nodes].
-        away: numbers of nodes that are not there.
-        charged: how many nodes each running job has for fair shares; of whole nodes it is found here [R].
+        address: Address of the simulation, which owns its table of jobs.
+        cleanup: Cleanup time of nodes after a job's end, ms.
+        rows: Rows of the running jobs [R].
+        start, end: Their start and end, ms [R].
+        by_plan: Their indices, sorted by planned end, then row [R].
+        first: Index in `held` at which each job's nodes begin [R + 1].
+        held: Numbers of the nodes that they have.
+        pool: Pool of each node; -1 - pool if it leaves when it is returned [nodes].
+        away: Numbers of the unavailable nodes.
+        charged: Fair-share nodes of each running job [R]. Computed here for whole nodes.
     """
     sim = sim_at(address)
     clock = sim.clock
@@ -133,7 +146,7 @@ def put_underway(
         for i in range(len(away)):
             lose_node(pool[away[i]], sim)
     everyone = len(sim.promised)
-    # Use before the last reset is forgotten.
+    # Usage before the last reset does not count.
     forgotten = sim.reset[clock.resets_done - 1] if clock.resets_done > 0 else -NEVER
     for r in range(len(rows)):
         j = rows[r]
@@ -151,4 +164,8 @@ def put_underway(
 
 _ROWS = types.Array(int64, 1, "C")
 PUT_UNDERWAY = Kernel(put_underway, types.void(int64, int64, *[_ROWS] * 9), unrolled=False)
-"""``(address, cleanup, rows, start, end, by_plan, first, held, pool, away, charged)``."""
+"""The compiled `put_underway`.
+
+Its arguments are ``(address, cleanup, rows, start, end, by_plan, first, held, pool, away,
+charged)``.
+"""

@@ -1,4 +1,4 @@
-"""Simulations that jobs are given to one by one, and the arrays that forecasts for them run in."""
+"""Simulations that get their jobs one by one, and arrays for their forecasts."""
 
 from __future__ import annotations
 
@@ -37,19 +37,22 @@ IntArray = npt.NDArray[np.int64]
 
 
 def close_arrivals(sim: Sim) -> None:
-    """Nobody arrives, or is cancelled, unless told to; when is the simulation's own from now on."""
+    """Stop arrivals and cancellations except on request.
+
+    The simulation then owns the times of both.
+    """
     sim.own("job", "by_submit", "by_cancel")
     sim["job"]["cancel"] = NEVER
     sim["clock"]["arrival_end"] = sim["clock"]["alive"] = 0
 
 
 def know_job(sim: Sim, row: int, job: Mapping[str, float], fact: Mapping[str, float]) -> None:
-    """Say what is known of a job, in a row in which there is none, or one that has ended.
+    """Set the data of a job, in a row that is unused or whose job has ended.
 
     Args:
-        sim: arrays of a simulation whose arrivals are closed, and whose ``fact`` is its own.
-        row: of the job.
-        job, fact: by field of `records.Job` and `records.Fact`.
+        sim: Simulation whose arrivals are closed and that owns ``fact``.
+        row: Row of the job.
+        job, fact: Values by field of `records.Job` and `records.Fact`.
     """
     for name, fields in (("job", job), ("fact", fact)):
         record = sim[name][row]
@@ -58,12 +61,14 @@ def know_job(sim: Sim, row: int, job: Mapping[str, float], fact: Mapping[str, fl
 
 
 def end_only_when_told(sim: Sim, now_ms: int, ended: Sequence[int]) -> None:
-    """Let some running jobs end now, and all others later, whatever was expected; a pass follows.
+    """End some running jobs now, and all others later; a pass follows.
+
+    The expected ends of the other jobs do not matter.
 
     Args:
-        sim: arrays of a simulation whose arrivals are closed.
-        now_ms: the present, which the simulation has still to reach.
-        ended: rows of those that end.
+        sim: Simulation whose arrivals are closed.
+        now_ms: Present time, which the simulation has not reached yet.
+        ended: Rows of the jobs that end.
     """
     rows, end = sim.running["job"], sim["state"]["end"]
     before = end[rows]
@@ -75,12 +80,12 @@ def end_only_when_told(sim: Sim, now_ms: int, ended: Sequence[int]) -> None:
 
 
 def hand_over(old: Sim, new: Sim, rows: IntArray) -> None:
-    """Let jobs keep what is known of them in other arrays, whose arrivals are closed.
+    """Copy the data of jobs to other arrays, and close the arrivals of these.
 
     Args:
-        old: where it is known.
-        new: arrays of `transfer.transfer_state` with the same rows; the others are of nobody.
-        rows: of the jobs.
+        old: Simulation with the data.
+        new: Arrays of `transfer.transfer_state` with the same rows; other rows are unused.
+        rows: Rows of the jobs.
     """
     close_arrivals(new)
     new.own("fact")
@@ -90,26 +95,26 @@ def hand_over(old: Sim, new: Sim, rows: IntArray) -> None:
 
 
 def stand_by(sim: Sim, until_ms: int, advance: Callable[[], object]) -> None:
-    """Let nodes be switched, and draw what they draw, after the last job has ended, to a time.
+    """Continue power states after the last job's end, up to a time.
 
     Args:
-        sim: arrays of a simulation whose jobs have come to their ends, or never will.
-        until_ms: the time.
-        advance: goes on to it.
+        sim: Simulation whose jobs have ended, or will never end.
+        until_ms: The time.
+        advance: Function that advances the simulation to it.
     """
-    sim.clock.alive += 1  # else nothing would be left to do
+    sim.clock.alive += 1  # otherwise nothing would be left to do
     advance()
     sim.clock.alive -= 1
     stand_until(sim, max(int(sim.clock.now), until_ms))
 
 
 def arrive_at(sim: Sim, row: int, submit_ms: int, cancel_ms: int) -> None:
-    """Say when a job is submitted, and cancelled.
+    """Set the times at which a job is submitted and cancelled.
 
     Args:
-        sim: arrays of a simulation whose arrivals are closed.
-        row: of the job, which is not on its way.
-        submit_ms, cancel_ms: when; ``NEVER`` for not at all.
+        sim: Simulation whose arrivals are closed.
+        row: Row of the job, which must not be among the arrivals yet.
+        submit_ms, cancel_ms: The times; ``NEVER`` for none.
     """
     job = sim["job"]
     job["submit"][row] = submit_ms
@@ -119,7 +124,7 @@ def arrive_at(sim: Sim, row: int, submit_ms: int, cancel_ms: int) -> None:
 
 
 def _sort_cancellations(sim: Sim) -> None:
-    """Put those to come in order of time again."""
+    """Sort the cancellations to come by time."""
     rest = sim["by_cancel"][sim["clock"]["cancels_done"][0] :]
     rest[:] = rest[np.argsort(sim["job"]["cancel"][rest], kind="stable")]
 
@@ -127,14 +132,14 @@ def _sort_cancellations(sim: Sim) -> None:
 def forecast_arrays(
     sim: Sim, found: Pass, power: PowerPass | None, spare: int, *, one_speed: bool
 ) -> Sim:
-    """The arrays that forecasts run in: the jobs of a simulation, and room for some more.
+    """Return arrays for forecasts: the jobs of a simulation, and rows for more.
 
     Args:
-        sim: the simulation.
-        found: its pass.
-        power: its kind of power policy; None where nodes have no power states.
-        spare: so many more jobs.
-        one_speed: whether all nodes are equally fast in it.
+        sim: Simulation.
+        found: Its scheduling pass.
+        power: Its kind of power policy; None if nodes have no power states.
+        spare: Number of additional rows.
+        one_speed: Whether all nodes get the same speed in it.
     """
     known = {name: sim[name] for name in KNOWN}
     limited = len(known["ceiling"]) > 0
@@ -163,12 +168,14 @@ def forecast_arrays(
 
 
 def more_ahead(sim: Sim, ahead: Sim, coming: IntArray) -> None:
-    """Room for a forecast that found too little: for the present, and at least twice as much as before.
+    """Grow the arrays of a forecast that ran out of rows.
+
+    They then suffice for the present, and are at least twice as large as before.
 
     Args:
-        sim: the simulation.
-        ahead: arrays of `forecast_arrays`.
-        coming: rows of the jobs that come.
+        sim: Simulation.
+        ahead: Arrays of `forecast_arrays`.
+        coming: Rows of the arriving jobs.
     """
     clock = sim.clock
     waiting = [sim["queue"][: clock.queued], sim["by_submit"][clock.arrived : clock.arrival_end]]
@@ -185,24 +192,24 @@ def more_ahead(sim: Sim, ahead: Sim, coming: IntArray) -> None:
 
 
 def expect(sim: Sim, rows: IntArray | int | slice, runtime_ms: IntArray | int) -> None:
-    """Say how long jobs run in forecasts.
+    """Set the runtime of jobs in forecasts.
 
     Args:
-        sim: arrays of `forecast_arrays`.
-        rows: of the jobs.
-        runtime_ms: of each.
+        sim: Arrays of `forecast_arrays`.
+        rows: Rows of the jobs.
+        runtime_ms: Runtime of each.
     """
     sim["job"]["runtime"][rows] = runtime_ms
 
 
 def like(sim: Sim, rows: IntArray, others: IntArray, submit_ms: IntArray) -> None:
-    """Make jobs that are like others but are submitted at another time, and come after all others.
+    """Copy jobs to rows with other submit times; the copies rank after all other jobs.
 
     Args:
-        sim: arrays of `forecast_arrays`.
-        rows: of the jobs.
-        others: rows of those they are like.
-        submit_ms: when they are submitted.
+        sim: Arrays of `forecast_arrays`.
+        rows: Rows of the copies.
+        others: Rows of the originals.
+        submit_ms: Submit times of the copies.
     """
     for name in _BY_JOB:
         if len(sim[name]):

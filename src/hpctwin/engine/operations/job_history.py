@@ -1,4 +1,4 @@
-"""How jobs went up to now, read off the state in one go."""
+"""What has happened to all jobs up to now, read from the state in one call."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ IntArray = npt.NDArray[np.int64]
 
 
 class Course(NamedTuple):
-    """How jobs went; times in ms, -1 for what has not happened.
+    """What has happened to jobs; times in ms, -1 if it has not happened.
 
     Args:
-        eligible, start, end: times; the start is the last one, with what a job was suspended for [jobs].
-        phase: what became of each; of those whose nodes are being cleaned up, how they ended [jobs].
-        put_back: whether any was put back into the queue.
+        eligible, start, end: Times; the start is the last one, and includes suspended time [jobs].
+        phase: Phase of each job; for jobs whose nodes are being cleaned up, their final phase
+            [jobs].
+        put_back: Whether any job was requeued.
     """
 
     eligible: IntArray
@@ -35,12 +36,14 @@ class Course(NamedTuple):
 
 
 def submitted_ms(sim: Sim, recorded_ms: IntArray) -> IntArray:
-    """Return when each job was submitted, ms; with a think time that is when it became eligible [jobs].
+    """Return when each job was submitted, ms [jobs].
+
+    A job with a think time is submitted when it becomes eligible.
 
     Args:
-        sim: arrays of a simulation.
-        recorded_ms: submit times of the workload; they hold for all other jobs, and for those that
-            their users still think about [jobs].
+        sim: Simulation.
+        recorded_ms: Submit times of the workload. They are valid for all other jobs, and for jobs
+            still in their think time [jobs].
     """
     thinks = sim["job"]["thinks"] != 0
     if not thinks.any():
@@ -50,7 +53,7 @@ def submitted_ms(sim: Sim, recorded_ms: IntArray) -> IntArray:
 
 
 def course_of(sim: Sim) -> Course:
-    """How jobs went up to now."""
+    """Return what has happened to all jobs up to now."""
     eligible, start, end = np.empty((3, sim.size("state")), np.int64)
     phase = np.empty(len(eligible), np.int8)
     put_back = TELL_COURSE(sim.bare_address, eligible, start, end, phase)
@@ -60,7 +63,7 @@ def course_of(sim: Sim) -> Course:
 def tell_course(
     address: int, eligible: IntArray, start: IntArray, end: IntArray, phase: npt.NDArray[np.int8]
 ) -> bool:
-    """As `course_of`; gives whether any job was put back."""
+    """Fill arrays as `course_of` returns them; return whether any job was requeued."""
     sim = sim_at(address)
     put_back = False
     for j in range(len(sim.state)):
@@ -80,4 +83,4 @@ _TIMES = types.Array(int64, 1, "C")
 TELL_COURSE = Kernel(
     tell_course, types.boolean(int64, *(_TIMES,) * 3, types.Array(types.int8, 1, "C"))
 )
-"""`tell_course`, compiled."""
+"""The compiled `tell_course`."""

@@ -1,6 +1,7 @@
-"""Kernels that are needed together: loaded, or compiled, which takes a while and is said.
+"""Kernels needed together: loaded from disk, or compiled with a progress message.
 
-How long each took is noted beside the compiled code, where the next version of the engine finds it.
+The compile time of each kernel is stored next to the compiled code, so that the next version of the
+engine can estimate it.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from hpctwin.model.files.files import write_atomically
 __all__ = ["prepare", "seconds_left"]
 
 USUAL_S = 3.0
-"""What a kernel takes that nothing is known of, seconds."""
+"""Assumed compile time of an unknown kernel, s."""
 TIMES = "seconds.json"
 
 
 def prepare(kernels: Iterable[Kernel]) -> None:
-    """Make kernels ready to be called; what must be compiled is said on the standard error.
+    """Make kernels ready; report compilations on standard error.
 
     Args:
-        kernels: all that will be needed soon, so that the estimate is of all of them.
+        kernels: All kernels needed soon, so that the estimate includes all of them.
     """
     missing = [kernel for kernel in dict.fromkeys(kernels) if not kernel.load()]
     if not missing:
@@ -45,12 +46,12 @@ def prepare(kernels: Iterable[Kernel]) -> None:
 def seconds_left(
     names: Sequence[str], known: Mapping[str, float], took: Mapping[str, float]
 ) -> float:
-    """How long compiling some kernels will take, seconds.
+    """Return how long compiling some kernels will take, s.
 
     Args:
-        names: of the kernels.
-        known: what kernels took on this machine some time ago.
-        took: what kernels have taken just now: tells how fast the machine is at present.
+        names: Names of the kernels.
+        known: Earlier compile times on this computer, s.
+        took: Compile times of this call so far, s; they show the computer's present speed.
     """
     usual = sum(known.get(name, USUAL_S) for name in took)
     pace = sum(took.values()) / usual if usual > 0 else 1.0

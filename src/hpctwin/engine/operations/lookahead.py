@@ -1,9 +1,8 @@
-"""Looking ahead: a fork of only what matters, a few jobs put into it, run until they have started.
+"""Forecasts: a fork of the necessary state, run until the added jobs start.
 
-A fork for a what-if need not hold the jobs that have ended or are not there yet. The arrays of the
-fork keep their full length, so that rows mean the same jobs, but only the rows of jobs that are
-waiting, running or about to arrive are written; what other rows hold is never looked at. That holds
-for workloads without dependencies.
+A fork for a what-if needs no jobs that have ended or have not arrived. Its arrays keep their full
+length, so that rows mean the same jobs. Only rows of pending, running or arriving jobs are written;
+other rows are never read. This is valid for workloads without dependencies.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _MINUTE = 60_000
 
 @jit
 def copy_job(j: int, sim: Arrays, fork: Arrays) -> None:
-    """Copy all that a state holds of one job."""
+    """Copy the whole state of one job."""
     copy_row(fork.state, sim.state, j)
     if len(sim.taken) > 0:
         copy_row(fork.taken, sim.taken, j)
@@ -50,7 +49,7 @@ def copy_job(j: int, sim: Arrays, fork: Arrays) -> None:
 
 @jit
 def forget_job(j: int, sim: Arrays) -> None:
-    """Make a job one that has not been submitted."""
+    """Reset a job to the state before its submission."""
     state = sim.state[j]
     state.phase = UNSUBMITTED
     state.eligible = -1
@@ -68,7 +67,7 @@ def forget_job(j: int, sim: Arrays) -> None:
 
 @jit
 def parts_held(sim: Arrays) -> int:
-    """On how many shared nodes running jobs are, each job counted for itself."""
+    """Return the number of parts of running jobs on shared nodes."""
     held = ZERO
     for i in range(sim.clock.run_first, sim.clock.run_end):
         row = sim.state[sim.run[i].job].first_node if sim.run[i].job >= 0 else -1
@@ -80,7 +79,7 @@ def parts_held(sim: Arrays) -> int:
 
 @jit
 def copy_shared(sim: Arrays, fork: Arrays) -> None:
-    """Copy what is held and promised of shared nodes; who has ended there stays behind."""
+    """Copy parts and reservations on shared nodes, without the parts of ended jobs."""
     copy_table(fork.share, sim.share)
     copy_table(fork.left, sim.left)
     copy_table(fork.tried, sim.tried)
@@ -109,7 +108,7 @@ def copy_shared(sim: Arrays, fork: Arrays) -> None:
 
 @jit
 def put_part(to: int, row: int, sim: Arrays, fork: Arrays) -> None:
-    """Copy a part to another row, before the others on its node."""
+    """Copy a part to another row, in front of the other parts on its node."""
     own = fork.part[to]
     origin = sim.part[row]
     share = fork.share[origin.node]
@@ -128,15 +127,15 @@ def put_part(to: int, row: int, sim: Arrays, fork: Arrays) -> None:
 
 @jit
 def shared_have_room(sim: Arrays, fork: Arrays) -> bool:
-    """Whether a fork has room for what is held and promised of shared nodes."""
+    """Return whether parts and reservations on shared nodes fit in a fork's arrays."""
     return parts_held(sim) <= len(fork.part) and sim.sharing.promises <= len(fork.promise)
 
 
 @jit
 def copy_live(sim: Arrays, fork: Arrays) -> None:
-    """Copy the state of the machine, and of the jobs that wait or run."""
+    """Copy the state of the cluster, and of pending and running jobs."""
     copy_table(fork.clock, sim.clock)
-    # The records of lost attempts and of node use stay behind, and nobody knows of failures to come.
+    # Records of lost attempts and node use are not copied, and future failures are unknown.
     fork.clock.lost = 0
     fork.clock.segments = 0
     fork.clock.outages_done = 0
@@ -180,7 +179,11 @@ def copy_live(sim: Arrays, fork: Arrays) -> None:
 
 @jit
 def expected_end(j: int, sim: Arrays) -> int:
-    """When a running job ends by what is known: its runtime; that passed, its walltime; then soon."""
+    """Return when a running job ends by what is known, ms.
+
+    That is its runtime; if that has passed, its walltime; if that has passed too, one minute from
+    now.
+    """
     now = sim.clock.now
     job = sim.job[j]
     start = sim.state[j].start
@@ -194,7 +197,7 @@ def expected_end(j: int, sim: Arrays) -> int:
 
 @jit
 def forget_ends(sim: Arrays) -> None:
-    """Let running jobs end when they are expected to, not when they really will."""
+    """Set the ends of running jobs to their expected instead of their actual ends."""
     n = 0
     for i in range(sim.clock.run_first, sim.clock.run_end):
         j = sim.run[i].job
@@ -208,7 +211,7 @@ def forget_ends(sim: Arrays) -> None:
 
 @jit
 def forget_arrivals(sim: Arrays) -> None:
-    """Make room for jobs that come again: who has arrived need not be remembered."""
+    """Drop past arrivals, to have rows for jobs that arrive again."""
     gone = sim.clock.arrived
     for i in range(gone, sim.clock.arrival_end):
         sim.by_submit[i - gone] = sim.by_submit[i]
@@ -218,7 +221,7 @@ def forget_arrivals(sim: Arrays) -> None:
 
 @jit
 def expect(j: int, sim: Arrays) -> None:
-    """Let a job be submitted at its submit time, after those of the same time."""
+    """Add a job to the arrivals, after jobs with the same submit time."""
     if sim.clock.arrival_end == len(sim.by_submit):
         forget_arrivals(sim)
     i = sim.clock.arrival_end
@@ -232,7 +235,15 @@ def expect(j: int, sim: Arrays) -> None:
 
 @jit
 def begin_fork(now: int, coming: Any, ends_known: int, sim: Arrays, fork: Arrays) -> None:
-    """Put a fork where the simulation is, just before an instant; with the jobs that come."""
+    """Copy a simulation's state to a fork, just before an event time; add arrivals.
+
+    Args:
+        now: The event time, ms.
+        coming: Rows of jobs that arrive only in the fork.
+        ends_known: 1 if running jobs end at their actual ends, 0 at their expected ends.
+        sim: Simulation.
+        fork: Fork.
+    """
     copy_live(sim, fork)
     fork.clock.now = now - 1
     if ends_known == 0:
@@ -295,21 +306,21 @@ look_ahead = Kernel(
     _look_ahead,
     int64(int64, int64, int64, _ROWS, _ROWS, int64, int64, types.Array(int64, 2, "C")),
 )
-"""Run a simulation up to an instant, then a fork of it until the watched jobs have started.
+"""Run a simulation to a time, then a fork of it until watched jobs have started.
 
 Args:
-    address: of the simulation.
-    ahead: of the fork; its jobs with the runtimes that are known, its own ``by_submit`` and no
-        cancellations; its state without outages.
-    now: ms; what happens before, happens in the simulation; from here on in the fork only.
-    coming: jobs that arrive in the fork, at their submit times there.
-    watched: jobs whose start is asked for; of those coming or waiting.
-    latest: ms; starts later than this are not looked for.
-    ends_known: 1 if running jobs end when they really will, 0 if by what the fork knows.
-    found: start and end of each job watched, ms; -1 if it has not started. Written.
+    address: Address of the simulation.
+    ahead: Address of the fork. Its jobs have the known runtimes; it owns ``by_submit`` and has no
+        cancellations or outages.
+    now: Time, ms; earlier events happen in the simulation, later ones only in the fork.
+    coming: Jobs that arrive in the fork, at their submit times there.
+    watched: Jobs whose start is requested; they must be arriving or pending.
+    latest: Latest start that is searched for, ms.
+    ends_known: 1 if running jobs end at their actual ends, 0 at the ends that the fork expects.
+    found: Output: start and end of each watched job, ms; -1 if it has not started.
 
 Returns:
-    `DONE`; or what stopped the simulation (negative: the fork) before its time.
+    `DONE`, or the code that stopped the simulation (negative: the fork) early.
 """
 
 
@@ -326,7 +337,10 @@ def _withdraw(address: int, j: int, now: int) -> None:
 
 
 withdraw = Kernel(_withdraw, types.void(int64, int64, int64))
-"""Take a waiting job away as if it had never been submitted; a pass follows: ``(address, job, now)``."""
+"""Remove a pending job as if it had never been submitted; a pass follows.
+
+The arguments are ``(address, job, now)``.
+"""
 
 
 def _arrive(address: int, j: int) -> None:
@@ -336,12 +350,15 @@ def _arrive(address: int, j: int) -> None:
 
 
 arrive = Kernel(_arrive, types.void(int64, int64))
-"""Let a job be submitted at its submit time, which lies not before the present: ``(address, job)``."""
+"""Let a job be submitted at its submit time: ``(address, job)``.
+
+That time must not be before the present.
+"""
 
 
 def _enter(address: int, j: int) -> None:
     sim = sim_at(address)
-    # A tournament may still know the job that was in this row before.
+    # A tournament may still hold the previous job of this row.
     sim.race.valid = 0
     forget_job(j, sim)
     sim.state[j].eligible = sim.job[j].submit
@@ -352,4 +369,7 @@ def _enter(address: int, j: int) -> None:
 
 
 enter = Kernel(_enter, types.void(int64, int64))
-"""Let a job wait, whose submit time may lie before the present: ``(address, job)``."""
+"""Add a job to the queue: ``(address, job)``.
+
+Its submit time may be before the present.
+"""

@@ -1,4 +1,4 @@
-"""What is asked and done from outside of nodes that have power states."""
+"""Operations on nodes with power states for other packages."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class NodePowers:
-    """The power states of nodes at a moment [nodes].
+    """Power states of nodes at one time [nodes].
 
     Args:
-        power: ``IDLE``, ``ASLEEP``, ``SWITCHING_OFF`` or ``SWITCHING_ON`` of `layout`; that an idle
-            node computes is known by its job.
-        depth: the sleep depth of those that are not on.
-        since_ms: when each came into its state.
-        ready_ms: when the transition of those that switch is over.
+        power: ``IDLE``, ``ASLEEP``, ``SWITCHING_OFF`` or ``SWITCHING_ON`` of `layout`. Computing
+            nodes are ``IDLE``: their job shows that they compute.
+        depth: Sleep depth of nodes that are not on.
+        since_ms: Time at which each node entered its state.
+        ready_ms: End of the transition of switching nodes.
     """
 
     power: IntArray
@@ -61,25 +61,25 @@ class NodePowers:
 
 
 Work = Mapping[int, tuple[int, Fraction]]
-"""By job: what was left to do at a time (ms), in ms on the machine the runtimes were measured on."""
+"""By job: a time, ms, and the work left then, in ms at the speed of its runtime."""
 
 
 def state_rows(sim: Sim) -> IntArray:
-    """The row of the power state that each node is in [nodes]."""
+    """Return the row of each node's power state [nodes]."""
     state, depth = (sim["node"][name].astype(np.int64) for name in ("power", "depth"))
     rows: IntArray = np.where(state <= COMPUTING, state, state + DEPTH_STATES * depth)
     return rows
 
 
 def spent_ms(sim: Sim) -> IntArray:
-    """The time of each node in each power state up to now [states, nodes]."""
+    """Return the time of each node in each power state up to now [states, nodes]."""
     spent: IntArray = sim["spent"].T.copy()
     spent[state_rows(sim), np.arange(spent.shape[1])] += sim["clock"]["now"] - sim["node"]["since"]
     return spent
 
 
 def spent_since_end_ms(sim: Sim) -> IntArray:
-    """The part of `spent_ms` that comes after the last end of a job [states, nodes]."""
+    """Return the part of `spent_ms` after the last job end [states, nodes]."""
     ended, now = int(sim.clock.ended), int(sim.clock.now)
     booked = sim["tail"].T
     spent: IntArray = booked[:-1] * (booked[-1] == ended)
@@ -89,7 +89,7 @@ def spent_since_end_ms(sim: Sim) -> IntArray:
 
 
 def node_powers(sim: Sim) -> NodePowers:
-    """The power states of all nodes; those that compute count as idle."""
+    """Return the power states of all nodes; computing nodes count as idle."""
     node = sim["node"]
     power = node["power"].astype(np.int64)
     return NodePowers(
@@ -101,7 +101,7 @@ def node_powers(sim: Sim) -> NodePowers:
 
 
 def nodes_of_job(sim: Sim, row: int) -> list[int]:
-    """The nodes that a running job has, by rising number."""
+    """Return the nodes of a running job, sorted by number."""
     found = []
     node = int(sim["state"]["first_node"][row])
     while node >= 0:
@@ -111,7 +111,10 @@ def nodes_of_job(sim: Sim, row: int) -> list[int]:
 
 
 def past_states(sim: Sim) -> IntArray:
-    """Node, row of the state, start and end in ms of all states so far, if they are kept [4, …]."""
+    """Return all past power states, if they are recorded [4, …].
+
+    The rows are node, state row, start and end in ms; the present states are included up to now.
+    """
     past = sim["log"][: sim.clock.logged]
     table = np.stack([past[name] for name in ("node", "state", "start", "end")])
     nodes = np.arange(len(sim["node"]))
@@ -122,10 +125,10 @@ def past_states(sim: Sim) -> IntArray:
 
 
 def hide_nodes(sim: Sim, shown: int) -> None:
-    """Hide from jobs the nodes that a power policy does not show; a pass follows.
+    """Hide the nodes that a power policy does not show to jobs; a pass follows.
 
     Args:
-        sim: the simulation.
+        sim: Simulation.
         shown: `layout.ALL_NODES`, `NOT_SWITCHING_OFF` or `ONLY_ACTIVE`.
     """
     node = sim["node"]
@@ -145,7 +148,7 @@ def hide_nodes(sim: Sim, shown: int) -> None:
 
 
 def _pools_of(sim: Sim, j: int) -> IntArray:
-    """The pools of the nodes that a running job has."""
+    """Return the pools of a running job's nodes."""
     if sim.pools == 1:
         return np.array([0])
     if not len(sim["share"]):
@@ -159,17 +162,17 @@ def _pools_of(sim: Sim, j: int) -> IntArray:
 def change_speed(
     sim: Sim, pools: IntArray, speed: npt.NDArray[np.float64], work: Work, *, terminate: bool
 ) -> dict[int, tuple[int, Fraction]]:
-    """Let nodes and their jobs go on at other speeds: what is left takes as much longer or shorter.
+    """Change the speed of nodes, and with it the remaining time of their jobs.
 
     Args:
-        sim: the simulation; speeds of pools and ends of running jobs are changed.
-        pools: whose speed changes.
-        speed: of all pools from now on.
-        work: what was left of jobs when their speed changed last.
-        terminate: whether walltimes end jobs.
+        sim: Simulation; speeds of pools and ends of running jobs are changed.
+        pools: Pools whose speed changes.
+        speed: Speed of all pools from now on.
+        work: Remaining work of jobs at their last change of speed.
+        terminate: Whether walltimes end jobs.
 
     Returns:
-        What is left of each job whose speed changed.
+        Remaining work of each job whose speed changed.
     """
     clock, state, job = sim.clock, sim["state"], sim["job"]
     before = sim["pool"]["speed"]
@@ -191,7 +194,7 @@ def change_speed(
         state["end"][j] = limit if cut else end
     heap = sim["ends"][: clock.ends]
     heap["time"] = state["end"][heap["job"]]
-    # A sorted table is a heap.
+    # A sorted table is a valid heap.
     heap[:] = heap[np.lexsort((heap["job"], heap["time"]))]
     pool = sim["pool"].copy()
     for name, column in speed_columns(speed).items():

@@ -1,7 +1,8 @@
-"""Going on with other jobs: a simulation keeps those that matter still, and gets those that come next.
+"""Continuation with other jobs: a simulation keeps some jobs and gets new ones.
 
-Nothing here looks ahead: what is known of later jobs changes nothing until the first of them is submitted, so
-that a simulation that is stopped before and gets them then, goes on as if it had known them always.
+Nothing here looks ahead: later jobs change nothing until the first of them is submitted. A
+simulation that is stopped before that and then gets these jobs continues as if it had always known
+them.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ _SAME = (
 
 
 def ended_jobs(sim: Sim) -> BoolArray:
-    """Which jobs have come to their end [jobs]."""
+    """Return which jobs have ended [jobs]."""
     phase = sim["state"]["phase"]
     found: BoolArray = (phase >= COMPLETED) & (phase != UNSUBMITTED)
     return found
 
 
 def settled_jobs(sim: Sim) -> BoolArray:
-    """Which jobs have come to their end, and no instant will be because of them [jobs]."""
+    """Return which jobs have ended and will cause no event time any more [jobs]."""
     clock = sim.clock
     settled = ended_jobs(sim)
     settled[sim["by_cancel"][clock.cancels_done :]] = False
@@ -53,7 +54,7 @@ def settled_jobs(sim: Sim) -> BoolArray:
 
 
 def are_suspended(sim: Sim) -> BoolArray:
-    """Which jobs were suspended for others, and are perhaps still [jobs]."""
+    """Return which jobs were suspended for other jobs, and may still be [jobs]."""
     if not len(sim["beneath"]):
         return np.zeros(len(sim["state"]), np.bool_)
     mode = sim["yields"]["mode"][sim["claim"]["standing"]]
@@ -62,7 +63,10 @@ def are_suspended(sim: Sim) -> BoolArray:
 
 
 def started_ms(sim: Sim) -> IntArray:
-    """When jobs started, ms; the last time if they were thrown back; -1 where they have not [jobs]."""
+    """Return when jobs started, ms; -1 if they have not [jobs].
+
+    For requeued jobs it is the last start.
+    """
     start: IntArray = sim["state"]["start"].copy()
     if len(sim["beneath"]):
         start -= sim["cut"]["paused"]
@@ -70,7 +74,7 @@ def started_ms(sim: Sim) -> IntArray:
 
 
 def paused_ms(sim: Sim) -> IntArray:
-    """For how long jobs were suspended for others up to now, ms [jobs]."""
+    """Return how long jobs have been suspended up to now, ms [jobs]."""
     cut = sim["cut"]
     now = sim.clock.now - started_ms(sim) - cut["ran"]
     paused: IntArray = np.where(cut["suspended"] == 1, now, cut["paused"])
@@ -78,26 +82,26 @@ def paused_ms(sim: Sim) -> IntArray:
 
 
 def begun_ms(sim: Sim) -> IntArray:
-    """When jobs began for the first time, ms; -1 where they have not [jobs]."""
+    """Return when jobs began for the first time, ms; -1 if they have not [jobs]."""
     state = sim["state"]
     begun: IntArray = np.where(state["started"] == 1, state["start"], -1)
     lost = sim["lost"][: sim.clock.lost][
         ::-1
-    ]  # of two attempts of a job, the first is written last
+    ]  # of two attempts of a job, the first one is written last
     begun[lost["job"]] = lost["start"]
     return begun
 
 
 def transfer_state(old: Sim, new: Sim, rows: IntArray, to: IntArray, *, waits: bool) -> None:
-    """Let one simulation go on as another, with some of its jobs and further ones.
+    """Continue one simulation in another, with some of its jobs and further ones.
 
     Args:
-        old: it, between two instants; all jobs that have not settled go on.
-        new: arrays of the same machine and policy, in which nothing has happened. Jobs that are not of the
-            old one are submitted after the present instant.
-        rows: the jobs that go on, rising.
-        to: their rows in the new one, rising.
-        waits: whether jobs may have to wait for others that are not there any more.
+        old: Simulation, between two event times; all jobs that are not settled are transferred.
+        new: Arrays of the same cluster and policy, in which nothing has happened. Its new jobs are
+            submitted after the present time.
+        rows: Rows of the transferred jobs, sorted.
+        to: Their rows in ``new``, sorted.
+        waits: Whether jobs may have to wait for jobs that are no longer there.
     """
     place = np.full(old.jobs + 1, -1, np.int64)
     place[rows] = to
@@ -134,21 +138,23 @@ def transfer_state(old: Sim, new: Sim, rows: IntArray, to: IntArray, *, waits: b
     _carry_labels(old, new)
     count_held(new)
     if waits and not len(new["tells"]):
-        # Only where there are dependencies it is looked who falls by one.
+        # The engine checks for failed dependencies only if this table is not empty.
         new.know(tells=records("tells", 1))
 
 
 def add_pending_dependencies(
     sim: Sim, rows: IntArray, more_open: IntArray, release_ms: IntArray, dead: BoolArray
 ) -> None:
-    """Tell jobs that are not submitted yet what became of those that they wait for, and that are not there.
+    """Add the state of missing dependencies to jobs that are not submitted yet.
+
+    The jobs that these depend on are no longer in the simulation.
 
     Args:
-        sim: arrays of a simulation.
-        rows: of the jobs.
-        more_open: so many more dependencies of each are open than it knows of.
-        release_ms: when the latest of those that came true did so; -1 if none did.
-        dead: whether one of them failed.
+        sim: Simulation.
+        rows: Rows of the jobs.
+        more_open: Number of further open dependencies of each.
+        release_ms: Latest time at which one of them was satisfied; -1 if none was.
+        dead: Whether one of them failed.
     """
     state = sim["state"]
     state["open"][rows] += more_open
@@ -157,12 +163,12 @@ def add_pending_dependencies(
 
 
 def lengthen_chains(sim: Sim, rows: IntArray, on: IntArray) -> None:
-    """Jobs wait for others of which some have come only now: those have the chains behind them.
+    """Lengthen the chains behind newly added jobs that other jobs depend on.
 
     Args:
-        sim: arrays of a simulation.
-        rows: of the jobs that wait.
-        on: of the job that each waits for.
+        sim: Simulation.
+        rows: Rows of the dependent jobs.
+        on: Row of the job that each depends on.
     """
     state = sim["state"]
     there = (state["phase"][rows] != UNSUBMITTED) & (sim["job"]["thinks"][rows] == 0)
@@ -182,7 +188,10 @@ def _carry_clock(old: Sim, new: Sim, rows: IntArray) -> None:
 
 
 def _carry_releases(old: Sim, new: Sim, place: IntArray) -> None:
-    """The heap of releases, in which a job that waits for its nodes is only if others wait for it."""
+    """Copy the heap of releases.
+
+    A job that waits for its nodes is in it only if other jobs wait for its start.
+    """
     entries = old["releases"][: old.clock.releases]
     waiting = entries[entries["job"] >= 0].copy()
     waiting["job"] = place[waiting["job"]]
@@ -193,20 +202,23 @@ def _carry_releases(old: Sim, new: Sim, place: IntArray) -> None:
         "releases", told.sum(), time=new["state"]["start"][starting[told]], job=-1 - starting[told]
     )
     heap = np.concatenate([waiting, begins])
-    # A sorted table is a heap.
+    # A sorted table is a valid heap.
     new["releases"][: len(heap)] = heap[np.lexsort((heap["job"], heap["time"]))]
     new.clock.releases = len(heap)
 
 
 def _with_room(table: npt.NDArray[np.void], more: int) -> npt.NDArray[np.void]:
-    """A table with room for more rows; else all arrays would be made again soon."""
+    """Return a table with spare rows; otherwise all arrays would soon be rebuilt."""
     wider = np.zeros(len(table) + more, table.dtype)
     wider[: len(table)] = table
     return wider
 
 
 def _part_rows(old: Sim, place: IntArray) -> IntArray:
-    """The new row of each part on shared nodes; -1 of jobs that are gone, and after the last."""
+    """Return the new row of each part on shared nodes.
+
+    -1 for parts of jobs that are gone, and for the entry after the last.
+    """
     job = old["part"]["job"][: old["sharing"]["parts"][0]]
     stays = place[job] >= 0
     row = np.full(len(job) + 1, -1, np.int64)
@@ -217,7 +229,7 @@ def _part_rows(old: Sim, place: IntArray) -> IntArray:
 def _parts_and_promises(
     old: Sim, new: Sim, place: IntArray
 ) -> dict[str, npt.NDArray[np.void] | IntArray]:
-    """Who holds what of nodes that jobs share, and what is promised there; kinds have other numbers now."""
+    """Return parts and reservations on shared nodes, with the new numbers of kinds."""
     row = _part_rows(old, place)
     part = old["part"][: len(row) - 1][row[:-1] >= 0]
     part["job"] = place[part["job"]]
@@ -227,7 +239,7 @@ def _parts_and_promises(
     most = new["shape"]["parts"][new["job"]["kind"]].sum()
     promises = int(old["sharing"]["promises"][0])
     promise = old["promise"][:promises].copy()
-    promise["job"] = place[promise["job"]]  # rows that are free may name jobs that are gone
+    promise["job"] = place[promise["job"]]  # free rows may refer to jobs that are gone
     stands = promise["node"] >= 0
     promise["kind"][stands] = _kinds_now(old, new, promise[stands])
     return {
@@ -238,7 +250,7 @@ def _parts_and_promises(
 
 
 def _kinds_now(old: Sim, new: Sim, of: npt.NDArray[np.void]) -> IntArray:
-    """The kinds of parts, or promises, whose jobs have their new rows already."""
+    """Return the new kinds of parts or reservations; their job rows are new already."""
     place, _, _ = _places_of_kinds(old)
     _, order, first = _places_of_kinds(new)
     now: IntArray = order[first[new["job"]["kind"][of["job"]]] + place[of["kind"]]]
@@ -246,7 +258,11 @@ def _kinds_now(old: Sim, new: Sim, of: npt.NDArray[np.void]) -> IntArray:
 
 
 def _places_of_kinds(sim: Sim) -> tuple[IntArray, IntArray, IntArray]:
-    """The place of each kind among those for one kind of job; all in this order, and where each begins."""
+    """Return how kinds are grouped by the kind of job that they are made for.
+
+    Returns:
+        Position of each kind in its group; all kinds sorted by group; first index of each group.
+    """
     owner = sim["shape"]["of"].astype(np.int64)
     order = np.argsort(owner, kind="stable")
     first = np.searchsorted(owner[order], np.arange(len(owner)))
@@ -256,12 +272,12 @@ def _places_of_kinds(sim: Sim) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def _carry_shared(old: Sim, new: Sim, row: IntArray, to: IntArray) -> None:
-    """What is on shared nodes; what was found out of kinds of jobs (`Tried`) is found out again.
+    """Copy the state of shared nodes; the data per kind of job (`Tried`) starts empty.
 
     Args:
-        old, new: as of `transfer_state`; the new one has its parts.
-        row: of `_part_rows`.
-        to: rows of the jobs that go on.
+        old, new: As in `transfer_state`; the new one has its parts.
+        row: Result of `_part_rows`.
+        to: Rows of the transferred jobs.
     """
     state = new["state"]
     state["first_node"][to] = row[state["first_node"][to]]
@@ -278,16 +294,16 @@ def _carry_shared(old: Sim, new: Sim, row: IntArray, to: IntArray) -> None:
 
 
 def _carry_labels(old: Sim, new: Sim) -> None:
-    """What is counted of users and fair-share labels, of which there may be more now."""
+    """Copy the counts of users and fair-share labels; there may be more of them now."""
     labels = min(len(old["usage"]), len(new["usage"])) - 2
     new["usage"][:labels] = old["usage"][:labels]
-    new["usage"][-2:] = old["usage"][-2:]  # jobs without a label, and all
+    new["usage"][-2:] = old["usage"][-2:]  # jobs without a label, and all jobs
     users = min(old["user_running"].shape[1], new["user_running"].shape[1])
     new["user_running"][:, :users] = old["user_running"][:, :users]
 
 
 def _of_jobs(old: Sim, name: str, place: IntArray) -> npt.NDArray[np.void]:
-    """The rows of a record that are of jobs that go on."""
+    """Return the rows of a record for transferred jobs."""
     used = {"lost": old.clock.lost, "segment": old.clock.segments}[name]
     table = copied(old[name][:used])
     table["job"] = place[table["job"]]

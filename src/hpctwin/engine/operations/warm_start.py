@@ -1,4 +1,4 @@
-"""Putting a new simulation into the middle of things."""
+"""Start of a simulation in the middle of operation."""
 
 from __future__ import annotations
 
@@ -42,11 +42,12 @@ class Running:
     """The jobs that run at the beginning (R of them).
 
     Args:
-        rows: their rows in the workload [R].
-        start_ms: when each started, or will as soon as all its nodes are on [R].
-        end_ms: when each will end in this simulation, after the beginning [R].
-        nodes: the node numbers that each holds.
-        amounts: where nodes are shared, what it holds of each, in the engine's units [nodes, amounts].
+        rows: Rows in the workload [R].
+        start_ms: Start of each; in the future if not all of its nodes are on yet [R].
+        end_ms: End of each in this simulation, after the beginning [R].
+        nodes: Numbers of the nodes that each holds.
+        amounts: For shared nodes, the amounts that each holds of its nodes, in the engine's units
+            [nodes, amounts].
     """
 
     rows: IntArray
@@ -66,23 +67,24 @@ def begin_at(
     powers: NodePowers | None = None,
     cleanup_ms: int = 0,
 ) -> None:
-    """Put a new simulation, in which nothing has happened yet, into the middle of things.
+    """Move a new simulation, without past events, into the middle of operation.
 
-    Jobs submitted up to now wait, unless they run; the first scheduling pass is due now. The queue is
-    in no order. Usage for fair share is counted from what the running jobs have used. The time that nodes
-    spend in each power state is counted from now on.
+    Jobs submitted up to now are pending, unless they run; the first scheduling pass is due now. The
+    queue is unsorted. Fair-share usage starts with the usage of the running jobs. The time in power
+    states counts from now on.
 
     Args:
-        sim: a new one, whose table of jobs nobody else has, as it is written: a job gives back only the nodes
-            that do not leave. Nodes are tracked at least where they are shared or have power states.
-        now_ms: the present.
-        running: the jobs that run.
-        pool: of each node [nodes].
-        away: numbers of the nodes that are down or drained and idle; they do not come back.
-        leaving: numbers of the drained nodes that are still in use; they do not come back
-            when their jobs end.
-        powers: the power states of the nodes, where they have any.
-        cleanup_ms: their nodes are free so long after jobs have ended.
+        sim: New simulation that is the only owner of its table of jobs. The table is changed: a job
+            returns only nodes that do not leave. Nodes must be tracked if they are shared or have
+            power states.
+        now_ms: Present time.
+        running: Running jobs.
+        pool: Pool of each node [nodes].
+        away: Numbers of nodes that are down, or drained and idle; they do not return.
+        leaving: Numbers of drained nodes that are still in use; they do not return when their jobs
+            end.
+        powers: Power states of the nodes, if they have any.
+        cleanup_ms: Cleanup time of nodes after a job's end.
     """
     rows, clock = running.rows, sim["clock"]
     clock["now"] = now_ms
@@ -107,13 +109,13 @@ def begin_at(
         _begin_powers(now_ms, running, powers, sim)
     if tracked and not shared:
         index_nodes(sim)
-        # The first pass comes before the loop would have looked.
+        # The first pass comes before the loop would grow the arrays.
         more_room(sim)
 
 
 @cache
 def _underway() -> Kernel:
-    """The kernel; only who puts a simulation into the middle of things waits for the compiler."""
+    """Return the kernel; only simulations that need it wait for the compiler."""
     from hpctwin.engine.operations.initial_jobs import PUT_UNDERWAY
     from hpctwin.engine.operations.loading import prepare
 
@@ -130,7 +132,7 @@ def _put_underway(
     cleanup_ms: int,
     sim: Sim,
 ) -> None:
-    """Have the kernel of `underway` put the jobs where they belong."""
+    """Run the kernel of `initial_jobs` for the running and pending jobs."""
     if len(leaving):
         pool = pool.copy()
         pool[leaving] = -1 - pool[leaving]
@@ -155,12 +157,15 @@ def _put_underway(
 def _begin_parts(
     running: Running, pool: IntArray, away: IntArray, leaving: IntArray, sim: Sim
 ) -> None:
-    """Put running jobs on shared nodes, each part as a single task that asks for just what it holds."""
+    """Place running jobs on shared nodes.
+
+    Each part is a single task that requests exactly what it holds.
+    """
     number = np.repeat(np.arange(len(running.rows)), [len(nodes) for nodes in running.nodes])
     node = np.concatenate([np.zeros(0, np.int64), *running.nodes])
     held = np.concatenate([np.zeros((0, sim["whole"].shape[1]), np.int64), *running.amounts])
     own = sim["job"]["kind"][running.rows][number]
-    # A kind of its own for whatever is held: what a job asked for need not be what it got.
+    # A separate kind for each held amount: a job may hold other amounts than it requested.
     found, kind = np.unique(np.column_stack([own, held]), axis=0, return_inverse=True)
     kinds, base = len(sim["shape"]), found[:, 0]
     shape = records("shape", len(found), tasks=1, nodes=1, most=1, more=-1, among=-1, parts=1)
@@ -179,7 +184,7 @@ def _begin_parts(
     part["job"] = running.rows[number]
     part["start"] = running.start_ms[number]
     part["planned"] = part["start"] + sim["job"]["expected"][part["job"]]
-    # Parts of one job follow each other; those of one node do in another order.
+    # Parts of one job are linked in row order; parts of one node are linked by a stable sort.
     part["next"] = np.where(np.diff(number, append=-1) == 0, rows + 1, -1)
     part["after"] = part["before"] = -1
     by_node = np.argsort(node, kind="stable")
@@ -211,15 +216,15 @@ def another_future(
     arrivals: IntArray,
     cleanup_ms: int = 0,
 ) -> None:
-    """Let jobs run otherwise, and others arrive, in a fork of a simulation put into the middle of things.
+    """Change runtimes and arrivals in a fork of a simulation that began in operation.
 
     Args:
-        sim: the fork, in which nothing has happened yet.
-        runtime_ms: how long jobs run [jobs].
-        running: rows of the jobs that run [running].
-        end_ms: when these end, after the beginning [running].
-        arrivals: rows of the jobs that arrive after the beginning, rising; the others never do.
-        cleanup_ms: their nodes are free so long after jobs have ended.
+        sim: Fork, in which nothing has happened yet.
+        runtime_ms: Runtime of each job [jobs].
+        running: Rows of the running jobs [running].
+        end_ms: Their ends, after the beginning [running].
+        arrivals: Rows of the jobs that arrive after the beginning, sorted; other jobs never arrive.
+        cleanup_ms: Cleanup time of nodes after a job's end.
     """
     sim.own("job", "by_submit")
     sim["job"]["runtime"] = runtime_ms
@@ -233,24 +238,24 @@ def another_future(
 
 
 def hold_until(sim: Sim, begin_ms: IntArray) -> None:
-    """Hold jobs until they may begin, as by a dependency that comes true then.
+    """Hold jobs until their begin times, like a dependency that is satisfied then.
 
     Args:
-        sim: a new one, made with ``waits=True``.
-        begin_ms: when each may [jobs].
+        sim: New simulation, made with ``waits=True``.
+        begin_ms: Begin time of each job [jobs].
     """
     state = sim["state"]
     state["release"] = np.maximum(state["release"], begin_ms)
 
 
 def start_clock(sim: Sim, now_ms: int) -> None:
-    """Let a new simulation of nodes with power states begin at a time, with all nodes on and idle.
+    """Start a new simulation with power states at a time, with all nodes on and idle.
 
-    What happens at that time is still to come. Maintenance and resets before it have happened.
+    Events at that time are still to come. Earlier maintenance and resets have happened.
 
     Args:
-        sim: a new one, in which nothing has happened yet.
-        now_ms: the time.
+        sim: New simulation, in which nothing has happened.
+        now_ms: The time.
     """
     sim.clock.now = now_ms
     sim["node"]["since"] = now_ms
@@ -268,7 +273,7 @@ def _begin_maintenance(now_ms: int, sim: Sim) -> None:
 
 
 def _begin_holding(running: Running, down: IntArray, sim: Sim) -> None:
-    """Who has which node, and which are not there."""
+    """Assign nodes to running jobs, and mark unavailable nodes as down."""
     node, state = sim["node"], sim["state"]
     node["down"][down] = 1
     for row, numbers in zip(running.rows.tolist(), running.nodes, strict=True):
@@ -280,9 +285,9 @@ def _begin_holding(running: Running, down: IntArray, sim: Sim) -> None:
 
 
 def _begin_powers(now_ms: int, running: Running, powers: NodePowers, sim: Sim) -> None:
-    """How it is with each node."""
+    """Set the power state of each node."""
     node, state, clock = sim["node"], sim["state"], sim["clock"]
-    # What happened at this instant has happened.
+    # Events at this time have already happened.
     clock["instants"] = 1
     for name in ("power", "depth"):
         node[name] = getattr(powers, name)
@@ -315,19 +320,19 @@ def _begin_powers(now_ms: int, running: Running, powers: NodePowers, sim: Sim) -
 
 
 def fill_heap(heap: npt.NDArray[Any], time_ms: IntArray, who: IntArray) -> None:
-    """Make a heap of what happens to whom when: a sorted table is one."""
+    """Fill a heap with (time, job) entries; a sorted table is a valid heap."""
     order = np.lexsort((who, time_ms))
     heap["time"][: len(who)] = time_ms[order]
     heap["job"][: len(who)] = who[order]
 
 
 def _begin_chains(arrived: int, sim: Sim) -> None:
-    """How long the chains are that wait for each job, among those submitted."""
+    """Compute the length of the chains of submitted jobs that wait for each job."""
     if not len(sim["waits"]):
         return
     job, chain = sim["job"], sim["state"]["chain"]
     waiting = np.flatnonzero(job["waits_to"][:arrived] > job["waits_from"][:arrived])
-    # By level, so that a job's own chain is known before it is handed on.
+    # By level, so that a job's own chain is final before it lengthens others.
     for row in waiting[np.argsort(job["level"][waiting], kind="stable")].tolist():
         for on in sim["waits"][job["waits_from"][row] : job["waits_to"][row]].tolist():
             chain[on] = max(chain[on], chain[row] + job["expected"][row])

@@ -8,19 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import types
-
-from hpctwin.engine.capacity.plan import fits_at_once, fits_plan, plan_build, reserve
-from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM, view
-from hpctwin.engine.jobs.transitions import start_now
-from hpctwin.engine.passes import Pass
-from hpctwin.engine.queue.eligibility import is_skipped, may_start
-from hpctwin.engine.queue.order import order_queue, pop_order, reckon_fairshare
-from hpctwin.engine.state.layout import WAITING, Arrays
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.compile.numba_types import view
+from hpctwin.engine.passes import Pass, capacity
+from hpctwin.engine.state.layout import WAITING, ZERO, Arrays
 from hpctwin.engine.state.records import Int
 
-__all__ = ["PASS", "Kept", "Own", "admission", "pass_admitted", "place_of"]
+__all__ = ["PASS", "Kept", "Own", "admission", "place_of"]
 
 
 class Numbers:
@@ -46,43 +40,44 @@ settings, admission, place_of = view(Numbers), view(Own), view(Kept)
 
 
 @jit
-def admit(head: int, left: int, sim: Arrays) -> None:
-    """The one that was admitted starts; who of the others could follow is noted."""
+def admit(head: int, following: int, size: int, sim: Arrays) -> None:
+    """Start the job that was admitted, and note which of the others could follow.
+
+    Args:
+        head: First job that does not fit.
+        following: Place in order after it.
+        size: Jobs in order.
+        sim: Simulation.
+    """
     own = admission(sim.own)[0]
-    strict = settings(sim.numbers)[0].strict
-    if strict != 0:
-        reserve(head, sim)
+    if settings(sim.numbers)[0].strict != 0:
+        capacity.reserve(head, ZERO, sim)
     j = own.admitted
-    if j >= 0 and sim.state[j].phase == WAITING and fits_plan(j, sim) and not is_skipped(j, sim):
-        start_now(j, sim)
+    if j >= 0 and sim.state[j].phase == WAITING and not capacity.is_skipped(j, sim):
+        capacity.start(j, sim)
     places = place_of(sim.kept)
-    for n in range(left, 0, -1):
-        j = pop_order(n, sim)
-        if j == own.admitted or is_skipped(j, sim):
+    for i in range(following, size):
+        j = capacity.job_at(i, size, sim)
+        if j == own.admitted or not capacity.may_fit(j, sim) or capacity.is_skipped(j, sim):
             continue
-        if fits_at_once(j, sim) and fits_plan(j, sim):
+        if capacity.fits(j, sim):
             places[j].place = own.found
             own.found += 1
 
 
-@jit
 def pass_admitted(sim: Arrays) -> None:
-    """In order, until one does not fit; then who was admitted."""
+    """Start jobs in order until one does not fit, then the job that was admitted."""
     own = admission(sim.own)[0]
     own.found = 0
     for j in range(len(sim.kept)):
         place_of(sim.kept)[j].place = -1
-    if may_start(sim):
-        reckon_fairshare(sim)
-        plan_build(sim)
-        for left in range(order_queue(sim), 0, -1):
-            j = pop_order(left, sim)
-            if is_skipped(j, sim):
-                continue
-            if not fits_plan(j, sim):
-                admit(j, left - 1, sim)
-                break
-            start_now(j, sim)
+    capacity.begin_pass(sim)
+    size = capacity.order_jobs(sim) if capacity.any_may_start(sim) else ZERO
+    for i in range(size):
+        j = capacity.job_at(i, size, sim)
+        if not capacity.is_skipped(j, sim) and not capacity.start(j, sim):
+            admit(j, i + 1, size, sim)
+            break
     own.admitted = -1
 
 
@@ -94,10 +89,10 @@ def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
 
 
 PASS = Pass(
-    Kernel(pass_admitted, types.void(SIM)),
+    pass_admitted,
     numbers=Numbers,
     own=Own,
     kept=Kept,
     begin=begin,
-    shared="hpctwin.engine.shared.passes.admitted",
+    reservations=lambda numbers, partitions: 1,
 )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import int64, types
-
 from hpctwin.engine.capacity.availability_profile import is_sound
 from hpctwin.engine.capacity.gap_index import find_holes, forget_holes, note_lengths
+from hpctwin.engine.capacity.held_reservations import Held, held
 from hpctwin.engine.capacity.persistent_reservations import (
     begin_anew,
     drop_past,
@@ -17,83 +16,34 @@ from hpctwin.engine.capacity.persistent_reservations import (
     reserve_first,
     take_span,
 )
-from hpctwin.engine.capacity.plan import (
-    fits_plan,
-    load_take,
-    note_freed,
-    plan_build,
-    plan_change,
-    plan_reach,
-    plan_split,
-    plan_take,
-    reserve,
-)
-from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM, view
-from hpctwin.engine.jobs.transitions import divide_now, start_job, take_started
-from hpctwin.engine.passes import Pass
-from hpctwin.engine.queue.eligibility import is_skipped
-from hpctwin.engine.queue.order import order_candidates, order_queue, pop_order, reckon_fairshare
-from hpctwin.engine.state.layout import ALL_RESERVE, RETURN, ZERO, Arrays
-from hpctwin.engine.state.records import Int
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.jobs.transitions import start_job
+from hpctwin.engine.passes import Pass, capacity
+from hpctwin.engine.queue.order import order_candidates, pop_order, reckon_fairshare
+from hpctwin.engine.state.layout import ALL_RESERVE, ZERO, Arrays
 
-__all__ = ["PASS", "Held"]
-
-
-class Held:
-    """What is kept of each job."""
-
-    start: Int  # of its reservation; -1 without
-
-
-held = view(Held)
+__all__ = ["PASS"]
 
 
 @jit
 def give_up(j: int, sim: Arrays) -> None:
-    """A job gives its reservation up without having started; others may move to an earlier time."""
+    """Free the reservation of a job that has not started; others may move to an earlier time."""
     if held(sim.kept)[j].start >= 0:
-        start = held(sim.kept)[j].start
-        note_freed(j, start, start + sim.job[j].expected, sim)
+        capacity.free_held(j, sim)
         held(sim.kept)[j].start = -1
         sim.clock.came_back = 1
 
 
 @jit
-def load_reservations(sim: Arrays) -> bool:
-    """Take all reservations out of the plan; False if they do not fit it."""
-    pools = sim.rules.pools
-    for i in range(sim.clock.queued):
-        j = sim.queue[i]
-        start = held(sim.kept)[j].start
-        if start < 0:
-            continue
-        plan_reach(start + sim.job[j].expected, sim)
-        first = plan_split(start, sim)
-        last = plan_split(start + sim.job[j].expected, sim)
-        load_take(j, sim)
-        for row in range(first, last):
-            for p in range(pools):
-                if sim.take[p] > 0 and sim.plan_amount[row, p] < sim.take[p]:
-                    return False
-            for c in range(sim.asks.width):
-                needed = sim.asks[j, c]
-                if needed > 0 and sim.plan_amount[row, pools + c] < needed:
-                    return False
-        plan_take(j, start, sim)
-    return True
-
-
-@jit
 def reservations_stand(sim: Arrays) -> bool:
-    """Whether all reservations lie ahead; jobs that are skipped give theirs up."""
+    """Return whether all reservations are ahead; jobs that are skipped give theirs up."""
     sound = True
     for i in range(sim.clock.queued):
         j = sim.queue[i]
         start = held(sim.kept)[j].start
         if start < 0:
             continue
-        if is_skipped(j, sim):
+        if capacity.is_skipped(j, sim):
             give_up(j, sim)
         elif start < sim.clock.now:
             sound = False
@@ -102,32 +52,18 @@ def reservations_stand(sim: Arrays) -> bool:
 
 @jit
 def keep_or_reserve(j: int, compress: bool, sim: Arrays) -> bool:
-    """Give a job its reservation, if it is not skipped; whether it has one."""
-    skipped = is_skipped(j, sim)
-    start = held(sim.kept)[j].start
-    if start >= 0 and (compress or skipped):
-        load_take(j, sim)
-        plan_change(j, start, start + sim.job[j].expected, RETURN, sim)
+    """Give a job its reservation, if it is not skipped; return whether it has one."""
+    skipped = capacity.is_skipped(j, sim)
+    if held(sim.kept)[j].start >= 0 and (compress or skipped):
+        capacity.give_back_held(j, sim)
         held(sim.kept)[j].start = -1
         if skipped:
             sim.clock.came_back = 1
     if skipped:
         return False
     if held(sim.kept)[j].start < 0:
-        held(sim.kept)[j].start = reserve(j, sim)
-        if sim.rules.pools > 1:
-            for p in range(sim.rules.pools):
-                sim.taken[j, p] = sim.take[p]
+        capacity.hold(j, sim)
     return True
-
-
-@jit
-def divide_anew(j: int, sim: Arrays) -> None:
-    """A placement that scores nodes chooses the pools when a job starts, not when it reserves."""
-    plan_change(j, sim.clock.now, sim.clock.now + sim.job[j].expected, RETURN, sim)
-    fits_plan(j, sim)
-    divide_now(j, sim)
-    plan_take(j, sim.clock.now, sim)
 
 
 @jit
@@ -213,44 +149,32 @@ def pass_standing(sim: Arrays) -> None:
 
 
 def pass_conservative(sim: Arrays) -> None:
-    """Each job takes the earliest span that disturbs no other's reservation.
-
-    By a plan that is made anew: several pools, resources, maintenance, jobs that are skipped.
-    """
-    sim.standing.valid = 0
-    reckon_fairshare(sim)
-    plan_build(sim)
-    if not (reservations_stand(sim) and load_reservations(sim)):
+    """Give each job the earliest nodes that disturb no other's reservation."""
+    capacity.begin_with_held(sim)
+    if not (reservations_stand(sim) and capacity.load_held(sim)):
         give_all_up(sim)
-        plan_build(sim)
+        capacity.begin_pass(sim)
     compress = sim.clock.came_back == 1
     sim.clock.came_back = 0
-    for n in range(order_queue(sim), 0, -1):
-        j = pop_order(n, sim)
+    size = capacity.order_jobs(sim)
+    for i in range(size):
+        j = capacity.job_at(i, size, sim)
         if not keep_or_reserve(j, compress, sim):
             continue
         start = held(sim.kept)[j].start
         if start == sim.clock.now:
-            load_take(j, sim)
             held(sim.kept)[j].start = -1
-            if sim.hooks.place != 0 and sim.rules.pools > 1:
-                divide_anew(j, sim)
-            start_job(j, sim)
-            if sim.state[j].start > sim.clock.now:
-                take_started(j, sim.clock.now + sim.job[j].expected, sim)
+            capacity.start_held(j, sim)
         else:
             # No other event need come then: those it waited for may have moved to earlier times.
             sim.clock.timer = min(sim.clock.timer, start)
 
 
 def take_reservations(sim: Arrays) -> None:
-    """Take what waiting jobs hold out of the plan."""
+    """Take what is reserved for pending jobs out of a plan that another part makes."""
     for i in range(sim.clock.queued):
-        j = sim.queue[i]
-        start = held(sim.kept)[j].start
-        if start >= 0:
-            load_take(j, sim)
-            plan_take(j, start, sim)
+        if held(sim.kept)[sim.queue[i]].start >= 0:
+            capacity.take_held(sim.queue[i], sim)
 
 
 def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
@@ -259,13 +183,12 @@ def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
 
 
 PASS = Pass(
-    Kernel(pass_conservative, types.void(SIM)),
+    pass_conservative,
     kept=Held,
     begin=begin,
-    left=Kernel(give_up, types.void(int64, SIM)),
-    reserved=Kernel(take_reservations, types.void(SIM)),
+    left=give_up,
+    reserved=take_reservations,
     others=ALL_RESERVE,
-    counted=Kernel(pass_standing, types.void(SIM)),
+    counted=pass_standing,
     keeps="it would delay the reservation of a job before it",
-    shared="hpctwin.engine.shared.passes.conservative",
 )

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from numba import types
-
-from hpctwin.engine.capacity.plan import fits_at_once, fits_plan, plan_build, plan_fits, reserve
-from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM, view
-from hpctwin.engine.fast_passes.counted_passes import is_sorted, next_passing
-from hpctwin.engine.jobs.transitions import start_now
-from hpctwin.engine.passes import Pass
-from hpctwin.engine.queue.eligibility import is_skipped, may_start
-from hpctwin.engine.queue.order import order_candidates, order_queue, pop_order, reckon_fairshare
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.compile.numba_types import view
+from hpctwin.engine.passes import Pass, capacity
+from hpctwin.engine.queue.order import order_candidates, pop_order
 from hpctwin.engine.state.layout import HEAD_IS_PROTECTED, ZERO, Arrays
 from hpctwin.engine.state.records import Count
 
@@ -29,132 +23,128 @@ settings = view(Numbers)
 
 @jit
 def open_partitions(sim: Arrays) -> int:
-    """How many partitions have jobs waiting; each has all its reservations left."""
-    if len(sim.reservations_made) == 1:
-        sim.reservations_made[0] = 0
+    """Return how many partitions have pending jobs; each has all its reservations left."""
+    made = sim.reservations_made
+    if len(made) == 1:
+        made[0] = 0
         return 1
     found = 0
-    for q in range(len(sim.reservations_made)):
-        sim.reservations_made[q] = -1
+    for q in range(len(made)):
+        made[q] = -1
     for i in range(sim.clock.queued):
         q = sim.partition[sim.job[sim.queue[i]].kind]
-        if sim.reservations_made[q] < 0:
-            sim.reservations_made[q] = 0
+        if made[q] < 0:
+            made[q] = 0
             found += 1
     return found
 
 
 @jit
-def pass_planned(reservations: int, sim: Arrays) -> None:
-    """The pass over a plan: several pools, resources, maintenance, several reservations."""
-    plan_build(sim)
-    # Partitions count as open while they have jobs waiting and reservations left; when the last one is
-    # closed, all others are candidates and the order among them is theirs.
-    still_open = open_partitions(sim)
-    if reservations == 0:
-        still_open = 0
-    changes = sim.rules.order_changes == 1
-    n = sim.clock.queued
-    if changes:
-        order_queue(sim)
+def reserve_owed(owed: int, sim: Arrays) -> int:
+    """Make the first reservations of ``sim.owed``; return how many are still to be made, which is none.
+
+    They matter only to a job that could start without them: most passes have no such job, and make none.
+    """
+    for i in range(owed):
+        capacity.reserve(sim.owed[i], ZERO, sim)
+    return ZERO
+
+
+@jit
+def try_candidate(j: int, owed: int, sim: Arrays) -> int:
+    """Start a candidate if it delays no reservation.
+
+    Returns:
+        How many reservations are still to be made; -1 if no job can start any more.
+    """
+    if not capacity.may_fit(j, sim) or capacity.is_skipped(j, sim):
+        return owed
+    reserve_owed(owed, sim)
+    if capacity.start(j, sim) and not capacity.any_may_start(sim):
+        return ZERO - 1
+    return ZERO
+
+
+@jit
+def start_sorted_candidates(later: int, first: int, owed: int, sim: Arrays) -> None:
+    """Start candidates in the order of the queue.
+
+    Args:
+        later: Jobs of ``sim.later`` that come before the rest.
+        first: Where the rest of the queue begins.
+        owed: Reservations that are still to be made.
+        sim: Simulation.
+    """
+    for i in range(later):
+        owed = try_candidate(sim.later[i], owed, sim)
+        if owed < 0:
+            return
+    i = capacity.next_candidate(first, sim)
+    while i < sim.clock.queued and owed >= 0:
+        owed = try_candidate(sim.queue[i], owed, sim)
+        i = capacity.next_candidate(i + 1, sim)
+
+
+@jit
+def start_candidates(later: int, first: int, size: int, owed: int, sim: Arrays) -> None:
+    """As `start_sorted_candidates`, in the candidates' own order, of ``size`` jobs."""
+    kept = ZERO
+    for i in range(later + size - first):
+        j = sim.later[i] if i < later else capacity.job_left(i - later, first, sim)
+        if capacity.may_fit(j, sim):
+            sim.later[kept] = j
+            kept += 1
+    order_candidates(kept, sim)
+    for left in range(kept, 0, -1):
+        owed = try_candidate(pop_order(left, sim), owed, sim)
+        if owed < 0:
+            return
+
+
+@jit
+def pass_easy(sim: Arrays) -> None:
+    """Start jobs in order until each partition has its reservations; then candidates, in theirs."""
+    capacity.begin_pass(sim)
+    if not capacity.any_may_start(sim):
+        return
+    reservations = settings(sim.numbers)[0].reservations
+    still_open = open_partitions(sim) if reservations > 0 else ZERO
+    size = capacity.order_jobs(sim)
+    first = ZERO
     later = ZERO
-    first = 0
-    while first < n and still_open > 0:
-        j = pop_order(n - first, sim) if changes else sim.queue[first]
+    owed = ZERO
+    while first < size and still_open > 0:
+        j = capacity.job_at(first, size, sim)
         first += 1
         q = sim.partition[sim.job[j].kind]
         if sim.reservations_made[q] >= reservations:
             sim.later[later] = j
             later += 1
-        elif is_skipped(j, sim):
             continue
-        elif fits_plan(j, sim):
-            start_now(j, sim)
-        else:
-            reserve(j, sim)
-            sim.reservations_made[q] += 1
-            if sim.reservations_made[q] == reservations:
-                still_open -= 1
-    if sim.rules.pools == 1 and is_sorted(sim):
-        start_candidates(later, first, sim)
+        if capacity.is_skipped(j, sim):
+            continue
+        if capacity.may_fit(j, sim) or capacity.may_preempt(j, sim):
+            owed = reserve_owed(owed, sim)
+            if capacity.start_or_preempt(j, sim):
+                if not capacity.any_may_start(sim):
+                    return
+                continue
+        sim.owed[owed] = j
+        owed += 1
+        sim.reservations_made[q] += 1
+        if sim.reservations_made[q] == reservations:
+            still_open -= 1
+    if capacity.is_sorted(sim):
+        start_sorted_candidates(later, first, owed, sim)
     else:
-        start_scored_candidates(later, first, sim)
-
-
-@jit
-def start_candidates(later: int, first: int, sim: Arrays) -> None:
-    """Let those start that delay no reservation, in the order of a queue that is kept in it, from one pool.
-
-    Args:
-        later: so many of ``sim.later`` come before the rest.
-        first: where the rest of the queue begins.
-        sim: the simulation.
-    """
-    for i in range(later):
-        start_if_fits(sim.later[i], sim)
-    # The row of the plan at which the last one did not fit: most do not there.
-    tight = ZERO
-    i = first
-    while sim.stock[0].free >= sim.walk.fewest:
-        free = sim.stock[0].free
-        spare = sim.plan_amount[tight, 0]
-        i = next_passing(i, free, spare, sim.plan_time[tight] - sim.clock.now, sim)
-        if i >= sim.clock.queued:
-            return
-        row = start_if_fits(sim.queue[i], sim)
-        if row >= 0:
-            tight = row
-        i += 1
-
-
-@jit
-def start_if_fits(j: int, sim: Arrays) -> int:
-    """Start a candidate if it fits the plan; the row at which it does not, -1 if that is not why not."""
-    if is_skipped(j, sim):
-        return -1
-    row = plan_fits(j, ZERO, sim)
-    if row < 0:
-        start_now(j, sim)
-    return row
-
-
-@jit
-def start_scored_candidates(later: int, first: int, sim: Arrays) -> None:
-    """As `start_candidates`, in the candidates' order, from any pools."""
-    changes = sim.rules.order_changes == 1
-    kept = 0
-    for i in range(later):
-        if fits_at_once(sim.later[i], sim):
-            sim.later[kept] = sim.later[i]
-            kept += 1
-    one_pool = sim.rules.pools == 1
-    for i in range(sim.clock.queued - first):
-        j = sim.order[i].job if changes else sim.queue[first + i]
-        # That is all, for most, and sooner told.
-        if one_pool and sim.job[j].nodes > sim.stock[0].free:
-            continue
-        if fits_at_once(j, sim):
-            sim.later[kept] = j
-            kept += 1
-    order_candidates(kept, sim)
-    for m in range(kept, 0, -1):
-        j = pop_order(m, sim)
-        if not is_skipped(j, sim) and fits_plan(j, sim):
-            start_now(j, sim)
-
-
-@jit
-def pass_easy(sim: Arrays) -> None:
-    """EASY with the policy's number of reservations."""
-    if may_start(sim):
-        reckon_fairshare(sim)
-        pass_planned(settings(sim.numbers)[0].reservations, sim)
+        start_candidates(later, first, size, owed, sim)
 
 
 PASS = Pass(
-    Kernel(pass_easy, types.void(SIM), unrolled=False),
+    pass_easy,
     numbers=Numbers,
     others=HEAD_IS_PROTECTED,
     keeps="it would delay the reservation of a job before it",
-    shared="hpctwin.engine.shared.passes.easy",
+    reservations=lambda numbers, partitions: numbers["reservations"] * partitions,
+    unrolled=False,
 )

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import types
 
 from hpctwin.engine.capacity.plan import fits_plan, plan_build
-from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM, view
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.compile.numba_types import view
 from hpctwin.engine.jobs.transitions import start_now
 from hpctwin.engine.passes import Pass, kept_of
 from hpctwin.engine.queue.eligibility import is_skipped
@@ -85,4 +84,4 @@ def name_jobs(sim: Sim, rows: npt.NDArray[np.int64]) -> None:
     sim.clock.pass_due = 1
 
 
-PASS = Pass(Kernel(pass_outside, types.void(SIM)), own=Own, kept=Kept, begin=begin)
+PASS = Pass(pass_outside, own=Own, kept=Kept, begin=begin)

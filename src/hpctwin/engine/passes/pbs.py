@@ -6,40 +6,18 @@ Names and defaults are those of sched_config and of the server's attributes; the
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
-from hpctwin.engine.capacity.plan import (
-    choose_pools,
-    fits_at_once,
-    fits_plan,
-    has_row,
-    plan_build,
-    plan_fits,
-    plan_take,
-    planned_end,
-    row_at,
-)
-from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM, view
-from hpctwin.engine.jobs.transitions import start_now
-from hpctwin.engine.passes import Pass
-from hpctwin.engine.queue.eligibility import asks_too_much, at_any_limit, may_start
+from hpctwin.engine.capacity.plan import planned_end
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.compile.numba_types import view
+from hpctwin.engine.passes import Pass, capacity
+from hpctwin.engine.queue.eligibility import at_any_limit
 from hpctwin.engine.queue.limits import hold
 from hpctwin.engine.queue.order import order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.state.layout import NEVER, RETURN, TAKE, ZERO, Arrays
 from hpctwin.engine.state.records import Int, Step, YesNo
 
-__all__ = [
-    "PASS",
-    "Numbers",
-    "in_turn",
-    "lifted_at",
-    "note_reserved",
-    "open_queues",
-    "owe",
-    "set_timer",
-    "what_becomes",
-]
+__all__ = ["PASS", "Numbers"]
 
 NOTHING, RESERVES, CLOSES, ENDS = np.arange(4)
 """Of a job that does not fit: nothing, a reservation, or that nobody of its queue, or at all, follows."""
@@ -227,37 +205,15 @@ def lifted_at(j: int, sim: Arrays) -> int:
 
 
 @jit
-def owe(j: int, since: int, owed: int, sim: Arrays) -> int:
-    """A job is to have a reservation, not before a time; how many are to have one.
-
-    Written down in ``sim.stack`` and, in places that the cycle has passed, ``sim.later``.
-    """
-    sim.stack[owed] = j
-    sim.later[owed] = since
-    return owed + 1
-
-
-@jit
-def reserve_from(j: int, since: int, sim: Arrays) -> None:
-    """Take the earliest span that a job fits, not before a time, out of the plan."""
-    row = row_at(since, sim)
-    while has_row(row, sim) and plan_fits(j, row, sim) >= 0:
-        row += 1
-    start = sim.plan_time[row]
-    choose_pools(j, sim)
-    plan_take(j, start, sim)
-
-
-@jit
 def cycle(sim: Arrays) -> bool:
-    """Jobs in turn; each starts if it fits, or has a reservation for this cycle.
+    """Go through jobs in turn: each starts if it fits, or gets a reservation for this cycle.
 
-    Returns whether time alone may have others tried: their scores are infinite, and change.
+    Reservations matter only to a job that could start without them, and are made for it. Jobs are in
+    ``sim.owed``, the times before which these cannot start in passed places of ``sim.later``.
 
-    Reservations matter only to a job that could start without them: they are made (``sim.stack``) when
-    there is one.
+    Returns:
+        Whether time alone may have other jobs tried: their scores are infinite, and change.
     """
-    planned = False
     top = ZERO
     owed = ZERO
     size = in_turn(sim)
@@ -266,19 +222,19 @@ def cycle(sim: Arrays) -> bool:
     for i in range(size):
         j = sim.later[i]
         q = sim.partition[sim.job[j].kind]
-        fits = fits_at_once(j, sim) and not at_any_limit(j, sim)
+        fits = capacity.may_fit(j, sim) and not at_any_limit(j, sim)
         then = what_becomes(q, top, backfills, sim)
-        if sim.reservations_made[q] < 0 or (not fits and then == NOTHING) or asks_too_much(j, sim):
+        if sim.reservations_made[q] < 0 or (not fits and then == NOTHING):
+            continue
+        if capacity.is_too_large(j, sim):
             continue
         if fits:
-            if not planned:
-                plan_build(sim)
-                planned = True
             for k in range(owed):
-                reserve_from(sim.stack[k], sim.later[k], sim)
+                capacity.reserve(sim.owed[k], sim.later[k], sim)
             owed = ZERO
-            if fits_plan(j, sim):
-                start_now(j, sim)
+            if capacity.start(j, sim):
+                if not capacity.any_may_start(sim):
+                    break
                 continue
         if then == ENDS:
             break
@@ -286,7 +242,9 @@ def cycle(sim: Arrays) -> bool:
             sim.reservations_made[q] = -1
         since = lifted_at(j, sim) if then == RESERVES else NEVER
         if since < NEVER:
-            owed = owe(j, since, owed, sim)
+            sim.owed[owed] = j
+            sim.later[owed] = since
+            owed += 1
             top = note_reserved(q, top, sim)
     return left_out
 
@@ -307,15 +265,16 @@ def set_timer(started: int, left_out: bool, sim: Arrays) -> None:
 
 
 def pass_pbs(sim: Arrays) -> None:
-    """A scheduling cycle."""
+    """Run a scheduling cycle."""
     started = sim.clock.starts
-    left_out = may_start(sim) and cycle(sim)
+    capacity.begin_pass(sim)
+    left_out = capacity.any_may_start(sim) and cycle(sim)
     set_timer(started, left_out, sim)
 
 
 PASS = Pass(
-    Kernel(pass_pbs, types.void(SIM)),
+    pass_pbs,
     numbers=Numbers,
     keeps="it would delay a job before it that has a reservation, or nobody may pass that one",
-    shared="hpctwin.engine.shared.passes.pbs",
+    reservations=lambda numbers, partitions: numbers["backfill_depth"],
 )

@@ -8,14 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import int64, types
 
-from hpctwin.engine.capacity.plan import fits_plan, plan_build
-from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM, view
-from hpctwin.engine.jobs.transitions import start_now
-from hpctwin.engine.passes import Pass
-from hpctwin.engine.queue.eligibility import is_skipped
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.compile.numba_types import view
+from hpctwin.engine.passes import Pass, capacity
 from hpctwin.engine.queue.order import before, heap_order, pop_order
 from hpctwin.engine.queue.pushdown_lists import (
     ASIDE,
@@ -156,33 +152,12 @@ def take_in(sim: Arrays) -> None:
 
 
 @jit
-def shortage(j: int, sim: Arrays) -> int:
-    """What keeps a job from starting: -1 nothing, 0 nodes, else 1 + the number of the resource."""
-    if is_skipped(j, sim):
-        return 0
-    if fits_plan(j, sim):
-        return -1
-    for c in range(sim.asks.width):
-        if sim.low[sim.rules.pools + c] < sim.asks[j, c]:
-            return 1 + c
-    return 0
-
-
-@jit
 def next_that_fits(slot: int, sim: Arrays) -> int:
-    """The slot, from one on, of the first job of the waiting queue that fits; -1 if none does."""
+    """Return the slot, from one on, of the first job of the waiting queue that fits; -1 if none does."""
     push = kept(sim.kept)
-    pools = sim.rules.pools
     for i in range(slot, push[list_end(ASIDE, push)].slot):
         j = push[i].slotted
-        if j < 0:
-            continue
-        # Most do not fit for a plain reason, found without calling anything.
-        plain = True
-        for c in range(sim.asks.width):
-            if sim.stock[pools + c].free < sim.asks[j, c]:
-                plain = False
-        if plain and shortage(j, sim) < 0:
+        if j >= 0 and capacity.may_fit(j, sim) and capacity.shortage(j, sim) < 0:
             return i
     return -1
 
@@ -256,7 +231,7 @@ def start_aside(limit: int, sim: Arrays) -> None:
             return
         j = push[slot].slotted
         list_remove(j, push)
-        start_now(j, sim)
+        capacity.start_fitting(j, sim)
 
 
 @jit
@@ -269,7 +244,7 @@ def start_main(limit: int, sim: Arrays) -> bool:
         j = list_first(MAIN, push)
         if j == list_end(MAIN, push) or push[j].looked == now:
             break
-        short = shortage(j, sim)
+        short = capacity.shortage(j, sim)
         if short >= 0:
             push[j].looked = now
             push[j].blocked = short
@@ -279,7 +254,7 @@ def start_main(limit: int, sim: Arrays) -> bool:
         if not is_adjacent(j, sim):
             break
         list_remove(j, push)
-        start_now(j, sim)
+        capacity.start_fitting(j, sim)
     return pushed
 
 
@@ -295,7 +270,7 @@ def pass_pushdown(sim: Arrays) -> None:
     own(sim.own)[0].cycle_at = now
     promote_for_new(sim)
     take_in(sim)
-    plan_build(sim)
+    capacity.begin_pass(sim)
     started = sim.clock.starts
     limit = NEVER if numbers.parallel == 0 else numbers.parallel
     looks = (cycle + 1) % numbers.every == 0 or list_empty(MAIN, kept(sim.kept))
@@ -321,18 +296,16 @@ def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
     kept["slot"][ends] = kept["slotted"][ends] = 0
 
 
-ENTERED = Kernel(enter, types.void(int64, SIM))
-LEFT = Kernel(leave, types.void(int64, SIM))
-
 PASS = Pass(
-    Kernel(pass_pushdown, types.void(SIM), unrolled=False),
+    pass_pushdown,
+    unrolled=False,
     numbers=Numbers,
     own=Own,
     kept=Push,
     more_rows=LISTS,
     begin=begin,
-    entered=ENTERED,
-    left=LEFT,
+    entered=enter,
+    left=leave,
     keeps="its turn had not come, or its priority was not adjacent to that of a job that ran",
-    shared="hpctwin.engine.shared.passes.pushdown",
+    reservations=lambda numbers, partitions: 0,
 )

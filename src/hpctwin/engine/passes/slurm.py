@@ -7,30 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import types
-
-from hpctwin.engine.capacity.maintenance_windows import maintenance_is_over
-from hpctwin.engine.capacity.plan import (
-    choose_pools,
-    fits_at_once,
-    fits_plan,
-    holds,
-    plan_build,
-    plan_change,
-    plan_earliest,
-    plan_split,
-)
-from hpctwin.engine.compile.jit import Kernel, jit
-from hpctwin.engine.compile.numba_types import SIM, view
-from hpctwin.engine.fast_passes.incremental_order import is_kept
-from hpctwin.engine.jobs.transitions import divide_now, start_job, take_started
-from hpctwin.engine.passes import Pass
-from hpctwin.engine.queue.eligibility import is_skipped, may_start
-from hpctwin.engine.queue.order import order_queue, pop_order, reckon_fairshare
-from hpctwin.engine.state.layout import LINED, NEVER, TAKE, WAITING, ZERO, Arrays
+from hpctwin.engine.capacity.blocked_pools import meets_block
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.compile.numba_types import view
+from hpctwin.engine.passes import Pass, capacity
+from hpctwin.engine.state.layout import NEVER, WAITING, ZERO, Arrays
 from hpctwin.engine.state.records import Count, Int, Limit, Millis, Step, YesNo
 
-__all__ = ["PASS", "Numbers", "Own", "begin"]
+__all__ = ["PASS", "Numbers", "Own"]
 
 
 class Numbers:
@@ -98,23 +82,10 @@ def depth_of(full: bool, sim: Arrays) -> int:
 
 
 @jit
-def begin_look(full: bool, sim: Arrays) -> None:
-    """Jobs are looked at in order: no partition's turn is over yet, and nothing is blocked."""
-    mine = own(sim.own)[0]
-    mine.looked_at = sim.clock.now
-    mine.told = sim.clock.submitted
-    if full:
-        mine.full_at = sim.clock.now
-    open_all(sim)
-
-
-@jit
-def open_all(sim: Arrays) -> None:
-    """Nothing of any partition has been counted, and no pool is blocked."""
+def count_nothing(sim: Arrays) -> None:
+    """Begin to count jobs of each partition."""
     for q in range(len(sim.reservations_made)):
         sim.reservations_made[q] = 0
-    for c in range(len(sim.blocked)):
-        sim.blocked[c] = 0
 
 
 @jit
@@ -157,87 +128,32 @@ def is_young(j: int, sim: Arrays) -> bool:
 
 
 @jit
-def block(j: int, sim: Arrays) -> bool:
-    """A job that does not fit blocks its partition and its pools; whether any pool is left."""
-    kind = sim.job[j].kind
-    sim.reservations_made[sim.partition[kind]] = -1
-    left = False
-    for p in range(sim.rules.pools):
-        if sim.eligible[kind, p] != 0:
-            sim.blocked[p] = 1
-        elif sim.blocked[p] == 0:
-            left = True
-    return left
-
-
-@jit
-def only_grows(sim: Arrays) -> bool:
-    """Whether what is free only grows from now on, as far as is planned: then who fits now fits."""
-    return maintenance_is_over(sim) and sim.clock.unpowered == 0
-
-
-@jit
-def jobs_in_order(sim: Arrays) -> int:
-    """Have `nth` give all that wait, in the ordering's order; how many."""
-    if sim.rules.order_changes == 0:
-        return sim.clock.queued
-    return sim.race.seated if is_kept(sim) else order_queue(sim)
-
-
-@jit
-def nth(i: int, size: int, sim: Arrays) -> int:
-    """The job at a place of the order; asked one after the other."""
-    if sim.rules.order_changes == 0:
-        return sim.queue[i]
-    return sim.racer[i].job if sim.race.valid == LINED else pop_order(size - i, sim)
-
-
-@jit
-def fits_unblocked(j: int, planned: bool, sim: Arrays) -> bool:
-    """Whether a job fits what nobody blocks: by the plan, if there is one."""
-    pools = sim.rules.pools
-    for c in range(len(sim.low)):
-        sim.low[c] = sim.stock[c].free
-    for p in range(pools):
-        if sim.blocked[p] == 1:
-            sim.low[p] = 0
-    return holds(j, sim) and (not planned or fits_plan(j, sim))
-
-
-@jit
-def start(j: int, planned: bool, sim: Arrays) -> None:
-    """Start a job that fits (``sim.low``); take it out of the plan, if there is one."""
-    divide_now(j, sim)
-    start_job(j, sim)
-    if planned:
-        take_started(j, sim.clock.now, sim)
-
-
-@jit
-def look(full: bool, sim: Arrays) -> None:
-    """Jobs in order, down to a depth; each starts if it fits what no job before it blocks."""
-    begin_look(full, sim)
-    if not may_start(sim):
+def main_cycle(full: bool, sim: Arrays) -> None:
+    """Go through jobs in order, down to a depth; start those that fit what no job before them blocks."""
+    mine = own(sim.own)[0]
+    mine.looked_at = sim.clock.now
+    mine.told = sim.clock.submitted
+    if full:
+        mine.full_at = sim.clock.now
+    count_nothing(sim)
+    if not capacity.any_may_start(sim):
         return
-    planned = not only_grows(sim)
-    if planned:
-        plan_build(sim)
-    size = jobs_in_order(sim)
+    size = capacity.keep_order(sim)
     for i in range(min(size, depth_of(full, sim))):
-        j = nth(i, size, sim)
-        if not takes_part(j, sim) or is_skipped(j, sim) or waits_for_licence(j, sim):
+        j = capacity.kept_job(i, size, sim)
+        if not takes_part(j, sim) or capacity.is_skipped(j, sim) or waits_for_licence(j, sim):
             continue
         if ends_look(j, sim):
             return
-        if fits_unblocked(j, planned, sim):
-            start(j, planned, sim)
-        elif not is_young(j, sim):
-            if not block(j, sim):
+        # A job that meets a block may start on its other nodes, but preempt no job.
+        if meets_block(j, sim):
+            started = capacity.start(j, sim)
+        else:
+            started = capacity.start_or_preempt(j, sim)
+        if not started and not is_young(j, sim):
+            sim.reservations_made[sim.partition[sim.job[j].kind]] = -1
+            if not capacity.block(j, sim):
                 return
-            for row in range(sim.plan_rows[0] if planned else 0):
-                for p in range(sim.rules.pools):
-                    if sim.blocked[p] == 1:
-                        sim.plan_amount[row, p] = min(ZERO, sim.plan_amount[row, p])
 
 
 @jit
@@ -268,103 +184,80 @@ def may_reserve(j: int, sim: Arrays) -> bool:
 
 
 @jit
-def span_begin(start: int, sim: Arrays) -> int:
-    """Where a reservation begins whose job would start at a time."""
-    resolution = settings(sim.numbers)[0].bf_resolution
-    return max(sim.clock.now, start // resolution * resolution)
-
-
-@jit
-def span_end(begin: int, end: int, sim: Arrays) -> int:
-    """Where a reservation ends that begins at a time and whose job would end at another."""
+def reserve(j: int, sim: Arrays) -> int:
+    """Reserve nodes for a job, unless it would start too far ahead; return when the reservation begins."""
     numbers = settings(sim.numbers)[0]
-    step = numbers.bf_resolution
-    more = step - 1 if numbers.bf_round_up == 1 else ZERO
-    return max((end + more) // step * step, begin + step)
+    last = sim.clock.now + numbers.bf_window
+    wide = numbers.bf_licenses == 1
+    return capacity.reserve_rounded(j, last, numbers.bf_resolution, numbers.bf_round_up, wide, sim)
 
 
 @jit
-def keep_nodes(begin: int, end: int, sim: Arrays) -> None:
-    """Take nodes (``sim.take``) out of a span of the plan, and nothing else that a job asks for."""
-    first = plan_split(begin, sim)
-    for i in range(first, plan_split(end, sim)):
-        for p in range(sim.rules.pools):
-            sim.plan_amount[i, p] -= sim.take[p]
+def reserve_until(j: int, owed: int, done: int, sim: Arrays) -> int:
+    """Make reservations of ``sim.owed`` after the first ``done``, until a job does not fit any more.
 
-
-@jit
-def reserve_coarsely(j: int, sim: Arrays) -> int:
-    """Take a job's earliest span out of the plan, unless it lies too far ahead; where it begins then."""
-    start = sim.plan_time[plan_earliest(j, sim)]
-    if start > sim.clock.now + settings(sim.numbers)[0].bf_window:
-        return NEVER
-    choose_pools(j, sim)
-    begin = span_begin(start, sim)
-    end = span_end(begin, start + sim.job[j].expected, sim)
-    if settings(sim.numbers)[0].bf_licenses == 1 or sim.asks.width == 0:
-        plan_change(j, begin, end, TAKE, sim)
-    else:
-        keep_nodes(begin, end, sim)
-    return begin
-
-
-@jit
-def fits_beside(j: int, owed: int, done: int, sim: Arrays) -> int:
-    """Make those reservations that are owed, until one keeps a job from starting; how many are made then.
-
-    One more than are owed, if none keeps it.
+    Returns:
+        How many are made then; one more than ``owed`` if the job fits next to all of them.
     """
     ends = sim.clock.now + sim.job[j].expected
-    fits = fits_plan(j, sim)
+    fits = capacity.fits(j, sim)
     while fits and done < owed:
-        begins = reserve_coarsely(sim.stack[done], sim)
+        begins = reserve(sim.owed[done], sim)
         done += 1
         if begins < ends or done == owed:
-            fits = fits_plan(j, sim)
+            fits = capacity.fits(j, sim)
     return done + 1 if fits else done
 
 
 @jit
-def backfill(sim: Arrays) -> None:
-    """One cycle: jobs in order; each starts if it fits, or has a reservation for this cycle.
+def reserve_all(owed: int, done: int, sim: Arrays) -> int:
+    """Make the reservations of ``sim.owed`` after the first ``done``; return how many are made then."""
+    for i in range(done, owed):
+        reserve(sim.owed[i], sim)
+    return owed
 
-    Reservations matter only to a job that could start without them: they are made (``sim.stack``) when
-    there is one.
+
+@jit
+def backfill_cycle(sim: Arrays) -> None:
+    """Go through jobs in order: each starts if it fits, or gets a reservation for this cycle.
+
+    Reservations matter only to a job that could start without them, and are made when there is one.
     """
     numbers = settings(sim.numbers)[0]
-    if not may_start(sim):
+    if not capacity.any_may_start(sim):
         return
-    open_all(sim)
-    planned = False
+    count_nothing(sim)
     tried = ZERO
     owed = ZERO
     done = ZERO
     started = ZERO
-    size = jobs_in_order(sim)
+    size = capacity.keep_order(sim)
     for i in range(size):
-        j = nth(i, size, sim)
-        if sim.state[j].phase != WAITING or is_skipped(j, sim) or waits_for_licence(j, sim):
+        j = capacity.kept_job(i, size, sim)
+        if sim.state[j].phase != WAITING or capacity.is_skipped(j, sim):
             continue
-        if not may_be_tried(j, tried, sim):
+        if waits_for_licence(j, sim) or not may_be_tried(j, tried, sim):
             continue
         if tried == numbers.bf_max_job_test:
             return
-        sim.later[tried] = j
+        sim.later[tried] = j  # before the place that `kept_job` has come to
         tried += 1
-        if fits_at_once(j, sim):
-            if not planned:
-                plan_build(sim)
-                planned = True
-            done = fits_beside(j, owed, done, sim)
+        starts = False
+        if capacity.may_fit(j, sim):
+            done = reserve_until(j, owed, done, sim)
             if done > owed:
                 done = owed
-                start(j, planned, sim)
-                started += 1
-                if started == numbers.bf_max_job_start:
-                    return
-                continue
-        if may_reserve(j, sim):
-            sim.stack[owed] = j
+                capacity.start_fitting(j, sim)
+                starts = True
+        if not starts and capacity.may_preempt(j, sim):
+            done = reserve_all(owed, done, sim)
+            starts = capacity.start_or_preempt(j, sim)
+        if starts:
+            started += 1
+            if started == numbers.bf_max_job_start:
+                return
+        elif may_reserve(j, sim):
+            sim.owed[owed] = j
             owed += 1
 
 
@@ -383,19 +276,23 @@ def set_timers(looks: bool, full: bool, cycle: bool, changed: bool, sim: Arrays)
 
 
 def pass_slurm(sim: Arrays) -> None:
-    """Jobs in order if they may be looked at, then a backfill cycle if one is due."""
+    """Run the main cycle if jobs may be looked at, then a backfill cycle if one is due."""
     numbers = settings(sim.numbers)[0]
     mine = own(sim.own)[0]
-    reckon_fairshare(sim)
     started = sim.clock.starts
     full = is_due(numbers.sched_interval, mine.full_at, sim)
     looks = full or look_from(sim) <= sim.clock.now
-    if looks:
-        look(full, sim)
     cycle = is_due(numbers.bf_interval, mine.cycle_at, sim)
+    if looks:
+        capacity.begin_pass(sim)
+        main_cycle(full, sim)
     if cycle:
         mine.cycle_at = sim.clock.now
-        backfill(sim)
+        if looks:
+            capacity.begin_cycle(sim)
+        else:
+            capacity.begin_pass(sim)
+        backfill_cycle(sim)
     set_timers(looks, full, cycle, sim.clock.starts > started, sim)
 
 
@@ -407,11 +304,11 @@ def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
 
 
 PASS = Pass(
-    Kernel(pass_slurm, types.void(SIM)),
+    pass_slurm,
     numbers=Numbers,
     own=Own,
     begin=begin,
     keeps="no cycle had come yet, or it would delay the reservation of a job before it",
-    shared="hpctwin.engine.shared.passes.slurm",
-    by_node="hpctwin.engine.slurm_by_node",
+    reservations=lambda numbers, partitions: numbers["bf_max_job_test"],
+    by_node=True,
 )

@@ -1,4 +1,4 @@
-"""The nodes a job has, where nodes have identity."""
+"""The nodes of a job, where nodes have identity."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def claim(j: int, node: int, sim: Arrays) -> None:
 
 @jit
 def place(j: int, sim: Arrays) -> None:
-    """Choose the nodes of a starting job: ``sim.take`` from each pool, and note them down.
+    """Choose and claim the nodes of a starting job: ``sim.take`` from each pool.
 
-    Nothing where what switches nodes has claimed them.
+    It does nothing if the power policy has claimed them.
     """
     if sim.hooks.place_nodes != 0:
         call_with_job(sim.hooks.place_nodes, j, sim)
@@ -31,13 +31,13 @@ def place(j: int, sim: Arrays) -> None:
 
 @jit
 def place_by_score(j: int, sim: Arrays) -> None:
-    """Divide a job's nodes over the pools as its placement scores the free ones, given ``sim.low``."""
+    """Divide a job's nodes over the pools by placement scores, given ``sim.low``."""
     call_with_job(sim.hooks.place_by_score, j, sim)
 
 
 @jit
 def nodes_ready(j: int, sim: Arrays) -> int:
-    """When all nodes of a job are active; now where nodes have no power states."""
+    """Return when all nodes of a job are active; now if nodes have no power states."""
     ready = sim.clock.now
     if sim.rules.depths > 0:
         node = sim.state[j].first_node
@@ -49,7 +49,10 @@ def nodes_ready(j: int, sim: Arrays) -> int:
 
 @jit
 def release_nodes(j: int, sim: Arrays) -> None:
-    """Take all nodes from a job."""
+    """Take all nodes from a job.
+
+    A job suspended on top of a node's stack gets the node back.
+    """
     node = sim.state[j].first_node
     while node >= 0:
         following = sim.node[node].next
@@ -66,7 +69,7 @@ def release_nodes(j: int, sim: Arrays) -> None:
 
 @jit
 def note_segments(j: int, sim: Arrays) -> None:
-    """Note where a job that just started runs, as runs of node numbers."""
+    """Record where a job that has just started runs, as runs of node numbers."""
     node = sim.state[j].first_node
     last = -1
     while node >= 0:
@@ -85,7 +88,7 @@ def note_segments(j: int, sim: Arrays) -> None:
 
 @jit
 def forget_segments(j: int, sim: Arrays) -> None:
-    """A job that was given nodes never began there."""
+    """Mark the segments of a job as never used: it never began on these nodes."""
     for i in range(sim.clock.segments):
         if sim.segment[i].job == j and sim.segment[i].start == sim.state[j].start:
             sim.segment[i].nodes = 0

@@ -1,6 +1,7 @@
-"""Which free nodes of a pool a job takes: each way a kernel, compiled when a simulation needs it.
+"""Which free nodes of a pool a job gets: one kernel for each way.
 
-Each claims ``sim.take`` nodes of each pool for the job.
+A kernel is compiled when a simulation needs it. Each claims ``sim.take`` nodes of each pool for the
+job.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ __all__ = ["PLACING", "placing"]
 
 @jit
 def random_below(bound: int, sim: Arrays) -> int:
-    """A whole number below ``bound``, from the simulation's own generator (splitmix64)."""
-    # The same constants as in Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators.
+    """Return an integer below ``bound``, from the simulation's generator (splitmix64)."""
+    # The constants are from Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators.
+    # Masks make the right shifts of signed integers logical ones.
     state = sim.clock.random + -7046029254386353131
     sim.clock.random = state
     z = state
@@ -54,7 +56,7 @@ def random_below(bound: int, sim: Arrays) -> int:
 
 @jit
 def _claim_from(chosen: int, j: int, p: int, wanted: int, sim: Arrays) -> int:
-    """Claim the lowest nodes of a pool that are in a set; how many are still wanted."""
+    """Claim the lowest nodes of a pool in a set; return how many are still missing."""
     place = sim.pool[p].first
     while wanted > 0:
         place = first_in(chosen, place, sim.pool[p].last, sim)
@@ -68,7 +70,11 @@ def _claim_from(chosen: int, j: int, p: int, wanted: int, sim: Arrays) -> int:
 
 @jit
 def _soonest_off(p: int, sim: Arrays) -> tuple[int, int]:
-    """When the first free node of a pool that is not on can be; and the depth all such sleep in, or -1."""
+    """Return when the first free node of a pool that is not on can be on.
+
+    Returns:
+        The time, ms, and the sleep depth of all nodes that can be on then; -1 if they differ.
+    """
     best = NEVER
     among = -1
     for depth in range(sim.rules.depths):
@@ -89,7 +95,7 @@ def _soonest_off(p: int, sim: Arrays) -> tuple[int, int]:
 
 @jit
 def _claim_soonest(j: int, p: int, wanted: int, sim: Arrays) -> None:
-    """The nodes active soonest, ties by number."""
+    """Claim the nodes that are active soonest; ties go by number."""
     wanted = _claim_from(AWAKE_NODES, j, p, wanted, sim)
     while wanted > 0:
         ready, depth = _soonest_off(p, sim)
@@ -105,7 +111,7 @@ def _claim_soonest(j: int, p: int, wanted: int, sim: Arrays) -> None:
 
 @jit
 def _claim_least_draw(j: int, p: int, wanted: int, sim: Arrays) -> None:
-    """As SPARS does it: sleeping nodes before idle ones, if these are too few."""
+    """Claim nodes as SPARS does: sleeping before idle nodes, if these are too few."""
     now = sim.clock.now
     pool = sim.pool[p]
     idle = 0
@@ -132,7 +138,8 @@ def _claim_least_draw(j: int, p: int, wanted: int, sim: Arrays) -> None:
 def _rank(node: int, sleepers_first: bool, sim: Arrays) -> int:
     now = sim.clock.now
     ready = active_from(node, sim)
-    # Among idle nodes the one that has been idle longest; who is freed now is still booked as computing.
+    # Among idle nodes, the one that has been idle longest comes first. A node freed now is still
+    # booked as computing.
     if ready <= now:
         return now if sim.node[node].power != 0 else sim.node[node].since
     return -NEVER if sleepers_first else ready
@@ -229,49 +236,49 @@ def _claim_blocks(j: int, p: int, wanted: int, sim: Arrays) -> None:
 
 
 def place_lowest(j: int, sim: Arrays) -> None:
-    """The lowest free numbers."""
+    """Claim the free nodes with the lowest numbers."""
     for p in range(sim.rules.pools):
         if sim.take[p] > 0:
             _claim_from(FREE_NODES, j, p, sim.take[p], sim)
 
 
 def place_soonest(j: int, sim: Arrays) -> None:
-    """Those active soonest, ties by number."""
+    """Claim the nodes that are active soonest; ties go by number."""
     for p in range(sim.rules.pools):
         if sim.take[p] > 0:
             _claim_soonest(j, p, sim.take[p], sim)
 
 
 def place_least_draw(j: int, sim: Arrays) -> None:
-    """As SPARS does it: sleeping nodes before idle ones, if these are too few."""
+    """Claim nodes as SPARS does: sleeping before idle nodes, if these are too few."""
     for p in range(sim.rules.pools):
         if sim.take[p] > 0:
             _claim_least_draw(j, p, sim.take[p], sim)
 
 
 def place_contiguous(j: int, sim: Arrays) -> None:
-    """The shortest sufficient run of free numbers."""
+    """Claim the shortest sufficient run of consecutive free nodes."""
     for p in range(sim.rules.pools):
         if sim.take[p] > 0:
             _claim_runs(j, p, sim.take[p], sim)
 
 
 def place_whole_blocks(j: int, sim: Arrays) -> None:
-    """On as few blocks as possible."""
+    """Claim nodes on as few blocks as possible."""
     for p in range(sim.rules.pools):
         if sim.take[p] > 0:
             _claim_blocks(j, p, sim.take[p], sim)
 
 
 def place_evenly(j: int, sim: Arrays) -> None:
-    """Spread over the free ones."""
+    """Claim nodes spread evenly over the free ones."""
     for p in range(sim.rules.pools):
         if sim.take[p] > 0:
             _claim_evenly(j, p, sim.take[p], sim)
 
 
 def place_anywhere(j: int, sim: Arrays) -> None:
-    """Drawn with the seed."""
+    """Claim random nodes, drawn with the seed."""
     for p in range(sim.rules.pools):
         if sim.take[p] > 0:
             _claim_any(j, p, sim.take[p], sim)
@@ -294,15 +301,15 @@ _BY_PLACEMENT = {
     int(WHOLE_BLOCKS): _kernel(place_whole_blocks),
 }
 PLACING = [*_PREFERRED.values(), *_BY_PLACEMENT.values()]
-"""All of them."""
+"""All placement kernels."""
 
 
 def placing(placement: int, preferred: int) -> Kernel | None:
-    """What claims a starting job's nodes; None if what switches nodes does.
+    """Return the kernel that claims a job's nodes; None if the power policy does.
 
     Args:
-        placement: the engine's number of the placement.
-        preferred: which nodes of a pool first and best fit take, as `engine.powers.PowerPass` says it.
+        placement: Number of the placement in the engine.
+        preferred: Which nodes of a pool first and best fit take, see `engine.powers.PowerPass`.
     """
     if placement in (FIRST_FIT, BEST_FIT) or preferred not in _PREFERRED:
         return _PREFERRED.get(preferred)

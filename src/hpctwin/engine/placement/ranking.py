@@ -1,4 +1,4 @@
-"""The nodes that a placement's own score puts first."""
+"""Placement by a score function: the nodes with the lowest scores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["PLACE_BY_SCORE", "place_ranked"]
 
 
 def divide_by_score(j: int, sim: Arrays) -> None:
-    """As `place_by_score`; compiled once for all passes."""
+    """Do the same as `place_by_score`; compiled once for all passes."""
     kind = sim.job[j].kind
     for p in range(sim.rules.pools):
         sim.take[p] = 0
@@ -38,7 +38,7 @@ PLACE_BY_SCORE = Kernel(divide_by_score, types.void(int64, SIM))
 
 
 def place_ranked(j: int, sim: Arrays) -> None:
-    """The nodes with the lowest scores, as many of each pool as ``sim.take`` says."""
+    """Claim the nodes with the lowest scores, ``sim.take`` of each pool."""
     left = 0
     for p in range(sim.rules.pools):
         sim.low[p] = sim.take[p]
@@ -56,7 +56,7 @@ def place_ranked(j: int, sim: Arrays) -> None:
 
 @jit
 def rank_free(j: int, sim: Arrays) -> int:
-    """Heap the free nodes of all pools of which ``sim.low`` allows any, by score; how many."""
+    """Heap the free nodes of pools with ``sim.low`` above 0 by score; return how many."""
     factor = 1.0
     current = 0.0
     if sim.rules.fairshare == 1:
@@ -105,7 +105,7 @@ def rank_free(j: int, sim: Arrays) -> int:
 
 @jit
 def pop_ranked(n: int, sim: Arrays) -> int:
-    """Take the node with the lowest score off the heap of ``n`` nodes; of equals the first number."""
+    """Remove the node with the lowest score from the heap of ``n``; ties go by number."""
     first = sim.ranked[0].node
     sim.ranked[0].score = sim.ranked[n - 1].score
     sim.ranked[0].node = sim.ranked[n - 1].node

@@ -1,12 +1,13 @@
-"""Nodes switch on and off; how long each was in each state.
+"""Power states of nodes, their transitions, and the time spent in each state.
 
-A node is idle or computing, or on its way to or from a sleep depth, or asleep. What is on its way is in a
-table by the end of its transition: many begin one at the same time, and are over at the same time. How nodes
-are hidden from jobs depends on the power policy: where only active ones are shown, the passes see a node that
-wakes as they see one that comes back; else jobs may have nodes that must be switched on first.
+A node is idle, computing, in transition to or from a sleep depth, or asleep. Nodes in transition
+are in a table sorted by the end of the transition: many begin and end one together. How nodes are
+hidden from jobs depends on the power policy. If only active nodes are shown, passes see a waking
+node like a node that returns from repair. Otherwise jobs may get nodes that must be switched on
+first.
 
-What follows a pass looks only at nodes that have changed: they are chained by ``touched``. Their timeouts are
-in a heap, in which an entry that holds no more is passed over when it comes up.
+The update after a pass looks only at nodes that have changed; they are chained by ``touched``.
+Timeouts are in a heap; entries that are no longer valid are skipped when they come up.
 """
 
 from __future__ import annotations
@@ -35,20 +36,25 @@ from hpctwin.engine.state.layout import (
 
 @jit
 def row_of_state(state: int, depth: int) -> int:
-    """Where the time spent in a state is kept: sleeping and switching by depth."""
+    """Return the row of a state's time; sleep and transitions have one row per depth."""
     return state if state <= COMPUTING else state + DEPTH_STATES * depth
 
 
 @jit
 def standing_in(p: int, row: int, sim: Arrays) -> tuple[int, int]:
-    """How many nodes of a pool are in a power state, and for how long its nodes have been, ms in all.
+    """Return how many of a pool's nodes are in a power state, and their time in it.
 
-    After the members of its sets, ``sim.tally`` has of each pool, for each state: how many nodes are in it;
-    and when nodes have left it, added up, less when they have come into it.
+    Behind the sizes of the node sets, ``sim.tally`` has two columns per pool and state. The first
+    counts the nodes in the state. The second is the sum of the times at which nodes left the state,
+    minus the sum of the times at which nodes entered it.
 
     Args:
-        p: the pool.
-        row: of the state, as `row_of_state` gives it.
+        p: Pool.
+        row: State, as `row_of_state` returns it.
+        sim: Simulation.
+
+    Returns:
+        Number of nodes now, and node-ms so far.
     """
     states = sim.spent.width
     first = sim.tally.width - 2 * states + row
@@ -58,7 +64,7 @@ def standing_in(p: int, row: int, sim: Arrays) -> tuple[int, int]:
 
 @jit
 def book_tail(node: int, row: int, sim: Arrays) -> None:
-    """Book the time that a node spent in its power state since the last end of a job.
+    """Book the time that a node spent in its power state since the last job end.
 
     An earlier booking is void if a job has ended since.
     """
@@ -73,7 +79,7 @@ def book_tail(node: int, row: int, sim: Arrays) -> None:
 
 @jit
 def change_power(node: int, state: int, depth: int, sim: Arrays) -> None:
-    """A node changes its state, and its sleep depth; the time in the old one is booked."""
+    """Change a node's state and sleep depth; book the time in the old state."""
     own = sim.node[node]
     now = sim.clock.now
     old = row_of_state(own.power, own.depth)
@@ -100,10 +106,10 @@ def change_power(node: int, state: int, depth: int, sim: Arrays) -> None:
 
 @jit
 def is_hidden(node: int, sim: Arrays) -> bool:
-    """Whether the policy keeps a node from jobs since it is not active."""
+    """Return whether the power policy hides a node from jobs because it is not active."""
     own = sim.node[node]
     if own.job >= 0:
-        return False  # nobody else could have it anyway
+        return False  # no other job could get it anyway
     if sim.rules.shown == ONLY_ACTIVE:
         return active_from(node, sim) > sim.clock.now
     return sim.rules.shown == NOT_SWITCHING_OFF and own.power == SWITCHING_OFF
@@ -111,7 +117,7 @@ def is_hidden(node: int, sim: Arrays) -> bool:
 
 @jit
 def show_or_hide(node: int, sim: Arrays) -> None:
-    """Let jobs have a node or not, as its state and the policy say."""
+    """Hide a node from jobs or show it, depending on its state and the power policy."""
     own = sim.node[node]
     hidden = 1 if is_hidden(node, sim) else 0
     if hidden == own.hidden:
@@ -126,7 +132,7 @@ def show_or_hide(node: int, sim: Arrays) -> None:
 
 @jit
 def note_switching(node: int, sim: Arrays) -> None:
-    """Put a node whose transition has begun among those that switch, behind all that are ready by then."""
+    """Insert a node into the table of transitions, behind nodes ready at its time."""
     ready = sim.node[node].ready
     low = ZERO
     high = sim.clock.switching
@@ -144,7 +150,7 @@ def note_switching(node: int, sim: Arrays) -> None:
 
 @jit
 def switch_off(node: int, depth: int, sim: Arrays) -> None:
-    """Send an idle node to a sleep depth, or a sleeping one to a deeper one."""
+    """Send an idle node to a sleep depth, or a sleeping node to a deeper one."""
     change_power(node, SWITCHING_OFF, depth, sim)
     own = sim.node[node]
     sleep = sim.sleep[sim.pool_of[node] * sim.rules.depths + depth]
@@ -169,7 +175,7 @@ def switch_on(node: int, sim: Arrays) -> None:
 
 @jit
 def computes(node: int, sim: Arrays) -> bool:
-    """Whether a job that was given a node runs by now."""
+    """Return whether a job runs on a node by now."""
     if len(sim.share) == 0:
         j = sim.node[node].job
         return j >= 0 and sim.state[j].start <= sim.clock.now
@@ -183,7 +189,7 @@ def computes(node: int, sim: Arrays) -> bool:
 
 @jit
 def touch_nodes(j: int, sim: Arrays) -> None:
-    """Have what follows the pass look at all nodes of a job."""
+    """Queue all nodes of a job for the update after the pass."""
     shared = len(sim.share) > 0
     place = sim.state[j].first_node
     while place >= 0:
@@ -194,9 +200,12 @@ def touch_nodes(j: int, sim: Arrays) -> None:
 
 @jit
 def end_transitions(sim: Arrays) -> None:
-    """Nodes whose transition is over are asleep or active; who has a job is woken at once."""
+    """End all transitions that are due; the nodes are then asleep or active.
+
+    A node that falls asleep but has a job is woken at once.
+    """
     over = ZERO
-    # They are taken off together; who begins another transition is put behind them.
+    # Removed together at the end; a node that begins another transition is inserted behind them.
     while over < sim.clock.switching and sim.switching[over].time <= sim.clock.now:
         node = sim.switching[over].job
         over += 1
@@ -217,7 +226,7 @@ def end_transitions(sim: Arrays) -> None:
 
 @jit
 def timeout_of(node: int, depth: int, sim: Arrays) -> int:
-    """How long a node stays as it is before it goes to a sleep depth; NEVER for always."""
+    """Return a node's timeout before a sleep depth, ms; `NEVER` if it has none."""
     if depth >= sim.rules.depths:
         return NEVER
     return sim.sleep[sim.pool_of[node] * sim.rules.depths + depth].timeout
@@ -225,7 +234,7 @@ def timeout_of(node: int, depth: int, sim: Arrays) -> int:
 
 @jit
 def due(node: int, sim: Arrays) -> int:
-    """When a node's timeout to the next sleep depth is over; NEVER if it has none."""
+    """Return when a node's timeout to the next sleep depth ends; `NEVER` if none."""
     own = sim.node[node]
     if own.job >= 0 or own.down > 0:
         return NEVER
@@ -240,12 +249,12 @@ def due(node: int, sim: Arrays) -> int:
 
 @jit
 def note_due(node: int, sim: Arrays) -> None:
-    """Have the timeout of a node be noticed when it is over."""
+    """Add a node's timeout to the heap of timeouts."""
     time = due(node, sim)
     if time >= NEVER:
         return
     if sim.clock.timeouts == len(sim.timeouts):
-        # Full of what holds no more: made anew, which as many changes have paid for.
+        # The heap is full of invalid entries. The rebuild is paid for by as many changes.
         sim.clock.timeouts = 0
         for other in range(len(sim.node)):
             if due(other, sim) < NEVER:
@@ -258,7 +267,10 @@ def note_due(node: int, sim: Arrays) -> None:
 
 @jit
 def next_due(sim: Arrays) -> int:
-    """When the next timeout ends after now; what is over by now is put with what is over."""
+    """Return when the next timeout ends after now; `NEVER` if there is none.
+
+    Timeouts that have ended by now are moved to the sets of nodes with an ended timeout.
+    """
     clock = sim.clock
     while clock.timeouts > 0:
         time = sim.timeouts[0].time
@@ -275,7 +287,7 @@ def next_due(sim: Arrays) -> int:
 
 @jit
 def last_over(chosen: int, p: int, sim: Arrays) -> int:
-    """The last node of a pool whose timeout is over; -1 if there is none."""
+    """Return the last node of a pool whose timeout has ended; -1 if there is none."""
     pool = sim.pool[p]
     state = IDLE if chosen == IDLE_OVER else ASLEEP
     place = last_in(chosen, pool.first, pool.last, sim)
@@ -283,7 +295,7 @@ def last_over(chosen: int, p: int, sim: Arrays) -> int:
         node = sim.by_pool[place]
         if sim.node[node].power == state and due(node, sim) <= sim.clock.now:
             return node
-        # It has changed since.
+        # It has changed since it was added.
         put(chosen, node, False, sim)
         place = last_in(chosen, pool.first, place, sim)
     return -1
@@ -291,7 +303,7 @@ def last_over(chosen: int, p: int, sim: Arrays) -> int:
 
 @jit
 def any_over(sim: Arrays) -> bool:
-    """Whether the timeout of any node is over that is still as it was."""
+    """Return whether any node has an unhandled timeout that has ended."""
     for p in range(sim.rules.pools):
         if last_over(IDLE_OVER, p, sim) >= 0 or last_over(ASLEEP_OVER, p, sim) >= 0:
             return True
@@ -300,9 +312,10 @@ def any_over(sim: Arrays) -> bool:
 
 @jit
 def note_use(sim: Arrays) -> int:
-    """After a pass: which nodes compute, and which must be woken for a job they were given to.
+    """Update nodes after a pass: which compute, and which must be woken for their job.
 
-    Returns when the first timeout of a node is over; NEVER if none runs.
+    Returns:
+        Time at which the first timeout ends; `NEVER` if none runs.
     """
     clock = sim.clock
     while clock.begins > 0 and sim.begins[0].time <= clock.now:
@@ -328,7 +341,14 @@ def note_use(sim: Arrays) -> int:
 
 @jit
 def look_again(again: int, sim: Arrays) -> None:
-    """Have the engine come back when a transition ends, a timeout is over, a node must be woken."""
+    """Set the timer to the next time at which nodes may have to be switched.
+
+    That is the end of a transition or timeout, or a time at which a node must be woken.
+
+    Args:
+        again: End of the next timeout, ms.
+        sim: Simulation.
+    """
     clock = sim.clock
     if clock.switching > 0:
         again = min(again, sim.switching[0].time)

@@ -1,4 +1,4 @@
-"""What power policies do at each instant: hooks of the loop, before and after the pass."""
+"""Hooks of power policies, which the event loop calls before and after each pass."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ __all__ = ["BEFORE", "MANAGED", "UNAWARE", "give_orders"]
 
 @jit
 def open_all(sim: Arrays) -> int:
-    """Every node may be switched off; when the first one's time has come."""
+    """Allow switching off all nodes.
+
+    Returns:
+        Time at which the first timeout ends, ms.
+    """
     first = note_use(sim)
     sim.clock.wake_at = NEVER
     for p in range(sim.rules.pools):
@@ -34,37 +38,37 @@ def open_all(sim: Arrays) -> int:
 
 @jit
 def switch_and_look_again(first: int, deeper: bool, sim: Arrays) -> None:
-    """Switch off whose time has come, and have the engine come back when there is more to do.
+    """Switch off nodes whose timeout has ended, and set the timer for the next action.
 
     Args:
-        first: when the first one's time has come.
-        deeper: whether sleeping nodes may go deeper.
-        sim: the simulation.
+        first: Time at which the first timeout ends, ms.
+        deeper: Whether sleeping nodes may go to deeper sleep.
+        sim: Simulation.
     """
     at_once = False
     if first <= sim.clock.now:
         at_once = switch_off_due(deeper, sim)
-    # Transitions that take no time are over at once.
+    # Transitions that take no time end at once.
     end_transitions(sim)
     note_use(sim)
     look_again(sim.clock.now if at_once else next_due(sim), sim)
 
 
 def before_pass(sim: Arrays) -> None:
-    """Transitions end."""
+    """End transitions that are due."""
     end_transitions(sim)
 
 
 def after_pass_unaware(sim: Arrays) -> None:
-    """Nodes that have been idle for their timeout are switched off; those that jobs were given, on."""
+    """Switch off nodes that were idle for their timeout; wake nodes given to jobs."""
     switch_and_look_again(open_all(sim), True, sim)
 
 
 def after_pass_managed(sim: Arrays) -> None:
-    """Nodes are woken in time for the plan, and left on if it needs them soon."""
+    """Wake nodes in time for the plan, and keep nodes on that it needs soon."""
     first = open_all(sim)
     manage(sim)
-    # Who waits could need a sleeping node sooner than it would be back from deeper.
+    # A pending job could need a sleeping node sooner than it would be back from a deeper sleep.
     switch_and_look_again(first, sim.clock.queued == 0, sim)
 
 
@@ -87,4 +91,4 @@ def _give_orders(address: int, nodes: Any, on: int) -> None:
 
 
 give_orders = Kernel(_give_orders, types.void(int64, types.Array(int64, 1, "C"), int64))
-"""Switch nodes on (1) or off (0) now, and have a pass see it: ``(address, nodes, on)``."""
+"""Switch nodes on (1) or off (0) now; request a pass: ``(address, nodes, on)``."""

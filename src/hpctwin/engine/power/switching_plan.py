@@ -1,4 +1,4 @@
-"""Which nodes to switch on and off, for all policies."""
+"""Which nodes to switch on and off, for all power policies."""
 
 from __future__ import annotations
 
@@ -32,12 +32,15 @@ from hpctwin.engine.state.layout import (
 )
 
 AHEAD = 256
-"""So many waiting jobs are planned ahead when nodes are to be woken for them."""
+"""Number of pending jobs that are planned ahead when nodes must be woken for them."""
 
 
 @jit
 def take_waiting(sim: Arrays) -> None:
-    """Take all waiting jobs out of the plan, each at its earliest start in the ordering's order."""
+    """Take pending jobs out of the plan in order, each at its earliest start.
+
+    The first `AHEAD` jobs are planned.
+    """
     reckon_fairshare(sim)
     for c in range(len(sim.not_before)):
         sim.not_before[c] = 0
@@ -64,7 +67,10 @@ def take_waiting(sim: Arrays) -> None:
 
 @jit
 def latest_ahead(j: int, sim: Arrays) -> int:
-    """When the last of those ahead starts that share an eligible pool or a resource with a job."""
+    """Return the latest planned start of the jobs ahead that compete with a job.
+
+    These are the jobs that share an eligible pool or a resource with it.
+    """
     pools = sim.rules.pools
     kind = sim.job[j].kind
     latest = ZERO
@@ -79,7 +85,7 @@ def latest_ahead(j: int, sim: Arrays) -> int:
 
 @jit
 def note_planned(j: int, start: int, sim: Arrays) -> None:
-    """A job is planned to start at a time."""
+    """Record a job's planned start for its eligible pools and its resources."""
     pools = sim.rules.pools
     kind = sim.job[j].kind
     for p in range(pools):
@@ -92,7 +98,7 @@ def note_planned(j: int, start: int, sim: Arrays) -> None:
 
 @jit
 def free_at(time: int, p: int, sim: Arrays) -> int:
-    """What the plan has free of a pool at a time."""
+    """Return the free nodes of a pool in the plan at a time."""
     row = ZERO
     while row + 1 < sim.plan_rows[0] and sim.plan_time[row + 1] <= time:
         row += 1
@@ -101,7 +107,10 @@ def free_at(time: int, p: int, sim: Arrays) -> int:
 
 @jit
 def take_sleepers_out(sim: Arrays) -> None:
-    """Take out of the plan what is asleep or will be: below zero, so many must be woken."""
+    """Remove nodes that are or will be asleep from the plan.
+
+    Amounts below zero are then the numbers of nodes to wake.
+    """
     plan_asleep(TAKE, sim)
     time = NEVER
     p = -1
@@ -137,7 +146,7 @@ def wake_planned(p: int, sim: Arrays) -> None:
             place = first_in(ASLEEP_NODES + depth, place, pool.last, sim)
             switch_on(sim.by_pool[place], sim)
             wanted -= 1
-        # Asked again when the next ones must be woken.
+        # Set the time at which the next nodes must be woken.
         if asleep > 0:
             short = max(short, shallower)
             for row in range(sim.plan_rows[0]):
@@ -149,7 +158,7 @@ def wake_planned(p: int, sim: Arrays) -> None:
 
 @jit
 def spare_of(p: int, sim: Arrays) -> int:
-    """How many nodes of a pool the plan does not need before they could be off and on again."""
+    """Return how many nodes the plan can spare until they could be off and on again."""
     sleep = sim.sleep[p * sim.rules.depths]
     until = sim.clock.now + sleep.off_time + sleep.on_time
     least = NEVER
@@ -161,10 +170,10 @@ def spare_of(p: int, sim: Arrays) -> int:
 
 @jit
 def manage(sim: Arrays) -> None:
-    """Wake what the plan needs in time, and say what it can spare.
+    """Wake nodes in time for the plan, and compute how many nodes it can spare.
 
-    What is free in the plan, below zero where nodes must be woken, is the need of docs/engine.md with the
-    sign turned: nodes in maintenance count as on, as those of an overdue job may be there.
+    The free nodes of the plan, below zero if nodes must be woken, are the demand of docs/engine.md
+    with the opposite sign. Nodes in maintenance count as on, as an overdue job may still run there.
     """
     if sim.clock.queued == 0:
         return
@@ -182,7 +191,7 @@ def manage(sim: Arrays) -> None:
 
 @jit
 def count_idle(sim: Arrays) -> None:
-    """How many idle nodes of each group there are besides those that are kept on."""
+    """Count the idle nodes of each group beyond the nodes that always stay on."""
     for p in range(sim.rules.pools):
         sim.spare[p].idle = -sim.pool[p].keep
     for p in range(sim.rules.pools):
@@ -191,7 +200,7 @@ def count_idle(sim: Arrays) -> None:
 
 @jit
 def next_to_switch_off(sim: Arrays) -> int:
-    """The last idle node whose timeout is over and that may be switched off; -1 if there is none."""
+    """Return the last idle node that may be switched off now; -1 if there is none."""
     last = -1
     for p in range(sim.rules.pools):
         if sim.spare[p].allowed > 0 and sim.spare[sim.pool[p].group].idle > 0:
@@ -201,11 +210,14 @@ def next_to_switch_off(sim: Arrays) -> int:
 
 @jit
 def switch_off_due(deeper: bool, sim: Arrays) -> bool:
-    """Switch off what has been idle for its timeout, the last nodes first; whether any is asleep at once.
+    """Switch off nodes whose timeout has ended, the last nodes first.
 
     Args:
-        deeper: whether sleeping nodes may go deeper.
-        sim: the simulation.
+        deeper: Whether sleeping nodes may go to deeper sleep.
+        sim: Simulation.
+
+    Returns:
+        Whether any node is asleep at once.
     """
     now = sim.clock.now
     at_once = False

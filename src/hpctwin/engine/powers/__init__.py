@@ -1,7 +1,8 @@
-"""The kinds of power policies: one module each, with a `PowerPass` named ``POWER``.
+"""Kinds of power policies: one module each, with a `PowerPass` named ``POWER``.
 
-See `engine.compile.policy_modules`. One that takes timeout, deeper and keep sets ``TAKES_TIMEOUT = True``.
-If it switches nothing without a timeout, it sets ``NEEDS_TIMEOUT = True`` too.
+See `engine.compile.policy_modules`. A policy with the settings timeout, deeper and keep sets
+``TAKES_TIMEOUT = True``. If it switches nothing without a timeout, it also sets ``NEEDS_TIMEOUT =
+True``.
 """
 
 from __future__ import annotations
@@ -25,20 +26,23 @@ class PowerPass:
     """A kind of power policy: when nodes are switched.
 
     Args:
-        after: ``(sim) -> None``; called after each scheduling pass, and at each instant it asks for by
+        after: ``(sim) -> None``; called after each scheduling pass, and at each time requested by
             `node_states.look_again`.
-        numbers: a record of what a policy may set besides timeout, deeper and keep; `sim.power_numbers` gives
-            its values. None if nothing.
-        kept: a record of what it keeps of each node, in `sim.power_kept`, 0 at first; None if nothing.
-        shown: which of the nodes that are not on jobs may be given: ``ALL_NODES``, ``NOT_SWITCHING_OFF`` or
-            ``ONLY_ACTIVE``.
-        preferred: which nodes of a pool first and best fit take: ``LOWEST``, ``SOONEST`` or ``LEAST_DRAW``;
-            ``GIVEN`` if it claims the nodes itself.
-        scheduling: the pass that goes with it in place of backfill ``none``, if it starts the jobs too.
-        from_start: Whether it is called at the beginning; else when a timeout ends or a job comes.
-        timeouts: whether timeout, deeper and keep are settings of it.
-        refuses: ``(cluster, policy)`` to a sentence: why it does not go with them; empty if it does.
-        shared: called in place of ``after`` where jobs share nodes; the same if None.
+        numbers: Record of the policy's settings besides timeout, deeper and keep;
+            `sim.power_numbers` holds their values. None if there are none.
+        kept: Record of the policy's data per node, in `sim.power_kept`, initially 0. None if there
+            is none.
+        shown: Which of the nodes that are not on jobs may get: ``ALL_NODES``, ``NOT_SWITCHING_OFF``
+            or ``ONLY_ACTIVE``.
+        preferred: Which nodes of a pool first and best fit take: ``LOWEST``, ``SOONEST`` or
+            ``LEAST_DRAW``; ``GIVEN`` if the policy claims the nodes itself.
+        scheduling: Pass that replaces backfill ``none`` if the policy also starts the jobs.
+        from_start: Whether it is also called at the beginning; otherwise its first call is when a
+            timeout ends or a job arrives.
+        timeouts: Whether timeout, deeper and keep are settings of the policy.
+        refuses: ``(cluster, policy)`` to a sentence that says why they are incompatible with it;
+            empty if they are compatible.
+        shared: Called instead of ``after`` if jobs share nodes; None for the same function.
     """
 
     after: Kernel
@@ -54,15 +58,17 @@ class PowerPass:
 
 
 POWER_PASSES: Modules[PowerPass] = Modules(__name__, "POWER")
-"""By name."""
+"""Power policies by name."""
 
 
 def switched_by(function: Callable[..., None], **options: Any) -> PowerPass:
-    """The power policy that a function ``(sim) -> None`` is; it is called at the beginning too.
+    """Make a power policy from a function ``(sim) -> None``.
+
+    The function is also called at the beginning.
 
     Args:
-        function: called after each scheduling pass.
-        options: further arguments of `PowerPass`.
+        function: Called after each scheduling pass.
+        options: Further arguments of `PowerPass`.
     """
     from numba import types
 

@@ -1,4 +1,4 @@
-"""Nodes are switched from outside, or by a function of one's own."""
+"""Nodes are switched from outside, or by a custom function."""
 
 from __future__ import annotations
 

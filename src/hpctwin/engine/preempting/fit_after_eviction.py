@@ -10,8 +10,8 @@ from hpctwin.engine.compile.numba_types import SIM
 from hpctwin.engine.preempting.node_loans import is_suspended_for
 from hpctwin.engine.shared.allocation import put_back
 from hpctwin.engine.shared.fit import goes_at, resources_fit
+from hpctwin.engine.shared.job_starts import fits_from
 from hpctwin.engine.shared.node_resources import copy_all, lend_held
-from hpctwin.engine.shared.passes.common import fits_from
 from hpctwin.engine.shared.placement import choose
 from hpctwin.engine.state.layout import TAKE, Arrays
 

@@ -1,21 +1,22 @@
-"""The order in which jobs are gone through: those that may preempt others come before them."""
+"""The order of jobs where some preempt others: those that may preempt come before the others."""
 
 from __future__ import annotations
 
 from hpctwin.engine.compile.jit import jit
-from hpctwin.engine.queue.order import order_queue, pop_order
+from hpctwin.engine.queue.order import order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.state.layout import NEVER, WAITING, ZERO, Arrays
 
 
 @jit
-def by_level(sim: Arrays) -> int:
-    """Put all that wait into ``sim.later``: by falling level of their classes, then in order; how many."""
+def order_jobs(sim: Arrays) -> int:
+    """Put the pending jobs into ``sim.later``: by falling level of their classes, then in order."""
+    reckon_fairshare(sim)
     size = order_queue(sim)
     changes = sim.rules.order_changes == 1
     n = ZERO
     for i in range(size):
         j = pop_order(size - i, sim) if changes else sim.queue[i]
-        # Who started in this pass, and may yet be put back, is still in the queue.
+        # A job that started in this pass is still in the queue.
         if sim.state[j].phase == WAITING:
             sim.stack[n] = j
             n += 1
@@ -32,3 +33,42 @@ def by_level(sim: Arrays) -> int:
                 below = max(below, own)
         level = below
     return n
+
+
+@jit
+def job_at(i: int, size: int, sim: Arrays) -> int:
+    """Return job ``i`` in order."""
+    return sim.later[i]
+
+
+@jit
+def job_left(i: int, first: int, sim: Arrays) -> int:
+    """Return job ``i`` of those after the first ``first``."""
+    return sim.later[first + i]
+
+
+@jit
+def is_sorted(sim: Arrays) -> bool:
+    """Return False: candidates are not tried by level."""
+    return False
+
+
+@jit
+def may_preempt(j: int, sim: Arrays) -> bool:
+    """Return whether a job is of a class that may preempt others."""
+    return sim.yields[sim.claim[j].standing].level > 0
+
+
+@jit
+def preemptor_waits(sim: Arrays) -> bool:
+    """Return whether a pending job is of a class that may preempt others."""
+    for i in range(sim.clock.queued):
+        if may_preempt(sim.queue[i], sim):
+            return True
+    return False
+
+
+@jit
+def awaits_nodes(j: int, sim: Arrays) -> bool:
+    """Return whether jobs that were preempted for a job are still in their grace time."""
+    return sim.cut[j].waits > sim.clock.now

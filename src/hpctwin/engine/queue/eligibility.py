@@ -1,4 +1,4 @@
-"""Which waiting jobs a pass need not look at."""
+"""Jobs that a pass skips: they are at a limit, or too few nodes are up."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from hpctwin.engine.state.layout import Arrays
 
 @jit
 def at_limit(partition: int, user: int, sim: Arrays) -> bool:
-    """Whether a user has as many jobs running in a partition as may be."""
+    """Return whether a user has reached the limit of running jobs in a partition."""
     limit = sim.user_limit[partition]
     return limit > 0 and user > 0 and sim.user_running[partition, user] >= limit
 
 
 @jit
 def at_any_limit(j: int, sim: Arrays) -> bool:
-    """Whether a limit keeps a job from starting."""
+    """Return whether a limit keeps a job from starting."""
     if sim.user_running.width > 0:
         if at_limit(sim.partition[sim.job[j].kind], sim.job[j].user, sim):
             return True
@@ -26,7 +26,7 @@ def at_any_limit(j: int, sim: Arrays) -> bool:
 
 @jit
 def asks_too_much(j: int, sim: Arrays) -> bool:
-    """Whether a job asks for more nodes than are up."""
+    """Return whether a job requests more nodes than are up."""
     kind = sim.job[j].kind
     up = 0
     for p in range(sim.rules.pools):
@@ -37,13 +37,13 @@ def asks_too_much(j: int, sim: Arrays) -> bool:
 
 @jit
 def is_skipped(j: int, sim: Arrays) -> bool:
-    """Whether the pass goes by a job: more nodes than are up, or a limit is reached."""
+    """Return whether the pass skips a job: too few nodes are up, or it is at a limit."""
     return asks_too_much(j, sim) or at_any_limit(j, sim)
 
 
 @jit
 def may_start(sim: Arrays) -> bool:
-    """Whether any waiting job is narrow enough for what is free now."""
+    """Return whether any pending job is small enough for the free nodes."""
     if sim.rules.pools == 1:
         cache_queue_rows(sim)
         return sim.walk.fewest <= sim.stock[0].free

@@ -20,7 +20,7 @@ TIED = ONE
 
 @jit
 def keep_ranks(sim: Arrays) -> None:
-    """Rank all users anew, unless that was done in this period."""
+    """Rank all users, unless that was done in the present period."""
     period = sim.clock.now // sim.rules.fair_every
     if period == sim.clock.ranked:
         return
@@ -33,7 +33,7 @@ def keep_ranks(sim: Arrays) -> None:
 
 @jit
 def add_up(sim: Arrays) -> None:
-    """What all branches have used, decayed to now."""
+    """Sum up the usage of all branches, decayed to now."""
     for row in range(len(sim.tree)):
         sim.standings[row].used = 0.0
     for row in range(len(sim.tree) - 1, 0, -1):
@@ -45,7 +45,10 @@ def add_up(sim: Arrays) -> None:
 
 @jit
 def level_of(row: int, sim: Arrays) -> float:
-    """A branch's share of what its siblings have, over its part of what they have used."""
+    """Return a branch's level: its share, over its part of its siblings' usage.
+
+    The level is infinite without usage, and 0 for a share of 0.
+    """
     branch = sim.tree[row]
     if branch.share == NOT_LOOKED_AT:
         return math.inf
@@ -60,7 +63,7 @@ def level_of(row: int, sim: Arrays) -> float:
 
 @jit
 def comes_before(a: int, b: int, sim: Arrays) -> bool:
-    """Whether a branch is ranked before another: by level, then users before accounts."""
+    """Return whether a branch ranks before another: by level, then users first."""
     level_a = sim.standings[a].level
     level_b = sim.standings[b].level
     if level_a != level_b:
@@ -70,13 +73,19 @@ def comes_before(a: int, b: int, sim: Arrays) -> bool:
 
 @jit
 def push_below(accounts: int, top: int, tied: int, sim: Arrays) -> int:
-    """Put all that is below some accounts (``sim.merged``) in line, best last; the new end.
+    """Append all branches below some accounts to the line, best last.
+
+    Each entry is ``2 * row + tied``: ``tied`` is 1 if the branch ranks equal with the one ranked
+    before it.
 
     Args:
-        accounts: how many.
-        top: the end of the line.
-        tied: whether the best is as good as who was ranked last.
-        sim: the simulation.
+        accounts: Number of accounts, in ``sim.merged``.
+        top: Present end of the line.
+        tied: Whether the best of these branches ranks equal with the branch ranked last.
+        sim: Simulation.
+
+    Returns:
+        New end of the line.
     """
     first = top
     for m in range(accounts):
@@ -84,7 +93,7 @@ def push_below(accounts: int, top: int, tied: int, sim: Arrays) -> int:
         for row in range(branch.first, branch.last):
             sim.line[top] = row
             top += 1
-    # Shell's sort: an account may have thousands of users, and order changes little.
+    # Shell sort: an account may have thousands of users, and their order changes little.
     gap = (top - first) // 2
     while gap > 0:
         for i in range(first + gap, top):
@@ -108,7 +117,7 @@ def push_below(accounts: int, top: int, tied: int, sim: Arrays) -> int:
 
 @jit
 def rank_all(sim: Arrays) -> None:
-    """Give each user a rank, the best first; who is as good as the one before has the same."""
+    """Rank all users, best first; equal users get the same rank."""
     users = len(sim.rank)
     rank = users
     left = users
@@ -127,7 +136,7 @@ def rank_all(sim: Arrays) -> None:
             continue
         sim.merged[0] = row
         accounts = ONE
-        # Accounts that are as good as this one are ranked as one with it.
+        # Accounts that tie with this one are merged with it and ranked as one.
         while top > 0 and sim.line[top - 1] % 2 == TIED:
             if sim.tree[sim.line[top - 1] // 2].label >= 0:
                 break

@@ -1,7 +1,8 @@
-"""Limits that several jobs are under together: those of a user, an account, a QOS.
+"""Limits that several jobs share: limits of a user, an account or a QOS.
 
-Who is under which limit is the same for all jobs of a user, account, QOS and partition (`Bound`), so that
-it is held once for all of them. What a start or an end costs grows with the limits of that job alone.
+All jobs of one user, account, QOS and partition share the same limits, which are stored once for
+all of them (`Bound`). The cost of a start or an end grows only with the number of limits of that
+job.
 """
 
 from __future__ import annotations
@@ -22,18 +23,21 @@ __all__ = [
 
 SECOND_MS = 1000
 LOOK_MS = 60_000
-"""While jobs run and wait under a limit that time alone may lift, its multiples are instants, ms."""
+"""Step at which limits are checked again that only time can lift, ms.
+
+Its multiples are event times while jobs run and wait under such a limit.
+"""
 
 
 @jit
 def walltime_ends(start: int, j: int, sim: Arrays) -> int:
-    """When a job's walltime is over that starts at a time, s, rounded up."""
+    """Return the end of the walltime of a job that starts at a time, s, rounded up."""
     return (start + sim.job[j].limit + SECOND_MS - 1) // SECOND_MS
 
 
 @jit
 def is_over(j: int, sim: Arrays) -> bool:
-    """Whether a job would break a limit if it started now."""
+    """Return whether a job would break a limit if it started now."""
     for b in range(sim.bounds[j, 0], sim.bounds[j, 1]):
         bound = sim.bound[b]
         if bound.holds == 0:
@@ -49,7 +53,13 @@ def is_over(j: int, sim: Arrays) -> bool:
 
 @jit
 def is_over_time(j: int, b: int, sim: Arrays) -> bool:
-    """Whether a job would break a limit of amounts times seconds, that of a row of ``bound``."""
+    """Return whether a job would break a limit on amounts times seconds.
+
+    Args:
+        j: Job.
+        b: Row of ``bound``.
+        sim: Simulation.
+    """
     bound = sim.bound[b]
     ceiling = sim.ceiling[bound.ceiling]
     charge = sim.charge[j, bound.measure]
@@ -69,13 +79,16 @@ def is_over_time(j: int, b: int, sim: Arrays) -> bool:
 
 @jit
 def times(charge: int, weight: float) -> int:
-    """What a job counts, so many times."""
+    """Return a job's charge times a weight, rounded."""
     return int(np.rint(charge * weight))
 
 
 @jit
 def reckoned(c: int, sim: Arrays) -> int:
-    """Amounts times seconds that count under a limit of these, without a job that is to start."""
+    """Return the amounts times seconds that count under a limit at present.
+
+    A job that is about to start is not included.
+    """
     found = 0
     if sim.ceiling[c].left == 1:
         held = sim.held[c]
@@ -87,14 +100,20 @@ def reckoned(c: int, sim: Arrays) -> int:
 
 @jit
 def used_s(c: int, sim: Arrays) -> int:
-    """What has been used under a limit, in whole minutes of whole units: amounts times seconds."""
+    """Return the past usage under a limit: amounts times seconds.
+
+    Only whole minutes of whole units count.
+    """
     minute = sim.ceiling[c].minute
     return int(used_by_now(c, sim) // minute) * (minute // SECOND_MS)
 
 
 @jit
 def used_by_now(c: int, sim: Arrays) -> float:
-    """What has been used under a limit, decayed to now; exact while the jobs that run are the same."""
+    """Return the past usage under a limit, decayed to now.
+
+    It is exact as long as the set of running jobs does not change.
+    """
     used = sim.used[c]
     rate = sim.ceiling[c].decay
     amount = sim.held[c].amount
@@ -109,7 +128,7 @@ def used_by_now(c: int, sim: Arrays) -> float:
 
 @jit
 def forget_used(sim: Arrays) -> None:
-    """What was used until now counts no more under limits."""
+    """Reset the past usage under all limits to zero."""
     for c in range(len(sim.used)):
         sim.used[c].amount = 0.0
         sim.used[c].at = sim.clock.now
@@ -117,7 +136,7 @@ def forget_used(sim: Arrays) -> None:
 
 @jit
 def learn_least(j: int, sim: Arrays) -> None:
-    """What a job counts may be the least of all that wait under the same limits."""
+    """Update the smallest pending charges under a job's limits by its own charges."""
     for b in range(sim.bounds[j, 0], sim.bounds[j, 1]):
         charge = sim.charge[j, sim.bound[b].measure]
         lightest = sim.lightest[b]
@@ -127,13 +146,13 @@ def learn_least(j: int, sim: Arrays) -> None:
 
 @jit
 def room_of(first: int, last: int, sim: Arrays) -> int:
-    """How many nodes a job under some limits may have at most, so as to break none; 0 if all jobs do.
+    """Return an upper bound of a job's nodes under some limits; 0 if none may start.
 
-    Limits that time alone may lift are left out: `is_over` tells.
+    It ignores limits that only time can lift: `is_over` checks them.
 
     Args:
-        first, last: rows of ``bound``.
-        sim: the simulation; `learn_least` knows all jobs that wait under these.
+        first, last: Range of rows of ``bound``.
+        sim: Simulation; `learn_least` has seen all jobs that wait under these limits.
     """
     room = NEVER
     for b in range(first, last):
@@ -152,13 +171,16 @@ def room_of(first: int, last: int, sim: Arrays) -> int:
 
 @jit
 def next_look(sim: Arrays) -> int:
-    """When it is next looked at whether time has lifted a limit."""
+    """Return the next time at which to check limits that only time can lift."""
     return (sim.clock.now // LOOK_MS + 1) * LOOK_MS
 
 
 @jit
 def next_decay(sim: Arrays) -> int:
-    """When it is next looked at whether what has been used has decayed enough; NEVER if it need not be."""
+    """Return the next time at which to check whether past usage has decayed enough.
+
+    `NEVER` if no limit depends on it.
+    """
     for c in range(len(sim.used)):
         ceiling = sim.ceiling[c]
         if ceiling.decay == 0.0 or ceiling.most <= 0:
@@ -175,7 +197,10 @@ def next_decay(sim: Arrays) -> int:
 
 @jit
 def hold(j: int, sign: int, sim: Arrays) -> None:
-    """A job that starts, ``state.start`` being set, counts under its limits; or no more, if negative."""
+    """Count a job that starts (sign 1) or ends (-1) under its limits.
+
+    ``state.start`` must be set.
+    """
     timed = 0
     for b in range(sim.bounds[j, 0], sim.bounds[j, 1]):
         bound = sim.bound[b]
@@ -195,7 +220,7 @@ def hold(j: int, sign: int, sim: Arrays) -> None:
 
 @jit
 def too_many_submitted(j: int, sim: Arrays) -> bool:
-    """Whether as many jobs wait and run as may be, so that one more is refused."""
+    """Return whether a limit of submitted jobs is reached, so that a job is refused."""
     for b in range(sim.bounds[j, 1], sim.bounds[j, 2]):
         bound = sim.bound[b]
         if bound.holds == 1 and sim.held[bound.ceiling].amount >= sim.ceiling[bound.ceiling].most:
@@ -205,13 +230,13 @@ def too_many_submitted(j: int, sim: Arrays) -> bool:
 
 @jit
 def count_submitted(j: int, sign: int, sim: Arrays) -> None:
-    """One job more waits or runs; or less, if negative."""
+    """Count one more (sign 1) or one less (-1) pending or running job."""
     for b in range(sim.bounds[j, 1], sim.bounds[j, 2]):
         sim.held[sim.bound[b].ceiling].amount += sign
 
 
 def count_held(sim: Sim) -> None:
-    """Count anew what all jobs have that wait and run."""
+    """Recount what all pending and running jobs have under their limits."""
     held = sim["held"]
     if not len(held):
         return
@@ -233,7 +258,7 @@ def count_held(sim: Sim) -> None:
 
 
 def reached(sim: Sim, row: int) -> int:
-    """The first limit that keeps a waiting job from starting: a row of ``ceiling``; -1 if none does."""
+    """Return the first limit that holds a pending job back: row of ``ceiling``, or -1."""
     if not len(sim["held"]):
         return -1
     first, last, _ = sim["bounds"][row]
@@ -258,7 +283,7 @@ def reached(sim: Sim, row: int) -> int:
 
 
 def _used_s(c: int, sim: Sim) -> int:
-    """As `used_s`."""
+    """Do the same as `used_s`, in Python."""
     ceiling, used = sim["ceiling"][c], sim["used"][c]
     elapsed, rate = int(sim.clock.now) - int(used["at"]), float(ceiling["decay"])
     amount, found = int(sim["held"]["amount"][c]), float(used["amount"])
@@ -271,7 +296,10 @@ def _used_s(c: int, sim: Sim) -> int:
 
 
 def begin_used(now_ms: int, sim: Sim) -> None:
-    """What jobs that run have used since they started, or use was last reset; of others it is not known."""
+    """Set past usage to that of the running jobs since their start or the last reset.
+
+    The usage of other jobs is unknown.
+    """
     used, bounds = sim["used"], sim["bounds"]
     if not len(used):
         return
@@ -285,7 +313,7 @@ def begin_used(now_ms: int, sim: Sim) -> None:
 
 
 def last_reset(now_ms: int, sim: Sim) -> int:
-    """When past use was last forgotten; far back if never."""
+    """Return the time of the last usage reset; far in the past if there was none."""
     done = sim["reset"][sim["reset"] <= now_ms]
     return int(done[-1]) if len(done) else -NEVER
 
@@ -293,7 +321,7 @@ def last_reset(now_ms: int, sim: Sim) -> int:
 def _weighed(
     job: npt.NDArray[np.int64], bound: npt.NDArray[np.void], sim: Sim
 ) -> npt.NDArray[np.int64]:
-    """What jobs count under limits, one of each."""
+    """Return what each job counts under a limit, for pairs of job and limit."""
     found: npt.NDArray[np.int64] = np.rint(
         sim["charge"][job, bound["measure"]] * bound["weight"]
     ).astype(np.int64)
@@ -306,7 +334,8 @@ def _pairs(
     last: npt.NDArray[np.int64],
     sim: Sim,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.void]]:
-    """Each job as often as it has limits, and these."""
+    """Return all pairs of jobs and their limits, as two arrays."""
     count = last - first
+    # Position in ``bound`` minus position in the result, for each pair.
     start = np.repeat(first - (np.cumsum(count) - count), count)
     return np.repeat(rows, count), sim["bound"][start + np.arange(count.sum())]

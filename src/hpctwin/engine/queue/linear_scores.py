@@ -1,7 +1,8 @@
-"""The lines that scores of waiting jobs follow over time, as they are or after a root (`Rules.order_power`).
+"""Lines that the scores of pending jobs follow over time.
 
-A line is drawn through three scores; where they do not lie on one, as on both sides of a saturated age, it is
-drawn for a shorter time.
+They describe the scores themselves, or their roots (`Rules.order_power`). A line is drawn through
+three scores. If these are not on one line, as on both sides of a saturated age, the line is drawn
+for a shorter time.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from hpctwin.engine.state.layout import Arrays
 
 LONGEST_LINE: Any = np.int64(2**36)  # ms
 SHORTEST_LINE = 2
-STRAIGHT = 1e-14  # relative distance of the middle score from the line
-MARGIN = 1e-9  # relative distance of two lines within which scores decide
-MARGIN_MS = 1e-3  # … and so much time
-MARGIN_NOW = 1e-14  # … and so much of the present time
+STRAIGHT = 1e-14  # maximum relative distance of the middle score from the line
+MARGIN = 1e-9  # relative distance of two lines below which scores decide
+MARGIN_MS = 1e-3  # … plus this much time
+MARGIN_NOW = 1e-14  # … plus this fraction of the present time
 
 
 @jit
 def rooted(value: float, power: float) -> float:
-    """A score whose changes with time are those of a line."""
+    """Return the root of a score, which changes linearly with time."""
     if power == 1.0:
         return value
     if value < 0.0:
@@ -34,16 +35,16 @@ def rooted(value: float, power: float) -> float:
 
 @jit
 def scored_then(j: int, time: int, sim: Arrays) -> float:
-    """A job's score at a time, after the root, as if all fair-share factors were 1."""
+    """Return the root of a job's score at a time, as if all fair-share factors were 1."""
     return rooted(score_at(sim.hooks.order, j, time, 1.0, 0.0, sim), sim.rules.order_power)
 
 
 @jit
 def draw_line(leaf: int, sim: Arrays) -> bool:
-    """Draw the line of a leaf's job from now on; whether there is one."""
+    """Draw the line of a leaf's job from now on; return whether there is one."""
     racer = sim.racer[leaf]
     now = sim.clock.now
-    # From when it became eligible: jobs that are alike get the same line.
+    # From the time it became eligible, so that equal jobs get the same line.
     start = sim.state[racer.job].eligible
     length: int = LONGEST_LINE
     while length >= SHORTEST_LINE:
@@ -65,13 +66,13 @@ def draw_line(leaf: int, sim: Arrays) -> bool:
 
 @jit
 def margin_of(now: int) -> float:
-    """How long before and after two lines cross their scores decide, ms."""
+    """Return the time around a crossing of two lines in which scores decide, ms."""
     return MARGIN_MS + MARGIN_NOW * now
 
 
 @jit
 def value_of(node: int, sim: Arrays) -> float:
-    """Where the line of the first of a node is now."""
+    """Return the present value of the line of a tree node's first job."""
     racer = sim.racer[node]
     value = racer.level + racer.slope * sim.clock.now
     if sim.rules.fairshare == 1:
@@ -81,7 +82,10 @@ def value_of(node: int, sim: Arrays) -> float:
 
 @jit
 def wins(a: int, b: int, sim: Arrays) -> bool:
-    """Whether the first of node a comes before that of node b, which has the same label, by their lines."""
+    """Return whether the first job of node a precedes that of node b, by their lines.
+
+    Both must have the same label.
+    """
     one = sim.racer[a]
     other = sim.racer[b]
     now = sim.clock.now

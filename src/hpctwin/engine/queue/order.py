@@ -1,4 +1,4 @@
-"""The queue and its order."""
+"""The queue of pending jobs and its order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from hpctwin.engine.state.layout import NEVER, UNRACED, WAITING, ZERO, Arrays
 
 @jit
 def decayed(label: int, sim: Arrays) -> float:
-    """Node-ms that a label has used, decayed to now; exact while its nodes do not change."""
+    """Return the node-ms that a label has used, decayed to now.
+
+    It is exact as long as the label's number of nodes does not change.
+    """
     usage = sim.usage[label]
     if usage.at == sim.clock.now:
         return usage.used
@@ -23,7 +26,15 @@ def decayed(label: int, sim: Arrays) -> float:
 
 @jit
 def fair_of(label: int, total: float, sim: Arrays) -> tuple[float, float]:
-    """What is seen of a label: 2^-(use/share) or its rank, and its decayed use, node-s; given all use."""
+    """Return what orderings see of a label: its factor and its decayed usage, node-s.
+
+    The factor is 2^-(usage/share), or the rank in a tree of fair shares.
+
+    Args:
+        label: Row of ``usage``.
+        total: Usage of all labels, node-ms.
+        sim: Simulation.
+    """
     use = decayed(label, sim)
     factor = 1.0
     if len(sim.tree) > 0:
@@ -35,7 +46,7 @@ def fair_of(label: int, total: float, sim: Arrays) -> tuple[float, float]:
 
 @jit
 def reckon_fairshare(sim: Arrays) -> None:
-    """What orderings see of all labels, if one asks."""
+    """Compute what orderings see of all labels, if an ordering uses it."""
     if sim.rules.fairshare == 0:
         return
     labels = len(sim.promised)
@@ -48,7 +59,11 @@ def reckon_fairshare(sim: Arrays) -> None:
 
 @jit
 def submitted_at(j: int, sim: Arrays) -> int:
-    """When a job is submitted, ms; with a think time that is when it becomes eligible, NEVER before."""
+    """Return when a job is submitted, ms.
+
+    A job with a think time is submitted when it becomes eligible; before that the result is
+    `NEVER`.
+    """
     if sim.job[j].thinks == 0:
         return sim.job[j].submit
     return sim.state[j].eligible if sim.state[j].eligible >= 0 else NEVER
@@ -56,7 +71,7 @@ def submitted_at(j: int, sim: Arrays) -> int:
 
 @jit
 def submitted_before(a: int, b: int, sim: Arrays) -> bool:
-    """Whether job a was submitted before job b, or at the same time with an id that comes first."""
+    """Return whether job a was submitted before job b; ties go by id."""
     at_a = submitted_at(a, sim)
     at_b = submitted_at(b, sim)
     if at_a != at_b:
@@ -66,17 +81,17 @@ def submitted_before(a: int, b: int, sim: Arrays) -> bool:
 
 @jit
 def seen(j: int, now: int, factor: float, current: float, sim: Arrays) -> JobView:
-    """A job as orderings and placements see it.
+    """Return a job as orderings and placements see it.
 
     Args:
-        j: the job.
-        now: when, ms.
-        factor: its fair-share factor.
-        current: what its label has used, node-s.
-        sim: the simulation.
+        j: Job.
+        now: Time of the view, ms.
+        factor: Fair-share factor of its label.
+        current: Usage of its label, node-s.
+        sim: Simulation.
     """
     job = sim.job[j]
-    # Where nobody asks for facts, one row of them does for all.
+    # If no ordering or placement uses facts, one row of them serves all jobs.
     fact = sim.fact[j * sim.rules.facts]
     state = sim.state[j]
     submit = submitted_at(j, sim)
@@ -114,7 +129,7 @@ def seen(j: int, now: int, factor: float, current: float, sim: Arrays) -> JobVie
 
 @jit
 def score(order: int, j: int, sim: Arrays) -> float:
-    """What an ordering gives a waiting job."""
+    """Return the present score of a pending job under an ordering."""
     factor = 1.0
     current = 0.0
     if sim.rules.fairshare == 1:
@@ -126,13 +141,13 @@ def score(order: int, j: int, sim: Arrays) -> float:
 
 @jit
 def score_at(order: int, j: int, now: int, factor: float, current: float, sim: Arrays) -> float:
-    """What an ordering gives a waiting job at a time, with a fair-share factor and use."""
+    """Return a pending job's score at a time, with a fair-share factor and usage."""
     return scored_by(order, now / 1000.0, seen(j, now, factor, current, sim))
 
 
 @jit
 def before(score_a: float, a: int, score_b: float, b: int, sim: Arrays) -> bool:
-    """Whether job a comes before job b: by score, then submit time, then id."""
+    """Return whether job a precedes job b: by score, then submit time, then id."""
     if score_a != score_b:
         return score_a < score_b
     return submitted_before(a, b, sim)
@@ -140,7 +155,10 @@ def before(score_a: float, a: int, score_b: float, b: int, sim: Arrays) -> bool:
 
 @jit
 def enqueue(j: int, sim: Arrays) -> None:
-    """Put a job into the queue; the queue is sorted where the ordering does not change."""
+    """Add a job to the queue.
+
+    The queue stays sorted if the ordering does not change with time.
+    """
     sim.state[j].phase = WAITING
     if len(sim.tried) > 0:
         sim.tried[sim.job[j].kind].waiting += 1
@@ -158,7 +176,7 @@ def enqueue(j: int, sim: Arrays) -> None:
     if own != own:
         sim.clock.bad_job = j
     sim.state[j].key = own
-    # A tournament goes without; the rest is put in order when somebody needs it.
+    # A tournament needs no order; the rest is sorted when a pass needs it.
     if sim.race.valid == 1 or sim.race.unsorted > 0:
         sim.race.unsorted += 1
     else:
@@ -167,7 +185,7 @@ def enqueue(j: int, sim: Arrays) -> None:
 
 @jit
 def note_fresh(j: int, sim: Arrays) -> None:
-    """A job arrives that has no place in the tournament yet."""
+    """Record an arriving job that has no place in the tournament yet."""
     race = sim.race
     if race.fresh == len(sim.fresh):
         race.valid = 0
@@ -178,7 +196,7 @@ def note_fresh(j: int, sim: Arrays) -> None:
 
 @jit
 def note_back(user: int, sim: Arrays) -> None:
-    """A user who had as many jobs running as may be has one less."""
+    """Record that a user at the limit of running jobs has one job less."""
     race = sim.race
     if race.back == len(sim.back):
         race.valid = 0
@@ -189,14 +207,22 @@ def note_back(user: int, sim: Arrays) -> None:
 
 @jit
 def pays(least: int, kind: int, sim: Arrays) -> bool:
-    """Whether so many wait that a tournament, or list of lines, pays; half as many, if there is one."""
+    """Return whether a tournament or list of lines pays off for the present queue.
+
+    If one exists, half as many jobs are enough.
+
+    Args:
+        least: Pending jobs from which it pays off.
+        kind: `RACED` or `LINED`.
+        sim: Simulation.
+    """
     waiting = sim.clock.queued - sim.race.gone
     return waiting >= least or (sim.race.valid == kind and 2 * waiting >= least)
 
 
 @jit
 def put_in_order(n: int, sim: Arrays) -> None:
-    """Put the job at place ``n`` of the queue where it belongs among those before it."""
+    """Move the job at place ``n`` of the queue to its place among the jobs before it."""
     j = sim.queue[n]
     own = sim.state[j].key
     if n == 0 or not before(own, j, sim.state[sim.queue[n - 1]].key, sim.queue[n - 1], sim):
@@ -218,7 +244,7 @@ def put_in_order(n: int, sim: Arrays) -> None:
 
 @jit
 def dequeue(j: int, sim: Arrays) -> None:
-    """Take one job out of the queue."""
+    """Remove one job from the queue."""
     sim.walk.valid = 0
     i = 0
     while sim.queue[i] != j:
@@ -232,7 +258,7 @@ def dequeue(j: int, sim: Arrays) -> None:
 
 @jit
 def leave(j: int, sim: Arrays) -> None:
-    """A job goes from the queue without having started."""
+    """Remove a job that leaves without having started from the queue."""
     dequeue(j, sim)
     sim.clock.moves += 1
     if len(sim.tried) > 0:
@@ -243,7 +269,7 @@ def leave(j: int, sim: Arrays) -> None:
 
 @jit
 def drop_started(sim: Arrays) -> None:
-    """Take all jobs that no longer wait out of the queue."""
+    """Remove all jobs that are no longer pending from the queue, and keep its order."""
     race = sim.race
     walk = sim.walk
     known = walk.known if walk.valid == 1 else 0
@@ -272,7 +298,10 @@ def drop_started(sim: Arrays) -> None:
 
 @jit
 def cache_queue_rows(sim: Arrays) -> None:
-    """Copy what a walk looks at first of all that wait; of those that were copied before, it is there."""
+    """Copy the fields that a walk reads first, for all pending jobs.
+
+    Rows that were copied before are reused.
+    """
     walk = sim.walk
     if walk.valid == 0:
         walk.valid = 1
@@ -289,7 +318,10 @@ def cache_queue_rows(sim: Arrays) -> None:
 
 @jit
 def tidy_queue(sim: Arrays) -> None:
-    """Make the queue what it is said to be: those that wait, in order where the ordering does not change."""
+    """Restore the queue's invariants: it holds pending jobs only, and in order.
+
+    It is in order only if the ordering does not change with time.
+    """
     if sim.race.gone > 0:
         drop_started(sim)
     for i in range(sim.clock.queued - sim.race.unsorted, sim.clock.queued):
@@ -299,7 +331,7 @@ def tidy_queue(sim: Arrays) -> None:
 
 @jit
 def sift(n: int, i: int, sim: Arrays) -> None:
-    """Sink entry ``i`` of the order heap of ``n`` jobs to its place."""
+    """Sink entry ``i`` in the order heap of ``n`` jobs to its place."""
     heap = sim.order
     j = heap[i].job
     own = heap[i].score
@@ -323,14 +355,14 @@ def sift(n: int, i: int, sim: Arrays) -> None:
 
 @jit
 def heap_order(n: int, sim: Arrays) -> None:
-    """Make a heap of the first ``n`` entries of the order."""
+    """Turn the first ``n`` entries of the order into a heap."""
     for i in range(n // 2 - 1, -1, -1):
         sift(n, i, sim)
 
 
 @jit
 def pop_order(n: int, sim: Arrays) -> int:
-    """Take the first job off the order heap of ``n`` jobs."""
+    """Remove the first job from the order heap of ``n`` jobs; return it."""
     first = sim.order[0].job
     sim.order[0].job = sim.order[n - 1].job
     sim.order[0].score = sim.order[n - 1].score
@@ -340,7 +372,10 @@ def pop_order(n: int, sim: Arrays) -> int:
 
 @jit
 def order_queue(sim: Arrays) -> int:
-    """Heap the whole queue in the ordering's order; returns its length."""
+    """Fill the order heap with the whole queue; return the queue's length.
+
+    A queue that is kept sorted is a valid heap already.
+    """
     n = sim.clock.queued
     order = sim.hooks.order
     changes = sim.rules.order_changes == 1
@@ -360,8 +395,36 @@ def order_queue(sim: Arrays) -> int:
 
 
 @jit
+def order_jobs(sim: Arrays) -> int:
+    """Put the pending jobs in order, for `job_at`; return how many there are."""
+    reckon_fairshare(sim)
+    return order_queue(sim) if sim.rules.order_changes == 1 else sim.clock.queued
+
+
+@jit
+def job_at(i: int, size: int, sim: Arrays) -> int:
+    """Return job ``i`` in order; call it for 0, 1, 2 and so on."""
+    return pop_order(size - i, sim) if sim.rules.order_changes == 1 else sim.queue[i]
+
+
+@jit
+def job_left(i: int, first: int, sim: Arrays) -> int:
+    """Return job ``i`` of those that `job_at` has not returned when ``first`` were, in any order."""
+    return sim.order[i].job if sim.rules.order_changes == 1 else sim.queue[first + i]
+
+
+@jit
+def is_sorted(sim: Arrays) -> bool:
+    """Return whether the queue is kept in the order of jobs and of candidates."""
+    return sim.rules.order_changes == 0 and sim.rules.own_candidates == 0
+
+
+@jit
 def order_candidates(later: int, sim: Arrays) -> None:
-    """Heap the first ``later`` jobs of ``sim.later`` in the candidates' order."""
+    """Fill the order heap with the first ``later`` jobs of ``sim.later``.
+
+    They are in the candidates' order.
+    """
     rules = sim.rules
     for i in range(later):
         j = sim.later[i]
@@ -376,3 +439,11 @@ def order_candidates(later: int, sim: Arrays) -> None:
         if own != own:
             sim.clock.bad_job = j
     heap_order(later, sim)
+
+
+@jit
+def sort_listed(size: int, sim: Arrays) -> None:
+    """Put the first ``size`` jobs of ``sim.later`` in the candidates' order."""
+    order_candidates(size, sim)
+    for i in range(size):
+        sim.later[i] = pop_order(size - i, sim)

@@ -14,9 +14,9 @@ Fair-share factors change at each event, but shift all jobs of one label by the 
 label are drawn without them, and tree nodes above several labels exclude no job.
 
 Jobs under the same limits form a group: the jobs of a user, or all jobs with the same bounds. Leaves are
-ordered by group first, and tree nodes above several groups skip groups of which no job may start. When
-that changes for a group, the tree nodes above both ends of its leaves are updated. Where limits leave a
-group some nodes, only jobs of at most that size are searched (`limits.room_of`).
+ordered by group first, and tree nodes above several groups skip groups in which no job may start.
+When that changes for a group, the tree nodes above both ends of its leaves are updated. Where limits
+leave a group some nodes, only jobs of at most that size are searched (`limits.room_of`).
 
 The tree is rebuilt in O(Q log Q) when an arriving job finds no leaf, or when arrivals have made searches
 long. It is scratch: the queue itself is part of the state.
@@ -37,7 +37,7 @@ from hpctwin.engine.state.layout import NEVER, ONE, RACED, WAITING, ZERO, Arrays
 
 WIDEST: Any = np.int64(2**31 - 1)
 NO_LABEL = SEVERAL = -1
-STEPS_OF_BUILDING = 64  # to build costs as much for each leaf
+STEPS_OF_BUILDING = 64  # building costs as much per leaf
 
 
 @jit
@@ -66,7 +66,7 @@ def take_all(node: int, child: int, sim: Arrays) -> None:
 
 @jit
 def group_of(j: int, sim: Arrays) -> int:
-    """The group of a job; 0 if no limit applies to it."""
+    """Return the group of a job; 0 if no limit applies to it."""
     if len(sim.held) > 0:
         return sim.bounds[j, 0] + 1 if sim.bounds[j, 0] < sim.bounds[j, 1] else 0
     return sim.job[j].user if sim.user_running.width > 0 else 0
@@ -74,7 +74,7 @@ def group_of(j: int, sim: Arrays) -> int:
 
 @jit
 def room(node: int, sim: Arrays) -> int:
-    """The most nodes that a job in a subtree may take under its limits; 0 if no job may start."""
+    """Return the most nodes that limits allow a job in a subtree; 0 if none may start."""
     group = sim.racer[node].group
     if group <= 0:
         return NEVER
@@ -85,13 +85,13 @@ def room(node: int, sim: Arrays) -> int:
 
 @jit
 def is_out(node: int, sim: Arrays) -> bool:
-    """Whether a subtree holds one group only, of which no job may start."""
+    """Return whether a subtree holds only one group, in which no job may start."""
     return room(node, sim) == 0
 
 
 @jit
 def are_several(a: int, b: int, sim: Arrays) -> bool:
-    """Whether two subtrees hold jobs of different groups."""
+    """Return whether two subtrees hold jobs of different groups."""
     one = sim.racer[a]
     other = sim.racer[b]
     if one.group == other.group:
@@ -156,7 +156,7 @@ def update_group(group: int, sim: Arrays) -> None:
         update(first, sim)
         if last != first:
             update(last, sim)
-    # Who came after it was built is anywhere.
+    # Jobs inserted after the tree was built can be at any leaf.
     for leaf in range(race.leaves + race.built, race.leaves + race.seated):
         if sim.racer[leaf].group == group:
             update_path(leaf, sim)
@@ -165,7 +165,7 @@ def update_group(group: int, sim: Arrays) -> None:
 
 @jit
 def readmit_groups(sim: Arrays) -> bool:
-    """Readmit groups of which some job may start again."""
+    """Readmit groups in which a job may start again."""
     for i in range(sim.race.back):
         update_group(sim.back[i], sim)
     sim.race.back = 0
@@ -175,7 +175,7 @@ def readmit_groups(sim: Arrays) -> bool:
 
 @jit
 def limit_group(number: int, sim: Arrays) -> bool:
-    """Recompute what limits leave to a group; whether its eligibility has changed."""
+    """Recompute what limits leave to a group; return whether its eligibility changed."""
     group = sim.group[number]
     before = group.room
     group.room = room_of(number - 1, group.end, sim)
@@ -194,7 +194,7 @@ def limit_groups(sim: Arrays) -> None:
 
 @jit
 def note_started(j: int, sim: Arrays) -> None:
-    """Exclude groups of which no job may start any more, after a job has started."""
+    """Exclude groups in which no job may start any more, after a job has started."""
     limit_groups(sim)
     user = sim.job[j].user
     if sim.user_running.width > 0 and at_limit(ZERO, user, sim):
@@ -203,7 +203,7 @@ def note_started(j: int, sim: Arrays) -> None:
 
 @jit
 def update_expired(sim: Arrays) -> bool:
-    """Update all tree nodes whose validity has ended; False if a line cannot be drawn."""
+    """Update tree nodes whose validity has ended; return False if a line is missing."""
     now = sim.clock.now
     depth = 0
     if sim.racer[1].until <= now:
@@ -242,7 +242,7 @@ def clear(leaf: int, sim: Arrays) -> None:
 
 @jit
 def join(j: int, leaf: int, sim: Arrays) -> None:
-    """Add a leaf to the chain of a job's group, in order of leaves when the tree is built."""
+    """Add a leaf to its job's group; the build adds leaves in order."""
     group = sim.group[sim.racer[leaf].group]
     if group.first == 0:
         group.first = leaf
@@ -256,7 +256,7 @@ def join(j: int, leaf: int, sim: Arrays) -> None:
 
 @jit
 def insert(j: int, leaf: int, sim: Arrays) -> bool:
-    """Insert a job at a leaf; False if its line cannot be drawn."""
+    """Insert a job at a leaf; return False if its line cannot be drawn."""
     racer = sim.racer[leaf]
     racer.job = j
     racer.leaf = leaf
@@ -283,7 +283,7 @@ def remove(leaf: int, sim: Arrays) -> None:
 
 @jit
 def build(sim: Arrays) -> bool:
-    """Build the tree of all pending jobs; False if it cannot be built."""
+    """Build the tree of all pending jobs; return False if that is impossible."""
     race = sim.race
     drop_started(sim)
     race.gone = 0
@@ -332,7 +332,7 @@ def build(sim: Arrays) -> bool:
 
 @jit
 def insert_arrived(sim: Arrays) -> bool:
-    """Insert jobs that arrived since the last pass; False if no leaf is free."""
+    """Insert jobs that arrived since the last pass; return False if no leaf is free."""
     race = sim.race
     if race.seated + race.fresh > race.leaves:
         return False
@@ -350,7 +350,12 @@ def insert_arrived(sim: Arrays) -> bool:
 
 @jit
 def shift_labels(j: int, sim: Arrays) -> None:
-    """The shift of the scores of a label's jobs by its fair-share factor."""
+    """Compute how each label's fair-share factor shifts the scores of its jobs.
+
+    Args:
+        j: Any pending job; the shift is the same for all.
+        sim: Simulation.
+    """
     now = sim.clock.now
     order = sim.hooks.order
     without = score_at(order, j, now, 1.0, 0.0, sim)
@@ -361,12 +366,13 @@ def shift_labels(j: int, sim: Arrays) -> None:
 
 @jit
 def ready(sim: Arrays) -> bool:
-    """Update the tree to the present time; False if it cannot be built."""
+    """Update the tree to the present time; return False if it cannot be built."""
     race = sim.race
     current = (
         race.valid == RACED and insert_arrived(sim) and readmit_groups(sim) and update_expired(sim)
     )
-    # Who came after it was built has no place by width and label: when that has cost as much, build again.
+    # Jobs inserted after the build are not sorted by size and label, so searches take longer.
+    # Rebuild when the extra steps have cost as much as building.
     scattered = race.seated > race.built and race.steps > STEPS_OF_BUILDING * race.seated
     if (scattered or not current) and not build(sim):
         race.failed = 1
@@ -376,7 +382,7 @@ def ready(sim: Arrays) -> bool:
 
 @jit
 def may_fit(node: int, free: int, spare: int, length: int, sim: Arrays) -> bool:
-    """Whether any job in a subtree may fit now and not delay the reservation."""
+    """Return whether a job in a subtree may fit now and not delay the reservation."""
     racer = sim.racer[node]
     most = min(free, room(node, sim))
     return racer.nodes <= most and (racer.nodes <= spare or racer.expected <= length)
@@ -384,7 +390,7 @@ def may_fit(node: int, free: int, spare: int, length: int, sim: Arrays) -> bool:
 
 @jit
 def is_behind(node: int, best: int, sim: Arrays) -> bool:
-    """Whether no job in a subtree can precede the job at a leaf."""
+    """Return whether no job in a subtree can precede the job at a leaf."""
     racer = sim.racer[node]
     if racer.label == NO_LABEL:
         return False
@@ -400,13 +406,13 @@ def is_behind(node: int, best: int, sim: Arrays) -> bool:
 
 @jit
 def first_fitting(free: int, spare: int, length: int, sim: Arrays) -> int:
-    """The leaf of the first job that fits; 0 if none does.
+    """Return the leaf of the first job that fits; 0 if none does.
 
     Args:
-        free: free nodes.
-        spare: free nodes that no reservation needs; jobs with more nodes must end in time.
-        length: the longest expected runtime of those, ms.
-        sim: the simulation; `ready`.
+        free: Free nodes.
+        spare: Free nodes that no reservation needs; jobs with more nodes must end in time.
+        length: Longest expected runtime of those jobs, ms.
+        sim: Simulation; `ready` has updated the tree.
     """
     best = 0
     score_of_best = 0.0

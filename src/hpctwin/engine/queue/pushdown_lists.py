@@ -1,9 +1,9 @@
-"""The lists of pushdown: each waiting job is in one of three, between two neighbours.
+"""The lists of the backfill pushdown: each pending job is in one of three.
 
-The lists are rings through the rows that pushdown keeps; the end of list ``k`` is the row ``k`` after the
-jobs'. The waiting queue, which may be long and is searched from its first to its last, is kept in slots
-too: who goes through them need not follow a ring through the memory. The row at its end counts slots and
-jobs.
+The lists are rings through the rows that pushdown keeps. The end of list ``k`` is the row ``k``
+after the rows of the jobs. The waiting queue may be long and is searched from front to back. Its
+jobs are therefore also kept in slots, so that a search does not follow a ring through memory. The
+row at its end counts slots and jobs.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ class Push:
     next: Int
     previous: Int
     list: Int
-    pushed: Int  # how often pushed down
-    blocked: Int  # what was short then
-    risen: Int  # places
-    looked: Int  # when last looked at
-    slot: Int  # of a job of the waiting queue
-    slotted: Int  # the job in the slot of this number
+    pushed: Int  # number of times it was pushed down
+    blocked: Int  # resource that was short then
+    risen: Int  # places it has moved up
+    looked: Int  # when it was last considered
+    slot: Int  # slot of a job of the waiting queue
+    slotted: Int  # job in the slot with this number
 
 
 @jit
 def list_end(which: int, push: Table[Push]) -> int:
-    """The row that stands for the end of a list."""
+    """Return the row that represents the end of a list."""
     return len(push) - LISTS + which
 
 
 @jit
 def list_first(which: int, push: Table[Push]) -> int:
-    """The first of a list; its end if it is empty."""
+    """Return the first job of a list; its end if it is empty."""
     return push[list_end(which, push)].next
 
 
 @jit
 def list_empty(which: int, push: Table[Push]) -> bool:
-    """Whether a list is empty."""
+    """Return whether a list is empty."""
     return list_first(which, push) == list_end(which, push)
 
 
 @jit
 def list_insert(j: int, which: int, at: int, push: Table[Push]) -> None:
-    """Put a job, which is in no list, before another of a list, or before its end."""
+    """Insert a job that is in no list, before another job of a list or before its end."""
     before = push[at].previous
     push[before].next = j
     push[j].previous = before
@@ -62,7 +62,7 @@ def list_insert(j: int, which: int, at: int, push: Table[Push]) -> None:
 
 @jit
 def tidy_slots(push: Table[Push]) -> None:
-    """Close the gaps that those who left the waiting queue have left in the slots."""
+    """Close the gaps in the slots of jobs that have left the waiting queue."""
     end = push[list_end(ASIDE, push)]
     kept = 0
     for i in range(end.slot):
@@ -76,14 +76,14 @@ def tidy_slots(push: Table[Push]) -> None:
 
 @jit
 def has_gaps(push: Table[Push]) -> bool:
-    """Whether more slots are empty than full."""
+    """Return whether more slots are empty than used."""
     end = push[list_end(ASIDE, push)]
     return end.slot > 2 * end.slotted
 
 
 @jit
 def put_aside(j: int, push: Table[Push]) -> None:
-    """Put a job, which is in no list, at the end of the waiting queue."""
+    """Append a job that is in no list to the waiting queue."""
     end = list_end(ASIDE, push)
     list_insert(j, ASIDE, end, push)
     if has_gaps(push) or push[end].slot == len(push) - LISTS:
@@ -97,7 +97,7 @@ def put_aside(j: int, push: Table[Push]) -> None:
 
 @jit
 def list_remove(j: int, push: Table[Push]) -> None:
-    """Take a job out of its list."""
+    """Remove a job from its list."""
     if push[j].list == ASIDE:
         push[push[j].slot].slotted = -1
         push[list_end(ASIDE, push)].slotted -= 1
@@ -110,7 +110,7 @@ def list_remove(j: int, push: Table[Push]) -> None:
 
 @jit
 def list_begin(j: int, which: int, push: Table[Push]) -> None:
-    """Put a job that begins to wait at the end of a list, with nothing counted yet."""
+    """Append a job that begins to wait to a list, with all its counters reset."""
     push[j].pushed = 0
     push[j].risen = 0
     push[j].blocked = -1

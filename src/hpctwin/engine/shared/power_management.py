@@ -18,8 +18,8 @@ from hpctwin.engine.power.node_states import (
 from hpctwin.engine.power.switching_plan import AHEAD, count_idle, latest_ahead, note_planned
 from hpctwin.engine.queue.order import order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.shared.fit import is_skipped_shared
+from hpctwin.engine.shared.job_starts import begin_anew
 from hpctwin.engine.shared.node_reservations import reserve_shared
-from hpctwin.engine.shared.passes.common import begin_anew
 from hpctwin.engine.state.layout import ASLEEP, NEVER, ZERO, Arrays
 
 __all__ = ["MANAGED_SHARED"]

@@ -15,12 +15,13 @@ from hpctwin.engine.capacity.node_reservations import (
     is_reserved,
     lowest,
     narrow,
+    open_spans,
     put_in,
     reserve,
 )
+from hpctwin.engine.capacity.rounded_spans import span_begin, span_end
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.containers.heap import heap_pop, heap_push
-from hpctwin.engine.passes.slurm import settings, span_begin, span_end
 from hpctwin.engine.shared.allocation import put_back, take_resources
 from hpctwin.engine.shared.fit import (
     goes_at,
@@ -36,7 +37,7 @@ from hpctwin.engine.shared.node_resources import ALL, ALONE, WHOLE, copy_all, co
 from hpctwin.engine.shared.placement import choose
 from hpctwin.engine.state.layout import NEVER, TAKE, ZERO, Arrays
 
-__all__ = ["keep_soonest"]
+__all__ = ["reserve_rounded"]
 
 STRETCH_MS = 30_000
 """Jobs that end within so long of each other are taken off together, at first."""
@@ -185,51 +186,47 @@ def as_jobs_end(j: int, since: int, upto: int, sim: Arrays) -> int:
 
 
 @jit
-def keep(j: int, begins: int, ends: int, sim: Arrays) -> None:
-    """Keep the nodes that were picked for a job, as wholes, and what else it asks for if that is planned."""
+def keep(j: int, begins: int, ends: int, wide: bool, sim: Arrays) -> None:
+    """Keep the nodes that were picked for a job, as wholes, and cluster-wide resources if ``wide``."""
     for n in range(sim.sharing.chosen):
         sim.chosen_tasks[n] = WHOLE
     promise_nodes(j, begins - JUST, ends, sim)
     sim.rooms.spans = reserve(PICKED, begins, ends, sim.rooms.spans, sim)
-    if settings(sim.numbers)[0].bf_licenses == 1:
+    if wide:
         take_resources(j, begins, ends, TAKE, sim)
 
 
 @jit
-def keep_soonest(j: int, sim: Arrays) -> int:
-    """Keep the nodes on which a job can start first, as wholes, unless it could only too far ahead.
-
-    Returns:
-        From when on; NEVER if none are kept.
-    """
-    numbers = settings(sim.numbers)[0]
-    now = sim.clock.now
+def reserve_rounded(j: int, last: int, step: int, up: int, wide: bool, sim: Arrays) -> int:
+    """Reserve the nodes on which a job can start first, as wholes; see `capacity_models.Capacity`."""
     kind = sim.job[j].kind
     length = sim.job[j].expected
-    since = now
+    since = sim.clock.now
+    if sim.rooms.spans == 0:
+        sim.rooms.spans = open_spans(sim)
     first = ZERO
     while True:
         while sim.node_span[first].end <= since:
             first = sim.node_span[first].next
         later = narrow(j, since, since + length, sim.shape[kind].nodes, first, sim)
-        time = -1
+        time = ZERO - 1
         if could_fit(kind, sim):
             leave_clear(sim)
             time = as_jobs_end(j, since, later, sim)
         if ZERO <= time <= later:
-            if time > now + numbers.bf_window:
+            if time > last:
                 return NEVER
             choose(j, sim)
             for w in range(sim.sets.width):
                 sim.sets[PICKED, w] = 0
             for n in range(sim.sharing.chosen):
                 put_in(PICKED, sim.chosen_nodes[n], sim)
-            begins = span_begin(time, sim)
-            ends = span_end(begins, time + length, sim)
+            begins = span_begin(time, step, sim)
+            ends = span_end(begins, time + length, step, up)
             if not is_reserved(begins, ends, sim):
-                keep(j, begins, ends, sim)
+                keep(j, begins, ends, wide, sim)
                 return begins
-            later = time if time > since else since + numbers.bf_resolution
+            later = time if time > since else since + step
         if later == NEVER:
             return NEVER
         since = later

@@ -1,4 +1,4 @@
-"""How a simulation's arrays lie in memory."""
+"""Allocation of a simulation's arrays in memory."""
 
 from __future__ import annotations
 
@@ -34,36 +34,45 @@ IntArray = npt.NDArray[np.int64]
 Shapes = Mapping[str, tuple[int, ...]]
 
 NUMBER = {name: number for number, name in enumerate(LAYOUT)}
-"""Of each array, in the table by which kernels find it."""
-_ROWS_TOGETHER = 256  # so that queues that are nearly as long have the same layout
+"""Number of each array in the table by which kernels find it."""
+_ROWS_TOGETHER = 256  # queues of similar length then share one layout
 COUNTED = (
     "amount", "pool", "tells", "whole", "shape", "user_limit", "pool_of", "promised", "tree", "switch",
     "claim", "bound", "window",
 )  # fmt: skip
-"""Known arrays on whose lengths the layout of scratch memory depends."""
+"""Known arrays whose lengths determine the layout of scratch memory."""
 DERIVED_END = "plan_time"
-"""What lies before it in scratch memory holds something from pass to pass."""
+"""First array of scratch memory whose content does not outlive a pass."""
 _ALIGNMENT = 64
 
 
 def address_of(array: npt.NDArray[Any]) -> int:
-    """Where an array lies; nowhere if it has no elements."""
-    # To ask takes as long as to make a small array.
+    """Return the address of an array; 0 if it has no elements."""
+    # Asking for the address takes as long as making a small array.
     return array.ctypes.data if array.size else 0
 
 
 def address_of_own(array: npt.NDArray[Any]) -> int:
-    """As `address_of`, in a third of the time; of an array of numbers that may be written and has some."""
+    """Return the address of a writable, non-empty array of numbers.
+
+    It takes a third of the time of `address_of`.
+    """
     return ctypes.addressof(ctypes.c_char.from_buffer(array))
 
 
 def in_bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """The memory of an array that lies in one piece; NumPy copies records one by one, ten times as slowly."""
+    """Return the memory of a contiguous array as bytes.
+
+    NumPy copies records one by one, which is ten times as slow.
+    """
     return array.reshape(-1).view(np.uint8)
 
 
 def in_rows(table: npt.NDArray[Any]) -> npt.NDArray[np.void]:
-    """The memory of a table, as mere bytes row by row: to be filled without going field by field [rows]."""
+    """Return the memory of a table as bytes, row by row [rows].
+
+    A row can then be filled without a loop over its fields.
+    """
     return table.view(_bytes_of_row(table.dtype.itemsize))
 
 
@@ -73,17 +82,17 @@ def _bytes_of_row(size: int) -> np.dtype[np.void]:
 
 
 def copied(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A copy of an array that lies in one piece."""
+    """Return a copy of a contiguous array."""
     made = np.empty_like(array)
     in_bytes(made)[...] = in_bytes(array)
     return made
 
 
 class Piece:
-    """Arrays one after the other in one piece of memory, so that a copy is one copy.
+    """Arrays one after the other in one piece of memory, so that copying is one copy.
 
     Args:
-        shapes: of the arrays.
+        shapes: Shapes of the arrays.
     """
 
     def __init__(self, shapes: Shapes) -> None:
@@ -103,7 +112,7 @@ class Piece:
         self.words = np.array(words, np.int64)
 
     def seen(self, memory: npt.NDArray[np.uint8], name: str) -> npt.NDArray[Any]:
-        """One of the arrays."""
+        """Return one of the arrays in a piece of memory."""
         dtype = LAYOUT[name][0]
         return np.ndarray(self.shapes[name], dtype, memory, self.offsets[name])
 
@@ -116,13 +125,13 @@ class Piece:
     def moved(
         self, before: npt.NDArray[np.uint8], after: npt.NDArray[np.uint8], table: IntArray
     ) -> None:
-        """Write the descriptors of all arrays, which lie as before in another piece of memory."""
+        """Update the descriptors of all arrays after their piece was copied elsewhere."""
         table[self.numbers, 0] += address_of_own(after) - address_of_own(before)
 
 
 @lru_cache(maxsize=64)
 def piece_of(shapes: tuple[tuple[int, ...], ...]) -> Piece:
-    """The arrays of a state, of these shapes."""
+    """Return the layout of a state with arrays of these shapes."""
     return Piece(dict(zip(STATE, shapes, strict=True)))
 
 
@@ -141,20 +150,20 @@ def scratch_piece(
     planned: int = 0,
     spans: int = 0,
 ) -> Piece:
-    """How scratch memory is laid out.
+    """Return the layout of scratch memory.
 
     Args:
-        rows: of a plan, at least.
-        jobs: how many there are.
-        users: whose running jobs are counted.
-        largest: cores of the largest node that is shared.
-        lengths: of the known arrays `COUNTED`.
-        amounts: of shared nodes, consumables too.
-        parts: of shared nodes that one job may have at most.
-        ranked: whether nodes are ranked.
-        stands: whether reservations outlive a pass on whole nodes.
-        planned: how many particular nodes are planned; 0 where numbers of nodes are.
-        spans: of such a plan, at least.
+        rows: Minimum number of rows of a plan.
+        jobs: Number of jobs.
+        users: Number of users whose running jobs are counted.
+        largest: Cores of the largest shared node.
+        lengths: Lengths of the known arrays `COUNTED`.
+        amounts: Number of amounts of shared nodes, consumables included.
+        parts: Maximum number of parts of one job on shared nodes.
+        ranked: Whether nodes are scored.
+        stands: Whether reservations on whole nodes outlive a pass.
+        planned: Number of nodes that are planned as particular nodes; 0 if nodes are only counted.
+        spans: Minimum number of spans of such a plan.
     """
     rows = -(-rows // _ROWS_TOGETHER) * _ROWS_TOGETHER
     (
@@ -195,13 +204,14 @@ def scratch_piece(
         "ranked": (nodes if ranked else 0,),
         "later": (jobs + tells,),
         "stack": (jobs + tells,),
+        "owed": (jobs,),
         "levels": (jobs + tells if tells else 0,),
         "fair": (labels + 1,),
         **dict.fromkeys(("standings", "line", "merged"), (tree,)),
         "spare": (pools,),
         **dict.fromkeys(("free_at", "min_free"), (shared, amounts)),
         "fits": (shared,),
-        # Twice: what would lie on empty nodes is reckoned behind what was chosen.
+        # Twice: placements on empty nodes are computed behind the chosen nodes.
         **dict.fromkeys(("chosen_nodes", "chosen_tasks", "of_kind"), (2 * max(parts, shared),)),
         "seats": (shared, 2),
         "seated": (shared,),

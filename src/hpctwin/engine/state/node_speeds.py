@@ -1,4 +1,4 @@
-"""Speeds of nodes as kernels have them."""
+"""Speeds of nodes in the engine's form."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["speed_columns"]
 
 
 def speed_columns(speeds: Iterable[float]) -> dict[str, list[float]]:
-    """Speeds of pools in the engine's form: fields of `layout.Pool`."""
+    """Return speeds of pools as fields of `records.Pool`: float and exact fraction."""
     found = [float(speed) for speed in speeds]
     fractions = [exact(speed) for speed in found]
     return {

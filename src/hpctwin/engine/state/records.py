@@ -1,7 +1,7 @@
-"""What there is of each kind of thing: the fields of the engine's records, and how tables of them are read.
+"""The engine's records: their fields, and how kernels read tables of them.
 
-Rows are records: a kernel reads ``sim.job[j].nodes``, ``sim.state[j].start``, ``sim.clock.now``. Times are
-in ms.
+Rows are records: a kernel reads ``sim.job[j].nodes``, ``sim.state[j].start``, ``sim.clock.now``.
+Times are in ms.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Protocol, TypeVar
 
 Int = Annotated[int, "i8"]
-# Of what a policy may set, its unit besides: 1 or more; 1 or more, or 0 for any; ms; ms, at least 1; 0 or 1.
+# Settings of a policy have a unit: 1 or more; 1 or more, or 0 for any; ms; ms, at least 1; 0 or 1.
 Count = Annotated[int, "i8", "count"]
 Limit = Annotated[int, "i8", "limit"]
 Millis = Annotated[int, "i8", "ms"]
@@ -27,7 +27,7 @@ class Table(Protocol[R]):
     """Rows of one kind, as a kernel sees them."""
 
     def __getitem__(self, row: int) -> R:
-        """One row."""
+        """Return one row."""
         ...
 
     def __setitem__(self, row: int, value: R) -> None:
@@ -35,7 +35,7 @@ class Table(Protocol[R]):
         ...
 
     def __len__(self) -> int:
-        """How many rows."""
+        """Return the number of rows."""
         ...
 
 
@@ -45,7 +45,7 @@ class Grid(Protocol[R]):
     width: int
 
     def __getitem__(self, place: tuple[int, int]) -> R:
-        """One number."""
+        """Return one number."""
         ...
 
     def __setitem__(self, place: tuple[int, int], value: R) -> None:
@@ -53,161 +53,160 @@ class Grid(Protocol[R]):
         ...
 
     def __len__(self) -> int:
-        """How many rows."""
+        """Return the number of rows."""
         ...
 
 
 class Job:
-    """What is known of a job."""
+    """Known data of a job."""
 
-    expected: Int  # what the scheduler expects it to run
+    expected: Int  # runtime that the scheduler expects
     nodes: Int
     submit: Int
     limit: Int  # walltime
-    runtime: Int  # only events read it, never a pass
-    rank: Small  # of its id
-    kind: Small  # row of `Known.eligible`, and of `Known.shape`
-    user: Small  # column of `State.user_running`; 0 where not known
+    runtime: Int  # read only by events, never by a pass
+    rank: Small  # rank of its id
+    kind: Small  # row of `Known.eligible` and `Known.shape`
+    user: Small  # column of `State.user_running`; 0 if unknown
     share: Small  # row of `State.usage`
     rejected: Small  # 1: it can never run here
-    fails: Short  # 1: it fails when its runtime is over
+    fails: Short  # 1: it fails at the end of its runtime
     thinks: Short  # 1: its user submits it when it becomes eligible, not at ``submit``
-    cancel: Int  # when it is cancelled, not before submission; NEVER
+    cancel: Int  # time of cancellation, not before submission; NEVER
     level: Small  # most dependencies in a chain of jobs that wait for it
-    counts: Small  # for fair share its use counts so many times, in thousandths
-    waits_from: Small  # rows of `Known.waits`: what it waits for
+    counts: Small  # weight of its usage for fair shares, in thousandths
+    waits_from: Small  # rows of `Known.waits`: the jobs it waits for
     waits_to: Small
-    tells_from: Small  # rows of `Known.tells`: what waits for it
+    tells_from: Small  # rows of `Known.tells`: the jobs that wait for it
     tells_to: Small
 
 
 class Bound:
-    """One of the limits that jobs of some user, account and QOS are under; see `limits`."""
+    """One of the limits that apply to jobs of a user, account and QOS; see `limits`."""
 
-    ceiling: Int  # which of them
+    ceiling: Int  # row of `Known.ceiling`
     measure: Int  # column of `Known.charge`
-    holds: Int  # 0: these jobs are counted, and not kept back
-    weight: Real  # each of what they count is so many of what the limit counts,
-    own: Real  # … where a job is to start, whose walltime counts
-    seen: Int  # 0: what others have used, and may, keeps none of these jobs back
+    holds: Int  # 0: these jobs count, but are not held back
+    weight: Real  # factor from a job's charge to the limit's amount,
+    own: Real  # … for a job about to start, whose walltime counts
+    seen: Int  # 0: other jobs' usage, past or current, holds none of these jobs back
 
 
 class Ceiling:
-    """How much all jobs that are counted under a limit may have."""
+    """How much all jobs that count under a limit may have."""
 
     most: Int
-    timed: Int  # 1: of amounts times seconds, as `left`, `used` and `own` say
-    left: Int  # 1: what is left of the walltimes of jobs that run counts,
-    used: Int  # … 1: what has been used,
-    own: Int  # … 1: the walltime of the job that is to start
-    minute: Int  # where use counts: of a whole unit for a minute, as `Used.amount` has it
-    decay: Real  # of use, per ms; 0: it does not
+    timed: Int  # 1: a limit on amounts times seconds, which are the sum of:
+    left: Int  # … 1: the rest of the walltimes of running jobs,
+    used: Int  # … 1: past usage,
+    own: Int  # … 1: the walltime of the job about to start
+    minute: Int  # for past usage: one minute of one unit, as `Used.amount` counts it
+    decay: Real  # decay of past usage, per ms; 0: none
 
 
 class Held:
-    """What the jobs that are counted under a limit have at present."""
+    """The present amounts of the jobs that count under a limit."""
 
     amount: Int
-    until: Int  # where the limit is timed: sum of amounts times the time of their walltimes, s
+    until: Int  # if the limit is timed: sum of amounts times ends of walltimes, s
 
 
 class Used:
-    """What jobs that are counted under a limit of use have used."""
+    """What jobs that count under a limit have used in the past."""
 
     amount: Real  # decayed, times ms
-    at: Int  # when that was reckoned
+    at: Int  # time at which it was computed
 
 
 class Branch:
-    """A user in an account, or an account, in the tree of fair shares; parents come before what is below."""
+    """A user in an account, or an account, in the tree of fair shares.
 
-    parent: Int  # -1
-    label: Int  # row of `State.usage`; -1 of an account
-    share: Real  # of what its siblings have together; -1: it is not looked at, and comes first
-    first: Int  # rows below it,
-    last: Int  # … up to here
+    Parents come before their children.
+    """
+
+    parent: Int  # -1: none
+    label: Int  # row of `State.usage`; -1 for an account
+    share: Real  # share among its siblings; -1: it is ignored, and ranks first
+    first: Int  # first row below it,
+    last: Int  # … row after the last
 
 
 class Shape:
-    """What a kind of job asks where nodes are shared, but for the amounts of a task."""
+    """The request of a kind of job for shared nodes, except the amounts of a task."""
 
     tasks: Int
-    nodes: Int  # it has so many nodes at least
-    most: Int  # tasks of it on a node at most
+    nodes: Int  # minimum number of nodes
+    most: Int  # maximum number of its tasks on a node
     exclusive: Int  # 1: it shares its nodes with no other job
-    shared_with: Int  # 1: its nodes are shared with jobs of its user only; 2: of its account
-    spread: Int  # 1: it lies on as many nodes as it can
-    user: Int  # numbers, where any job asks so
+    shared_with: Int  # 1: its nodes are shared only with jobs of its user; 2: of its account
+    spread: Int  # 1: it uses as many nodes as possible
+    user: Int  # number of its user, if any job has ``shared_with``
     account: Int
-    charge: Real  # for fair share it counts as so many nodes
-    popularity: Int  # so many jobs are of this kind
-    more: Int  # of a job with tasks of several kinds: the kind of those that come next, -1
-    among: Int  # if its nodes are of one set: its kind on the first; that one's on the next, -1
-    of: Int  # the kind of job that it is made for, or itself
-    parts: Int  # so many parts of nodes, at most, its tasks of all kinds lie on
-    gpus: Int  # it asks for some of so many GPUs of a node, counted one by one; 0: it does not
-    typed: Int  # 1: it says of which types they are
-    part_on: Small  # the kind of the part of a GPU that a task has, on the first; others follow
-    whole_on: Small  # … and of each whole one
+    charge: Real  # number of nodes for which it counts in fair shares
+    popularity: Int  # number of jobs of this kind
+    more: Int  # for a job with tasks of several kinds: the kind of the next tasks, -1
+    among: Int  # if its nodes must be of one set: its kind on the first; there: on the next; -1
+    of: Int  # the kind of job that this kind is made for, or itself
+    parts: Int  # maximum number of parts of nodes that its tasks use
+    gpus: Int  # GPUs of a node that it requests, if they are counted one by one; 0: none
+    typed: Int  # 1: it requests types of GPUs
+    part_on: Small  # kind that holds a task's fraction of the first GPU; others follow
+    whole_on: Small  # … and a whole GPU
 
 
 class Claim:
-    """Which jobs a job may preempt, and what becomes of it if it is."""
+    """Which jobs a job may preempt, and what happens to it if it is preempted."""
 
     standing: Int  # row of `Known.yields`
-    checkpoint: Int  # it writes one whenever it has run for so long again; 0: never
+    checkpoint: Int  # time it runs between checkpoints; 0: it writes none
 
 
 class Yield:
-    """A class of jobs, of which some preempt others."""
+    """A class of jobs; jobs of some classes may preempt jobs of others."""
 
-    level: Int  # above those of all classes whose jobs they may preempt
-    rank: Int  # those of a lower one are preempted first
-    mode: Int  # how they end then: PREEMPTED, SENT_BACK; 0: they are not preempted
-    grace: Int  # so much later
-    exempt: Int  # only if they have run for so long
+    level: Int  # higher than that of all classes whose jobs they may preempt
+    rank: Int  # jobs of lower rank are preempted first
+    mode: Int  # how preemption ends them: PREEMPTED, SENT_BACK, …; 0: they are not preempted
+    grace: Int  # time between preemption and end
+    exempt: Int  # time that they must have run before
 
 
 class Cut:
-    """What preemption has done to a job, or for it."""
+    """Effects of preemption on a job, by it or for it."""
 
-    times: Int  # it was sent back for another
-    lost: Int  # so long it ran in vain then
-    done: Int  # of its runtime, what checkpoints keep
-    leaves: Int  # when its grace ends; 0: it has none
-    tried: Int  # 1: it is tried whether it suffices that it leaves then, or is suspended
-    waits: Int  # until then it preempts nobody, as those it preempted are leaving
-    suspended: (
-        Int  # 1: it is; its start is then as if it went on when all above it are expected to end
-    )
-    covered: Int  # so many of its nodes others have
-    ran: Int  # so long it had run when it was suspended, …
-    left: Int  # … and so long it goes on after that
-    paused: (
-        Int  # it started so much sooner than its state says, and was suspended for so long since
-    )
-    since: Int  # when it went on last
-    until: Int  # when all who have its nodes are expected to end
+    times: Int  # number of times it was preempted
+    lost: Int  # runtime lost by that
+    done: Int  # part of its runtime that checkpoints keep
+    leaves: Int  # end of its grace; 0: it has none
+    tried: Int  # 1: the pass tests whether it suffices that it leaves then, or is suspended
+    waits: Int  # until then it preempts no job: jobs that it preempted are still leaving
+    suspended: Int  # 1: it is; its start then assumes that it resumes when the jobs above it end
+    covered: Int  # number of its nodes that other jobs have
+    ran: Int  # time it had run when it was suspended,
+    left: Int  # … and remaining time after that
+    paused: Int  # its suspended time, by which ``state.start`` is later than its actual start
+    since: Int  # time of its last resumption
+    until: Int  # expected end of all jobs on its nodes
 
 
 class Victim:
-    """A job that may be preempted, while some are chosen."""
+    """A job that may be preempted, while victims are chosen."""
 
-    first: Int  # those with the least come first, …
-    second: Int  # … of equal ones by this
+    first: Int  # smallest first, …
+    second: Int  # … then by this
     job: Int
 
 
 class NodeSpan:
-    """A span of time of a plan of particular nodes; see `node_spans`."""
+    """A span of time in a plan of particular nodes; see `node_reservations`."""
 
     begin: Int
     end: Int
-    next: Int  # the span that follows; -1
+    next: Int  # the next span; -1
 
 
 class Fact:
-    """What orderings see of a job besides; see `abi.JobView`."""
+    """Further data of a job that orderings see; see `policy_views.JobView`."""
 
     cores: Real
     gpus: Real
@@ -231,32 +230,32 @@ class Fact:
 class Edge:
     """A dependency of a job on another."""
 
-    job: Int  # who waits
+    job: Int  # the job that waits
     kind: Int
     delay: Int
 
 
 class Pool:
-    """Nodes that are only counted."""
+    """Nodes that are interchangeable and only counted."""
 
     speed: Real
-    top: Int  # the speed as a fraction, see `speeds`
+    top: Int  # the speed as a fraction, see `node_speeds`
     bottom: Int
     first: Int  # places in `Known.by_pool`
-    last: Int  # the place after the last
-    group: Int  # the first pool of the same node group
-    keep: Int  # so many idle nodes of the group are never switched off
+    last: Int  # place after the last
+    group: Int  # first pool of the same node group
+    keep: Int  # number of idle nodes of the group that are never switched off
 
 
 class Switch:
-    """What nodes are connected to; all that is below one comes before it."""
+    """A network switch; all switches below it come before it."""
 
-    above: Int  # -1
-    height: Int  # 0 for those that nodes are connected to
+    above: Int  # the switch above; -1
+    height: Int  # 0 if nodes are connected to it
 
 
 class PoolFact:
-    """What placements see of a pool's nodes besides; see `abi.NodeView`."""
+    """Further data of a pool's nodes that placements see; see `policy_views.NodeView`."""
 
     group: Real
     cores: Real
@@ -268,19 +267,22 @@ class PoolFact:
 
 
 class PartitionFact:
-    """What passes see of a partition besides."""
+    """Further data of a partition that passes see."""
 
     priority: Real
-    backfill_depth: Int  # so many of its jobs have reservations under ``pbs``; -1: it says nothing
+    backfill_depth: Int  # number of its jobs with reservations under ``pbs``; -1: not set
 
 
 class Window:
-    """A maintenance window; or more of a resource for a time, if the amount is negative."""
+    """A maintenance window.
+
+    With a negative amount, more of a resource is available for a time.
+    """
 
     start: Int
     end: Int
     pool: Int  # or resource
-    amount: Int  # how much is away
+    amount: Int  # amount that is unavailable
 
 
 class Change:
@@ -297,26 +299,26 @@ class Sleep:
 
     off_time: Int
     on_time: Int
-    off_w: Real  # what a node draws on its way there,
-    on_w: Real  # … back,
-    asleep_w: Real  # … and between
-    timeout: Int  # idle (or in the depth before) for so long: to this depth; NEVER for not at all
+    off_w: Real  # power draw of a node on its way there,
+    on_w: Real  # … on its way back,
+    asleep_w: Real  # … and asleep
+    timeout: Int  # time idle, or in the depth before, until it goes to this depth; NEVER
 
 
 class Clock:
     """The simulation's single numbers."""
 
     now: Int
-    ended: Int  # the last end of a job that ran; -1 if there is none
+    ended: Int  # last end of a job that ran; -1
     instants: Int
-    alive: Int  # jobs that have not come to their end
-    arrived: Int  # so many of `by_submit` have been submitted
-    arrival_end: Int  # … and so many will be
-    submitted: Int  # jobs so far, those that are not there any more included
+    alive: Int  # jobs that have not ended
+    arrived: Int  # number of jobs of `by_submit` that have been submitted
+    arrival_end: Int  # … and that will be
+    submitted: Int  # submitted jobs so far, including jobs that are no longer there
     queued: Int
-    moves: Int  # so often has a job come into the queue, or left it without having started
+    moves: Int  # number of times a job entered the queue, or left it without a start
     running: Int
-    run_first: Int  # places of `run` in use, holes among them,
+    run_first: Int  # places of `run` in use, holes included,
     run_end: Int  # … up to here
     starts: Int
     ends: Int  # entries of heaps
@@ -324,7 +326,7 @@ class Clock:
     switching: Int
     timeouts: Int
     begins: Int
-    touched: Int  # the first node that has changed since the last pass, + 1; 0 for none
+    touched: Int  # first node that has changed since the last pass, + 1; 0 for none
     cancels_done: Int
     changes_done: Int
     resets_done: Int
@@ -333,108 +335,111 @@ class Clock:
     segments: Int
     logged: Int
     pass_due: Int
-    timer: Int  # the next instant at which nothing else may happen
-    ranked: Int  # the period in which the tree of fair shares was last reckoned; -1
-    timed: Int  # jobs that run and count under a limit that time alone may lift
+    timer: Int  # next time that is an event time even if nothing else happens then
+    ranked: Int  # period in which the tree of fair shares was last ranked; -1
+    timed: Int  # running jobs that count under a limit that only time can lift
     faults: Int  # node failures and repairs so far
-    came_back: Int  # 1: capacity came back other than planned since the last pass
+    came_back: Int  # 1: capacity has returned other than planned since the last pass
     unpowered: Int  # nodes that are hidden
-    wake_at: Int  # when to look whether nodes must be woken
+    wake_at: Int  # time at which to check whether nodes must be woken
     random: Int
-    stop_job: Int  # stop when it has started; -1
-    bad_job: Int  # whose score is not a number; -1
-    bad_node: Int  # the node that it was scored with; -1 for its place in the queue
-    only_outages_since: Int  # -1
+    stop_job: Int  # stop when this job has started; -1
+    bad_job: Int  # job whose score is not a number; -1
+    bad_node: Int  # node with which it was scored; -1 for the score of its place in the queue
+    only_outages_since: Int  # time since which only node failures and timers are left; -1
 
 
 class JobState:
-    """How it goes with a job; -1 for what has not happened."""
+    """The state of a job; -1 for times that have not come."""
 
     eligible: Int
     start: Int
-    end: Int  # while it runs: when it will
-    release: Int  # latest time one of its dependencies came true
+    end: Int  # its end; while it runs, the future one
+    release: Int  # latest time at which one of its dependencies was satisfied
     chain: Int  # longest chain of expected runtimes of jobs that wait for it
-    key: Real  # score, where the ordering does not change with time
-    open: Small  # dependencies not true yet
+    key: Real  # score, if the ordering does not change with time
+    open: Small  # dependencies that are not satisfied yet
     requeues: Small
     first_node: Small
     phase: Flag
     outcome: Flag  # phase it will end in
-    started: Flag  # ever began, as those know that wait for its start
-    dead: Flag  # a dependency failed
+    started: Flag  # 1: it has started at least once, for jobs that wait for its start
+    dead: Flag  # 1: a dependency failed
 
 
 class Event:
-    """An entry of a heap: something happens to a job, or node, at a time."""
+    """An entry of a heap: a time, and the job or node to which something happens."""
 
     time: Int
     job: Int
 
 
 class Run:
-    """A running job, by planned end; see `running`."""
+    """A running job, by planned end; see `running_jobs`."""
 
     planned: Int
     job: Int  # -1: a hole
 
 
 class Stock:
-    """What there is of a pool or resource at present."""
+    """The present amount of a pool or resource."""
 
     free: Int  # negative in maintenance with overdue jobs
     down: Int  # failed nodes
 
 
 class Usage:
-    """What a fair-share label has used."""
+    """The usage of a fair-share label."""
 
     used: Real  # node-ms
-    at: Real  # when that was reckoned
-    nodes: Real  # in use
+    at: Real  # time at which it was computed
+    nodes: Real  # nodes in use
 
 
 class Node:
-    """How it goes with a node."""
+    """The state of a node."""
 
-    job: Small  # who has it, -1
-    down: Short  # outages that last
-    hidden: Short  # 1: jobs cannot have it since it is not active
+    job: Small  # the job on it, -1
+    down: Short  # present outages
+    hidden: Short  # 1: jobs cannot get it because it is not active
     next: Small  # next node of the same job, -1
     power: Short
-    depth: Short  # the sleep depth it is in, or on its way to or from
-    ready: Int  # when it will have switched
-    boot: Int  # what comes on top of that to be active
-    since: Int  # since when it is in its power state
-    place: Small  # in `Known.by_pool`
-    touched: Small  # the next node that has changed, + 2; 1 for none; 0 if this one has not
+    depth: Short  # the sleep depth it is in, or in transition to or from
+    ready: Int  # end of its transition
+    boot: Int  # time from then until it is active
+    since: Int  # time at which it entered its power state
+    place: Small  # place in `Known.by_pool`
+    touched: Small  # next node that has changed, + 2; 1 for none; 0 if this one has not
 
 
 class Share:
-    """What is on a node that jobs share."""
+    """The use of a node that jobs share."""
 
     jobs: Int
     part: Int  # the first of its parts, -1
-    promise: Int  # the first of its promises, which lie in the order in which they begin; -1
-    since: Int  # while a time is sought: the first of them that is not over by then, -1
+    promise: Int  # the first of its reservations, which are sorted by start; -1
+    since: Int  # in a search for a start: the first of them that has not ended by then, -1
 
 
 class Part:
-    """Tasks of a job on a node, from when they started there. Rows of those that ended stay."""
+    """Tasks of a job on a node, from their start there.
+
+    Rows of parts that have ended stay as a record.
+    """
 
     job: Int
     start: Int
-    planned: Int  # its planned end
+    planned: Int  # planned end
     node: Small
     tasks: Small
-    next: Small  # of the same job, -1
-    after: Small  # on the same node, -1
+    next: Small  # next part of the same job, -1
+    after: Small  # next part on the same node, -1
     before: Small
-    kind: Small  # of the job, or of its tasks here, where these are of several
+    kind: Small  # kind of the job, or of its tasks here if they are of several kinds
 
 
 class Promise:
-    """Tasks of a job that waits, on a node that is reserved for them."""
+    """Tasks of a pending job, on a node that is reserved for them."""
 
     job: Int
     start: Int
@@ -442,22 +447,22 @@ class Promise:
     node: Int  # -1: the row is free
     tasks: Int  # or all that the node has, -1
     kind: Int
-    next: Int  # of the same job, or free, -1
-    after: Int  # on the same node, -1
-    ahead: Int  # while a time is sought: the same, but for those that are over by then
-    first: Int  # 1: the first of its job
+    next: Int  # next row of the same job, or next free row, -1
+    after: Int  # next row on the same node, -1
+    ahead: Int  # in a search for a start: the same, without rows that have ended by then
+    first: Int  # 1: the first row of its job
 
 
 class Tried:
-    """When a kind of job was last tried on what is free, and found not to fit."""
+    """When a kind of job was last tried on the free nodes, and did not fit."""
 
-    at: Int  # of `Sharing.freed`
-    short: Int  # so many tasks found no room; 0 if it may fit
-    faults: Int  # of the clock, when it was last seen whether the nodes that are up could hold it
-    held: Int  # 1: they could
-    waiting: Int  # so many of the kind wait
-    look: Int  # of `Sharing.looks`: in which …
-    length: Int  # … one that is expected to run so long did not fit beside what is promised
+    at: Int  # value of `Sharing.freed`
+    short: Int  # number of tasks that did not fit; 0 if it may fit
+    faults: Int  # value of `Clock.faults` when ``held`` was determined
+    held: Int  # 1: the nodes that are up could hold it
+    waiting: Int  # number of pending jobs of the kind
+    look: Int  # value of `Sharing.looks` when a job of the kind …
+    length: Int  # … with this expected runtime did not fit next to the reservations
 
 
 class Sharing:
@@ -465,26 +470,26 @@ class Sharing:
 
     parts: Int  # rows in use
     owners: Int  # 1: it matters whose jobs are on a node
-    gpus: Int  # so many of a node, at most, are counted one by one, in the last columns of amounts
-    types: Int  # of so many types, in the columns before these
+    gpus: Int  # maximum number of GPUs of a node that are counted one by one, in the last columns
+    types: Int  # number of their types, in the columns before these
     promises: Int
-    spare: Int  # the first free row of promises, plus 1; 0: none
-    freed: Int  # how often a node got something back
-    faults: Int  # of the clock, in the last pass
-    chosen: Int  # nodes that `placing` chose
-    before: Int  # so many of these for kinds of the job's tasks that came before
-    kind: Int  # of the tasks that nodes are chosen for
-    laid: Int  # 1: the placement chose their GPUs, too
-    looks: Int  # how often it was begun to start jobs; meanwhile nothing comes free
-    turn: Int  # the node after the last that a job started on
-    widest: Int  # nodes that a job may have at most
-    counted: Int  # while a time is sought: 1: what is short is known
-    tasks_short: Int  # of those that the job asks for; 0 or less: enough
+    spare: Int  # the first free row of reservations, plus 1; 0: none
+    freed: Int  # number of times a node got something back
+    faults: Int  # value of `Clock.faults` in the last pass
+    chosen: Int  # number of nodes that the placement has chosen
+    before: Int  # number of these for earlier kinds of the job's tasks
+    kind: Int  # kind of the tasks that nodes are chosen for
+    laid: Int  # 1: the placement has also chosen their GPUs
+    looks: Int  # number of times that passes began to start jobs; in between nothing becomes free
+    turn: Int  # the node after the last one on which a job started
+    widest: Int  # maximum number of nodes of a job
+    counted: Int  # 1: in a search for a start, the next two numbers are known
+    tasks_short: Int  # number of the job's tasks that do not fit; 0 or less: all fit
     nodes_short: Int
 
 
 class Outage:
-    """A node fails (sign -1) or comes back (+1)."""
+    """A node fails (sign -1) or returns (+1)."""
 
     time: Int
     node: Int
@@ -492,12 +497,12 @@ class Outage:
 
 
 class Lost:
-    """An attempt cut off by a failure, or for another job."""
+    """An attempt that ended by a failure, or for another job."""
 
     job: Int
     start: Int
     end: Int
-    kept: Int  # of this a checkpoint keeps so much
+    kept: Int  # part of it that a checkpoint keeps
     nodes: Int
 
 
@@ -520,10 +525,10 @@ class Span:
 
 
 class Level:
-    """How a branch of the tree of fair shares stands."""
+    """The level of a branch in the tree of fair shares."""
 
-    used: Real  # node-ms, of all below it
-    level: Real  # its share over its part of its parent's use
+    used: Real  # node-ms, of all branches below it
+    level: Real  # its share, over its part of its siblings' usage
 
 
 class Scored:
@@ -544,5 +549,5 @@ class Fair:
     """What an ordering sees of a fair-share label."""
 
     factor: Real
-    current: Real  # decayed use, node-s
-    shift: Real  # see `race`
+    current: Real  # decayed usage, node-s
+    shift: Real  # see `priority_tournament`

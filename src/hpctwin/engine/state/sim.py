@@ -1,4 +1,4 @@
-"""A simulation's arrays in memory, and what kernels need to find them."""
+"""A simulation's arrays in memory, and the table by which kernels find them."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ __all__ = ["Decided", "Sim", "records", "single"]
 IntArray = npt.NDArray[np.int64]
 _Widths = tuple[int, tuple[int, ...], int, int]
 
-_ROWS = 1 << 12  # written at once, so that a table is gone through in memory once
+_ROWS = 1 << 12  # rows written at once, so that a table is written in one sweep through memory
 
 
 class _Record:
-    """A single record of an array: its fields are read and written in the array.
+    """A single record of an array, whose fields are read and written in the array.
 
-    As of `numpy.recarray`, in a quarter of the time.
+    It does the same as `numpy.recarray`, in a quarter of the time.
     """
 
     __slots__ = ("_row",)
@@ -55,10 +55,10 @@ class _Record:
 
 
 class Decided(dict[str, npt.NDArray[Any]]):
-    """A policy's numbers, see `layout.Numbers`, and their rows of the table by which kernels find arrays.
+    """A policy's numbers, see `layout.Numbers`, and their rows of the table of arrays.
 
-    Nobody may write them. ``needs`` is what of them the layout of scratch memory depends on; ``facts`` is
-    whether they ask of jobs what only some orderings do.
+    The arrays must not be written. ``needs`` holds the numbers that determine the layout of scratch
+    memory. ``facts`` says whether the policy uses job data that only some orderings need.
     """
 
     def __init__(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -75,7 +75,7 @@ class Decided(dict[str, npt.NDArray[Any]]):
 
 
 class _Scratch(NamedTuple):
-    """Scratch memory, and of that what holds something from pass to pass."""
+    """Scratch memory, and the part of it that outlives a pass."""
 
     piece: Piece
     memory: npt.NDArray[np.uint8]
@@ -83,7 +83,14 @@ class _Scratch(NamedTuple):
 
 
 class _Needs(NamedTuple):
-    """Whether nodes are ranked, a plan is kept, nodes are switched; how many jobs reserve sets of nodes."""
+    """Numbers of a policy that determine the layout of scratch memory.
+
+    Args:
+        ranked: Whether nodes are scored.
+        stands: Whether a plan is kept from pass to pass.
+        powered: Whether nodes are switched.
+        by_node: Maximum number of jobs that reserve particular nodes in a pass.
+    """
 
     ranked: bool
     stands: bool
@@ -96,14 +103,14 @@ _KNOWN, _NUMBERED = (slice(NUMBER[names[0]], NUMBER[names[-1]] + 1) for names in
 
 
 class Sim:
-    """All arrays of one simulation: what is known, which forks share; its state; the policy.
+    """All arrays of a simulation: known data that forks share, its state, the policy.
 
     Arrays are read by name, ``sim["state"]["start"]``; only the engine writes them.
 
     Args:
-        known: the jobs and the machine, see `layout.Known`; nobody may write them any more.
-        shapes: of the state's arrays; all zeros at first.
-        like: another, which was given many of the same arrays.
+        known: Data of jobs and cluster, see `layout.Known`; they must not be written any more.
+        shapes: Shapes of the state's arrays, which are initially zero.
+        like: Another simulation that shares many of the arrays.
     """
 
     def __init__(
@@ -126,7 +133,7 @@ class Sim:
         self._describe_all()
 
     def __getitem__(self, name: str) -> Any:
-        """An array, by its name in `layout`; a single record as an array of one."""
+        """Return an array by its name in `layout`; a single record as an array of one."""
         found = self._views.get(name)
         if found is not None:
             return found
@@ -145,24 +152,24 @@ class Sim:
 
     @property
     def running(self) -> Any:
-        """The running jobs, records of `records.Run` by planned end."""
+        """The running jobs by planned end, as records of `records.Run`."""
         clock = self["clock"]
         run = self["run"][clock["run_first"][0] : clock["run_end"][0]]
         return run[run["job"] >= 0]
 
     @property
     def jobs(self) -> int:
-        """How many jobs there are, whether submitted or not."""
+        """Number of jobs, whether submitted or not."""
         return len(self._known["job"])
 
     @property
     def pools(self) -> int:
-        """How many pools of nodes."""
+        """Number of pools of nodes."""
         return len(self._known["pool"])
 
     @property
     def resources(self) -> int:
-        """How many resources of the whole machine."""
+        """Number of cluster-wide resources."""
         asked: int = self._known["asks"].shape[1]
         return asked
 
@@ -173,24 +180,24 @@ class Sim:
 
     @property
     def partitions(self) -> int:
-        """How many partitions, each of which may limit the running jobs of users."""
+        """Number of partitions; each may limit the running jobs of users."""
         return len(self._known["user_limit"])
 
     @property
     def address(self) -> int:
-        """Where kernels find the arrays, until one is replaced."""
+        """Address at which kernels find the arrays; valid until an array is replaced."""
         if self._scratch is None:
             self.make_room()
         return self._found_at
 
     @property
     def bare_address(self) -> int:
-        """As `address`, for kernels that need no scratch memory."""
+        """The same as `address`, for kernels that need no scratch memory."""
         return self._found_at
 
     def fork(self) -> Self:
-        """A copy that shares nothing with this one that anyone may write."""
-        self._widths()  # forks share them
+        """Return a copy that shares no writable data with this simulation."""
+        self._widths()  # computed once: forks share them
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin._memory = self._memory.copy()
@@ -203,7 +210,10 @@ class Sim:
         return twin
 
     def become(self, other: Sim) -> None:
-        """Stand where another simulation stands, which nothing changes; its address stays as it is."""
+        """Take over the state of another simulation, which stays unchanged.
+
+        The address of this simulation stays the same.
+        """
         room_before = self._room_needed()
         if other._piece is self._piece:
             self._memory[:] = other._memory
@@ -222,13 +232,14 @@ class Sim:
         self._forget_derived()
 
     def begin_with(self, start: Sim, jobs: npt.NDArray[Any], facts: npt.NDArray[Any]) -> None:
-        """Stand where nothing has happened yet, with other jobs; the address stays as it is.
+        """Reset this simulation to an initial state with other jobs; its address stays.
 
         Args:
-            start: a simulation that stands there, of as many jobs, in which nothing but these tables
-                depends on which.
-            jobs: their records, by submit time; they are copied. The first is submitted at time zero.
-            facts: of them; nobody may write these.
+            start: Simulation in the initial state with as many jobs. Only the tables of jobs and
+                facts may depend on which jobs they are.
+            jobs: Records of the jobs, by submit time; they are copied. The first is submitted at
+                time 0.
+            facts: Facts of the jobs; they must not be written any more.
         """
         if "job" not in self._owned or self._piece is not start._piece:
             self.become(start)
@@ -242,19 +253,19 @@ class Sim:
         self._put("fact", facts)
 
     def own(self, *names: str) -> None:
-        """Make what is known of some things this simulation's own, so that it may be written."""
+        """Copy known arrays, so that this simulation owns them and may write them."""
         self._known = dict(self._known)
         for name in names:
             self._put(name, copied(self._known[name]))
         self._owned |= set(names)
 
     def _own_again(self) -> None:
-        """Copy what is another's own, which this one was given."""
+        """Copy arrays that another simulation owns and this one was given."""
         if self._owned:
             self.own(*self._owned)
 
     def know(self, **arrays: npt.NDArray[Any]) -> None:
-        """Replace some of what is known; forks made before keep what they have."""
+        """Replace known arrays; forks made before keep the old ones."""
         self._known = dict(self._known)
         for name, array in arrays.items():
             self._put(name, _as_laid_out(name, array))
@@ -262,14 +273,17 @@ class Sim:
         self._forget_derived()
 
     def forget(self, name: str) -> None:
-        """Drop something known, when nothing will be computed any more; forks keep what they have."""
+        """Drop a known array that no computation needs any more.
+
+        Forks keep it.
+        """
         self._known = dict(self._known)
         self._put(name, np.zeros(0, LAYOUT[name][0]))
         self._given = _Given(self._known, None)
         self._forget_derived()
 
     def reshape(self, **arrays: npt.NDArray[Any]) -> None:
-        """Replace arrays of the state by others, maybe of other lengths."""
+        """Replace arrays of the state, which may have other lengths."""
         before = self._piece, self._memory
         shapes = {**before[0].shapes, **{name: array.shape for name, array in arrays.items()}}
         if shapes == before[0].shapes:
@@ -295,10 +309,10 @@ class Sim:
         self._table[_NUMBERED] = policy.rows
 
     def make_room(self, rows: int = 0) -> None:
-        """Scratch memory with room for a plan of twice as many rows as are needed at present.
+        """Allocate scratch memory for a plan of twice as many rows as needed at present.
 
         Args:
-            rows: or so many, if these are more.
+            rows: Minimum number of rows.
         """
         clock, needs = self["clock"], self._policy.needs
         queued = int(clock["queued"][0])
@@ -310,8 +324,8 @@ class Sim:
             + (2 * nodes if needs.powered else 0)
             + 256,
         )
-        # How many spans a plan of particular nodes may come to have, twice as many waiting as at present, and
-        # all who run sent back.
+        # Number of spans of a plan of particular nodes: with twice as many pending jobs as now, and
+        # after all running jobs have been requeued.
         promised = min(2 * queued + int(clock["running"][0]) + 64, needs.by_node)
         piece = scratch_piece(
             rows,
@@ -329,16 +343,16 @@ class Sim:
         self._forget_derived()
 
     def size(self, name: str) -> int:
-        """How many rows an array of the state has."""
+        """Return the number of rows of an array of the state."""
         return self._piece.shapes[name][0]
 
     def _room_needed(self) -> tuple[Any, ...]:
-        """What the layout of scratch memory depends on, besides the rows of a plan."""
+        """Return what determines the layout of scratch memory, besides the rows of a plan."""
         users = self._piece.shapes["user_running"][1]
         return self.jobs, users, self._widths(), self._policy.needs
 
     def _widths(self) -> _Widths:
-        """What the layout of scratch memory depends on of what is known; see `scratch_piece`."""
+        """Return the known data that determine scratch memory, see `scratch_piece`."""
         if self._known_widths is None:
             known = self._known
             whole, parts = known["whole"], known["shape"]["parts"]
@@ -351,33 +365,33 @@ class Sim:
         return self._known_widths
 
     def _widths_of(self, known: Mapping[str, npt.NDArray[Any]]) -> _Widths | None:
-        """As `_widths`, of what is known to another; None where they may be others."""
+        """Return the same as `_widths` for other known arrays; None if it may differ."""
         own = self._known
         return self._known_widths if all(known[n] is own[n] for n in COUNTED) else None
 
     def _forget_derived(self) -> None:
-        """What scratch memory holds from pass to pass is of things as they were."""
+        """Reset scratch data that outlive a pass: they were derived from an older state."""
         if self._scratch is not None:
             self._scratch.derived.fill(0)
 
     @property
     def plan_rows(self) -> int:
-        """How many rows of a plan there is room for."""
+        """Number of rows of a plan for which there is memory."""
         return 0 if self._scratch is None else self._scratch.piece.shapes["plan_time"][0]
 
     def known(self) -> dict[str, npt.NDArray[Any]]:
-        """All arrays of the jobs and the machine; nobody may write them."""
+        """Return all known arrays of jobs and cluster; they must not be written."""
         return {name: self._known[name] for name in KNOWN}
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """All arrays that change, to be written to a file."""
+        """Return all arrays of the state, to be written to a file."""
         return {name: self[name] for name in STATE}
 
     def put_state(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Go on from arrays that `state` gave.
+        """Continue from arrays that `state` returned.
 
         Raises:
-            ValueError: their types or shapes are not those of the engine.
+            ValueError: Their types or shapes are not those of the engine.
         """
         for name in STATE:
             if arrays[name].dtype != LAYOUT[name][0]:
@@ -401,11 +415,13 @@ class Sim:
 
 
 class _Given:
-    """What was given to be known, and how it lies in memory; what was given before is not looked at again.
+    """Known arrays that a simulation was given, with their descriptors.
+
+    Only arrays that differ from the earlier ones are processed.
 
     Args:
-        known: the arrays.
-        before: what was given to another simulation.
+        known: Arrays by name.
+        before: Arrays given to another simulation, or None.
     """
 
     def __init__(self, known: Mapping[str, npt.NDArray[Any]], before: _Given | None) -> None:
@@ -427,17 +443,17 @@ class _Given:
 
 @cache
 def _undecided() -> Decided:
-    """No policy yet."""
+    """Return the numbers of no policy."""
     return Decided({name: np.zeros(1, LAYOUT[name][0]) for name in NUMBERS})
 
 
 def _row_of(array: npt.NDArray[Any]) -> tuple[int, int, int]:
-    """Where an array lies, and how long and how wide it is."""
+    """Return address, length and width of an array."""
     return address_of(array), len(array), array.shape[1] if array.ndim > 1 else 1
 
 
 def _as_laid_out(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """An array in the engine's form; a copy if it must be."""
+    """Return an array in the engine's form; a copy if necessary."""
     dtype = LAYOUT[name][0]
     if array.dtype is dtype and array.flags.c_contiguous:
         return array.view()
@@ -445,12 +461,12 @@ def _as_laid_out(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def records(name: str, size: int, **columns: Any) -> npt.NDArray[Any]:
-    """A table of `layout` with some of its columns; the others are 0.
+    """Make a table of `layout` with some of its columns; the other columns are 0.
 
     Args:
-        name: of the table.
-        size: how many rows.
-        columns: by field.
+        name: Name of the table.
+        size: Number of rows.
+        columns: Columns by field.
     """
     table = np.zeros(size, LAYOUT[name][0])
     if size <= _ROWS:
@@ -466,7 +482,7 @@ def records(name: str, size: int, **columns: Any) -> npt.NDArray[Any]:
 
 
 def single(name: str, values: Iterable[tuple[str, Any]]) -> npt.NDArray[Any]:
-    """A single record of `layout`, as an array of one."""
+    """Make a single record of `layout`, as an array of one."""
     dtype = LAYOUT[name][0]
     given = dict(values)
     row = tuple([given.pop(field, 0) for field in dtype.names or ()])

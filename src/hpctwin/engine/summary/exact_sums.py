@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import numpy.typing as npt
-from numba import float64, int64, types
+from numba import int64, types
 
 from hpctwin.engine.compile.jit import Kernel, jit
 
 __all__ = [
-    "ADD_NUMBERS", "INFINITE", "LEAST", "LIMBS", "LIMB_BITS", "NOT_NUMBERS", "UNTIL_CARRIED", "add_one",
-    "bits_of", "carry_limbs", "rounded_over",
+    "ADD_NUMBERS", "INFINITE", "LIMBS", "LIMB_BITS", "NOT_NUMBERS", "UNTIL_CARRIED", "add_one",
+    "carry_limbs",
 ]  # fmt: skip
 
 LIMB_BITS = 32
@@ -22,9 +20,6 @@ INFINITE, NOT_NUMBERS = 67, 68
 LIMBS = 69
 """A sum is 67 whole numbers, each worth 2^32 times the one before it, the first in units of the least double
 (2^-1074), with how many were infinite (+1 or -1 for each) and no numbers behind them."""
-
-LEAST, MANTISSA_BITS = 1074, 53
-"""The least double is 2 to minus this; so many bits it has besides its exponent."""
 
 UNTIL_CARRIED = 1 << 9
 """A number adds less than 2^53 to each of its limbs: so many have room in 62 bits."""
@@ -65,70 +60,6 @@ def carry_limbs(limbs: npt.NDArray[np.int64], base: int) -> None:
     for limb in range(base, base + INFINITE - 1):
         limbs[limb + 1] += limbs[limb] >> LIMB_BITS
         limbs[limb] &= LOW
-
-
-@jit
-def bits_of(number: int) -> int:
-    """How many bits a number, 0 or more, has."""
-    bits = 0
-    while number > 0:
-        number >>= 1
-        bits += 1
-    return bits
-
-
-@jit
-def rounded_over(limbs: npt.NDArray[np.int64], base: int, count: int) -> float:
-    """The double next to a sum divided by a number, which is lost.
-
-    Args:
-        limbs: of sums, which have been carried.
-        base: where the sum begins.
-        count: the number, 1 or more and below 2^31.
-    """
-    if limbs[base + NOT_NUMBERS] != 0:
-        return math.nan
-    if limbs[base + INFINITE] != 0:
-        return math.copysign(math.inf, limbs[base + INFINITE])
-    last = base + INFINITE - 1
-    below_zero = limbs[last] < 0
-    if below_zero:
-        for limb in range(base, last + 1):
-            limbs[limb] = -limbs[limb]
-        carry_limbs(limbs, base)
-    top = last
-    while top > base and limbs[top] == 0:
-        top -= 1
-    # So many limbs of the quotient are more than a double has.
-    stop, rest = max(base, top - 3), int64(0)
-    for limb in range(top, stop - 1, -1):
-        whole = (rest << LIMB_BITS) + limbs[limb]
-        limbs[limb] = whole // count
-        rest = whole - limbs[limb] * count
-    below = rest
-    for limb in range(base, stop):
-        below |= limbs[limb]
-    while top > stop and limbs[top] == 0:
-        top -= 1
-    low = max(LIMB_BITS * (top - stop) + bits_of(limbs[top]) - MANTISSA_BITS, 0)
-    limb, shift = stop + (low >> 5), low & 31
-    mantissa = (limbs[limb] >> shift) + (limbs[limb + 1] << (LIMB_BITS - shift))
-    if shift > 0:
-        mantissa += limbs[limb + 2] << (2 * LIMB_BITS - shift)
-    if low == 0:
-        more = 2 * rest - count
-    else:
-        limb, half = stop + ((low - 1) >> 5), 1 << ((low - 1) & 31)
-        more = (limbs[limb] & (2 * half - 1)) - half
-        if more == 0:
-            more = below
-            for smaller in range(stop, limb):
-                more |= limbs[smaller]
-    # To the even one if both are as near.
-    if more > 0 or (more == 0 and mantissa & 1 == 1):
-        mantissa += 1
-    found = math.ldexp(float64(mantissa), low + LIMB_BITS * (stop - base) - LEAST)
-    return -found if below_zero else found
 
 
 def add_numbers(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import float64, int64, types
+from numba import int64, types
 
 from hpctwin.engine.compile.jit import Kernel, jit
 from hpctwin.engine.summary.exact_sums import LIMBS, UNTIL_CARRIED, add_one, carry_limbs
 
 __all__ = [
     "ADD_LABELLED", "COUNT_LEADING", "ELIGIBLE", "END", "EVENT_KEYS", "KERNELS", "LEADING_BITS", "LEFT",
-    "SERVED", "START", "START_UNQUEUED", "TAKE_LEADING",
+    "START", "START_UNQUEUED", "TAKE_LEADING",
 ]  # fmt: skip
 
 ELIGIBLE, START, END, LEFT, START_UNQUEUED = range(5)
@@ -24,51 +24,6 @@ _SHIFT = 64 - LEADING_BITS
 _BINS = 1 << LEADING_BITS
 
 _Ints = npt.NDArray[np.int64]
-_Floats = npt.NDArray[np.float64]
-
-
-def served_figures(
-    submit: _Ints,
-    start: _Ints,
-    end: _Ints,
-    nodes: _Ints,
-    which: npt.NDArray[np.bool_],
-    tau_s: float,
-    figures: _Floats,
-    ends: _Ints,
-) -> None:
-    """The figures of jobs that started and ended; see `hpctwin.metrics.jobs.jobs.Served`.
-
-    Args:
-        submit, start, end: ms, -1 where it did not happen [jobs].
-        nodes: of each [jobs].
-        which: gets whether it started and ended [jobs].
-        tau_s: the bound of bounded slowdowns.
-        figures: gets the rows of `hpctwin.metrics.jobs.jobs.ROWS`, those of served jobs first [rows, jobs].
-        ends: gets how many numbers each has [rows].
-    """
-    count, ran = 0, 0
-    for j in range(len(submit)):
-        which[j] = start[j] >= 0 and end[j] >= 0
-        if not which[j]:
-            continue
-        begin_s, end_s, submit_s = start[j] / 1000.0, end[j] / 1000.0, submit[j] / 1000.0
-        run, turnaround = end_s - begin_s, end_s - submit_s
-        bounded = max(run, tau_s)
-        figures[0, count] = nodes[j] * run
-        figures[1, count] = begin_s - submit_s
-        figures[2, count] = turnaround
-        if run > 0:
-            figures[3, ran] = turnaround / run
-            ran += 1
-        figures[4, count] = max(turnaround / bounded, 1.0)
-        per_node = turnaround / (nodes[j] * bounded)
-        # 0 / 0 is no number, and stays none.
-        figures[5, count] = 1.0 if per_node < 1.0 else per_node
-        figures[6, count] = turnaround * figures[0, count]
-        count += 1
-    ends[:] = count
-    ends[3] = ran
 
 
 def event_keys(
@@ -182,14 +137,8 @@ def take_leading(bits: _Ints, wanted: npt.NDArray[np.bool_], taken: _Ints) -> No
 _GIVEN = types.Array(int64, 1, "C", readonly=True)
 _INTS = types.Array(int64, 1, "C")
 _FLAGS = types.Array(types.boolean, 1, "C", readonly=True)
-_TRUTHS = types.Array(types.boolean, 1, "C")
 _CODES = types.Array(types.int32, 1, "C", readonly=True)
-_TABLE = types.Array(float64, 2, "C")
 
-SERVED = Kernel(
-    served_figures,
-    types.void(_GIVEN, _GIVEN, _GIVEN, _GIVEN, _TRUTHS, float64, _TABLE, _INTS),
-)
 EVENT_KEYS = Kernel(
     event_keys,
     int64(_GIVEN, _GIVEN, _GIVEN, _GIVEN, _FLAGS, _INTS, int64, int64, _INTS),
@@ -198,4 +147,4 @@ ADD_LABELLED = Kernel(add_labelled, types.void(_GIVEN, _CODES, _INTS, _INTS))
 COUNT_LEADING = Kernel(count_leading, types.void(_GIVEN, _INTS))
 TAKE_LEADING = Kernel(take_leading, types.void(_GIVEN, _FLAGS, _INTS))
 
-KERNELS = SERVED, EVENT_KEYS, ADD_LABELLED, COUNT_LEADING, TAKE_LEADING
+KERNELS = EVENT_KEYS, ADD_LABELLED, COUNT_LEADING, TAKE_LEADING

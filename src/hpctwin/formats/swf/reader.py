@@ -28,12 +28,11 @@ from hpctwin.formats.swf.records import (
     unify_line_ends,
 )
 from hpctwin.formats.swf.rules import SwfRules
-from hpctwin.formats.swf.writer import write_swf
 from hpctwin.model import MS_PER_S, Category, Dependencies, DependencyKind, ReadNotes, Workload
 from hpctwin.model.columns import ms_of
 from hpctwin.model.workload.dependencies import check_acyclic
 
-__all__ = ["SwfRules", "read_swf", "write_swf"]
+__all__ = ["SwfRules", "read_swf"]
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""Who is put beside an agent: itself, policies that need no training, and SchedTwin; each runs an episode."""
+"""Runners of episodes to compare: agents, untrained policies, and SchedTwin."""
 
 from __future__ import annotations
 
@@ -45,24 +45,27 @@ __all__ = [
 ORDERINGS = (
     "fcfs", "sjf", "smallest", "smallest-area", "wfp", "unicef", "f1", "f2", "f3", "f4",
 )  # fmt: skip
-"""Beside agents that choose jobs."""
+"""Orderings compared with agents that choose jobs."""
 BACKFILLS = (
     "none", "first-fit", "easy", "easy/sjf", "easy/smallest-area", "conservative",
 )  # fmt: skip
-"""Beside agents that choose who may pass, in the agent's own order."""
+"""Backfills compared with agents that choose passing jobs, in the agent's order."""
 POWERS = (
     "none", "psus:5m", "psus:20m", "psus:1h", "psas-auto:20m",
     "psas-ipm:5m", "psas-ipm:20m", "psas-ipm:1h",
 )  # fmt: skip
-"""Beside agents that switch nodes."""
+"""Power policies compared with agents that switch nodes."""
 
 STRATEGIES = (
     "round-robin", "shortest-queue", "most-free", "least-loaded", "earliest-start", "sgs-t",
 )  # fmt: skip
-"""Beside agents that choose clusters, and each cluster for all; sgs-t is CQSim+'s (SGS-T), by walltimes."""
+"""Strategies compared with agents that choose clusters.
+
+Each single cluster for all jobs is compared too. ``sgs-t`` is that of CQSim+ (SGS-T), by walltimes.
+"""
 
 POOL = ("wfp", "fcfs", "sjf")
-"""What SchedTwin chooses among (arXiv 2512.18894), with the agent's backfilling."""
+"""Policies that SchedTwin chooses among (arXiv 2512.18894), plus the backfill."""
 SCHEDTWIN = "schedtwin"
 BY_CHANCE = "random"
 
@@ -73,27 +76,31 @@ EARNED = {metric.removeprefix("mean_"): metric for metric in METRICS}
 Machine = Cluster | Facility
 Figures = dict[str, Any]
 Runner = Callable[[Workload], Figures]
-"""Runs an episode: mean bounded slowdown, mean wait and turnaround (s), energy (J; None without power), time
-for each job (µs), and how many jobs were served."""
+"""Function that runs an episode and returns its metrics.
+
+They are mean bounded slowdown, mean wait and turnaround (s), energy (J; None without power), time
+per job (µs), and the number of jobs served.
+"""
 Choose = Callable[[Any, Any], int]
-"""A choice in an environment, given what is seen."""
+"""Function that makes a choice in an environment, from its observation."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What an agent decides within: all else is the same for whoever is put beside it.
+    """Fixed part of an agent's decisions, the same for all baselines.
 
     Args:
-        kind: the environment that it was trained in.
-        order: what jobs are ordered by where the agent does not choose them.
-        backfill: who may pass where it does not choose that; with settings, as a policy's text has it.
-        pool: policies that it chooses among; its first has the order and the backfill.
-        every_s: how long a choice of these holds, seconds.
-        earns: the metric that it was trained for.
+        kind: Environment that the agent was trained in.
+        order: Ordering of jobs, if the agent does not choose them.
+        backfill: Backfill, if the agent does not choose passing jobs; with settings, as in a policy's
+            text.
+        pool: Policies that the agent chooses among; the first has this order and backfill.
+        every_s: How long a choice of policy holds, in seconds.
+        earns: Metric that the agent was trained for.
 
     Raises:
-        PolicyError: such agents are not evaluated, or its card names no policies.
-        UnknownNameError, ConfigError: its card has other options than such an environment.
+        PolicyError: Agents of this kind are not evaluated, or the card names no policies.
+        UnknownNameError, ConfigError: The card has options that the environment does not have.
     """
 
     kind: str
@@ -105,7 +112,7 @@ class Setting:
 
     @classmethod
     def of(cls, network: Network) -> Setting:
-        """That of an agent, by its card."""
+        """Return the setting of an agent, from its card."""
         kind, options = str(network.card.get("environment")), network.card.get("options", {})
         if kind == "JobSelection":
             passing = PASSING[str(options.get("backfilling", False)).lower()]
@@ -131,7 +138,7 @@ class Setting:
         raise PolicyError(f"an agent of {kind} has no baselines: {', '.join(KINDS)} have")
 
     def static(self, machine: Machine) -> list[str]:
-        """Policies that need no training; of a facility, strategies."""
+        """Return the untrained policies to compare; for a facility, strategies."""
         if isinstance(machine, Facility):
             return [*(f"always({name})" for name in machine.names), *STRATEGIES]
         if self.pool:
@@ -144,15 +151,15 @@ class Setting:
         return list(dict.fromkeys([*(f"{self.order}+{one}" for one in BACKFILLS), *ordered]))
 
     def powered(self, power: str) -> str:
-        """The policy with a power policy."""
+        """Return the policy with a power policy."""
         return f"{self.order}+{self.backfill}~{power}"
 
 
 def policy_of(path: str | Path) -> Policy:
-    """The policy that an agent is, with the backfill, or order, that it was trained with.
+    """Return an agent as a policy, with the backfill or order it was trained with.
 
     Raises:
-        PolicyError: it is no such file, or can be no part of a policy.
+        PolicyError: The file is no agent, or the agent cannot be part of a policy.
     """
     own = Setting.of(Network.load(path))
     if own.kind == "JobSelection":
@@ -163,16 +170,19 @@ def policy_of(path: str | Path) -> Policy:
 
 
 def agent(path: str | Path, source: Source, facility: Facility | None = None) -> tuple[str, Runner]:
-    """An agent's name in tables, and what runs it: as the policy that it is, else in its environment.
+    """Return an agent's name in tables, and its runner.
+
+    An agent that can be a policy runs as one; others run in their environment.
 
     Args:
-        path: its file.
-        source: of episodes.
-        facility: the clusters, of an agent of Placement.
+        path: File of the agent.
+        source: Source of episodes.
+        facility: Clusters, for an agent of Placement.
 
     Raises:
-        PolicyError: it is no such file, or has no baselines, or scores other choices than there are.
-        ConfigError: a facility is missing or not wanted.
+        PolicyError: The file is no agent, or the agent has no baselines or scores a different
+            number of choices.
+        ConfigError: A facility is missing or not expected.
     """
     network = Network.load(path)
     kind = Setting.of(network).kind
@@ -187,7 +197,7 @@ def agent(path: str | Path, source: Source, facility: Facility | None = None) ->
 
 
 def _check_fits(path: str | Path, network: Network, environment: Any) -> None:
-    """Find out whether an agent sees and scores what there is."""
+    """Check that an agent's inputs and choices match those of the environment."""
     shape, choices = environment.observation_space.shape, int(environment.action_space.n)
     inputs = shape[-1] if network.by_row else int(np.prod(shape))
     scored = len(network.layers[-1][1])
@@ -202,7 +212,7 @@ def _check_fits(path: str | Path, network: Network, environment: Any) -> None:
 
 
 def scored_highest(network: Network) -> Choose:
-    """What an agent chooses."""
+    """Return the function that takes the choice an agent scores highest."""
 
     def choose(environment: Any, seen: Any) -> int:
         scores = np.where(environment.action_masks(), network.scores(seen), -np.inf)
@@ -212,7 +222,7 @@ def scored_highest(network: Network) -> Choose:
 
 
 def by_chance(environment: Any) -> Runner:
-    """What chooses anything that there is, with a seed of its own."""
+    """Return a runner that takes random allowed choices, with a fixed seed."""
     rng = np.random.default_rng(0)
     return played(
         environment, lambda one, seen: int(rng.choice(np.flatnonzero(one.action_masks())))
@@ -220,7 +230,7 @@ def by_chance(environment: Any) -> Runner:
 
 
 def played(environment: Any, choose: Choose) -> Runner:
-    """What has somebody choose in an environment."""
+    """Return a runner that makes choices in an environment."""
 
     def run(jobs: Workload) -> Figures:
         begin = time.perf_counter()
@@ -238,23 +248,23 @@ def played(environment: Any, choose: Choose) -> Runner:
 
 
 def name_of(text: str, machine: Machine) -> str:
-    """How a policy, or a facility's strategy, is called in tables.
+    """Return the name of a policy, or of a facility's strategy, in tables.
 
     Raises:
-        UnknownNameError, PolicyError, ConfigError: there is no such.
+        UnknownNameError, PolicyError, ConfigError: There is no such policy or strategy.
     """
     return (parse_strategy if isinstance(machine, Facility) else parse_policy)(text).name
 
 
 def of_rule(text: str, machine: Machine) -> Runner:
-    """What runs episodes under a policy, or in a facility under a strategy."""
+    """Return a runner of episodes under a policy, or under a strategy of a facility."""
     if isinstance(machine, Facility):
         return of_strategy(text, machine)
     return of_policy(parse_policy(text), machine)
 
 
 def of_strategy(text: str, facility: Facility, **options: Any) -> Runner:
-    """What runs episodes in a facility under a strategy; options as of `parse_strategy`."""
+    """Return a runner of episodes under a strategy; options as for `parse_strategy`."""
 
     def run(jobs: Workload) -> Figures:
         begin = time.perf_counter()
@@ -266,12 +276,12 @@ def of_strategy(text: str, facility: Facility, **options: Any) -> Runner:
 
 
 def of_policy(policy: Policy, cluster: Cluster) -> Runner:
-    """What runs episodes under a policy."""
+    """Return a runner of episodes under a policy."""
     return lambda jobs: _figures(run_policy(jobs, cluster, policy))
 
 
 def run_policy(jobs: Workload, cluster: Cluster, policy: Policy) -> Simulation:
-    """A simulation that is over."""
+    """Return a finished simulation of the jobs."""
     simulation = Simulation(jobs, cluster, policy)
     simulation.decided()
     simulation.advance()
@@ -286,7 +296,10 @@ def _figures(simulation: Simulation) -> Figures:
 
 
 def twins(setting: Setting, cluster: Cluster) -> dict[str, Runner]:
-    """SchedTwin by its name in tables: at each event; beside agents that choose policies, as these do too."""
+    """Return SchedTwin's runners by name; it decides at each event.
+
+    For agents that choose policies, it is also run at the agents' decision times.
+    """
     if not setting.pool:
         pool = [f"{order}+{setting.backfill}" for order in POOL]
         return {f"{SCHEDTWIN}+{setting.backfill}": schedtwin(pool, cluster)}
@@ -302,14 +315,15 @@ def schedtwin(
     cluster: Cluster,
     drive: Callable[[EmulatedCluster, Core], Driven] = drive,
 ) -> Runner:
-    """What has the twin start jobs on an emulated cluster, under the best what-if of a pool.
+    """Return a runner in which the twin starts jobs by the best what-if of a pool.
 
-    Its objective is that of the paper; it knows walltimes, not run times.
+    The cluster is emulated, and the objective is that of the paper. The twin knows walltimes, not
+    runtimes.
 
     Args:
-        pool: the policies.
-        cluster: the machine.
-        drive: when it looks: at each event, or as of `drive_each`.
+        pool: The policies.
+        cluster: The cluster.
+        drive: Function that runs the twin: at each event, or at intervals as `drive_each`.
     """
     settings = CoreSettings.checked({"pool": list(pool), "futures": 0}, SCHEDTWIN)
 

@@ -1,4 +1,4 @@
-"""What could be done if all that is to come were known: schedules and switching that are attained."""
+"""Feasible schedules and switching of nodes if everything is known beforehand."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["energy_ahead_j", "starts_ahead", "waiting_ahead", "why_not_ahead"]
 FloatArray = npt.NDArray[np.float64]
 
 GREEDY = ("sjf+first-fit", "smallest-area+first-fit")
-"""Policies that are tried with run times as walltimes, besides."""
+"""Policies that are also tried, with runtimes as walltimes."""
 
 
 def why_not_ahead(cluster: Cluster) -> str:
-    """Why a schedule that keeps to a machine's nodes might break its rules; empty if it does not.
+    """Return why a schedule by nodes alone may break a cluster's rules; else empty.
 
     Args:
-        cluster: the machine; one with a bound (`hpctwin.learn.baselines.lower_bounds.why_no_bound`).
+        cluster: Cluster that has a bound (`hpctwin.learn.baselines.lower_bounds.why_no_bound`).
     """
     rules = {
         "partitions": cluster.partitions,
@@ -43,22 +43,23 @@ def why_not_ahead(cluster: Cluster) -> str:
 
 
 def waiting_ahead(metric: Waiting, jobs: Workload, cluster: Cluster) -> tuple[float, float]:
-    """The mean of a metric in the best of some schedules by one who knows all jobs ahead, and its end, s.
+    """Return a metric's mean in the best of some clairvoyant schedules, and its end.
 
-    One job after the other is given its nodes where it waits least, those first that are shortest, smallest
-    (nodes by time), or smallest for what their waiting costs (W. E. Smith, 1956): who is first may
-    choose from all time, and room is left for jobs that come later. Besides, `GREEDY`.
+    Jobs get their nodes one after the other, each where it waits least. They are ordered by
+    runtime, by area (nodes times runtime), or by area over the cost of waiting (W. E. Smith, 1956).
+    An earlier job may choose from all time, and later jobs use the remaining gaps. The policies of
+    `GREEDY` are tried too. The end is in seconds.
 
     Args:
-        metric: which.
-        jobs: the jobs.
-        cluster: the machine; see `why_not_ahead`.
+        metric: Name of the metric.
+        jobs: The jobs.
+        cluster: The cluster; see `why_not_ahead`.
     """
     submit, run = jobs.submit_ms / MS_PER_S, run_s(jobs)
     area = run * jobs.nodes
     keys = [run, area]
     if metric == "mean_bounded_slowdown":
-        keys.append(area * np.maximum(run, TAU_S))  # waiting costs the more, the shorter a job is
+        keys.append(area * np.maximum(run, TAU_S))  # waiting costs more, the shorter a job is
     found = []
     for key in keys:
         start = starts_ahead(jobs, cluster.node_count, np.argsort(key, kind="stable"))
@@ -75,12 +76,15 @@ def waiting_ahead(metric: Waiting, jobs: Workload, cluster: Cluster) -> tuple[fl
 
 
 def starts_ahead(jobs: Workload, nodes: int, order: npt.NDArray[np.int64]) -> FloatArray:
-    """When each job starts, s [jobs], if they are placed one after the other, each as early as it can.
+    """Return each job's start if jobs are placed in order, each as early as possible.
 
     Args:
-        jobs: submit times, run times and nodes.
-        nodes: of the machine.
-        order: rows, who is placed first.
+        jobs: Submit times, runtimes and nodes.
+        nodes: Number of nodes of the cluster.
+        order: Rows of the jobs in the order of placement.
+
+    Returns:
+        Start times, in s [jobs].
     """
     submit, run = jobs.submit_ms / MS_PER_S, run_s(jobs)
     times, free = np.array([submit.min(initial=0.0)]), np.array([nodes])
@@ -89,7 +93,8 @@ def starts_ahead(jobs: Workload, nodes: int, order: npt.NDArray[np.int64]) -> Fl
         wanted = int(jobs.nodes[row])
         first = int(np.searchsorted(times, submit[row], "right")) - 1
         full = first + np.flatnonzero(free[first:] < wanted)
-        # It can begin at its submission, or after any span that is too full; the next such must be later.
+        # A job can start at its submission, or after any span that is too full. The next such span
+        # must begin no earlier than the job would end.
         begins = np.concatenate([[submit[row]], times[full + 1]])
         nexts = np.concatenate([times[full], [np.inf]])
         start[row] = begin = float(begins[np.argmax(nexts - begins >= run[row])])
@@ -106,13 +111,13 @@ def starts_ahead(jobs: Workload, nodes: int, order: npt.NDArray[np.int64]) -> Fl
 
 
 def energy_ahead_j(energy: Energy) -> float:
-    """What nodes would draw if each were off in every gap between its jobs where that saves energy, J.
+    """Return the energy if each node were off in every gap where that saves, in J.
 
-    The jobs start when and where they did, on a machine whose nodes stayed on: each node is back on exactly
-    in time, which takes knowing when its next job starts. Of sleep states the best one counts.
+    Jobs start when and where they did while all nodes stayed on. Each node is on again exactly in
+    time, which requires knowing when its next job starts. The best sleep state of each gap counts.
 
     Args:
-        energy: of a run under power policy ``none``.
+        energy: Energy of a run under power policy ``none``.
     """
     watts = node_watts(energy.cluster)
     groups = list(group_of_node(energy.cluster))
@@ -122,7 +127,7 @@ def energy_ahead_j(energy: Energy) -> float:
     offset = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
     node = spans["first_node"].to_numpy()[row] + offset
     start, end = spans["start_s"].to_numpy()[row], spans["end_s"].to_numpy()[row]
-    # Each node's time is its jobs, with an edge before the first and after the last.
+    # The time of each node is its jobs, with an edge before the first and after the last.
     nodes = np.arange(len(groups))
     node = np.concatenate([nodes, node, nodes])
     first, final = (np.full(len(nodes), time) for time in (energy.begin_s, energy.now_s))
@@ -141,7 +146,7 @@ def energy_ahead_j(energy: Energy) -> float:
         off_s = np.array([0.0 if one is None else one.switch_off.time for one in states])[of]
         on_s = np.array([0.0 if one is None else one.switch_on.time for one in states])[of]
         off_w, asleep_w, on_w = watts[2 + 3 * depth : 5 + 3 * depth, of]
-        # After its last job a node need not be back, nor even be asleep, when the run ends.
+        # After its last job a node need not be on, or even fully asleep, when the run ends.
         away = np.where(last, np.minimum(off_s, gap), off_s)
         back = np.where(last, 0.0, on_s)
         slept = off_w * away + asleep_w * (gap - away - back) + on_w * back

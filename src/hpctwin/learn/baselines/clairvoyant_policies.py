@@ -1,4 +1,4 @@
-"""Who chooses policies or clusters knowing what agents do not: run times, and who comes."""
+"""Clairvoyant choices of policies and clusters: they know runtimes and arrivals."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ TRUE_TIMES = "sgs-t, run times known"
 
 
 class PolicyOracle:
-    """Rows of one metric beside an agent that chooses policies; as `hpctwin.learn.baselines.oracle.Oracle`.
+    """Rows of one metric for comparison with an agent that chooses policies.
+
+    It has the interface of `hpctwin.learn.baselines.oracle.Oracle`.
 
     Args:
-        metric: which.
-        environment: the agent's.
+        metric: Name of the metric.
+        environment: Environment of the agent.
     """
 
     def __init__(self, metric: str, environment: PolicySelection) -> None:
@@ -34,11 +36,11 @@ class PolicyOracle:
         self._run = played(environment, best_for_the_rest(metric))
 
     def rows(self, jobs: Workload, *, served: bool) -> Iterator[dict[str, Any]]:
-        """Policies chosen by who knows all jobs ahead; see `best_for_the_rest`.
+        """Yield the row of policies chosen with all jobs known; see `best_for_the_rest`.
 
         Args:
-            jobs: of the episode.
-            served: whether all of them ended, whoever decided.
+            jobs: Jobs of the episode.
+            served: Whether all of them ended under every policy compared.
         """
         if not served:
             self.left_out[CHOSEN] = "some jobs never ran"
@@ -47,10 +49,11 @@ class PolicyOracle:
 
 
 def best_for_the_rest(metric: str) -> Choose:
-    """What takes, at each choice, the policy that would be best if it ruled to the end, all jobs known.
+    """Return a function that chooses the policy that is best to the end.
 
-    Since the one that rules may go on doing so, what is reached is never above the best policy by itself.
-    The optimum over all ways to choose may be lower.
+    It knows all jobs, and tries each policy to the end. Keeping the present policy is always
+    possible, so the result is never worse than that of the best single policy. The optimum over all
+    sequences of choices may be better.
 
     Args:
         metric: ``mean_wait_s`` or ``mean_bounded_slowdown``.
@@ -69,7 +72,7 @@ def best_for_the_rest(metric: str) -> Choose:
 
 
 def _mean(metric: str, simulation: Simulation) -> float:
-    """Of the jobs that ran."""
+    """Return the mean of a metric over the jobs that ran."""
     start, end = (simulation.column(name) / MS_PER_S for name in ("start", "end"))
     ran = start >= 0
     wait = (start - simulation.submit_ms / MS_PER_S)[ran]
@@ -80,10 +83,12 @@ def _mean(metric: str, simulation: Simulation) -> float:
 
 
 class PlacementOracle:
-    """Rows of one metric beside an agent that chooses clusters; as `hpctwin.learn.baselines.oracle.Oracle`.
+    """Rows of one metric for comparison with an agent that chooses clusters.
+
+    It has the interface of `hpctwin.learn.baselines.oracle.Oracle`.
 
     Args:
-        facility: the clusters.
+        facility: The clusters.
     """
 
     def __init__(self, facility: Facility) -> None:
@@ -91,10 +96,10 @@ class PlacementOracle:
         self._run = of_strategy("sgs-t", facility, knows="oracle")
 
     def rows(self, jobs: Workload, *, served: bool) -> Iterator[dict[str, Any]]:
-        """CQSim+'s placement as it was published: each cluster's future with the true run times.
+        """Yield the row of CQSim+'s published placement, which uses the true runtimes.
 
         Args:
-            jobs: of the episode.
-            served: whether all of them ended.
+            jobs: Jobs of the episode.
+            served: Whether all of them ended.
         """
         yield {**self._run(jobs), "policy": TRUE_TIMES, "kind": "oracle", "us_per_job": None}

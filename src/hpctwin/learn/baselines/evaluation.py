@@ -1,4 +1,4 @@
-"""What an agent is worth: beside policies that need no training, on episodes that it has not seen."""
+"""Comparison of an agent with baselines on episodes that it has not seen."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ HINDSIGHT = "best in hindsight"
 
 Without = Literal["tuned", "schedtwin", "oracle"]
 WITHOUT: tuple[Without, ...] = ("tuned", "schedtwin", "oracle")
-"""What can be left out because it takes time."""
+"""Baselines that can be omitted because they take time."""
 
 _RUNS = {
     "policy": pl.String, "kind": pl.String, "episode": pl.Int64, "mean_bounded_slowdown": pl.Float64,
@@ -56,18 +56,19 @@ _RUNS = {
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """How an agent and others did on the same episodes.
+    """Results of an agent and its baselines on the same episodes.
 
     Args:
-        agent: its name among policies.
-        metric: what was compared, and what was tuned for.
-        runs: a row for each policy and episode: ``policy``; ``kind`` (agent, static, random, tuned or twin);
-            ``episode``; ``mean_bounded_slowdown``, ``mean_wait_s``, ``mean_turnaround_s`` (null where an
-            environment does not tell it), ``energy_j`` (null without power); ``us_per_job``, the time for
-            deciding; ``served``, jobs that ended.
-        oracle: the same of those that know what is to come, of the metric alone where they have no other.
-        best_before: the static policy that was best on the jobs of training; empty if that is not known.
-        left_out: what is not there, and why.
+        agent: Name of the agent among the policies.
+        metric: Metric that is compared and tuned for.
+        runs: A row for each policy and episode: ``policy``; ``kind`` (agent, static, random, tuned
+            or twin); ``episode``; ``mean_bounded_slowdown``, ``mean_wait_s``, ``mean_turnaround_s``
+            (null if an environment does not report it), ``energy_j`` (null without power);
+            ``us_per_job``, the time for decisions; ``served``, the number of jobs that ended.
+        oracle: The same columns for clairvoyant schedules and bounds; other metrics are null if
+            they have none.
+        best_before: Static policy that was best on the training jobs; empty if unknown.
+        left_out: Reason for each omitted baseline.
     """
 
     agent: str
@@ -78,15 +79,21 @@ class Evaluation:
     left_out: dict[str, str] = field(default_factory=dict)
 
     def table(self, metric: str = "") -> pl.DataFrame:
-        """A row for each policy, the best first.
+        """Return a row for each policy, the best first.
 
-        ``policy``; ``kind``; the mean of the metric over episodes; ``more``, by how much that is above the
-        agent's, with the ends ``low`` and ``high`` of its 95 % bootstrap interval, paired by episode;
-        ``us_per_job``. `HINDSIGHT` is on each episode the best of all but the agent, chance, and who knows
-        what is to come: what choosing among them could reach at most.
+        Columns are
+
+        - ``policy`` and ``kind``
+        - the mean of the metric over episodes
+        - ``more``, the difference to the agent's, with the ends ``low`` and ``high`` of its 95 %
+          bootstrap interval, paired by episode
+        - ``us_per_job``
+
+        `HINDSIGHT` is the best baseline of each episode, without the agent, random choices and
+        clairvoyant rows. It is the best that choosing among the baselines could reach.
 
         Args:
-            metric: a column of `runs`; the one that was compared if left out.
+            metric: Column of `runs`; by default the compared metric.
         """
         metric = metric or self.metric
         everybody = pl.concat([self.runs, self.oracle]).filter(pl.col(metric).is_not_null())
@@ -116,7 +123,7 @@ class Evaluation:
         return pl.DataFrame(rows, {"policy": pl.String, "kind": pl.String, **schema}).sort(metric)
 
     def plain(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Return the results as values that JSON can hold."""
         return {
             "metric": self.metric,
             "agent": self.agent,
@@ -138,23 +145,23 @@ def evaluate(
     progress: Callable[[float], None] | None = None,
     facility: Facility | None = None,
 ) -> Evaluation:
-    """Run an agent and what is beside it on the same episodes; see docs/learn.md for what that is.
+    """Run an agent and its baselines (docs/learn.md) on the same episodes.
 
     Args:
-        path: the agent's file.
-        source: where episodes come from.
-        episodes: how many.
-        seed: of which are drawn.
-        policies: further ones; of a facility, strategies.
-        metric: what is compared; if left out, what the agent was trained for.
-        without: what is left out of `WITHOUT`.
-        progress: called with the share done.
-        facility: the clusters, of an agent of Placement.
+        path: File of the agent.
+        source: Source of episodes.
+        episodes: Number of episodes.
+        seed: Seed of the episodes drawn.
+        policies: Further policies; strategies for a facility.
+        metric: Metric to compare; by default the one the agent was trained for.
+        without: Baselines of `WITHOUT` to omit.
+        progress: Function called with the share of work done.
+        facility: Clusters, for an agent of Placement.
 
     Raises:
-        PolicyError: the agent is none that has baselines, or a policy is none.
-        ConfigError: there is no such metric to compare, or a facility is missing or not wanted.
-        UnknownNameError: something else is to be left out.
+        PolicyError: The agent has no baselines, or a policy is invalid.
+        ConfigError: The metric is not available, or a facility is missing or not expected.
+        UnknownNameError: A name in ``without`` is unknown.
     """
     for unwanted in without:
         if unwanted not in WITHOUT:
@@ -217,10 +224,10 @@ def evaluate(
 
 
 def _check_metric(metric: str, machine: Machine) -> None:
-    """Find out whether there is a metric.
+    """Check that a metric is available.
 
     Raises:
-        ConfigError: there is not.
+        ConfigError: It is not.
     """
     if isinstance(machine, Facility):
         if metric == "energy_j":
@@ -237,7 +244,7 @@ def _check_metric(metric: str, machine: Machine) -> None:
 
 
 def _why_no_twin(setting: Setting, metric: str) -> str:
-    """Why SchedTwin does not stand beside an agent; empty if it does."""
+    """Return why SchedTwin is not among the baselines; empty if it is."""
     if setting.kind == "PowerManagement":
         return "a twin chooses who starts, and switches no nodes"
     if setting.kind == "Placement":
@@ -248,7 +255,10 @@ def _why_no_twin(setting: Setting, metric: str) -> str:
 
 
 def _oracles(metric: str, setting: Setting, source: Source, environment: Any) -> list[Any]:
-    """Who knows what is to come; ``environment`` is that of agents that choose policies or clusters."""
+    """Return the clairvoyant baselines.
+
+    ``environment`` is that of an agent that chooses policies or clusters; otherwise None.
+    """
     if isinstance(environment, Placement):
         return [PlacementOracle(environment.facility)]
     known: list[Any] = [Oracle(metric, setting, source)]
@@ -258,10 +268,10 @@ def _oracles(metric: str, setting: Setting, source: Source, environment: Any) ->
 
 
 def tuned(training: Training, setting: Setting, metric: Metric) -> str:
-    """The policy of the setting that Optuna finds on the jobs of training.
+    """Return the policy of the setting that Optuna finds on the training jobs.
 
     Raises:
-        ConfigError: there is nothing to be tuned, or Optuna is not installed.
+        ConfigError: There is nothing to tune, or Optuna is not installed.
     """
     if setting.kind == "Placement":
         raise ConfigError("there are no formulas of clusters to be tuned")
@@ -275,17 +285,18 @@ def tuned(training: Training, setting: Setting, metric: Metric) -> str:
 def held_out(
     path: str | Path, source: Source, *, episodes: int = 8, facility: Facility | None = None
 ) -> dict[str, Any]:
-    """What an agent does beside all that is not trained, on jobs it was not trained on, for its card.
+    """Return an agent's results on held-out jobs and the baselines, for its card.
 
     Args:
-        path: its file.
-        source: of such jobs.
-        episodes: how many.
-        facility: the clusters, of an agent of Placement.
+        path: File of the agent.
+        source: Source of jobs that the agent was not trained on.
+        episodes: Number of episodes.
+        facility: Clusters, for an agent of Placement.
 
     Returns:
-        The metric; the agent's mean; the best policy that knows nothing of what is to come, its mean, by how
-        much the agent is above it and the ends of the 95 % interval; the table, and what is not in it.
+        The metric; the agent's mean; the best policy that is not clairvoyant and its mean; how far
+        the agent is above it, with the ends of the 95 % interval; the table, and the omitted
+        baselines.
     """
     found = evaluate(path, source, episodes=episodes, facility=facility)
     rows = found.table().to_dicts()

@@ -1,4 +1,4 @@
-"""How low waiting and energy can be at all: bounds that no schedule passes, with everything known ahead."""
+"""Lower bounds on wait and energy that no schedule beats, even a clairvoyant one."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ FloatArray = npt.NDArray[np.float64]
 Waiting = Literal["mean_bounded_slowdown", "mean_wait_s"]
 
 CELLS = 192
-"""Of the time that has a price."""
+"""Number of time cells that have a price."""
 ROUNDS = 120
-"""Of prices; the best counts."""
+"""Number of price updates; the best bound counts."""
 PATIENCE = 6
-"""After so many rounds without a better bound, steps are half as long."""
+"""Number of rounds without a better bound after which the step is halved."""
 
 
 def why_no_bound(jobs: Workload, cluster: Cluster) -> str:
-    """Why a job's nodes or run time are not known ahead, so that there is no bound; empty if there is one.
+    """Return why there is no bound, as nodes or runtimes vary; empty if there is one.
 
     Args:
-        jobs: such as those of the episodes.
-        cluster: their machine.
+        jobs: Jobs like those of the episodes.
+        cluster: Their cluster.
     """
     if jobs.shares_nodes:
         return "jobs share nodes"
@@ -46,7 +46,7 @@ def why_no_bound(jobs: Workload, cluster: Cluster) -> str:
 
 
 def run_s(jobs: Workload) -> FloatArray:
-    """How long each job runs, s [jobs]: to its walltime at most."""
+    """Return how long each job runs, at most its walltime, in s [jobs]."""
     found: FloatArray = np.minimum(jobs.runtime_ms, jobs.walltime_ms) / MS_PER_S
     return found
 
@@ -54,20 +54,21 @@ def run_s(jobs: Workload) -> FloatArray:
 def least_waiting(
     metric: Waiting, jobs: Workload, nodes: int, *, reached: float, until_s: float
 ) -> float:
-    """A bound below the mean of a metric under any schedule: one that knows all jobs ahead, too.
+    """Return a lower bound on the mean of a metric that holds for any schedule.
 
-    Lagrangian relaxation of the formulation by start times (M. E. Dyer and L. A. Wolsey, "Formulating the
-    single machine sequencing problem with release dates as a mixed integer program", Discrete Applied
-    Mathematics 26, 1990): each node-second has a price, each job starts where waiting and nodes together are
-    cheapest, and what all nodes are worth is taken off. For any prices that is a bound; subgradient steps
-    (B. T. Polyak, "Minimization of unsmooth functionals", 1969) look for good ones.
+    The schedule may be clairvoyant. The bound is the Lagrangian relaxation of the formulation by
+    start times (M. E. Dyer and L. A. Wolsey, "Formulating the single machine sequencing problem
+    with release dates as a mixed integer program", Discrete Applied Mathematics 26, 1990). Each
+    node-second has a price. Each job starts where its wait and its nodes together are cheapest. The
+    value of all nodes is subtracted. The result is a bound for any prices. Subgradient steps (B. T.
+    Polyak, "Minimization of unsmooth functionals", 1969) search for good prices.
 
     Args:
-        metric: which.
-        jobs: submit times, run times and nodes.
-        nodes: of the machine.
-        reached: the metric of some schedule.
-        until_s: when its last job ended; prices are of the time before.
+        metric: Name of the metric.
+        jobs: Submit times, runtimes and nodes.
+        nodes: Number of nodes of the cluster.
+        reached: Metric of some schedule.
+        until_s: End of its last job, in s; the time before has prices.
     """
     if len(jobs) == 0:
         return reached
@@ -89,10 +90,11 @@ def least_waiting(
 
 
 class _Prices:
-    """Where jobs start, given what a node-second costs in each cell of time.
+    """Start times of jobs for given prices of a node-second in each time cell.
 
-    A job's cost is piecewise linear in its start, so it is least where the start or the end is at the edge
-    of a cell, at the submission, or where a short job's slowdown begins to rise.
+    The cost of a job is piecewise linear in its start. Its minimum is therefore where the start or
+    the end is at the edge of a cell, at the submission, or where the slowdown of a short job begins
+    to rise.
     """
 
     def __init__(self, metric: Waiting, jobs: Workload, nodes: int, until_s: float) -> None:
@@ -124,16 +126,21 @@ class _Prices:
         self._last = self._place(starts + run[:, None])
 
     def _place(self, times: FloatArray) -> tuple[npt.NDArray[np.int64], FloatArray]:
-        """The cell of each time, and which share of it lies before; after the last edge nothing costs."""
+        """Return each time's cell and the fraction of the cell before it.
+
+        Times after the last edge cost nothing.
+        """
         at = np.clip((times - self.begin) / self.width, 0.0, CELLS)
         cell = np.minimum(at.astype(np.int64), CELLS - 1)
         return cell, at - cell
 
     def bound(self, price: FloatArray) -> tuple[float, FloatArray]:
-        """The bound on the sum of costs, and node-seconds taken in each cell above those that there are.
+        """Return the bound on the sum of costs, and the excess node-seconds of each cell.
+
+        The excess is the node-seconds used minus those available.
 
         Args:
-            price: of a node-second in each cell [CELLS].
+            price: Price of a node-second in each cell [CELLS].
         """
         worth = np.concatenate([[0.0], np.cumsum(price * self.width)])
         paid = self._until(worth, self._last) - self._until(worth, self._first)
@@ -155,16 +162,15 @@ class _Prices:
 
 
 def least_energy_j(jobs: Workload, cluster: Cluster) -> float:
-    """A bound below the energy of all nodes, from the first submission to the last end, J.
+    """Return a lower bound on the energy of all nodes, in J.
 
-    It holds under any policy.
-
-    Each node draws at each time what it draws least in any state, and more while it computes; and the last
-    job ends no sooner than if none had waited.
+    It holds under any policy, and covers the time from the first submission to the last end. Each
+    node draws at least its smallest power in any state, and more while it computes. The last job
+    ends no earlier than if no job had waited.
 
     Args:
-        jobs: submit times, run times and nodes.
-        cluster: its nodes are all as fast as each other.
+        jobs: Submit times, runtimes and nodes.
+        cluster: Cluster whose nodes all have the same speed.
     """
     watts = node_watts(cluster)
     there = np.ones_like(watts, dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""What is possible at all on an episode, beside an agent: schedules by who knows all ahead, and bounds."""
+"""Clairvoyant schedules and bounds of an episode, for comparison with an agent."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ BOUND = "lower bound"
 
 
 class Oracle:
-    """Rows of one metric; what cannot be computed is left out, with its reason.
+    """Clairvoyant rows of one metric; impossible rows are omitted with a reason.
 
     Args:
-        metric: which.
-        setting: what the agent decides within.
-        source: of episodes.
+        metric: Name of the metric.
+        setting: Fixed part of the agent's decisions.
+        source: Source of episodes.
     """
 
     def __init__(self, metric: str, setting: Setting, source: Source) -> None:
@@ -42,11 +42,11 @@ class Oracle:
             self.left_out[AHEAD] = why
 
     def rows(self, jobs: Workload, *, served: bool) -> Iterator[dict[str, Any]]:
-        """Those of an episode.
+        """Yield the rows of an episode.
 
         Args:
-            jobs: its jobs.
-            served: whether all of them ended, whoever decided.
+            jobs: Jobs of the episode.
+            served: Whether all of them ended under every policy compared.
         """
         if not served:
             self.left_out |= dict.fromkeys((AHEAD, BOUND), "some jobs never ran")

@@ -1,4 +1,4 @@
-"""What is chosen without an agent on the jobs that it was trained on: the best policy, tuned formulas."""
+"""Best static policy and tuned formulas on the jobs that an agent was trained on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hpctwin.sweep.search import Sought, look_for
 __all__ = ["FORMULAS", "TIMEOUTS", "Training", "training_of"]
 
 PARTS = 8
-"""Of the jobs of training, at most."""
+"""Largest number of parts of the training jobs."""
 TRIALS = 120
 
 _SUBMIT = "log10(max(submit,1.0))"
@@ -29,25 +29,28 @@ FORMULAS: dict[str, dict[str, Any]] = {
     "-(wait/walltime)**{a}*nodes**{b}": {"a": {"low": 0.1, "high": 5}, "b": {"low": -1, "high": 2}},
     "expected**{p}*nodes**{q}": {"p": {"low": 0, "high": 2}, "q": {"low": -1, "high": 2}},
 }
-"""Orderings with places, and what may stand there: F1 to F4, the shapes of WFP and of the smallest area."""
+"""Orderings with placeholders and their ranges.
+
+They are F1 to F4, and the shapes of WFP and of the smallest area.
+"""
 
 TIMEOUTS: dict[str, dict[str, Any]] = {
     f"{kind}:{{t}}s": {"t": {"low": 30, "high": 14_400, "log": True, "whole": True}}
     for kind in ("psus", "psas-auto", "psas-ipm")
 }
-"""Power policies with a place for the timeout."""
+"""Power policies with a placeholder for the timeout."""
 
 OBJECTIVES = {"energy_j": "total_energy_j"}
-"""What a summary calls a metric that it calls otherwise."""
+"""Names of metrics in a summary, where they differ."""
 
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """Parts of what an agent was trained on, each by itself.
+    """Parts of the jobs that an agent was trained on, each simulated on its own.
 
     Args:
-        parts: their jobs, by name.
-        cluster: the machine.
+        parts: Jobs of each part, by name.
+        cluster: The cluster.
     """
 
     parts: Mapping[str, Workload]
@@ -56,11 +59,11 @@ class Training:
     def best(
         self, runners: Mapping[str, Callable[[Workload], Mapping[str, Any]]], metric: str
     ) -> str:
-        """The name of the one whose metric is lowest in the mean of the parts.
+        """Return the name of the runner with the lowest mean metric over the parts.
 
         Args:
-            runners: run a part each, by name.
-            metric: which.
+            runners: Functions that run a part, by name.
+            metric: Name of the metric.
         """
         means = {
             name: float(np.mean([run(jobs)[metric] for jobs in self.parts.values()]))
@@ -75,13 +78,13 @@ class Training:
         baseline: str,
         progress: Callable[[int, int], None] | None = None,
     ) -> str:
-        """The policy whose metric is lowest in the mean of the parts, of those that Optuna tries.
+        """Return the policy with the lowest mean metric over the parts that Optuna finds.
 
         Args:
-            texts: policies with places, and what may stand in these.
-            metric: which.
-            baseline: a policy that has such a metric.
-            progress: called with how many trials are over, and of how many.
+            texts: Policies with placeholders, and the ranges of these.
+            metric: Name of the metric.
+            baseline: Policy that has this metric.
+            progress: Function called with the number of finished trials, and of all.
 
         Raises:
             ConfigError: Optuna is not installed.
@@ -105,14 +108,15 @@ class Training:
 
 
 def training_of(card: Mapping[str, Any], source: Source) -> Training:
-    """Parts of what an agent was trained on, as long as the episodes that it is evaluated on.
+    """Return parts of the training jobs, as long as the episodes of the evaluation.
 
     Args:
-        card: the agent's.
-        source: of these episodes.
+        card: Card of the agent.
+        source: Source of the evaluation's episodes.
 
     Raises:
-        ConfigError: those jobs are not in the source's trace, or are among those evaluated on.
+        ConfigError: The training jobs are not in the source's trace, or overlap those of the
+            evaluation.
     """
     data = card.get("data", {})
     if not isinstance(source, Episodes):

@@ -1,4 +1,7 @@
-"""The environment in which an agent says who may pass the first job, after RLBackfilling (PMBS'23)."""
+"""Environment for backfilling, after RLBackfilling (PMBS'23).
+
+The agent chooses which job may pass the first one.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def backfilling(
     observation: str | Observation = "features",
     reward: Any = "bounded-slowdown",
 ) -> Task:
-    """What `Backfilling` is made of; arguments and errors as there."""
+    """Make the task of `Backfilling`; arguments and errors as for it."""
     return job_task(
         source,
         order,
@@ -38,25 +41,27 @@ def backfilling(
 
 
 class Backfilling(Environment):
-    """Choose who may pass the first job in order, which does not fit.
+    """Choose which job may pass the first job in order, which does not fit.
 
-    An action is a place in the window, whose job starts now, or, past the last place, nobody until something
-    happens. `action_masks` tells who may. Always nobody is no backfilling; always the first who may is EASY.
+    An action is a place in the window, whose job starts now. The action after the last place starts
+    no job until the next event. `action_masks` shows which jobs may pass. Starting no job each time
+    is no backfilling. Always starting the first allowed job is EASY.
 
     Args:
-        workload: the jobs, the path of a trace, or episodes.
-        cluster: the machine, a number of equal nodes, or the path of a machine's file; not with episodes.
-        jobs: of an episode.
-        order: of the queue; one that does not change while jobs wait.
-        strict: whether only those may pass who do not delay the first job beyond its reservation.
-        window: places.
-        observation: a name of `job_selection.OBSERVATIONS`, or an `Observation` of your own.
-        reward: a name of `job_selection.REWARDS`, or a function of your own.
-        max_steps: steps of an episode at most; None for no limit.
+        workload: The jobs, the path of a trace, or episodes.
+        cluster: The cluster, a number of equal nodes, or the path of a cluster file; not with
+            episodes.
+        jobs: Number of jobs in an episode.
+        order: Order of the queue, which must not change while jobs wait.
+        strict: Whether only jobs may pass that do not delay the first job beyond its reservation.
+        window: Number of places.
+        observation: Name in `job_selection.OBSERVATIONS`, or a custom `Observation`.
+        reward: Name in `job_selection.REWARDS`, or a custom function.
+        max_steps: Largest number of steps of an episode; None for no limit.
 
     Raises:
-        ConfigError: there are too few jobs, the window has no place, or the order changes.
-        UnknownNameError: no order, observation or reward has that name.
+        ConfigError: There are too few jobs, the window has no place, or the order changes.
+        UnknownNameError: No order, observation or reward has that name.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""One environment, after Gymnasium, and many of them."""
+"""One Gymnasium environment of a simulation, and many of them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Environment(gymnasium.Env[FloatArray, Any]):
     """One simulation with an agent.
 
     Args:
-        task: what is decided, seen and earned.
-        source: where episodes come from.
-        max_steps: steps of an episode at most; it is cut off then. None for no limit.
+        task: Decisions, observations and rewards.
+        source: Source of episodes.
+        max_steps: Number of steps after which an episode is truncated; None for no limit.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}  # type: ignore[misc]
@@ -44,7 +44,7 @@ class Environment(gymnasium.Env[FloatArray, Any]):
 
     @property
     def simulation(self) -> Simulation:
-        """The simulation; to be looked at."""
+        """The simulation, for inspection."""
         return self.batch.simulation(0)
 
     def reset(
@@ -53,9 +53,9 @@ class Environment(gymnasium.Env[FloatArray, Any]):
         """Begin an episode.
 
         Args:
-            seed: of which one is drawn.
-            options: ``first`` for the one that begins with that job of the trace; ``jobs`` for one of
-                given jobs.
+            seed: Seed of the episodes drawn.
+            options: ``first`` for the episode that begins with that job of the trace; ``jobs`` for
+                an episode of given jobs.
         """
         super().reset(seed=seed)
         if seed is not None:
@@ -65,13 +65,13 @@ class Environment(gymnasium.Env[FloatArray, Any]):
         return self._seen.copy(), {}
 
     def step(self, action: Any) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
-        """Do what was chosen, and go on to the next decision.
+        """Apply an action, and advance to the next decision.
 
         Args:
-            action: of the action space.
+            action: Element of the action space.
 
         Raises:
-            SimulationError: what was chosen is not there.
+            SimulationError: The action is not allowed.
         """
         batch = self.batch
         choose(self.task, *self._chosen, 0, action)
@@ -87,28 +87,28 @@ class Environment(gymnasium.Env[FloatArray, Any]):
         )
 
     def action_masks(self) -> BoolArray:
-        """Which choices there are, as maskable agents of sb3-contrib ask."""
+        """Return which choices are allowed, as maskable agents of sb3-contrib expect."""
         return self._mask.copy()
 
     def many(self, count: int, threads: int | None = None) -> Environments:
-        """So many like this one; see `Environments`."""
+        """Return ``count`` environments like this one; see `Environments`."""
         return Environments(self.task, self.episodes, count, self.max_steps, threads)
 
     def close(self) -> None:
-        """Nothing is left open."""
+        """Release the batch."""
         self.batch.close()
 
 
 def choose(task: Task, places: Any, shares: Any, nodes: Any, rows: Any, actions: Any) -> None:
-    """Tell the engine what was chosen, for one or for many.
+    """Write actions where the engine reads them, for one agent or many.
 
     Args:
-        task: what is decided.
-        places: where it is told by a number [agents].
-        shares: … by a share [agents].
-        nodes: … by a byte for each node [agents, nodes].
-        rows: of the agents that it was chosen for.
-        actions: what was chosen.
+        task: Decisions of the task.
+        places: Array for actions that are numbers [agents].
+        shares: Array for actions that are fractions [agents].
+        nodes: Array for actions that are a byte per node [agents, nodes].
+        rows: Agents that the actions are for.
+        actions: The actions.
     """
     if task.chosen == "place":
         places[rows] = actions
@@ -121,16 +121,17 @@ def choose(task: Task, places: Any, shares: Any, nodes: Any, rows: Any, actions:
 
 
 class Environments(Vector):
-    """Many simulations, each with an agent, stepped in one compiled call over threads; see `Vector`.
+    """Many simulations with agents, stepped in one compiled call; see `Vector`.
 
-    What is seen lies in memory that is written again in the step after the next; copy what is to be kept.
+    Threads share the work. Observations are in memory that is overwritten in the step after the
+    next; copy what you keep.
 
     Args:
-        task: what is decided, seen and earned.
-        source: where episodes come from.
-        num_envs: how many.
-        max_steps: steps of an episode at most; None for no limit.
-        threads: that step them; None for as many as the machine has cores.
+        task: Decisions, observations and rewards.
+        source: Source of episodes.
+        num_envs: Number of environments.
+        max_steps: Largest number of steps of an episode; None for no limit.
+        threads: Number of threads; None for the number of cores.
     """
 
     def __init__(
@@ -154,13 +155,13 @@ class Environments(Vector):
     def step(
         self, actions: Any
     ) -> tuple[FloatArray, npt.NDArray[np.float64], BoolArray, BoolArray, dict[str, Any]]:
-        """Step each.
+        """Step each environment.
 
         Args:
-            actions: one for each [num_envs, …].
+            actions: One action for each [num_envs, …].
 
         Raises:
-            SimulationError: what was chosen is not there.
+            SimulationError: An action is not allowed.
         """
         batch = self.batch
         choose(self.task, *self._chosen, slice(None), actions)
@@ -176,7 +177,7 @@ class Environments(Vector):
         return self.seen, earned, ended, cut, infos
 
     def begin(self, number: int, jobs: Workload) -> None:
-        """Begin an episode of given jobs in one of them."""
+        """Begin an episode of given jobs in one environment."""
         self.batch.begin(number, jobs)
 
     def _begin_again(self, done: BoolArray) -> dict[str, Any]:
@@ -191,12 +192,12 @@ class Environments(Vector):
 
     @property
     def seen(self) -> FloatArray:
-        """What each sees [num_envs, …]."""
+        """Observation of each environment [num_envs, …]."""
         seen: FloatArray = self.batch.seen[self.batch.side]
         return seen
 
     def action_masks(self) -> BoolArray:
-        """Which choices each has [num_envs, choices]."""
+        """Return which choices each environment allows [num_envs, choices]."""
         masks: BoolArray = self.batch.masks[self.batch.side]
         return masks
 

@@ -1,4 +1,4 @@
-"""Episodes: what an agent is trained and tested on."""
+"""Episodes that agents are trained and tested on."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import numpy as np
 from hpctwin.errors import ConfigError
 from hpctwin.generate import generate
 from hpctwin.model import Cluster, Workload
+from hpctwin.simulation.running.window import from_its_first_job
 from hpctwin.simulation.state.arguments import as_cluster, as_workload
-from hpctwin.sweep.incentives import from_its_first_job
 
 __all__ = [
     "Curriculum",
@@ -33,8 +33,8 @@ class Drawn(NamedTuple):
     """An episode that was drawn.
 
     Args:
-        key: the same for the same jobs; None if they will not come again.
-        make: its jobs.
+        key: Equal keys mean equal jobs; None if the episode will not recur.
+        make: Function that returns the jobs.
     """
 
     key: Hashable | None
@@ -42,45 +42,46 @@ class Drawn(NamedTuple):
 
 
 class Source(Protocol):
-    """Where episodes come from."""
+    """Source of episodes."""
 
     @property
     def cluster(self) -> Cluster:
-        """The machine of all of them."""
+        """Cluster of all episodes."""
 
     @property
     def jobs(self) -> int:
-        """How many jobs each has."""
+        """Number of jobs in each episode."""
 
     def draw(self, rng: np.random.Generator) -> Drawn:
-        """One of them, at random."""
+        """Draw an episode at random."""
 
     def beginning_at(self, job: int) -> Workload:
-        """The one that begins with a job of the trace."""
+        """Return the episode that begins with a job of the trace."""
 
     def all_jobs(self) -> Workload:
-        """All jobs that they are of, or as many that are like them."""
+        """Return all jobs of the episodes, or an equal number of similar jobs."""
 
     def restart(self) -> None:
-        """From the first stage on, if there are several."""
+        """Start again with the first stage, if there are several."""
 
 
 @dataclass(frozen=True, eq=False)
 class Episodes:
-    """Jobs in a row, begun anywhere in a trace.
+    """Consecutive jobs that begin anywhere in a trace.
 
     Args:
-        workload: the jobs.
-        cluster: the machine.
-        jobs: of each episode.
-        first: the first episode begins at this job or later.
-        last: and ends before this one; None for the end of the trace.
-        load: each episode's jobs come closer together or further apart, so that they offer the machine a load
-            drawn between these two; None to leave them as they came.
-        walltime_error: each walltime is the runtime times a factor drawn between these two, but not below the
-            runtime; None to leave them as they were asked.
-        mixed: jobs come when those in a row came, and are otherwise any of the part, so that there are many
-            more episodes; for jobs that hardly depend on those before, as of a model.
+        workload: The jobs.
+        cluster: The cluster.
+        jobs: Number of jobs in each episode.
+        first: First job that an episode may begin with.
+        last: Job before which episodes end; None for the end of the trace.
+        load: Range from which each episode's offered load is drawn, by scaling its arrival
+            intervals; None to keep the submit times.
+        walltime_error: Range from which the factor between runtime and walltime is drawn, with
+            walltimes not below runtimes; None to keep the walltimes.
+        mixed: Whether arrivals are those of consecutive jobs, but the jobs are any of the part.
+            This gives many more episodes, for jobs that hardly depend on earlier ones, such as
+            those of a model.
     """
 
     workload: Workload
@@ -105,20 +106,22 @@ class Episodes:
         walltime_error: tuple[float, float] | None = None,
         mixed: bool = False,
     ) -> Episodes:
-        """Episodes of a trace on a machine; jobs that can never run there, and dependencies, are left out.
+        """Make episodes of a trace on a cluster.
+
+        Jobs that can never run there, and dependencies, are omitted.
 
         Args:
-            workload: the jobs, or the path of a trace.
-            cluster: the machine, a number of equal nodes, or the path of a machine's file.
-            jobs: of each episode.
-            first: where the first may begin.
-            last: before which the last ends.
-            load: between which the load of each is drawn.
-            walltime_error: between which the factor of each walltime is drawn.
-            mixed: whether other jobs of the part come in the place of each.
+            workload: The jobs, or the path of a trace.
+            cluster: The cluster, a number of equal nodes, or the path of a cluster file.
+            jobs: Number of jobs in each episode.
+            first: First job that an episode may begin with.
+            last: Job before which episodes end.
+            load: Range of the load of each episode.
+            walltime_error: Range of the factor of each walltime.
+            mixed: Whether other jobs of the part replace each job.
 
         Raises:
-            ConfigError: there are fewer jobs than one episode takes, or a range is none.
+            ConfigError: There are fewer jobs than one episode needs, or a range is invalid.
         """
         machine = as_cluster(cluster)
         found = as_workload(workload)
@@ -134,7 +137,7 @@ class Episodes:
         return cls(found, machine, jobs, first, end, load, walltime_error, mixed)
 
     def draw(self, rng: np.random.Generator) -> Drawn:
-        """One of them, at random."""
+        """Draw an episode at random."""
         first = int(rng.integers(self.first, self.latest + 1))
         if not self.varied:
             return Drawn(first, partial(self.beginning_at, first))
@@ -142,19 +145,19 @@ class Episodes:
 
     @property
     def varied(self) -> bool:
-        """Whether jobs are not as they are in the trace."""
+        """Whether jobs differ from those in the trace."""
         return self.mixed or self.load is not None or self.walltime_error is not None
 
     @property
     def latest(self) -> int:
-        """The last job that an episode can begin with."""
+        """Last job that an episode can begin with."""
         return (len(self.workload) if self.last is None else self.last) - self.jobs
 
     def beginning_at(self, job: int) -> Workload:
-        """The one that begins with a job, by its row, as it is in the trace.
+        """Return the unmodified episode that begins with a row of the trace.
 
         Raises:
-            ConfigError: none begins there.
+            ConfigError: No episode begins there.
         """
         if not self.first <= job <= self.latest:
             raise ConfigError(
@@ -163,11 +166,11 @@ class Episodes:
         return from_its_first_job(self.workload.take(np.arange(job, job + self.jobs)))
 
     def all_jobs(self) -> Workload:
-        """The trace."""
+        """Return the jobs of the trace."""
         return self.workload
 
     def restart(self) -> None:
-        """There is one stage."""
+        """Do nothing, as there is one stage."""
 
     def _varied(self, first: int, seed: int) -> Workload:
         rng = np.random.default_rng(seed)
@@ -183,7 +186,7 @@ class Episodes:
         return found
 
     def _others(self, row: Workload, rng: np.random.Generator) -> Workload:
-        """Any jobs of the part, in the places of some in a row."""
+        """Return random jobs of the part, with ids and arrivals of consecutive jobs."""
         end = len(self.workload) if self.last is None else self.last
         drawn = self.workload.in_order(self.first + rng.permutation(end - self.first)[: self.jobs])
         cancelled = np.where(
@@ -200,13 +203,13 @@ class Episodes:
 
 @dataclass(frozen=True, eq=False)
 class Generated:
-    """Episodes from a generator, each with a seed of its own.
+    """Episodes from a generator, each with a different seed.
 
     Args:
-        cluster: the machine.
-        kind: the generator's name, see `hpctwin.generate`.
-        jobs: of each episode.
-        options: of the generator.
+        cluster: The cluster.
+        kind: Name of the generator; see `hpctwin.generate`.
+        jobs: Number of jobs in each episode.
+        options: Options of the generator.
     """
 
     cluster: Cluster
@@ -215,32 +218,32 @@ class Generated:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def draw(self, rng: np.random.Generator) -> Drawn:
-        """One of them, at random."""
+        """Draw an episode at random."""
         return Drawn(None, partial(self.beginning_at, int(rng.integers(2**31))))
 
     def beginning_at(self, job: int) -> Workload:
-        """The one with a seed."""
+        """Return the episode with the seed ``job``."""
         made = generate(
             self.kind, jobs=self.jobs, nodes=self.cluster.node_count, seed=job, **self.options
         )
         return from_its_first_job(made)
 
     def all_jobs(self) -> Workload:
-        """One of them."""
+        """Return one episode."""
         return self.beginning_at(0)
 
     def restart(self) -> None:
-        """There is one stage."""
+        """Do nothing, as there is one stage."""
 
 
 class Curriculum:
-    """Episodes in stages: so many of the first, then of the next; the last for good.
+    """Episodes in stages; the last stage has no end.
 
     Args:
-        stages: how many episodes, and where they come from; all of one machine.
+        stages: Number of episodes and their source, for each stage; all on one cluster.
 
     Raises:
-        ConfigError: there is no stage, or they are of different machines.
+        ConfigError: There is no stage, or the clusters differ.
     """
 
     def __init__(self, stages: Sequence[tuple[int, Source]]) -> None:
@@ -254,7 +257,7 @@ class Curriculum:
         self._begun = 0
 
     def draw(self, rng: np.random.Generator) -> Drawn:
-        """One of the stage that it is in."""
+        """Draw an episode of the present stage."""
         left = self._begun
         self._begun += 1
         for number, (count, source) in enumerate(self.stages):
@@ -265,25 +268,25 @@ class Curriculum:
         raise AssertionError
 
     def beginning_at(self, job: int) -> Workload:
-        """The one of the last stage that begins with a job."""
+        """Return the episode of the last stage that begins with a job."""
         return self.stages[-1][1].beginning_at(job)
 
     def all_jobs(self) -> Workload:
-        """Those of the last stage."""
+        """Return the jobs of the last stage."""
         return self.stages[-1][1].all_jobs()
 
     def restart(self) -> None:
-        """From the first stage on."""
+        """Start again with the first stage."""
         self._begun = 0
 
 
 def asked_for(source: Source, options: Mapping[str, Any] | None) -> Workload | None:
-    """The jobs that an episode is asked to be of at its reset; None for any.
+    """Return the jobs that a reset requests; None for any episode.
 
     Args:
-        source: where episodes come from.
-        options: of the reset: ``first`` for the episode that begins with that job of the trace, ``jobs`` for
-            one of given jobs.
+        source: Source of episodes.
+        options: Options of the reset: ``first`` for the episode that begins with that job of the
+            trace, ``jobs`` for an episode of given jobs.
     """
     asked = options or {}
     if "first" in asked:
@@ -294,13 +297,13 @@ def asked_for(source: Source, options: Mapping[str, Any] | None) -> Workload | N
 def jobs_of_reset(
     source: Source, rng: np.random.Generator, seed: int | None, options: Mapping[str, Any] | None
 ) -> Workload:
-    """The jobs of the episode that a reset begins.
+    """Return the jobs of the episode that a reset begins.
 
     Args:
-        source: where episodes come from.
-        rng: draws one where none is asked for.
-        seed: of the reset; with one, the first stage begins again.
-        options: of the reset, as of `asked_for`.
+        source: Source of episodes.
+        rng: Generator that draws an episode if none is requested.
+        seed: Seed of the reset; with a seed, the first stage begins again.
+        options: Options of the reset, as for `asked_for`.
     """
     if seed is not None:
         source.restart()
@@ -314,16 +317,16 @@ def episodes_of(
     cluster: Cluster | int | str | os.PathLike[str] | None,
     jobs: int,
 ) -> Source:
-    """What an environment was given: episodes, or a trace that they are parts of.
+    """Return the episodes given to an environment, or make them from a trace.
 
     Args:
-        name: of the environment, for messages.
-        workload: it.
-        cluster: the machine; not with episodes.
-        jobs: of an episode.
+        name: Name of the environment, for messages.
+        workload: Episodes, the jobs, or the path of a trace.
+        cluster: The cluster; not with episodes.
+        jobs: Number of jobs in an episode.
 
     Raises:
-        ConfigError: a machine is missing, or there are too few jobs.
+        ConfigError: A cluster is missing, or there are too few jobs.
     """
     if isinstance(workload, (Episodes, Generated, Curriculum)):
         return workload

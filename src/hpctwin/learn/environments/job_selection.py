@@ -1,7 +1,8 @@
-"""The environment in which an agent says which job starts next.
+"""Environment for job selection: the agent chooses which job starts next.
 
-After RLScheduler (Zhang et al., SC20): a window of the queue, some numbers of each job, and a reward at the
-end of the episode. A job that is chosen and does not fit yet keeps the others waiting until it does.
+It follows RLScheduler (Zhang et al., SC20): a window of the queue, some numbers per job, and a
+reward at the end of the episode. A chosen job that does not fit yet keeps the others waiting until
+it does.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from hpctwin.engine.agents import jobs as hooks
-from hpctwin.engine.agents import shared_jobs
 from hpctwin.engine.agents.agent_record import GOES_ON
 from hpctwin.engine.agents.delays import DELAY_FEATURES, OBSERVE_DELAYS
 from hpctwin.engine.agents.features import JOB_FEATURES
@@ -33,28 +33,49 @@ __all__ = [
 ]  # fmt: skip
 
 LEAST_SLOWDOWN = 0.1
-"""Where hardly anybody waits, episodes do not weigh more than that."""
+"""Lower bound of the slowdown that rewards are relative to.
+
+It limits the weight of episodes in which hardly any job waits.
+"""
 
 FEATURES = (
     "there", "wait", "walltime", "nodes", "fits", "free", "running", "behind",
 )  # fmt: skip
-"""Of each job in the window, all from 0 to 1: whether a job is there; its wait w as w / (w + an hour); its
-walltime over a day, at most 1; its nodes over all nodes; whether it fits now; free nodes over all; the share
-of nodes that are back within its walltime; jobs beyond the window, n / (n + size of the window)."""
+"""Numbers for each job in the window, all from 0 to 1:
+
+- whether the place has a job
+- its wait w as w / (w + an hour)
+- its walltime over a day, at most 1
+- its nodes over all nodes
+- whether it fits now
+- free nodes over all nodes
+- the fraction of nodes that become free within its walltime
+- jobs beyond the window, n / (n + size of the window)
+"""
 
 DELAYS = (
     "there", "wait in logs", "wait", "share of wait", "walltime", "nodes", "share of nodes", "size", "area",
     "square of walltime", "fits", "delay", "share of delay",
 )  # fmt: skip
-"""Of each job in the window, all from 0 to 1: whether a job is there; its wait w as log(1 + w) / 14 (s),
-over ten days, and as w / (w + t + 1 s); its walltime t as log(1 + t) / 14; its nodes n as log n / log N of
-all N, and over N; the last, and the one before, times what is seen of t; the square of that; whether the
-job fits now; and in how long d it does, if running jobs take their walltimes, as log(1 + d) / 14 and as
-d / (d + t + 1 s)."""
+"""Numbers for each job in the window, all from 0 to 1:
+
+- whether the place has a job
+- its wait w as log(1 + w) / 14 (s), over ten days, and as w / (w + t + 1 s)
+- its walltime t as log(1 + t) / 14
+- its nodes n as log n / log N of all N, and over N
+- ``size`` and ``area``: n / N, and log n / log N, each times log(1 + t) / 14
+- the square of log(1 + t) / 14
+- whether the job fits now
+- the time d until it fits, if running jobs take their walltimes, as log(1 + d) / 14 and as
+  d / (d + t + 1 s)
+"""
 
 
 def most_of_each(workload: Workload, cluster: Cluster) -> npt.NDArray[np.float64]:
-    """What RLScheduler divides by: longest walltime (ms), most memory, largest numbers of users, accounts."""
+    """Return RLScheduler's divisors: largest walltime (ms), memory, user, account.
+
+    User and account are the largest numbers of each.
+    """
     simulation = Simulation(workload, cluster)
     simulation.know_facts()
     fact = simulation.state["fact"]
@@ -67,34 +88,28 @@ def _windowed(window: int, nodes: int) -> tuple[int, ...]:
 
 
 OBSERVATIONS = {
-    "features": Observation(
-        hooks.OBSERVE_FEATURES, _windowed, shared=shared_jobs.OBSERVE_FEATURES_SHARED
-    ),
+    "features": Observation(hooks.OBSERVE_FEATURES, _windowed),
     "job": Observation(hooks.OBSERVE_JOB, lambda window, nodes: (window, JOB_FEATURES)),
-    "delays": Observation(
-        OBSERVE_DELAYS,
-        lambda window, nodes: (window, DELAY_FEATURES),
-        shared=shared_jobs.OBSERVE_DELAYS_SHARED,
-    ),
+    "delays": Observation(OBSERVE_DELAYS, lambda window, nodes: (window, DELAY_FEATURES)),
     "rlscheduler": Observation(
-        hooks.OBSERVE_RLSCHEDULER,
-        _windowed,
-        facts=True,
-        amounts=most_of_each,
-        shared=shared_jobs.OBSERVE_RLSCHEDULER_SHARED,
+        hooks.OBSERVE_RLSCHEDULER, _windowed, facts=True, amounts=most_of_each
     ),
 }
-"""By name: ``features`` are `FEATURES`, ``delays`` are `DELAYS`. ``job`` is what orderings see, too, so that
-an agent can be one: whether a job is
-there; its wait w as w / (w + an hour); its walltime t as log(1 + t) / 14 (s), at most 1; its nodes n
-over all N; log(1 + n) /
-log(1 + N); w / (w + t + 1 s). ``rlscheduler`` has its eight: wait over 12 h; walltime, nodes,
-memory, user and
-account over the largest there is; 1 in the place of the executable; whether the job fits.
-Where jobs share nodes, a job's nodes are as many as it counts for by the largest of its shares of the
-machine's cores, memory and GPUs, in thousandths where logarithms are taken, and free nodes are the share of
-cores that is free; but ``job`` has what orderings see as nodes: those that it must have at
-least."""
+"""Observations by name.
+
+- ``features`` are `FEATURES`.
+- ``delays`` are `DELAYS`.
+- ``job`` is what orderings see, so that an agent can be one: whether the place has a job; its wait
+  w as w / (w + an hour); its walltime t as log(1 + t) / 14 (s), at most 1; its nodes n over all N;
+  log(1 + n) / log(1 + N); w / (w + t + 1 s).
+- ``rlscheduler`` has its eight numbers: wait over 12 h; walltime, nodes, memory, user and account
+  over the largest value; 1 for the executable; whether the job fits.
+
+Where jobs share nodes, the nodes of a job are the number it counts for, by the largest of its
+shares of the cluster's cores, memory and GPUs. Logarithms take it in thousandths. Free nodes are
+the fraction of free cores. Only ``job`` has the nodes that orderings see: the smallest number the
+job needs.
+"""
 
 REWARDS = {
     "bounded-slowdown": hooks.REWARD_SLOWDOWN,
@@ -102,16 +117,24 @@ REWARDS = {
     "slowdown": hooks.REWARD_LATELY,
     "relative": hooks.REWARD_LATELY,
 }
-"""By name: at the end, minus the mean bounded slowdown, or minus the mean wait in hours; ``slowdown``
-gives at each step
-minus what its waits add to the mean of wait over run time (10 s at least), which is learned from sooner;
-``relative`` is that over what it is if the shortest job is always chosen, so that all episodes weigh
-alike."""
+"""Rewards by name.
+
+- ``bounded-slowdown``: at the end, minus the mean bounded slowdown.
+- ``wait``: at the end, minus the mean wait in hours.
+- ``slowdown``: at each step, minus what its waits add to the mean of wait over runtime (10 s at
+  least). Agents learn faster from it.
+- ``relative``: ``slowdown`` over its value if the shortest job is always chosen, so that all
+  episodes have equal weight.
+"""
 
 
 PASSING = {"false": 0, "true": 1, "easy": 1, "rlscheduler": 2}
-"""Who may pass the chosen job, by name: ``easy`` whoever does not delay its reservation; ``rlscheduler``
-whose walltime is over before the job could begin by what was planned when it was chosen."""
+"""Jobs that may pass the chosen job, by name.
+
+With ``easy``, a job may pass if it does not delay the reservation of the chosen job. With
+``rlscheduler``, its walltime must end before the chosen job could start, as planned when that was
+chosen.
+"""
 
 
 def job_selection(
@@ -123,11 +146,11 @@ def job_selection(
     backfilling: bool | str = False,
     order: str = "fcfs",
 ) -> Task:
-    """What `JobSelection` is made of; arguments as there.
+    """Make the task of `JobSelection`; arguments as for it.
 
     Raises:
-        ConfigError: the window has no place, or the order changes.
-        UnknownNameError: no observation, reward or backfilling has that name.
+        ConfigError: The window has no place, or the order changes.
+        UnknownNameError: No observation, reward or backfilling has that name.
     """
     passing = by_name("backfilling", str(backfilling).lower(), PASSING)
     backfill = f"selected:passing={passing}" if passing else "selected"
@@ -154,17 +177,17 @@ def job_task(
     hooks: tuple[Any, Any],
     nobody: bool,
 ) -> Task:
-    """A task of choosing from a window of the queue.
+    """Make a task of choosing from a window of the queue.
 
     Args:
-        source: where episodes come from.
-        order: the order of the queue.
-        backfill: what starts jobs.
-        window: places.
-        observation: by name, or one's own.
-        reward: by name, or one's own.
-        hooks: act and go.
-        nobody: whether nobody may be chosen, too.
+        source: Source of episodes.
+        order: Order of the queue.
+        backfill: Pass that starts jobs.
+        window: Number of places.
+        observation: Name, or a custom observation.
+        reward: Name, or a custom function.
+        hooks: Hooks to act and to advance.
+        nobody: Whether starting no job is a choice too.
     """
     if window < 1:
         raise ConfigError(f"the window has {window} places, it must have 1 or more")
@@ -202,7 +225,7 @@ def job_task(
     width = window + nobody
     return Task(
         make,
-        (*hooks, as_hook(seen.function_of(jobs), "observation"), as_hook(earned, "reward")),
+        (*hooks, as_hook(seen.function, "observation"), as_hook(earned, "reward")),
         seen.space(window, cluster.node_count),
         spaces.Discrete(width),
         width,
@@ -218,11 +241,11 @@ def job_task(
 
 
 class _Shortest:
-    """What is earned if always the shortest job is chosen that can be.
+    """Reward if the shortest job that can start is always chosen.
 
     Args:
-        task: in which jobs are sorted so.
-        source: that it is of.
+        task: Task whose queue is sorted by walltime.
+        source: Source of its episodes.
     """
 
     def __init__(self, task: Task, source: Source) -> None:
@@ -230,7 +253,7 @@ class _Shortest:
         self._batch: Batch | None = None
 
     def __call__(self, jobs: Workload) -> float:
-        """One over it, without its sign; where hardly anybody waits, `LEAST_SLOWDOWN`."""
+        """Return 1 over the reward's size; the size is at least `LEAST_SLOWDOWN`."""
         if self._batch is None:
             self._batch = Batch(self.task, self.source)
         batch, total = self._batch, 0.0
@@ -253,25 +276,26 @@ def _why_not(window: int, simulation: Simulation, place: int) -> str:
 class JobSelection(Environment):
     """Choose which of the first jobs in the queue starts next.
 
-    An action is a place in the window, 0 the job that was submitted first; `action_masks` tells which
-    places have a job, and a place without one is an error. The step ends when the next choice is to be
-    made: the job has started, and another one waits.
+    An action is a place in the window; place 0 has the job that was submitted first. `action_masks`
+    shows which places have a job. Choosing an empty place is an error. The step ends at the next
+    choice: the job has started, and another one is pending.
 
     Args:
-        workload: the jobs, the path of a trace, or episodes.
-        cluster: the machine, a number of equal nodes, or the path of a machine's file; not with episodes.
-        jobs: of an episode.
-        window: places.
-        observation: a name of `OBSERVATIONS`, or an `Observation` of one's own.
-        reward: a name of `REWARDS`, or a function of one's own.
-        backfilling: whether others may pass the chosen job while it waits, as with EASY; or a name of
-            `PASSING`.
-        order: of the window, and in which others pass; one that does not change while jobs wait.
-        max_steps: steps of an episode at most; None for no limit.
+        workload: The jobs, the path of a trace, or episodes.
+        cluster: The cluster, a number of equal nodes, or the path of a cluster file; not with
+            episodes.
+        jobs: Number of jobs in an episode.
+        window: Number of places.
+        observation: Name in `OBSERVATIONS`, or a custom `Observation`.
+        reward: Name in `REWARDS`, or a custom function.
+        backfilling: Whether other jobs may pass the chosen job while it waits, as with EASY; or a
+            name in `PASSING`.
+        order: Order of the window and of passing jobs, which must not change while jobs wait.
+        max_steps: Largest number of steps of an episode; None for no limit.
 
     Raises:
-        ConfigError: there are too few jobs, the window has no place, or the order changes.
-        UnknownNameError: no order, observation, reward or backfilling has that name.
+        ConfigError: There are too few jobs, the window has no place, or the order changes.
+        UnknownNameError: No order, observation, reward or backfilling has that name.
     """
 
     def __init__(

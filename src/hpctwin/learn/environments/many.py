@@ -1,4 +1,4 @@
-"""Many environments of one kind."""
+"""Many environments of one kind, stepped in one compiled call."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def many(
     threads: int | None = None,
     **options: Any,
 ) -> Environments:
-    """Many environments of one kind, stepped in one compiled call over threads.
+    """Make many environments of one kind, stepped in one compiled call over threads.
 
     Args:
-        kind: such as `JobSelection`.
-        workload: as of the kind.
-        cluster: as of the kind.
-        num_envs: how many.
-        threads: that step them; None for as many as the machine has cores.
-        options: further arguments of the kind.
+        kind: Class such as `JobSelection`.
+        workload: As for the class.
+        cluster: As for the class.
+        num_envs: Number of environments.
+        threads: Number of threads; None for the number of cores.
+        options: Further arguments of the class.
 
     Raises:
-        ConfigError: there are none of that kind, or as the kind tells.
+        ConfigError: The class is not compiled, or rejects its arguments.
     """
     if not (isinstance(kind, type) and issubclass(kind, Environment)):
         raise ConfigError(

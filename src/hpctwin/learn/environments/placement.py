@@ -1,4 +1,4 @@
-"""The environment in which an agent says to which cluster of a facility a job goes."""
+"""Environment for placement: the agent chooses the cluster for a job."""
 
 from __future__ import annotations
 
@@ -24,12 +24,17 @@ __all__ = ["FEATURES", "REWARDS", "Placement", "largest_of"]
 FloatArray = npt.NDArray[np.float32]
 
 FEATURES = ("allowed", "work ahead", "waiting", "free", "nodes", "walltime", "staging")
-"""Of each cluster, all from 0 to 1: whether the job may go there; seconds s of work ahead on all its
-nodes, the job's
-own included, by walltimes, s / (s + an hour); jobs that wait there, n / (n + 100); free nodes over all;
-what the job counts
-as there over all nodes; its walltime there over a day, at most 1; how long s its data takes there, s /
-(s + an hour)."""
+"""Numbers for each cluster, all from 0 to 1:
+
+- whether the job may go there
+- the work ahead s on all its nodes, with the job's own, by walltimes, as s / (s + an hour), in
+  seconds
+- its pending jobs, n / (n + 100)
+- free nodes over all nodes
+- the nodes the job counts as there, over all nodes
+- the job's walltime there over a day, at most 1
+- the time s to transfer the job's data there, s / (s + an hour)
+"""
 
 _HOUR_S, _DAY_S = 3600.0, 86400.0
 
@@ -38,29 +43,35 @@ REWARDS = {
     "wait": ("wait_s", _HOUR_S),
     "turnaround": ("turnaround_s", _HOUR_S),
 }
-"""By name: at the end, minus the mean of it over jobs that ran; hours."""
+"""Columns and units of rewards by name.
+
+The reward comes at the end: minus the mean over the jobs that ran, with times in hours.
+"""
 
 
 def largest_of(facility: Facility) -> Cluster:
-    """The cluster with the most nodes: jobs that do not fit there are in no episode."""
+    """Return the cluster with the most nodes.
+
+    Jobs that do not fit there are in no episode.
+    """
     return max((one.cluster for one in facility.clusters), key=lambda one: one.node_count)
 
 
 class Placement(gymnasium.Env[FloatArray, np.int64]):
     """Choose the cluster that a job goes to, one job after the other.
 
-    Only jobs that may go to two clusters or more are asked about; `action_masks` tells to which.
+    Only jobs that may go to two or more clusters need a choice; `action_masks` shows to which.
 
     Args:
-        workload: the jobs, the path of a trace, or episodes.
-        facility: the clusters, or the path of their file.
-        jobs: of an episode.
-        reward: a name of `REWARDS`.
-        seed: of what is drawn within the facility.
+        workload: The jobs, the path of a trace, or episodes.
+        facility: The clusters, or the path of their file.
+        jobs: Number of jobs in an episode.
+        reward: Name in `REWARDS`.
+        seed: Seed of random numbers in the facility.
 
     Raises:
-        ConfigError: there are too few jobs.
-        UnknownNameError: no reward has that name.
+        ConfigError: There are too few jobs.
+        UnknownNameError: No reward has that name.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}  # type: ignore[misc]
@@ -88,7 +99,7 @@ class Placement(gymnasium.Env[FloatArray, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[FloatArray, dict[str, Any]]:
-        """Begin an episode; arguments as of `Environment.reset`."""
+        """Begin an episode; arguments as for `Environment.reset`."""
         super().reset(seed=seed)
         jobs = jobs_of_reset(self.episodes, self.np_random, seed, options)
         self.simulation = FacilitySimulation(self.facility, jobs, "round-robin", seed=self.seed)
@@ -101,10 +112,10 @@ class Placement(gymnasium.Env[FloatArray, np.int64]):
         """Send the job to a cluster.
 
         Args:
-            action: its number.
+            action: Number of the cluster.
 
         Raises:
-            SimulationError: the job may not go there.
+            SimulationError: The job may not go there.
         """
         choice = int(action)
         if self._row >= 0 and choice not in self._options:
@@ -119,15 +130,18 @@ class Placement(gymnasium.Env[FloatArray, np.int64]):
         return self._seen(), -float(told[f"mean_{self.column}"]) / self.unit, True, False, told
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
-        """To which clusters the job may go [clusters]."""
+        """Return to which clusters the job may go [clusters]."""
         return np.isin(np.arange(len(self.facility.clusters)), self._options)
 
     def many(self, count: int, threads: int | None = None) -> InTurn:
-        """So many like this one, stepped one after the other; ``threads`` makes no difference."""
+        """Return ``count`` environments like this one, stepped in turn.
+
+        ``threads`` is ignored.
+        """
         return InTurn(self, count)
 
     def _questions(self) -> Generator[tuple[int, list[int]], int, None]:
-        """Each job that may go to several clusters; sent where it goes."""
+        """Yield each job that has several clusters to choose from; send the choice back."""
         state = self.simulation.state
         for rows in self.simulation.placements():
             for row in rows:
@@ -141,14 +155,14 @@ class Placement(gymnasium.Env[FloatArray, np.int64]):
                     state.place(row, choice)
 
     def _next(self, choice: int | None) -> bool:
-        """Go on to the next question; whether there is none."""
+        """Advance to the next job that needs a choice; return whether there is none."""
         try:
             self._row, self._options = (
                 next(self._asked) if choice is None else self._asked.send(choice)
             )
         except StopIteration:
             self._row, self._options = -1, [0]
-            # Who asks nothing at the beginning has one step all the same.
+            # An episode without choices still has one step.
             self._asked = self._nothing()
             return choice is not None
         return False

@@ -1,4 +1,4 @@
-"""The environment in which an agent says which policy rules next: SchedTwin's choice, learned."""
+"""Environment for policy selection: the agent makes SchedTwin's choice."""
 
 from __future__ import annotations
 
@@ -26,28 +26,35 @@ FloatArray = npt.NDArray[np.float32]
 FEATURES = (
     "waiting", "nodes asked", "free", "mean wait", "longest wait", "mean walltime", "widest",
 )  # fmt: skip
-"""All from 0 to 1: jobs that wait, n / (n + 100); nodes they ask for, over those and all nodes; free nodes
-over all; their mean and longest wait w as w / (w + an hour); mean walltime over a day, at most 1; nodes of
-the widest over all."""
+"""Numbers for the agent, all from 0 to 1:
+
+- pending jobs, n / (n + 100)
+- the nodes they ask for, over these and all nodes
+- free nodes over all nodes
+- their mean and longest wait w, each as w / (w + an hour)
+- their mean walltime over a day, at most 1
+- the nodes of the widest over all nodes
+"""
 
 _HOUR_S, _DAY_S = 3600.0, 86400.0
 
 
 class PolicySelection(gymnasium.Env[FloatArray, np.int64]):
-    """Choose the policy under which the machine goes on for a while.
+    """Choose the policy of the cluster for the next interval.
 
-    The reward of a step is minus the job-hours waited in it over the jobs of the episode, so that those of an
-    episode sum up to minus the mean wait in hours.
+    The reward of a step is minus the job-hours waited in it, divided by the jobs of the episode.
+    The rewards of an episode sum to minus the mean wait in hours.
 
     Args:
-        workload: the jobs, the path of a trace, or episodes.
-        cluster: the machine, a number of equal nodes, or the path of a machine's file; not with episodes.
-        policies: what there is to choose, in the order of actions.
-        jobs: of an episode.
-        every_s: how long a choice holds, seconds.
+        workload: The jobs, the path of a trace, or episodes.
+        cluster: The cluster, a number of equal nodes, or the path of a cluster file; not with
+            episodes.
+        policies: Policies to choose from, in the order of actions.
+        jobs: Number of jobs in an episode.
+        every_s: How long a choice holds, in seconds.
 
     Raises:
-        ConfigError: there are too few jobs or policies, or ``every_s`` is not above 0.
+        ConfigError: There are too few jobs or policies, or ``every_s`` is not above 0.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
@@ -76,7 +83,7 @@ class PolicySelection(gymnasium.Env[FloatArray, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[FloatArray, dict[str, Any]]:
-        """Begin an episode; arguments as of `Environment.reset`."""
+        """Begin an episode; arguments as for `Environment.reset`."""
         super().reset(seed=seed)
         jobs = jobs_of_reset(self.episodes, self.np_random, seed, options)
         self.rules = 0
@@ -85,10 +92,10 @@ class PolicySelection(gymnasium.Env[FloatArray, np.int64]):
         return self._seen(), {}
 
     def step(self, action: np.int64) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
-        """Let a policy rule until the next choice.
+        """Use a policy until the next choice.
 
         Args:
-            action: its place among the policies.
+            action: Index of the policy.
         """
         if int(action) != self.rules:
             self.rules = int(action)
@@ -100,11 +107,14 @@ class PolicySelection(gymnasium.Env[FloatArray, np.int64]):
         return self._seen(), earned, over, False, self._told() if over else {}
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
-        """Which policies there are to choose: all [policies]."""
+        """Return which policies can be chosen: all [policies]."""
         return np.ones(len(self.policies), np.bool_)
 
     def many(self, count: int, threads: int | None = None) -> InTurn:
-        """So many like this one, stepped one after the other; ``threads`` makes no difference."""
+        """Return ``count`` environments like this one, stepped in turn.
+
+        ``threads`` is ignored.
+        """
         return InTurn(self, count)
 
     def _told(self) -> dict[str, Any]:
@@ -113,7 +123,7 @@ class PolicySelection(gymnasium.Env[FloatArray, np.int64]):
         return {**served(result.jobs), **energy}
 
     def _waited(self) -> float:
-        """Job-seconds waited so far."""
+        """Return the job-seconds waited so far."""
         simulation = self.simulation
         submit, start = simulation.submit_ms, simulation.column("start")
         now_ms = round(min(self._until_s, simulation.now_s) * MS_PER_S)

@@ -1,4 +1,7 @@
-"""The environment in which an agent says which nodes are on, after SPARS (Amrizal et al., 2025)."""
+"""Environment for power management, after SPARS (Amrizal et al., 2025).
+
+The agent chooses which nodes are on.
+"""
 
 from __future__ import annotations
 
@@ -24,23 +27,36 @@ __all__ = [
 ]  # fmt: skip
 
 MOST = 1e15
-"""More than any of SPARS's numbers; a space without a bound is doubted by the checker."""
+"""Larger than any of SPARS's numbers; Gymnasium's checker wants a bound."""
 
 SHARES = (
     "waiting", "nodes asked", "longest wait", "idle", "computing", "sleeping", "waking", "time of day",
 )  # fmt: skip
-"""All from 0 to 1: jobs that wait, n / (n + 100); nodes they ask for, over those and all nodes; their
-longest wait w as w / (w + an hour); shares of all nodes; time of day since time zero, over a day."""
+"""Numbers for the agent, all from 0 to 1:
+
+- pending jobs, n / (n + 100)
+- the nodes they ask for, over these and all nodes
+- their longest wait w as w / (w + an hour)
+- the fractions of nodes that are idle, computing, sleeping and waking
+- the time of day since time zero, over a day
+"""
 
 NODE = (
     "idle", "computing", "switching off", "sleeping", "switching on", "spell", "left", "free",
 )  # fmt: skip
-"""Of each node: its state; for how long s it has been in it, s / (s + an hour); how long l until it can
-be on, l / (l + an hour); whether no job has it and it is up."""
+"""Numbers for each node:
+
+- its state
+- the time s it has been in that state, s / (s + an hour)
+- the time l until it can be on, l / (l + an hour)
+- whether it is up and no job has it
+"""
 
 LEVEL = ("height", "height²", *SHARES)
-"""Of each level: how high it is, from 0 to 1; its square; and, times how high it is, `SHARES`. So the level
-whose sum is highest is one that goes up and down in proportion to what is seen."""
+"""Numbers per level: its height from 0 to 1, its square, height times `SHARES`.
+
+The level with the highest weighted sum therefore rises and falls in proportion to the observation.
+"""
 
 ACTIONS = {
     "share": hooks.SWITCH_TO_SHARE_COMING,
@@ -48,9 +64,14 @@ ACTIONS = {
     "reserve": hooks.SWITCH_TO_RESERVE,
     "nodes": hooks.SWITCH_EACH,
 }
-"""By name: ``share`` is the share of all nodes that are to be on or on their way; ``share-spars`` the
-same, but those on their way do not count; ``reserve`` the share that is to be on or on its way beside
-nodes that compute and those that waiting jobs ask for; ``nodes`` says of each node whether it is to be on."""
+"""Actions by name.
+
+- ``share``: the fraction of all nodes that are to be on or on their way.
+- ``share-spars``: the same, but nodes on their way do not count.
+- ``reserve``: the fraction that is to be on or on its way in addition to computing nodes and those
+  that pending jobs ask for.
+- ``nodes``: for each node whether it is to be on.
+"""
 
 OBSERVATIONS = {
     "shares": Observation(hooks.OBSERVE_SHARES, lambda window, nodes: (len(SHARES),)),
@@ -60,26 +81,38 @@ OBSERVATIONS = {
         hooks.OBSERVE_NODES, lambda window, nodes: (len(SHARES) + nodes * len(NODE),)
     ),
 }
-"""By name: ``shares`` are `SHARES`; ``levels`` is `LEVEL` of each level; ``nodes`` has besides `NODE` of each
-node; ``spars`` its six numbers as they are: jobs that wait, jobs that came per second, their walltimes in sum
-(s), their nodes in sum, idle nodes, sleeping nodes."""
+"""Observations by name.
+
+- ``shares`` are `SHARES`.
+- ``levels`` is `LEVEL` of each level.
+- ``nodes`` adds `NODE` of each node to `SHARES`.
+- ``spars`` has its six numbers unscaled: pending jobs, jobs per second, the sums of their walltimes
+  (s) and nodes, idle nodes, sleeping nodes.
+"""
 
 REWARDS = {
     "shares": rewards.REWARD_SHARES,
     "spars": rewards.REWARD_SPARS,
     "jobs": rewards.REWARD_JOBS,
 }
-"""By name, of a step: ``spars`` is minus alpha × waste (J) / 64, minus beta × the mean wait (s) of jobs
-that waited in it; with
-``shares`` waste is over the most that could be, and the wait is the share of the step that they waited.
-``jobs`` is minus alpha × waste (kWh), minus beta × waits (h) in the step, over the jobs of the episode:
-of an episode, what is wasted for a job and the mean wait."""
+"""Rewards of a step, by name.
+
+- ``spars``: minus alpha × waste (J) / 64, minus beta × the mean wait (s) of jobs that waited in the
+  step.
+- ``shares``: waste is divided by the largest possible waste, and the wait is the fraction of the
+  step that jobs waited.
+- ``jobs``: minus alpha × waste (kWh), minus beta × waits (h) in the step, divided by the jobs of
+  the episode. Over an episode this gives the waste per job and the mean wait.
+"""
 
 PRESETS: dict[str, dict[str, Any]] = {
     "spars": {"action": "share-spars", "observation": "spars", "reward": "spars"},
     "nodes": {"action": "nodes", "observation": "nodes", "reward": "shares"},
 }
-"""By name: ``spars`` is SPARS as it is meant; ``nodes`` decides of each node, with masks."""
+"""Presets by name: ``spars`` is SPARS as intended; ``nodes`` decides per node.
+
+``nodes`` has masks.
+"""
 
 
 def power_management(
@@ -94,7 +127,7 @@ def power_management(
     alpha: float = 0.5,
     beta: float = 0.5,
 ) -> Task:
-    """What `PowerManagement` is made of; arguments and errors as there."""
+    """Make the task of `PowerManagement`; arguments and errors as for it."""
     cluster, ruled = source.cluster, make_policy(policy)
     if not cluster.has_power or not cluster.depths:
         raise ConfigError(
@@ -156,7 +189,7 @@ def power_management(
 
 
 def _most_wasted(simulation: Simulation) -> float:
-    """What all nodes would draw at most without computing, W."""
+    """Return the largest power of all nodes without computing, in W."""
     from hpctwin.energy.power.states import node_watts
 
     watts = node_watts(simulation.cluster)
@@ -164,7 +197,7 @@ def _most_wasted(simulation: Simulation) -> float:
 
 
 def _sleepers(simulation: Simulation) -> Any:
-    """Whether the nodes of each pool have a sleep state, as 1 or 0 [pools]."""
+    """Return whether the nodes of each pool have a sleep state, as 1 or 0 [pools]."""
     from hpctwin.energy.power.states import group_of_node
 
     asleep = np.array([bool(group.sleep) for group in group_of_node(simulation.cluster)])
@@ -176,33 +209,31 @@ def _sleepers(simulation: Simulation) -> Any:
 class PowerManagement(Environment):
     """Choose how many nodes are on, or which.
 
-    A step goes to the next multiple of ``every_s``, or over the next instant; the first decision comes
-    before all else.
-    What is decided is done at once, and a scheduling pass sees it. Only nodes without a job are switched
-    off, the lowest
-    numbers first; the lowest sleeping numbers are woken. If jobs wait for ten days with nothing left to
-    happen, the episode is cut off.
+    A step lasts to the next multiple of ``every_s``, or over the next event time. The first
+    decision comes before any event. A decision is applied at once, and a scheduling pass follows.
+    Only nodes without a job are switched off. Nodes with the lowest numbers are switched off and
+    woken first. If jobs wait for ten days without other events, the episode is truncated.
 
     Args:
-        workload: the jobs, the path of a trace, or episodes.
-        cluster: the machine, or the path of its file; not with episodes.
-        jobs: of an episode.
-        preset: a name of `PRESETS`, for action, observation and reward together.
-        policy: under which jobs start; its power policy is ``orders``, or one that switches nodes beside
-            the agent.
-        every_s: seconds between decisions; None for one after each instant.
-        action: a name of `ACTIONS`, or a function of one's own.
-        levels: so many shares from 0 to 1 to choose from; None for any.
-        observation: a name of `OBSERVATIONS`, or an `Observation` of one's own.
-        reward: a name of `REWARDS`, or a function of one's own.
-        alpha: weight of waste.
-        beta: weight of waits.
-        max_steps: steps of an episode at most; None for no limit.
+        workload: The jobs, the path of a trace, or episodes.
+        cluster: The cluster, or the path of its file; not with episodes.
+        jobs: Number of jobs in an episode.
+        preset: Name in `PRESETS`, for action, observation and reward together.
+        policy: Policy that starts jobs; its power policy is ``orders``, or one that switches nodes
+            together with the agent.
+        every_s: Time between decisions, in seconds; None for a decision after each event time.
+        action: Name in `ACTIONS`, or a custom function.
+        levels: Number of fractions from 0 to 1 to choose from; None for any fraction.
+        observation: Name in `OBSERVATIONS`, or a custom `Observation`.
+        reward: Name in `REWARDS`, or a custom function.
+        alpha: Weight of waste.
+        beta: Weight of waits.
+        max_steps: Largest number of steps of an episode; None for no limit.
 
     Raises:
-        ConfigError: there are too few jobs, the machine has no power or sleep states, or the parts do
-            not go together.
-        UnknownNameError: no preset, action, observation or reward has that name.
+        ConfigError: There are too few jobs, the cluster has no power or sleep states, or the parts
+            are incompatible.
+        UnknownNameError: No preset, action, observation or reward has that name.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Many environments, as Stable-Baselines3 and sb3-contrib want them, with a mask for each."""
+"""Many environments as Stable-Baselines3 and sb3-contrib need them, with masks."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ __all__ = ["Sb3Environments"]
 
 
 class Sb3Environments(VecEnv):
-    """`Environments` as a ``VecEnv``; what is seen is not copied, and stays until the step after the next.
+    """`Environments` as a ``VecEnv``.
+
+    Observations are not copied; they are valid until the step after the next.
 
     Args:
-        environments: they.
-        seed: of all that is drawn.
+        environments: The environments.
+        seed: Seed of all random numbers.
     """
 
     def __init__(self, environments: Environments | InTurn, seed: int | None = None) -> None:
@@ -33,7 +35,7 @@ class Sb3Environments(VecEnv):
         )
 
     def reset(self) -> Any:
-        """Begin an episode in each."""
+        """Begin an episode in each environment."""
         seen, _ = self.environments.reset(seed=self._first_seed)
         self._first_seed = None
         self._reset_seeds()
@@ -41,11 +43,14 @@ class Sb3Environments(VecEnv):
         return seen
 
     def step_async(self, actions: Any) -> None:
-        """Note what was chosen."""
+        """Store the actions."""
         self._chosen = actions
 
     def step_wait(self) -> tuple[Any, Any, Any, list[dict[str, Any]]]:
-        """Step each; infos hold ``terminal_observation`` where an episode is over, and what is told of it."""
+        """Step each environment.
+
+        Infos of an ended episode hold ``terminal_observation`` and its results.
+        """
         seen, earned, ended, cut, told = self.environments.step(self._chosen)
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         done = ended | cut
@@ -62,37 +67,37 @@ class Sb3Environments(VecEnv):
         self.environments.close()
 
     def action_masks(self) -> Any:
-        """Which choices each has [num_envs, choices]."""
+        """Return which choices each environment allows [num_envs, choices]."""
         return self.environments.action_masks()
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """An attribute of each, which is one for all."""
+        """Return an attribute for each environment; it is the same for all."""
         if attr_name == "action_masks":
             return list(self.action_masks()[list(self._rows(indices))])
         return [getattr(self.environments, attr_name)] * len(self._rows(indices))
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """Nothing can be set.
+        """Raise an error: no attribute can be set.
 
         Raises:
-            AttributeError: always.
+            AttributeError: Always.
         """
         raise AttributeError(f"{attr_name} of these environments cannot be set")
 
     def env_method(
         self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any
     ) -> list[Any]:
-        """The masks; there is no other method.
+        """Return the masks; no other method exists.
 
         Raises:
-            AttributeError: another one is asked for.
+            AttributeError: Another method is requested.
         """
         if method_name != "action_masks":
             raise AttributeError(f"these environments have no method {method_name!r}")
         return self.get_attr("action_masks", indices)
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        """None is."""
+        """Return False for each environment."""
         return [False] * len(self._rows(indices))
 
     def _rows(self, indices: Any) -> Sequence[int]:

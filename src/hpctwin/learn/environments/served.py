@@ -1,4 +1,4 @@
-"""How the jobs of an episode were served, as all who are compared are judged."""
+"""Metrics of an episode's jobs, by which all policies are compared."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["served"]
 
 
 def served(jobs: pl.DataFrame) -> dict[str, Any]:
-    """Means over the jobs that ran, and how many these are.
+    """Return means over the jobs that ran, and the number of these jobs.
 
     Args:
-        jobs: a result's table, or its columns of submission, start, end and nodes.
+        jobs: Table of a result, or its columns of submission, start, end and nodes.
 
     Returns:
         ``mean_bounded_slowdown``, ``mean_wait_s``, ``mean_turnaround_s``, ``served``.

@@ -1,4 +1,4 @@
-"""What an environment is made of: what is decided, seen and earned."""
+"""Parts of an environment: decisions, observations and rewards."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["Hook", "Observation", "Task", "as_hook", "by_name", "watts_of"]
 
 FloatArray = npt.NDArray[np.float32]
 Hook = Callable[[int, Any], None]
-"""A function ``(agent, sim) -> None`` that the engine compiles; see docs/learn.md."""
+"""Function ``(agent, sim) -> None`` that the engine compiles; see docs/learn.md."""
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What an agent sees.
+    """Observation of an agent.
 
     Args:
         function: writes it, by ``put_seen(agent_at(agent).seen, place, number)`` of
@@ -36,7 +36,6 @@ class Observation:
         high: … or above.
         facts: whether it reads ``sim.fact``.
         amounts: numbers it finds in ``agent_at(agent).facts``, of all jobs and the machine.
-        shared: what writes it where jobs share nodes; None if the same function does.
     """
 
     function: Hook | Kernel
@@ -45,35 +44,30 @@ class Observation:
     high: float = 1.0
     facts: bool = False
     amounts: Callable[[Workload, Cluster], npt.NDArray[np.float64]] | None = None
-    shared: Hook | Kernel | None = None
-
-    def function_of(self, jobs: Workload) -> Hook | Kernel:
-        """What writes it for such jobs."""
-        return self.shared if self.shared is not None and jobs.shares_nodes else self.function
 
     def space(self, window: int, nodes: int) -> spaces.Box:
-        """The space of it."""
+        """Return its Gymnasium space."""
         return spaces.Box(self.low, self.high, self.shape(window, nodes), np.float32)
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What an environment is made of.
+    """Parts that an environment is made of.
 
     Args:
-        make: a simulation in which nothing has happened yet, of an episode's jobs.
-        hooks: act, go, observe, reward; see `hpctwin.engine.agents`.
-        observation_space: of what is seen.
-        action_space: of what is chosen.
-        width: how many choices a mask tells of.
-        chosen: how the engine is told: a number, a share, or a byte for each node.
-        masked: whether some choices may be ruled out.
-        numbers: other fields of `hpctwin.engine.agents.agent_record.Agent`.
-        watts: what a node draws in each state, W [pools * states]; None where that is not known.
-        facts: numbers that the hooks read; None for none.
-        why_not: why a choice is refused, given the simulation and the choice.
-        scale: what is earned in an episode of these jobs is multiplied by that; None for 1.
-        nodes: of the machine.
+        make: Function that returns a new simulation of an episode's jobs.
+        hooks: Hooks to act, advance, observe and reward; see `hpctwin.engine.agents`.
+        observation_space: Space of observations.
+        action_space: Space of actions.
+        width: Number of choices in a mask.
+        chosen: Form of an action for the engine: a number, a fraction, or a byte per node.
+        masked: Whether some choices may be forbidden.
+        numbers: Other fields of `hpctwin.engine.agents.agent_record.Agent`.
+        watts: Power of a node in each state, in W [pools * states]; None if unknown.
+        facts: Numbers that the hooks read; None for none.
+        why_not: Function that returns why a choice is rejected.
+        scale: Function that returns the factor of an episode's rewards; None for 1.
+        nodes: Number of nodes of the cluster.
     """
 
     make: Callable[[Workload], Simulation]
@@ -92,10 +86,10 @@ class Task:
 
 
 def by_name(kind: str, what: Any, known: Mapping[str, Any]) -> Any:
-    """One of those with names, or what was given itself.
+    """Return the entry with a name, or the argument itself if it is no name.
 
     Raises:
-        UnknownNameError: none has that name.
+        UnknownNameError: No entry has that name.
     """
     if not isinstance(what, str):
         return what
@@ -105,10 +99,10 @@ def by_name(kind: str, what: Any, known: Mapping[str, Any]) -> Any:
 
 
 def as_hook(what: Any, kind: str) -> Any:
-    """A function of the user's, or one of the engine's, to be handed over.
+    """Return a custom function or an engine kernel as a hook.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: It is neither.
     """
     from hpctwin.engine.agents.agent_record import hook
     from hpctwin.engine.compile.jit import Kernel
@@ -121,7 +115,10 @@ def as_hook(what: Any, kind: str) -> Any:
 
 
 def watts_of(simulation: Simulation) -> npt.NDArray[np.float64] | None:
-    """What a node of each pool draws in each state, W [pools * states]; None where that is not known."""
+    """Return the power of a node of each pool in each state, in W; None if unknown.
+
+    The array is [pools * states].
+    """
     from hpctwin.energy.power.states import node_watts
 
     if not simulation.cluster.has_power:

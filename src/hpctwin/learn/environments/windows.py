@@ -1,6 +1,6 @@
-"""Episodes that are jobs in a row of one trace, begun by copying their rows.
+"""Episodes of consecutive jobs of one trace, begun by copying their rows.
 
-To make a simulation takes many times as long, and there are more such episodes than can be kept.
+Making a simulation takes many times as long, and there are more such episodes than fit a cache.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ Tables = Mapping[str, npt.NDArray[Any]]
 
 
 class Windows:
-    """A simulation in which nothing has happened yet, and the jobs that it may be begun with.
+    """A simulation in its initial state, and the jobs it may begin with.
 
     Args:
-        start: the simulation.
-        known: the trace in the engine's form.
-        jobs: of an episode.
+        start: The simulation.
+        known: The trace in the engine's form.
+        jobs: Number of jobs in an episode.
     """
 
     def __init__(self, start: Simulation, known: Tables, jobs: int) -> None:
         self.start, self._jobs = start, jobs
         self._job = known["job"]
-        # Where no ordering and no agent asks for facts, there are none.
+        # Facts are zero if no ordering and no agent reads them.
         self._fact = known["fact"] if known["fact"].view(np.uint8).any() else None
 
     def begin(self, simulation: Simulation, first: int) -> None:
-        """Have a simulation stand at the beginning of the episode that begins with a job of the trace."""
+        """Put a simulation at the beginning of the episode that begins with a job."""
         rows = slice(first, first + self._jobs)
         fact = self.start.state["fact"] if self._fact is None else self._fact[rows]
         simulation.state.begin_with(self.start.state, self._job[rows], fact)
 
 
 def windows_of(task: Task, source: Source) -> Windows | None:
-    """Episodes as rows of their trace; None where they differ in more than these.
+    """Return episodes as rows of their trace; None if more than the jobs differs.
 
-    That they do not is seen from the first and the last, which are made and compared with the trace. Limits,
-    what jobs depend on, and partitions and features that only some ask for would make them differ.
+    The first and the last episode are made and compared with the trace to find out. They differ if
+    there are limits, dependencies, or partitions and features that only some jobs ask for.
     """
     if (
         not isinstance(source, Episodes)
@@ -67,7 +67,7 @@ def windows_of(task: Task, source: Source) -> Windows | None:
 
 
 def _begun(simulation: Simulation) -> Simulation:
-    """A simulation that can be copied and gone on with."""
+    """Return a simulation prepared to be copied and advanced."""
     simulation.decided()
     simulation.make_room()
     return simulation
@@ -78,11 +78,11 @@ def _known(simulation: Simulation) -> Tables:
 
 
 def _is_part(own: Tables, whole: Tables, rows: slice) -> bool:
-    """Whether what is known of an episode is of the trace, but for jobs and their facts the same."""
+    """Return whether an episode's arrays equal the trace's, except for jobs and facts."""
     jobs = len(own["job"])
     job = whole["job"][rows].copy()
     job["submit"] -= job["submit"][0]
-    # They are only compared with each other.
+    # Ranks matter only relative to each other.
     if not np.array_equal(job["rank"].argsort(), own["job"]["rank"].argsort()):
         return False
     job["rank"] = own["job"]["rank"]
@@ -95,7 +95,7 @@ def _is_part(own: Tables, whole: Tables, rows: slice) -> bool:
 
 
 def _same(tables: Tables, others: Tables) -> bool:
-    """Whether tables are equal, byte by byte."""
+    """Return whether tables are equal byte by byte."""
     return all(
         (table.size == 0 == others[name].size) or table.tobytes() == others[name].tobytes()
         for name, table in tables.items()

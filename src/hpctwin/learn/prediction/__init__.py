@@ -1,4 +1,4 @@
-"""Learned prediction of runtimes, power and memory, by what was known at each job's submission."""
+"""Learned predictions of runtime, power and memory at each job's submission."""
 
 from hpctwin.learn.prediction.intervals import WAYS, interval_scores, intervals
 from hpctwin.learn.prediction.known import FEATURES, Known

@@ -1,11 +1,11 @@
-"""Between which bounds a job's runtime, power or memory will lie, as would have been said at its submission.
+"""Prediction intervals of jobs' runtime, power or memory, as known at submission.
 
-Quantiles are foretold by gradient boosting. What they miss is made up for: each end is moved by a quantile of
-how far it was off in earlier jobs of like size, at a level that follows the misses.
+Gradient boosting predicts quantiles. Their errors are corrected: each end is moved by a quantile of
+its errors in earlier jobs of similar size, at a level that follows the misses.
 
 Source:
-    Romano, Patterson, Candès 2019, *Conformalized Quantile Regression*; Gibbs, Candès 2021, *Adaptive
-    Conformal Inference Under Distribution Shift*, eq. 2.
+    Romano, Patterson, Candès 2019, *Conformalized Quantile Regression*; Gibbs, Candès 2021,
+    *Adaptive Conformal Inference Under Distribution Shift*, eq. 2.
 """
 
 from __future__ import annotations
@@ -33,20 +33,25 @@ Bounds = tuple[FloatArray, FloatArray]
 
 _USUAL = Training()
 WAYS = ("last", "quantiles", "conformal")
-"""All ways to say an interval; see `intervals`."""
+"""Names of all methods for intervals; see `intervals`."""
 
 _LAST = 20
-"""Of so many of the user's last jobs the plain rival takes quantiles."""
+"""Number of the user's last jobs whose quantiles the simple baseline uses."""
 _WINDOW, _STEP, _FEWEST, _LOWEST = 1000, 0.005, 20, -0.1
-"""So many errors are remembered of each class, so far a level moves after a miss, from so many errors on
-bounds are moved, and so low a level may become: below 0 bounds go on by that share of the errors' range."""
+"""Constants of the correction, in this order:
+
+- number of errors kept per class
+- step of a level after a miss
+- number of errors from which bounds are moved
+- smallest level: below 0, bounds move further by that fraction of the errors' range
+"""
 
 
 def check_coverage(coverage: float) -> None:
-    """Refuse a share that no intervals can have.
+    """Check that a coverage is possible.
 
     Raises:
-        ConfigError: it is out of bounds.
+        ConfigError: It is out of bounds.
     """
     if not 0.0 < coverage < 1.0:
         raise ConfigError(f"coverage is {coverage:g}, it must be above 0 and below 1")
@@ -59,24 +64,26 @@ def intervals(
     training: Training = _USUAL,
     progress: Callable[[float], None] | None = None,
 ) -> dict[str, Bounds]:
-    """Say of each job between which bounds its target will lie, by nothing but what was known at submission.
+    """Predict an interval of each job's target from what was known at its submission.
 
-    ``last``: quantiles of the user's last 20 jobs. ``quantiles``: as gradient boosting foretells them.
-    ``conformal``: these, moved by how far they were off in jobs of the same class of sizes that had ended.
+    - ``last``: quantiles of the user's last 20 jobs.
+    - ``quantiles``: as predicted by gradient boosting.
+    - ``conformal``: these, moved by their errors in ended jobs of the same size class.
 
     Args:
-        known: the jobs, and when they end.
-        target: of `Known.truth`.
-        coverage: the share that should lie within, above 0 and below 1; as many lie below as above.
-        training: of models.
-        progress: told the share of the work that is done.
+        known: The jobs, and when they end.
+        target: Key of `Known.truth`.
+        coverage: Fraction of jobs inside the interval, above 0 and below 1; equal fractions are
+            below and above.
+        training: Schedule of model training.
+        progress: Function called with the share of work done.
 
     Returns:
-        Of each of `WAYS` the lower and the upper bounds; NaN where nothing is known [jobs].
+        Lower and upper bounds by each of `WAYS`; NaN if nothing is known [jobs].
 
     Raises:
-        ConfigError: the coverage is out of bounds, or scikit-learn is not installed.
-        UnknownNameError: there is no such target.
+        ConfigError: The coverage is out of bounds, or scikit-learn is not installed.
+        UnknownNameError: There is no such target.
     """
     check_coverage(coverage)
     if target not in known.truth:
@@ -103,18 +110,20 @@ def interval_scores(
     found: Mapping[str, Bounds],
     by: Literal["all", "user", "size", "week"] = "all",
 ) -> pl.DataFrame:
-    """How often intervals held, and how wide they were, over the last four fifths of the jobs.
+    """Return how often intervals held, and how wide they were.
+
+    The last 80 % of the jobs count.
 
     Args:
-        known: the jobs.
-        target: what was foretold.
-        found: by each way, of `intervals`.
-        by: what tells classes apart, the column ``bin``.
+        known: The jobs.
+        target: Predicted target.
+        found: Bounds by method, from `intervals`.
+        by: Property that defines the classes, in column ``bin``.
 
     Returns:
-        A row for each class and way: ``bin``, ``way``, ``jobs``, ``held``, ``below`` and ``above`` (shares of
-        jobs in the interval, and on either side of it), ``median_factor`` (the median of the upper over the
-        lower bound), ``mean_log2_width``.
+        A row for each class and method: ``bin``, ``way``, ``jobs``, ``held``, ``below`` and
+            ``above`` (fractions of jobs in the interval, and on either side of it),
+            ``median_factor`` (the median of upper over lower bound), ``mean_log2_width``.
     """
     truth = known.truth[target]
     ends = [bound for bounds in found.values() for bound in bounds]
@@ -146,7 +155,7 @@ def interval_scores(
 
 
 def _of_last(user: History, truth: FloatArray, tail: float) -> Bounds:
-    """Quantiles of the user's last jobs."""
+    """Return quantiles of the user's last jobs."""
     last = np.column_stack([user.last(truth, back) for back in range(1, _LAST + 1)])
     known = ~np.isnan(last).all(axis=1)
     low, high = (np.full(len(truth), np.nan) for _ in range(2))
@@ -155,7 +164,7 @@ def _of_last(user: History, truth: FloatArray, tail: float) -> Bounds:
 
 
 def _conformal(known: Known, target: str, plain: Bounds, coverage: float) -> Bounds:
-    """The bounds, each moved by how far it was off in jobs of like size that had ended."""
+    """Return the bounds, each moved by its errors in ended jobs of similar size."""
     jobs = known.workload
     truth = np.log2(known.truth[target])
     bounds = np.log2(np.column_stack(plain))
@@ -178,7 +187,8 @@ def _conformal(known: Known, target: str, plain: Bounds, coverage: float) -> Bou
                 side = int(value > said[ended, 1]) - int(value < said[ended, 0])
                 for each in (below, above):
                     each.missed(side)
-                    # A thousand jobs that were foretold at once must not take a thousand more to come back.
+                    # The limits keep a thousand jobs predicted at once from needing a thousand more
+                    # to recover.
                     each.below, each.above = (
                         min(max(x, _LOWEST), 0.5) for x in (each.below, each.above)
                     )

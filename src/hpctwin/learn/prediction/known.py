@@ -1,4 +1,4 @@
-"""What is known of jobs: at submission what they ask and what like jobs did; after the end how they went."""
+"""Data on jobs: requests and history at submission, results after the end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ASKED = (
     "user", "account", "partition", "qos", "hour", "weekday",
 )  # fmt: skip
 _CARRIED = ("executable", "queue", "requested memory")
-"""Fields of SWF logs that say at submission what a job is."""
+"""Fields of SWF logs that identify a job at its submission."""
 _OF_USER = (
     "since_end", "since_submission", "not_ended", "user_count", "user_share", "user_share_10",
 )  # fmt: skip
@@ -37,18 +37,21 @@ _OF_TARGET = (
     "walltime_last_1", "walltime_last_2", "walltime_mean", "walltime_mean_10", "all_mean_100", "recent",
 )  # fmt: skip
 FEATURES = (*_ASKED, *_CARRIED, *_OF_USER, "like_count", "walltime_count", *_OF_TARGET)
-"""What is known of a job at its submission, by column. Times and targets are logarithms to base 2; *like*
-jobs have the same user, nodes and walltime, ``walltime_`` is of those of the same user and walltime."""
+"""Columns of what is known of a job at its submission.
+
+Times and targets are logarithms to base 2. Columns with ``like`` are of jobs with the same user,
+nodes and walltime; those with ``walltime_`` are of jobs with the same user and walltime.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """Jobs as one who predicts finds them.
+    """Jobs as a predictor sees them.
 
     Args:
-        workload: the jobs.
-        end_ms: when each has ended, so that its runtime, power and memory are known [jobs].
-        notes: What is assumed of the jobs, a sentence each.
+        workload: The jobs.
+        end_ms: Time at which each ended, so that runtime, power and memory are known, in ms [jobs].
+        notes: Assumptions about the jobs, one sentence each.
     """
 
     workload: Workload
@@ -62,17 +65,18 @@ class Known:
         end_s: npt.ArrayLike | None = None,
         notes: Sequence[str] = (),
     ) -> Known:
-        """The jobs of a trace, which end when they did, or as somewhere else.
+        """Return the jobs of a trace, with their recorded ends or given ones.
 
         Args:
-            workload: the jobs.
-            end_s: when they ended, such as a result's ``end_s``, seconds; NaN for never [jobs]. As the
-                trace says if left out.
-            notes: What is assumed of the jobs, such as a result's ``notes``.
+            workload: The jobs.
+            end_s: End times in seconds, such as a result's ``end_s``; NaN for never [jobs]. By
+                default those of the trace.
+            notes: Assumptions about the jobs, such as a result's ``notes``.
 
         Raises:
-            WorkloadError: the trace does not say when jobs started, or there are no jobs.
-            ConfigError: there is not one end for each job, or a job ends before its submission.
+            WorkloadError: The trace has no start times, or there are no jobs.
+            ConfigError: The number of ends is not that of the jobs, or a job ends before its
+                submission.
         """
         if not len(workload):
             raise WorkloadError(f"{workload.name} has no jobs, so there is nothing to learn from")
@@ -101,26 +105,27 @@ class Known:
         return cls(workload, end, tuple(notes))
 
     def until(self, time_s: float) -> Known:
-        """As it was known at some time: of jobs that end later nothing is.
+        """Return the view at an earlier time: results of jobs that end later are unknown.
 
         Args:
-            time_s: by the workload's clock.
+            time_s: Time on the workload's clock, in seconds.
         """
         ended = np.where(self.end_ms <= time_s * MS_PER_S, self.end_ms, _NEVER)
         return replace(self, end_ms=ended)
 
     @cached_property
     def walltime_s(self) -> FloatArray:
-        """Requested limits, seconds [jobs]."""
+        """Walltimes, in seconds [jobs]."""
         return np.maximum(self.workload.walltime_ms / MS_PER_S, 1.0)
 
     @cached_property
     def truth(self) -> Mapping[str, FloatArray]:
-        """What is predicted, as it came to be; NaN where it is not known [jobs].
+        """True values of the targets; NaN if unknown [jobs].
 
-        ``runtime_s``, at most the walltime, at least 1 s; ``node_w`` where power was measured; ``memory_gb``
-        of a node where accounting says what was used (`Workload.used_memory_gb`), of a processor where an
-        SWF log does.
+        - ``runtime_s`` is at most the walltime and at least 1 s.
+        - ``node_w`` exists if power was measured.
+        - ``memory_gb`` is per node if accounting has the memory used (`Workload.used_memory_gb`),
+          per processor if an SWF log has it.
         """
         jobs = self.workload
         ran = np.clip(jobs.runtime_ms / MS_PER_S, 1.0, self.walltime_s)
@@ -137,7 +142,7 @@ class Known:
 
     @cached_property
     def behaviour(self) -> FloatArray:
-        """How jobs went, for clustering: what they asked, each target and each use [jobs, any]."""
+        """Results of jobs for clustering: requests, each target and each use [jobs, any]."""
         jobs = self.workload
         columns = [np.log2(jobs.nodes), np.log2(self.walltime_s)]
         columns += [np.log2(values) for values in self.truth.values()]
@@ -152,33 +157,34 @@ class Known:
 
     @cached_property
     def by_user(self) -> History:
-        """Those of the same user."""
+        """History of the same user."""
         return self._history(self.workload.user.codes)
 
     @cached_property
     def by_like(self) -> History:
-        """Those of the same user, nodes and walltime."""
+        """History of the same user, nodes and walltime."""
         return self._history(
             self.workload.user.codes, self.workload.nodes, self.workload.walltime_ms
         )
 
     @cached_property
     def by_walltime(self) -> History:
-        """Those of the same user and walltime."""
+        """History of the same user and walltime."""
         return self._history(self.workload.user.codes, self.workload.walltime_ms)
 
     @cached_property
     def among_all(self) -> History:
-        """All."""
+        """History of all jobs."""
         return self._history(np.zeros(len(self.workload), np.int64))
 
     def _history(self, *columns: npt.NDArray[np.generic]) -> History:
         return History(group_of(*columns), self.workload.submit_ms, self.end_ms)
 
     def recent(self, target: str) -> FloatArray:
-        """The mean of the user's last two (Tsafrir et al. 2007, §3.2), at most the walltime [jobs].
+        """Return the mean of the user's last two jobs, at most the walltime [jobs].
 
-        Of a user of whom nobody has ended: the walltime, or of other targets the mean of the last 100 jobs.
+        Source: Tsafrir et al. 2007, §3.2. For a user without ended jobs it is the walltime, or for
+        other targets the mean of the last 100 jobs.
         """
         truth = self.truth[target]
         found = self.by_user.mean(truth, 2)
@@ -187,15 +193,18 @@ class Known:
         return np.clip(np.where(np.isnan(found), self.walltime_s, found), 1.0, self.walltime_s)
 
     def like(self, target: str) -> FloatArray:
-        """The last job of the same user, nodes and walltime; `recent` where there is none [jobs]."""
+        """Return the value of the last similar job; `recent` if there is none [jobs].
+
+        Similar jobs have the same user, nodes and walltime.
+        """
         found = self.by_like.last(self.truth[target])
         return np.where(np.isnan(found), self.recent(target), found)
 
     def features(self, target: str | None) -> FloatArray:
-        """What is known at each submission [jobs, `FEATURES`].
+        """Return what is known at each submission [jobs, `FEATURES`].
 
         Args:
-            target: of which history there is; None if nothing is known of any.
+            target: Target whose history is used; None if none is known.
         """
         user, like, walltime = self.by_user, self.by_like, self.by_walltime
         nothing = np.full(len(self.workload), np.nan)
@@ -232,7 +241,8 @@ class Known:
     def _of_user(self) -> list[FloatArray]:
         jobs, user = self.workload, self.by_user
         submit, end = jobs.submit_ms, self.end_ms
-        # A job ends at its submission, as it were; one of the same instant is not known yet.
+        # Each job counts as ended at its submission; one submitted at the same time is not known
+        # yet.
         submitted = History(group_of(jobs.user.codes), submit - 1, submit)
         share = self.truth["runtime_s"] / self.walltime_s
         return [
@@ -253,7 +263,10 @@ class Known:
         return means
 
     def _spread(self, name: str) -> list[FloatArray]:
-        """Least, greatest and standard deviation of samples (Maiterth et al., SC25-W, §4.4.3) [3 of jobs]."""
+        """Return minimum, maximum and standard deviation of samples [3][jobs].
+
+        Source: Maiterth et al., SC25-W, §4.4.3.
+        """
         use = self.workload.usage[name]
         known = use.count > 0
         first = use.first[:-1][known]
@@ -269,7 +282,7 @@ _NEVER = 2**53
 
 
 def _numbers(labels: Category) -> FloatArray:
-    """A number for each label that is the same in any workload; -1 where it is unknown [jobs]."""
+    """Return a number per label, equal in all workloads; -1 if unknown [jobs]."""
     import zlib
 
     numbers = [

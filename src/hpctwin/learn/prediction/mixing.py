@@ -1,4 +1,4 @@
-"""Several predictions made one, by how far off each has been: only in jobs that had ended."""
+"""Combination of predictions by their past errors in ended jobs."""
 
 from __future__ import annotations
 
@@ -15,35 +15,41 @@ __all__ = ["RATES", "ensemble", "hedge", "inaccuracy"]
 FloatArray = npt.NDArray[np.float64]
 
 _LAST = 2000
-"""What a method's error is in general, its last so many tell."""
+"""Number of a method's last errors in all jobs that count."""
 _SHRINK = 30
-"""Errors in general count as so many of a group's own."""
+"""Number of a group's errors that the errors in all jobs count as."""
 _TRUST = 20.0
-"""An ensemble's weights are exp(-_TRUST · past error)."""
+"""Factor of weights in an ensemble: exp(-_TRUST · past error)."""
 RATES = (0.5, 2.0, 8.0)
-"""So far `hedge` may trust past errors, in each of its mixtures."""
+"""Factors of past errors in the mixtures of `hedge`."""
 _WORST = 20.0
-"""An error counts as so many doublings at most."""
+"""Largest error that counts, in doublings."""
 
 
 def inaccuracy(predicted: FloatArray, truth: FloatArray) -> FloatArray:
-    """How far off: 1 less the smaller over the larger of both (Tsafrir et al. 2007) [jobs]."""
+    """Return the inaccuracy: 1 minus the smaller over the larger value [jobs].
+
+    Source: Tsafrir et al. 2007.
+    """
     return 1.0 - np.minimum(predicted, truth) / np.maximum(predicted, truth)
 
 
 def ensemble(known: Known, target: str, found: Mapping[str, FloatArray]) -> FloatArray:
-    """The median of what methods say, weighted by their inaccuracy in the user's jobs so far [jobs].
+    """Return the weighted median of the predictions [jobs].
+
+    Weights follow each method's inaccuracy in the user's ended jobs.
 
     Args:
-        known: the jobs.
-        target: what is foretold.
-        found: by each method [jobs].
+        known: The jobs.
+        target: Predicted target.
+        found: Predictions by method [jobs].
     """
     truth = known.truth[target]
     errors = [inaccuracy(predicted, truth) for predicted in found.values()]
     values = np.array(list(found.values()))
     weight = _weights(values, [_past(known, known.by_user, error) for error in errors], _TRUST)
-    # A median is one of what they say: runtimes come in lumps, and between two lumps there is nobody.
+    # A median is one of the predictions: runtimes cluster, and a mean would fall between the
+    # clusters.
     order = np.argsort(values, axis=0)
     upto = np.cumsum(np.take_along_axis(weight, order, 0), axis=0)
     middle = np.argmax(upto >= 0.5 * upto[-1], axis=0)[None]
@@ -52,20 +58,23 @@ def ensemble(known: Known, target: str, found: Mapping[str, FloatArray]) -> Floa
 
 
 def hedge(known: Known, target: str, found: Mapping[str, FloatArray]) -> FloatArray:
-    """The mean of what methods say, weighted so that the error of the logarithm becomes least [jobs].
+    """Return the weighted mean of the predictions, for the least log error [jobs].
 
-    For each of `RATES` η the geometric mean of all, weighted by exp(-η e), e the past error of each in like
-    jobs in doublings; and of these the mean by Hedge (Freund, Schapire 1997, *A Decision-Theoretic
-    Generalization of On-Line Learning*): weights exp(-√(8 ln N / n) L / 20), L the sum of the errors (at most
-    20 each) of each of the N in all n jobs that have ended. An error of the logarithm is convex. So, where
-    each job has ended before the next is foretold, the mean error is above that of the best of the N by
-    20 (√(2 ln N / n) + √(ln N / 8) / n) at most, whatever the jobs are (Cesa-Bianchi, Lugosi 2006,
-    *Prediction, Learning, and Games*, thm. 2.3).
+    For each η of `RATES`, there is the geometric mean of all methods with weights exp(-η e). The
+    past error e of each method in similar jobs is in doublings. These means are mixed by Hedge
+    (Freund, Schapire 1997, *A Decision-Theoretic Generalization of On-Line Learning*) with weights
+    exp(-√(8 ln N / n) L / 20). L is the sum of the errors (at most 20 each) of each of the N means
+    in all n ended jobs.
+
+    The error of the logarithm is convex. If each job has ended before the next is predicted, the
+    mean error is above that of the best of the N by at most this bound, for any jobs:
+    20 (√(2 ln N / n) + √(ln N / 8) / n). Source: Cesa-Bianchi, Lugosi 2006, *Prediction, Learning,
+    and Games*, thm. 2.3.
 
     Args:
-        known: the jobs.
-        target: what is foretold.
-        found: by each method [jobs].
+        known: The jobs.
+        target: Predicted target.
+        found: Predictions by method [jobs].
     """
     truth = np.log2(known.truth[target])
     values = np.log2(np.array(list(found.values())))
@@ -79,7 +88,7 @@ def hedge(known: Known, target: str, found: Mapping[str, FloatArray]) -> FloatAr
 
 
 def _past(known: Known, group: History, error: FloatArray) -> FloatArray:
-    """The mean error of a method in the jobs of a group that had ended, drawn towards that in all [jobs]."""
+    """Return a method's mean past error in the group, shrunk towards all jobs [jobs]."""
     general = np.nan_to_num(known.among_all.mean(error, _LAST), nan=0.5)
     count = group.sum((~np.isnan(error)).astype(np.float64))
     past: FloatArray = (group.sum(error) + _SHRINK * general) / (count + _SHRINK)
@@ -87,7 +96,7 @@ def _past(known: Known, group: History, error: FloatArray) -> FloatArray:
 
 
 def _weights(values: FloatArray, past: Sequence[FloatArray], trust: float) -> FloatArray:
-    """By past errors; 0 of who says nothing [methods, jobs]."""
+    """Return weights by past errors; 0 without a prediction [methods, jobs]."""
     trusted = -trust * np.array(past)
     return np.where(np.isnan(values), 0.0, np.exp(trusted - np.max(trusted, axis=0)))
 

@@ -1,4 +1,4 @@
-"""What learns from jobs that ended to foretell those that are submitted, with scikit-learn."""
+"""Models that learn from ended jobs to predict submitted ones, with scikit-learn."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ FloatArray = npt.NDArray[np.float64]
 
 
 class Model(Protocol):
-    """Something that can be trained."""
+    """Trainable model."""
 
     def fit(self, features: FloatArray, behaviour: FloatArray, target: FloatArray) -> Self:
-        """Learn from jobs that ended.
+        """Learn from ended jobs.
 
         Args:
-            features: of each [jobs, `known.FEATURES`].
-            behaviour: how each went; see `known.Known.behaviour` [jobs, any].
-            target: what is to be foretold, logarithm to base 2 [jobs].
+            features: Features of each job [jobs, `known.FEATURES`].
+            behaviour: Results of each job; see `known.Known.behaviour` [jobs, any].
+            target: Target to predict, as logarithm to base 2 [jobs].
         """
         ...
 
     def predict(self, features: FloatArray) -> FloatArray:
-        """Logarithms of the target [jobs].
+        """Return logarithms of the target [jobs].
 
         Args:
-            features: of each [jobs, `known.FEATURES`].
+            features: Features of each job [jobs, `known.FEATURES`].
         """
         ...
 
 
 @dataclass
 class Boosting:
-    """Gradient boosting of trees on histograms, for the least mean error of the logarithm.
+    """Gradient boosting on histograms, for the least mean error of the logarithm.
 
     Args:
-        rounds: trees.
-        seed: of what is drawn.
+        rounds: Number of trees.
+        seed: Seed of random numbers.
     """
 
     rounds: int = 50
@@ -54,7 +54,7 @@ class Boosting:
     def fit(self, features: FloatArray, behaviour: FloatArray, target: FloatArray) -> Self:
         """See `Model.fit`."""
         ensemble = self._untrained()
-        # scikit-learn stumbles over a column in which nothing is known; a constant is never split.
+        # scikit-learn fails on a column without known values; a constant column is never split.
         unknown = np.isnan(features).all(axis=0)
         with _one_thread():
             self.trees = ensemble.fit(np.where(unknown, 0.0, features), target)
@@ -77,10 +77,10 @@ class Boosting:
 
 @dataclass
 class QuantileBoosting(Boosting):
-    """The same for a quantile of the logarithm.
+    """Gradient boosting for a quantile of the logarithm.
 
     Args:
-        quantile: which, 0 to 1.
+        quantile: Quantile, 0 to 1.
     """
 
     quantile: float = 0.5
@@ -93,13 +93,13 @@ class QuantileBoosting(Boosting):
 class Clusters:
     """S-RAPS's pipeline (Maiterth et al., SC25-W, §4.4).
 
-    Jobs that ended are divided by k-means by what they asked and how they went; a random forest learns from
-    what is known at submission in which cluster a job will be; each cluster has a regressor of its own.
+    K-means divides ended jobs by what they asked and how they went. A random forest learns to
+    choose a job's cluster from what is known at its submission. Each cluster has its own regressor.
 
     Args:
-        clusters: so many at most.
-        trees: of each forest.
-        seed: of what is drawn.
+        clusters: Largest number of clusters.
+        trees: Number of trees in each forest.
+        seed: Seed of random numbers.
     """
 
     clusters: int = 8
@@ -144,11 +144,11 @@ class Clusters:
 
 
 MODELS: Mapping[str, type[Boosting] | type[Clusters]] = {"boosting": Boosting, "clusters": Clusters}
-"""By name."""
+"""Models by name."""
 
 
 def _filled(features: FloatArray) -> FloatArray:
-    """Without gaps, for forests: what is not known is below all that is."""
+    """Return features without gaps, for forests; unknown is below all known values."""
     return np.nan_to_num(features, nan=-100.0)
 
 
@@ -170,7 +170,10 @@ def _sklearn() -> Any:
 
 
 def _one_thread() -> Any:
-    """Sums of floats in one order, whatever the machine: same input, same output."""
+    """Return a context that limits libraries to one thread.
+
+    Sums of floats then have the same order on every computer: same input, same output.
+    """
     from threadpoolctl import threadpool_limits
 
     return threadpool_limits(1)

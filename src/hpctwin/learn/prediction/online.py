@@ -1,7 +1,8 @@
-"""Predictions as they would have been made: of each job at its submission, by what had ended before.
+"""Predictions as they would have been made: for each job from jobs that had ended.
 
-A model is trained at some submissions on the last jobs that had ended by then, and foretells those submitted
-until the next training; the history among their features is that of each one's own submission.
+A model is trained at some submissions on the last jobs that had ended by then. It predicts the jobs
+submitted until the next training. The history in their features is that of each job's own
+submission.
 """
 
 from __future__ import annotations
@@ -34,24 +35,25 @@ __all__ = [
 FloatArray = npt.NDArray[np.float64]
 
 RIVALS = ("walltime", "recent")
-"""What anybody can do: the walltime, and the mean of the user's last two."""
+"""Simple baselines: the walltime, and the mean of the user's last two jobs."""
 _MIXED = {"ensemble": ensemble, "hedge": hedge}
 METHODS = (*RIVALS, "like", *MODELS, *_MIXED)
-"""All ways to predict; see `predict`."""
+"""Names of all prediction methods; see `predict`."""
 
 _LEAST = 50
-"""From so many jobs a model learns."""
+"""Number of ended jobs from which a model learns."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """When models are trained, and on what.
+    """Schedule and data of model training.
 
     Args:
-        every: after so many submissions; sooner at the beginning, at each doubling from ``first`` on.
-        first: after so many submissions for the first time.
-        window: on so many jobs that ended last.
-        seed: of what is drawn.
+        every: Number of submissions between trainings; at first, at each doubling from ``first``
+            on.
+        first: Number of submissions before the first training.
+        window: Number of last ended jobs to train on.
+        seed: Seed of random numbers.
     """
 
     every: int = 2000
@@ -65,7 +67,7 @@ class Training:
                 raise ConfigError(f"{name} is {getattr(self, name)}, it must be 1 or more")
 
     def batches(self, jobs: int) -> list[tuple[int, int]]:
-        """From which job to before which each model foretells."""
+        """Return the first job and the job after the last that each model predicts."""
         marks = [self.first]
         while marks[-1] < jobs:
             marks.append(min(2 * marks[-1], marks[-1] + self.every))
@@ -80,27 +82,30 @@ def predict(
     training: Training = Training(),
     progress: Callable[[float], None] | None = None,
 ) -> dict[str, FloatArray]:
-    """Foretell each job by each method, by nothing but what was known at its submission.
+    """Predict each job by each method from what was known at its submission.
 
-    ``walltime``: it runs to its limit (of runtimes only). ``recent``: as the mean of its user's last two.
-    ``like``: as the last job of the same user, nodes and walltime. ``boosting``, ``clusters``: `models`;
-    until the first training as ``like``. ``ensemble``: the median of all others, weighted by
-    exp(-20 e): e is what `inaccuracy` each has had in the user's jobs that have ended, and in all jobs as if
-    in 30 more. ``hedge``: their mean with weights for the least error of the logarithm; see `mixing.hedge`.
+    - ``walltime``: it runs to its limit (runtimes only).
+    - ``recent``: the mean of its user's last two jobs.
+    - ``like``: the last job of the same user, nodes and walltime.
+    - ``boosting``, ``clusters``: `models`; ``like`` until the first training.
+    - ``ensemble``: the median of all others, weighted by exp(-20 e). The error e is the mean
+      `inaccuracy` of each in the user's ended jobs, where the mean over all jobs counts as 30 more
+      jobs.
+    - ``hedge``: their weighted mean with the least error of the logarithm; see `mixing.hedge`.
 
     Args:
-        known: the jobs, and when they end.
+        known: The jobs, and when they end.
         target: ``runtime_s``, ``node_w`` or ``memory_gb``.
-        methods: names of `METHODS`.
-        training: of models.
-        progress: told the share of the work that is done.
+        methods: Names of `METHODS`.
+        training: Schedule of model training.
+        progress: Function called with the share of work done.
 
     Returns:
-        Of each method asked for what it foretells: at least 1 s and at most the walltime, or W, or GB; NaN
-        where nothing is known at all [jobs].
+        Predictions by method: at least 1 s and at most the walltime, or W, or GB; NaN if nothing is
+            known [jobs].
 
     Raises:
-        UnknownNameError: there is no such method or target.
+        UnknownNameError: There is no such method or target.
         ConfigError: scikit-learn is not installed.
     """
     for name in methods:
@@ -128,26 +133,26 @@ def predict(
 
 
 def with_predictions(workload: Workload, predicted: Mapping[str, FloatArray]) -> Workload:
-    """The jobs with what is foretold of them, for orderings and for planning.
+    """Return the jobs with predictions, for orderings and for planning.
 
     Args:
-        workload: the jobs.
-        predicted: of each target what is foretold; NaN where nothing is [jobs].
+        workload: The jobs.
+        predicted: Predictions by target; NaN for none [jobs].
     """
     return workload.replace(predicted={**workload.predicted, **predicted})
 
 
 def drawing_as_predicted(workload: Workload) -> Workload:
-    """The jobs with the power that is foretold of their nodes in the place of what was measured.
+    """Return the jobs with predicted instead of measured power of their nodes.
 
-    What a simulation then says of energy is what could have been said before the jobs ran. Of a job of which
-    nothing is foretold its nodes draw what their machine's components say.
+    The energy of a simulation is then what could have been stated before the jobs ran. Without a
+    prediction, a job's nodes draw the power of their components.
 
     Args:
-        workload: the jobs, with predictions.
+        workload: The jobs, with predictions.
 
     Raises:
-        ConfigError: no power is predicted.
+        ConfigError: No power is predicted.
     """
     if NODE_W not in workload.predicted:
         raise ConfigError(
@@ -164,14 +169,16 @@ def learned(
     training: Training,
     progress: Callable[[float], None] | None,
 ) -> dict[str, FloatArray]:
-    """What models foretell that are trained as jobs end, and as `like` until the first training.
+    """Return predictions of models trained as jobs end.
+
+    Until the first training they are those of `like`.
 
     Args:
-        known: see `predict`.
-        target: see `predict`.
-        makers: of each model by its name.
-        training: see `predict`.
-        progress: see `predict`.
+        known: As for `predict`.
+        target: As for `predict`.
+        makers: Function that makes each model, by name.
+        training: As for `predict`.
+        progress: As for `predict`.
     """
     jobs = known.workload
     truth = np.log2(known.truth[target])
@@ -195,5 +202,5 @@ def learned(
 
 
 def bounded(foretold: FloatArray, target: str, walltime_s: FloatArray) -> FloatArray:
-    """A runtime is 1 s at least and the walltime at most [jobs]."""
+    """Limit runtimes to 1 s at least and the walltime at most [jobs]."""
     return np.clip(foretold, 1.0, walltime_s) if target == "runtime_s" else foretold

@@ -1,4 +1,4 @@
-"""Quantiles of run times for a live twin: trained here, and made plain arrays that it walks without us."""
+"""Runtime quantiles for a live twin: trained here, and used there as plain arrays."""
 
 from __future__ import annotations
 
@@ -21,16 +21,19 @@ __all__ = ["LEVELS", "as_trees", "runtime_quantiles"]
 IntArray = npt.NDArray[np.int64]
 
 LEVELS = (0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95)
-"""Between these a distribution's logarithm is taken as straight, from 1 s at 0 to the walltime at 1."""
+"""Quantiles to predict.
+
+Between them the logarithm of a distribution is linear, from 1 s at 0 to the walltime at 1.
+"""
 
 
 def runtime_quantiles(known: Known, rows: IntArray, seed: int = 0) -> Quantiles:
-    """Train quantiles of run times by what a live twin knows of a job.
+    """Train runtime quantiles on what a live twin knows of a job.
 
     Args:
-        known: the jobs.
-        rows: those to learn from.
-        seed: of what is drawn.
+        known: The jobs.
+        rows: Rows of the jobs to learn from.
+        seed: Seed of random numbers.
     """
     features = known.features("runtime_s")[:, [FEATURES.index(name) for name in LIVE]]
     truth = np.log2(known.truth["runtime_s"])
@@ -48,14 +51,16 @@ def runtime_quantiles(known: Known, rows: IntArray, seed: int = 0) -> Quantiles:
 
 
 def as_trees(levels: Sequence[float], models: Sequence[Any]) -> QuantileTrees:
-    """Some of scikit-learn's ``HistGradientBoostingRegressor`` as plain arrays.
+    """Return models of scikit-learn's ``HistGradientBoostingRegressor`` as arrays.
 
     Args:
-        levels: the quantile of each.
-        models: trained, all with as many trees.
+        levels: Quantile of each model.
+        models: Trained models, all with the same number of trees.
     """
     trees = [[tree.nodes for (tree,) in model._predictors] for model in models]
     sizes = np.array([[len(nodes) for nodes in row] for row in trees])
+    # Nodes of all trees are in one array, so child indices are shifted by the first node of their
+    # tree.
     roots = np.cumsum(sizes).reshape(sizes.shape) - sizes
     nodes = np.concatenate([nodes for row in trees for nodes in row])
     first = np.repeat(roots.ravel(), sizes.ravel())
@@ -75,7 +80,7 @@ def as_trees(levels: Sequence[float], models: Sequence[Any]) -> QuantileTrees:
 
 
 def _history(known: Known) -> dict[str, Any]:
-    """What users' jobs ran until the end of the trace."""
+    """Return the history of users' runtimes at the end of the trace."""
     jobs, found = known.workload, Submissions()
     truth = known.truth["runtime_s"]
     ended = np.flatnonzero(~np.isnan(truth))
@@ -84,6 +89,6 @@ def _history(known: Known) -> dict[str, Any]:
     walltime_s = (jobs.walltime_ms / MS_PER_S).tolist()
     nodes, codes, ran = jobs.nodes.tolist(), jobs.user.codes.tolist(), truth.tolist()
     for row in ended.tolist():
-        # Of another clock than the twin's it is not known when.
+        # The trace has another clock than the twin, so the end times are unknown.
         found.ended(names[codes[row] + 1], nodes[row], walltime_s[row], ran[row], None)
     return found.state()

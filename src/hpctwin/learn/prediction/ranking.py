@@ -1,4 +1,4 @@
-"""S-RAPS's score of what is foretold, as priorities (Maiterth et al., SC25-W, §4.4.2)."""
+"""S-RAPS's score of predictions, as priorities (Maiterth et al., SC25-W, §4.4.2)."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from hpctwin.model import Workload
 __all__ = ["RANKED", "ranked"]
 
 RANKED = ("nodes", "runtime_s", "node_w", "memory_gb")
-"""What a score may go by: the nodes asked for, and what is predicted."""
+"""Features of a score: the nodes asked for, and predictions."""
 
 
 def ranked(workload: Workload, coefficients: Mapping[str, float]) -> Workload:
-    """The jobs with their scores as priorities; the ordering ``priority`` follows them.
+    """Return the jobs with their scores as priorities, for the ordering ``priority``.
 
-    A score is S = Σ α exp(1 / √(x + 1)) over some features x of the job: with α above 0, the smaller comes
-    first.
+    A score is S = Σ α exp(1 / √(x + 1)) over some features x of the job. With α above 0, the
+    smaller feature comes first.
 
     Args:
-        workload: the jobs, with predictions.
-        coefficients: α by the names of `RANKED`. Predicted runtimes are the walltimes where nothing was
-            predicted, other predictions then count as the mean of those there are.
+        workload: The jobs, with predictions.
+        coefficients: α by the names of `RANKED`. Missing predicted runtimes are replaced by
+            walltimes, other missing predictions by their mean.
 
     Raises:
-        UnknownNameError: there is no such feature.
-        ConfigError: a feature is not predicted, or there is none.
+        UnknownNameError: There is no such feature.
+        ConfigError: A feature has no predictions, or there are no coefficients.
     """
     if not coefficients:
         raise ConfigError(f"a score needs coefficients of one or more of {', '.join(RANKED)}")

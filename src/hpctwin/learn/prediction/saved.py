@@ -1,4 +1,4 @@
-"""Trained models in a file, with what they were trained on: read back without running anything in it."""
+"""Trained models in a file, and what they were trained on; reading runs no code."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ _TRUSTED = frozenset(
         "sklearn.tree._tree.Tree",
     }
 )
-"""What models are made of besides what skops trusts by itself."""
+"""Types in models that skops does not trust by default."""
 
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """Models that are trained.
+    """Trained models.
 
     Args:
-        method: of `MODELS`.
-        models: by target.
-        trained_on: name of the workload.
-        jobs: how many that ended it was trained on.
-        quantiles: of run times, for live twins; they are written, and read by a twin alone.
-        notes: What is assumed of these jobs, a sentence each.
+        method: Name in `MODELS`.
+        models: Model of each target.
+        trained_on: Name of the workload.
+        jobs: Number of ended jobs in the training.
+        quantiles: Runtime quantiles for live twins; they are written, and only read by a twin.
+        notes: Assumptions about these jobs, one sentence each.
     """
 
     method: str
@@ -66,25 +66,25 @@ class Predictor:
     notes: tuple[str, ...] = ()
 
     def predict(self, known: Known) -> dict[str, FloatArray]:
-        """Of each target what is foretold, as `Workload.predicted` has it [jobs].
+        """Return predictions by target, as in `Workload.predicted` [jobs].
 
         Args:
-            known: the jobs; what is known of earlier ones is of this workload.
+            known: The jobs; the history is that of this workload.
         """
         found = {}
         for target, model in self.models.items():
-            # Where nothing measures a target, nothing is known of its history.
+            # A target that is not measured has no history.
             told = target if target in known.truth else None
             foretold = np.exp2(model.predict(known.features(told)))
             found[target] = bounded(foretold, target, known.walltime_s)
         return found
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write them to a file for `load_predictor`.
+        """Write the models to a file for `load_predictor`.
 
         Raises:
             ConfigError: skops is not installed.
-            OutputError: the file cannot be written.
+            OutputError: The file cannot be written.
         """
         import sklearn
 
@@ -104,17 +104,17 @@ class Predictor:
 def train(
     known: Known, method: str = "boosting", *, window: int = 100_000, seed: int = 0
 ) -> Predictor:
-    """Train models on all jobs that ended.
+    """Train models on all ended jobs.
 
     Args:
-        known: the jobs.
-        method: of `MODELS`.
-        window: on so many that ended last.
-        seed: of what is drawn.
+        known: The jobs.
+        method: Name in `MODELS`.
+        window: Largest number of last ended jobs to train on.
+        seed: Seed of random numbers.
 
     Raises:
-        UnknownNameError: there is no such method.
-        ConfigError: fewer than 50 jobs ended.
+        UnknownNameError: There is no such method.
+        ConfigError: Fewer than 50 jobs ended.
     """
     if method not in MODELS:
         raise UnknownNameError("model", method, list(MODELS))
@@ -137,11 +137,11 @@ def train(
 
 
 def load_predictor(path: str | os.PathLike[str]) -> Predictor:
-    """Read what `Predictor.write` wrote.
+    """Read a file written by `Predictor.write`.
 
     Raises:
-        ConfigError: there is no such file, it holds something else, or was written by another version of
-            hpctwin's features or of scikit-learn.
+        ConfigError: There is no such file, it holds something else, or was written with another
+            version of hpctwin's features or of scikit-learn.
     """
     path = Path(path)
     if not path.is_file():

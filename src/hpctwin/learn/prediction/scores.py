@@ -1,4 +1,4 @@
-"""How good predictions were."""
+"""Errors of predictions."""
 
 from __future__ import annotations
 
@@ -18,23 +18,32 @@ __all__ = ["HELD_OUT", "classes_by", "held_out", "scores", "scores_by"]
 FloatArray = npt.NDArray[np.float64]
 
 HELD_OUT = 0.8
-"""Each job is foretold before it is learnt from; the first fifth is not counted, when least is known."""
+"""Fraction of jobs that count.
+
+Each job is predicted before it is learned from. The first fifth, when least is known, does not
+count.
+"""
 _WEEK_MS = 7 * 86_400_000
 
 
 def scores(known: Known, target: str, predicted: Mapping[str, FloatArray]) -> pl.DataFrame:
-    """The errors of each method over the last four fifths of the jobs.
+    """Return the errors of each method over the last 80 % of the jobs.
 
     Args:
-        known: the jobs.
-        target: what was foretold.
-        predicted: by each method [jobs].
+        known: The jobs.
+        target: Predicted target.
+        predicted: Predictions by method [jobs].
 
     Returns:
-        A row for each method: ``method``, ``jobs``, ``accuracy`` (the mean of the smaller over the larger of
-        prediction and truth; Tsafrir et al. 2007), ``mean_absolute_error`` (s, W or GB), ``median_factor``
-        (the median of the larger over the smaller), ``mean_log2_error`` (the mean of its logarithm),
-        ``too_short`` (the share of jobs that were more than was foretold).
+        A row for each method:
+
+        - ``method`` and ``jobs``
+        - ``accuracy``: mean of the smaller over the larger of prediction and truth (Tsafrir et al.
+          2007)
+        - ``mean_absolute_error``, in s, W or GB
+        - ``median_factor``: median of the larger over the smaller
+        - ``mean_log2_error``: mean of log2 of the larger over the smaller
+        - ``too_short``: fraction of jobs whose true value exceeded the prediction
     """
     return _scored(known, target, predicted, pl.Series("bin", ["all"] * len(known.workload))).drop(
         "bin"
@@ -44,13 +53,15 @@ def scores(known: Known, target: str, predicted: Mapping[str, FloatArray]) -> pl
 def scores_by(
     known: Known, target: str, predicted: Mapping[str, FloatArray], by: Literal["user", "size"]
 ) -> pl.DataFrame:
-    """The same for each user, by falling number of jobs, or for each class of sizes.
+    """Return the errors of each method for each user, or for each class of sizes.
+
+    Users with the most jobs come first.
 
     Args:
-        known: the jobs.
-        target: what was foretold.
-        predicted: by each method [jobs].
-        by: what tells classes apart, the column ``bin``.
+        known: The jobs.
+        target: Predicted target.
+        predicted: Predictions by method [jobs].
+        by: Property that defines the classes, in column ``bin``.
     """
     classes = classes_by(known, by)
     table = _scored(known, target, predicted, classes["bin"])
@@ -91,14 +102,14 @@ def _scored(
 
 
 def held_out(truth: FloatArray, *predicted: FloatArray) -> npt.NDArray[np.bool_]:
-    """Which jobs count: of the last four fifths those of which all is known, alike for all [jobs]."""
+    """Return which of the last 80 % of jobs have truth and all predictions [jobs]."""
     counted: npt.NDArray[np.bool_] = np.arange(len(truth)) >= round((1 - HELD_OUT) * len(truth))
     counted &= ~np.isnan(np.array([truth, *predicted])).any(axis=0)
     return counted
 
 
 def classes_by(known: Known, by: Literal["all", "user", "size", "week"]) -> pl.DataFrame:
-    """The class of each job, ``bin``, and its place among classes, ``_order`` [jobs]."""
+    """Return the class of each job, ``bin``, and its order among classes, ``_order``."""
     jobs = known.workload
     if by == "all":
         return pl.DataFrame({"bin": ["all"] * len(jobs)}).with_columns(_order=pl.lit(0))

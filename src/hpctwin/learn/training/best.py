@@ -1,4 +1,4 @@
-"""The best that was learnt so far."""
+"""The best network so far."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["Best", "Learnt"]
 
 
 class Learnt(NamedTuple):
-    """What chooses.
+    """Network that chooses.
 
     Args:
-        layers: weights and biases.
-        rowless: scores of choices that are no row; see `Network.rowless`.
+        layers: Weights and biases.
+        rowless: Scores of choices that are not rows; see `Network.rowless`.
     """
 
     layers: list[tuple[Any, Any]]
@@ -23,19 +23,19 @@ class Learnt(NamedTuple):
 
 
 class Best:
-    """The best that was tried: what it earned, and what it had learnt."""
+    """The best network tried so far, with its reward."""
 
     def __init__(self) -> None:
         self.earned = -np.inf
         self.learnt: Learnt | None = None
 
     def offer(self, earned: float, learnt: Learnt) -> None:
-        """Keep it if it is better."""
+        """Keep a network if it is better."""
         if earned > self.earned:
             self.earned, self.learnt = earned, learnt
 
     def arrays(self) -> dict[str, Any]:
-        """As they are written."""
+        """Return the arrays to save."""
         found = {"best": np.array(self.earned)}
         if self.learnt is not None:
             flat = [array for layer in self.learnt.layers for array in layer]
@@ -44,7 +44,7 @@ class Best:
         return found
 
     def restore(self, kept: Mapping[str, Any]) -> None:
-        """As they were written."""
+        """Restore the best network from saved arrays."""
         self.earned = float(kept["best"])
         flat = [kept[f"layer{number}"] for number in range(sum("layer" in name for name in kept))]
         if flat:

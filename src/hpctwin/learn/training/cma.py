@@ -1,4 +1,7 @@
-"""Covariance matrix adaptation (CMA-ES; Hansen 2016, arXiv 1604.00772), with candidates in opposite pairs."""
+"""Covariance matrix adaptation (CMA-ES) with candidates in opposite pairs.
+
+Source: Hansen 2016, arXiv 1604.00772.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,13 @@ FloatArray = npt.NDArray[np.float64]
 
 
 class Adaptation:
-    """A normal distribution that goes to where costs are low. Names are those of the paper.
+    """Normal distribution that moves to where costs are low, in the paper's notation.
 
     Args:
-        mean: where it begins.
-        spread: standard deviation of each number at the beginning.
-        candidates: of a round; an even number.
-        rng: what is drawn from.
+        mean: Initial mean.
+        spread: Initial standard deviation of each number.
+        candidates: Number of candidates in a round, even.
+        rng: Random number generator.
     """
 
     def __init__(
@@ -39,7 +42,7 @@ class Adaptation:
         self.rounds = 0
 
     def ask(self) -> FloatArray:
-        """Candidates [candidates, numbers]."""
+        """Return candidates [candidates, numbers]."""
         values, self._axes = np.linalg.eigh(self.covariance)
         self._lengths = np.sqrt(np.maximum(values, 1e-20))
         half = self._rng.standard_normal((self.candidates // 2, len(self.mean)))
@@ -48,7 +51,7 @@ class Adaptation:
         return found
 
     def tell(self, costs: FloatArray) -> None:
-        """Adapt to what the candidates that were asked for cost [candidates]."""
+        """Adapt to the costs of the last candidates [candidates]."""
         self.rounds += 1
         best = self._away[np.argsort(costs, kind="stable")[: len(self.weights)]]
         step = self.weights @ best

@@ -1,8 +1,9 @@
-"""Learning without gradients: the noisy cross-entropy method over weights (Szita and Lőrincz 2006).
+"""Learning without gradients: noisy cross-entropy method (Szita and Lőrincz 2006).
 
-In each round candidates are drawn about a mean, in pairs that lie opposite, all play the same episodes, and
-the mean and the spread of the weights go towards those of the best, which are weighed as in CMA-ES (Hansen
-2016). What counts is what an episode earns in all, so nothing has to be told which choice it came from.
+In each round, candidate weights are drawn around a mean in opposite pairs, and all play the same
+episodes. Mean and spread of the weights then move towards those of the best, which are weighted as
+in CMA-ES (Hansen 2016). Only the total reward of an episode counts, so rewards need not be assigned
+to choices.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ NAME = "cross-entropy method"
 VERSIONS = {"numpy": np.__version__}
 
 EPISODES = 4
-"""That all candidates of a round play."""
+"""Number of episodes that all candidates of a round play."""
 KEPT = 4
-"""One in so many candidates is among the best."""
+"""One in KEPT candidates is among the best."""
 SPREAD, LEAST_SPREAD = 0.4, 0.02
-"""Of each weight at the beginning; and what is added in each round, so that it does not vanish."""
+"""Initial spread of each weight; and spread added per round, to keep it above 0."""
 TOWARDS = 0.7
-"""So much of a round's mean is taken, and the rest of the mean before; the same of the spread:"""
+"""Fraction of a round's mean in the new mean; SPREADS is the same for the spread."""
 SPREADS = 0.3
 TRIES = 10
 LAST = "evolution.npz"
@@ -50,10 +51,10 @@ class Shape:
     """Networks as one row of numbers each.
 
     Args:
-        inputs: numbers that one is given.
-        hidden: sizes of the layers between.
-        outputs: its scores.
-        rowless: scores of choices that are no row.
+        inputs: Number of inputs.
+        hidden: Sizes of the hidden layers.
+        outputs: Number of scores.
+        rowless: Number of scores for choices that are not rows.
     """
 
     def __init__(self, inputs: int, hidden: Sequence[int], outputs: int, rowless: int) -> None:
@@ -61,7 +62,7 @@ class Shape:
         self.count = sum((one + 1) * other for one, other in pairwise(self.sizes)) + rowless
 
     def first(self, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-        """Where learning begins: the last layer scores all alike."""
+        """Return the initial weights; the last layer scores all choices equally."""
         parts = []
         for one, other in pairwise(self.sizes):
             parts += [rng.normal(0.0, one**-0.5, one * other), np.zeros(other)]
@@ -69,24 +70,24 @@ class Shape:
         return np.concatenate([*parts, np.zeros(self.rowless)])
 
     def learnt(self, row: npt.NDArray[np.float64]) -> Learnt:
-        """The network that a row is."""
+        """Return the network of a row."""
         layers, rowless = self._parts(row[None].astype(np.float32))
         found = [(weight[0].T.copy(), bias[0, 0].copy()) for weight, bias in layers]
         return Learnt(found, rowless[0].copy())
 
     def choose(self, rows: FloatArray, seen: FloatArray, masks: Any, by_row: bool) -> Any:
-        """What each network chooses in each of its episodes [networks * episodes].
+        """Return the choice of each network in each of its episodes [networks * episodes].
 
         Args:
-            rows: networks [networks, count].
-            seen: what is seen [networks * episodes, …].
-            masks: which choices there are [networks * episodes, choices].
-            by_row: whether rows are scored each by itself.
+            rows: Networks [networks, count].
+            seen: Observations [networks * episodes, …].
+            masks: Allowed choices [networks * episodes, choices].
+            by_row: Whether each row of the observation is scored on its own.
         """
         layers, rowless = self._parts(rows)
         window = seen.shape[1] if by_row else 0
         there = np.flatnonzero(masks[:, :window].any(axis=0))
-        # Past the last job there is nothing to be scored.
+        # Places after the last job need no score.
         last = int(there[-1]) + 1 if len(there) else 0
         found = (seen[:, :last] if by_row else seen).reshape(len(rows), -1, self.sizes[0])
         for number, (weight, bias) in enumerate(layers):
@@ -112,12 +113,12 @@ class Shape:
 
 
 class _Search:
-    """A mean and a spread of weights, and where candidates play.
+    """Mean and spread of weights, and the environments that candidates play in.
 
     Args:
-        one: the environment; what is chosen is counted.
-        plan: how it learns.
-        by_row: whether rows are scored each by itself.
+        one: Environment with discrete choices.
+        plan: Training plan.
+        by_row: Whether each row of the observation is scored on its own.
     """
 
     def __init__(self, one: Any, plan: Plan, *, by_row: bool) -> None:
@@ -136,15 +137,17 @@ class _Search:
         self.many = one.many(self.candidates * EPISODES, plan.threads)
 
     def go_on(self) -> float:
-        """A round; what was earned in its episodes, in the mean."""
-        # Each round has a seed of its own, so that training which was interrupted goes on as it would have.
+        """Run a round; return the mean reward of its episodes."""
+        # Each round has its own seed, so that resumed training continues as if it had not been
+        # interrupted.
         rng = np.random.default_rng((self.seed, self.rounds))
         episodes = [self.source.draw(rng).make() for _ in range(EPISODES)]
         away = rng.standard_normal((self.candidates // 2, self.shape.count))
         drawn = self.mean + self.spread * np.concatenate([away, -away])
         earned = self._play(drawn.astype(np.float32), episodes)
         chosen = drawn[_merit(earned).argsort()[::-1][: len(self.weights)]]
-        # About the mean before: along the way that it goes, the spread grows.
+        # The spread is measured around the previous mean, so that it grows in the direction of
+        # movement.
         wide = self.weights @ (chosen - self.mean) ** 2
         self.mean = (1 - TOWARDS) * self.mean + TOWARDS * (self.weights @ chosen)
         self.spread = np.sqrt((1 - SPREADS) * self.spread**2 + SPREADS * wide + LEAST_SPREAD**2)
@@ -152,7 +155,7 @@ class _Search:
         return float(earned.mean())
 
     def _play(self, rows: FloatArray, episodes: Sequence[Workload]) -> npt.NDArray[np.float64]:
-        """What each candidate earns in each episode [candidates, episodes]."""
+        """Return the reward of each candidate in each episode [candidates, episodes]."""
         many = self.many
         for number in range(many.num_envs):
             many.begin(number, episodes[number % EPISODES])
@@ -167,7 +170,7 @@ class _Search:
         return earned.reshape(self.candidates, EPISODES)
 
     def offer(self, best: Best, trial: Trial | None) -> None:
-        """See how good the mean has become."""
+        """Try the present mean on the trial episodes, and keep it if it is the best."""
         if trial is not None:
             row = self.mean[None].astype(np.float32)
             earned = trial.play(
@@ -176,17 +179,17 @@ class _Search:
             best.offer(earned, self.shape.learnt(self.mean))
 
     def keep(self, path: Path, best: Best) -> None:
-        """Write where it stands."""
+        """Write the state of training."""
         path.parent.mkdir(parents=True, exist_ok=True)
         stands = {name: getattr(self, name) for name in STANDS}
         with write_atomically(path) as file:
             np.savez(file, **stands, **best.arrays())
 
     def restore(self, path: Path, best: Best) -> None:
-        """Stand where an earlier training stood.
+        """Continue from the state of an earlier training.
 
         Raises:
-            ConfigError: it is none, or was of other weights, seed or candidates.
+            ConfigError: The file is no such state, or has other weights, seed or candidates.
         """
         try:
             with np.load(path) as kept:
@@ -212,18 +215,18 @@ def fit(
     trial: Trial | None,
     progress: Callable[[float, float], None] | None,
 ) -> tuple[Learnt, int]:
-    """Train; what chooses, and how many steps that took in all.
+    """Train; return the network and the number of steps.
 
     Args:
-        one: the environment.
-        plan: how.
-        by_row: whether rows are scored each by itself.
-        trial: where what was learnt is tried; None to keep the last.
-        progress: as of `training.train`.
+        one: The environment.
+        plan: Training plan.
+        by_row: Whether each row of the observation is scored on its own.
+        trial: Episodes on which networks are tried; None to keep the last.
+        progress: As for `training.train`.
 
     Raises:
-        ConfigError: the plan asks for what gradients alone have, choices are not counted, there are too few
-            environments, or what was kept of an earlier training is of others.
+        ConfigError: The plan has options of gradient methods, choices are not discrete, there are
+            too few environments, or the saved state is of another training.
     """
     _check(one.action_space, plan)
     search, best = _Search(one, plan, by_row=by_row), Best()
@@ -247,7 +250,7 @@ def fit(
 
 
 def _merit(earned: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """How good each candidate was [candidates]; all episodes weigh alike."""
+    """Return the merit of each candidate [candidates]; all episodes have equal weight."""
     middle, width = earned.mean(axis=0), earned.std(axis=0)
     merit: npt.NDArray[np.float64] = ((earned - middle) / np.maximum(width, 1e-12)).mean(axis=1)
     return merit

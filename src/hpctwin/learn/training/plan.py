@@ -1,4 +1,4 @@
-"""How an agent is trained."""
+"""Training plans."""
 
 from __future__ import annotations
 
@@ -9,37 +9,43 @@ from typing import Literal
 __all__ = ["Learner", "Plan"]
 
 Learner = Literal["ppo", "evolution", "cma"]
-"""Maskable PPO, by gradients; or, by trying weights, the cross-entropy method, and CMA-ES of sums of what is
-seen."""
+"""Learning methods.
+
+``ppo`` is maskable PPO, by gradients. The others try weights: ``evolution`` is the cross-entropy
+method, and ``cma`` is CMA-ES of weighted sums of the observation.
+"""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How an agent is trained.
+    """Plan of an agent's training.
+
+    ``evolution`` does not use ``horizon``, ``epochs``, ``rate``, ``entropy`` and ``discount``. It
+    takes several times as many steps, and needs neither PyTorch nor Stable-Baselines3. The same
+    holds for ``cma``, which also does not use ``environments``, ``layers``, ``checkpoints`` and
+    ``tensorboard``, and has one thread.
 
     Args:
-        steps: decisions in all.
-        seed: of episodes, first weights and choices.
-        environments: that are stepped at once.
-        horizon: steps of each between two updates.
-        epochs: over what was gathered, at each update.
-        rate: learning rate.
-        entropy: weight of the entropy of choices.
-        discount: of what is earned later; left out, 1 where it is earned at the end, else 0.99.
-        layers: sizes of the hidden layers; none for scores that are sums of what is seen.
-        threads: of the environments; None for as many as there are cores.
-        checkpoints: a folder that holds where training stands, so that it can go on; None for none.
-        every: steps between two of them.
-        trials: episodes of the same source on which what was learnt so far is tried five times, so that the
-            best of it is kept; 0 to keep the last. With ``cma`` the last is tried on them once, and kept
-            if it is better than what it began with.
-        imitate: orderings; the one that does best is imitated before anything is learnt, or begun with if it
-            is a sum of what is seen. Empty for none.
-        tensorboard: a folder for its logs; None for none.
-        learner: how it learns. Of the numbers above, ``evolution`` has no horizon, epochs, rate, entropy
-            and discount; it takes a multiple of the steps, and neither PyTorch nor Stable-Baselines3. So
-            does ``cma``, which has no environments, layers, checkpoints and tensorboard either, and one
-            thread.
+        steps: Number of decisions in total.
+        seed: Seed of episodes, initial weights and choices.
+        environments: Number of environments stepped at once.
+        horizon: Steps of each environment between two updates.
+        epochs: Passes over the collected steps at each update.
+        rate: Learning rate.
+        entropy: Weight of the entropy of choices.
+        discount: Discount of later rewards; by default 1 if rewards come at the end, else 0.99.
+        layers: Sizes of the hidden layers; empty for scores that are weighted sums of the
+            observation.
+        threads: Threads of the environments; None for the number of cores.
+        checkpoints: Folder for the state of training, to resume it; None for none.
+        every: Steps between two checkpoints.
+        trials: Number of episodes of the same source on which the agent is tried five times, to
+            keep the best; 0 to keep the last. With ``cma`` the last is tried on them once, and kept
+            if it is better than the initial weights.
+        imitate: Orderings; the best of them is imitated before training, or used as initial weights
+            if it is a sum of the observation. Empty for none.
+        tensorboard: Folder for TensorBoard's logs; None for none.
+        learner: Learning method.
     """
 
     steps: int = 200_000

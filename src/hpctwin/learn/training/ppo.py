@@ -1,4 +1,4 @@
-"""What training needs of PyTorch, Stable-Baselines3 and sb3-contrib."""
+"""Training with PyTorch, Stable-Baselines3 and sb3-contrib."""
 
 from __future__ import annotations
 
@@ -38,24 +38,23 @@ VERSIONS = {
 }
 TRIES = 5
 IMITATIONS = 12
-"""Times that all that was shown is gone through."""
+"""Number of passes over the imitated choices."""
 
 LAST = "last.zip"
 RETURNS = "returns.npz"
 
 
 class Networks(nn.Module):
-    """What chooses, and what reckons with what will be earned.
+    """Network that chooses, and network that estimates future reward.
 
-    Where each row of what is seen is a job, one small network scores each, as in RLScheduler; what will
-    be earned
-    is reckoned from the mean and the maximum over rows.
+    If each row of the observation is a job, one small network scores each row, as in RLScheduler.
+    The future reward is then estimated from the mean and the maximum over rows.
 
     Args:
-        shape: of the observation.
-        choices: how many scores.
-        layers: sizes of the hidden layers.
-        by_row: whether rows are scored each by itself.
+        shape: Shape of the observation.
+        choices: Number of scores.
+        layers: Sizes of the hidden layers.
+        by_row: Whether each row is scored on its own.
     """
 
     def __init__(
@@ -70,23 +69,23 @@ class Networks(nn.Module):
         self.latent_dim_pi, self.latent_dim_vf = choices, 64
 
     def forward(self, seen: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Scores, and what the value is reckoned from."""
+        """Return the scores, and the features of the value estimate."""
         return self.forward_actor(seen), self.forward_critic(seen)
 
     def forward_actor(self, seen: torch.Tensor) -> torch.Tensor:
-        """The score of each choice."""
+        """Return the score of each choice."""
         if not self.by_row:
             scores: torch.Tensor = self.actor(seen)
             return scores
         rows = seen.view(len(seen), *self.shape)
-        # Most places are empty, and are ruled out by masks: they need no score.
+        # Most places are empty and masked, so they need no score.
         there = rows.ne(0).any(dim=-1)
         found = rows.new_zeros(there.shape)
         found[there] = self.actor(rows[there]).squeeze(-1)
         return torch.cat([found, self.rowless.expand(len(seen), -1)], dim=1)
 
     def forward_critic(self, seen: torch.Tensor) -> torch.Tensor:
-        """What the value is reckoned from."""
+        """Return the features of the value estimate."""
         if self.by_row:
             rows = seen.view(len(seen), *self.shape)
             seen = torch.cat([rows.mean(dim=1), rows.amax(dim=1)], dim=1)
@@ -102,7 +101,7 @@ def _stack(sizes: tuple[int, ...]) -> nn.Sequential:
 
 
 class Chooser(MaskableActorCriticPolicy):
-    """A policy of Stable-Baselines3 whose scores are those of `Networks`."""
+    """Policy of Stable-Baselines3 with the scores of `Networks`."""
 
     def __init__(self, *given: Any, layers: tuple[int, ...], by_row: bool, **options: Any) -> None:
         self._own = layers, by_row
@@ -124,7 +123,7 @@ class Chooser(MaskableActorCriticPolicy):
 
 
 class _Watch(BaseCallback):
-    """Tells how far training is, and keeps where it stands."""
+    """Callback that reports progress and saves the state of training."""
 
     def __init__(
         self,
@@ -144,7 +143,7 @@ class _Watch(BaseCallback):
         self.try_it()
 
     def try_it(self) -> None:
-        """See how good it has become."""
+        """Try the present network on the trial episodes."""
         if self.trial is not None:
             earned = self.trial.play(
                 lambda seen, masks: self.model.predict(
@@ -175,7 +174,7 @@ class _Watch(BaseCallback):
 
 
 def learnt_of(model: Any) -> Learnt:
-    """What chooses."""
+    """Return the network that chooses."""
     networks = model.policy.mlp_extractor
     layers = [
         (one.weight.detach().numpy().copy(), one.bias.detach().numpy().copy())
@@ -186,11 +185,11 @@ def learnt_of(model: Any) -> Learnt:
 
 
 def imitate(model: Any, shown: tuple[Any, Any]) -> None:
-    """Learn to choose the first place, as the ordering did that the places are in the order of.
+    """Learn to choose the first place, as an ordering does if places are in its order.
 
     Args:
-        model: what learns.
-        shown: what was seen [n, …], and which choices there were [n, choices].
+        model: Model to train.
+        shown: Observations [n, …], and allowed choices [n, choices].
     """
     seen, masks = (torch.as_tensor(one) for one in shown)
     networks = model.policy.mlp_extractor
@@ -206,7 +205,7 @@ def imitate(model: Any, shown: tuple[Any, Any]) -> None:
 
 
 def keep(model: Any, best: Best, folder: Path | None) -> None:
-    """Write where training stands."""
+    """Write the state of training."""
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         aside = folder / f"new-{LAST}"
@@ -219,6 +218,7 @@ def keep(model: Any, best: Best, folder: Path | None) -> None:
             count=running.ret_rms.count,
             **best.arrays(),
         )
+        # Both files are written in full before either replaces the old one.
         (folder / f"new-{RETURNS}").replace(folder / RETURNS)
         aside.replace(folder / LAST)
 
@@ -233,19 +233,19 @@ def fit(
     shown: tuple[Any, Any] | None,
     progress: Callable[[float, float], None] | None,
 ) -> tuple[Learnt, int]:
-    """Train; what chooses, and how many steps that took in all.
+    """Train; return the network and the number of steps.
 
     Args:
-        many: the environments.
-        plan: how.
-        by_row: whether rows are scored each by itself.
-        whole: whether it is the sum over an episode that counts.
-        trial: where what was learnt is tried; None to keep the last.
-        shown: what is imitated first; None for nothing.
-        progress: as of `training.train`.
+        many: The environments.
+        plan: Training plan.
+        by_row: Whether each row of the observation is scored on its own.
+        whole: Whether the undiscounted sum of rewards over an episode counts.
+        trial: Episodes on which networks are tried; None to keep the last.
+        shown: Choices to imitate first; None for none.
+        progress: As for `training.train`.
 
     Raises:
-        ConfigError: what was kept of an earlier training is of others, or there is no TensorBoard.
+        ConfigError: The saved state is of another training, or TensorBoard is not installed.
     """
     if plan.tensorboard is not None and find_spec("tensorboard") is None:
         raise ConfigError(
@@ -286,7 +286,8 @@ def fit(
         if shown is not None:
             imitate(model, shown)
     if plan.tensorboard is None:
-        # Left to itself, it makes a folder for logs among the system's temporary files, and leaves it there.
+        # By default it would create a folder for logs in the system's temporary folder, and leave
+        # it there.
         model.set_logger(Logger(folder=None, output_formats=[]))
     left = plan.steps - model.num_timesteps
     if left > 0:

@@ -1,8 +1,8 @@
-"""Learning weights of what is seen by CMA-ES: the choice with the highest sum is taken.
+"""Learning weighted sums of the observation by CMA-ES: the highest sum is chosen.
 
-Episodes are played in compiled code, some thousands a minute, all candidates of a round the same. Of the
-means that candidates were drawn about, the best on all these episodes is kept if it is better than what it
-began with on others.
+Compiled code plays thousands of episodes a minute; all candidates of a round play the same ones.
+The best mean over all these episodes is kept if it is better than the initial weights on other
+episodes.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ NAME = "CMA-ES"
 VERSIONS = {"numpy": np.__version__}
 
 CANDIDATES, EPISODES = 16, 16
-"""Of a round, and what each of them plays."""
+"""Number of candidates in a round, and of episodes each of them plays."""
 POOL = 256
-"""Episodes that those of rounds are drawn from."""
+"""Number of episodes from which those of a round are drawn."""
 TRIES = 5
-"""So often the mean is tried on all of these; the best goes on to be compared."""
+"""Number of times the mean is tried on the whole pool; the best is compared."""
 SPREAD = 0.3
-"""Of each weight at the beginning; the largest of what it begins with is 1."""
+"""Initial spread of each weight, relative to the largest initial weight."""
 COMPARED = 1 << 32
-"""Of seeds: episodes on which what was learnt is compared are drawn with other seeds."""
+"""Offset of seeds, so that results are compared on other episodes."""
 ATTEMPTS = 4
-"""Where what was learnt is not better than what it began with, it is learnt anew: so often in all at most."""
+"""Largest number of attempts to improve on the initial weights."""
 
 ORDERINGS: dict[str, Callable[[int], Mapping[str, float]]] = {
     "fcfs": lambda nodes: {"wait": 1.0},
@@ -57,21 +57,25 @@ ORDERINGS: dict[str, Callable[[int], Mapping[str, float]]] = {
     "smallest": lambda nodes: {"nodes": -1.0},
     "smallest-area": lambda nodes: {"walltime": -1.0, "nodes": -math.log(max(nodes, 2)) / LONG},
 }
-"""Orderings that are sums of `DELAYS`: weights, given the nodes of the machine. Of areas, walltimes are a
-second longer."""
+"""Orderings that are sums of `DELAYS`: weights, given the cluster's nodes.
+
+In areas, walltimes are one second longer.
+"""
 
 
 def ordering_as_sum(name: str, observation: Any, nodes: int) -> FloatArray:
-    """Weights of what is seen of a job, with which the highest sum comes first as it does in an ordering.
+    """Return weights of the observation that reproduce an ordering.
+
+    The job with the highest weighted sum is the first of the ordering.
 
     Args:
-        name: of the ordering.
-        observation: what is seen.
-        nodes: of the machine.
+        name: Name of the ordering.
+        observation: Name of the observation.
+        nodes: Number of nodes of the cluster.
 
     Raises:
-        ConfigError: of what is seen, no ordering is a sum.
-        UnknownNameError: that ordering is none.
+        ConfigError: No ordering is a sum of this observation.
+        UnknownNameError: The ordering is not such a sum.
     """
     if observation != "delays":
         raise ConfigError("orderings are sums of observation 'delays' alone; take that")
@@ -80,19 +84,19 @@ def ordering_as_sum(name: str, observation: Any, nodes: int) -> FloatArray:
 
 
 class _Player:
-    """What rows of weights earn in episodes.
+    """Rewards of rows of weights in episodes.
 
     Args:
-        task: what is decided, seen and earned.
-        source: where episodes come from.
-        limit: steps of an episode at most; None for no limit.
+        task: Decisions, observations and rewards.
+        source: Source of episodes.
+        limit: Largest number of steps of an episode; None for no limit.
     """
 
     def __init__(self, task: Task, source: Source, limit: int | None) -> None:
         self._batch, self.steps = Batch(task, source, limit=limit), 0
 
     def play(self, rows: FloatArray, episodes: Mapping[int, Drawn]) -> FloatArray:
-        """What each row earns in each episode [rows, episodes]."""
+        """Return the reward of each row in each episode [rows, episodes]."""
         batch = self._batch
         earned = np.empty((len(rows), len(episodes)))
         for number, drawn in enumerate(episodes.values()):
@@ -104,7 +108,10 @@ class _Player:
 
 
 def _drawn(source: Source, count: int, *seed: int) -> dict[int, Drawn]:
-    """Episodes; those that will not come again are made once, and are known by a number."""
+    """Return drawn episodes by number.
+
+    Episodes that do not recur are made once, and get a key from seed and number.
+    """
     rng = np.random.default_rng(seed)
     found = {}
     for number in range(count):
@@ -129,19 +136,20 @@ def fit(
     starts: Mapping[str, FloatArray],
     progress: Callable[[float, float], None] | None,
 ) -> tuple[Learnt, int, dict[str, Any]]:
-    """Train; what chooses, how many steps that took in all, and what the card says of it.
+    """Train; return the network, the number of steps, and entries for the card.
 
     Args:
-        task: what is decided, seen and earned.
-        source: where episodes come from.
-        plan: how.
-        by_row: whether rows are scored each by itself.
-        limit: steps of an episode at most; None for no limit.
-        starts: weights to begin with; of several, those that earn most. None for all 0.
-        progress: as of `training.train`.
+        task: Decisions, observations and rewards.
+        source: Source of episodes.
+        plan: Training plan.
+        by_row: Whether each row of the observation is scored on its own.
+        limit: Largest number of steps of an episode; None for no limit.
+        starts: Candidate initial weights; those with the highest reward are used. If empty, all are
+            0.
+        progress: As for `training.train`.
 
     Raises:
-        ConfigError: the plan asks for what others have, or what is chosen is no row.
+        ConfigError: The plan has options of other methods, or a choice is not a row.
     """
     _check(plan, by_row)
     seen = task.observation_space.shape
@@ -160,17 +168,18 @@ def fit(
 
     told: dict[str, Any] = {"began_with": began[ranked[0]]} if starts else {}
     for attempt in range(ATTEMPTS):
-        # Another attempt begins with the next of the orderings.
+        # Each further attempt begins with the next ordering.
         begin = ranked[attempt % len(ranked)]
         rng = np.random.default_rng((plan.seed, 1 + attempt))
-        # What the orderings have played counts as of the first.
+        # Steps of the initial orderings count towards the first attempt.
         until = plan.steps + (player.steps if attempt else 0)
         last = _search(
             rows[begin], float(tried[begin]), pool, player, plan.steps, until, rng, progress
         )
         if not plan.trials:
             break
-        # Each on episodes of its own: what is better by chance on those before is not on these.
+        # Each attempt is compared on new episodes, where a result that was better by chance is not
+        # better again.
         compared = _drawn(source, plan.trials, plan.seed, COMPARED + attempt)
         before, after = player.play(np.array([first, last]), compared)
         more = mean_interval(after - before)
@@ -183,7 +192,7 @@ def fit(
         if better:
             break
         last = first
-    # Scores are compared with each other only, and none is so large that its digits are lost.
+    # Only differences of scores matter; scaling keeps their digits.
     last = (last / max(float(np.abs(last).max()), 1e-9)).astype(np.float32)
     weights = [(last[None, :inputs], np.zeros(1, np.float32))]
     return Learnt(weights, last[inputs:]), player.steps, told
@@ -199,17 +208,17 @@ def _search(
     rng: np.random.Generator,
     progress: Callable[[float, float], None] | None,
 ) -> FloatArray:
-    """The best weights that are found.
+    """Return the best weights found.
 
     Args:
-        first: where it begins.
-        most: what these earn on all episodes, in the mean.
-        pool: the episodes.
-        player: plays them.
-        steps: so many are played,
-        until: … till the player has come to so many.
-        rng: what is drawn from.
-        progress: as of `training.train`.
+        first: Initial weights.
+        most: Mean reward of these on all episodes.
+        pool: The episodes.
+        player: Player of the episodes.
+        steps: Number of steps of this search.
+        until: Total number of the player's steps at which it ends.
+        rng: Random number generator.
+        progress: As for `training.train`.
     """
     last = first
     search = Adaptation(first, SPREAD, CANDIDATES, rng)

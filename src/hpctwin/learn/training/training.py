@@ -1,4 +1,4 @@
-"""Training an agent: with sb3-contrib's maskable PPO (Huang and Ontañón 2022), or by trying weights."""
+"""Training of agents by maskable PPO (Huang and Ontañón 2022) or trying weights."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KINDS: dict[str, Any] = {
     made.__name__: made
     for made in (JobSelection, Backfilling, PowerManagement, PolicySelection, Placement)
 }
-"""What agents are trained in, by name."""
+"""Environments for training, by name."""
 
 RELATIVE = "relative"
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -50,12 +50,16 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "PolicySelection": {"policies": ["fcfs+easy", "sjf+easy", "wfp+easy"], "every_s": 600.0},
     "Placement": {"reward": "bounded-slowdown"},
 }
-"""Options of each that training sets unless others are given: agents that can be parts of a policy where
-such are there."""
+"""Default options of each environment in training.
+
+Where possible, they make agents that can be parts of policies.
+"""
 
 BY_TRYING = {"evolution": "slowdown", "cma": "bounded-slowdown"}
-"""Learners that take what an episode earns in all, and the reward where jobs are chosen: to have it relative
-to something would take time."""
+"""Learners that use an episode's total reward, with their reward for job choice.
+
+A reward relative to something would take extra time.
+"""
 
 
 def train(
@@ -71,21 +75,21 @@ def train(
     """Train an agent.
 
     Args:
-        kind: a name of `KINDS`.
-        source: where episodes come from.
-        plan: how.
-        options: of the environment; see `DEFAULTS`.
-        progress: called with the share of steps done and the mean of what was earned lately.
-        about: what the model card is to say besides, such as the trace.
-        facility: the clusters of Placement; the others take none.
+        kind: Name in `KINDS`.
+        source: Source of episodes.
+        plan: Training plan.
+        options: Options of the environment; see `DEFAULTS`.
+        progress: Function called with the share of steps done and the mean of recent rewards.
+        about: Further entries of the model card, such as the trace.
+        facility: Clusters, for Placement only.
 
     Returns:
         The network, with its card.
 
     Raises:
-        UnknownNameError: there is no such kind, or it has no such option.
-        ConfigError: an option is of another type, Stable-Baselines3 is not installed, or as the
-            environment tells.
+        UnknownNameError: There is no such environment, or it has no such option.
+        ConfigError: An option has the wrong type, Stable-Baselines3 is not installed, or the
+            environment rejects its arguments.
     """
     if kind not in KINDS:
         raise UnknownNameError("environment", kind, list(KINDS))
@@ -125,26 +129,27 @@ def train(
 def environment_of(
     kind: str, source: Source, options: Mapping[str, Any], facility: Facility | None = None
 ) -> Any:
-    """An environment.
+    """Make an environment.
 
     Args:
-        kind: a name of `KINDS`.
-        source: where episodes come from.
-        options: of it.
-        facility: the clusters of Placement.
+        kind: Name in `KINDS`.
+        source: Source of episodes.
+        options: Options of the environment.
+        facility: Clusters, for Placement.
 
     Raises:
-        ConfigError: a facility is missing or not wanted, or as the environment tells.
+        ConfigError: A facility is missing or not expected, or the environment rejects its
+            arguments.
     """
     check_facility(kind, facility)
     return KINDS[kind](source, *(() if facility is None else (facility,)), **options)
 
 
 def check_facility(kind: str, facility: Facility | None) -> None:
-    """Find out whether a kind of environment has what it chooses on.
+    """Check that a facility is given exactly if the environment needs one.
 
     Raises:
-        ConfigError: Placement has no facility, or another kind has one.
+        ConfigError: Placement has no facility, or another environment has one.
     """
     if kind == "Placement" and facility is None:
         raise ConfigError("Placement chooses among the clusters of a facility: give one")
@@ -153,7 +158,7 @@ def check_facility(kind: str, facility: Facility | None) -> None:
 
 
 def _machine(source: Source, facility: Facility | None) -> dict[str, Any]:
-    """What the card says of it."""
+    """Return the card's entries about the cluster or facility."""
     if facility is None:
         return {"machine": source.cluster.name, "nodes": source.cluster.node_count}
     nodes = sum(one.cluster.node_count for one in facility.clusters)
@@ -168,10 +173,10 @@ def _by_gradients(
     by_row: bool,
     progress: Callable[[float, float], None] | None,
 ) -> tuple[Learnt, int, dict[str, Any]]:
-    """What was learnt, in how many steps, and what the card says of how.
+    """Return the network, the number of steps, and card entries about the method.
 
     Raises:
-        ConfigError: Stable-Baselines3 is not installed, or as of `ppo.fit`.
+        ConfigError: Stable-Baselines3 is not installed, or as for `ppo.fit`.
     """
     try:
         from hpctwin.learn.environments.sb3 import Sb3Environments
@@ -187,7 +192,7 @@ def _by_gradients(
             many,
             plan,
             by_row=by_row,
-            # Of jobs, which all count alike.
+            # The rewards of choosing jobs are sums over jobs of equal weight.
             whole=kind != "PowerManagement" or "reward" in chosen,
             trial=trial,
             shown=shown,
@@ -205,7 +210,7 @@ def _by_evolution(
     by_row: bool,
     progress: Callable[[float, float], None] | None,
 ) -> tuple[Learnt, int, dict[str, Any]]:
-    """The same, as of `evolution.fit`."""
+    """Return the same as `_by_gradients`, by `evolution.fit`."""
     with _tried(one, plan) as trial:
         learnt, steps = evolution.fit(one, plan, by_row=by_row, trial=trial, progress=progress)
     return learnt, steps, {"with": evolution.NAME, "versions": evolution.VERSIONS}
@@ -219,7 +224,7 @@ def _by_sums(
     by_row: bool,
     progress: Callable[[float, float], None] | None,
 ) -> tuple[Learnt, int, dict[str, Any]]:
-    """The same, as of `sums.fit`."""
+    """Return the same as `_by_gradients`, by `sums.fit`."""
     if not isinstance(one, Environment):
         raise ConfigError(
             f"learner cma plays compiled episodes, and {kind} has none; take ppo or evolution"
@@ -237,7 +242,7 @@ def _by_sums(
 
 @contextmanager
 def _tried(one: Any, plan: Plan) -> Iterator[Trial | None]:
-    """Where what was learnt so far is tried; None for nowhere."""
+    """Yield the trial episodes; None if nothing is tried."""
     if not plan.trials:
         yield None
         return
@@ -246,7 +251,7 @@ def _tried(one: Any, plan: Plan) -> Iterator[Trial | None]:
 
 
 def _seconds(call: Callable[[], object]) -> float:
-    """Processor time of a call, s: the least of some rounds."""
+    """Return the processor time of a call in s, the shortest of several rounds."""
 
     def of_a_round() -> float:
         begin = time.process_time()
@@ -258,25 +263,25 @@ def _seconds(call: Callable[[], object]) -> float:
 
 
 def check_options(kind: str, options: Mapping[str, Any]) -> None:
-    """Find out whether options are the environment's, by its signature.
+    """Check that the environment has the options, by its signature.
 
     Raises:
-        UnknownNameError: it has no such option.
-        ConfigError: one is of another type.
+        UnknownNameError: It has no such option.
+        ConfigError: An option has the wrong type.
     """
     makers = [KINDS[kind], *([power_management] if kind == "PowerManagement" else [])]
     known = {
         one.name: one.annotation
         for made in makers
         for one in signature(made, eval_str=True).parameters.values()
-        if one.kind is one.KEYWORD_ONLY and one.name != "jobs"  # episodes have that
+        if one.kind is one.KEYWORD_ONLY and one.name != "jobs"  # the episodes have that
     }
     for name, value in options.items():
         if name not in known:
             raise UnknownNameError(f"option of {kind}", name, sorted(known))
         hint = known[name]
         if hint is Any or hint == bool | str:
-            continue  # the environment tells
+            continue  # the environment checks it
         if not set(get_args(hint) or [hint]) <= {bool, int, float, str, type(None)}:
             if isinstance(value, hint):
                 continue
@@ -290,16 +295,16 @@ def check_options(kind: str, options: Mapping[str, Any]) -> None:
 def _shown(
     kind: str, source: Source, plan: Plan, chosen: dict[str, Any]
 ) -> tuple[str, tuple[Any, Any]]:
-    """The ordering that does best on trials, and what it had before it: what was seen, and masks.
+    """Return the ordering that is best on trials, with its observations and masks.
 
     Args:
-        kind: the environment.
-        source: where episodes come from.
-        plan: how it is trained.
-        chosen: options of the environment.
+        kind: Name of the environment.
+        source: Source of episodes.
+        plan: Training plan.
+        chosen: Options of the environment.
 
     Raises:
-        ConfigError: it is no environment in which an ordering chooses.
+        ConfigError: Orderings cannot choose in this environment.
     """
     if kind != "JobSelection":
         raise ConfigError(f"orderings can be imitated where jobs are selected, not in {kind}")
@@ -314,7 +319,7 @@ def _shown(
     masks: list[Any] = []
 
     def watch(now: Any, there: Any, going: Any) -> None:
-        seen.append(now[going])  # an index by truth copies
+        seen.append(now[going])  # indexing by a mask copies
         masks.append(there[going])
 
     trials[best].play(first_in_order, watch)
@@ -322,10 +327,10 @@ def _shown(
 
 
 def _plain(card: dict[str, Any]) -> dict[str, Any]:
-    """Only what JSON knows.
+    """Return only values that JSON has.
 
     Raises:
-        ConfigError: something else is among it, as a function of one's own.
+        ConfigError: There is another value, such as a custom function.
     """
     import json
 

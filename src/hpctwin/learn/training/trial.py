@@ -1,4 +1,4 @@
-"""Trying what was learnt so far on episodes of training, and what orderings do there, to be imitated."""
+"""Trials of networks and orderings on training episodes."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from hpctwin.learn.environments.episodes import Curriculum
 __all__ = ["Trial"]
 
 SEED = 7919
-"""Of the episodes, the same for every agent."""
+"""Seed of the trial episodes, the same for every agent."""
 
 Choose = Callable[[Any, Any], npt.NDArray[np.int64]]
 
 
 class Trial:
-    """Some episodes of a source, always the same.
+    """A fixed set of episodes of a source.
 
     Args:
-        one: the environment; of a curriculum its last stage counts.
-        count: how many.
+        one: The environment; the last stage of a curriculum counts.
+        count: Number of episodes.
     """
 
     def __init__(self, one: Any, count: int) -> None:
@@ -34,11 +34,12 @@ class Trial:
         self.environments = one.many(count, threads=1)
 
     def play(self, choose: Choose, watch: Callable[[Any, Any, Any], None] | None = None) -> float:
-        """What is earned in an episode, in the mean.
+        """Return the mean reward of an episode.
 
         Args:
-            choose: a choice for each, given what all see and which choices there are.
-            watch: called before each step with both, and which episodes go on.
+            choose: Function that returns a choice for each episode, from observations and masks.
+            watch: Function called before each step with observations, masks, and which episodes are
+                running.
         """
         many = self.environments
         many.reset(seed=SEED)
@@ -54,10 +55,10 @@ class Trial:
         return float(total.mean())
 
     def close(self) -> None:
-        """End its threads."""
+        """End the threads."""
         self.environments.close()
 
 
 def first_in_order(seen: Any, masks: Any) -> npt.NDArray[np.int64]:
-    """What an ordering chooses where its order is that of the window."""
+    """Return the choice of an ordering if the window is in its order."""
     return np.zeros(len(seen), np.int64)

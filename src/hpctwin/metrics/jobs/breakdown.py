@@ -9,7 +9,8 @@ from typing import Literal, get_args
 import polars as pl
 
 from hpctwin.errors import ConfigError, UnknownNameError
-from hpctwin.metrics.jobs.jobs import with_job_metrics
+from hpctwin.metrics.jobs.jobs import expression, with_job_metrics
+from hpctwin.metrics.registry import main_statistics
 from hpctwin.model.text.units import format_duration
 
 __all__ = ["By", "breakdown", "classed"]
@@ -35,9 +36,8 @@ def breakdown(jobs: pl.DataFrame, by: By, edges: Sequence[float] | None = None) 
     Returns:
         A row for each class that has jobs, sizes and walltimes rising, others by falling node
         hours: ``bin`` (label; *unknown* where the job has none), ``jobs`` (all of them),
-        ``ran_jobs`` (those that started and ended), and over the latter ``mean_wait_s``,
-        ``median_wait_s``, ``p95_wait_s``, ``mean_bounded_slowdown`` (null if there are none) and
-        ``node_hours`` (nodes · run, hours).
+        ``ran_jobs`` (those that started and ended), and over the latter the main statistics of
+        `hpctwin.metrics.METRICS` (null if there are none) and ``node_hours`` (nodes · run, hours).
 
     Raises:
         UnknownNameError: ``by`` is none of the above.
@@ -55,10 +55,7 @@ def breakdown(jobs: pl.DataFrame, by: By, edges: Sequence[float] | None = None) 
         .agg(
             jobs=pl.len().cast(pl.Int64),
             ran_jobs=pl.col("run_s").count().cast(pl.Int64),
-            mean_wait_s=pl.col("wait_s").mean(),
-            median_wait_s=pl.col("wait_s").median(),
-            p95_wait_s=pl.col("wait_s").quantile(0.95, "linear"),
-            mean_bounded_slowdown=pl.col("bounded_slowdown").mean(),
+            **{name: expression(statistic) for name, statistic in main_statistics().items()},
             node_hours=pl.col("node_hours").sum(),
         )
         .sort(["_order", "node_hours", "bin"], descending=[False, True, False])

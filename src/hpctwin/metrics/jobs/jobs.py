@@ -7,30 +7,29 @@ practice in parallel job scheduling", JSSPP 1997 (bounded slowdown); D. Zotkin, 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import ConfigError
+from hpctwin.metrics.registry import (
+    JOB_METRICS,
+    TAU_S,
+    JobMetric,
+    Maximum,
+    Mean,
+    ServedJobs,
+    Statistic,
+)
 
-__all__ = ["ROWS", "TAU_S", "Served", "served", "served_metrics", "with_job_metrics"]
-
-FloatArray = npt.NDArray[np.float64]
-
-TAU_S = 10.0
-"""Run times below this count as this in bounded slowdowns, seconds."""
+__all__ = ["expression", "served", "weighted_values", "with_job_metrics"]
 
 
 def with_job_metrics(jobs: pl.DataFrame, tau_s: float = TAU_S) -> pl.DataFrame:
     """Add each job's metrics as columns; null where the job has no start or no end.
 
-    ``wait_s`` = start − submit; ``run_s`` = end − start; ``turnaround_s`` = end − submit;
-    ``slowdown`` = turnaround / run, null for jobs that ran for no time;
-    ``bounded_slowdown`` = max(1, turnaround / max(run, τ));
-    ``pp_bounded_slowdown`` = max(1, turnaround / (nodes · max(run, τ))).
-    For a job that ran again after a node failure, start and run are those of its last attempt.
+    The columns are those of `hpctwin.metrics.registry.JOB_METRICS`, such as ``wait_s`` and ``slowdown``;
+    docs/metrics.md has their formulas. For a job that ran again after a node failure, start and run are those
+    of its last attempt.
 
     Args:
         jobs: a result's jobs.
@@ -44,21 +43,25 @@ def with_job_metrics(jobs: pl.DataFrame, tau_s: float = TAU_S) -> pl.DataFrame:
     """
     if not tau_s > 0:
         raise ConfigError(f"tau_s is {tau_s:g}, it must be above 0")
-    times = jobs.with_columns(pl.col("submit_s", "start_s", "end_s").cast(pl.Float64))
-    run = pl.col("end_s") - pl.col("start_s")
-    times = times.with_columns(
-        wait_s=pl.col("start_s") - pl.col("submit_s"),
-        run_s=run,
-        # Jobs that never started have an end too (cancelled, rejected), but no turnaround.
-        turnaround_s=pl.when(run.is_not_null()).then(pl.col("end_s") - pl.col("submit_s")),
+    nodes = jobs["nodes"].to_numpy()
+    times = "submit_s", "start_s", "end_s"
+    submit, start, end = (jobs[name].cast(pl.Float64).to_numpy() for name in times)
+    # Jobs that never started have an end too (cancelled, rejected), but no turnaround.
+    end = np.where(np.isnan(start), np.nan, end)
+    each = ServedJobs(submit, start, end, nodes, tau_s=tau_s)
+    return jobs.with_columns(
+        pl.col(*times).cast(pl.Float64),
+        *(_column(metric, each).alias(metric.name) for metric in JOB_METRICS),
     )
-    run, turnaround = pl.col("run_s"), pl.col("turnaround_s")
-    bounded_run = run.clip(lower_bound=tau_s)
-    return times.with_columns(
-        slowdown=pl.when(run > 0).then(turnaround / run),
-        bounded_slowdown=(turnaround / bounded_run).clip(lower_bound=1.0),
-        pp_bounded_slowdown=(turnaround / (pl.col("nodes") * bounded_run)).clip(lower_bound=1.0),
-    )
+
+
+def _column(metric: JobMetric, jobs: ServedJobs) -> pl.Series:
+    """A metric of each job; null where it is not defined, or a time that it needs is not known."""
+    values = jobs[metric]
+    null = np.isnan(values) & np.isnan(jobs.end_s)
+    if metric.where is not None:
+        null |= ~metric.where(jobs)
+    return pl.Series(values).set(pl.Series(null), None)
 
 
 def served(jobs: pl.DataFrame) -> pl.DataFrame:
@@ -66,62 +69,23 @@ def served(jobs: pl.DataFrame) -> pl.DataFrame:
     return jobs.filter(pl.col("start_s").is_not_null() & pl.col("end_s").is_not_null())
 
 
-ROWS = (
-    "area", "wait_s", "turnaround_s", "slowdown", "bounded_slowdown", "pp_bounded_slowdown", "response",
-)  # fmt: skip
-"""What is told of jobs that ran: as `with_job_metrics`, besides node-seconds, and turnaround times these."""
+def expression(statistic: Statistic) -> pl.Expr:
+    """The expression that computes a statistic from the columns of `with_job_metrics`."""
+    if isinstance(statistic, Mean):
+        values, weights = weighted_values(statistic)
+        if statistic.weights is None:
+            return values.mean()
+        return pl.when(weights.sum() > 0).then(values.sum() / weights.sum())
+    column = pl.col(statistic.values.name)
+    if isinstance(statistic, Maximum):
+        return column.max()
+    return column.median() if statistic.share == 0.5 else column.quantile(statistic.share, "linear")
 
 
-class Served(NamedTuple):
-    """What `with_job_metrics` says of the jobs that started and ended, as arrays.
-
-    Args:
-        which: of all jobs, those that did [all].
-        table: `ROWS` in rows [rows, jobs or more].
-        ends: how many numbers each has: without nulls, so that there may be fewer slowdowns than jobs [rows].
-    """
-
-    which: npt.NDArray[np.bool_]
-    table: FloatArray
-    ends: npt.NDArray[np.int64]
-
-    def row(self, name: str) -> FloatArray:
-        """One of the rows [jobs]."""
-        number = ROWS.index(name)
-        found: FloatArray = self.table[number, : self.ends[number]]
-        return found
-
-
-def served_metrics(jobs: pl.DataFrame) -> Served:
-    """The same numbers as of ``with_job_metrics(served(jobs))``, to the last bit, where no table is wanted.
-
-    Polars hands each step to its threads, for which a thread that simulates would wait.
-
-    Args:
-        jobs: a result's jobs.
-    """
-    names = "submit_s", "start_s", "end_s"
-    submit, start, end = (jobs[name].cast(pl.Float64).to_numpy() for name in names)
-    nodes = jobs["nodes"].to_numpy()
-    which = ~(np.isnan(start) | np.isnan(end))
-    if not which.all():
-        submit, start, end, nodes = submit[which], start[which], end[which], nodes[which]
-    run, turnaround = end - start, end - submit
-    bounded = np.maximum(run, TAU_S)
-    ran = run > 0
-    area = nodes * run
-    with np.errstate(divide="ignore", invalid="ignore"):  # a job may have no share of any node
-        per_node = turnaround / (nodes * bounded)
-    rows = (
-        area,
-        start - submit,
-        turnaround,
-        turnaround / run if ran.all() else turnaround[ran] / run[ran],
-        np.maximum(turnaround / bounded, 1.0),
-        np.maximum(per_node, 1.0),
-        turnaround * area,
-    )
-    table, ends = np.empty((len(ROWS), len(run))), np.array([len(row) for row in rows])
-    for own, row in zip(table, rows, strict=True):
-        own[: len(row)] = row
-    return Served(which, table, ends)
+def weighted_values(mean: Mean) -> tuple[pl.Expr, pl.Expr]:
+    """The values of a mean times their weights, and the weights: the mean is the ratio of the sums."""
+    values = pl.col(mean.values.name)
+    if mean.weights is None:
+        return values, values.is_not_null().cast(pl.Float64)
+    weights = pl.when(values.is_not_null()).then(mean.weights.name)
+    return values * weights, weights

@@ -14,7 +14,8 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import ConfigError, UnknownNameError
-from hpctwin.metrics.jobs.jobs import with_job_metrics
+from hpctwin.metrics.jobs.jobs import weighted_values, with_job_metrics
+from hpctwin.metrics.registry import Mean, main_statistics
 from hpctwin.model import write_atomically
 from hpctwin.model.files.files import other_format
 
@@ -29,16 +30,24 @@ FORMAT = 1
 """Of the files that `Accounts.write` writes."""
 
 _COUNTS = ("jobs", "ended")
+MEANS = {
+    name: statistic
+    for name, statistic in main_statistics(
+        "mean_turnaround_s", "area_weighted_response_time_s"
+    ).items()
+    if isinstance(statistic, Mean)
+}
+"""Means over jobs: a file holds for each the sum of the values and that of the weights."""
+
 _SUMS = (
-    "node_s", "core_s", "gpu_s", "energy_j", "energy_run_js", "energy_run2_js2", "wait_s", "turnaround_s",
-    "area_s", "area_turnaround_s2", "response3", "response4",
+    "node_s", "core_s", "gpu_s", "energy_j", "energy_run_js", "energy_run2_js2", "response3", "response4",
+    *(f"{name}_{part}" for name in MEANS for part in ("sum", "weight")),
 )  # fmt: skip
 _USED = _SUMS[:4]
 """What a job used that was cut off counts, too, though it was cancelled before it started again."""
 _SHOWN = (
     "jobs", "ended", "node_hours", "core_hours", "gpu_hours", "utilization", "energy_j", "mean_node_w",
-    "edp_js", "ed2p_js2", "mean_wait_s", "mean_turnaround_s", "area_weighted_response_time_s",
-    "priority_weighted_specific_response_time_s", "fugaku_points",
+    "edp_js", "ed2p_js2", *MEANS, "priority_weighted_specific_response_time_s", "fugaku_points",
 )  # fmt: skip
 
 
@@ -52,9 +61,8 @@ class Accounts:
         sums: a row for each: ``name``, ``jobs`` (all), and over those that started and ended ``ended``,
             ``node_s`` (nodes · s held, lost attempts included), ``core_s``, ``gpu_s``, ``energy_j`` (all
             three null where not known), ``energy_run_js`` (Σ energy · run), ``energy_run2_js2``
-            (Σ energy · run²), ``wait_s``, ``turnaround_s``, ``area_s`` (Σ nodes · run),
-            ``area_turnaround_s2`` (Σ nodes · run · turnaround), ``response3`` (Σ nodes · (turnaround³ −
-            wait³)) and ``response4`` (with ⁴).
+            (Σ energy · run²), ``response3`` (Σ nodes · (turnaround³ − wait³)), ``response4`` (with ⁴), and
+            for each mean ``<name>_sum`` and ``<name>_weight``.
     """
 
     by: AccountsBy
@@ -95,9 +103,7 @@ class Accounts:
             mean_node_w=_ratio(energy, pl.col("node_s")),
             edp_js=pl.col("energy_run_js"),
             ed2p_js2=pl.col("energy_run2_js2"),
-            mean_wait_s=_ratio(pl.col("wait_s"), pl.col("ended")),
-            mean_turnaround_s=_ratio(pl.col("turnaround_s"), pl.col("ended")),
-            area_weighted_response_time_s=_ratio(pl.col("area_turnaround_s2"), pl.col("area_s")),
+            **{name: _ratio(pl.col(f"{name}_sum"), pl.col(f"{name}_weight")) for name in MEANS},
             priority_weighted_specific_response_time_s=_ratio(
                 0.75 * pl.col("response4"), pl.col("response3")
             ),
@@ -251,12 +257,13 @@ def collect_accounts(
         energy_j=energy,
         energy_run_js=energy * run,
         energy_run2_js2=energy * run**2,
-        wait_s=wait,
-        turnaround_s=turnaround,
-        area_s=nodes * run,
-        area_turnaround_s2=nodes * run * turnaround,
         response3=nodes * (turnaround**3 - wait**3),
         response4=nodes * (turnaround**4 - wait**4),
+        **{
+            f"{name}_{part}": values.fill_null(0.0)
+            for name, mean in MEANS.items()
+            for part, values in zip(("sum", "weight"), weighted_values(mean), strict=True)
+        },
     )
     sums = (
         measured.group_by("name")

@@ -4,25 +4,87 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.engine.summary.run_summary import SHARES
-from hpctwin.metrics.jobs.jobs import ROWS
+from hpctwin.metrics.jobs.fairness import jain
 from hpctwin.metrics.jobs.quantiles import Exact, Quantiles, Sketch
+from hpctwin.metrics.registry import (
+    BOUNDED_SLOWDOWN,
+    METRICS,
+    Maximum,
+    Mean,
+    Quantile,
+    ServedJobs,
+    Statistic,
+    computed_from,
+)
 from hpctwin.metrics.summary.sources import JobSource
-from hpctwin.metrics.summary.sums import ExactSum, ExactSums, RowSums
-from hpctwin.metrics.summary.totals import SPREAD_ROWS, SPREADS, Summary, Totals
+from hpctwin.metrics.summary.sums import ExactSum, ExactSums
 from hpctwin.metrics.time.levels import floats
 from hpctwin.metrics.time.over_time import Held, OverTime, Span, add_up, sum_of_products
 from hpctwin.model import MS_PER_S
 
-__all__ = ["RunningSummary", "in_vain"]
+__all__ = ["RunningSummary", "Summary", "in_vain"]
+
+Summary = dict[str, float | int | None]
+"""Metric by name; None where a metric is not defined, never NaN."""
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+
+class _JobStatistics:
+    """The statistics of all metrics, of jobs that come in parts.
+
+    Args:
+        exact: as of `RunningSummary`.
+    """
+
+    def __init__(self, *, exact: bool) -> None:
+        asked = [metric.of for metric in METRICS.values() if isinstance(metric.of, Statistic)]
+        self._sums = {of: ExactSum() for of in asked if isinstance(of, Mean)}
+        self._weights = {of: ExactSum() for of in self._sums if of.weights is not None}
+        self._counts = dict.fromkeys(self._sums, 0)
+        self._largest = {of: -math.inf for of in asked if isinstance(of, Maximum)}
+        self._shares = [of for of in asked if isinstance(of, Quantile)]
+        make: type[Exact] | type[Sketch] = Exact if exact else Sketch
+        self._quantiles: dict[str, Quantiles] = {of.values.name: make() for of in self._shares}
+
+    def add(self, jobs: ServedJobs) -> None:
+        """Add more jobs."""
+        for mean, total in self._sums.items():
+            values = jobs.defined(mean.values)
+            self._counts[mean] += len(values)
+            if mean.weights is not None:
+                weights = jobs.weights(mean.values, mean.weights)
+                self._weights[mean].add(weights)
+                values = values * weights
+            total.add(values)
+        for maximum in self._largest:
+            largest = jobs.defined(maximum.values).max(initial=-math.inf)
+            self._largest[maximum] = max(self._largest[maximum], float(largest))
+        for values_of in {of.values for of in self._shares}:
+            self._quantiles[values_of.name].add(jobs.defined(values_of))
+
+    def values(self) -> dict[Statistic, float | None]:
+        """The value of each statistic; None without jobs."""
+        found: dict[Statistic, float | None] = {}
+        for mean, total in self._sums.items():
+            if mean.weights is None:
+                found[mean] = total.over(self._counts[mean]) if self._counts[mean] else None
+            else:
+                weights = self._weights[mean].total()
+                found[mean] = total.total() / weights if weights > 0 else None
+        for maximum, largest in self._largest.items():
+            found[maximum] = largest if largest > -math.inf else None
+        for name, quantiles in self._quantiles.items():
+            own = [of for of in self._shares if of.values.name == name]
+            found.update(zip(own, quantiles.at(*(of.share for of in own)), strict=True))
+        return found
 
 
 class RunningSummary:
@@ -38,10 +100,9 @@ class RunningSummary:
 
     def __init__(self, nodes: int, *, exact: bool) -> None:
         self._nodes = nodes
-        make: type[Exact] | type[Sketch] = Exact if exact else Sketch
-        self._quantiles: dict[str, Quantiles] = {name: make() for name in SPREADS}
+        self._statistics = _JobStatistics(exact=exact)
         self._states: Counter[str] = Counter()
-        self._served, self._lost = RowSums(len(ROWS)), ExactSum()
+        self._served, self._lost = 0, ExactSum()
         self._users = ExactSums()
         self._first: float | None = None
         self._last: float | None = None
@@ -53,11 +114,10 @@ class RunningSummary:
     def ended(self, jobs: JobSource) -> None:
         """Some jobs that are done with, each told once; at the end all that are left."""
         self._states.update(jobs.counts())
-        ran = jobs.served()
-        self._served.add(ran.table, ran.ends)
-        for name, quantiles in self._quantiles.items():
-            quantiles.add(ran.row(name))
-        jobs.add_by_user(ran, self._users)
+        which, ran = jobs.served()
+        self._served += len(ran.submit_s)
+        jobs.add_by_user(which, ran[BOUNDED_SLOWDOWN], self._users)
+        self._statistics.add(ran)
 
     def resized(self, eligible_ms: IntArray, by: IntArray) -> None:
         """Jobs that have been in the queue count as more nodes than `passed` was told, or as fewer.
@@ -114,24 +174,38 @@ class RunningSummary:
 
     def figures(self) -> Summary:
         """Values that JSON can hold, by metric."""
-        counts = self._served.counts
-        over = [
-            max(count, 1) if name in self._quantiles else 1
-            for name, count in zip(ROWS, counts, strict=True)
-        ]
-        return Totals(
-            states=self._states,
-            counts=counts,
-            means=self._served.over(over),
-            quantiles=[one.at(*SHARES) for one in self._quantiles.values()],
-            largest=[self._served.largest[row] if counts[row] else None for row in SPREAD_ROWS],
-            first_s=self._first,
-            last_s=self._last,
-            over_time=self._over.sums,
-            longest=self._over.longest,
+        totals, statistics = self._totals(), self._statistics.values()
+        return {
+            "jobs": sum(self._states.values()),
+            **{f"jobs_{state}": self._states[state] for state in sorted(self._states)},
+            **{
+                name: statistics[metric.of]
+                if isinstance(metric.of, Statistic)
+                else metric.of.of(totals)
+                for name, metric in computed_from(vars(totals)).items()
+            },
+        }
+
+    def _totals(self) -> SimpleNamespace:
+        """The totals that metrics are made of; integrals over time are in ms."""
+        first, last, ran = self._first, self._last, self._served > 0
+        span_s = 0.0 if last is None else last - (first or 0.0)
+        over, users = self._over.sums, self._users.means()
+        return SimpleNamespace(
+            **over,
+            idle_loaded=over["present_loaded"] - over["used_loaded"],
+            longest_queue=self._over.longest,
+            nodes=self._nodes,
+            whole=self._nodes * (span_s * MS_PER_S),
+            served=self._served,
+            interval_begin_s=first if ran else None,
+            interval_end_s=last if ran else None,
+            makespan_s=span_s if ran else None,
+            makespan_ms=span_s * MS_PER_S,
+            makespan_h=span_s / 3600,
             lost_node_s=self._lost.total(),
-            by_user=self._users.means(),
-        ).figures(self._nodes)
+            jain_fairness_user=jain(users) if len(users) > 1 else None,
+        )
 
 
 def in_vain(

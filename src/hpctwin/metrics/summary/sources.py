@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.engine.summary.job_figures import SERVED
-from hpctwin.metrics.jobs.jobs import ROWS, TAU_S, Served, served_metrics
+from hpctwin.metrics.registry import ServedJobs
 from hpctwin.metrics.summary.sums import ExactSums
 from hpctwin.metrics.time.levels import Events, events_of, events_of_ms, floor_ms
 from hpctwin.model import MS_PER_S, Category, State
@@ -19,6 +18,7 @@ __all__ = ["LABELS", "JobSource", "JobTable", "JobsInMs"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
 
 LABELS = [state.label for state in State]
 _REJECTED = int(State.REJECTED)
@@ -31,7 +31,7 @@ class JobSource(Protocol):
         """How many there are."""
         ...
 
-    def take(self, which: npt.NDArray[np.bool_]) -> Self:
+    def take(self, which: BoolArray) -> Self:
         """Those of some rows."""
         ...
 
@@ -39,16 +39,22 @@ class JobSource(Protocol):
         """How many jobs there are by state."""
         ...
 
-    def rejected(self) -> npt.NDArray[np.bool_]:
+    def rejected(self) -> BoolArray:
         """Which can never run [jobs]."""
         ...
 
-    def served(self) -> Served:
-        """The figures of those that started and ended."""
+    def served(self) -> tuple[BoolArray, ServedJobs]:
+        """Which jobs started and ended [jobs], and these jobs."""
         ...
 
-    def add_by_user(self, ran: Served, sums: ExactSums) -> None:
-        """Add up bounded slowdowns, user by user."""
+    def add_by_user(self, which: BoolArray, values: FloatArray, sums: ExactSums) -> None:
+        """Add values of some jobs to sums of their users.
+
+        Args:
+            which: the jobs [jobs].
+            values: one for each of them.
+            sums: the sums by user.
+        """
         ...
 
     def first_submit_s(self) -> float | None:
@@ -84,7 +90,7 @@ class JobTable:
         """Itself."""
         return self
 
-    def take(self, which: npt.NDArray[np.bool_]) -> Self:
+    def take(self, which: BoolArray) -> Self:
         """See `JobSource`."""
         return type(self)(self.table.filter(which))
 
@@ -99,19 +105,23 @@ class JobTable:
             left = left.filter(~here) if found[state] < len(left) else left.clear()
         return found
 
-    def rejected(self) -> npt.NDArray[np.bool_]:
+    def rejected(self) -> BoolArray:
         """See `JobSource`."""
         return (self.table["state"] == State.REJECTED.label).to_numpy()
 
-    def served(self) -> Served:
+    def served(self) -> tuple[BoolArray, ServedJobs]:
         """See `JobSource`."""
-        return served_metrics(self.table)
+        names = "submit_s", "start_s", "end_s"
+        submit, start, end = (self.table[name].cast(pl.Float64).to_numpy() for name in names)
+        which = ~(np.isnan(start) | np.isnan(end))
+        nodes = self.table["nodes"].to_numpy()
+        return which, ServedJobs(submit[which], start[which], end[which], nodes[which])
 
-    def add_by_user(self, ran: Served, sums: ExactSums) -> None:
+    def add_by_user(self, which: BoolArray, values: FloatArray, sums: ExactSums) -> None:
         """See `JobSource`."""
         users = self.table["user"]
         if users.null_count() < len(users):
-            sums.add(users.filter(pl.Series(ran.which)), ran.row("bounded_slowdown"))
+            sums.add(users.filter(pl.Series(which)), values)
 
     def first_submit_s(self) -> float | None:
         """See `JobSource`."""
@@ -154,7 +164,7 @@ class JobsInMs:
     def __len__(self) -> int:
         return len(self.submit)
 
-    def take(self, which: npt.NDArray[np.bool_]) -> Self:
+    def take(self, which: BoolArray) -> Self:
         """See `JobSource`."""
         return type(self)(
             self.submit[which],
@@ -171,24 +181,21 @@ class JobsInMs:
         found = np.bincount(self.state, minlength=len(LABELS)).tolist()
         return {label: count for label, count in zip(LABELS, found, strict=True) if count}
 
-    def rejected(self) -> npt.NDArray[np.bool_]:
+    def rejected(self) -> BoolArray:
         """See `JobSource`."""
-        rejected: npt.NDArray[np.bool_] = self.state == _REJECTED
+        rejected: BoolArray = self.state == _REJECTED
         return rejected
 
-    def served(self) -> Served:
+    def served(self) -> tuple[BoolArray, ServedJobs]:
         """See `JobSource`."""
-        size = len(self.submit)
-        which, ends = np.empty(size, np.bool_), np.empty(len(ROWS), np.int64)
-        table = np.empty((len(ROWS), size))
-        SERVED(self.submit, self.start, self.end, self.nodes, which, TAU_S, table, ends)
-        return Served(which, table, ends)
+        which = (self.start >= 0) & (self.end >= 0)
+        submit, start, end = (t[which] / MS_PER_S for t in (self.submit, self.start, self.end))
+        return which, ServedJobs(submit, start, end, self.nodes[which])
 
-    def add_by_user(self, ran: Served, sums: ExactSums) -> None:
+    def add_by_user(self, which: BoolArray, values: FloatArray, sums: ExactSums) -> None:
         """See `JobSource`."""
         if len(self.user.labels):
-            users = self.user if ran.which.all() else self.user.take(ran.which)
-            sums.add_codes(users, ran.row("bounded_slowdown"))
+            sums.add_codes(self.user if which.all() else self.user.take(which), values)
 
     def first_submit_s(self) -> float | None:
         """See `JobSource`."""

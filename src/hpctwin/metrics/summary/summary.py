@@ -6,10 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import polars as pl
 
-from hpctwin.metrics.summary.at_once import totals_at_once
-from hpctwin.metrics.summary.running import RunningSummary
-from hpctwin.metrics.summary.sources import JobsInMs, JobSource, JobTable
-from hpctwin.metrics.summary.totals import Summary
+from hpctwin.metrics.summary.running import RunningSummary, Summary
+from hpctwin.metrics.summary.sources import JobSource, JobTable
 
 __all__ = ["Summary", "summarize", "summarize_jobs"]
 
@@ -52,10 +50,6 @@ def summarize_jobs(
         capacity: as there.
         nodes: as there.
     """
-    if isinstance(jobs, JobsInMs) and len(jobs) < _MANY:
-        totals = totals_at_once(jobs, lost, capacity)
-        if totals is not None:
-            return totals.figures(nodes)
     running = RunningSummary(nodes, exact=True)
     if len(jobs) < _MANY:
         running.passed(jobs, lost, capacity)

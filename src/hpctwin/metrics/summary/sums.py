@@ -13,7 +13,7 @@ from hpctwin.engine.summary.exact_sums import ADD_NUMBERS, INFINITE, LIMB_BITS, 
 from hpctwin.engine.summary.job_figures import ADD_LABELLED
 from hpctwin.model import Category
 
-__all__ = ["ExactSum", "ExactSums", "RowSums"]
+__all__ = ["ExactSum", "ExactSums"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -40,37 +40,6 @@ class ExactSum:
     def over(self, count: int) -> float:
         """The double next to the sum divided by a number, 1 or more."""
         return _each_over(self._limbs[None], [count])[0]
-
-
-class RowSums:
-    """Sums, numbers and the largest of the values in the rows of a table that comes in pieces.
-
-    Args:
-        rows: how many there are.
-    """
-
-    def __init__(self, rows: int) -> None:
-        self._limbs = np.zeros(rows * LIMBS, np.int64)
-        self.counts = [0] * rows  # how many each row has had
-        self.largest = [-math.inf] * rows
-
-    def add(self, table: FloatArray, ends: IntArray) -> None:
-        """Some more values.
-
-        Args:
-            table: they [rows, values or more].
-            ends: how many each row has [rows].
-        """
-        first = np.arange(len(table)) * table.shape[1]
-        ADD_NUMBERS(_bits(table.reshape(-1)), first, first + ends, self._limbs)
-        for row, end in enumerate(ends.tolist()):
-            if end:
-                self.counts[row] += end
-                self.largest[row] = max(self.largest[row], float(table[row, :end].max()))
-
-    def over(self, counts: Sequence[int]) -> list[float]:
-        """The doubles next to the sums, each divided by a number, 1 or more."""
-        return _each_over(self._limbs.reshape(-1, LIMBS), counts)
 
 
 class ExactSums:

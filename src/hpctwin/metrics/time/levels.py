@@ -1,8 +1,7 @@
 """Queue and machine through all events of a run, in order of time.
 
-Each event is one whole number: its instant, its kind, and its nodes. These are sorted (by runs, since jobs
-come by submit time and mostly start in that order), and what they say is summed up piece by piece, so that
-nothing but the events is ever held for all jobs at once: three numbers a job.
+Each event is one whole number: its time, its kind, and its nodes. These are sorted and summed up piece by
+piece, so that nothing but the events is ever held for all jobs at once: three numbers a job.
 """
 
 from __future__ import annotations
@@ -211,7 +210,7 @@ def events_of_ms(
         count = EVENT_KEYS(eligible, start, end, nodes, rejected, within, node_bits, KIND_BITS, key)
         if _in_ms(others, node_bits, key[count:]):
             key = key[: count + sum(len(time_s) for _, time_s, _ in others)]
-            key.sort(kind="stable")
+            key.sort()
             return Events(key, _Instants(None), node_bits, until_s)
     told = [np.where(time < 0, np.nan, time / MS_PER_S) for time in (eligible, start, end)]
     events = _events_of_jobs(told[0], told[1], told[2], nodes, rejected)
@@ -255,7 +254,7 @@ def _in_order(events: list[_Event], after_s: float, until_s: float) -> Events:
     node_bits = _node_bits(*(nodes for _, _, nodes in events))
     key, instants = _keys(events, node_bits)
     del events
-    key.sort(kind="stable")
+    key.sort()
     return Events(key, instants, node_bits, until_s)
 
 

@@ -17,19 +17,13 @@ import numpy.typing as npt
 from hpctwin.errors import PolicyError
 from hpctwin.model.files.files import cause, write_atomically
 
-__all__ = ["SUFFIX", "Network", "is_network"]
+__all__ = ["Network"]
 
 FloatArray = npt.NDArray[np.float32]
-SUFFIX = ".safetensors"
 CARD = "hpctwin"
 ROWLESS = "rowless"
 MOST_BYTES = 64 << 20
 """Of a file; the networks that agents are have some kilobytes."""
-
-
-def is_network(text: str) -> bool:
-    """Whether text names a file with an agent."""
-    return text.endswith(SUFFIX)
 
 
 @dataclass(frozen=True, eq=False)

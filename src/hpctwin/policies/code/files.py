@@ -1,18 +1,24 @@
-"""A user's own function as a part of a policy: it is named and loaded in this way."""
+"""Files that are a part of a policy: a user's own function, or an agent's network."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from hpctwin.errors import PolicyError
-from hpctwin.model.files.user_functions import functions_in, load_module, named_in
 
-__all__ = ["is_file", "load_function", "split_file"]
+__all__ = ["NETWORK_SUFFIX", "is_file", "is_network", "load_function", "split_file"]
+
+NETWORK_SUFFIX = ".safetensors"
 
 
 def is_file(text: str) -> bool:
     """Whether text names something in a Python file: ``my.py``, ``my.py:name``."""
     return text.partition(":")[0].endswith(".py")
+
+
+def is_network(text: str) -> bool:
+    """Return whether text names a file with an agent's network."""
+    return text.endswith(NETWORK_SUFFIX)
 
 
 def split_file(text: str) -> tuple[str, str, str]:
@@ -35,6 +41,8 @@ def load_function(text: str, kind: type, what: str, default: str = "") -> tuple[
         PolicyError: the file is not there, or fails when it is loaded, or the name must be given.
         UnknownNameError: the file has nothing of that name.
     """
+    from hpctwin.model.files.user_functions import functions_in, load_module, named_in
+
     file, name, _ = split_file(text)
     module = load_module(file)
     found = [key for key, value in vars(module).items() if isinstance(value, kind)]

@@ -14,7 +14,13 @@ from matplotlib.ticker import MaxNLocator, MultipleLocator
 from hpctwin.metrics import Summary, breakdown, kiviat_scores, served, with_job_metrics
 from hpctwin.report.figures.axes import empty_note, log_durations, new_figure
 from hpctwin.report.figures.style import FADED, INK, LINES, PALETTE, color, styled
-from hpctwin.report.tables.columns import Column, best_labels, format_change, format_metric
+from hpctwin.report.tables.columns import (
+    Column,
+    best_labels,
+    column_of,
+    format_change,
+    format_metric,
+)
 
 __all__ = [
     "plot_compare_bars",
@@ -25,19 +31,13 @@ __all__ = [
     "plot_wait_cdf",
 ]
 
-_BARS = (
-    Column("mean_wait_s", "mean wait", "low"),
-    Column("p95_wait_s", "p95 wait", "low"),
-    Column("mean_bounded_slowdown", "mean bounded slowdown", "low"),
-    Column("utilization", "utilization", "high"),
-)
-_RADAR = (
-    Column("max_wait_s", "max wait", "low"),
-    Column("mean_wait_s", "mean wait", "low"),
-    Column("max_slowdown", "max slowdown", "low"),
-    Column("mean_slowdown", "mean slowdown", "low"),
-    Column("utilization", "utilization", "high"),
-)
+_BARS = [
+    column_of(key) for key in ("mean_wait_s", "p95_wait_s", "mean_bounded_slowdown", "utilization")
+]
+_RADAR = [
+    column_of(key)
+    for key in ("max_wait_s", "mean_wait_s", "max_slowdown", "mean_slowdown", "utilization")
+]
 _POINTS = 1000
 _MARKERS = "osD^vPX*"
 _STEPS_S = (

@@ -17,15 +17,16 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from hpctwin.metrics import METRICS
 from hpctwin.report.figures.axes import empty_note, new_figure
 from hpctwin.report.figures.style import FADED, LINES, color, styled
-from hpctwin.report.tables.columns import COLUMNS, format_metric, metric_name
+from hpctwin.report.tables.columns import format_metric, metric_name
 from hpctwin.report.tables.tables import parts_that_fit
 
 __all__ = ["plot_search", "plot_sweep", "sweep_table"]
 
 _GAP = 3
-_BETTER = {column.key: column.better for column in COLUMNS}
+_BETTER = {name: metric.better for name, metric in METRICS.items()}
 
 
 def sweep_table(compared: pl.DataFrame, *, width: int | None = None) -> Group:

@@ -9,11 +9,10 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from hpctwin.metrics import Summary
+from hpctwin.metrics import METRICS, Summary
 from hpctwin.model import Workload, write_atomically
 from hpctwin.report.figures.embed import image_tag
 from hpctwin.report.pages.all_figures import Drawn, report_figures
-from hpctwin.report.pages.definitions import DEFINITIONS
 from hpctwin.report.pages.folder import VERSIONS
 from hpctwin.report.pages.run import ReportedRun
 from hpctwin.report.tables.columns import best_labels, format_metric, metric_name, shown_columns
@@ -162,7 +161,9 @@ def _sections(
 
 def _definitions(summaries: Mapping[str, Summary]) -> str:
     known = {key for summary in summaries.values() for key in summary}
-    rows = [(metric_name(key), text) for key, text in DEFINITIONS.items() if key in known]
+    rows = [
+        (metric_name(key), one.help) for key, one in METRICS.items() if key in known and one.help
+    ]
     return rows_table(("figure", "definition"), rows)
 
 

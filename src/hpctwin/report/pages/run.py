@@ -12,7 +12,7 @@ from hpctwin.energy.accounts.outputs import node_log, power_changes
 from hpctwin.metrics import Summary
 from hpctwin.model import Cluster
 from hpctwin.report.figures.node_names import NodeTicks, node_ticks
-from hpctwin.simulation.result.shared_figures import core_map, cores_held
+from hpctwin.simulation.result.counts import core_map, cores_held
 
 if TYPE_CHECKING:
     from hpctwin.simulation import Result

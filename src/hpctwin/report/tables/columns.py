@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from hpctwin.metrics import Summary
+from hpctwin.metrics import METRICS, Summary
 from hpctwin.model.text.units import format_duration
 
 __all__ = [
     "COLUMNS",
     "Column",
     "best_labels",
+    "column_of",
     "format_change",
     "format_metric",
     "metric_name",
@@ -20,18 +21,12 @@ __all__ = [
 ]
 
 _SHARES = ("utilization", "availability", "loss", "share", "delayed")
+_UNITS = {"_node_s": "node-seconds", "_s": "s", "_j": "J", "_kg": "kg"}
 _NAMES = {
-    "makespan_s": "makespan",
-    "throughput_jobs_per_h": "throughput (jobs/h)",
-    "utilization_loaded": "utilization while jobs wait",
-    "loaded_share": "share of time with jobs waiting",
-    "fragmentation_loss": "idle while jobs wait",
-    "area_weighted_response_time_s": "area-weighted response time",
-    "lost_node_s": "lost of attempts cut off",
     "preempted_node_s": "lost to preemption",
-    "jain_fairness_user": "fairness of users (Jain)",
     "pp": "per-processor",
 }
+"""Names in words, besides those of `METRICS`."""
 
 
 @dataclass(frozen=True)
@@ -49,19 +44,6 @@ class Column:
     header: str
     better: Literal["low", "high"] | None
     short: str = ""
-
-
-COLUMNS = (
-    Column("mean_wait_s", "mean wait", "low"),
-    Column("median_wait_s", "median wait", "low"),
-    Column("p95_wait_s", "p95 wait", "low"),
-    Column("mean_bounded_slowdown", "mean bounded slowdown", "low"),
-    Column("utilization", "utilization", "high", short="util."),
-    Column("makespan_s", "makespan", "low"),
-    Column("mean_unfair_delay_s", "mean unfair delay", "low", short="unfair delay"),
-    Column("total_energy_j", "energy", "low"),
-    Column("engine_ms", "engine ms", None),
-)
 
 
 def shown_columns(summaries: Iterable[Summary]) -> list[Column]:
@@ -94,14 +76,15 @@ def format_metric(key: str, value: float | int | str | None) -> str:
         return "–"
     if isinstance(value, str):
         return value
-    if key.endswith("_node_s"):
+    unit = _unit(key)
+    if unit == "node-seconds":
         return f"{value / 3600:,.1f} node-hours"
-    if key.endswith("_s"):
+    if unit == "s":
         return format_duration(value)
-    if key.endswith("_j"):
+    if unit == "J":
         kwh = value / 3.6e6
         return f"{kwh:,.1f} kWh" if abs(kwh) < 10_000 else f"{kwh / 1000:,.1f} MWh"
-    if key.endswith("_kg"):
+    if unit == "kg":
         return f"{value:,.1f} kg"
     if key.startswith(_SHARES) or key.endswith(_SHARES):
         return f"{value * 100:.1f} %"
@@ -110,6 +93,13 @@ def format_metric(key: str, value: float | int | str | None) -> str:
     if "fairness" in key:
         return f"{value:.3f}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _unit(key: str) -> str:
+    """The unit of a metric; what is not in `METRICS` has it in its name."""
+    if key in METRICS:
+        return METRICS[key].unit
+    return next((unit for suffix, unit in _UNITS.items() if key.endswith(suffix)), "")
 
 
 def format_change(key: str, change: float) -> str:
@@ -121,6 +111,8 @@ def format_change(key: str, change: float) -> str:
 
 def metric_name(key: str) -> str:
     """A metric's name in words: ``mean wait``, ``p95 bounded slowdown``."""
+    if key in METRICS and METRICS[key].label:
+        return METRICS[key].label
     if key in _NAMES:
         return _NAMES[key]
     if key.startswith("jobs_"):
@@ -128,3 +120,15 @@ def metric_name(key: str) -> str:
     key = key.removesuffix("_currency")  # a price alone has none
     words = key.removesuffix("_s").removesuffix("_j").removesuffix("_kg").split("_")
     return " ".join(_NAMES.get(word, word) for word in words)
+
+
+def column_of(key: str) -> Column:
+    """The column of a metric."""
+    metric = METRICS[key]
+    return Column(key, metric.header or metric_name(key), metric.better, metric.short)
+
+
+COLUMNS = (
+    *(column_of(key) for key, metric in METRICS.items() if metric.main),
+    Column("engine_ms", "engine ms", None),
+)

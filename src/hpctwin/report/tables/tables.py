@@ -12,7 +12,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from hpctwin.metrics import Summary, values_needed
+from hpctwin import metrics
+from hpctwin.metrics import Summary
 from hpctwin.report.tables.columns import (
     COLUMNS,
     Column,
@@ -136,7 +137,7 @@ def paired_table(differences: pl.DataFrame, *, width: int | None = None) -> Tabl
         title_justify="left", title_style="", caption_justify="left",
         caption=f"{BEST_MARK} 0 is not in the interval: more than luck"
         if shown["low"].count()
-        else f"an interval takes {values_needed()} workloads or more",
+        else f"an interval takes {metrics.values_needed()} workloads or more",
         box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True,
     )  # fmt: skip
     cells = [_paired_cells(known[row["metric"]], row) for row in shown.iter_rows(named=True)]

@@ -1,4 +1,4 @@
-"""What a waiting job asks, and what of it is short at an instant: of whole nodes, and of shared ones."""
+"""Requests of waiting jobs, and the resources that are short for them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from hpctwin.simulation.running.simulation import Simulation
 __all__ = ["FRAGMENTATION", "SharedShortages", "WholeShortages"]
 
 FRAGMENTATION = "fragmentation"
-"""Enough of each amount is free, but not on the same nodes."""
+"""Name reported if each amount is free in total, but not on the same nodes."""
 
 Rooms = npt.NDArray[np.int64]
 
 
 class WholeShortages:
-    """Of a job that asks for whole nodes, as all do.
+    """Request and shortages of a job on a cluster whose jobs all use whole nodes.
 
     Args:
-        simulation: whose job it is.
-        row: the job's.
+        simulation: Simulation that holds the job.
+        row: Row of the job.
     """
 
     def __init__(self, simulation: Simulation, row: int) -> None:
@@ -37,19 +37,19 @@ class WholeShortages:
         self.total = [int(amount[:pools].sum()), *amount[pools:].tolist()]
 
     def asks(self) -> str:
-        """What the job asks, in words."""
+        """Return the job's request in words."""
         asked = zip(self.names, self.asked, strict=True)
         return ", ".join(f"{name} {amount:,}" for name, amount in asked if amount)
 
     def short(self) -> tuple[str, ...]:
-        """Resources that it asks more of than is free after this instant's pass."""
+        """Return the resources whose free amount after this pass is below the request."""
         sim = self.simulation.state
         free = [self.simulation.free_nodes(), *sim["stock"]["free"][sim.pools :].tolist()]
         needs = zip(self.names, self.asked, free, strict=True)
         return tuple(name for name, asked, have in needs if asked > have)
 
     def why_pushed(self, number: int) -> str:
-        """Why it was pushed down: resource ``number`` was short."""
+        """Return in words that resource ``number`` was short, so the job was pushed down."""
         return (
             f"{self.names[number]} was short ({self.asked[number]:,} asked of "
             f"{self.total[number]:,} in all)"
@@ -57,7 +57,7 @@ class WholeShortages:
 
 
 class SharedShortages:
-    """Of a job where nodes are shared; arguments as of `WholeShortages`."""
+    """Request and shortages of a job on shared nodes; see `WholeShortages`."""
 
     def __init__(self, simulation: Simulation, row: int) -> None:
         self.simulation = simulation
@@ -66,7 +66,7 @@ class SharedShortages:
         self.asked = simulation.state["asks"][row].tolist()
 
     def asks(self) -> str:
-        """What the job asks, in words; what its first tasks do, if these are of several kinds."""
+        """Return the job's request in words; amounts are those of its first kind of task."""
         sim, cluster = self.simulation.state, self.simulation.cluster
         kind = next(self._kinds())
         shape, units = sim["shape"][kind], units_of(cluster)
@@ -86,11 +86,14 @@ class SharedShortages:
         return ", ".join([*parts, *(f"{name} {n:,}" for name, n in resources if n)])
 
     def short(self) -> tuple[str, ...]:
-        """What it asks more of than is free after this instant's pass.
+        """Return the resources that are short for the job after this pass.
 
-        Amounts of nodes: the nodes that it may have would have no room for all its tasks if these asked for
-        that amount alone. `FRAGMENTATION`: there would be for each alone, and is not for all. ``nodes``:
-        those that it may have for itself, or beside those that are there, do not suffice.
+        - An amount of nodes is short if the nodes that the job may use could not hold all its tasks
+          even if the tasks asked for that amount alone.
+        - `FRAGMENTATION` means that each amount alone would suffice, but all of them together do
+          not.
+        - ``nodes`` means that too few nodes are free for exclusive use, or occupied only by jobs
+          that the job may share them with.
         """
         sim = self.simulation.state
         free = sim["stock"]["free"][sim.pools :].tolist()
@@ -100,13 +103,13 @@ class SharedShortages:
         return (*of_nodes, *found)
 
     def why_pushed(self, number: int) -> str:
-        """Why it was pushed down: resource ``number`` was short, or room on nodes."""
+        """Return in words that resource ``number``, or space on nodes, was short."""
         if not number:
             return "there was no room for its tasks on nodes"
         return f"{self.names[number]} was short ({self.asked[number - 1]:,} asked)"
 
     def _kinds(self) -> Iterator[int]:
-        """The kinds of its tasks."""
+        """Yield the kinds of the job's tasks."""
         sim = self.simulation.state
         kind = int(sim["job"]["kind"][self.row])
         while kind >= 0:
@@ -114,7 +117,7 @@ class SharedShortages:
             kind = int(sim["shape"]["more"][kind])
 
     def _short_of(self, kind: int) -> list[str]:
-        """What is short for tasks of a kind, other kinds apart."""
+        """Return the resources that are short for tasks of one kind alone."""
         sim = self.simulation.state
         node, shape, needs = sim["node"], sim["shape"][kind], sim["needs"][kind]
         may = (sim["eligible"][kind][sim["pool_of"]] != 0) & (node["down"] == 0)
@@ -126,6 +129,7 @@ class SharedShortages:
             enough = int(rooms.sum()) >= shape["tasks"]
             return bool(enough and np.count_nonzero(rooms) >= shape["nodes"])
 
+        # Each amount alone, and the minimum over all amounts: the difference is fragmentation.
         rooms = np.where(may, most, 0)
         found = []
         for column, name, _ in columns_of(self.simulation.cluster):
@@ -145,7 +149,7 @@ class SharedShortages:
         return found
 
     def _may_join(self, kind: int, number: int) -> bool:
-        """Whether a kind of job may be on a node beside those that are there."""
+        """Return whether a job of this kind may join the jobs that are on a node."""
         sim = self.simulation.state
         mine, has = sim["shape"][kind], int(sim["left"][number, AMOUNTS - 1])
         if has < (ALONE if mine["exclusive"] else 1):

@@ -1,4 +1,4 @@
-"""The story of one job: what it waited for, its promotions and pushdowns, and what kept it from starting."""
+"""Timeline of one job: waits with reasons, promotions, pushdowns, start and end."""
 
 from __future__ import annotations
 
@@ -17,27 +17,26 @@ from hpctwin.errors import ConfigError
 from hpctwin.model import MS_PER_S, State, format_duration
 from hpctwin.simulation.explanation.shortages import FRAGMENTATION, SharedShortages, WholeShortages
 from hpctwin.simulation.lowering.workload import limits_in
-from hpctwin.simulation.refusals import check_explained
 from hpctwin.simulation.running.simulation import Simulation
 
 __all__ = ["Moment", "explain"]
 
 What = Literal[
-    "submitted", "pending", "eligible", "promoted", "pushed", "aside", "waited", "started", "requeued",
-    "ended",
+    "submitted", "pending", "eligible", "promoted", "pushed", "aside", "waited", "started", "suspended",
+    "resumed", "requeued", "ended",
 ]  # fmt: skip
 _FEW = 5
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Something that happened to a job, or a stretch of waiting between two such things.
+    """Event in the life of a job, or a period of waiting between two events.
 
     Args:
         time_s: when, seconds.
         what: ``submitted``, ``pending`` (it waits for other jobs), ``eligible``, ``promoted``, ``pushed``
-            (down in the queue), ``aside`` (into the waiting queue), ``waited``, ``started``, ``requeued``
-            or ``ended``.
+            (down in the queue), ``aside`` (into the waiting queue), ``waited``, ``started``, ``suspended``,
+            ``resumed``, ``requeued`` or ``ended``.
         text: the same in words.
         until_s: to when a stretch lasts; None for what happened at once.
         detail: what the text says, as plain values. Of a stretch: ``short_s``, for how long each
@@ -51,24 +50,24 @@ class Moment:
     detail: Mapping[str, Any] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Return the moment as values that JSON can hold."""
         return dataclasses.asdict(self)
 
 
 def explain(
     simulation: Simulation, job_id: str | int, progress: Callable[[float], None] | None = None
 ) -> list[Moment]:
-    """Run a simulation to the end of a job, and tell what happened to it.
+    """Run a simulation until a job ends and return its timeline.
 
     Args:
-        simulation: one that has not begun; it is run, instant by instant while the job waits.
-        job_id: which job.
-        progress: called now and then with the share of jobs submitted, 0 to 1.
+        simulation: Simulation that has not begun. It is run one event time at a time while the
+            job waits.
+        job_id: Id of the job.
+        progress: Function called every 100 event times with the share of jobs submitted, 0 to 1.
 
     Raises:
-        ConfigError: there is no such job, or jobs preempt others.
+        ConfigError: there is no such job.
     """
-    check_explained(simulation.cluster, simulation.workload)
     ids = simulation.workload.job_id
     found = np.flatnonzero(ids.astype(np.str_) == str(job_id))
     if not len(found):
@@ -92,14 +91,15 @@ def explain(
 
 
 class _Story:
-    """Compares the state of one job from instant to instant."""
+    """Timeline of one job, built by comparing its state at successive event times."""
 
     def __init__(self, simulation: Simulation, row: int) -> None:
         self.simulation = simulation
         self.row = row
         self.moments: list[Moment] = []
         self.state = int(layout.UNSUBMITTED)
-        self.now = self.pushed = self.risen = self.chain = self.requeues = 0
+        self.now = self.pushed = self.risen = self.chain = self.requeues = self.preempted = 0
+        self.suspended = False
         self.where = -1
         self.stretch: _Stretch | None = None
         shares = simulation.workload.shares_nodes
@@ -113,7 +113,7 @@ class _Story:
         return bool(layout.COMPLETED <= self.state < layout.UNSUBMITTED)
 
     def look(self) -> None:
-        """Tell what is different for the job from when it was last looked at."""
+        """Record what changed for the job since the last call."""
         sim = self.simulation.state
         job = sim["state"][self.row]
         before, self.state = self.state, int(job["phase"])
@@ -128,13 +128,14 @@ class _Story:
         if self.thinks and eligible >= 0 and before == layout.PENDING:
             text = f"submitted, after its think time; asks for {self.shortages.asks()}"
             self.add("submitted", text, at_ms=eligible)
-        if eligible >= 0 and before in (layout.UNSUBMITTED, layout.PENDING):
-            self.add("eligible", "eligible: waits for no other job", at_ms=eligible)
         requeues = int(job["requeues"])
-        if requeues > self.requeues:
-            self.add("requeued", "thrown back by a node failure, as if it had never started")
-            self.requeues = requeues
-            self.pushed = self.risen = 0
+        self.sent_back(requeues)
+        pends = self.state == layout.PENDING and requeues > 0
+        if eligible >= 0 and before in (layout.UNSUBMITTED, layout.PENDING) and not pends:
+            if requeues == 0:
+                self.add("eligible", "eligible: waits for no other job", at_ms=eligible)
+            else:
+                self.add("eligible", "eligible again")
         self.promoted()
         self.pushed_down()
         if self.state == layout.WAITING:
@@ -149,6 +150,23 @@ class _Story:
             label = State(self.state).label
             end = int(job["end"])
             self.add("ended", f"ended: {label}", at_ms=end, state=label)
+
+    def sent_back(self, requeues: int) -> None:
+        """Tell whether the job waits again, or was suspended or resumed."""
+        sim = self.simulation.state
+        cut = sim["cut"][self.row] if len(sim["cut"]) else None
+        preempted = 0 if cut is None else int(cut["times"])
+        if requeues > self.requeues:
+            text = "thrown back by a node failure, as if it had never started"
+            if preempted > self.preempted:
+                text = "preempted by another job; waits again"
+            self.add("requeued", text)
+            self.pushed = self.risen = 0
+        suspended = cut is not None and bool(cut["suspended"])
+        if suspended != self.suspended:
+            words = "suspended for another job" if suspended else "resumed"
+            self.add("suspended" if suspended else "resumed", words)
+        self.requeues, self.preempted, self.suspended = requeues, preempted, suspended
 
     def submitted(self, eligible: int) -> None:
         workload = self.simulation.workload
@@ -182,7 +200,7 @@ class _Story:
         self.risen += places
 
     def push(self) -> Any:
-        """What pushdown keeps of the job; None under another backfill."""
+        """Return pushdown's record of the job; None under another backfill."""
         if self.simulation.policy.backfill != "pushdown":
             return None
         return kept_of(self.simulation.state, self.simulation.policy.backfill)[self.row]
@@ -209,7 +227,7 @@ class _Story:
         self.where = where
 
     def kept_by(self) -> str:
-        """What may keep it back if nothing is short."""
+        """Return what may hold the job back if no resource is short."""
         ceiling = reached(self.simulation.state, self.row)
         if ceiling >= 0 and self.limits is not None:
             name = self.limits.names[ceiling] or self.limits.why[self.row]
@@ -222,7 +240,7 @@ class _Story:
         return PASSES.find(policy.backfill).keeps
 
     def place(self) -> tuple[int, int] | None:
-        """Its place in the queue and the queue's length, if the queue is kept in order."""
+        """Return the job's place in the queue and the queue's length; None if unsorted."""
         sim = self.simulation.state
         if self.simulation.ordering.changes or self.simulation.policy.backfill == "pushdown":
             return None
@@ -239,7 +257,7 @@ class _Story:
 
 
 class _Stretch:
-    """Waiting without anything happening to the job; times in ms."""
+    """Period of waiting in which no event happens to the job; times in ms."""
 
     def __init__(self, since: int, place: tuple[int, int] | None) -> None:
         self.since = self.seen = since
@@ -250,7 +268,7 @@ class _Stretch:
         self.kept_ms: Counter[str] = Counter()
 
     def goes_on(self, now: int) -> None:
-        """What held at the last instant held until now."""
+        """Extend the state seen at the last event time up to now."""
         if now == self.seen:
             return
         if self.short:
@@ -260,7 +278,7 @@ class _Stretch:
         self.seen = now
 
     def now_for(self, short: tuple[str, ...], kept: str, place: tuple[int, int] | None) -> None:
-        """What holds from this instant on."""
+        """Set the state that holds from this event time on."""
         self.short, self.kept, self.last = short, kept, place
 
     def told(self, until: int) -> Moment:

@@ -1,4 +1,4 @@
-"""What the engine knows of a cluster, whatever jobs it runs."""
+"""The engine's arrays that depend on the cluster alone, not on its jobs."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ IntArray = npt.NDArray[np.int64]
 
 
 class Kinds(NamedTuple):
-    """Kinds of jobs on a machine (K of them).
+    """Kinds of jobs on a cluster (K of them).
 
     Args:
-        eligible: 1 for the pools that each may have [K, pools].
-        partition: the number of each one's [K].
-        nodes: how many there are that each may have [K].
+        eligible: 1 for the pools that a kind may use [K, pools].
+        partition: Partition number of each kind [K].
+        nodes: Number of nodes that each kind may use [K].
     """
 
     eligible: npt.NDArray[np.int8]
@@ -39,20 +39,21 @@ class Kinds(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Machine:
-    """A cluster in the engine's form; nobody may write the arrays.
+    """A cluster in the engine's form; its arrays are read-only.
 
     Args:
-        partitions: the cluster's, or one of all nodes.
-        group_of_pool: the node group of each pool [pools].
-        pool_nodes: how many nodes each has [pools].
-        pool_of_node: a pool is of one group and under the same maintenance [nodes].
-        capacity: how much there is of each cluster-wide resource [resources].
-        amount: nodes of each pool, then ``capacity``.
-        nodes_from, nodes_to, walltime_to: between these are the nodes of jobs, and up to this (ms) their
-            walltimes, in each partition [partitions].
-        kinds: what was found of kinds of jobs, for whoever asks of the same again.
-        known: arrays of `engine.state.layout.Known` that depend on it alone.
-        by_node: those that are there where nodes have identity.
+        partitions: The cluster's partitions, or one of all nodes if it has none.
+        group_of_pool: Node group of each pool [pools].
+        pool_nodes: Number of nodes of each pool [pools].
+        pool_of_node: Pool of each node; a pool's nodes share one group and the same maintenance
+            windows [nodes].
+        capacity: Amount of each cluster-wide resource [resources].
+        amount: Nodes of each pool, then ``capacity``.
+        nodes_from, nodes_to, walltime_to: Smallest and largest number of nodes of a job, and its
+            longest walltime in ms, in each partition [partitions].
+        kinds: Cache of the kinds of jobs, used when the same kinds are looked up again.
+        known: Arrays of `engine.state.layout.Known` that depend on the cluster alone.
+        by_node: Arrays that exist only where nodes have identity.
     """
 
     partitions: Sequence[Partition]
@@ -73,10 +74,13 @@ _MADE: dict[int, tuple[weakref.ref[Cluster], Machine]] = {}
 
 
 def machine_of(cluster: Cluster) -> Machine:
-    """A cluster in the engine's form, made once for each: a twin asks again at each decision."""
+    """Return a cluster in the engine's form, made once per cluster.
+
+    The cache pays because a twin asks for it at each decision.
+    """
     number = id(cluster)
     found = _MADE.get(number)
-    # While it is there no other has its id.
+    # While this cluster is alive, no other object has its id.
     if found is None or found[0]() is not cluster:
         kept = weakref.ref(cluster, lambda _: _MADE.pop(number, None))
         found = _MADE[number] = kept, _made(cluster)
@@ -146,7 +150,7 @@ def _made(cluster: Cluster) -> Machine:
 
 
 def pool_of_nodes(cluster: Cluster) -> IntArray:
-    """The pool of each node [nodes]."""
+    """Return the pool of each node [nodes]."""
     return machine_of(cluster).pool_of_node
 
 
@@ -156,18 +160,19 @@ def _group_and_pool_of_nodes(cluster: Cluster) -> tuple[IntArray, IntArray]:
     if not cluster.reservations:
         return group, group
     marks = [group]
-    # Of one that comes again, all have the same nodes.
+    # All occurrences of a recurring reservation have the same nodes.
     of = {(one.groups, one.nodes): one for one in cluster.reservations}
     marks += [_nodes_of(reservation, cluster, group) for reservation in of.values()]
     distinct, pool = np.unique(np.stack(marks), axis=1, return_inverse=True)
     first = np.full(distinct.shape[1], len(pool))
     np.minimum.at(first, pool.ravel(), np.arange(len(pool)))
+    # Number the pools by their first node.
     place = np.argsort(np.argsort(first))
     return group, place[pool.ravel()]
 
 
 def _nodes_of(reservation: Any, cluster: Cluster, group: IntArray) -> npt.NDArray[np.int64]:
-    """1 for each node a reservation covers, else 0."""
+    """Return 1 for each node that a reservation covers, else 0 [nodes]."""
     if reservation.groups is None and reservation.nodes is None:
         return np.ones(len(group), np.int64)
     covered = np.zeros(len(group), np.int64)
@@ -182,7 +187,7 @@ def _nodes_of(reservation: Any, cluster: Cluster, group: IntArray) -> npt.NDArra
 def _windows(
     cluster: Cluster, pool: IntArray, group: IntArray, amount: IntArray
 ) -> npt.NDArray[Any]:
-    """The maintenance windows as they begin: start and end in ms, pool, and its nodes."""
+    """Return the maintenance windows by start: start and end (ms), pool, node count."""
     rows = [
         (to_ms(reservation.start), to_ms(reservation.end), int(p), int(amount[p]))
         for reservation in cluster.reservations
@@ -192,7 +197,7 @@ def _windows(
 
 
 def changes_of(windows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Starts and ends of windows in the order they are applied: at one time, starts first."""
+    """Return starts and ends of windows in the order applied: starts first at a tie."""
     size = len(windows)
     both = {"pool": windows["pool"], "amount": windows["amount"]}
     away = records("change", size, time=windows["start"], sign=-1, **both)
@@ -203,7 +208,10 @@ def changes_of(windows: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 @cache
 def _one_partition() -> Sequence[Partition]:
-    """That of a cluster without any: made once, since making settings takes as long as a small table."""
+    """Return the partition of a cluster without partitions.
+
+    It is made once, because building a settings object takes as long as a small table.
+    """
     return (Partition(name="all", default=True),)
 
 

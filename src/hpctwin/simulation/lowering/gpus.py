@@ -1,8 +1,8 @@
-"""GPUs that are counted one by one, as jobs ask for parts of them, or nodes have several types of them.
+"""GPUs counted one by one, for parts of GPUs or nodes with several GPU types.
 
-The rules are in docs/engine.md. Of each node they are the last of its amounts, in thousandths, those of each
-type together and those of none last. How many GPUs of each type a node has stands right before them, as a
-consumable.
+The rules are in docs/engine.md. The columns of single GPUs come last among the amounts of a node,
+in thousandths. GPUs of one type are contiguous, and GPUs without a type come last. The number of
+GPUs of each type on a node is a consumable, in the columns directly before them.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ IntArray = npt.NDArray[np.int64]
 
 ONE_GPU = 1000
 GPUS = 2
-"""The column of all GPUs of a node together."""
+"""Column of the total number of GPUs of a node."""
 
 
 def asks_parts(workload: Workload) -> bool:
-    """Whether any task asks for a part of a GPU."""
+    """Return whether any task asks for a fraction of a GPU."""
     if not workload.shares_nodes:
         return False
     asked = workload.chunks["gpus_per_task"][workload.chunks["tasks"] > 0]
@@ -48,43 +48,43 @@ def asks_parts(workload: Workload) -> bool:
 
 
 def has_several_types(cluster: Cluster) -> bool:
-    """Whether the GPUs of any node are of several types."""
+    """Return whether any node has GPUs of several types."""
     return any(group.gpu_kinds > 1 for group in cluster.nodes)
 
 
 @dataclass(frozen=True)
 class SingleGpus:
-    """How the GPUs of nodes stand in columns.
+    """Columns that hold the single GPUs of nodes.
 
     Args:
-        at: where those of each type begin, and those of none; then how many there are.
+        at: First column of each type, then of GPUs without a type; then the number of columns.
     """
 
     at: tuple[int, ...]
 
     @classmethod
     def of(cls, cluster: Cluster) -> SingleGpus:
-        """Those of a machine: of each type as many as a node has at most."""
+        """Return the columns for a cluster: per type, as many as the largest node has."""
         most = [-(-column.max() // ONE_GPU) for column in _by_type(cluster)]
         return cls((0, *np.cumsum(most, dtype=np.int64).tolist()))
 
     @classmethod
     def of_sim(cls, sim: Sim) -> SingleGpus | None:
-        """Those of a simulation; None if GPUs are not counted one by one."""
+        """Return the columns of a simulation; None if GPUs are not counted one by one."""
         return cls(tuple(sim["type_at"].tolist())) if len(sim["type_at"]) else None
 
     @property
     def count(self) -> int:
-        """How many columns there are."""
+        """Number of columns."""
         return self.at[-1]
 
     @property
     def types(self) -> int:
-        """How many types."""
+        """Number of GPU types."""
         return len(self.at) - 2
 
     def of_nodes(self, cluster: Cluster) -> IntArray:
-        """What each GPU of each node has [nodes, columns]; the last one may be a part."""
+        """Return the capacity of each GPU [nodes, columns]; a node's last may be a part."""
         rows = [
             np.clip(milli[:, None] - ONE_GPU * np.arange(upto - begin), 0, ONE_GPU)
             for milli, begin, upto in zip(_by_type(cluster), self.at, self.at[1:], strict=False)
@@ -93,10 +93,10 @@ class SingleGpus:
         return np.repeat(np.concatenate(rows, axis=1), counts, axis=0)
 
     def asked(self, needs: IntArray) -> list[tuple[int, slice]]:
-        """Of which columns a task asks how much.
+        """Return pairs of the amount a task asks for and the columns that can serve it.
 
         Args:
-            needs: what it asks of each amount of nodes.
+            needs: Request of the task, per amount of nodes [amounts].
         """
         types = self.of_types(needs)
         if not types.any():
@@ -108,47 +108,47 @@ class SingleGpus:
         ]
 
     def of_types(self, row: IntArray) -> IntArray:
-        """The amounts of GPUs of each type, of a row of amounts [types]."""
+        """Return the amounts of GPUs of each type from a row of amounts [types]."""
         first = row.shape[-1] - self.count - self.types
         return row[..., first : first + self.types]
 
     def suits(self, needs: IntArray) -> npt.NDArray[np.bool_]:
-        """Which GPUs are of a type that a task asks for [columns]; `needs` as of `asked`."""
+        """Return which GPUs suit a task's GPU type [columns]; `needs` as in `asked`."""
         found = np.zeros(self.count, np.bool_)
         for _, where in self.asked(needs):
             found[where] = True
         return found
 
     def by_type(self, taken: IntArray) -> list[int]:
-        """How much of each type is in what is taken of each GPU of a node [types]."""
+        """Return how much of each type is in the amounts taken of a node's GPUs [types]."""
         return [int(taken[self.at[t] : self.at[t + 1]].sum()) for t in range(self.types)]
 
     def single(self, rows: IntArray) -> IntArray:
-        """The columns of single GPUs, of rows of amounts."""
+        """Return the columns of single GPUs from rows of amounts."""
         return rows[..., rows.shape[-1] - self.count :]
 
     def numbers(self, has: IntArray) -> IntArray:
-        """The number that each GPU has on its node [nodes, columns].
+        """Return the number that each GPU has on its node [nodes, columns].
 
         Args:
-            has: as of `of_nodes`.
+            has: Capacities as returned by `of_nodes`.
         """
         found: IntArray = np.cumsum(has > 0, axis=1) - 1
         return found
 
     def room(self, needs: IntArray, left: IntArray) -> IntArray:
-        """For how many tasks there is room on the GPUs of each node [nodes].
+        """Return how many tasks fit on the free GPUs of each node [nodes].
 
         Args:
-            needs: as of `asked`, of which some GPUs.
-            left: of each GPU [nodes, columns].
+            needs: Request as in `asked`, with at least some GPUs.
+            left: Free amount of each GPU [nodes, columns].
         """
         rooms = [room_on(amount, left[:, where]) for amount, where in self.asked(needs)]
         found: IntArray = np.min(rooms, axis=0)
         return found
 
     def lay(self, needs: IntArray, tasks: int, left: IntArray) -> IntArray:
-        """What tasks take of each GPU of a node [columns]; see `lay`."""
+        """Return what tasks take of each GPU of a node [columns]; see the function `lay`."""
         taken = np.zeros(self.count, np.int64)
         for amount, where in self.asked(needs):
             taken[where] += lay(amount, tasks, left[where])
@@ -156,7 +156,10 @@ class SingleGpus:
 
 
 def _by_type(cluster: Cluster) -> list[IntArray]:
-    """What a node of each group has of GPUs of each type, in thousandths, and of those of none [groups]."""
+    """Return the GPUs of a node of each group, in thousandths, per type.
+
+    Each array is [groups]; GPUs without a type are the last.
+    """
     amounts = [
         np.array([group.consumables.get(name, 0.0) for group in cluster.nodes])
         for name in cluster.gpu_types
@@ -167,11 +170,11 @@ def _by_type(cluster: Cluster) -> list[IntArray]:
 
 
 def room_on(asked: int, left: IntArray) -> IntArray:
-    """For how many tasks there is room on the GPUs of each node [nodes].
+    """Return how many tasks fit on the free GPUs of each node [nodes].
 
     Args:
-        asked: thousandths of GPUs of a task, above 0.
-        left: of each GPU [nodes, GPUs].
+        asked: Thousandths of GPUs per task, above 0.
+        left: Free amount of each GPU [nodes, GPUs].
     """
     whole, part = divmod(asked, ONE_GPU)
     free: IntArray = (left == ONE_GPU).sum(axis=1)
@@ -181,6 +184,8 @@ def room_on(asked: int, left: IntArray) -> IntArray:
     each = ONE_GPU // part
     if not whole:
         return np.asarray(parts + free * each)
+    # Tasks ask for whole GPUs and a part. Try every number of free GPUs that are split for the
+    # parts, and keep the best.
     broken = np.arange(left.shape[1] + 1)
     room = np.minimum((free[:, None] - broken) // whole, parts[:, None] + broken * each)
     found: IntArray = room.max(axis=1)
@@ -188,15 +193,15 @@ def room_on(asked: int, left: IntArray) -> IntArray:
 
 
 def lay(asked: int, tasks: int, left: IntArray) -> IntArray:
-    """What tasks take of each GPU of a node: parts of the tightest, then whole ones by number [GPUs].
+    """Return what tasks take of each GPU: parts of the fullest, then whole GPUs.
 
-    Where too little is left, as of nodes whose jobs were not placed by these rules, it is taken of those
-    that have most.
+    If too little is left, the amount is taken from the GPUs with most left. This happens on nodes
+    whose jobs were not placed by these rules.
 
     Args:
-        asked: thousandths of GPUs of a task.
-        tasks: so many.
-        left: of each GPU [GPUs].
+        asked: Thousandths of GPUs per task.
+        tasks: Number of tasks.
+        left: Free amount of each GPU [GPUs].
     """
     taken = np.zeros(len(left), np.int64)
     whole, part = divmod(asked, ONE_GPU)
@@ -216,17 +221,17 @@ def with_gpus(
     exclusive: npt.NDArray[np.bool_],
     layout: SingleGpus,
 ) -> tuple[npt.NDArray[Any], IntArray, npt.NDArray[np.int8]]:
-    """Kinds of jobs, and after them those of what their tasks hold of each GPU of a node.
+    """Append to kinds of jobs the kinds of what their tasks hold of each single GPU.
 
     Args:
-        shape: of kinds of jobs.
-        needs: what a task of each asks, of single GPUs nothing [kinds, amounts].
-        eligible: which pools of nodes each may use [kinds, pools].
-        exclusive: which of them have nodes for themselves [kinds].
-        layout: how GPUs of nodes stand in columns.
+        shape: Kinds of jobs.
+        needs: Request of one task of each kind, zero for single GPUs [kinds, amounts].
+        eligible: Pools of nodes that each kind may use [kinds, pools].
+        exclusive: Kinds that have nodes for themselves [kinds].
+        layout: Columns of single GPUs.
 
     Returns:
-        The same of all kinds.
+        ``shape``, ``needs`` and ``eligible`` of all kinds.
     """
     asked, shape, gpus = needs[:, GPUS], shape.copy(), layout.count
     typed: npt.NDArray[np.bool_] = np.any(layout.of_types(needs), axis=1)
@@ -247,7 +252,7 @@ def with_gpus(
         place = np.arange(gpus)
         one[:, place, needs.shape[1] - gpus + place] = size[rows, None]
         for t in range(layout.types):
-            # Of which type it is, who asks for a type says already.
+            # A request for a type already counts in the type's column.
             of_type = slice(layout.at[t], layout.at[t + 1])
             amount = np.where(typed[rows], 0, size[rows])
             one[:, of_type, needs.shape[1] - gpus - layout.types + t] = amount[:, None]
@@ -271,7 +276,10 @@ def with_gpus(
 
 
 def _parts(shape: npt.NDArray[Any], each: IntArray) -> IntArray:
-    """How many GPUs, whole or in part, jobs of each kind hold, given how many a task does [kinds]."""
+    """Return how many GPUs, whole or in part, jobs of each kind hold [kinds].
+
+    ``each`` is the number that one task holds; the tasks of a job's further kinds are added.
+    """
     own = shape["tasks"].astype(np.int64) * each
     found, more = own.copy(), shape["more"].astype(np.int64)
     while (more >= 0).any():
@@ -283,16 +291,17 @@ def _parts(shape: npt.NDArray[Any], each: IntArray) -> IntArray:
 def lay_running(
     sim: Sim, rows: IntArray, nodes: Sequence[IntArray], amounts: Sequence[IntArray]
 ) -> None:
-    """Write down on which GPUs running jobs are, of which it is known what they hold of nodes alone.
+    """Fill in which GPUs running jobs hold, where only the nodes' amounts are known.
 
-    They are laid one after the other, each as so many of its tasks as ask for what it holds.
+    Jobs are placed one after the other. A job counts as the number of tasks whose requests add up
+    to what it holds.
 
     Args:
-        sim: a simulation of shared nodes.
-        rows: of the jobs.
-        nodes: of each.
-        amounts: what each holds of them, of single GPUs nothing unless it has the node for itself; these are
-            filled in.
+        sim: Simulation with shared nodes.
+        rows: Rows of the jobs.
+        nodes: Node numbers of each job.
+        amounts: What each job holds of its nodes, filled in here. Single GPUs are zero, except
+            where the job has the node for itself.
     """
     if (layout := SingleGpus.of_sim(sim)) is None:
         return

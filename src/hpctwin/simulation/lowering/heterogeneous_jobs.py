@@ -1,4 +1,4 @@
-"""Jobs whose tasks are of several kinds, or on one of some sets of nodes, in the engine's form.
+"""Engine form of jobs with several kinds of tasks, or confined to one node set.
 
 See docs/engine.md, "Shared nodes".
 """
@@ -24,18 +24,18 @@ ALONE = AMOUNTS - 1
 _GPUS = 2
 
 Pools = npt.NDArray[np.int8]
-"""Which pools of nodes a kind of job may use [pools]."""
+"""Pools of nodes that a kind of job may use [pools]."""
 
 Further = Sequence[tuple[int, list[int]]]
-"""Of each further kind of a job's tasks how many there are, and what each asks in the engine's units."""
+"""Number of tasks of each further kind, and one task's request in engine units."""
 
 
 def tasks_in(text: str, units: Mapping[str, int]) -> Further:
-    """The further kinds of tasks that text tells of; amounts are rounded up.
+    """Return the further kinds of tasks described by a text; amounts are rounded up.
 
     Args:
-        text: see `read_more_tasks`.
-        units: see `shared_nodes.units_of`.
+        text: Text as for `read_more_tasks`.
+        units: Units as returned by `shared_nodes.units_of`.
     """
     found = []
     for kind in read_more_tasks(text):
@@ -48,12 +48,12 @@ def tasks_in(text: str, units: Mapping[str, int]) -> Further:
 
 @dataclass(frozen=True)
 class Nodes:
-    """A machine, empty.
+    """All nodes of a cluster, empty.
 
     Args:
-        whole: what each node has [nodes, amounts].
-        pool_of: the pool of each node [nodes].
-        gpus: how they stand in the last columns if they are counted one by one; None: they are together.
+        whole: Capacity of each node [nodes, amounts].
+        pool_of: Pool of each node [nodes].
+        gpus: Last columns, where GPUs are counted one by one; None if only their total is counted.
     """
 
     whole: IntArray
@@ -62,12 +62,12 @@ class Nodes:
 
 
 class _Kinds:
-    """Kinds of jobs, and after them those that they are made of, a list of each column.
+    """Kinds of jobs, followed by the kinds they are made of; one list per column.
 
     Args:
-        shape: of kinds of jobs [kinds].
-        needs: what a task of each asks [kinds, amounts].
-        eligible: which pools of nodes each may use [kinds, pools].
+        shape: Kinds of jobs [kinds].
+        needs: Request of one task of each kind [kinds, amounts].
+        eligible: Pools of nodes that each kind may use [kinds, pools].
     """
 
     def __init__(self, shape: npt.NDArray[Any], needs: IntArray, eligible: Pools) -> None:
@@ -81,7 +81,7 @@ class _Kinds:
         self.among = [-1] * len(shape)
 
     def add(self, of: int, tasks: int, needs: IntArray, pools: Pools) -> int:
-        """One more, for a kind of job; its row."""
+        """Append a kind that belongs to the job kind ``of``, and return its row."""
         self.of.append(of)
         self.tasks.append(tasks)
         self.needs.append(needs)
@@ -91,18 +91,18 @@ class _Kinds:
         return len(self.of) - 1
 
     def add_further(self, first: int, further: Further) -> None:
-        """The other kinds of tasks behind the first."""
+        """Append the further kinds of tasks and link them behind the first."""
         before = first
         for count, amounts in further:
             last = self.add(self.of[first], count, np.array(amounts), self.pools[first])
             self.more[before] = before = last
 
     def fits(self, kind: int, machine: Nodes) -> bool:
-        """Whether a job's tasks fit a machine, empty: one kind after the other, nodes by number.
+        """Return whether a job fits an empty cluster: kind after kind, nodes by number.
 
         Args:
-            kind: of the first of them.
-            machine: all of its nodes.
+            kind: Row of the job's first kind of task.
+            machine: All nodes of the cluster.
         """
         least, most = self.nodes[self.of[kind]], self.most[self.of[kind]]
         here = self.pools[kind][machine.pool_of] != 0
@@ -118,6 +118,8 @@ class _Kinds:
             if gpus is not None and needs[_GPUS] > 0:
                 room = np.minimum(room, gpus.room(needs, single))
             room = np.maximum(room, 0)
+            # Fill nodes in order: a node gets the tasks that the nodes before it have no capacity
+            # for.
             given = np.clip(self.tasks[kind] - (np.cumsum(room) - room), 0, room)
             if given.sum() < self.tasks[kind] or np.count_nonzero(room) < least:
                 return False
@@ -140,23 +142,25 @@ def with_more(
     sets: Sequence[Sequence[npt.NDArray[np.bool_]]],
     machine: Nodes,
 ) -> tuple[npt.NDArray[Any], IntArray, Pools, IntArray]:
-    """Kinds of jobs, and after them those of their further tasks, and on each of the sets they may lie on.
+    """Append to kinds of jobs their further kinds of tasks, and a copy per node set.
 
-    Each names the next of a job's tasks (``more``), and the first on each set that of the next (``among``).
-    Of the sets those are named that hold the job when they are empty.
+    ``more`` links each kind to the next kind of the same job. ``among`` links the first kind on
+    each set to the first kind on the next set. Only sets that hold the job when they are empty are
+    linked.
 
     Args:
-        shape: of kinds of jobs, with what the first of their tasks are [kinds].
-        needs: what each of these asks [kinds, amounts].
-        eligible: which pools of nodes it may use [kinds, pools].
-        several: row of ``further``; -1 where all tasks are of one kind [kinds].
-        further: the other kinds of tasks.
-        grouped: row of ``sets``; -1 where a job may have any nodes [kinds].
-        sets: pools of nodes, of which a job has those of one only.
-        machine: its nodes.
+        shape: Kinds of jobs with the values of their first kind of task [kinds].
+        needs: Request of one such task [kinds, amounts].
+        eligible: Pools of nodes that each kind may use [kinds, pools].
+        several: Row of ``further``; -1 if all tasks are of one kind [kinds].
+        further: Further kinds of tasks.
+        grouped: Row of ``sets``; -1 if a job may use any nodes [kinds].
+        sets: Sets of pools; a job uses nodes of one set only.
+        machine: Nodes of the cluster.
 
     Returns:
-        The first three, of all kinds, and the kinds of jobs with several kinds of tasks that fit nowhere.
+        ``shape``, ``needs`` and ``eligible`` of all kinds, and the kinds of jobs with several kinds
+        of tasks that fit nowhere.
     """
     kinds = _Kinds(shape, needs, eligible)
     ordered: dict[tuple[int, bytes], list[npt.NDArray[np.bool_]]] = {}
@@ -186,7 +190,7 @@ def with_more(
 
 
 def _shapes(kinds: _Kinds, shape: npt.NDArray[Any], nodes: int) -> npt.NDArray[Any]:
-    """Those of all kinds; that of a job tells on how many parts of nodes all of its tasks may lie."""
+    """Return the shapes of all kinds; a job's ``parts`` bounds those of all its tasks."""
     found = shape[kinds.of]
     found["popularity"][len(shape) :] = 0
     for name in ("of", "tasks", "more", "among"):
@@ -202,7 +206,7 @@ def _shapes(kinds: _Kinds, shape: npt.NDArray[Any], nodes: int) -> npt.NDArray[A
 def _by_size(
     sets: Sequence[npt.NDArray[np.bool_]], may: Pools, machine: Nodes
 ) -> list[npt.NDArray[np.bool_]]:
-    """Sets of pools by the cores of the nodes that a job may use, then by memory, then by number."""
+    """Return sets of pools by cores of eligible nodes, then memory, then first node."""
 
     def size(pools: npt.NDArray[np.bool_]) -> tuple[int, int, int]:
         nodes = np.flatnonzero((pools & (may != 0))[machine.pool_of])
@@ -213,11 +217,11 @@ def _by_size(
 
 
 def sets_of(name: str, features: Sequence[Sequence[str]]) -> list[npt.NDArray[np.bool_]]:
-    """Which pools have one value of something, and which have none of it.
+    """Return the pools of each value of a feature, and those without the feature.
 
     Args:
-        name: of it; features are such as ``rack=r1``.
-        features: of the nodes of each pool.
+        name: Name before the equals sign; features look like ``rack=r1``.
+        features: Features of the nodes of each pool.
     """
     values = [next((one for one in has if one.startswith(f"{name}=")), "") for has in features]
     return [np.array([value == other for other in values]) for value in dict.fromkeys(values)]

@@ -1,13 +1,12 @@
-"""The limits of users, accounts and QOS in the engine's form."""
+"""Limits of users, accounts and QOS in the engine's form."""
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,84 +15,39 @@ from hpctwin.engine.queue.limits import SECOND_MS
 from hpctwin.engine.state.layout import LAYOUT
 from hpctwin.engine.state.sim import records
 from hpctwin.model import Cluster, Limit, Workload, to_ms
-from hpctwin.model.cluster.limits import ROOT, WALL, line_of
 from hpctwin.model.columns import Category
 from hpctwin.model.demand.requested_totals import totals_asked
+from hpctwin.simulation.lowering.limit_rules import (
+    JOBS,
+    MEASURES,
+    UNITS,
+    Rule,
+    RuleFinder,
+    most_of,
+    rules_of_use,
+)
 
 __all__ = ["Limits", "limits_of", "no_limits"]
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-MEASURES = ("jobs", "nodes", "cores", "gpus", "memory_gb")
-_UNITS = {"jobs": 1, "nodes": 1, "cores": 1000, "gpus": 1000, "memory_gb": 1024}
-_WHOLE = {**_UNITS, "memory_gb": 1}
-"""What Slurm counts as one: of memory a MB."""
-_JOBS = MEASURES.index("jobs")
-_NEVER = -1  # most of a ceiling that no job keeps
+_NEVER = -1  # ceiling that no job can meet
 _FINE = 1000
-"""Where use counts by QOS, nodes and jobs are counted in thousandths, as cores are."""
-_LONG = {"cores": "Cpu", "nodes": "Node", "memory_gb": "Mem", "gpus": "GRES", "jobs": "Jobs"}
-
-
-class Terms(NamedTuple):
-    """What counts of amounts times seconds.
-
-    Args:
-        left: what is left of the walltimes of jobs that run.
-        used: what has been used, which may decay.
-        own: the walltime of the job that is to start.
-        decays: whether use does.
-    """
-
-    left: bool
-    used: bool
-    own: bool
-    decays: bool = False
-
-
-_LEFT = Terms(left=True, used=False, own=True)
-
-
-class Rule(NamedTuple):
-    """A limit that jobs of a user, account and QOS are under, of one measure.
-
-    Args:
-        limit: which of the cluster's.
-        counted: whose jobs are counted together, besides.
-        measure: a number of `MEASURES`.
-        most: in the engine's units.
-        terms: what counts of amounts times seconds; none: amounts.
-        name: as Slurm calls the reason for which a job waits.
-    """
-
-    limit: int
-    counted: tuple[str, ...]
-    measure: int
-    most: int
-    terms: Terms | None
-    name: str
-
-
-@dataclass
-class _Class:
-    """What all jobs of a user, account, QOS and partition are under: rules, and whether each keeps back."""
-
-    running: list[tuple[Rule, bool]] = field(default_factory=list)
-    submitted: list[tuple[Rule, bool]] = field(default_factory=list)
-    alone: list[tuple[Limit, str, str]] = field(default_factory=list)  # limit, measure, name
-    deny: bool = False
+"""Factor for nodes and jobs where QOS weights usage: thousandths, as for cores."""
+_WHOLE = {**UNITS, "memory_gb": 1}
+"""Slurm's counting unit of each measure: memory counts in MB."""
 
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """What the engine knows of limits, see `engine.state.layout.Known`.
+    """The engine's arrays of limits; see `engine.state.layout.Known`.
 
     Args:
         arrays: ``bound``, ``bounds``, ``charge``, ``ceiling``.
-        rejected: jobs that are not let in, as they could never start [jobs].
-        why: the reason, of those and of jobs that wait for ever [jobs]; empty for others.
-        names: of the ceilings: reasons for which jobs wait, as ``squeue`` prints them.
+        rejected: Jobs rejected at submission because they could never start [jobs].
+        why: Reason, for rejected jobs and jobs that wait forever; otherwise empty [jobs].
+        names: Reason that ``squeue`` prints for jobs waiting under each ceiling.
     """
 
     arrays: dict[str, npt.NDArray[Any]]
@@ -102,7 +56,7 @@ class Limits:
     names: tuple[str, ...]
 
     def submitted(self, row: int) -> str:
-        """The first limit by which a job may be one too many; empty if there is none."""
+        """Return the name of the first limit on submitted jobs; empty if there is none."""
         _, first, last = self.arrays["bounds"][row]
         for bound in self.arrays["bound"][first:last]:
             if bound["holds"]:
@@ -112,7 +66,7 @@ class Limits:
 
 @cache
 def no_limits() -> dict[str, npt.NDArray[Any]]:
-    """What the engine knows where there are none."""
+    """Return the engine's arrays for a cluster without limits."""
     return {
         "bound": records("bound", 0),
         "bounds": np.zeros((0, 3), np.int64),
@@ -122,25 +76,26 @@ def no_limits() -> dict[str, npt.NDArray[Any]]:
 
 
 def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smallest: Any) -> Limits:
-    """What the engine knows of the limits of a cluster.
+    """Return the engine's arrays for the limits of a cluster.
 
     Args:
-        workload: the jobs.
-        cluster: it.
-        partition: index of each job's partition [jobs].
-        smallest: ``cores``, ``gpus``, ``memory_gb`` of the smallest node that each job may have; infinite
-            where they are not known [jobs].
+        workload: The jobs.
+        cluster: The cluster.
+        partition: Index of each job's partition [jobs].
+        smallest: ``cores``, ``gpus``, ``memory_gb`` of the smallest node that each job may use;
+            infinite if unknown [jobs].
     """
     charge = _charges(workload, smallest)
     labels = [workload.qos, workload.account, workload.user]
     codes = np.column_stack([partition, *(one.codes for one in labels)]).astype(np.int64)
     found, of_job = np.unique(codes, axis=0, return_inverse=True)
     of_job = of_job.ravel()
-    finder = _Finder(cluster)
-    # Those of use come first, and are the same whatever jobs there are: others count under them later.
-    ceilings = {rule: number for number, rule in enumerate(_rules_of_use(cluster.limits))}
+    finder = RuleFinder(cluster)
+    # Rules on usage come first and do not depend on the jobs, so that later jobs count under the
+    # same rows.
+    ceilings = {rule: number for number, rule in enumerate(rules_of_use(cluster.limits))}
     bound: list[tuple[int, int, int, float, float, int]] = []
-    spans = np.zeros((len(found), 2, 3), np.int64)  # as it is, and of those that wait for ever
+    spans = np.zeros((len(found), 2, 3), np.int64)  # jobs that can start, that cannot
     rejected = np.zeros(len(workload), bool)
     why = np.full(len(workload), "", object)
     stuck = np.zeros(len(workload), bool)
@@ -158,15 +113,17 @@ def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smalles
             why[broken[why[broken] == ""]] = name
             stuck[broken] = True
         first = len(bound)
-        # Slurm looks at how many jobs run before it looks at what they have, which tells the reason.
-        for rule, holds in sorted(one.running, key=lambda pair: pair[0].measure != _JOBS):
+        # Slurm checks the number of running jobs before their resources; this decides the reason it
+        # reports.
+        for rule, holds in sorted(one.running, key=lambda pair: pair[0].measure != JOBS):
             scale = _scale(rule, cluster)
             weights = (factor * scale, ahead * scale) if rule.terms else (1.0, 1.0)
-            # What was used in time alone keeps all back, as in Slurm.
-            seen = rule.terms is None or factor > 0 or (rule.terms.used and rule.measure == _JOBS)
+            # A limit on used wall time holds every job back, even with a usage factor of 0, as in
+            # Slurm.
+            seen = rule.terms is None or factor > 0 or (rule.terms.used and rule.measure == JOBS)
             row_of = ceilings.setdefault(rule, len(ceilings))
             bound.append((row_of, rule.measure, holds, *weights, seen))
-            if one.deny and holds and rule.measure != _JOBS:
+            if one.deny and holds and rule.measure != JOBS:
                 own = np.rint(charge[rows, rule.measure] * weights[1])
                 if rule.terms:
                     own = own * -(-workload.walltime_ms[rows] // SECOND_MS)
@@ -175,14 +132,14 @@ def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smalles
                 stuck[broken] = True
         middle = len(bound)
         for rule, holds in one.submitted:
-            bound.append((ceilings.setdefault(rule, len(ceilings)), _JOBS, holds, 1.0, 1.0, 1))
+            bound.append((ceilings.setdefault(rule, len(ceilings)), JOBS, holds, 1.0, 1.0, 1))
         spans[number, 0] = first, middle, len(bound)
         if one.deny:
             rejected[rows] = stuck[rows]
         elif stuck[rows].any():
-            # They count as submitted, and under a limit that nobody keeps.
+            # Such jobs count as submitted, but are under a ceiling that no job can meet.
             later = len(bound)
-            bound.append((-1, _JOBS, 1, 1.0, 1.0, 1))
+            bound.append((-1, JOBS, 1, 1.0, 1.0, 1))
             bound += bound[middle:later]
             spans[number, 1] = later, later + 1, len(bound)
     table = np.array(bound, LAYOUT["bound"][0])
@@ -203,7 +160,7 @@ def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smalles
 
 
 def _ceilings(rules: Sequence[Rule], cluster: Cluster) -> npt.NDArray[Any]:
-    """The rules as the engine has them, and one more, that nobody keeps."""
+    """Return the rules in the engine's form, and one more that no job can meet."""
     table = records("ceiling", len(rules) + 1, most=_NEVER, minute=1)
     decay = math.log(2) / (cluster.fairshare.half_life * 1000)
     for row, rule in enumerate(rules):
@@ -222,8 +179,8 @@ def _ceilings(rules: Sequence[Rule], cluster: Cluster) -> npt.NDArray[Any]:
 
 
 def _scale(rule: Rule, cluster: Cluster) -> int:
-    """How many of the units of a rule's ceiling what jobs count in is."""
-    whole = _UNITS[MEASURES[rule.measure]] == 1
+    """Return the factor from the units of jobs to the units of a rule's ceiling."""
+    whole = UNITS[MEASURES[rule.measure]] == 1
     return _FINE if rule.terms and whole and cluster.fairshare.factors else 1
 
 
@@ -232,7 +189,7 @@ def _label(category: Category, code: int) -> str | None:
 
 
 def _charges(workload: Workload, smallest: Any) -> IntArray:
-    """What each job counts, in the engine's units; rounded up [jobs, measures]."""
+    """Return what each job counts, in the engine's units, rounded up [jobs, measures]."""
     asked = totals_asked(workload)
     alone = np.ones(len(workload), bool)
     if workload.shares_nodes:
@@ -242,18 +199,13 @@ def _charges(workload: Workload, smallest: Any) -> IntArray:
         has = smallest[name]
         whole = np.where(np.isfinite(has), has, 0.0) * workload.nodes
         columns.append(np.where(alone, np.maximum(asked[name], whole), asked[name]))
-    units = np.array([_UNITS[name] for name in MEASURES])
+    units = np.array([UNITS[name] for name in MEASURES])
     charge: IntArray = np.ceil(np.column_stack(columns) * units - 1e-6 * units).astype(np.int64)
     return charge
 
 
-def _most(value: float, measure: str) -> int:
-    units = _UNITS[measure]
-    return math.floor(value * units + 1e-6 * units)
-
-
 def _breaks(limit: Limit, measure: str, charge: IntArray, walltime_ms: IntArray) -> BoolArray:
-    """Which jobs break a limit of each job alone."""
+    """Return which jobs break a limit that applies to each job alone."""
     if measure == "walltime":
         assert limit.walltime is not None
         found: BoolArray = walltime_ms > to_ms(limit.walltime)
@@ -261,280 +213,14 @@ def _breaks(limit: Limit, measure: str, charge: IntArray, walltime_ms: IntArray)
     kind, _, name = measure.partition(" ")
     own = charge[:, MEASURES.index(name or kind)]
     if kind == "least":
-        found = own < _most(limit.least[name], name)  # type: ignore[index]
+        found = own < most_of(limit.least[name], name)  # type: ignore[index]
     elif kind == "per_node":
         one = _WHOLE[name]
         nodes = charge[:, MEASURES.index("nodes")]
-        found = own // one // nodes * one > _most(limit.per_node[name], name)  # type: ignore[index]
+        found = own // one // nodes * one > most_of(limit.per_node[name], name)  # type: ignore[index]
     elif kind == "minutes":
         seconds = -(-walltime_ms // SECOND_MS)
-        found = own * seconds > 60 * _most(limit.minutes[name], name)  # type: ignore[index]
+        found = own * seconds > 60 * most_of(limit.minutes[name], name)  # type: ignore[index]
     else:
-        found = own > _most(limit.amounts[kind], kind)
+        found = own > most_of(limit.amounts[kind], kind)
     return found
-
-
-class _Finder:
-    """Finds the limits of jobs by partition, QOS, account and user."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.parents = {account.name: account.parent for account in cluster.accounts}
-        self.of_qos: dict[str, list[int]] = defaultdict(list)
-        self.of_account: dict[tuple[str | None, str | None], list[int]] = defaultdict(list)
-        self.of_partitions = [
-            (number, limit)
-            for number, limit in enumerate(cluster.limits)
-            if limit.partitions is not None
-        ]
-        for number, limit in enumerate(cluster.limits):
-            if limit.partitions is not None:
-                continue
-            if limit.qos is not None:
-                self.of_qos[limit.qos].append(number)
-            elif limit.account is None and limit.user is None:
-                self.of_account[ROOT, None].append(number)
-            else:
-                self.of_account[limit.account, limit.user].append(number)
-
-    def of(self, partition: int, qos: str | None, account: str | None, user: str | None) -> _Class:
-        found = _Class()
-        taken: set[tuple[str, str]] = set()  # what a QOS has said: per what, and of what
-        at = self.cluster.partitions[partition] if self.cluster.partitions else None
-        of_partition = None if at is None else at.qos
-        for name in dict.fromkeys((of_partition, qos)):
-            if name is not None:
-                self._add_qos(self.of_qos.get(name, ()), name, account, user, found, taken)
-        self._add_accounts(account, user, found, taken)
-        self._add_partitions(None if at is None else at.name, account, user, found)
-        return found
-
-    def _add_qos(
-        self,
-        numbers: Sequence[int],
-        qos: str,
-        account: str | None,
-        user: str | None,
-        found: _Class,
-        taken: set[tuple[str, str]],
-    ) -> None:
-        limits = [(number, self.cluster.limits[number]) for number in numbers]
-        before = set(taken)
-        for number, limit in limits:
-            found.deny = found.deny or limit.deny
-            counted = {"all": (), "user": (user,), "account": (account,), "job": ()}[limit.per]
-            known = None not in counted
-            if limit.per == "job":
-                for measure in _alone(limit):
-                    if ("job", measure) not in before:
-                        taken.add(("job", measure))
-                        found.alone.append((limit, measure, _reason("QOS", limit.per, measure)))
-                continue
-            for what, rule in _rules(number, limit, ("qos", qos, *map(str, counted)), "QOS"):
-                holds = known and (limit.per, what) not in before
-                taken.add((limit.per, what))
-                if known:
-                    (found.submitted if what == "submitted" else found.running).append(
-                        (rule, holds)
-                    )
-
-    def _add_accounts(
-        self, account: str | None, user: str | None, found: _Class, taken: set[tuple[str, str]]
-    ) -> None:
-        line = line_of(account, self.parents)
-        nearest: set[str] = set()  # of what each user, or each job, may have
-        places: list[tuple[str | None, str | None]] = [(one, None) for one in line]
-        if user is not None:
-            places.insert(0, (None, user))
-            if account is not None:
-                places.insert(0, (account, user))
-        for place in places:
-            limits = [(n, self.cluster.limits[n]) for n in self.of_account.get(place, ())]
-            said = set(nearest)
-            for number, limit in limits:
-                if limit.per == "job":
-                    for measure in _alone(limit):
-                        nearest.add(measure)
-                        if ("job", measure) not in taken and measure not in said:
-                            name = _reason("Assoc", "job", measure)
-                            found.alone.append((limit, measure, name))
-                    continue
-                own = limit.account is not None and limit.user is not None
-                each = limit.per == "user"
-                if each and (user is None or account is None):
-                    continue
-                counted = ("user", str(account), str(user)) if each or own else (
-                    "account", str(limit.account), str(limit.user)
-                )  # fmt: skip
-                for what, rule in _rules(number, limit, counted, "Assoc"):
-                    ours = (each or own) and what in ("jobs", "submitted")
-                    holds = ("all", what) not in taken
-                    if ours:
-                        holds = not {("user", what), ("account", what)} & taken and what not in said
-                        nearest.add(what)
-                    (found.submitted if what == "submitted" else found.running).append(
-                        (rule, holds)
-                    )
-
-    def _add_partitions(
-        self, name: str | None, account: str | None, user: str | None, found: _Class
-    ) -> None:
-        """Those of the job's partition, which hold besides all others."""
-        line = line_of(account, self.parents)
-        here = [
-            (number, limit)
-            for number, limit in self.of_partitions
-            if (limit.partitions == "all" or name in (limit.partitions or ()))
-            and limit.user in (None, user)
-            and limit.account in (None, *line)
-        ]
-        # What is said of a user or account by name stands in the place of what is said of each.
-        named = {
-            (kind, _together(limit), what)
-            for number, limit in here
-            for kind, label in (("user", user), ("account", account))
-            if label is not None and getattr(limit, kind) == label and limit.per == "all"
-            for what, _ in _rules(number, limit, (), "")
-        }
-        for number, limit in here:
-            of = _of_partitions(limit)
-            if limit.per == "job":
-                for measure in _alone(limit):
-                    found.alone.append((limit, measure, f"{_words(measure)} of a job{of}"))
-                continue
-            each = {"all": "", "user": user, "account": account}[limit.per]
-            if each is None:
-                continue
-            counted = ("partitions",) if limit.per == "all" else ("partitions", limit.per, each)
-            for what, rule in _rules(number, limit, counted, ""):
-                if (limit.per, _together(limit), what) in named:
-                    continue
-                whose = "" if limit.per == "all" else f" of each {limit.per}"
-                told = rule._replace(name=f"{_words(what)}{whose}{of}")
-                (found.submitted if what == "submitted" else found.running).append((told, True))
-
-
-def _together(limit: Limit) -> frozenset[str]:
-    """The partitions whose jobs are counted together."""
-    return frozenset(
-        [limit.partitions] if isinstance(limit.partitions, str) else limit.partitions or ()
-    )
-
-
-def _of_partitions(limit: Limit) -> str:
-    """Whose jobs, in words."""
-    who = limit.user if limit.account is None else f"account {limit.account}"
-    whose = "" if who is None else f" of {who}"
-    where = limit.partitions
-    return f"{whose} in {'all partitions' if isinstance(where, str) else ', '.join(where or ())}"
-
-
-def _words(measure: str) -> str:
-    """What a limit is of, in words."""
-    kind, _, name = measure.partition(" ")
-    amount = {"memory_gb": "memory", "submitted": "submitted jobs"}.get(name or kind, name or kind)
-    if kind == "per_node":
-        return f"{amount} of each node"
-    said = {"minutes": f"minutes of {amount}", "used": f"used {amount}", "least": f"least {amount}"}
-    return said.get(kind, amount)
-
-
-def _rules(
-    number: int, limit: Limit, counted: tuple[str, ...], of: str
-) -> Iterator[tuple[str, Rule]]:
-    """What a limit of several jobs says: what it is of, and its rule."""
-    if limit.jobs is not None:
-        yield "jobs", Rule(number, (*counted, "running"), _JOBS, limit.jobs, None,
-                           _reason(of, limit.per, "jobs", own=limit.user))  # fmt: skip
-    if limit.submitted is not None:
-        yield "submitted", Rule(number, (*counted, "submitted"), _JOBS, limit.submitted, None,
-                                _reason(of, limit.per, "submitted", own=limit.user))  # fmt: skip
-    for name, value in limit.amounts.items():
-        yield name, Rule(number, counted, MEASURES.index(name), _most(value, name), None,
-                         _reason(of, limit.per, name))  # fmt: skip
-    for name, value in limit.minutes.items():
-        yield f"minutes {name}", Rule(number, counted, MEASURES.index(name), 60 * _most(value, name), _LEFT,
-                                      _reason(of, limit.per, f"minutes {name}"))  # fmt: skip
-    for what, value in limit.used.items():
-        # Slurm does not look at how long jobs may still run where it limits how long they ran.
-        terms = Terms(limit.safe and what != WALL, True, limit.safe, limit.decays)
-        name = "jobs" if what == WALL else what
-        reason = _reason(of, limit.per, f"used {what}")
-        yield (
-            f"used {what}",
-            Rule(
-                number,
-                (*counted, what),
-                MEASURES.index(name),
-                60 * _most(value, name),
-                terms,
-                reason,
-            ),
-        )
-
-
-def _rules_of_use(limits: Sequence[Limit]) -> Iterator[Rule]:
-    """All rules of what has been used, as jobs find them that are under them."""
-    counted: tuple[str, ...]
-    for number, limit in enumerate(limits):
-        if limit.qos is not None:
-            counted, of = ("qos", limit.qos), "QOS"
-        elif limit.partitions is not None:
-            counted, of = ("partitions",), ""
-        else:
-            own = limit.account is not None and limit.user is not None
-            kind = "user" if own else "account"
-            counted, of = (kind, str(limit.account), str(limit.user)), "Assoc"
-        for what, rule in _rules(number, limit, counted, of):
-            if rule.terms and rule.terms.used:
-                told = f"{_words(what)}{_of_partitions(limit)}"
-                yield rule if of else rule._replace(name=told)
-
-
-def _alone(limit: Limit) -> Iterator[str]:
-    """What a limit of each job alone is of."""
-    if limit.walltime is not None:
-        yield "walltime"
-    yield from limit.amounts
-    yield from (f"minutes {name}" for name in limit.minutes)
-    yield from (f"least {name}" for name in limit.least)
-    yield from (f"per_node {name}" for name in limit.per_node)
-
-
-def _reason(of: str, per: str, measure: str, own: str | None = None) -> str:
-    """The reason for which a job waits, as ``squeue`` prints it."""
-    kind, _, name = measure.partition(" ")
-    long = _LONG.get(name or kind, "")
-    if kind == "submitted":
-        of_user = {"user": f"{of}MaxSubmitJobPerUserLimit", "account": "MaxSubmitJobsPerAccount"}
-        if of == "Assoc":
-            return "AssocMaxSubmitJobLimit" if per == "user" or own else "AssocGrpSubmitJobsLimit"
-        return of_user.get(per, "QOSGrpSubmitJobsLimit")
-    if kind == "jobs":
-        if of == "Assoc":
-            return "AssocMaxJobsLimit" if per == "user" or own else "AssocGrpJobsLimit"
-        return {"user": "QOSMaxJobsPerUserLimit", "account": "MaxJobsPerAccount"}.get(
-            per, "QOSGrpJobsLimit"
-        )
-    if kind == "walltime":
-        return f"{of}MaxWallDurationPerJobLimit"
-    if kind == "least":
-        return f"QOSMin{long}NotSatisfied" if long == "Cpu" else f"QOSMin{long}"
-    short = {"Mem": "Memory"}.get(long, long) if of == "QOS" else long
-    if kind == "per_node":
-        return f"{of}Max{short}PerNode"
-    if kind == "used" and name == WALL:
-        return f"{of}GrpWallLimit"
-    if kind in ("minutes", "used"):
-        end = "Limit" if long == "Cpu" else ""
-        if per == "job":
-            return f"{of}Max{short}MinutesPerJob{end}"
-        upper = "CPU" if long == "Cpu" else short
-        return f"{of}Grp{upper}{'Run' if kind == 'minutes' else ''}Minutes{end}"
-    if per == "user":
-        return f"{of}Max{short}PerUser" + ("Limit" if long in ("Cpu", "Node") else "")
-    if per == "account":
-        return f"Max{short}PerAccount"
-    if per == "job":
-        return f"{of}Max{short}PerJob" + ("Limit" if long in ("Cpu", "Node") else "")
-    return f"{of}Grp{long}" + ("" if long == "GRES" else "Limit")

@@ -1,4 +1,4 @@
-"""Node failures: the recorded ones, and those drawn block by block as time goes on."""
+"""Node failures: recorded ones, and random ones drawn block by block."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from hpctwin.model import NEVER_MS, Cluster, to_ms
 __all__ = ["BLOCK_MS", "drawn_outages", "recorded_outages"]
 
 BLOCK_MS = 30 * 86_400_000
-"""Failures are drawn for so long a stretch at a time; each stretch has a generator of its own."""
+"""Length of a block of drawn failures, in ms; each block has its own generator."""
 
 Outages = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
 def recorded_outages(cluster: Cluster, begin_ms: int = 0) -> Outages:
-    """Node, start and end (ms) of the recorded failures.
+    """Return node, start and end (ms) of the recorded failures.
 
     Args:
-        cluster: the cluster.
-        begin_ms: What lies before this time is cut off.
+        cluster: The cluster.
+        begin_ms: Time in ms; anything before it is cut off.
     """
     outages = cluster.failures.outages
     start = np.array([to_ms(o.start) for o in outages], np.int64)
@@ -31,16 +31,16 @@ def recorded_outages(cluster: Cluster, begin_ms: int = 0) -> Outages:
 
 
 def drawn_outages(cluster: Cluster, block: int, begin_ms: int = 0) -> tuple[Outages, int]:
-    """Node, start and end (ms) of the failures drawn for one block, and the end of the block.
+    """Return node, start and end (ms) of a block's drawn failures, and its end.
 
-    Failures of all nodes together are a Poisson process, repairs exponential. A failure drawn for
-    a node that is away already lengthens its absence if it would last longer.
+    Failures of all nodes together are a Poisson process, repair times are exponential. A failure of
+    a node that is already down extends its absence if it would last longer.
 
     Args:
-        cluster: the cluster.
+        cluster: The cluster.
         block: Number of the block, from 0.
-        begin_ms: Beginning of block 0: the first submission, so that a slice of a trace has the
-            failures that the same jobs have at time zero.
+        begin_ms: Start of block 0, in ms: the first submission. A slice of a trace thus has the
+            same failures as the same jobs shifted to time zero.
     """
     failures = cluster.failures
     if failures.mtbf is None or failures.mttr is None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy.typing as npt
 
 from hpctwin.engine.compile.jit import Kernel
-from hpctwin.engine.passes import Pass, SharedPass, settings_of
+from hpctwin.engine.passes import Pass, settings_of
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.engine.state import layout
@@ -22,12 +22,13 @@ from hpctwin.model.input.cached_attributes import kept
 from hpctwin.policies import Ordering, Policy
 from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.policies.placements import NodeScore
-from hpctwin.simulation.lowering import power_states, shared_nodes
+from hpctwin.simulation.lowering import power_states
+from hpctwin.simulation.lowering.capacity import rules_of
 
 __all__ = ["Deciding", "circumstances"]
 
 MOST_KEPT = 64
-"""So many policies are kept in the engine's form."""
+"""Number of policies kept in the engine's form."""
 
 _RACES_FROM = sorted(
     (
@@ -41,14 +42,17 @@ _KEPT: dict[tuple[Any, ...], tuple[Policy, Cluster, Pass, Decided]] = {}
 
 @cache
 def _race() -> Kernel:
-    """The tournament; only who may need it waits for the compiler."""
+    """Return the tournament; only policies that may use it wait for the compiler."""
     from hpctwin.engine.operations.kernel import race
 
     return race
 
 
 def circumstances(sim: Sim) -> tuple[Any, ...]:
-    """What a policy's numbers depend on of jobs that have whole nodes without power states."""
+    """Return the properties of jobs and state that decide a policy's numbers.
+
+    They suffice for whole nodes without power states.
+    """
     return (
         sim.pools,
         sim.resources > 0,
@@ -62,22 +66,22 @@ def circumstances(sim: Sim) -> tuple[Any, ...]:
 
 @dataclass(eq=False)
 class Deciding:
-    """What a policy is decided by.
+    """Everything that decides how the engine runs a policy.
 
     Args:
-        sim: the engine's arrays.
-        cluster: the machine.
-        policy: the policy.
-        ordering: its ordering, or what comes to the same.
-        found: what starts jobs.
-        power: what switches nodes; None where they have no power states.
-        tracked: whether nodes have identity.
-        terminate: whether walltimes end jobs.
-        hold: whether jobs are held whose dependency cannot come true.
-        log: whether past power states are kept.
-        planned: whether the pass itself is needed where counting may do in its place.
-        raced: whether a tournament is needed where it may come to pay.
-        horizon: ms; node failures are known up to here.
+        sim: The engine's arrays.
+        cluster: The cluster.
+        policy: The policy.
+        ordering: The policy's ordering, or an equivalent one.
+        found: Pass that starts jobs.
+        power: Pass that switches nodes; None without power states.
+        tracked: Whether nodes have identity.
+        terminate: Whether jobs end at their walltime.
+        hold: Whether jobs are held if their dependency can no longer be satisfied.
+        log: Whether past power states are recorded.
+        planned: Whether the pass itself is needed even where counting could replace it.
+        raced: Whether the tournament is needed wherever it may pay.
+        horizon: Time up to which node failures are known, in ms.
     """
 
     sim: Sim
@@ -96,34 +100,38 @@ class Deciding:
 
     @property
     def scores(self) -> list[Ordering | NodeScore]:
-        """All functions of the policy that give scores."""
+        """All scoring functions of the policy."""
         scores = self.ordering, self.policy.candidates, self.policy.placement.score
         return [score for score in scores if score is not None]
 
     @property
     def _depends_on_jobs(self) -> bool:
-        """Whether its numbers depend on more of the jobs than `circumstances` tells."""
-        return self.cluster.has_power or isinstance(self.found, SharedPass)
+        """Whether the numbers depend on more than `circumstances` returns."""
+        return self.cluster.has_power or self.found.model.shared
 
     @property
     def lasts(self) -> bool:
-        """Whether it would be made alike again in such circumstances: there is all that may come to pay."""
+        """Whether the same circumstances would give the same numbers again.
+
+        This holds only if the tournament is compiled wherever it may pay.
+        """
         return not self._depends_on_jobs and (not self._races or self._has_race())
 
     def made(self) -> Decided:
-        """The policy's numbers (`engine.state.layout.Numbers`), read-only; what it needs is compiled.
+        """Return the policy's numbers (`engine.state.layout.Numbers`), read-only.
 
-        Where they depend on little of the jobs they are kept, for whoever takes the same policies on the same
-        cluster again and again.
+        Missing kernels are compiled. Numbers that depend on few properties of the jobs are cached,
+        for callers that use the same policies on the same cluster repeatedly.
         """
         if self._depends_on_jobs:
             return Decided(self._made())
-        # Functions that are equal may have been made when what they read was something else.
+        # Equal functions may have been compiled when a value they read was different, so the key
+        # has their ids.
         compiled = [id(score.compiled) for score in self.scores]
         key = (self.policy, *compiled, id(self.cluster), *self._circumstances())
         kept = _KEPT.get(key)
         if kept is None:
-            # With functions, cluster and pass themselves, so that no others have their ids.
+            # Keep functions, cluster and pass alive, so that no other object gets their ids.
             kept = self.policy, self.cluster, self.found, Decided(self._made())
             with _KEEPING:
                 _KEPT[key] = kept
@@ -132,7 +140,7 @@ class Deciding:
         return kept[3]
 
     def _circumstances(self) -> tuple[Any, ...]:
-        """All that `_made` asks of besides policy and cluster, of whole nodes without power states."""
+        """Return all inputs of `_made` except policy and cluster."""
         return (
             id(self.found),
             self.tracked,
@@ -150,7 +158,7 @@ class Deciding:
 
         policy, order = self.policy, self.ordering.compiled
         candidates, place = policy.candidates, policy.placement.score
-        shared = isinstance(self.found, SharedPass)
+        shared = self.found.model.shared
         return {
             "rules": single("rules", self._rules().items()),
             "hooks": hooks(
@@ -173,20 +181,24 @@ class Deciding:
         }
 
     def _placing(self) -> Kernel | None:
-        """What claims a job's nodes; None where that is not asked, or done by what switches nodes."""
+        """Return the kernel that claims a job's nodes.
+
+        It is None if nodes have no identity or the power pass claims them.
+        """
         from hpctwin.engine.placement.node_selection import placing
 
-        if not self.tracked or isinstance(self.found, SharedPass):
+        if not self.tracked or self.found.model.shared:
             return None
-        if self.found.placing is not None:
-            return self.found.placing
+        claims = self.found.model.kernel("PLACING")
+        if claims is not None:
+            return claims
         preferred = (
             self.policy.power.power_pass.preferred if self.cluster.has_power else layout.LOWEST
         )
         return placing(self.policy.placement.number, int(preferred))
 
     def _rules(self) -> dict[str, Any]:
-        """The fields of `engine.state.layout.Rules`."""
+        """Return the fields of `engine.state.layout.Rules`."""
         cluster, policy, order = self.cluster, self.policy, self.ordering
         rules = {
             "pools": self.sim.pools,
@@ -215,10 +227,9 @@ class Deciding:
         if cluster.preemption is not None:
             rules["youngest_first"] = cluster.preemption.youngest_first
             rules["sent_back_for"] = to_ms(cluster.preemption.requeue_after)
-        if self.found.reserves is not None:
-            rules["by_node"] = self.found.reserves(policy.numbers())
-        if isinstance(self.found, SharedPass):
-            rules["promises"] = shared_nodes.most_promises(self.sim, policy, self.found)
+        if self.found.by_node and self.found.model.by_node:
+            rules["by_node"] = self.found.most_reservations(policy.numbers(), 1)
+        rules |= rules_of(self.sim, policy, self.found)
         if cluster.has_power:
             rules |= power_states.power_rules(cluster, policy, log=self.log)
         return rules
@@ -233,11 +244,11 @@ class Deciding:
 
     @property
     def _others(self) -> int:
-        """`engine.state.layout.Rules.others`."""
+        """How jobs behind the first are treated; see `engine.state.layout.Rules.others`."""
         others = self.found.others
         if others is None or self.policy.setting("reservations") not in (None, 1):
             return -1
-        # A plan is kept from pass to pass only where nothing but nodes of one pool is ever short.
+        # A plan can be kept between passes only if nothing but nodes of one pool is ever short.
         return -1 if others == layout.ALL_RESERVE and not self._only_nodes else others
 
     @property
@@ -247,24 +258,24 @@ class Deciding:
         return sim.pools == 1 and not anything_else and not self.cluster.has_power
 
     def _has_race(self) -> bool:
-        """Whether there is a tournament: one that is needed, or ready to be taken."""
+        """Return whether the tournament may pay and is required or compiled already."""
         return self._races and (self.raced or _race().at_hand())
 
     @property
     def _lined(self) -> bool:
-        """Whether the lines of those that wait may be gone through."""
+        """Whether pending jobs may be compared by their linear scores."""
         order = self.ordering
         long_enough = self.sim.jobs >= layout.LINES_FROM
         return long_enough and order.changes and not order.fairshare and self._by_lines
 
     @kept
     def _races(self) -> bool:
-        """Whether a tournament of those that wait may come to pay."""
+        """Whether a tournament among the pending jobs may pay."""
         return self.sim.jobs >= self._race_from and self._by_lines
 
     @property
     def _by_lines(self) -> bool:
-        """Whether to look for the first by their lines is the same as going through all."""
+        """Whether linear scores give the same first job as scoring all jobs at each pass."""
         order, sim = self.ordering, self.sim
         return (
             (order.power > 0 or not order.changes)

@@ -1,16 +1,14 @@
-"""Nodes with power states: what the engine is told of them, and how it is with them."""
+"""Power states of nodes: the engine's arrays for them, and their present state."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.energy.power.cap import RESOURCE, raised_caps
-from hpctwin.energy.power.modes import ModeChange
 from hpctwin.energy.power.states import group_of_node, nodes_of_group, state_names
 from hpctwin.engine.operations.power_control import (
     Work,
@@ -22,6 +20,9 @@ from hpctwin.model import NEVER_MS, Cluster, Workload, to_ms
 from hpctwin.policies import Policy, PowerPolicy
 from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation.lowering.cluster import changes_of
+
+if TYPE_CHECKING:
+    from hpctwin.energy.power.modes import ModeChange
 
 __all__ = [
     "Outside",
@@ -42,14 +43,14 @@ Known = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class Outside:
-    """What was done to the nodes of a simulation from outside, and when that goes on.
+    """Changes made to nodes from outside, and when the next one is due.
 
     Args:
-        changes: of DVFS modes so far.
-        work: what was left of jobs when their speed changed last.
-        asked: whether the control function was asked at the beginning.
-        again_s: when it wants to be asked again, seconds.
-        last_s: when something else than that happened last, seconds.
+        changes: DVFS mode changes so far.
+        work: Remaining work of jobs at their last change of speed.
+        asked: Whether the control function was called at the beginning.
+        again_s: Time at which the control function wants to be called again, in seconds.
+        last_s: Time of the last event other than such a call, in seconds.
     """
 
     changes: tuple[ModeChange, ...] = ()
@@ -59,24 +60,26 @@ class Outside:
     last_s: float = 0.0
 
 
-# --- what the engine is told ---------------------------------------------------------------------
+# --- arrays for the engine -----------------------------------------------------------------------
 
 
 def power_known(
     known: Known, cluster: Cluster, workload: Workload, power: PowerPolicy, pool: IntArray
 ) -> dict[str, npt.NDArray[Any]]:
-    """What the engine knows, with sleep states and with the times at which a cap is raised.
+    """Return the engine's arrays with sleep states and with times of a raised cap.
 
     Args:
-        known: what it knows otherwise.
-        cluster: the machine, with the cap as a resource.
-        workload: the jobs.
-        power: the power policy.
-        pool: of each node [nodes].
+        known: The engine's other arrays.
+        cluster: The cluster, with the cap as a resource.
+        workload: The jobs.
+        power: The power policy.
+        pool: Pool of each node [nodes].
     """
     found = {**known, "sleep": sleeps(cluster, power, pool), "pool": known["pool"].copy()}
     found["pool"]["keep"] = power.keep
     if cluster.cap is not None:
+        from hpctwin.energy.power.cap import RESOURCE, raised_caps
+
         column = len(known["pool"]) + list(cluster.resources).index(RESOURCE)
         rows = [(*times, column, -more) for *times, more in raised_caps(cluster.cap, workload)]
         windows = np.concatenate([known["window"], np.array(rows, known["window"].dtype)])
@@ -86,12 +89,12 @@ def power_known(
 
 
 def sleeps(cluster: Cluster, power: PowerPolicy, pool: IntArray) -> npt.NDArray[Any]:
-    """The sleep depths of the nodes of each pool, as the engine has them [pools * depths].
+    """Return the sleep depths of each pool in the engine's form [pools * depths].
 
     Args:
-        cluster: the machine.
-        power: the power policy.
-        pool: of each node [nodes].
+        cluster: The cluster.
+        power: The power policy.
+        pool: Pool of each node [nodes].
     """
     depths = max(cluster.depths, 1)
     groups = list(group_of_node(cluster))
@@ -114,13 +117,14 @@ def sleeps(cluster: Cluster, power: PowerPolicy, pool: IntArray) -> npt.NDArray[
 
 
 def first_instant(power: PowerPolicy, sim: Sim) -> int:
-    """When the power policy first acts on nodes that have been idle since the beginning, ms.
+    """Return when the power policy first acts on nodes idle since the start, in ms.
 
-    Nothing else may happen for long, as jobs may be held back. `NEVER_MS` if it never acts.
+    No other event may happen for a long time, because jobs may be held back. The result is
+    `NEVER_MS` if the policy never acts.
 
     Args:
-        power: the power policy.
-        sim: a simulation in which nothing has happened.
+        power: The power policy.
+        sim: Simulation in which nothing has happened.
     """
     now = int(sim.clock.now)
     if power.power_pass.from_start:
@@ -131,12 +135,12 @@ def first_instant(power: PowerPolicy, sim: Sim) -> int:
 
 
 def untouched(sim: Sim) -> bool:
-    """Whether nothing has happened yet, and no node was switched."""
+    """Return whether nothing has happened yet and no node was switched."""
     return not sim.clock.instants and not sim["node"]["power"].any()
 
 
 def change_power(sim: Sim, cluster: Cluster, power: PowerPolicy) -> None:
-    """Go on under a power policy; nodes are hidden from jobs as it hides them."""
+    """Continue under another power policy, with nodes hidden from jobs as it requires."""
     pool = sim["pool"].copy()
     pool["keep"] = power.keep
     sim.know(sleep=sleeps(cluster, power, sim["pool_of"]), pool=pool)
@@ -144,7 +148,7 @@ def change_power(sim: Sim, cluster: Cluster, power: PowerPolicy) -> None:
 
 
 def power_rules(cluster: Cluster, policy: Policy, *, log: bool) -> dict[str, Any]:
-    """Fields of `engine.state.layout.Rules` that are otherwise where nodes have power states."""
+    """Return the fields of `engine.state.layout.Rules` that differ with power states."""
     power = policy.power
     lowers = cluster.cap is not None and cluster.cap.lower_modes
     return {
@@ -156,17 +160,17 @@ def power_rules(cluster: Cluster, policy: Policy, *, log: bool) -> dict[str, Any
     }
 
 
-# --- how it is with nodes ------------------------------------------------------------------------
+# --- present state of nodes ----------------------------------------------------------------------
 
 
 def node_states(sim: Sim, cluster: Cluster) -> list[str]:
-    """The state each node is in [nodes]."""
+    """Return the name of each node's power state [nodes]."""
     names = state_names(cluster)
     return [names[row] for row in state_rows(sim)]
 
 
 def modes_of(cluster: Cluster, outside: Outside) -> list[str]:
-    """The DVFS mode each node group is in."""
+    """Return the DVFS mode of each node group."""
     found = [group.first_mode for group in cluster.nodes]
     for change in outside.changes:
         found[change.group] = change.mode
@@ -174,7 +178,7 @@ def modes_of(cluster: Cluster, outside: Outside) -> list[str]:
 
 
 def speeds(sim: Sim, cluster: Cluster, changed: Mapping[int, str]) -> npt.NDArray[np.float64]:
-    """The speeds of all pools, with some node groups in other modes."""
+    """Return the speeds of all pools, with some node groups in other modes [pools]."""
     found: npt.NDArray[np.float64] = sim["pool"]["speed"].copy()
     for number, mode in changed.items():
         own = cluster.nodes[number]

@@ -28,13 +28,13 @@ _MODES = {
 
 @dataclass(frozen=True)
 class _Classes:
-    """Classes of jobs (K of them).
+    """Preemption classes of jobs (K of them).
 
     Args:
-        of: the class of each job [jobs].
-        said: what was said of each [K].
-        rank: those of a lower one are preempted first [K].
-        preempts: whose jobs may preempt whose [K, K].
+        of: Class of each job [jobs].
+        said: Settings of each class [K].
+        rank: Rank of each class; lower ranks are preempted first [K].
+        preempts: Whether jobs of the row's class may preempt jobs of the column's [K, K].
     """
 
     of: IntArray
@@ -44,7 +44,7 @@ class _Classes:
 
 
 def is_interrupted(workload: Workload, cluster: Cluster) -> bool:
-    """Whether jobs may be preempted, or go on from a checkpoint."""
+    """Return whether jobs may be preempted or resume from a checkpoint."""
     failures = cluster.failures
     fail = bool(failures.outages) or failures.mtbf is not None
     again = fail and failures.then == "requeue"
@@ -52,19 +52,19 @@ def is_interrupted(workload: Workload, cluster: Cluster) -> bool:
 
 
 def suspends(cluster: Cluster) -> bool:
-    """Whether jobs are suspended for others."""
+    """Return whether jobs may be suspended for others."""
     return cluster.preemption is not None and cluster.preemption.suspends
 
 
 def claims_of(
     workload: Workload, cluster: Cluster, partition: IntArray
 ) -> dict[str, npt.NDArray[Any]]:
-    """What is known of preemption; see `engine.state.layout.Known`.
+    """Return the arrays of preemption; see `engine.state.layout.Known`.
 
     Args:
-        workload: the jobs.
-        cluster: the machine.
-        partition: of each job [jobs].
+        workload: The jobs.
+        cluster: The cluster.
+        partition: Partition of each job [jobs].
     """
     if not is_interrupted(workload, cluster):
         return _no_claims()
@@ -98,7 +98,7 @@ def claims_of(
 
 @cache
 def _no_claims() -> dict[str, npt.NDArray[Any]]:
-    """What is known where no job is interrupted."""
+    """Return the arrays of a cluster where no job is interrupted."""
     return {
         "claim": records("claim", 0),
         "yields": records("yields", 0),
@@ -126,7 +126,7 @@ def _classes(workload: Workload, cluster: Cluster, partition: IntArray) -> _Clas
     preempts = np.zeros((len(names) + 1, len(names) + 1), bool)
     for row, one in enumerate(said):
         preempts[row, [names.index(other) for other in one.preempts]] = True
-    # The last is of the jobs that have none of these.
+    # The last class holds the jobs without any of these QOS.
     code = [names.index(x) if x in names else len(names) for x in workload.qos.labels]
     of = np.array([*code, len(names)], np.int64)[workload.qos.codes]
     rank = [cluster.qos.get(name, 0.0) for name in names]
@@ -134,8 +134,9 @@ def _classes(workload: Workload, cluster: Cluster, partition: IntArray) -> _Clas
 
 
 def _levels(preempts: npt.NDArray[np.bool_]) -> IntArray:
-    """How many there are at most, each above the next, from each class downwards."""
+    """Return the length of the longest preemption chain below each class [K]."""
     levels = np.zeros(len(preempts), np.int64)
+    # K rounds suffice: no chain is longer than the number of classes.
     for _ in range(len(preempts)):
         below = np.where(preempts, levels[None, :] + 1, 0)
         levels = below.max(axis=1, initial=0)

@@ -1,4 +1,4 @@
-"""Why jobs can never run on a cluster."""
+"""Reasons why jobs can never run on a cluster."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy.typing as npt
 from hpctwin.model import PER_NODE, Cluster, Workload, format_duration
 from hpctwin.model.requests.chunks import PER_TASK, read_more_tasks
 from hpctwin.model.requests.features import has_features
-from hpctwin.simulation.lowering.shared_nodes import shared_known
-from hpctwin.simulation.lowering.workload import limits_in, lower, needs_of_whole_nodes
+from hpctwin.simulation.lowering.capacity import known_of
+from hpctwin.simulation.lowering.workload import limits_in, needs_of_whole_nodes
 
 __all__ = ["why_rejected"]
 
@@ -19,15 +19,15 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 def why_rejected(workload: Workload, cluster: Cluster, rejected: BoolArray) -> dict[str, int]:
-    """Count rejected jobs by what is in their way; one with several reasons counts for the first.
+    """Count rejected jobs by reason; a job with several reasons counts for the first.
 
     Args:
-        workload: the jobs.
-        cluster: the machine.
-        rejected: which jobs were rejected [jobs].
+        workload: The jobs.
+        cluster: The cluster.
+        rejected: Jobs that were rejected [jobs].
 
     Returns:
-        How many jobs, by a clause such as ``ask for more nodes than the cluster has (128)``.
+        Number of jobs by a clause such as ``ask for more nodes than the cluster has (128)``.
     """
     counts: dict[str, int] = {}
     if not rejected.any():
@@ -83,7 +83,7 @@ def why_rejected(workload: Workload, cluster: Cluster, rejected: BoolArray) -> d
 
 
 def _most_of_further(workload: Workload, name: str) -> npt.NDArray[np.float64]:
-    """The most of an amount that a task of each job's further kinds asks [jobs]."""
+    """Return the largest request for an amount by a task of each job's further kinds."""
     texts = workload.more_tasks.labels
     most = [max(one.asks(name) for one in read_more_tasks(text)) for text in texts]
     found: npt.NDArray[np.float64] = np.array([*most, 0.0])[workload.more_tasks.codes]
@@ -93,14 +93,12 @@ def _most_of_further(workload: Workload, name: str) -> npt.NDArray[np.float64]:
 def _count_refused(
     workload: Workload, cluster: Cluster, left: BoolArray, count: Callable[[str, BoolArray], None]
 ) -> None:
-    """Those that limits of users, accounts and QOS keep out."""
+    """Count the jobs that limits of users, accounts and QOS reject."""
     limits = limits_in(workload, cluster)
     assert limits is not None
     for name in sorted(set(limits.why[limits.rejected & left])):
         count(f"are denied by a limit ({name})", limits.rejected & (limits.why == name))
-    known = lower(workload, cluster, tracked=workload.shares_nodes)
-    if workload.shares_nodes:
-        known = shared_known(known, workload, cluster)
+    known = known_of(workload, cluster)
     late = left & (known["job"]["rejected"] == 0)
     names = np.array([limits.submitted(row) if late[row] else "" for row in range(len(late))])
     for name in sorted(set(names[late])):

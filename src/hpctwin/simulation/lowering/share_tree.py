@@ -1,4 +1,4 @@
-"""Whose use is added up for fair shares, and the tree of accounts in the engine's form."""
+"""Labels that usage is added up by for fair share, and the tree of accounts."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["labels_of", "share_tree", "shares"]
 _FIRST = -1.0
 _NO_TREE = records("tree", 0)
 NOBODY = ""
-"""The user, or account, of jobs that name none."""
+"""The user or account of jobs that name none."""
 
 
 def labels_of(
     workload: Workload, cluster: Cluster
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Whose use each job adds to [jobs], and the promised share of each label, as parts of the whole."""
+    """Return the fair-share label of each job [jobs] and the share of each label."""
     if cluster.fairshare.kind == "tree":
         pairs, label = _pairs(workload, cluster)
         return label, np.full(len(pairs), 1.0 / len(pairs))
@@ -36,7 +36,7 @@ def labels_of(
 
 
 def shares(labels: Category, cluster: Cluster) -> npt.NDArray[np.float64]:
-    """Promised shares of all labels and of the jobs without one, as parts of the whole."""
+    """Return the configured shares of all labels and of unlabeled jobs, as fractions."""
     told = cluster.fairshare.shares
     unnamed = not labels.labels or bool(np.count_nonzero(labels.codes < 0))
     if not told:
@@ -46,12 +46,15 @@ def shares(labels: Category, cluster: Cluster) -> npt.NDArray[np.float64]:
 
 @lru_cache(maxsize=64)
 def _parts_alike(labels: int, *, unnamed: bool) -> npt.NDArray[np.float64]:
-    """As `_parts` where all have the same share: the same array each time, which an engine knows then."""
+    """Return `_parts` of equal shares, as the same array each time.
+
+    The engine recognizes an array that it has seen before.
+    """
     return _parts([1.0] * labels, unnamed=unnamed)
 
 
 def _parts(of_labels: list[float], *, unnamed: bool) -> npt.NDArray[np.float64]:
-    """Shares as parts of the whole; behind them that of jobs without a label, if there are any."""
+    """Return shares as fractions of the total; the share of unlabeled jobs is last."""
     shares = np.array([*of_labels, float(unnamed)])
     parts: npt.NDArray[np.float64] = np.maximum(shares / sum(shares.tolist()), 1e-12)
     return parts
@@ -60,7 +63,7 @@ def _parts(of_labels: list[float], *, unnamed: bool) -> npt.NDArray[np.float64]:
 def _pairs(
     workload: Workload, cluster: Cluster
 ) -> tuple[list[tuple[str, str]], npt.NDArray[np.int64]]:
-    """All users in accounts, those that the cluster names first; and which each job is of."""
+    """Return all (account, user) pairs, the cluster's first, and the pair of each job."""
     pairs = {(account.name, user): None for account in cluster.accounts for user in account.users}
     codes = np.column_stack([workload.account.codes, workload.user.codes])
     found, of_job = np.unique(codes, axis=0, return_inverse=True)
@@ -75,10 +78,11 @@ def _pairs(
 
 
 def share_tree(workload: Workload, cluster: Cluster) -> npt.NDArray[Any]:
-    """The tree of fair shares, see `engine.state.records.Branch`; empty where they are classic.
+    """Return the fair-share tree (`engine.state.records.Branch`); empty if classic.
 
-    Accounts that jobs name and the cluster does not are below the root, with a share of 1, as are users in
-    their account. What is below an account with the share of its ``parent`` counts as below that.
+    Accounts and users that only jobs name have a share of 1. Such accounts are below the root, and
+    such users below their account. Children of an account whose share is ``parent`` count as
+    children of that account's parent.
     """
     if cluster.fairshare.kind == "classic":
         return _NO_TREE
@@ -107,6 +111,7 @@ def share_tree(workload: Workload, cluster: Cluster) -> npt.NDArray[Any]:
     names, at = [ROOT], 0
     rows = [table]
     size = 1
+    # Breadth first: the children of a branch are contiguous rows, from ``first`` to ``last``.
     while at < len(names):
         here = below.get(names[at], []) if rows[at]["label"][0] < 0 else []
         whole = sum(share for share, _, _ in here if share > 0)

@@ -1,4 +1,4 @@
-"""What the engine knows where jobs share nodes; the rules are in docs/engine.md, "Shared nodes"."""
+"""Engine arrays where jobs share nodes; rules in docs/engine.md, "Shared nodes"."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.engine.passes import SharedPass
+from hpctwin.engine.passes import Pass
 from hpctwin.engine.state.layout import AMOUNTS
 from hpctwin.engine.state.sim import Sim, records
 from hpctwin.model import PER_NODE, Cluster, Workload
@@ -19,7 +19,7 @@ from hpctwin.model.requests.chunks import read_more_tasks
 from hpctwin.policies import Policy
 from hpctwin.simulation.lowering.gpus import SingleGpus, asks_parts, has_several_types, with_gpus
 from hpctwin.simulation.lowering.heterogeneous_jobs import Nodes, sets_of, tasks_in, with_more
-from hpctwin.simulation.lowering.workload import MB_PER_GB, facts_of
+from hpctwin.simulation.lowering.workload import MB_PER_GB
 
 __all__ = [
     "amounts_asked",
@@ -38,13 +38,13 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 ENOUGH = 10**12
-"""Of what is not modelled: a whole number of GPUs."""
+"""Amount of a resource that is not modeled; a whole number of GPUs."""
 
 ALONE = 2**40
-"""As much as `engine.shared.fit.ALL`."""
+"""Amount that means exclusive use of a node, equal to `engine.shared.fit.ALL`."""
 
 TYPICAL = 64
-"""So many kinds of jobs say what of a node's GPUs cannot be used."""
+"""Number of kinds of jobs that decide which free GPUs of a node count as unusable."""
 
 _UNITS = {"cores": 1000, "memory_gb": MB_PER_GB, "gpus": 1000}
 _ALONE = AMOUNTS - 1
@@ -53,15 +53,15 @@ _MILLI = 1000
 
 
 def units_of(cluster: Cluster) -> dict[str, int]:
-    """How many of the engine's units are one of ours, of the amounts of nodes in the engine's order.
+    """Return engine units per user-visible unit, for node amounts in engine order.
 
-    That a node is had alone, one of them, has no name.
+    The amount for exclusive use of a node is among them and has an empty name.
     """
     return {**_UNITS, "": 1, **dict.fromkeys(cluster.consumables, _MILLI)}
 
 
 def columns_of(cluster: Cluster) -> Iterator[tuple[int, str, int]]:
-    """The column of each amount that has a name, the name, and units."""
+    """Yield column, name and engine units of each amount that has a name."""
     for column, (name, units) in enumerate(units_of(cluster).items()):
         if name:
             yield column, name, units
@@ -74,13 +74,13 @@ def shared_known(
     *,
     single: bool | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
-    """What the engine knows, with what tasks ask and what nodes have.
+    """Return the engine's arrays with requests of tasks and capacities of nodes.
 
     Args:
-        known: what it knows otherwise, nodes tracked.
-        workload: jobs of which some ask for tasks.
-        cluster: the machine.
-        single: whether any job asks for a part of a GPU; None: as these do.
+        known: The engine's other arrays, with tracked nodes.
+        workload: Jobs, some with tasks.
+        cluster: The cluster.
+        single: Whether any job asks for a part of a GPU; by default as in the workload.
     """
     asks, needs = _requests(workload, cluster)
     whole = _whole(cluster)
@@ -139,14 +139,17 @@ def _features_of_pools(cluster: Cluster, pool_of: IntArray) -> list[tuple[str, .
 
 
 def _typical(shape: npt.NDArray[Any], first: IntArray) -> IntArray:
-    """The most frequent kinds of jobs that share nodes, the most frequent first, then by their first job."""
+    """Return the most frequent kinds of jobs that share nodes, then by first job."""
     order = np.lexsort((first, -shape["popularity"]))
     found: IntArray = order[shape["exclusive"][order] == 0][:TYPICAL]
     return found
 
 
 def _requests(workload: Workload, cluster: Cluster) -> tuple[dict[str, IntArray], IntArray]:
-    """What each job asks, and each of its tasks in the engine's units [jobs, amounts]; rounded up."""
+    """Return each job's request, and that of one task in engine units, rounded up.
+
+    The second array is [jobs, amounts].
+    """
     chunks = workload.chunks
     tasks = chunks["tasks"].astype(np.int64)
     shares = tasks > 0
@@ -165,26 +168,26 @@ def _requests(workload: Workload, cluster: Cluster) -> tuple[dict[str, IntArray]
         "spread": chunks["spread_job"].astype(np.int64),
     }
     if asks["shared_with"].any():
-        # Then it matters of all who they are.
+        # The user and account then belong to the kind of every job.
         asks["user"] = workload.user.codes.astype(np.int64)
         asks["account"] = workload.account.codes.astype(np.int64)
     needs = np.ones((len(workload), len(units_of(cluster))), np.int64)
     for column, name, units in columns_of(cluster):
         asked = _per_task(workload, name) * units
-        # Not more for a number that is only just not whole in binary.
+        # The tolerance keeps a number that is whole up to binary rounding from being rounded up.
         needs[:, column] = np.where(shares, np.ceil(asked - 1e-6 * units), 0)
     return asks, needs
 
 
 def _per_task(workload: Workload, name: str) -> FloatArray:
-    """What a task of each job asks of an amount [jobs]."""
+    """Return how much of an amount a task of each job asks for [jobs]."""
     if name in _UNITS:
         return workload.chunks[f"{name}_per_task"]
     return workload.consumables.get(name, np.zeros(len(workload)))
 
 
 def _whole(cluster: Cluster) -> IntArray:
-    """What each node has, in the engine's units [nodes, amounts]; rounded down."""
+    """Return the capacity of each node in engine units, rounded down [nodes, amounts]."""
     rows = []
     for group in cluster.nodes:
         row = [ALONE] * len(units_of(cluster))
@@ -198,20 +201,25 @@ def _whole(cluster: Cluster) -> IntArray:
 
 
 def _kinds(*columns: IntArray) -> tuple[IntArray, IntArray]:
-    """The kind of each job, by what it asks in all columns; and the first job of each kind."""
+    """Return each job's kind by its values in all columns, and each kind's first job."""
     rows = np.arange(len(columns[0]))
     kind, count = np.zeros(len(rows), np.int64), 1
     for column in columns:
         place, values = _numbered(column)
         if values > 1:
+            # Combine two columns into one number, and renumber to keep it small.
             kind, count = _numbered(kind * values + place)
     first = np.zeros(count, np.int64)
+    # Assign in reverse order, so that each kind keeps its first job.
     first[kind[::-1]] = rows[::-1]
     return kind, first
 
 
 def _numbered(column: IntArray) -> tuple[IntArray, int]:
-    """The place of each number among the distinct ones, mostly few, and how many these are."""
+    """Return the rank of each number among the distinct ones, and how many those are.
+
+    Most columns have few distinct numbers.
+    """
     if (column == column[:1]).all():
         return np.zeros(len(column), np.int64), 1
     values = pl.Series(column).unique().sort().to_numpy()
@@ -221,7 +229,7 @@ def _numbered(column: IntArray) -> tuple[IntArray, int]:
 def _fit(
     shape: npt.NDArray[Any], needs: IntArray, machine: Nodes, eligible: Any
 ) -> npt.NDArray[np.bool_]:
-    """Whether each kind of job fits the whole machine, empty [kinds]."""
+    """Return whether each kind of job fits the whole empty cluster [kinds]."""
     whole, pool = machine.whole, machine.pool_of
     of_pool, nodes = np.unique(pool, return_index=True)[1], np.bincount(pool)
     total, count = np.zeros(len(shape), np.int64), np.zeros(len(shape), np.int64)
@@ -249,7 +257,10 @@ def _fit(
 
 
 def _shares(workload: Workload, cluster: Cluster) -> FloatArray:
-    """Which share of all nodes, and of each amount of them, each job asks for [jobs, 1 + amounts]."""
+    """Return the share of all nodes and of each amount that each job asks for.
+
+    The result is [jobs, 1 + amounts].
+    """
     tasks = workload.chunks["tasks"] > 0
     totals, whole = totals_asked(workload, {}), _whole(cluster)
     columns = [np.where(tasks, 0.0, workload.nodes / cluster.node_count)]
@@ -262,7 +273,10 @@ def _shares(workload: Workload, cluster: Cluster) -> FloatArray:
 
 
 def counted_nodes(workload: Workload, cluster: Cluster) -> FloatArray:
-    """How many nodes each job counts as: with tasks, by the largest of its shares of the machine [jobs]."""
+    """Return the number of nodes each job counts as [jobs].
+
+    A job with tasks counts by the largest of its shares of the cluster.
+    """
     if not workload.shares_nodes:
         return workload.nodes.astype(np.float64)
     shares = _shares(workload, cluster)
@@ -270,11 +284,9 @@ def counted_nodes(workload: Workload, cluster: Cluster) -> FloatArray:
     return counted
 
 
-def shared_facts(
-    workload: Workload, cluster: Cluster, risk: FloatArray | None = None
-) -> npt.NDArray[Any]:
-    """As `lowering.workload.facts_of`, of jobs with tasks what these ask."""
-    fact, tasks = facts_of(workload, cluster, risk), workload.chunks["tasks"] > 0
+def shared_facts(fact: npt.NDArray[Any], workload: Workload, cluster: Cluster) -> npt.NDArray[Any]:
+    """Return facts of jobs that are those of `workload.facts_of`, with what tasks ask."""
+    tasks = workload.chunks["tasks"] > 0
     totals = totals_asked(workload, {})
     totals["memory_mb"] = totals["memory_gb"] * MB_PER_GB
     for name in PER_NODE:
@@ -293,32 +305,32 @@ def shared_facts(
     return fact
 
 
-def most_promises(sim: Sim, policy: Policy, found: SharedPass) -> int:
+def most_promises(sim: Sim, policy: Policy, found: Pass) -> int:
     """How many promises on nodes there are at most at a time, however many jobs wait.
 
     Args:
-        sim: a simulation of shared nodes.
-        policy: the policy.
-        found: its pass.
+        sim: Simulation with shared nodes.
+        policy: The policy.
+        found: Its pass.
     """
-    if found.promises is None or policy.power.power_pass.shared is not None:
-        return ENOUGH
+    if found.model.preempts or policy.power.power_pass.shared is not None:
+        return ENOUGH  # a job that waits for jobs it preempted may have a reservation under any backfill
     widest = int(sim["shape"]["parts"].max(initial=0))
-    # What partitions add to that, each has for itself.
+    # Each partition adds its own reservations.
     of_partitions = int(np.maximum(sim["partition_fact"]["backfill_depth"], 0).sum())
-    promises = found.promises(policy.numbers(), len(sim["user_limit"])) + of_partitions
-    return min(ENOUGH, promises * widest)
+    reservations = found.most_reservations(policy.numbers(), len(sim["user_limit"]))
+    return min(ENOUGH, (reservations + of_partitions) * widest)
 
 
 def held_amounts(sim: Sim, cluster: Cluster, nodes: IntArray, part: FloatArray | None) -> IntArray:
-    """What a running job holds of nodes, in the engine's units [nodes, amounts].
+    """Return what a running job holds of its nodes, in engine units [nodes, amounts].
 
     Args:
-        sim: a simulation of shared nodes.
-        cluster: its machine.
-        nodes: their numbers.
-        part: cores, memory (GB), GPUs and consumables of each [nodes, 3 + consumables]; None for all that
-            they have. Of single GPUs it is nothing; see `gpus.lay_running`.
+        sim: Simulation with shared nodes.
+        cluster: Its cluster.
+        nodes: Numbers of the nodes.
+        part: Cores, memory (GB), GPUs and consumables on each node [nodes, 3 + consumables]; None
+            for the whole nodes. Single GPUs are left at zero; see `gpus.lay_running`.
     """
     whole: IntArray = sim["whole"][nodes]
     if part is None:
@@ -331,9 +343,10 @@ def held_amounts(sim: Sim, cluster: Cluster, nodes: IntArray, part: FloatArray |
 
 
 def taken_by(sim: Sim, row: int) -> list[tuple[int, tuple[int, ...]]]:
-    """The nodes that a job got when it started, and how many of its tasks of each kind are on each."""
+    """Return the nodes of a started job, with its tasks of each kind on each node."""
     place: dict[int, int] = {}
     first = int(sim["job"]["kind"][row])
+    # The job may have started on any of its node sets, so the kinds of all sets get a position.
     while first >= 0:
         kind = first
         for number in itertools.count():
@@ -345,7 +358,7 @@ def taken_by(sim: Sim, row: int) -> list[tuple[int, tuple[int, ...]]]:
     part = int(sim["state"]["first_node"][row])
     while part >= 0:
         one = sim["part"][part]
-        if int(one["kind"]) in place:  # else it is of a GPU
+        if int(one["kind"]) in place:  # otherwise the part belongs to a GPU
             tasks = found.setdefault(int(one["node"]), [0] * (max(place.values()) + 1))
             tasks[place[int(one["kind"])]] = int(one["tasks"])
         part = int(one["next"])
@@ -353,13 +366,13 @@ def taken_by(sim: Sim, row: int) -> list[tuple[int, tuple[int, ...]]]:
 
 
 def amounts_of_pools(known: Any) -> dict[str, IntArray]:
-    """What a node of each pool has, in the engine's units (thousandths of cores and GPUs, MB) [pools]."""
+    """Return the capacity of a node of each pool, in engine units [pools]."""
     first = np.unique(known["pool_of"], return_index=True)[1]
     return {name: known["whole"][first, column] for column, name in enumerate(_UNITS)}
 
 
 def amounts_asked(workload: Workload) -> dict[str, IntArray]:
-    """What all tasks, or nodes, of each job ask together, in the engine's units [jobs]."""
+    """Return the total request of each job's tasks or nodes, in engine units [jobs]."""
     totals = totals_asked(workload)
     return {
         name: np.ceil(totals[name] * units - 1e-6 * units).astype(np.int64)

@@ -1,4 +1,4 @@
-"""From a workload and a cluster to what the engine knows."""
+"""The engine's arrays for a workload on a cluster."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ IntArray = npt.NDArray[np.int64]
 MB_PER_GB = 1024
 
 MOST_KEPT = 64
-"""So many sets of kinds of jobs are kept of a machine, with which nodes each may have."""
+"""Number of sets of kinds of jobs kept per cluster, with the nodes each may use."""
 
 _ALIKE = "alike"
-"""Of jobs that are all alike, among the sets of kinds that are kept."""
+"""Key of the set with a single kind, for workloads whose jobs are all alike."""
 
-# The same arrays each time, so that the engine need not look where they lie; see `engine.state.sim.Sim`.
+# The same arrays each time, so that the engine need not look up their addresses; see
+# `engine.state.sim.Sim`.
 _NOBODY = np.zeros(0, np.int64)
 _NO_EDGES = {"tells": records("tells", 0), "waits": np.zeros(0, np.int64)}
 _NO_NODES = dict.fromkeys(("by_pool", "pool_of"), np.zeros(0, np.int64))
@@ -46,19 +47,21 @@ def lower(
     expected_ms: IntArray | None = None,
     tracked: bool = False,
 ) -> dict[str, npt.NDArray[Any]]:
-    """Make the engine's arrays of what is known; see `engine.state.layout.Known`; facts are `facts_of` them.
+    """Make the engine's arrays of a workload; see `engine.state.layout.Known`.
 
-    A job is expected to have its nodes for as long as it runs, and as they are cleaned up.
+    Facts are left empty; see `facts_of`. The expected duration of a job includes the cleanup of its
+    nodes.
 
     Args:
-        workload: the jobs.
-        cluster: the machine.
-        expected_ms: what the scheduler expects jobs to run; default the walltimes.
-        tracked: whether nodes have identity.
+        workload: The jobs.
+        cluster: The cluster.
+        expected_ms: Runtimes that the scheduler expects, in ms [jobs]; by default the walltimes.
+        tracked: Whether nodes have identity.
 
     Raises:
-        ConfigError: the workload asks for a resource or a consumable the cluster does not have.
-        WorkloadError: a job names a partition the cluster does not have.
+        ConfigError: The workload asks for a resource or a consumable that the cluster does not
+            have.
+        WorkloadError: A job names a partition that the cluster does not have.
     """
     check_consumables(workload, cluster)
     for name in workload.resources:
@@ -123,7 +126,10 @@ def lower(
 
 
 def _counts(workload: Workload, cluster: Cluster) -> Any:
-    """How often use of each job counts for fair share, in thousandths [jobs]; one number for all."""
+    """Return how much each job's usage counts for fair share, in thousandths [jobs].
+
+    It is one number if all jobs count alike.
+    """
     share = cluster.fairshare
     if not share.factors:
         return 1000
@@ -132,10 +138,10 @@ def _counts(workload: Workload, cluster: Cluster) -> Any:
 
 
 def check_consumables(workload: Workload, cluster: Cluster) -> None:
-    """Whether nodes have all consumables that jobs ask for.
+    """Check that nodes have all consumables that jobs ask for.
 
     Raises:
-        ConfigError: no node group states one of them.
+        ConfigError: No node group has one of them.
     """
     for name in consumables_asked(workload):
         if name not in cluster.consumables and name.startswith(GPU_TYPE):
@@ -155,12 +161,12 @@ def check_consumables(workload: Workload, cluster: Cluster) -> None:
 
 
 def _places(ids: npt.NDArray[Any]) -> IntArray:
-    """The place of each id among all."""
+    """Return the rank of each id among all."""
     if ids.dtype.kind == "i" and len(ids):
-        # As `ids.min()` and `ids.max()`, in half of the time where they are few.
+        # Same as `ids.min()` and `ids.max()`, in half the time for short arrays.
         least, most = ids[ids.argmin()], ids[ids.argmax()]
         if most - least == len(ids) - 1:
-            # They are different, and so are all from the least to the last.
+            # Ids are distinct, so they are all the numbers from the least to the largest.
             place: IntArray = (ids - least).astype(np.int64, copy=False)
             return place
         if (ids[1:] > ids[:-1]).all():
@@ -171,12 +177,12 @@ def _places(ids: npt.NDArray[Any]) -> IntArray:
 
 
 def _by_cancel(cancelled: IntArray, cancel: Any) -> IntArray:
-    """The jobs that are cancelled, by when they are."""
+    """Return the jobs that are canceled, by cancel time."""
     return cancelled[cancel[cancelled].argsort(kind="stable")] if len(cancelled) else _NOBODY
 
 
 def _told(edges: Dependencies, order: IntArray) -> npt.NDArray[Any]:
-    """The edges by the job waited for."""
+    """Return the edges in the given order, by the job waited for."""
     return records(
         "tells",
         len(edges),
@@ -189,7 +195,7 @@ def _told(edges: Dependencies, order: IntArray) -> npt.NDArray[Any]:
 def _edges_by_job(
     edges: Dependencies, jobs: int
 ) -> tuple[IntArray, IntArray, dict[str, npt.NDArray[Any]]]:
-    """The edges by the job waited for, and by the one that waits; what jobs know of them [jobs]."""
+    """Return the edges by job waited for and by waiting job, and job columns for them."""
     if not len(edges):
         return _NOBODY, _NOBODY, {}
     by_on = np.lexsort((edges.job, edges.on))
@@ -231,7 +237,7 @@ def _partition_of_jobs(workload: Workload, cluster: Cluster) -> IntArray:
 def _kinds(
     workload: Workload, machine: Machine, cluster: Cluster, partition: IntArray
 ) -> tuple[Kinds, IntArray]:
-    """The kinds of jobs there are, and which each job is of [jobs]."""
+    """Return the kinds of jobs, and the kind of each job [jobs]."""
     alike = _are_alike(workload, cluster)
     if alike and _ALIKE in machine.kinds:
         return machine.kinds[_ALIKE], partition
@@ -240,7 +246,7 @@ def _kinds(
     about = table.tobytes(), tuple(features)
     found = machine.kinds.get(about)
     if found is None:
-        # A twin asks of the same at each decision.
+        # Cached because a twin asks for the same kinds at each decision.
         if len(machine.kinds) >= MOST_KEPT:
             machine.kinds.clear()
         eligible = _eligible(table, features, machine, cluster)
@@ -252,7 +258,7 @@ def _kinds(
 
 
 def _are_alike(workload: Workload, cluster: Cluster) -> bool:
-    """Whether all jobs are of one kind: of one partition, and none asks for particular nodes."""
+    """Return whether all jobs are of one kind: one partition, no special nodes."""
     one = len(workload) == 0 or len(cluster.partitions) <= 1
     return one and not workload.features.labels and not needs_of_whole_nodes(workload)
 
@@ -260,7 +266,7 @@ def _are_alike(workload: Workload, cluster: Cluster) -> bool:
 def _distinct(
     workload: Workload, cluster: Cluster, partition: IntArray
 ) -> tuple[npt.NDArray[np.float64], IntArray]:
-    """The distinct (partition, needs of whole nodes, features), and which each job has."""
+    """Return the distinct (partition, node needs, features), and each job's row."""
     size = len(workload)
     names = (*PER_NODE, *cluster.consumables)
     asked = needs_of_whole_nodes(workload)
@@ -279,7 +285,10 @@ def _distinct(
 
 
 def needs_of_whole_nodes(workload: Workload) -> dict[str, npt.NDArray[np.float64]]:
-    """What each node of a job must have: for one with tasks no consumables, of which these tell [jobs]."""
+    """Return what each node of a job must have [jobs].
+
+    A job with tasks has no consumables here; its tasks ask for them.
+    """
     whole = workload.chunks["tasks"] == 0 if workload.chunks else np.True_
     consumables = {name: amounts * whole for name, amounts in workload.consumables.items()}
     return {**workload.per_node, **{n: a for n, a in consumables.items() if a.any()}}
@@ -291,7 +300,7 @@ def _eligible(
     machine: Machine,
     cluster: Cluster,
 ) -> npt.NDArray[np.int8]:
-    """1 for the pools that jobs of each kind may have [kinds, pools]."""
+    """Return 1 for the pools that jobs of each kind may use, else 0 [kinds, pools]."""
     group_of_pool = machine.group_of_pool
     eligible = np.zeros((len(kinds), len(group_of_pool)), np.int8)
     for row, kind in enumerate(kinds):
@@ -311,7 +320,7 @@ def _eligible(
 
 
 def limits_in(workload: Workload, cluster: Cluster) -> Limits | None:
-    """The limits that jobs are under; None if a cluster has none."""
+    """Return the limits that apply to jobs; None if the cluster has none."""
     machine = machine_of(cluster)
     partition = _partition_of_jobs(workload, cluster)
     kinds, kind = _kinds(workload, machine, cluster, partition)
@@ -335,7 +344,7 @@ def _limits(
 def _smallest(
     eligible: npt.NDArray[np.int8], kind: IntArray, groups: Sequence[NodeGroup]
 ) -> dict[str, npt.NDArray[np.float64]]:
-    """What the smallest node has that each job may have; infinite where that is not known [jobs]."""
+    """Return the amounts of the smallest node each job may use; infinite if unknown."""
     found = {}
     for name in PER_NODE:
         has = [getattr(group, name) for group in groups]
@@ -348,7 +357,7 @@ def _breaks_limit(
     workload: Workload, machine: Machine, partition: IntArray
 ) -> npt.NDArray[np.bool_]:
     if len(machine.nodes_from) == 1:
-        # One partition: whoever is within its limits is told by two numbers.
+        # With one partition, two numbers suffice; no lookup for each job.
         partition = np.zeros((), np.int64)
     broken: npt.NDArray[np.bool_] = (
         (workload.nodes < machine.nodes_from[partition])
@@ -361,12 +370,12 @@ def _breaks_limit(
 def facts_of(
     workload: Workload, cluster: Cluster, risk: npt.NDArray[np.float64] | None = None
 ) -> npt.NDArray[Any]:
-    """What only some orderings ask of jobs; see `engine.state.records.Fact`.
+    """Return job properties that few orderings read; see `engine.state.records.Fact`.
 
     Args:
-        workload: the jobs.
-        cluster: the machine.
-        risk: predicted probability that each job fails; none is predicted if left out.
+        workload: The jobs.
+        cluster: The cluster.
+        risk: Predicted probability that each job fails [jobs]; 0 if omitted.
     """
     partitions = machine_of(cluster).partitions
     partition = _partition_of_jobs(workload, cluster)
@@ -401,7 +410,7 @@ def facts_of(
 
 
 def _resources(workload: Workload, cluster: Cluster) -> IntArray:
-    """How much each job asks of each cluster-wide resource [jobs, resources]."""
+    """Return how much each job asks of each cluster-wide resource [jobs, resources]."""
     resources = np.zeros((len(workload), len(cluster.resources)), np.int64)
     for column, name in enumerate(cluster.resources):
         resources[:, column] = workload.resources.get(name, 0)
@@ -411,7 +420,7 @@ def _resources(workload: Workload, cluster: Cluster) -> IntArray:
 def _shares_asked(
     nodes: IntArray, all_nodes: int, resources: IntArray, capacity: IntArray
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The largest share each job asks for of anything there is, and the sum of its shares."""
+    """Return each job's largest share of any resource, and the sum of its shares."""
     shares = np.column_stack([nodes / all_nodes, resources / np.maximum(capacity, 1)])
     return shares.max(axis=1), shares.sum(axis=1)
 

@@ -1,12 +1,11 @@
 """What has no meaning, or cannot be done, together: each refused here, by name, and nowhere else."""
 
-from hpctwin.simulation.refusals.asked import check_explained, check_forecasts, check_present
+from hpctwin.simulation.refusals.asked import check_forecasts, check_present
 from hpctwin.simulation.refusals.sized import check_sized
 from hpctwin.simulation.refusals.streamed import check_streamed
 from hpctwin.simulation.refusals.together import check_together, check_usage
 
 __all__ = [
-    "check_explained",
     "check_forecasts",
     "check_present",
     "check_sized",

@@ -1,12 +1,14 @@
-"""What cannot be asked of a simulation: forecasts, explanations, a beginning with jobs that run."""
+"""What cannot be asked of a simulation: forecasts, a beginning with jobs that run."""
 
 from __future__ import annotations
 
+from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy
+from hpctwin.simulation.lowering.preemption import suspends
 from hpctwin.simulation.refusals.refusal import Refusal, not_interrupted, refuse
 
-__all__ = ["check_explained", "check_forecasts", "check_present"]
+__all__ = ["check_forecasts", "check_present"]
 
 _NO_FORECAST = (
     Refusal(
@@ -26,15 +28,6 @@ _NO_FORECAST = (
 )
 
 
-def check_explained(cluster: Cluster, workload: Workload) -> None:
-    """Whether it can be told what a job waited for.
-
-    Raises:
-        ConfigError: it cannot.
-    """
-    not_interrupted(cluster, workload, "it is not told what a job waited for")
-
-
 def check_forecasts(cluster: Cluster, policy: Policy, workload: Workload) -> None:
     """Whether forecasts can be made for jobs on a machine under a policy.
 
@@ -45,10 +38,14 @@ def check_forecasts(cluster: Cluster, policy: Policy, workload: Workload) -> Non
     refuse(_NO_FORECAST, cluster, policy)
 
 
-def check_present(cluster: Cluster, workload: Workload) -> None:
-    """Whether a simulation can begin with jobs that run already.
+def check_present(cluster: Cluster) -> None:
+    """Check whether a simulation can begin with jobs that run already.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: It cannot.
     """
-    not_interrupted(cluster, workload, "a simulation cannot begin with jobs that run")
+    if suspends(cluster):
+        raise ConfigError(
+            f"cluster {cluster.name!r}: a simulation cannot begin with running jobs where jobs are suspended "
+            "for others (preemption: mode suspend); take requeue or cancel"
+        )

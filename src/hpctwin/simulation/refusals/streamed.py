@@ -36,10 +36,7 @@ _NO_STREAM = (
     ),
     Refusal(
         lambda c, p: (
-            p.backfill not in _KEEPS_NO_ROWS
-            and any(
-                one.own or one.kept for one in (p.scheduling, p.scheduling.on_shared_nodes()) if one
-            )
+            p.backfill not in _KEEPS_NO_ROWS and bool(p.scheduling.own or p.scheduling.kept)
         ),
         lambda c, p: (
             f"backfill {p.backfill!r} keeps lists of all jobs, and in a stream they are never all there; "

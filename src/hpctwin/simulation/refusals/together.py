@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hpctwin.engine.capacity_models import SHARED_NODES
 from hpctwin.engine.passes import PASSES
 from hpctwin.engine.preempting import PREEMPTING_PASSES
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
@@ -87,13 +88,13 @@ REFUSALS = (
 def _sharing_backfills() -> list[str]:
     """Those that go with shared nodes, the simplest first."""
     found = {name: PASSES.find(name) for name in PASSES.own()}
-    shared = [name for name, one in found.items() if one.shared is not None]
+    shared = [name for name, one in found.items() if one.works_on(SHARED_NODES)]
     return sorted(shared, key=lambda name: (found[name].others is None, found[name].others or 0))
 
 
 SHARED = (
     Refusal(
-        lambda c, p: PASSES.find(p.backfill).shared is None,
+        lambda c, p: not PASSES.find(p.backfill).works_on(SHARED_NODES),
         lambda c, p: (
             f"jobs that ask for tasks share nodes, and backfill {p.backfill!r} plans whole ones; "
             f"take {', '.join(_sharing_backfills())}"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from hpctwin import metrics
 from hpctwin.attached import Attached
-from hpctwin.energy.accounts.accounting import Energy
 from hpctwin.engine.operations.transfer import are_suspended, started_ms
 from hpctwin.engine.state.sim import Sim
 from hpctwin.errors import ConfigError
@@ -22,25 +22,16 @@ from hpctwin.model.input.arguments import check_arguments
 from hpctwin.model.input.cached_attributes import kept
 from hpctwin.model.text.shown import Shown
 from hpctwin.simulation.lowering.rejected_jobs import why_rejected
-from hpctwin.simulation.lowering.shared_nodes import amounts_of_pools
-from hpctwin.simulation.result.allocations import held_s
 from hpctwin.simulation.result.capacity import capacity_over_time
+from hpctwin.simulation.result.counts import CoreCount, NodeCount, held_s
 from hpctwin.simulation.result.job_history import Course, course_so_far, sized_course
-from hpctwin.simulation.result.shared_allocations import gpu_shares, placements, shares_held
-from hpctwin.simulation.result.shared_figures import InCores, cores_held, in_cores
-from hpctwin.simulation.result.shared_use import fragmentation, node_use
-from hpctwin.simulation.result.size_history import (
-    attempts_of,
-    lost_stretches,
-    sized_figures,
-    sized_series,
-    stretches_of,
-)
+from hpctwin.simulation.result.size_history import attempts_of, lost_stretches, stretches_of
 from hpctwin.simulation.state.base import SimulationBase
-from hpctwin.simulation.state.node_control import accounts
 
 if TYPE_CHECKING:
+    from hpctwin.energy import Energy
     from hpctwin.metrics import Accounts, AccountsBy, By
+    from hpctwin.simulation.lowering.outages import Outages
 
 __all__ = ["Result", "lost_so_far", "make_result", "no_lost"]
 
@@ -75,12 +66,12 @@ class Result(Shown):
     course: Course | JobTable
     lost: pl.DataFrame
     capacity: pl.DataFrame
-    node_map: pl.DataFrame | None
     workload: Workload
     cluster: Cluster
     policy: str
     engine_s: float
     instants: int
+    node_map: pl.DataFrame | None = None
     energy: Energy | None = None
     placements: pl.DataFrame | None = None
     gpu_shares: pl.DataFrame | None = None
@@ -97,7 +88,7 @@ class Result(Shown):
         return self.course.table
 
     def shown(self) -> tuple[str, dict[str, str]]:
-        """See `Shown`."""
+        """Return title and lines of the summary; see `Shown`."""
         counts = sorted(self.course.source.counts().items(), key=lambda one: -one[1])
         return f"{self.workload.name} under {self.policy}", {
             **{f"jobs {state}": f"{count:,}" for state, count in counts},
@@ -105,7 +96,7 @@ class Result(Shown):
         }
 
     def shown_more(self) -> dict[str, str]:
-        """See `Shown`."""
+        """Return title and lines of the summary; see `Shown`."""
         found = self.summary()
         waits = {
             name: "–" if found.get(key) is None else format_duration(found[key])
@@ -161,42 +152,31 @@ class Result(Shown):
         return why_rejected(self.workload, self.cluster, rejected)
 
     @kept
-    def in_cores(self) -> InCores | None:
-        """The run with cores in the place of nodes, where jobs share nodes."""
-        if self.placements is None or self.capacity_cores is None:
-            return None
-        return in_cores(
+    def counts(self) -> NodeCount:
+        """The run in what it is counted in: nodes, or cores where jobs share nodes."""
+        if self.placements is None:
+            parts = self.course, self.lost, self.capacity, self.stretches
+            return NodeCount(*parts, self.cluster.node_count)
+        assert self.capacity_cores is not None
+        return CoreCount(
             self.workload,
             self.cluster,
             self.jobs,
             self.lost,
             self.capacity_cores,
-            self.placements,
             self.stretches,
+            self.placements,
         )
 
     @kept
     def figures(self) -> dict[str, Any]:
         """What `summary` tells of jobs and nodes, without energy and what was preempted."""
-        if self.in_cores is not None:
-            return self.in_cores.figures()
-        if self.stretches is not None:
-            parts = self.jobs, self.stretches, self.lost, self.capacity
-            return sized_figures(*parts, self.cluster.node_count)
-        from hpctwin.metrics.summary.summary import summarize_jobs
-
-        return summarize_jobs(self.course.source, self.lost, self.capacity, self.cluster.node_count)
+        return self.counts.figures()
 
     @kept
     def series(self) -> pl.DataFrame:
         """Queue, running jobs and nodes (cores, where they are shared) over time, a row at each change."""
-        if self.in_cores is not None:
-            return self.in_cores.series()
-        if self.stretches is not None:
-            return sized_series(self.jobs, self.stretches, self.lost, self.capacity)
-        from hpctwin.metrics import series
-
-        return series(self.jobs, self.lost, self.capacity)
+        return self.counts.series()
 
     @property
     def attempts(self) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -218,28 +198,21 @@ class Result(Shown):
             UnknownNameError: ``by`` is neither.
             ConfigError: the sizes of jobs were decided while they ran.
         """
-        from hpctwin.metrics import collect_accounts
-
         self._check_rigid("what accounts used")
-
-        figures = self.figures
+        figures, counts = self.figures, self.counts
         there = (figures["availability"] or 0.0) * (figures["makespan_s"] or 0.0)
-        jobs, lost = self.jobs if self.energy is None else self.energy.jobs, self.lost
-        if self.in_cores is not None:
-            held = self.in_cores.shares(self.in_cores.jobs)
-            jobs, lost = jobs.with_columns(held["nodes"]), self.in_cores.shares(self.in_cores.lost)
-        return collect_accounts(
-            jobs,
+        jobs = self.jobs if self.energy is None else self.energy.jobs
+        return metrics.collect_accounts(
+            jobs.with_columns(counts.in_nodes(counts.jobs)["nodes"]),
             by,
-            lost=lost,
+            lost=counts.in_nodes(counts.lost),
             there_node_s=there * self.cluster.node_count,
-            core_s=held_s(
-                self.jobs, self.lost, self.cluster, "cores", self.node_map, self.placements
-            ),
-            gpu_s=held_s(
-                self.jobs, self.lost, self.cluster, "gpus", self.node_map, self.placements
-            ),
+            core_s=self._held_s("cores"),
+            gpu_s=self._held_s("gpus"),
         )
+
+    def _held_s(self, what: Literal["cores", "gpus"]) -> npt.NDArray[np.float64] | None:
+        return held_s(self.jobs, self.lost, self.cluster, what, self.node_map, self.placements)
 
     @check_arguments()
     def breakdown(self, by: By) -> pl.DataFrame:
@@ -254,16 +227,11 @@ class Result(Shown):
         Raises:
             UnknownNameError: it is another.
         """
-        from hpctwin.metrics import breakdown
-
         self._check_rigid("figures by class")
-        if self.placements is None:
-            return breakdown(self.jobs, by)
-        sized = cores_held(self.jobs, self.placements)
-        return breakdown(sized, by).rename({"node_hours": "core_hours"})
+        return self.counts.breakdown(by)
 
     def node_use(self, steps: int = 200) -> pl.DataFrame:
-        """The mean share of each amount that is held of each node, in steps; see `shared_use.node_use`.
+        """The mean share of each amount that is held of each node, in steps; see `node_use.node_use`.
 
         Args:
             steps: how many, 1 or more.
@@ -271,10 +239,12 @@ class Result(Shown):
         Raises:
             ConfigError: jobs do not share nodes, or there is no step.
         """
+        from hpctwin.simulation.result.node_use import node_use
+
         return node_use(self.cluster, self._shared_placements(), steps)
 
     def fragmentation(self, steps: int = 200) -> pl.DataFrame:
-        """What was free of shared nodes and could not be used; see `shared_use.fragmentation`.
+        """What was free of shared nodes and could not be used; see `node_use.fragmentation`.
 
         Args:
             steps: how many, 1 or more.
@@ -282,6 +252,8 @@ class Result(Shown):
         Raises:
             ConfigError: jobs do not share nodes, or there is no step.
         """
+        from hpctwin.simulation.result.node_use import fragmentation
+
         placed = self._shared_placements()
         return fragmentation(self.workload, self.cluster, self.jobs, placed, steps, self.gpu_shares)
 
@@ -313,34 +285,46 @@ def make_result(simulation: SimulationBase) -> Result:
     sized = simulation.sizing is not None
     suspends = len(sim["beneath"]) > 0
     course = sized_course(workload, sim) if sized else course_so_far(workload, sim)
-    shared = workload.shares_nodes
-    node_map = _node_map(workload, sim) if len(sim["node"]) and not shared else None
-    placed = placements(workload, cluster, sim) if shared else None
+    outages = simulation.outages_so_far()
+    held, ran = _held(workload, cluster, sim, outages)
     energy = None
     if cluster.has_power:
-        where = node_map if placed is None else shares_held(workload, cluster, placed)
-        assert where is not None
-        energy = accounts(simulation, course.table, where)
+        from hpctwin.simulation.result.energy import energy_so_far
+
+        assert ran is not None
+        energy = energy_so_far(simulation, course.table, ran)
     return Result(
         course=course,
         lost=lost_stretches(workload, sim) if sized else lost_so_far(workload, sim),
-        capacity=capacity_over_time(sim, simulation.outages_so_far()),
-        node_map=node_map,
+        capacity=capacity_over_time(sim, outages),
         workload=workload,
         cluster=cluster,
         policy=simulation.policy_name,
         engine_s=simulation.engine_s,
         instants=int(sim.clock.instants),
         energy=energy,
-        placements=placed,
-        gpu_shares=gpu_shares(workload, cluster, sim) if shared else None,
         stretches=stretches_of(workload, sim) if sized or suspends else None,
-        capacity_cores=capacity_over_time(
-            sim, simulation.outages_so_far(), amounts_of_pools(sim)["cores"]
-        )
-        if shared
-        else None,
+        **held,
     )
+
+
+def _held(
+    workload: Workload, cluster: Cluster, sim: Sim, outages: Outages
+) -> tuple[dict[str, pl.DataFrame | None], pl.DataFrame | None]:
+    """Return a result's tables of what jobs held of nodes, and where they ran, if that is known."""
+    if not workload.shares_nodes:
+        node_map = _node_map(workload, sim) if len(sim["node"]) else None
+        return {"node_map": node_map}, node_map
+    from hpctwin.simulation.lowering.shared_nodes import amounts_of_pools
+    from hpctwin.simulation.result.placements import gpu_shares, placements, shares_held
+
+    placed = placements(workload, cluster, sim)
+    held = {
+        "placements": placed,
+        "gpu_shares": gpu_shares(workload, cluster, sim),
+        "capacity_cores": capacity_over_time(sim, outages, amounts_of_pools(sim)["cores"]),
+    }
+    return held, shares_held(workload, cluster, placed) if cluster.has_power else None
 
 
 def lost_so_far(workload: Workload, sim: Sim) -> pl.DataFrame:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from hpctwin import metrics
 from hpctwin.engine.operations.transfer import are_suspended
 from hpctwin.engine.state import layout
 from hpctwin.engine.state.sim import Sim
 from hpctwin.metrics.summary.running import RunningSummary
 from hpctwin.metrics.summary.sources import JobTable
-from hpctwin.metrics.time.series import series
 from hpctwin.model import MS_PER_S, Workload
 from hpctwin.model.columns import known_seconds
 
@@ -149,8 +149,8 @@ def sized_series(
         capacity: of the same.
     """
     attempts = attempts_of(jobs, stretches, lost)
-    used = series(*attempts, capacity)
-    asked = series(*_as_asked(jobs, *attempts), capacity).select("time_s", "queued_nodes")
+    used = metrics.series(*attempts, capacity)
+    asked = metrics.series(*_as_asked(jobs, *attempts), capacity).select("time_s", "queued_nodes")
     columns = used.columns
     return used.drop("queued_nodes").join_asof(asked, on="time_s").select(columns)
 

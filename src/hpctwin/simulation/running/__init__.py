@@ -1,1 +1,1 @@
-"""Running a simulation: from submission to the end, from the present, or step by step."""
+"""Running a simulation: to the end, from the present, or step by step."""

@@ -1,17 +1,17 @@
-"""Advancing a simulation: the engine runs slice by slice, so that Python has its turn."""
+"""Advance a simulation: the engine runs in slices, so that Python gets its turn."""
 
 from __future__ import annotations
 
 import time
 from functools import cache, partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from hpctwin.engine.state import layout
 from hpctwin.engine.state.sim import Sim
 from hpctwin.errors import PolicyError, SimulationError
-from hpctwin.model import NEVER_MS, to_ms
+from hpctwin.model import MS_PER_S, NEVER_MS, to_ms
 from hpctwin.policies import Policy
 from hpctwin.simulation.running.interruptible import hears_interrupts, run_interruptible
 from hpctwin.simulation.state.base import SimulationBase
@@ -19,18 +19,18 @@ from hpctwin.simulation.state.base import SimulationBase
 if TYPE_CHECKING:
     from hpctwin.engine.compile.jit import Kernel
 
-__all__ = ["Outcome", "advance_engine", "not_a_number"]
+__all__ = ["Outcome", "advance_engine", "asked_again_s", "not_a_number"]
 
 Outcome = Literal["done", "reached", "stepped"]
 
 SLICE_S = 0.02
-"""So long the engine runs, about, before Python has its turn."""
+"""Approximate duration of an engine call before Python gets its turn, in seconds."""
 MANY_WAITING = 5_000
-"""With fewer jobs waiting, no pass takes long enough for Ctrl-C to be missed."""
+"""Number of pending jobs below which no pass takes so long that Ctrl-C is missed."""
 MANY_PLANNED = 500
-"""The same where each is promised a start, or nodes are shared."""
+"""The same number where each job has a reservation, or nodes are shared."""
 MANY_LOOKS = 1 << 20
-"""Nor does a slice in which so many jobs at most are looked at, pass after pass."""
+"""Jobs examined in a slice, over all passes, below which Ctrl-C is not missed."""
 
 _NAMES: dict[int, Outcome] = {
     layout.DONE: "done",
@@ -42,7 +42,7 @@ _NAMES: dict[int, Outcome] = {
 def advance_engine(
     simulation: SimulationBase, until_s: float | None = None, *, instants: int | None = None
 ) -> Outcome:
-    """Let the engine go on; arguments, result and errors as of `Simulation.advance`."""
+    """Advance the engine; arguments, result and errors as for `Simulation.advance`."""
     if simulation.broken:
         raise SimulationError(f"this simulation cannot go on: {simulation.broken}")
     until = NEVER_MS if until_s is None else to_ms(until_s)
@@ -76,6 +76,7 @@ def advance_engine(
             raise KeyboardInterrupt
         if simulation.provide(code):
             continue
+        # Adapt the slice so that a call takes about SLICE_S.
         if code == layout.STEPPED and _sliced(simulation, first, instants):
             took = time.perf_counter() - entered
             if took < SLICE_S / 2:
@@ -96,8 +97,32 @@ def advance_engine(
     return _NAMES[code]
 
 
+def asked_again_s(simulation: SimulationBase, again_s: Any, where: str) -> float | None:
+    """Return when a user's function wants to be called again, seconds, to the millisecond.
+
+    Args:
+        simulation: that is advanced.
+        again_s: what the function gave.
+        where: which function, and when, for messages.
+
+    Raises:
+        PolicyError: it is no time after the present.
+    """
+    if again_s is None:
+        return None
+    if isinstance(again_s, bool) or not isinstance(again_s, (int, float, np.number)):
+        raise PolicyError(f"{where}: again_s is {again_s!r}, it must be seconds or None")
+    wanted: Any = again_s
+    again_ms = to_ms(wanted) if abs(wanted) < NEVER_MS / MS_PER_S else NEVER_MS
+    if not simulation.now_s < again_ms / MS_PER_S < NEVER_MS / MS_PER_S:
+        raise PolicyError(
+            f"{where}: again_s is {wanted:g}, which is not after {simulation.now_s:g} s"
+        )
+    return again_ms / MS_PER_S
+
+
 def not_a_number(policy: Policy, sim: Sim) -> str:
-    """Which of a policy's functions gave NaN, and for which node if it scores nodes."""
+    """Name the policy's function that gave NaN, and the node if it scores nodes."""
     node, placed = int(sim.clock.bad_node), policy.placement.score
     if node < 0 or placed is None:
         return f"ordering {policy.order.name!r}"
@@ -106,16 +131,16 @@ def not_a_number(policy: Policy, sim: Sim) -> str:
 
 @cache
 def _advance() -> Kernel:
-    """What goes on with a simulation; only who runs one waits for the compiler."""
+    """Return the kernel that advances a simulation; imported only when one runs."""
     from hpctwin.engine.operations.kernel import advance
 
     return advance
 
 
 def _may_take_long(simulation: SimulationBase, until: int, instants: int) -> bool:
-    """Whether so many jobs may wait that a slice of so many instants may take long.
+    """Return whether a slice may take long because of many pending jobs.
 
-    To hand a slice to a thread takes as long as hundreds of instants with short queues.
+    Running a slice in a thread costs as much as hundreds of event times with short queues.
     """
     instants = max(instants, 1)
     few = min(MANY_PLANNED, max(MANY_LOOKS // instants, 1))
@@ -135,13 +160,13 @@ def _may_take_long(simulation: SimulationBase, until: int, instants: int) -> boo
     submit, coming = sim["job"]["submit"], sim["by_submit"][arrived : arrived + more]
     if int(submit[coming[-1]]) > until:
         return False
-    # Each time of submission is an instant of its own; some of them tell, if there are more than that.
+    # Each submit time is a separate event time. A sample of them decides if there are many.
     some = submit[coming[:: max(1, more // (4 * instants))]]
     return int(np.count_nonzero(np.diff(some))) < instants
 
 
 def _sliced(simulation: SimulationBase, first: int, instants: int | None) -> bool:
-    """Whether the kernel came back only for Python to have its turn."""
+    """Return whether the kernel returned only to give Python its turn."""
     clock = simulation.state.clock
     job = int(clock.stop_job)
     if job >= 0 and layout.RUNNING <= simulation.column("phase")[job] < layout.UNSUBMITTED:

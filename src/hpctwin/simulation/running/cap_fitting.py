@@ -1,9 +1,8 @@
-"""DVFS modes lowered to fit under a power cap, and raised again, at each instant."""
+"""Lower DVFS modes to fit under a power cap, and raise them, at each event time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 import numpy as np
 
@@ -12,21 +11,20 @@ from hpctwin.engine.operations.power_control import state_rows
 from hpctwin.engine.state.layout import COMPUTING, IDLE
 from hpctwin.model import PowerCap
 from hpctwin.model.cluster.cap import DAY_S
-from hpctwin.simulation.result.shared_allocations import use_now
+from hpctwin.simulation.result.placements import use_now
+from hpctwin.simulation.running.advance import Outcome
 from hpctwin.simulation.state.base import SimulationBase
 from hpctwin.simulation.state.node_control import put_into_mode
 
 __all__ = ["ModeFitting"]
 
-Outcome = Literal["done", "reached", "stepped"]
-
 
 class ModeFitting:
-    """Keeps a simulation in the fastest modes under its cap; all node groups step down together.
+    """Fastest modes that fit under the cap; all node groups step down together.
 
     Args:
-        cap: of the simulation.
-        simulation: that is advanced.
+        cap: Cap of the simulation.
+        simulation: Simulation that is advanced.
     """
 
     def __init__(self, cap: PowerCap, simulation: SimulationBase) -> None:
@@ -44,12 +42,12 @@ class ModeFitting:
     def advance(
         self, advance: Callable[..., Outcome], *, until_s: float | None, instants: int | None
     ) -> Outcome:
-        """Advance instant by instant, and choose the modes at each.
+        """Advance one event time after another, and choose the modes at each.
 
         Args:
-            advance: advances without choosing.
-            until_s: as of `Simulation.advance`.
-            instants: as there.
+            advance: Function that advances the simulation without choosing modes.
+            until_s: As for `Simulation.advance`.
+            instants: As for `Simulation.advance`.
         """
         self._fit()
         left = instants
@@ -79,6 +77,8 @@ class ModeFitting:
         if simulation.workload.shares_nodes:
             each = use_now(simulation.workload, simulation.cluster, simulation.state)
             used = np.bincount(self._group, each * (rows == COMPUTING), minlength=len(groups))
+        # Levels go from the fastest modes to the slowest; the slowest are kept even if they exceed
+        # the cap.
         for modes in self._levels:
             drawn = asleep_w
             for number, name in enumerate(modes):

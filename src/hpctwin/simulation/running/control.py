@@ -1,27 +1,28 @@
-"""Advancing under a control function: it is asked after each instant, and what it orders is done."""
+"""Decisions from outside: a function that switches nodes after each instant, and jobs to start now."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from hpctwin.energy.power.control import Control, Orders, PowerView
 from hpctwin.engine.operations.clock import go_to
+from hpctwin.engine.state import layout
 from hpctwin.errors import PolicyError, SimulationError
-from hpctwin.model import MS_PER_S, NEVER_MS, to_ms
+from hpctwin.model import State, to_ms
+from hpctwin.policies.backfills import OUTSIDE
+from hpctwin.simulation.running.advance import Outcome, asked_again_s
 from hpctwin.simulation.state.base import SimulationBase
 from hpctwin.simulation.state.node_control import switch
 
-__all__ = ["advance_controlled"]
-
-Outcome = Literal["done", "reached", "stepped"]
+__all__ = ["advance_controlled", "begin"]
 
 QUIET_S = 10 * 86_400.0
-"""So long jobs wait, with nothing left to happen, for a control function to switch a node."""
+"""Longest wait of jobs for a control function to switch nodes, in seconds."""
 
 
 def advance_controlled(
@@ -32,18 +33,18 @@ def advance_controlled(
     until_s: float | None,
     instants: int | None,
 ) -> Outcome:
-    """Advance instant by instant, and ask the control function after each.
+    """Advance one event time after another, and call the control function after each.
 
     Args:
-        simulation: that is advanced.
-        control: the function.
-        advance: advances without asking.
-        until_s: as of `Simulation.advance`.
-        instants: as there.
+        simulation: Simulation that is advanced.
+        control: The control function.
+        advance: Function that advances the simulation without calling the control function.
+        until_s: As for `Simulation.advance`.
+        instants: As for `Simulation.advance`.
 
     Raises:
-        PolicyError: the function failed, or ordered what cannot be.
-        SimulationError: jobs wait, and the function left all they need switched off.
+        PolicyError: The function failed, or gave impossible orders.
+        SimulationError: Jobs wait, and the function keeps the nodes they need switched off.
     """
     left = instants
     if not simulation.outside.asked:
@@ -75,13 +76,13 @@ def _note(simulation: SimulationBase, **what: Any) -> None:
 
 
 def _only_timers_left(simulation: SimulationBase) -> bool:
-    """Whether nobody runs, comes or goes any more, and no node is being switched."""
+    """Return whether no job runs or arrives any more, and no node is being switched."""
     clock = simulation.state.clock
     return bool(clock.only_outages_since >= 0 and clock.running == 0 and clock.switching == 0)
 
 
 def _goes_on_to_ask(simulation: SimulationBase, until_s: float | None) -> bool:
-    """Put the clock to when the function wants to be asked, as nothing else is left to happen."""
+    """Set the clock to the next call if no event is left; return whether it was set."""
     waiting = bool(simulation.snapshot()["waiting"])
     again_s = simulation.outside.again_s
     if waiting and again_s is None:
@@ -93,7 +94,7 @@ def _goes_on_to_ask(simulation: SimulationBase, until_s: float | None) -> bool:
 
 
 def _give_up(simulation: SimulationBase) -> None:
-    """Say so where jobs wait; where none do, nodes may be switched for ever."""
+    """Raise an error if jobs wait; without jobs, nodes may be switched forever."""
     waiting = len(simulation.snapshot()["waiting"])
     if waiting:
         raise SimulationError(
@@ -103,7 +104,7 @@ def _give_up(simulation: SimulationBase) -> None:
 
 
 def _ask(simulation: SimulationBase, control: Control) -> float | None:
-    """One question; when to ask again at the latest."""
+    """Call the function once; return the latest time of the next call, in seconds."""
     name = getattr(control, "__name__", repr(control))
     try:
         orders = control(PowerView(simulation))
@@ -114,7 +115,7 @@ def _ask(simulation: SimulationBase, control: Control) -> float | None:
     if orders is None:
         return None
     if inspect.iscoroutine(orders):
-        orders.close()  # else Python complains later that nobody waited for it
+        orders.close()  # otherwise Python later warns that it was never awaited
     if not isinstance(orders, Orders):
         raise PolicyError(
             f"control function {name!r} gave {orders!r} at {simulation.now_s:g} s, it must give Orders "
@@ -129,28 +130,61 @@ def _ask(simulation: SimulationBase, control: Control) -> float | None:
         switch(simulation, on=on, off=off)
     except SimulationError as error:
         raise PolicyError(f"{where}: {error}") from error
-    again_s = orders.again_s
-    if again_s is None:
-        return None
-    if isinstance(again_s, bool) or not isinstance(again_s, (int, float, np.number)):
-        raise PolicyError(f"{where}: again_s is {again_s!r}, it must be seconds or None")
-    again_ms = to_ms(again_s) if abs(again_s) < NEVER_MS / MS_PER_S else NEVER_MS
-    if not simulation.now_s < again_ms / MS_PER_S < NEVER_MS / MS_PER_S:
-        raise PolicyError(
-            f"control function {name!r} wants to be asked again at {again_s:g} s, which is not "
-            f"after {simulation.now_s:g} s"
-        )
-    return again_ms / MS_PER_S
+    return asked_again_s(simulation, orders.again_s, where)
 
 
 def _nodes(nodes: Any, what: str) -> list[int]:
-    """Numbers of nodes that a control function gave.
+    """Return the node numbers that a control function gave.
 
     Raises:
-        PolicyError: it gave something else.
+        PolicyError: The function gave something else.
     """
     if isinstance(nodes, Iterable) and not isinstance(nodes, (str, bytes)):
         found = list(nodes)
         if all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in found):
             return [int(n) for n in found]
     raise PolicyError(f"{what} is {nodes!r}, it must be numbers of nodes")
+
+
+def begin(
+    simulation: SimulationBase, job_ids: Iterable[Any], advance: Callable[..., object]
+) -> list[Any]:
+    """Start pending jobs now; arguments, result and errors as for `Simulation.begin`.
+
+    Args:
+        simulation: Simulation that holds the jobs.
+        job_ids: Ids of pending jobs.
+        advance: Function that advances the simulation.
+    """
+    from hpctwin.engine.passes.outside import name_jobs
+
+    if simulation.policy.backfill != OUTSIDE:
+        raise SimulationError(
+            f"policy {simulation.policy.name!r} decides itself who starts; to begin jobs from outside, take "
+            f"backfill {OUTSIDE!r}"
+        )
+    given = list(job_ids)
+    rows = np.array([simulation.row_of(one) for one in given], np.int64)
+    phases = simulation.column("phase")[rows]
+    for one, phase in zip(given, phases.tolist(), strict=True):
+        if phase != layout.WAITING:
+            raise SimulationError(
+                f"job {one} does not wait at {simulation.now_s:g} s: it is {_phase(phase)}"
+            )
+    if len(set(given)) < len(given):
+        twice = next(one for one in given if given.count(one) > 1)
+        raise SimulationError(f"job {twice} is named twice")
+    if not given:
+        return []
+    simulation.decided()
+    if simulation.tracked:
+        # The engine does not check the space for node records before a pass without an event time.
+        simulation.make_room()
+    name_jobs(simulation.state, rows)
+    advance(instants=0)
+    started = simulation.column("phase")[rows] != layout.WAITING
+    return [one for one, ran in zip(given, started.tolist(), strict=True) if not ran]
+
+
+def _phase(phase: int) -> str:
+    return "not submitted yet" if phase == layout.UNSUBMITTED else State(phase).label

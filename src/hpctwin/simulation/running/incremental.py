@@ -1,4 +1,4 @@
-"""A simulation that jobs are given to one by one, and that can look ahead cheaply."""
+"""A simulation in which jobs are submitted one by one, with cheap forecasts."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ IntArray = npt.NDArray[np.int64]
 
 
 class OpenSimulation:
-    """A simulation in which nobody arrives unless told to.
+    """A simulation in which no job arrives unless requested.
 
-    The workload holds all jobs that may ever come. `arrive` lets one come, `withdraw` takes a waiting
-    one away again, `forecast` asks when some would start and end if they came now and nobody after
-    them. A forecast copies only what is needed of waiting and running jobs, so that its cost does not
+    The workload holds all jobs that may ever come. `arrive` submits a job, and `withdraw` removes a
+    pending one. `forecast` returns when jobs would start and end if some came now and none after
+    them. A forecast copies only what it needs of pending and running jobs, so its cost does not
     grow with the workload.
 
     Args:
-        simulation: a new one, in which nothing has happened; it belongs to this object from now on.
-        runtime_ms: how long jobs run in forecasts [jobs]; None if forecasts know the true runtimes
+        simulation: New simulation in which nothing has happened; this object owns it from now on.
+        runtime_ms: Runtimes in forecasts, in ms [jobs]. None if forecasts know the true runtimes
             and the true ends of running jobs.
-        spare: so many jobs that are not in the workload can be told to a forecast.
+        spare: Number of additional jobs, not in the workload, that `tell` can make for forecasts.
 
     Raises:
-        WorkloadError: jobs depend on each other.
-        ConfigError: there are no forecasts for such a machine and policy.
+        WorkloadError: Jobs depend on each other.
+        ConfigError: Forecasts do not support the cluster or the policy.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class OpenSimulation:
         close_arrivals(simulation.state)
         self._width = counted_nodes(workload, simulation.cluster)
         self.oracle = runtime_ms is None
-        # Forecasts are made by the engine alone: nobody is there to compile what it lacks.
+        # The engine alone makes forecasts, so everything it needs must be compiled beforehand.
         simulation.need_pass()
         simulation.need_race()
-        # What is expected of a job's length does not depend on where it runs.
+        # An expected runtime does not depend on which nodes the job runs.
         self._ahead = forecast_arrays(
             simulation.state, *simulation.passes(), spare, one_speed=not self.oracle
         )
@@ -87,25 +87,25 @@ class OpenSimulation:
 
     @property
     def queued(self) -> int:
-        """Jobs that wait, those on their way included."""
+        """Number of pending jobs, including those requested to arrive."""
         clock = self.simulation.state.clock
         return int(clock.queued + clock.arrival_end - clock.arrived)
 
     def waiting(self) -> IntArray:
-        """Rows of the jobs that wait, in the order of the queue where it is kept sorted."""
+        """Return the rows of pending jobs, in queue order if the queue is kept sorted."""
         sim = self.simulation.state
         rows: IntArray = sim["queue"][: sim.clock.queued].copy()
         return rows
 
     def on_their_way(self) -> IntArray:
-        """Rows of the jobs told to arrive that have not yet."""
+        """Return the rows of jobs that were requested to arrive and have not yet."""
         sim = self.simulation.state
         clock = sim.clock
         rows: IntArray = sim["by_submit"][clock.arrived : clock.arrival_end].copy()
         return rows
 
     def load_s(self, now_ms: int) -> float:
-        """Work ahead, as the scheduler expects it: node-seconds waiting and left of running jobs."""
+        """Return the work of pending jobs and the rest of running ones, in node-seconds."""
         sim, clock = self.simulation.state, self.simulation.state.clock
         job = sim["job"]
         rows = sim["queue"][: clock.queued]
@@ -117,18 +117,21 @@ class OpenSimulation:
         return total / MS_PER_S
 
     def may_start(self, row: int) -> bool:
-        """Whether as many nodes are free as a job asks for; where they are shared only a forecast tells."""
+        """Return whether enough nodes are free for a job.
+
+        It is always True where nodes are shared, because only a forecast can decide there.
+        """
         simulation = self.simulation
         return simulation.workload.shares_nodes or (
             simulation.free_nodes() >= int(simulation.workload.nodes[row])
         )
 
     def rejects(self) -> npt.NDArray[np.bool_]:
-        """Whether each job can never run here [jobs]."""
+        """Return which jobs can never run here [jobs]."""
         return self.simulation.rejects()
 
     def least_runtime_ms(self, row: int) -> int:
-        """How long a job runs at least in forecasts."""
+        """Return the shortest runtime of a job in forecasts, in ms."""
         runtime: int = self.runtime_ms.item(row)
         if self._fastest != 1.0:
             runtime = int(runtime / self._fastest)
@@ -137,11 +140,11 @@ class OpenSimulation:
         return runtime
 
     def expect_runtime(self, row: int, runtime_ms: int) -> None:
-        """Say how long a job runs in forecasts from now on."""
+        """Set the runtime of a job in forecasts from now on."""
         expect(self._ahead, row, runtime_ms)
 
     def ran_share(self, row: int) -> float | None:
-        """The share of its walltime that a job ran; None if it has not run to its end."""
+        """Return the fraction of its walltime that a job ran; None if it did not finish."""
         sim = self.simulation.state
         job = sim["state"][row]
         if job["phase"] not in (layout.COMPLETED, layout.WALLTIME):
@@ -149,25 +152,28 @@ class OpenSimulation:
         return float((job["end"] - job["start"]) / sim["job"]["limit"][row])
 
     def advance_before(self, now_ms: int) -> bool:
-        """Let everything happen that happens before an instant; whether nothing is left to happen."""
+        """Advance to just before a time; return whether no event is left."""
         return self.simulation.advance((now_ms - 1) / MS_PER_S) == "done"
 
     def finish(self) -> None:
-        """Let everything happen that is left to happen."""
+        """Advance to the end."""
         self.simulation.advance()
 
     def stand_by(self, until_s: float) -> None:
-        """Let a machine with power states go on to a time after `finish`, while others still run."""
+        """Advance a cluster with power states to a time while other clusters still run.
+
+        It is called after `finish`.
+        """
         if self.simulation.cluster.has_power and self.simulation.now_s < until_s:
             stand_by(
                 self.simulation.state, to_ms(until_s), partial(self.simulation.advance, until_s)
             )
 
     def arrive(self, row: int, at_ms: int) -> None:
-        """Let a job be submitted at a time that has not been reached; never if it is cancelled before.
+        """Submit a job at a future time; never if it is canceled before.
 
         Raises:
-            SimulationError: the time has passed.
+            SimulationError: The time has passed.
         """
         from hpctwin.engine.operations.lookahead import arrive
 
@@ -181,7 +187,7 @@ class OpenSimulation:
         arrive(sim.address, row)
 
     def withdraw(self, row: int, at_ms: int) -> None:
-        """Take a waiting job away; the next scheduling pass comes at ``at_ms``."""
+        """Remove a pending job; the next scheduling pass is at ``at_ms``."""
         from hpctwin.engine.operations.lookahead import withdraw
 
         sim = self.simulation.state
@@ -189,14 +195,14 @@ class OpenSimulation:
         arrive_at(sim, row, int(self._submit[row]), layout.NEVER)
 
     def tell(self, past: IntArray, arrival_ms: IntArray) -> IntArray:
-        """Make jobs for forecasts that are like others but arrive at another time.
+        """Make jobs for forecasts that equal other jobs but arrive at another time.
 
         Args:
-            past: rows of the jobs they are like; at most ``spare``.
-            arrival_ms: when they arrive.
+            past: Rows of the jobs to copy; at most ``spare``.
+            arrival_ms: Arrival time of each copy, in ms.
 
         Returns:
-            Their rows, for the argument ``coming`` of `forecast`.
+            Rows of the copies, for the argument ``coming`` of `forecast`.
         """
         rows = np.arange(self.size, self.size + len(past))
         like(self._ahead, rows, past, arrival_ms)
@@ -211,23 +217,24 @@ class OpenSimulation:
         arrival_ms: int | IntArray | None = None,
         latest_ms: int = NEVER_MS,
     ) -> IntArray:
-        """When jobs would start and end if some came and nobody after them.
+        """Return when jobs would start and end if some came now and none after them.
 
-        Failures to come, and cancellations, are not known to a forecast.
+        A forecast does not know future failures and cancellations.
 
         Args:
-            now_ms: the present; everything before it happens first.
-            coming: rows of jobs that come: those of the workload at ``arrival_ms`` (one for all, or one for
-                each), those of `tell` when they were told to.
-            watched: rows of the jobs asked for; coming, waiting or on their way.
-            arrival_ms: when those of the workload come; now if left out.
-            latest_ms: starts after this are of no interest; giving it makes forecasts cheaper.
+            now_ms: Present time in ms; everything before it happens first.
+            coming: Rows of jobs that arrive. Jobs of the workload arrive at ``arrival_ms``, jobs
+                made by `tell` at the time given there.
+            watched: Rows of the jobs asked about: arriving, pending, or requested to arrive.
+            arrival_ms: Arrival time of the jobs of the workload, one for all or one for each; by
+                default now.
+            latest_ms: Time after which starts do not matter, in ms; it makes forecasts cheaper.
 
         Returns:
-            Start and end, ms [2, watched]; -1 where it does not start (in time).
+            Start and end in ms [2, watched]; -1 if the job does not start by ``latest_ms``.
 
         Raises:
-            PolicyError, SimulationError: the ordering failed.
+            PolicyError, SimulationError: The ordering failed.
         """
         from hpctwin.engine.operations.lookahead import look_ahead
 
@@ -256,7 +263,7 @@ class OpenSimulation:
         return found
 
     def _decide(self) -> None:
-        """Give forecasts the simulation's policy; nobody knows of failures to come."""
+        """Give forecasts the simulation's policy, without knowledge of future failures."""
         policy = self._decided = self.simulation.decided()
         rules = policy["rules"].copy()
         rules["outage_horizon"] = NEVER_MS
@@ -264,5 +271,5 @@ class OpenSimulation:
         self._ahead.decide(Decided({**policy, "rules": rules}))
 
     def result(self) -> Result:
-        """What has happened so far; jobs that never came are pending."""
+        """Return what has happened so far; jobs that never arrived are pending."""
         return self.simulation.result()

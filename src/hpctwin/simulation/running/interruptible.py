@@ -1,4 +1,4 @@
-"""Compiled code that hears Ctrl-C: Python's main thread waits for it instead of being in it."""
+"""Compiled code that Ctrl-C interrupts: the main thread waits for another thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 __all__ = ["THREAD_NAME", "hears_interrupts", "run_all", "run_interruptible"]
 
 THREAD_NAME = "hpctwin-engine"
-"""Begins the names of threads that run compiled code and cannot be stopped in it."""
+"""Prefix of the names of threads that run compiled code and cannot be stopped."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -20,7 +20,7 @@ _LOOK_EVERY_S = 0.1
 
 
 def hears_interrupts() -> bool:
-    """Whether Ctrl-C comes to this thread; not to any but the main thread, nor where it is ignored."""
+    """Return whether this thread receives Ctrl-C: the main one, unless it is ignored."""
     return (
         threading.current_thread() is threading.main_thread()
         and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
@@ -28,20 +28,21 @@ def hears_interrupts() -> bool:
 
 
 def run_interruptible(run: Callable[[], int]) -> tuple[int, bool]:
-    """Run something that holds no lock of Python's, such that Ctrl-C ends the wait for it.
+    """Run a function without Python's lock, such that Ctrl-C ends the wait for it.
 
-    Signals come to the main thread between two steps of Python, and compiled code is one step. In any
-    other thread, and where Ctrl-C is ignored as in the workers of a sweep, it is simply run: to hand it to a
-    thread makes the processor wait where as many processes run as it has cores.
+    Signals reach the main thread between two steps of Python, and compiled code is one step. In any
+    other thread, or if Ctrl-C is ignored as in the workers of a sweep, the function is simply
+    called. Handing it to a thread makes the processor wait if there are as many processes as cores.
 
     Args:
-        run: what to run.
+        run: Function to run.
 
     Returns:
-        What it gave, and whether Ctrl-C came meanwhile, shortly before its end.
+        Its result, and whether Ctrl-C came shortly before it ended.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C came, and a moment later there was no end yet; what was run runs on.
+        KeyboardInterrupt: Ctrl-C came and the function did not end shortly afterwards; it keeps
+            running.
     """
     if not hears_interrupts():
         return run(), False
@@ -61,7 +62,8 @@ def run_interruptible(run: Callable[[], int]) -> tuple[int, bool]:
     thread.start()
     interrupted = False
     try:
-        # The system may hand the signal to the other thread; this one sees it when it wakes.
+        # The system may deliver the signal to the other thread; this thread sees it when it wakes
+        # up.
         while not over.wait(_LOOK_EVERY_S):
             pass
     except KeyboardInterrupt:
@@ -76,21 +78,22 @@ def run_interruptible(run: Callable[[], int]) -> tuple[int, bool]:
 def run_all(
     function: Callable[[T], R], items: Iterable[T], *, threads: int, stop: Callable[[], None]
 ) -> list[R]:
-    """Run a function for each item, in threads, such that Ctrl-C ends the wait for them.
+    """Run a function for each item in threads; Ctrl-C ends the wait for them.
 
     Args:
-        function: what to run.
-        items: what for; they are begun in this order.
-        threads: at most so many at once.
-        stop: called at a fault or Ctrl-C, to have what runs come to an end; it is not waited for.
+        function: Function to run.
+        items: Its arguments; they are started in this order.
+        threads: Largest number of threads.
+        stop: Function called after an error or Ctrl-C, to make running calls end; they are not
+            waited for.
 
     Returns:
-        What it gave, in the order of the items.
+        Results in the order of the items.
     """
     waiting = list(items)
     given: dict[int, R] = {}
     raised: list[BaseException] = []
-    left = iter(enumerate(waiting))  # each is handed to one thread: Python goes on by one at a time
+    left = iter(enumerate(waiting))  # Python's lock gives each item to one thread
 
     def work() -> None:
         try:

@@ -1,16 +1,18 @@
-"""What functions that run a `Simulation` hand on to it, named one by one for type checkers and for `help`."""
+"""Options that functions pass on to `Simulation`, for type checkers and ``help``."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 import numpy.typing as npt
 
-from hpctwin.energy.sizing.sizing import Sizing
 from hpctwin.policies import OrderingLike, PlacementLike, PowerLike
 from hpctwin.simulation.state.base import SimulationBase
+
+if TYPE_CHECKING:
+    from hpctwin.energy.sizing.sizing import Sizing
 
 __all__ = ["RunOptions", "SimulationOptions", "spelled_out"]
 
@@ -18,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class RunOptions(TypedDict, total=False):
-    """How a simulation runs, whatever its policy; see `Simulation`."""
+    """Options of how a simulation runs, whatever its policy; see `Simulation`."""
 
     overrun: Literal["terminate", "continue"]
     on_dependency_failure: Literal["cancel", "hold"]
@@ -31,7 +33,7 @@ class RunOptions(TypedDict, total=False):
 
 
 class SimulationOptions(RunOptions, total=False):
-    """All that `Simulation` takes by name."""
+    """All options that `Simulation` takes by name."""
 
     order: OrderingLike | None
     reservations: int | None
@@ -43,10 +45,10 @@ class SimulationOptions(RunOptions, total=False):
 
 
 def spelled_out(options: type[RunOptions]) -> Callable[[F], F]:
-    """Let a function's signature name each option that its ``**options`` stands for.
+    """Return a decorator that puts the options of ``**options`` into a signature.
 
     Args:
-        options: which there are; their defaults are those of `Simulation`.
+        options: The options; their defaults are those of `Simulation`.
     """
     named = [
         parameter

@@ -1,4 +1,4 @@
-"""A simulation that begins in the middle: some jobs run already, others wait, some nodes are asleep."""
+"""A simulation that begins in the middle, with running jobs and sleeping nodes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ POWER_STATES = {
     "asleep": int(layout.ASLEEP),
     "switching_on": int(layout.SWITCHING_ON),
 }
-"""The power states of a node without a job, by name."""
+"""Power states of a node without a job, by name."""
 
 
 def begin_at(
@@ -55,22 +55,25 @@ def begin_at(
     parts: Sequence[FloatArray | None] = (),
     powers: NodePowers | None = None,
 ) -> None:
-    """As `engine.operations.warm_start.begin_at`; the simulation must be forked under a policy to be run.
+    """Start from a present state; see `engine.operations.warm_start.begin_at`.
+
+    The simulation must be forked under a policy before it can run.
 
     Args:
-        simulation: a new one.
-        now_ms: the present.
-        running: the jobs that run.
-        away: numbers of the nodes that are not there.
-        leaving: numbers of those that will not be once they are empty.
-        parts: where nodes are shared, the cores, memory (GB), GPUs and consumables that each running job
-            holds of each of its nodes [nodes, 3 + consumables]; None if it has them for itself.
-        powers: the power states of the nodes, where they have any.
+        simulation: New simulation.
+        now_ms: Present time, in ms.
+        running: Running jobs.
+        away: Numbers of the nodes that are unavailable.
+        leaving: Numbers of the nodes that become unavailable once they are empty.
+        parts: Where nodes are shared: cores, memory (GB), GPUs and consumables that each running
+            job holds of each of its nodes [nodes, 3 + consumables]. None if the job has its nodes
+            for itself.
+        powers: Power states of the nodes, if they have any.
 
     Raises:
-        ConfigError: jobs preempt others there, or go on from checkpoints.
+        ConfigError: jobs are suspended for others there.
     """
-    check_present(simulation.cluster, simulation.workload)
+    check_present(simulation.cluster)
     if simulation.workload.shares_nodes:
         amounts = tuple(
             held_amounts(simulation.state, simulation.cluster, nodes, part)
@@ -90,42 +93,45 @@ def go_otherwise(
     end_ms: IntArray,
     arrivals: IntArray,
 ) -> None:
-    """As `engine.operations.warm_start.another_future`, of a fork of what `begin_at` began."""
+    """Change a fork's future; see `engine.operations.warm_start.another_future`.
+
+    The simulation is a fork of one that `begin_at` started.
+    """
     cleanup_ms = to_ms(simulation.cluster.cleanup)
     warm_start.another_future(simulation.state, runtime_ms, running, end_ms, arrivals, cleanup_ms)
 
 
 def starts_of(simulation: Simulation, rows: IntArray) -> IntArray:
-    """Run until some jobs have started; when each has, ms, -1 for never [rows]."""
+    """Run until the given jobs started; return the starts in ms, -1 for never [rows]."""
     asked = np.zeros(len(rows), bool)
     while True:
         found: IntArray = simulation.column("start")[rows]
         left = np.flatnonzero((found < 0) & ~asked)
         if not len(left):
             return found
-        # Whoever comes last in the queue mostly starts last, so that there is little to stop for.
+        # The last job in the queue mostly starts last, so that few stops are needed.
         asked[left[-1]] = True
         simulation.run_until_started(int(rows[left[-1]]))
 
 
 def power_of_nodes(simulation: Simulation) -> NodePowers:
-    """The power states of all nodes at present; those that compute count as idle."""
+    """Return the present power states of all nodes; computing nodes count as idle."""
     return node_powers(simulation.state)
 
 
 def looks_again_ms(simulation: Simulation) -> int | None:
-    """When nodes are next to be switched if nothing else happens; None for never."""
+    """Return when nodes are next switched without other events, in ms; None for never."""
     timer = int(simulation.state.clock.timer)
     return None if timer >= NEVER_MS else timer
 
 
 def runs(simulation: Simulation) -> npt.NDArray[np.bool_]:
-    """Whether each job has nodes at present, on or still to be switched on [jobs]."""
+    """Return which jobs have nodes at present, on or still being switched on [jobs]."""
     found: npt.NDArray[np.bool_] = simulation.column("phase") == layout.RUNNING
     return found
 
 
 def energy_j(simulation: Simulation) -> float:
-    """What all nodes have drawn since the beginning, J."""
+    """Return the energy of all nodes since the beginning, in J."""
     spent = spent_ms(simulation.state)
     return float((spent * node_watts(simulation.cluster)).sum()) / MS_PER_S

@@ -1,4 +1,4 @@
-"""A simulation in a file: all arrays of the state, and what they belong to."""
+"""Save and load simulations, with the arrays of the state and their context."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ S = TypeVar("S", bound=SimulationBase)
 
 
 def save(simulation: SimulationBase, path: Path) -> None:
-    """Write a simulation, all or nothing.
+    """Write a simulation to a file, atomically.
 
     Raises:
-        OutputError: the file cannot be written.
+        OutputError: The file cannot be written.
     """
     table = io.BytesIO()
     simulation.workload.to_frame().write_parquet(table)
@@ -74,11 +74,12 @@ def save(simulation: SimulationBase, path: Path) -> None:
 
 
 def load(cls: type[S], path: Path, policy: Policy | None, sizing: Sizing | None) -> S:
-    """Read a simulation.
+    """Read a simulation from a file.
 
     Raises:
-        SimulationError: the file is not one, or comes from another version of the format; or its ordering was
-            a Python function, and no policy is given; or it had a sizing and none is given, or had none.
+        SimulationError: The file is not a saved simulation or has another format version; or its
+            ordering was a Python function and no policy is given; or a sizing is missing or not
+            expected.
     """
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
@@ -129,10 +130,12 @@ def load(cls: type[S], path: Path, policy: Policy | None, sizing: Sizing | None)
 
 
 def _check_sizing(path: Path, sizing: Sizing | None, *, had: bool) -> None:
-    """Whether a sizing is given if there was one; it is a function, which no file holds.
+    """Check that a sizing is given exactly if the saved simulation had one.
+
+    A sizing is a function, which no file holds.
 
     Raises:
-        SimulationError: it is not, or there was none.
+        SimulationError: It is missing, or the saved simulation had none.
     """
     if had and sizing is None:
         raise SimulationError(
@@ -147,7 +150,7 @@ def _check_sizing(path: Path, sizing: Sizing | None, *, had: bool) -> None:
 
 @contextmanager
 def _as_it_is_now(path: Path, version: str) -> Iterator[None]:
-    """What was saved is what this version's simulations hold; or else it is told whose it is."""
+    """Turn errors about a file's content into one that names the version it is from."""
     try:
         yield
     except (ValueError, LookupError, TypeError, pl.exceptions.PolarsError) as error:

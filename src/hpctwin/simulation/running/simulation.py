@@ -1,82 +1,90 @@
-"""A simulation that can be stopped, looked at, forked, saved and gone on with."""
+"""A simulation that can be stopped, inspected, forked, saved and continued."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from hpctwin.energy.sizing.sizing import Sizing
+import numpy as np
+import numpy.typing as npt
+
 from hpctwin.engine.operations.clock import stop_at_start_of
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.model.input.arguments import check_arguments
 from hpctwin.model.text.progress import progress_bar
+from hpctwin.model.workload.dependencies import chain_text, doomed_by
 from hpctwin.policies import Policy, PolicyLike
 from hpctwin.simulation.lowering.preemption import suspends
 from hpctwin.simulation.result.result import Result, make_result
 from hpctwin.simulation.running.advance import Outcome, advance_engine
-from hpctwin.simulation.running.cap_fitting import ModeFitting
-from hpctwin.simulation.running.control import advance_controlled
-from hpctwin.simulation.running.external_starts import begin
 from hpctwin.simulation.running.options import SimulationOptions, spelled_out
-from hpctwin.simulation.running.saved import load, save
-from hpctwin.simulation.running.sizing import advance_sized
-from hpctwin.simulation.running.unreachable_jobs import why_doomed
-from hpctwin.simulation.state import node_control
 from hpctwin.simulation.state.base import SimulationBase
+
+if TYPE_CHECKING:
+    from hpctwin.energy.sizing.sizing import Sizing
 
 __all__ = ["Simulation", "simulate"]
 
 
 class Simulation(SimulationBase):
-    """One workload on one machine under one policy.
+    """One workload on one cluster under one policy.
 
     Args:
-        workload: the jobs, or the path of a trace.
-        cluster: the machine, a number of equal nodes, or the path of a machine's file. Where it is known what
-            its nodes draw, they have power states.
-        policy: such as ``"wfp+easy~psus:20m"``; see `hpctwin.policies.parse_policy`. Or an ordering.
-        backfill, order, reservations, candidates, placement, power, settings: parts of it, in place of its
-            own; see `hpctwin.policies.make_policy`.
-        sizing: decides who runs and on how many nodes, at each instant (`hpctwin.energy.sizing.sizing`); the
-            backfill is then ``outside``.
-        overrun: whether walltimes end jobs (``terminate``) or not (``continue``).
-        on_dependency_failure: what becomes of a job whose ``afterok`` cannot come true.
-        expected_s: what the scheduler expects each job to run, seconds [jobs]; the walltimes if left out.
-        risk: predicted probability that each job fails [jobs], for orderings that use it; 0 if left out.
-        begin_s: jobs wait in any case until then, seconds [jobs]; see `hpctwin.energy.cheapest_begins`.
-        track_nodes: whether nodes have identity, for a map of who ran where; always so with power states,
-            node failures and placements other than first and best fit.
-        log: whether to keep each node's past power states, for the node log, costs and charts.
-        seed: of random placement.
+        workload: The jobs, or the path of a trace.
+        cluster: The cluster, a number of equal nodes, or the path of a cluster file. Nodes have
+            power states if the power draw of the cluster is known.
+        policy: Policy such as ``"wfp+easy~psus:20m"``, or an ordering; see
+            `hpctwin.policies.parse_policy`. backfill, order, reservations, candidates, placement,
+            power, settings: Parts that replace those of the policy; see
+            `hpctwin.policies.make_policy`.
+        sizing: Function that decides at each event time which jobs run, and on how many nodes
+            (`hpctwin.energy.sizing.sizing`); the backfill is then ``outside``.
+        overrun: Whether walltimes end jobs (``terminate``) or not (``continue``).
+        on_dependency_failure: What happens to a job whose ``afterok`` can no longer be satisfied:
+            ``cancel`` or ``hold``.
+        expected_s: Runtime that the scheduler expects of each job, in seconds [jobs]; by default
+            the walltime.
+        risk: Predicted probability that each job fails, for orderings that use it [jobs]; 0 by
+            default.
+        begin_s: Earliest start of each job, in seconds [jobs]; see
+            `hpctwin.energy.cheapest_begins`.
+        track_nodes: Whether nodes have identity, so that the result shows where each job ran.
+            Always on with power states, node failures, and placements other than first and best
+            fit.
+        log: Whether to keep each node's past power states, for the node log, costs and charts.
+        seed: Seed of random placement.
 
     Raises:
-        ConfigError, WorkloadError, PolicyError, UnknownNameError: the parts do not go together.
+        ConfigError, WorkloadError, PolicyError, UnknownNameError: The parts are invalid or
+        incompatible.
     """
 
     def run(self, progress: Callable[[float], None] | None = None) -> Result:
-        """Run to the end.
+        """Run to the end and return the result.
 
         Args:
-            progress: called now and then with the share of jobs submitted, 0 to 1.
+            progress: Function called from time to time with the share of jobs submitted, 0 to 1.
         """
         self._run(progress)
         return self.result()
 
     def finish(self, progress: Callable[[float], None] | None = None) -> Result:
-        """Run to the end for the last time: what is not needed for the result goes before that is made.
+        """Run to the end for the last time and return the result, with less memory.
 
-        The simulation is of no use any more; at its peak, a run takes a third less memory.
+        Arrays that the result does not need are dropped before it is made, so the peak is a third
+        lower. The simulation cannot be used afterwards.
 
         Args:
-            progress: as of `run`.
+            progress: As for `run`.
         """
         self._run(progress)
-        # Where sizes were decided, what jobs have is known there alone; stretches are told of it.
+        # With a sizing or suspension, only the engine knows what jobs had, and the table of
+        # stretches needs it.
         stretches = self.sizing is not None or suspends(self.cluster)
-        # The engine alone knows which jobs have a think time.
+        # Only the engine knows which jobs have a think time.
         thinks = bool(self._sim["job"]["thinks"].any())
         if not (self.cluster.has_power or self.workload.shares_nodes or stretches or thinks):
             self._sim.forget("job")
@@ -98,86 +106,93 @@ class Simulation(SimulationBase):
 
     @check_arguments()
     def advance(self, until_s: float | None = None, *, instants: int | None = None) -> Outcome:
-        """Go on until a time (its events included), for so many instants, or to the end.
+        """Advance to a time (events at it included), for N event times, or to the end.
 
         Args:
-            until_s: seconds; None for no limit.
-            instants: at most so many event times; None for no limit.
+            until_s: Time in seconds; None for no limit.
+            instants: Largest number of event times; None for no limit.
 
         Returns:
-            ``done`` if nothing is left to happen, ``reached`` if ``until_s`` was, ``stepped`` if the
-            instants were used up.
+            ``done`` if no event is left, ``reached`` if ``until_s`` was reached, ``stepped`` after
+            ``instants`` event times.
 
         Raises:
-            PolicyError: the ordering or the control function failed, or gave what cannot be.
-            SimulationError: the simulation had failed before; or jobs wait, and the control function left all
-                they need switched off.
+            PolicyError: The ordering or the control function failed or gave something impossible.
+            SimulationError: The simulation had failed before; or jobs wait, and the control
+                function keeps the nodes they need switched off.
         """
-        if self.sizing is not None:
-            return advance_sized(
-                self, self.sizing, partial(advance_engine, self), until_s=until_s, instants=instants
-            )
+        go_on = partial(advance_engine, self)
         cap, control = self.cluster.cap, self.policy.power.control
+        if self.sizing is not None:
+            from hpctwin.simulation.running.sizing import advance_sized
+
+            return advance_sized(self, self.sizing, go_on, until_s=until_s, instants=instants)
         if cap is not None and cap.lower_modes:
-            return ModeFitting(cap, self).advance(
-                partial(advance_engine, self), until_s=until_s, instants=instants
-            )
+            from hpctwin.simulation.running.cap_fitting import ModeFitting
+
+            return ModeFitting(cap, self).advance(go_on, until_s=until_s, instants=instants)
         if control is not None:
-            return advance_controlled(
-                self, control, partial(advance_engine, self), until_s=until_s, instants=instants
-            )
-        return advance_engine(self, until_s, instants=instants)
+            from hpctwin.simulation.running.control import advance_controlled
+
+            return advance_controlled(self, control, go_on, until_s=until_s, instants=instants)
+        return go_on(until_s, instants=instants)
 
     def stop(self) -> None:
-        """Have `advance` end soon in whatever thread it runs; the simulation cannot go on."""
+        """Make `advance` end soon in whatever thread it runs; it cannot continue."""
         self.stopped = True
 
     def begin(self, job_ids: Iterable[Any]) -> list[Any]:
-        """Start waiting jobs now, in this order, under the backfill ``outside``.
+        """Start pending jobs now, in this order, under the backfill ``outside``.
 
         Args:
-            job_ids: of jobs that wait.
+            job_ids: Ids of pending jobs.
 
         Returns:
-            Those that did not start: they do not fit beside the others and what runs, or may not (limits,
-            nodes that are down).
+            Jobs that did not start: they do not fit next to the running jobs and those before them,
+                or are not allowed to (limits, nodes that are down).
 
         Raises:
-            SimulationError: a job is not there, does not wait, or is named twice; or another backfill is
-                set.
+            SimulationError: A job does not exist, is not pending, or is named twice; or the policy
+                has another backfill.
         """
+        from hpctwin.simulation.running.control import begin
+
         return begin(self, job_ids, partial(advance_engine, self))
 
     def switch(self, *, on: Iterable[int] = (), off: Iterable[int] = ()) -> None:
         """Switch nodes on and off now.
 
         Args:
-            on: numbers of nodes that are asleep.
-            off: numbers of nodes that are idle.
+            on: Numbers of sleeping nodes to switch on.
+            off: Numbers of idle nodes to switch off.
 
         Raises:
-            SimulationError: a node is in another state, is not there, or has no sleep state.
+            SimulationError: A node is in another state, does not exist, or has no sleep state.
         """
-        node_control.switch(self, on=on, off=off)
+        from hpctwin.simulation.state.node_control import switch
+
+        switch(self, on=on, off=off)
 
     def set_mode(self, group: str, mode: str) -> None:
-        """Put the nodes of a group into another DVFS mode now; jobs on them go on at its speed.
+        """Put the nodes of a group into another DVFS mode now; jobs on them continue.
 
-        What is left of a job takes as much longer as its slowest node has become slower, to the
-        millisecond, rounded up. Its walltime stays as it is.
+        The rest of a job takes longer by the factor by which its slowest node became slower. It is
+        rounded up to the millisecond. The walltime does not change.
 
         Args:
-            group: name of a node group.
-            mode: name of one of its modes.
+            group: Name of a node group.
+            mode: Name of one of its modes.
 
         Raises:
-            UnknownNameError: there is no such group or mode.
-            SimulationError: there is a power cap, which counts with the modes at the beginning.
+            UnknownNameError: There is no such group or mode.
+            SimulationError: There is a power cap, which counts with the modes at the beginning.
         """
-        node_control.set_mode(self, group, mode)
+        from hpctwin.simulation.state.node_control import set_mode
+
+        set_mode(self, group, mode)
 
     def run_until_started(self, row: int) -> float | None:
-        """Run until the job in a row of the workload has started; its start in seconds, or None."""
+        """Run until the job in a row has started; return its start in seconds, or None."""
         stop_at_start_of(self._sim, row)
         self.advance()
         stop_at_start_of(self._sim, -1)
@@ -185,19 +200,21 @@ class Simulation(SimulationBase):
         return None if start < 0 else start / MS_PER_S
 
     def result(self) -> Result:
-        """What has happened so far."""
+        """Return what has happened so far."""
         return make_result(self)
 
     def why_doomed(self, most: int = 10) -> list[str]:
-        """Jobs that can never start since a job they wait for cannot complete: a sentence for each.
+        """Return a sentence for each job that can never start because of its dependencies.
 
         Args:
-            most: so many sentences; one more tells how many are left.
+            most: Largest number of sentences; one more counts the remaining jobs.
         """
-        return list(why_doomed(self, most))
+        return list(_why_doomed(self, most))
 
     def save(self, path: str | Path) -> None:
-        """Write the whole simulation to a file that `load` goes on from."""
+        """Write the whole simulation to a file, for `load` to continue from."""
+        from hpctwin.simulation.running.saved import save
+
         save(self, Path(path))
 
     @classmethod
@@ -207,14 +224,16 @@ class Simulation(SimulationBase):
         """Read a simulation written by `save`.
 
         Args:
-            path: the file.
-            policy: to go on under another; needed if the ordering was a Python function.
-            sizing: what decides on the sizes of jobs from now on, where they were decided before.
+            path: The file.
+            policy: Policy from now on, if another; required if the ordering was a Python function.
+            sizing: Sizing from now on; required exactly if the saved simulation had one.
 
         Raises:
-            SimulationError: the file is not such a file, or was written by another version; or a sizing is
-                missing, or there was none.
+            SimulationError: The file is not a saved simulation or was written by another version;
+                or a sizing is missing, or there was none.
         """
+        from hpctwin.simulation.running.saved import load
+
         return load(cls, Path(path), policy, sizing)
 
 
@@ -229,22 +248,75 @@ def simulate(
     progress: bool = False,
     **options: Unpack[SimulationOptions],
 ) -> Result:
-    """Simulate a workload on a machine to the end.
+    """Simulate a workload on a cluster to the end and return the result.
 
     Args:
-        workload: the jobs, or the path of a trace.
-        cluster: the machine, a number of equal nodes, or the path of a machine's file.
-        policy: such as ``"wfp+easy~psus:20m"``; see `hpctwin.policies.parse_policy`. Or an ordering: a
-            name, a formula, a function.
-        backfill: in place of the policy's own: see `hpctwin.policies.make_policy`.
-        progress: whether to show how far it is, in a terminal or a notebook.
-        options: further arguments of `Simulation`.
+        workload: The jobs, or the path of a trace.
+        cluster: The cluster, a number of equal nodes, or the path of a cluster file.
+        policy: Policy such as ``"wfp+easy~psus:20m"``, see `hpctwin.policies.parse_policy`; or an
+            ordering: a name, a formula, a function.
+        backfill: Backfill that replaces the policy's; see `hpctwin.policies.make_policy`.
+        progress: Whether to show a progress bar, in a terminal or a notebook.
+        options: Further arguments of `Simulation`.
 
     Raises:
-        ConfigError, WorkloadError, PolicyError, UnknownNameError: the parts do not go together.
+        ConfigError, WorkloadError, PolicyError, UnknownNameError: The parts are invalid or
+        incompatible.
     """
     simulation = Simulation(workload, cluster, policy, backfill, **options)
     if not progress:
         return simulation.finish()
     with progress_bar(f"{simulation.workload.name} under {simulation.policy.name}") as told:
         return simulation.finish(told)
+
+
+def _why_doomed(simulation: SimulationBase, most: int = 10) -> Iterator[str]:
+    """Yield a sentence for each of the first jobs that can be shown never to start.
+
+    A job cannot complete if the cluster can never run it, if it fails, or if its walltime ends it.
+    Node failures and cancellations are not predicted.
+
+    Args:
+        simulation: Simulation, which may have begun.
+        most: Largest number of sentences; one more counts the remaining jobs.
+    """
+    workload = simulation.workload
+    rejected = simulation.rejects()
+    found = doomed_by(workload.dependencies, _cannot_complete(simulation))
+    then = {"cancel": "it is cancelled", "hold": "it is held for ever"}
+    for row in sorted(found)[:most]:
+        chain = _chain(found, row)
+        last = chain[-1]
+        if rejected[last]:
+            reason = f"can never run on cluster {simulation.cluster.name!r}"
+        elif workload.fails is not None and workload.fails[last]:
+            reason = "fails"
+        else:
+            reason = "runs past its walltime"
+        names = chain_text([str(workload.job_id[one]) for one in chain])
+        yield (
+            f"job {workload.job_id[row]} can never start, "
+            f"{then[simulation.on_dependency_failure]}: job {workload.job_id[last]} {reason} "
+            f"(chain {names}; each waits for the next)"
+        )
+    if len(found) > most:
+        yield f"… and {len(found) - most:,} more jobs that can never start"
+
+
+def _cannot_complete(simulation: SimulationBase) -> npt.NDArray[np.bool_]:
+    workload = simulation.workload
+    bad = simulation.rejects()
+    if workload.fails is not None:
+        bad = bad | workload.fails
+    if simulation.overrun == "terminate":
+        # On the fastest nodes; more jobs may exceed their walltime on slower ones.
+        shortest = np.ceil(workload.runtime_ms / simulation.state["pool"]["speed"].max())
+        bad = bad | (shortest > workload.walltime_ms)
+    return bad
+
+
+def _chain(found: dict[int, int], row: int) -> tuple[int, ...]:
+    chain = [row]
+    while chain[-1] in found:
+        chain.append(found[chain[-1]])
+    return tuple(chain)

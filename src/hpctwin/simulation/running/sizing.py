@@ -1,4 +1,4 @@
-"""Advancing under a sizing: it is asked after each instant, and jobs get as many nodes as it says."""
+"""Advance under a sizing, called after each event time to set the sizes of jobs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -16,29 +16,28 @@ from hpctwin.engine.jobs.resizing import Lengths, put_lengths, stop_jobs
 from hpctwin.engine.operations.clock import go_to
 from hpctwin.engine.state import layout
 from hpctwin.errors import PolicyError, SimulationError
-from hpctwin.model import MS_PER_S, NEVER_MS, to_ms
+from hpctwin.model import MS_PER_S, to_ms
 from hpctwin.model.workload.malleable import Malleable
 from hpctwin.model.workload.speedup import LINEAR, Speedup, parse_speedup
+from hpctwin.simulation.running.advance import Outcome, asked_again_s
 from hpctwin.simulation.state.base import SimulationBase
 
 __all__ = ["advance_sized", "lengths_of", "resize", "resume_sized", "sized_as_plain"]
 
-Outcome = Literal["done", "reached", "stepped"]
-
 QUIET_S = 366 * 86_400.0
-"""So long jobs wait, with nothing left to happen, for a sizing to start one."""
+"""Longest wait of jobs for a sizing to start one if nothing else happens, in s."""
 
 
 @dataclass(frozen=True)
 class _Rules:
-    """How a job's size may change.
+    """How the size of a job may change.
 
     Args:
-        nodes: it asks for so many.
-        least, most: it runs on so many at least, and at most.
-        speedup: how much faster it is on more.
-        suspendable: whether it may be suspended.
-        resize_ms: whenever it goes on, it does nothing for so long.
+        nodes: Number of nodes the job asks for.
+        least, most: Smallest and largest number of nodes the job runs on.
+        speedup: Speed as a function of the number of nodes.
+        suspendable: Whether the job may be suspended.
+        resize_ms: Time without work whenever the job resumes, in ms.
     """
 
     nodes: int
@@ -49,7 +48,7 @@ class _Rules:
     resize_ms: int
 
     def rate(self, nodes: int) -> Fraction:
-        """Its speed on so many nodes; 1 on those it asks for."""
+        """Return the speed on a number of nodes, relative to the nodes the job asks for."""
         return self.speedup.at(nodes) / self.speedup.at(self.nodes)
 
 
@@ -61,20 +60,21 @@ def advance_sized(
     until_s: float | None,
     instants: int | None,
 ) -> Outcome:
-    """Advance instant by instant, and ask the sizing after each.
+    """Advance one event time after another, and call the sizing after each.
 
-    A job that has lost a node to a failure waits from then on, with what it had done before its last stretch.
+    A job that loses a node to a failure becomes pending, with the work it had done before its last
+    stretch.
 
     Args:
-        simulation: that is advanced.
-        sizing: the function.
-        advance: advances without asking.
-        until_s: as of `Simulation.advance`.
-        instants: as there.
+        simulation: Simulation that is advanced.
+        sizing: The sizing function.
+        advance: Function that advances the simulation without calling the sizing.
+        until_s: As for `Simulation.advance`.
+        instants: As for `Simulation.advance`.
 
     Raises:
-        PolicyError: the function failed, or wants what cannot be.
-        SimulationError: jobs wait, and the function starts none.
+        PolicyError: The function failed, or gave impossible sizes.
+        SimulationError: Jobs wait, and the function starts none.
     """
     left = instants
     while left is None or left > 0:
@@ -85,7 +85,7 @@ def advance_sized(
         if simulation.done:
             return "done"
         _ask_anew(simulation, told)
-        # As long as nodes fail there is always something left to happen.
+        # Failures to come are always events, so they do not count as something that still happens.
         if outcome == "stepped" and int(simulation.state.clock.only_outages_since) < 0:
             _note(simulation, last_s=simulation.now_s)
         due = again_s is not None and simulation.now_s >= again_s
@@ -106,7 +106,7 @@ def _note(simulation: SimulationBase, **what: Any) -> None:
 
 
 def _ask_anew(simulation: SimulationBase, told: int) -> None:
-    """Jobs that failures threw back, of which nobody had been told, ask for their own nodes again."""
+    """Reset jobs that failures requeued since the last call to the nodes they ask for."""
     lost = simulation.state["lost"][told : simulation.state.clock.lost]
     for row in lost["job"].tolist():
         if int(simulation.column("phase")[row]) == layout.WAITING:
@@ -117,7 +117,7 @@ def _ask_anew(simulation: SimulationBase, told: int) -> None:
 def _goes_on_to_ask(
     simulation: SimulationBase, again_s: float | None, until_s: float | None
 ) -> bool:
-    """Put the clock to when the sizing wants to be asked, as nothing else is left to happen."""
+    """Set the clock to the next call if no event is left; return whether it was set."""
     if not int(simulation.state.clock.queued):
         return False
     if again_s is None:
@@ -137,7 +137,7 @@ def _give_up(simulation: SimulationBase) -> None:
 
 
 def _ask(simulation: SimulationBase, sizing: Sizing, advance: Callable[..., Outcome]) -> None:
-    """One question, and what it wants done."""
+    """Call the sizing once and apply what it wants."""
     what = f"sizing {getattr(sizing, 'name', None) or getattr(sizing, '__name__', repr(sizing))!r}"
     try:
         wanted = sizing(_view(simulation))
@@ -148,7 +148,7 @@ def _ask(simulation: SimulationBase, sizing: Sizing, advance: Callable[..., Outc
     where = f"{what} at {simulation.now_s:g} s"
     if not isinstance(wanted, Sizes):
         raise PolicyError(f"{where} gave {wanted!r}, it must give Sizes or None")
-    again_s = _again(simulation, wanted.again_s, where)
+    again_s = asked_again_s(simulation, wanted.again_s, where)
     try:
         resize(simulation, wanted.nodes, advance)
     except SimulationError as error:
@@ -156,19 +156,7 @@ def _ask(simulation: SimulationBase, sizing: Sizing, advance: Callable[..., Outc
     _note(simulation, again_s=again_s)
 
 
-def _again(simulation: SimulationBase, again_s: Any, where: str) -> float | None:
-    if again_s is None:
-        return None
-    if isinstance(again_s, bool) or not isinstance(again_s, (int, float, np.number)):
-        raise PolicyError(f"{where}: again_s is {again_s!r}, it must be seconds or None")
-    wanted = float(again_s)
-    again_ms = to_ms(wanted) if abs(wanted) < NEVER_MS / MS_PER_S else NEVER_MS
-    if not simulation.now_s < again_ms / MS_PER_S < NEVER_MS / MS_PER_S:
-        raise PolicyError(f"{where}: again_s is {wanted:g}, which is not after the present")
-    return again_ms / MS_PER_S
-
-
-# --- what is seen ------------------------------------------------------------------------------
+# --- view for the sizing -----------------------------------------------------------------------
 
 
 def _view(simulation: SimulationBase) -> SizeView:
@@ -219,7 +207,7 @@ def _rules(simulation: SimulationBase, row: int) -> _Rules:
 
 
 def _done(simulation: SimulationBase, row: int, rules: _Rules) -> Fraction:
-    """Of a job's runtime, in ms on its nodes, what it has done so far."""
+    """Return the work a job has done: ms of its runtime on the nodes it asks for."""
     before = simulation.sized.done.get(row)
     done = Fraction(0) if before is None else before
     if int(simulation.column("phase")[row]) != layout.RUNNING:
@@ -230,25 +218,25 @@ def _done(simulation: SimulationBase, row: int, rules: _Rules) -> Fraction:
     return done + worked * rules.rate(int(sim["job"]["nodes"][row]))
 
 
-# --- what is done ------------------------------------------------------------------------------
+# --- changes of size ---------------------------------------------------------------------------
 
 
 def resize(
     simulation: SimulationBase, sizes: Mapping[Any, int], advance: Callable[..., Outcome]
 ) -> None:
-    """Have jobs run on so many nodes from now on, in this order; 0 for none.
+    """Change the sizes of jobs from now on, in this order; 0 suspends a job.
 
-    Those that change stop first. Then those that want nodes get them, one after the other; who does not
-    fit waits, or stays suspended.
+    Jobs that change stop first. Jobs that want nodes then get them, one after the other. A job that
+    does not fit waits, or stays suspended.
 
     Args:
-        simulation: whose jobs they are.
-        sizes: by job id.
-        advance: goes on with it.
+        simulation: Simulation that holds the jobs.
+        sizes: Number of nodes by job id.
+        advance: Function that advances the simulation.
 
     Raises:
-        SimulationError: a job is not there or neither waits nor runs; it may not run on so many, or not be
-            suspended.
+        SimulationError: A job does not exist, is neither pending nor running, may not have this
+            size, or may not be suspended.
     """
     from hpctwin.engine.passes.outside import name_jobs
 
@@ -262,7 +250,7 @@ def resize(
     if not changes:
         return
     simulation.decided()
-    # Before a pass that comes without an instant, the engine does not look for room for where jobs run.
+    # The engine does not check the space for node records before a pass without an event time.
     simulation.make_room()
     stopped = [row for row in changes if has[row]]
     done = dict(simulation.sized.done)
@@ -291,10 +279,10 @@ def resize(
 
 
 def _size(simulation: SimulationBase, row: int) -> int:
-    """So many nodes a job has.
+    """Return the number of nodes a job has.
 
     Raises:
-        SimulationError: it neither waits nor runs.
+        SimulationError: The job is neither pending nor running.
     """
     phase = int(simulation.column("phase")[row])
     if phase == layout.RUNNING:
@@ -307,10 +295,10 @@ def _size(simulation: SimulationBase, row: int) -> int:
 
 
 def _check(simulation: SimulationBase, row: int, size: Any, rules: _Rules, has: int) -> None:
-    """Whether a job may have so many nodes.
+    """Check that a job may have a number of nodes.
 
     Raises:
-        SimulationError: it may not.
+        SimulationError: It may not.
     """
     name = f"job {simulation.workload.job_id[row]}"
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
@@ -324,7 +312,7 @@ def _check(simulation: SimulationBase, row: int, size: Any, rules: _Rules, has: 
 
 
 def _lengths(simulation: SimulationBase, row: int, rules: _Rules, size: int) -> Lengths:
-    """How long a job that waits runs from now on, on so many nodes."""
+    """Return how long a pending job runs from now on, on a number of nodes."""
     workload, done = simulation.workload, simulation.sized.done.get(row)
     return lengths_of(
         size,
@@ -338,11 +326,11 @@ def _lengths(simulation: SimulationBase, row: int, rules: _Rules, size: int) -> 
     )
 
 
-# --- in a file ---------------------------------------------------------------------------------
+# --- saving ------------------------------------------------------------------------------------
 
 
 def sized_as_plain(simulation: SimulationBase) -> dict[str, Any]:
-    """What is known of jobs whose sizes are decided, and what they ask now, in plain values."""
+    """Return the state of sized jobs, and their present requests, as plain values."""
     sized, workload, job = simulation.sized, simulation.workload, simulation.state["job"]
     asks = job["nodes"], job["runtime"], job["limit"], job["expected"]
     first = workload.nodes, workload.runtime_ms, workload.walltime_ms, sized.expected_ms
@@ -357,7 +345,7 @@ def sized_as_plain(simulation: SimulationBase) -> dict[str, Any]:
 
 
 def resume_sized(simulation: SimulationBase, plain: Mapping[str, Any]) -> None:
-    """Go on from what `sized_as_plain` gave."""
+    """Continue from the values that `sized_as_plain` returned."""
     for row, *lengths in plain["lengths"]:
         put_lengths(simulation.state, row, Lengths(*lengths))
     _note(
@@ -379,23 +367,24 @@ def lengths_of(
     expected_ms: int,
     terminate: bool,
 ) -> Lengths:
-    """How long what is left of a job takes.
+    """Return how long the rest of a job takes.
 
     Args:
-        size: on so many nodes.
-        rate: its speed there; 1 on those it asks for.
-        done: of its runtime, ms.
-        idle_ms: it does nothing for so long before.
-        runtime_ms: of all of it, on the nodes it asks for.
-        walltime_ms: the same.
-        expected_ms: the same.
-        terminate: whether its walltime ends it.
+        size: Number of nodes.
+        rate: Speed on these nodes; 1 on the nodes the job asks for.
+        done: Work done, in ms of its runtime.
+        idle_ms: Time without work at the beginning, in ms.
+        runtime_ms: Runtime of the whole job on the nodes it asks for, in ms.
+        walltime_ms: Walltime of the whole job on these nodes, in ms.
+        expected_ms: Expected runtime of the whole job on these nodes, in ms.
+        terminate: Whether the walltime ends the job.
     """
     runtime, walltime, expected = (
         idle_ms + max(0, math.ceil((whole - done) / rate))
         for whole in (runtime_ms, walltime_ms, expected_ms)
     )
     if terminate and runtime_ms > walltime_ms:
-        # In whole milliseconds both may be equal: what ends it is decided by the work.
+        # Rounding up may make both equal; whether the walltime ends the job is decided by the exact
+        # work.
         runtime = walltime + 1
     return Lengths(size, runtime, max(walltime, 1), max(expected, 1))

@@ -1,4 +1,4 @@
-"""A part of a trace in time, begun with the jobs that ran and waited then, and cut off at its end."""
+"""A period of a trace, begun with its running and pending jobs and cut at its end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hpctwin.model.text.units import parse_moment, since
 from hpctwin.simulation.result.result import Result
 from hpctwin.simulation.running.simulation import Simulation
 
-__all__ = ["Window", "moment", "window"]
+__all__ = ["Window", "from_its_first_job", "moment", "window"]
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -33,19 +33,19 @@ _OF_JOBS = re.compile(r"^jobs|_(wait_s|turnaround_s|slowdown)$")
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """The jobs of a part of a trace; its time zero is the trace's.
+    """Jobs of a period of a trace; time zero is that of the trace.
 
-    ``w.run(Simulation(w.workload, cluster, policy, begin_s=w.not_before_s))`` simulates it. Jobs that ran at
-    the beginning count as submitted when they started, so that they start then under any policy; those that
-    waited keep their submit times, and begin to compete when the window does.
+    ``w.run(Simulation(w.workload, cluster, policy, begin_s=w.not_before_s))`` simulates it. Jobs
+    running at the beginning count as submitted when they started, so that they start then under any
+    policy. Pending jobs keep their submit times, and compete from the beginning of the window.
 
     Args:
-        workload: the jobs that ran or waited at its beginning or were submitted in it.
-        begin_s: from when on it is of interest, seconds.
-        end_s: until when, seconds.
-        running: the jobs that ran already when it began [jobs].
-        waiting: those that waited [jobs].
-        left_out: jobs of the trace that were over before it, or came after it, by a sentence.
+        workload: Jobs that ran or were pending at the beginning, or were submitted in the window.
+        begin_s: Beginning of the window, in seconds.
+        end_s: End of the window, in seconds.
+        running: Whether each job was running at the beginning [jobs].
+        waiting: Whether each job was pending at the beginning [jobs].
+        left_out: Number of jobs of the trace that are not in the window, by reason.
     """
 
     workload: Workload
@@ -57,11 +57,11 @@ class Window:
 
     @property
     def not_before_s(self) -> FloatArray:
-        """When each job may start at the earliest, seconds [jobs]."""
+        """Earliest start of each job, in seconds [jobs]."""
         return np.where(self.waiting, self.begin_s, 0.0)
 
     def run(self, simulation: Simulation) -> Result:
-        """Advance a simulation to the window's end; a machine that has nothing to do stays idle until then.
+        """Advance a simulation to the window's end; an empty cluster idles until then.
 
         Nodes that a power policy would switch off later stay as they are when the last job ends.
         """
@@ -73,13 +73,13 @@ class Window:
         return simulation.result()
 
     def summary(self, result: Result, series: Mapping[str, Series] | None = None) -> dict[str, Any]:
-        """What happened in the window: jobs, node-seconds, and energy, where it is known over time.
+        """Return the window's metrics: jobs, node-seconds, and energy if known over time.
 
-        Jobs and their waiting are those that had not started when it began.
+        Job and wait metrics cover the jobs that had not started when the window began.
 
         Args:
-            result: of `run`, or of a replay until its end.
-            series: ``price`` and ``carbon``, for what the energy cost.
+            result: Result of `run`, or of a replay up to the window's end.
+            series: ``price`` and ``carbon``, for the cost of energy.
         """
         jobs = result.jobs
         start = jobs["start_s"].fill_null(np.inf).to_numpy()
@@ -125,18 +125,18 @@ class Window:
 
 
 def window(workload: Workload, begin_s: float, end_s: float) -> Window:
-    """Cut a part in time out of a trace with recorded starts.
+    """Cut a period out of a trace with recorded starts.
 
-    A job of which no start is recorded belongs to it if it was submitted in it.
+    A job without a recorded start belongs to the window if it was submitted in it.
 
     Args:
-        workload: the trace.
-        begin_s: seconds from its time zero.
-        end_s: the same, after the beginning.
+        workload: The trace.
+        begin_s: Beginning, in seconds from the trace's time zero.
+        end_s: End, in seconds from the trace's time zero.
 
     Raises:
-        ConfigError: it does not end after it begins.
-        WorkloadError: no job is in it.
+        ConfigError: The end is not after the beginning.
+        WorkloadError: The window has no job.
     """
     if not 0 <= begin_s < end_s:
         raise ConfigError(
@@ -162,7 +162,7 @@ def window(workload: Workload, begin_s: float, end_s: float) -> Window:
             (~known & (submit < begin)).sum()
         ),
     }
-    # What a job that runs has waited for is over.
+    # Dependencies of a running job are already satisfied.
     edges = workload.dependencies
     left = ~running[edges.job]
     moved = workload.replace(
@@ -171,7 +171,7 @@ def window(workload: Workload, begin_s: float, end_s: float) -> Window:
             edges.job[left], edges.on[left], edges.kind[left], edges.delay_ms[left]
         ),
     )
-    # Rows are by submission: jobs that ran already have another place now.
+    # Rows are ordered by submit time, and running jobs now have another one.
     order = np.lexsort((workload.job_id, moved.submit_ms))
     order = order[chosen[order]]
     part = moved.in_order(order)
@@ -181,12 +181,12 @@ def window(workload: Workload, begin_s: float, end_s: float) -> Window:
 
 
 def moment(given: object, workload: Workload) -> float:
-    """Return the seconds from a workload's time zero to a time that a user gives.
+    """Return the seconds from a workload's time zero to a time given by a user.
 
     Args:
-        given: A date such as ``2020-10-10T00:00`` (UTC if it names no zone), a time from time zero such as
-            ``30d``, or seconds.
-        workload: Its date, if it is known, is that of time zero.
+        given: Date such as ``2020-10-10T00:00`` (UTC if it has no time zone), time from time zero
+            such as ``30d``, or seconds.
+        workload: Workload whose start date, if known, is the date of time zero.
 
     Raises:
         ConfigError: It is no time, or a date that the workload does not have or begins after.
@@ -199,3 +199,18 @@ def moment(given: object, workload: Workload) -> float:
             f"{given} is before {workload.name} begins, at {first:%Y-%m-%dT%H:%M:%S} UTC"
         )
     return since_s
+
+
+def from_its_first_job(workload: Workload) -> Workload:
+    """Return the same jobs with time zero at the first submission."""
+    first_ms = int(workload.submit_ms[0])
+    epoch_s = workload.start_epoch_s
+    started = workload.recorded_start_ms
+    return workload.replace(
+        submit_ms=workload.submit_ms - first_ms,
+        recorded_start_ms=np.where(started >= 0, started - first_ms, started),
+        cancel_ms=np.where(
+            workload.cancel_ms >= 0, workload.cancel_ms - first_ms, workload.cancel_ms
+        ),
+        start_epoch_s=None if epoch_s is None else epoch_s + first_ms / MS_PER_S,
+    )

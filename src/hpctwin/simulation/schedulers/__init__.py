@@ -1,4 +1,4 @@
-"""Schedulers of other people: they are told what happens in a simulation, and say who starts."""
+"""External schedulers: they receive events and return the jobs to start."""
 
 from hpctwin.simulation.schedulers.batsim import BatsimScheduler
 from hpctwin.simulation.schedulers.batsim_decisions import BatsimDecisions, decide_for_batsim

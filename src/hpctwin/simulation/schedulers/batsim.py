@@ -1,7 +1,8 @@
-"""Batsim's place in its protocol: schedulers written for Batsim schedule our simulation.
+"""Batsim's side of its protocol: schedulers written for Batsim drive hpctwin.
 
-The scheduler listens on a ZeroMQ socket (REP) and is sent messages of events in JSON; it answers each
-with its decisions, as Batsim 3 and 4 do (batsim.readthedocs.io, "Protocol description").
+The scheduler listens on a ZeroMQ socket (REP) and receives messages of events in JSON. It answers
+each message with its decisions, as with Batsim 3 and 4 (batsim.readthedocs.io, "Protocol
+description").
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ _STATES = {
 
 
 class BatsimScheduler:
-    """A scheduler that listens where Batsim would connect; a context that tells it begin and end.
+    """External scheduler that listens where Batsim would connect.
 
-    How long jobs really run is not told: a profile's delay is the walltime. Jobs are placed by the
-    simulation, which comes to the same where all nodes are equal.
+    As a context manager it sends begin and end. True runtimes are not sent: a profile's delay is
+    the walltime. The simulation places jobs, which is equivalent if all nodes are equal.
 
     Args:
-        address: of the scheduler's socket, such as ``tcp://127.0.0.1:28000``.
-        cluster: the machine.
-        timeout_s: so long it may take to answer, seconds.
+        address: Address of the scheduler's socket, such as ``tcp://127.0.0.1:28000``.
+        cluster: The cluster.
+        timeout_s: Longest time to wait for an answer, in seconds.
 
     Raises:
-        ConfigError: pyzmq is not installed (extra ``batsim``), or nodes of the machine differ.
-        SimulationError: it does not answer, or asks for what there is not here.
+        ConfigError: pyzmq is not installed (extra ``batsim``), or the nodes of the cluster differ.
+        SimulationError: The scheduler does not answer, or orders something that is not supported.
     """
 
     def __init__(self, address: str, cluster: Cluster, *, timeout_s: float = 60.0) -> None:
@@ -75,10 +76,11 @@ class BatsimScheduler:
         self._context.destroy(0)
 
     def __call__(self, happened: Happened) -> Orders:
-        """Tell what happened, and get orders."""
+        """Send what happened and return the scheduler's orders."""
         now_s = self._now_s = happened.now_s
         if not self._begun:
-            # Alone, as Batsim does: schedulers make their own state after it.
+            # SIMULATION_BEGINS is a separate message, as in Batsim: schedulers set up their state
+            # after it.
             self._begun = True
             self._orders(self._ask(0.0, [_event(0.0, "SIMULATION_BEGINS", self._machine())]), 0.0)
         events: list[dict[str, Any]] = []

@@ -1,7 +1,8 @@
-"""The scheduler's place in Batsim's protocol: somebody else's simulator asks, one of our policies decides.
+"""The scheduler's side of Batsim's protocol: a policy decides for a simulator.
 
-Batsim connects (REQ) to the socket on which this listens (REP), and sends what happened in JSON; the answer
-has the jobs to start and their resources (batsim.readthedocs.io, "Protocol description"; versions 2 to 4).
+Batsim connects (REQ) to the socket on which hpctwin listens (REP), and sends events in JSON. The
+answer has the jobs to start and their resources (batsim.readthedocs.io, "Protocol description";
+versions 2 to 4).
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from hpctwin.simulation.schedulers.driving import Happened
 __all__ = ["BatsimDecisions", "decide_for_batsim"]
 
 ENDLESS_S = 10 * 365 * 86_400.0
-"""A job without a walltime is planned to run so long."""
+"""Planned runtime of a job without a walltime, in seconds."""
 _OF_NO_MATTER = frozenset({"NOTIFY", "JOB_KILLED"})
 
 
 class BatsimDecisions:
-    """Answers to the messages of one simulation.
+    """Answers to the messages of one Batsim simulation.
 
     Args:
-        policy: as of `Simulation`; without power policy and fair share.
+        policy: Policy as for `Simulation`, without power policy and fair share.
     """
 
     def __init__(self, policy: PolicyLike | None) -> None:
@@ -37,10 +38,11 @@ class BatsimDecisions:
         self._call_at_s = 0.0
 
     def answer(self, text: str) -> str:
-        """The answer to a message.
+        """Return the answer to a message.
 
         Raises:
-            SimulationError: it is no message of the protocol, or tells of what there is not here.
+            SimulationError: The text is no message of the protocol, or names an event that is not
+                supported.
         """
         try:
             message = json.loads(text)
@@ -101,7 +103,7 @@ class BatsimDecisions:
         self._scheduler = PolicyScheduler(self.policy, len(self._resources))
 
     def _alloc(self, job_id: str) -> str:
-        """The job's resources as intervals: ``0-3 7``."""
+        """Return the job's resources as intervals, such as ``0-3 7``."""
         assert self._scheduler is not None
         ids = sorted(self._resources[node] for node in self._scheduler.nodes_of(job_id))
         runs = groupby(enumerate(ids), key=lambda pair: pair[1] - pair[0])
@@ -110,16 +112,16 @@ class BatsimDecisions:
 
 
 def decide_for_batsim(address: str, policy: PolicyLike | None) -> None:
-    """Listen, and decide for one simulation until it ends.
+    """Listen on a socket and decide for one simulation until it ends.
 
     Args:
-        address: where to listen, such as ``tcp://127.0.0.1:28000``.
-        policy: as of `BatsimDecisions`.
+        address: Address to listen on, such as ``tcp://127.0.0.1:28000``.
+        policy: Policy as for `BatsimDecisions`.
 
     Raises:
-        ConfigError: pyzmq is not installed (extra ``batsim``), or nobody can listen there.
-        PolicyError: the policy cannot decide from outside.
-        SimulationError: what is heard is not Batsim's protocol.
+        ConfigError: pyzmq is not installed (extra ``batsim``), or the address cannot be used.
+        PolicyError: The policy cannot decide for an external simulation.
+        SimulationError: A message is not in Batsim's protocol.
     """
     try:
         import zmq
@@ -128,7 +130,7 @@ def decide_for_batsim(address: str, policy: PolicyLike | None) -> None:
             "Batsim's protocol needs pyzmq; install it with pip install 'hpctwin[batsim]'"
         ) from error
     _check_port(address)
-    PolicyScheduler(policy, 1)  # a policy that cannot decide is told before anybody connects
+    PolicyScheduler(policy, 1)  # rejects an unsuitable policy before a client connects
     decisions = BatsimDecisions(policy)
     with zmq.Context() as context, context.socket(zmq.REP) as socket:
         socket.setsockopt(zmq.LINGER, 1000)
@@ -143,10 +145,12 @@ def decide_for_batsim(address: str, policy: PolicyLike | None) -> None:
 
 
 def _check_port(address: str) -> None:
-    """ZeroMQ takes a port beyond 65535 for another one, and 0 for any, which nobody would know of.
+    """Check the port of an address.
+
+    ZeroMQ maps a port above 65535 to another one, and 0 to any free port that no client would know.
 
     Raises:
-        ConfigError: it is such a port.
+        ConfigError: The port is 0 or above 65535.
     """
     port = address.rpartition(":")[2]
     if port.isdecimal() and not 0 < int(port) < 65_536:

@@ -1,4 +1,4 @@
-"""Our policies as a scheduler for somebody else's simulation: told what happened, they say who starts."""
+"""A policy as the scheduler of an external simulation: events in, starts out."""
 
 from __future__ import annotations
 
@@ -29,17 +29,18 @@ _LABELS = ("user", "account", "partition", "qos")
 
 
 class PolicyScheduler:
-    """Decides as a policy does, by a simulation that goes on as it is told.
+    """Scheduler that decides as a policy does, for a simulation that runs elsewhere.
 
-    It knows of jobs what it was told: a job is planned to end at its walltime, and ends when that is told.
+    Its own simulation advances with the reported events. It knows only what is reported: a job is
+    planned to end at its walltime, and ends when its end is reported.
 
     Args:
-        policy: as of `Simulation`; without power policy, for nodes that are all on and equal.
-        nodes: so many there are.
-        rows: for so many jobs at a time there is room at first.
+        policy: Policy as for `Simulation`, without power policy; all nodes are on and equal.
+        nodes: Number of nodes.
+        rows: Number of jobs for which memory is allocated at first.
 
     Raises:
-        PolicyError: the policy goes by what was used before (fair share), which nobody tells here.
+        PolicyError: The policy uses fair share, and past usage is not reported here.
     """
 
     def __init__(self, policy: PolicyLike | None, nodes: int, *, rows: int = 1024) -> None:
@@ -65,10 +66,10 @@ class PolicyScheduler:
         self._free = np.ones(nodes, bool)
 
     def __call__(self, happened: Happened) -> Orders:
-        """Hear what happened, and give orders.
+        """Take over what happened and return orders.
 
         Raises:
-            SimulationError: it happened before what was told last.
+            SimulationError: It happened before the last reported time.
         """
         now_ms = to_ms(happened.now_s)
         if now_ms < self._simulation.state.clock.now:
@@ -95,12 +96,12 @@ class PolicyScheduler:
         return Orders(start, timer / MS_PER_S if later else None, [job["job_id"] for job in never])
 
     def nodes_of(self, job_id: Any) -> list[int]:
-        """The numbers of the nodes that a running job has."""
+        """Return the numbers of the nodes that a running job has."""
         found: list[int] = self._running[job_id][1].tolist()
         return found
 
     def _over(self, job_id: Any, now_ms: int, ended: list[int]) -> None:
-        """A job is not there any more; its row is noted if it ran."""
+        """Remove a job; if it ran, its row is added to ``ended``."""
         from hpctwin.engine.operations.lookahead import withdraw
 
         row = self._row.pop(job_id, None)
@@ -115,7 +116,7 @@ class PolicyScheduler:
             self._spare.append(row)
 
     def _enter(self, job: Mapping[str, Any]) -> None:
-        """A job waits from now on."""
+        """Add a job to the queue."""
         from hpctwin.engine.operations.lookahead import enter
 
         if not self._spare:
@@ -124,7 +125,7 @@ class PolicyScheduler:
         self._row[job_id] = row
         self._waiting[job_id] = job
         walltime_ms = to_ms(job["walltime_s"])
-        # Ties go by the order in which jobs were told of, whatever their ids look like.
+        # Ties go by the order in which jobs were reported, whatever their ids look like.
         known = {
             "submit": to_ms(job["submit_s"]), "nodes": job["nodes"], "runtime": walltime_ms,
             "limit": walltime_ms, "expected": walltime_ms,
@@ -145,7 +146,7 @@ class PolicyScheduler:
         return -1 if label is None else codes.setdefault(label, len(codes))
 
     def _grow(self) -> None:
-        """Room for twice as many jobs."""
+        """Double the number of rows for jobs."""
         simulation, before = self._simulation, self._simulation.state
         rows, size = np.array(sorted(self._row.values()), np.int64), before.jobs
         simulation.go_on_with(_of_nobody(2 * size), rows, rows, waits=False)
@@ -155,7 +156,7 @@ class PolicyScheduler:
         self._spare = list(range(size, 2 * size))[::-1]
 
     def _starts(self, now_ms: int, ended: list[int]) -> list[Any]:
-        """Who starts now."""
+        """Return the jobs that start now."""
         sim = self._simulation.state
         end_only_when_told(sim, now_ms, ended)
         self._simulation.advance(now_ms / MS_PER_S)
@@ -171,5 +172,5 @@ class PolicyScheduler:
 
 
 def _of_nobody(rows: int) -> Workload:
-    """Room for so many jobs."""
+    """Return a workload of placeholder jobs, whose rows are filled later."""
     return Workload.build(submit_s=np.zeros(rows), runtime_s=np.ones(rows), nodes=np.ones(rows))

@@ -1,4 +1,4 @@
-"""A simulation that somebody else's scheduler drives: event by event, or in steps of time."""
+"""Drive a simulation by an external scheduler, per event time or per interval."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from hpctwin.simulation.running.simulation import Simulation
 __all__ = ["Happened", "Orders", "OutsideScheduler", "drive"]
 
 _OVER = (layout.COMPLETED, layout.UNSUBMITTED)
-"""From the first to before the second, a job has come to its end."""
+"""Phases from the first up to, but without, the second are those of ended jobs."""
 
 
 @dataclass(frozen=True)
 class Happened:
-    """What happened since the scheduler was asked last.
+    """Events since the scheduler was last called.
 
     Args:
-        now_s: the time, seconds.
-        submitted: jobs that wait since: ``job_id``, ``submit_s``, ``nodes``, ``walltime_s``, and where known
-            ``user``, ``account``, ``partition``, ``qos``, ``priority`` and ``resources``. A job whose node
-            failed is there again.
-        ended: jobs that have ended, and how: ``completed``, ``walltime``, ``failed``, ``cancelled``,
-            ``node_failure``.
-        refused: jobs that were to start when it was asked last, and did not fit.
-        free_nodes: nodes that are idle and up.
-        last: whether nobody is submitted any more.
+        now_s: Present time, in seconds.
+        submitted: Newly pending jobs: ``job_id``, ``submit_s``, ``nodes``, ``walltime_s``, and
+            where known ``user``, ``account``, ``partition``, ``qos``, ``priority`` and
+            ``resources``. A job whose node failed is listed again.
+        ended: Ended jobs and how they ended: ``completed``, ``walltime``, ``failed``,
+            ``cancelled``, ``node_failure``.
+        refused: Jobs that the last orders started, but that did not fit.
+        free_nodes: Number of nodes that are idle and up.
+        last: Whether all jobs have been submitted.
     """
 
     now_s: float
@@ -50,12 +50,12 @@ class Happened:
 
 @dataclass(frozen=True)
 class Orders:
-    """What a scheduler wants.
+    """Orders of a scheduler.
 
     Args:
-        start: jobs to start now, in this order.
-        call_at_s: a time at which it is to be asked in any case.
-        never: jobs that it will not start.
+        start: Jobs to start now, in this order.
+        call_at_s: Time at which the scheduler must be called even without events, in seconds.
+        never: Jobs that the scheduler will not start.
     """
 
     start: Collection[Any] = ()
@@ -64,7 +64,7 @@ class Orders:
 
 
 OutsideScheduler = Callable[[Happened], Orders]
-"""Somebody else's scheduler: it is told what happened, and gives orders."""
+"""External scheduler: it receives events and returns orders."""
 
 
 def drive(
@@ -74,17 +74,20 @@ def drive(
     every_s: float | None = None,
     strict: bool = True,
 ) -> Result:
-    """Run a simulation to its end under a scheduler from outside.
+    """Run a simulation to its end under an external scheduler.
 
     Args:
-        simulation: a new one, with backfill ``outside``.
-        scheduler: asked after each instant at which jobs were submitted or ended, or as it wished.
-        every_s: it is asked at multiples of this time only, where something happened since; seconds.
-        strict: whether it is an error to start a job that does not fit; else the scheduler is told.
+        simulation: New simulation with backfill ``outside``.
+        scheduler: Function called after each event time with submitted or ended jobs, and when it
+            asked to be called.
+        every_s: Interval of calls, in seconds. The scheduler is called only at its multiples, if
+            something happened since.
+        strict: Whether starting a job that does not fit is an error; otherwise the scheduler is
+            informed.
 
     Raises:
-        SimulationError: the scheduler failed, ordered what cannot be, or left jobs waiting for ever; or
-            ``every_s`` is not above 0.
+        SimulationError: The scheduler failed, gave impossible orders, or left jobs waiting forever;
+            or ``every_s`` is not above 0.
     """
     if simulation.policy.backfill != OUTSIDE:
         raise SimulationError(
@@ -103,7 +106,7 @@ def drive(
             until_s, instants = (simulation.now_s // every_s + 1) * every_s, None
         outcome = simulation.advance(until_s, instants=instants)
         if outcome == "done" and until_s is not None and not simulation.done:
-            # Nothing is left to happen by itself, but the scheduler may still start somebody then.
+            # No event is left, but the scheduler may still start a job at that time.
             stand_by(simulation.state, to_ms(until_s), partial(simulation.advance, until_s))
         happened = watch.look(refused)
         if every_s is not None and until_s is not None:
@@ -145,21 +148,21 @@ def _does_not_fit(simulation: Simulation, job: Any) -> str:
 
 
 class _Watch:
-    """What changes from one look at the jobs to the next.
+    """Changes of the jobs from one call to the next.
 
     Args:
-        simulation: whose jobs they are.
+        simulation: Simulation that holds the jobs.
     """
 
     def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation
         self.size = len(simulation.workload)
         self.arrived = 0
-        # Of the jobs that have been submitted and are not over: row, and what was seen of each.
+        # Submitted jobs that have not ended: their rows, and the phase and requeues last seen.
         self.open = self.phase = self.requeues = np.zeros(0, np.int64)
 
     def look(self, refused: list[Any]) -> Happened:
-        """What happened since the last look."""
+        """Return what happened since the last call."""
         simulation, state = self.simulation, self.simulation.state["state"]
         arrived = int(simulation.state.clock.arrived)
         if arrived > self.arrived:  # rows are by submission
@@ -178,7 +181,7 @@ class _Watch:
                 came.append(_told(simulation, row))
             elif _OVER[0] <= now < _OVER[1]:
                 over = True
-                # A job that can never run is over without having been seen.
+                # A job that can never run ends without having been reported.
                 if state["start"][row] >= 0 or self.phase[place] == layout.WAITING:
                     job_id = _plain(simulation.workload.job_id[row])
                     ended.append((job_id, State(now).label))
@@ -196,13 +199,13 @@ class _Watch:
         )
 
     def waiting(self) -> list[Any]:
-        """Jobs that wait."""
+        """Return the pending jobs."""
         rows = np.flatnonzero(self.simulation.column("phase")[: self.size] == layout.WAITING)
         return [_plain(job) for job in self.simulation.workload.job_id[rows]]
 
 
 def _told(simulation: Simulation, row: int) -> dict[str, Any]:
-    """What a scheduler may know of a job."""
+    """Return what a scheduler may know of a job."""
     workload = simulation.workload
     told: dict[str, Any] = {
         "job_id": _plain(workload.job_id[row]),

@@ -1,4 +1,4 @@
-"""A scheduler that is a program: it reads a line of JSON from its standard input, and writes one.
+"""Scheduler as a program that reads and writes one line of JSON per decision.
 
     → {"type": "begin", "cluster": "theta", "nodes": 4360}
     → {"type": "happened", "now_s": 0.0, "submitted": [{"job_id": 1, "submit_s": 0.0, "nodes": 16,
@@ -8,7 +8,8 @@
     ← {"start": [], "call_at_s": 90.0}
     → {"type": "end"}
 
-The program answers each ``happened`` with one line, and writes nothing else; its standard error is shown.
+The program reads from standard input. It answers each ``happened`` with one line on standard output
+and writes nothing else there; its standard error is shown.
 """
 
 from __future__ import annotations
@@ -33,16 +34,18 @@ _KEYS = {"start", "call_at_s", "never"}
 
 
 class JsonLinesScheduler:
-    """A scheduler as a program; a context that starts and ends it.
+    """External scheduler that runs as a program.
+
+    As a context manager it starts and ends the program.
 
     Args:
-        command: the program and its arguments; a text is split as a shell does.
-        cluster: the machine, of which the program is told name and size.
-        timeout_s: so long it may take to answer, seconds.
+        command: Program and its arguments; a string is split as a shell does.
+        cluster: The cluster; the program receives its name and size.
+        timeout_s: Longest time to wait for an answer, in seconds.
 
     Raises:
         ConfigError: The program cannot be started.
-        SimulationError: It does not answer as it should.
+        SimulationError: The program does not answer as it should.
     """
 
     def __init__(
@@ -72,7 +75,8 @@ class JsonLinesScheduler:
         assert self._process.stdout is not None
         self._to: IO[str] = self._process.stdin
         self._from: IO[str] = self._process.stdout
-        # To wait for an answer in this thread costs a tenth of waiting for a thread that does.
+        # Waiting for the answer in this thread costs a tenth of waiting for a thread that reads it.
+        # The watch thread therefore only kills a program that is late.
         self._late_at_s = math.inf
         self._late = False
         self._over = threading.Event()
@@ -97,11 +101,11 @@ class JsonLinesScheduler:
 
     @property
     def exit_code(self) -> int | None:
-        """The program's; None while it runs."""
+        """The program's exit code; None while it runs."""
         return self._process.poll()
 
     def __call__(self, happened: Happened) -> Orders:
-        """Tell what happened, and get orders."""
+        """Send what happened and return the program's orders."""
         self._late_at_s = time.monotonic() + self.timeout_s
         self._say({"type": "happened", **vars(happened)})
         line = self._from.readline()
@@ -142,13 +146,13 @@ class JsonLinesScheduler:
         return Orders(given.get("start", []), given.get("call_at_s"), given.get("never", []))
 
     def _say(self, message: dict[str, Any]) -> None:
-        # That it is gone is told when its answer is missing.
+        # A program that has ended is reported when its answer is missing.
         with contextlib.suppress(BrokenPipeError, ValueError):
             self._to.write(json.dumps(message) + "\n")
             self._to.flush()
 
     def _end_the_late(self) -> None:
-        """End the program when an answer has not come in time."""
+        """Kill the program if an answer does not come in time."""
         while not self._over.wait(min(self.timeout_s, self._late_at_s - time.monotonic())):
             if time.monotonic() >= self._late_at_s:
                 self._late = True

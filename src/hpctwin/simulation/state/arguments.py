@@ -1,4 +1,4 @@
-"""What a user may give for a workload, a machine and numbers of jobs, made into one."""
+"""Conversion of users' arguments into a workload, a cluster, and numbers per job."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["as_cluster", "as_workload", "begins_ms", "expected_ms", "risks", "st
 
 
 def as_workload(given: Workload | str | os.PathLike[str]) -> Workload:
-    """A workload as it is, or the one in a file.
+    """Return a workload as given, or read it from a file.
 
     Raises:
-        TraceError: the file cannot be read as a workload.
-        WorkloadError: it is neither.
+        TraceError: The file cannot be read as a workload.
+        WorkloadError: The argument is neither a workload nor a path.
     """
     if isinstance(given, Workload):
         return given
@@ -38,10 +38,12 @@ def as_workload(given: Workload | str | os.PathLike[str]) -> Workload:
 
 
 def as_cluster(given: Cluster | int | str | os.PathLike[str]) -> Cluster:
-    """A cluster as it is, one of so many equal nodes (text of digits too), or the one in a file.
+    """Return a cluster as given, one of N equal nodes, or one read from a file.
+
+    A string of digits counts as a number of nodes.
 
     Raises:
-        ConfigError: it is none of them, or the file or the number is not valid.
+        ConfigError: The argument is none of these, or the file or the number is not valid.
     """
     if isinstance(given, Cluster):
         return given
@@ -60,14 +62,14 @@ def as_cluster(given: Cluster | int | str | os.PathLike[str]) -> Cluster:
 
 
 def stated_cluster(workload: Workload, instead: str) -> Cluster:
-    """A cluster of as many equal nodes as a workload says that its machine had, which it notes.
+    """Return a cluster of as many equal nodes as a workload states, with a note.
 
     Args:
-        workload: the jobs.
-        instead: what else says the size, for the message.
+        workload: The jobs.
+        instead: Other ways to give the size, for the error message.
 
     Raises:
-        ConfigError: the workload does not say it.
+        ConfigError: The workload does not state the number of nodes.
     """
     nodes = workload.nodes_hint
     if nodes is None:
@@ -90,10 +92,11 @@ def _of_jobs(given: npt.ArrayLike, workload: Workload, name: str) -> npt.NDArray
 def expected_ms(
     expected_s: npt.ArrayLike | None, workload: Workload
 ) -> npt.NDArray[np.int64] | None:
-    """How long each job is expected to run, ms [jobs].
+    """Return the expected runtime of each job in ms [jobs].
 
     Raises:
-        ConfigError: there is not one time for each job, or one is no length.
+        ConfigError: The number of values is not that of the jobs, or a value is not a positive
+            time.
     """
     if expected_s is None:
         return None
@@ -104,10 +107,10 @@ def expected_ms(
 
 
 def risks(risk: npt.ArrayLike | None, workload: Workload) -> npt.NDArray[np.float64] | None:
-    """The predicted probability that each job fails [jobs].
+    """Return the predicted probability that each job fails [jobs].
 
     Raises:
-        ConfigError: there is not one for each job, or one is no probability.
+        ConfigError: The number of values is not that of the jobs, or a value is not a probability.
     """
     if risk is None:
         return None
@@ -118,10 +121,10 @@ def risks(risk: npt.ArrayLike | None, workload: Workload) -> npt.NDArray[np.floa
 
 
 def begins_ms(begin_s: npt.ArrayLike, workload: Workload) -> npt.NDArray[np.int64]:
-    """When jobs may begin, ms [jobs].
+    """Return the earliest start of each job in ms [jobs].
 
     Raises:
-        ConfigError: there is not one time for each job, or one is no time.
+        ConfigError: The number of values is not that of the jobs, or a value is not a time.
     """
     begin = _of_jobs(begin_s, workload, "begin_s")
     wrong = np.flatnonzero(~(begin * MS_PER_S < NEVER_MS))

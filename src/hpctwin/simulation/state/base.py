@@ -1,18 +1,16 @@
-"""What a simulation is made of: jobs, machine, policy, and the engine's state of them."""
+"""Parts of a simulation: jobs, cluster, policy, and the engine's state of them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.energy.power.cap import with_cap
 from hpctwin.energy.sizing.sizing import Sizing
-from hpctwin.engine.jobs.resizing import own_jobs
 from hpctwin.engine.operations.clock import (
     begins,
     come_back_at,
@@ -21,18 +19,10 @@ from hpctwin.engine.operations.clock import (
     schedule_anew,
     schedule_later,
 )
-from hpctwin.engine.operations.creation import (
-    choose_pass,
-    more_log,
-    more_outages,
-    more_room,
-    new_sim,
-)
+from hpctwin.engine.operations.creation import choose_pass, new_sim
 from hpctwin.engine.operations.transfer import transfer_state
-from hpctwin.engine.operations.warm_start import hold_until, start_clock
-from hpctwin.engine.passes import PASSES, Pass
+from hpctwin.engine.passes import Pass
 from hpctwin.engine.powers import PowerPass
-from hpctwin.engine.preempting import find_preempting_pass
 from hpctwin.engine.state import layout
 from hpctwin.engine.state.node_speeds import speed_columns
 from hpctwin.engine.state.sim import Decided, Sim
@@ -42,7 +32,6 @@ from hpctwin.model.demand.gpu_types import as_features
 from hpctwin.model.demand.requested_totals import in_whole_nodes
 from hpctwin.model.input.arguments import check_arguments
 from hpctwin.policies import (
-    Ordering,
     OrderingLike,
     PlacementLike,
     Policy,
@@ -51,11 +40,11 @@ from hpctwin.policies import (
     make_policy,
 )
 from hpctwin.policies.backfills import OUTSIDE
-from hpctwin.simulation.lowering import power_states, shared_nodes
-from hpctwin.simulation.lowering.outages import BLOCK_MS, Outages, drawn_outages, recorded_outages
-from hpctwin.simulation.lowering.policy import Deciding, circumstances
+from hpctwin.simulation.lowering import power_states
+from hpctwin.simulation.lowering.capacity import facts_of, known_of
+from hpctwin.simulation.lowering.outages import BLOCK_MS, Outages, recorded_outages
+from hpctwin.simulation.lowering.policy import circumstances
 from hpctwin.simulation.lowering.preemption import is_interrupted, suspends
-from hpctwin.simulation.lowering.workload import facts_of, lower
 from hpctwin.simulation.refusals import check_sized, check_together
 from hpctwin.simulation.state.arguments import (
     as_cluster,
@@ -64,9 +53,8 @@ from hpctwin.simulation.state.arguments import (
     expected_ms,
     risks,
 )
-from hpctwin.simulation.state.inspection import Looks
-from hpctwin.simulation.state.job_sizes import Sized
-from hpctwin.simulation.state.livelock import check_cut_off
+from hpctwin.simulation.state.engine_feed import EngineFeed, Once
+from hpctwin.simulation.state.inspection import Sized
 
 if TYPE_CHECKING:
     from hpctwin.engine.compile.jit import Kernel
@@ -76,44 +64,28 @@ __all__ = ["SimulationBase"]
 IntArray = npt.NDArray[np.int64]
 
 SHORT = 1 << 19
-"""So many jobs times instants take no time worth the name, so that Python need not have its turn between."""
+"""Jobs times event times that the engine handles in an unnoticeable time."""
 
 
 _UNTOUCHED = power_states.Outside()
 _NOT_SIZED = Sized()
-MOST_KEPT = 64
-"""So many policies are kept in the engine's form."""
 
 
 @cache
 def _reorder() -> Kernel:
-    """What puts a queue into order; only who forks a simulation waits for the compiler."""
+    """Return the kernel that sorts a queue; imported only if a simulation is forked."""
     from hpctwin.engine.operations.kernel import reorder
 
     return reorder
 
 
-class _Once:
-    """Something that is made when it is first asked for, and kept for whoever shares this."""
-
-    def __init__(self, make: Callable[[], npt.NDArray[Any]]) -> None:
-        self._make = make
-        self._made: npt.NDArray[Any] | None = None
-
-    def made(self) -> npt.NDArray[Any]:
-        """It."""
-        if self._made is None:
-            self._made = self._make()
-        return self._made
-
-
-class SimulationBase(Looks):
-    """A simulation without what makes it go on; arguments as of `hpctwin.simulation.Simulation`."""
+class SimulationBase(EngineFeed):
+    """A simulation without the methods that advance it; arguments as for `Simulation`."""
 
     single_gpus: bool | None = None
-    """Whether any job asks for a part of a GPU; None: as its jobs say."""
+    """Whether any job asks for a part of a GPU; None means: derived from the jobs."""
     _latest_first_ms: int = NEVER_MS
-    """Energy and drawn failures begin here at the latest, if the first submission is later."""
+    """Time at which energy and drawn failures begin if the first submission is later."""
 
     @check_arguments("workload", "cluster", "policy", "order", "candidates", "placement", "power")
     def __init__(
@@ -186,7 +158,7 @@ class SimulationBase(Looks):
         like: Sim | None = None,
         known: Mapping[str, npt.NDArray[Any]] | None = None,
     ) -> None:
-        """Stand where nothing has happened yet."""
+        """Set the state in which nothing has happened yet."""
         failures = self.cluster.failures
         first_ms = int(self.workload.submit_ms.min(initial=self._latest_first_ms))
         self._first_ms = 0 if first_ms >= NEVER_MS else first_ms
@@ -196,6 +168,8 @@ class SimulationBase(Looks):
         self._sim = self._new_sim(expected, begin_s, seed, like=like, known=known)
         self._set_out()
         if self.sizing is not None:
+            from hpctwin.engine.jobs.resizing import own_jobs
+
             self.sized = Sized(expected_ms=self.expected_ms())
             own_jobs(self._sim)
         self.drawn = 0
@@ -205,7 +179,7 @@ class SimulationBase(Looks):
             self._add_outages(recorded_outages(self.cluster, past_ms))
 
     def _set_out(self) -> None:
-        """Nothing has been run, done from outside or decided yet."""
+        """Reset the counters and caches of a simulation that has not run."""
         self.engine_s = 0.0
         self.outside = _UNTOUCHED
         self.sized = _NOT_SIZED
@@ -213,13 +187,13 @@ class SimulationBase(Looks):
         self.slice = max(64, SHORT // max(len(self.workload), 1))
         self.stopped = False
         self._decided: Decided | None = None
-        # Where jobs may have any node, on or not, counting decides as it does without power states.
+        # If jobs may use any node, switched on or not, counting decides as without power states.
         switching = self.passes()[1]
         self._planned = switching is not None and switching.shown != layout.ALL_NODES
         self._raced = False
 
     def _tracks(self) -> bool:
-        """Whether nodes have identity."""
+        """Return whether nodes have identity."""
         workload, cluster = self.workload, self.cluster
         return (
             self._track_nodes
@@ -240,15 +214,16 @@ class SimulationBase(Looks):
         arrivals: bool = True,
         into: Self | None = None,
     ) -> Self:
-        """A copy that goes its own way; nothing in it changes this simulation.
+        """Return an independent copy; nothing done to it changes this simulation.
 
         Args:
-            policy: what the copy goes on under; the same if left out.
-            arrivals: whether jobs not submitted yet will be; without, the copy runs its queue empty.
-            into: a simulation of no use any more, whose memory the copy takes: it is the copy from now on.
+            policy: Policy of the copy; the same if omitted.
+            arrivals: Whether jobs not submitted yet will be; without them, the copy only drains its
+                queue.
+            into: Simulation that is no longer needed; its memory is reused and it becomes the copy.
 
         Raises:
-            ConfigError: the policy does not go with the machine.
+            ConfigError: The policy is incompatible with the cluster.
         """
         if policy is not None:
             policy = make_policy(policy)
@@ -268,17 +243,20 @@ class SimulationBase(Looks):
         if policy is not None:
             twin._change_policy(policy)
         if self.cluster.has_power and power_states.untouched(self._sim):
-            # A pass now would come before the events of the first instant.
+            # A pass at once would come before the events of the first event time.
             schedule_later(twin._sim, power_states.first_instant(twin.policy.power, twin._sim))
         return twin
 
     def anew(self, workload: Workload) -> Self:
-        """A simulation of other jobs on the same machine under the same policy, before anything has happened.
+        """Return a new simulation of other jobs on the same cluster under the same policy.
 
-        It expects jobs to run for their walltimes, and none to fail.
+        Nothing has happened in it. Jobs are expected to run for their walltimes, and none to fail.
+
+        Args:
+            workload: The jobs.
 
         Raises:
-            ConfigError: the jobs do not go with the machine.
+            ConfigError: The jobs are incompatible with the cluster.
         """
         workload = as_features(workload, self.cluster)
         check_together(self.cluster, self.policy, workload)
@@ -291,16 +269,17 @@ class SimulationBase(Looks):
         return other
 
     def under(self, policy: PolicyLike, *, seed: int = 0) -> Self:
-        """The same jobs on the same machine under another policy, before anything has happened.
+        """Return a new simulation of the same jobs and cluster under another policy.
 
-        What is known of them is shared where it can be.
+        Nothing has happened in it. The engine's arrays are shared where possible.
 
         Args:
-            policy: the policy.
-            seed: of random placement.
+            policy: The policy.
+            seed: Seed of random placement.
 
         Raises:
-            ConfigError, UnknownNameError, PolicyError: the policy does not go with them, or is none.
+            ConfigError, UnknownNameError, PolicyError: The policy is invalid or incompatible with
+            the jobs and the cluster.
         """
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
@@ -320,18 +299,18 @@ class SimulationBase(Looks):
         return other
 
     def _is_known_alike(self, other: Self) -> bool:
-        """Whether the same is known under another policy, and nothing of it has been changed or dropped."""
+        """Return whether another policy needs the same arrays and all are unchanged."""
         cluster = self.cluster
         fixed = not cluster.has_power and cluster.cap is None and self.sizing is None
         return fixed and self.tracked == other._tracks() and self._sim.jobs == len(self.workload)
 
     def become(self, other: Self) -> None:
-        """Stand where another simulation stands, which nothing changes."""
+        """Take the state of another simulation, which stays unchanged."""
         self._sim.become(other._sim)
         self.be_of(other)
 
     def be_of(self, other: Self) -> None:
-        """Be of the jobs, machine and policy of another simulation, whose arrays this one has already."""
+        """Take all but the arrays of another simulation, whose arrays are already here."""
         self.__dict__ = {**other.__dict__, "_sim": self._sim}
 
     def restore(
@@ -342,7 +321,7 @@ class SimulationBase(Looks):
         engine_s: float,
         outside: power_states.Outside,
     ) -> None:
-        """Go on from a state that was read from a file."""
+        """Continue from a state that was read from a file."""
         self._sim.put_state(state)
         self.outside = outside
         if outside.changes:
@@ -359,13 +338,13 @@ class SimulationBase(Looks):
         self.engine_s = engine_s
 
     def go_on_with(self, workload: Workload, rows: IntArray, to: IntArray, *, waits: bool) -> None:
-        """Put other jobs in the place of those that have come to their end.
+        """Replace jobs that have ended by other jobs.
 
         Args:
-            workload: the jobs from now on; those that are new are submitted after the present instant.
-            rows: the jobs that stay, rising; see `engine.operations.transfer.carry`.
-            to: their rows in the new workload.
-            waits: whether jobs may have to wait for others that are not there any more.
+            workload: Jobs from now on; new jobs are submitted after the present event time.
+            rows: Rows of the jobs that stay, increasing; see `engine.operations.transfer.carry`.
+            to: Rows of these jobs in the new workload.
+            waits: Whether jobs may depend on jobs that are no longer there.
         """
         workload = as_features(workload, self.cluster)
         check_together(self.cluster, self.policy, workload)
@@ -400,18 +379,22 @@ class SimulationBase(Looks):
         if (found := circumstances(sim)) != self._circumstances:
             self._circumstances, self._policies = found, {}
         if begin_s is not None:
+            from hpctwin.engine.operations.warm_start import hold_until
+
             hold_until(sim, begins_ms(begin_s, self.workload))
         if cluster.has_power:
             if self._first_ms > 0:
+                from hpctwin.engine.operations.warm_start import start_clock
+
                 start_clock(sim, self._first_ms)
             come_back_at(sim, power_states.first_instant(power, sim))
         return sim
 
     def start_no_later(self, time_s: float) -> None:
-        """Let nodes with power states begin at a time if the first job is submitted after it.
+        """Let nodes with power states begin at a time if the first job is submitted later.
 
         Args:
-            time_s: seconds; the simulation is a new one, in which nothing has happened.
+            time_s: Time in seconds. Nothing may have happened in the simulation yet.
         """
         time = to_ms(time_s)
         clock = self._sim.clock
@@ -421,135 +404,24 @@ class SimulationBase(Looks):
             self._begin(*self._asked, int(clock.random))
 
     def _lowered(self, expected: npt.NDArray[np.int64] | None) -> Mapping[str, npt.NDArray[Any]]:
-        """What is known of jobs and machine, in the engine's form."""
+        """Return the engine's arrays of the jobs and the cluster."""
         cluster, power = self.cluster, self.policy.power
-        workload, machine = with_cap(self.workload, cluster, switched=power.switches)
-        known = lower(workload, machine, expected_ms=expected, tracked=self.tracked)
-        facts = shared_nodes.shared_facts if workload.shares_nodes else facts_of
-        self._facts = _Once(partial(facts, workload, machine, self.risk))
-        if workload.shares_nodes:
-            known = shared_nodes.shared_known(known, workload, machine, single=self.single_gpus)
+        workload, machine = self.workload, cluster
+        if cluster.cap is not None:
+            from hpctwin.energy.power.cap import with_cap
+
+            workload, machine = with_cap(workload, cluster, switched=power.switches)
+        known = known_of(
+            workload,
+            machine,
+            expected_ms=expected,
+            tracked=self.tracked,
+            single_gpus=self.single_gpus,
+        )
+        self._facts = Once(partial(facts_of, workload, machine, self.risk))
         if cluster.has_power:
             known = power_states.power_known(known, machine, workload, power, known["pool_of"])
         return known
-
-    def decided(self) -> Decided:
-        """The policy in the engine's form; the same object as long as it is the same."""
-        if self._decided is None:
-            self._decided = self._kept_or_made()
-            self._sim.decide(self._decided)
-            if self._decided.facts:
-                self.know_facts()
-        return self._decided
-
-    def make_ready(self) -> None:
-        """Have all that `advance` needs, so that it need not hold Python's lock for that."""
-        self.decided()
-        _ = self._sim.address
-
-    def _kept_or_made(self) -> Decided:
-        """The policy in the engine's form: forks, and who begins anew with jobs alike, find it by its id."""
-        about = (
-            id(self.policy), id(self.passes()[0]), self.tracked,
-            self._planned, self._raced, self._horizon,
-        )  # fmt: skip
-        kept = self._policies.get(about)
-        if kept is not None:
-            return kept[-1]
-        deciding = Deciding(
-            self._sim,
-            self.cluster,
-            self.policy,
-            self.ordering,
-            *self.passes(),
-            tracked=self.tracked,
-            terminate=self.overrun == "terminate",
-            hold=self.on_dependency_failure == "hold",
-            log=self.log,
-            planned=self._planned,
-            raced=self._raced,
-            horizon=self._horizon,
-        )
-        made = deciding.made()
-        if deciding.lasts:
-            if len(self._policies) >= MOST_KEPT:
-                self._policies.clear()
-            # With policy and pass themselves, so that no others have their ids.
-            self._policies[about] = self.policy, deciding.found, made
-        return made
-
-    def need_pass(self) -> None:
-        """Compile the pass itself: counting does not always decide in its place, or it is not known."""
-        self._planned = True
-        self._decided = None
-        self.decided()
-
-    def need_race(self) -> None:
-        """Compile the tournament: so many wait that it pays, or may come to."""
-        self._raced = True
-        self._decided = None
-        self.decided()
-
-    def provide(self, code: int) -> bool:
-        """Do what the engine stopped for, by the code of `event_loop.advance`; False if nothing is left."""
-        if code == layout.NEED_ROOM:
-            self.make_room()
-        elif code == layout.NEED_PASS:
-            self.need_pass()
-        elif code == layout.NEED_RACE:
-            self.need_race()
-        elif code == layout.NEED_OUTAGES:
-            self.draw_outages()
-            self.decided()
-        else:
-            return False
-        return True
-
-    def know_facts(self) -> None:
-        """Tell the engine of jobs what only some orderings ask for; forks share it."""
-        if not self._facts_known:
-            self._sim.know(fact=self._facts.made())
-            self._facts_known = True
-
-    def passes(self) -> tuple[Pass, PowerPass | None]:
-        """What starts jobs, and what switches nodes; None where they have no power states."""
-        if self._passes is None:
-            self._passes = self._find_passes()
-        return self._passes
-
-    def _find_passes(self) -> tuple[Pass, PowerPass | None]:
-        power = self.policy.power.power_pass if self.cluster.has_power else None
-        interrupted = is_interrupted(self.workload, self.cluster)
-        find = find_preempting_pass if interrupted else PASSES.find
-        if self.workload.shares_nodes:
-            shared = find(self.policy.backfill).on_shared_nodes()
-            assert shared is not None, "refused before"
-            return shared, power
-        if interrupted:
-            return find(self.policy.backfill), power
-        if power is None and self.tracked and not len(self.workload.resources):
-            return self.policy.on_whole_nodes, None
-        return self.policy.scheduling, power
-
-    def make_room(self) -> None:
-        """Give the engine more room for what it notes and plans.
-
-        Raises:
-            SimulationError: most of it would be for one job, which is cut off again and again.
-        """
-        if (
-            self.sizing is None
-        ):  # else the table is of sizes too, which change as often as one likes
-            check_cut_off(self.workload, self._sim)
-        more_room(self._sim)
-        if self.log:
-            more_log(self._sim)
-
-    @property
-    def ordering(self) -> Ordering:
-        """The policy's ordering, or what comes to the same where all jobs have one user."""
-        order = self.policy.order
-        return order.alone if order.alone and len(self._sim["promised"]) == 1 else order
 
     def _change_policy(self, policy: Policy) -> None:
         if policy.placement.needs_nodes and not len(self._sim["node"]):
@@ -562,21 +434,9 @@ class SimulationBase(Looks):
         choose_pass(self._sim, *self.passes())
         if self.cluster.has_power:
             power_states.change_power(self._sim, self.cluster, policy.power)
-        # The new policy has its say at once, and the old one's reservations are void.
+        # The new policy decides at once, and the reservations of the old one are void.
         schedule_anew(self._sim)
         if policy.order.changes:
-            return  # such a queue is scored at each pass, and kept in no order
+            return  # such a queue is scored at each pass and never sorted
         self.decided()
         _reorder()(self._sim.address)
-
-    def draw_outages(self) -> None:
-        """Draw the node failures of the next stretch of time."""
-        outages, self._horizon = drawn_outages(self.cluster, self.drawn, self._first_ms)
-        self._decided = None
-        self.drawn += 1
-        self._add_outages(outages)
-
-    def _add_outages(self, outages: Outages) -> None:
-        if len(outages[0]):
-            more_outages(self._sim, *outages)
-            self._outages = [*self._outages, outages]

@@ -1,4 +1,4 @@
-"""What is done to the nodes of a simulation from outside, and the accounts of all of them."""
+"""Switching nodes of a simulation, and their DVFS modes, from outside."""
 
 from __future__ import annotations
 
@@ -8,29 +8,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hpctwin.energy.accounts.accounting import Energy
-from hpctwin.energy.accounts.component_energy import ComponentEnergy
-from hpctwin.energy.accounts.shared_energy import SharedComponentEnergy, SharedEnergy
-from hpctwin.energy.power.modes import ModeChange, split_log, time_by_mode
+from hpctwin.energy.power.modes import ModeChange
 from hpctwin.energy.power.states import group_of_node, nodes_of_group
 from hpctwin.engine.operations.creation import more_log
-from hpctwin.engine.operations.power_control import (
-    change_speed,
-    past_states,
-    spent_ms,
-    spent_since_end_ms,
-)
+from hpctwin.engine.operations.power_control import change_speed, spent_ms
 from hpctwin.engine.state import layout
 from hpctwin.errors import SimulationError, UnknownNameError
 from hpctwin.model import MS_PER_S
 from hpctwin.simulation.lowering.power_states import node_states, speeds
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from hpctwin.simulation.state.base import SimulationBase
 
-__all__ = ["accounts", "put_into_mode", "set_mode", "switch"]
+__all__ = ["put_into_mode", "set_mode", "switch"]
 
 
 def switch(simulation: SimulationBase, *, on: Iterable[int], off: Iterable[int]) -> None:
@@ -75,7 +65,7 @@ def set_mode(simulation: SimulationBase, group: str, mode: str) -> None:
 
 
 def put_into_mode(simulation: SimulationBase, number: int, mode: str) -> None:
-    """Put a node group into a mode; `set_mode` without its checks."""
+    """Put a node group into a mode: `set_mode` without its checks."""
     sim, cluster, outside = simulation.state, simulation.cluster, simulation.outside
     pools = np.unique(sim["pool_of"][nodes_of_group(cluster, number)])
     speed = speeds(sim, cluster, {number: mode})
@@ -86,41 +76,3 @@ def put_into_mode(simulation: SimulationBase, number: int, mode: str) -> None:
     simulation.outside = dataclasses.replace(
         outside, work={**outside.work, **left}, changes=(*outside.changes, change)
     )
-
-
-def accounts(simulation: SimulationBase, jobs: pl.DataFrame, node_map: pl.DataFrame) -> Energy:
-    """Time and energy of each node in each state, and of each job.
-
-    They cover the time from the first submission to the last end of a job; of a simulation that
-    goes on, up to now.
-
-    Args:
-        simulation: the simulation.
-        jobs: how they went.
-        node_map: where they ran; where they share nodes also what share they used and held.
-    """
-    sim, cluster, workload = simulation.state, simulation.cluster, simulation.workload
-    spent = spent_ms(sim)
-    end_ms = int(sim.clock.now)
-    begin_ms = end_ms - int(spent[:, 0].sum())
-    log = past_states(sim) if simulation.log else None
-    changes = simulation.outside.changes
-    if simulation.done and 0 <= sim.clock.ended < end_ms:
-        # Jobs that never run may come, or be cancelled, after the last end.
-        end_ms = int(sim.clock.ended)
-        spent -= spent_since_end_ms(sim)
-        changes = tuple(change for change in changes if change.time_ms <= end_ms)
-        if log is not None:
-            log = log[:, log[2] < end_ms]
-            log[3] = np.minimum(log[3], end_ms)
-    spent = spent[: 2 + 3 * cluster.depths]
-    if changes:
-        spent = time_by_mode(cluster, changes, spent)
-        log = None if log is None else split_log(cluster, changes, log)
-    about = (
-        jobs, node_map, cluster, spent, log, changes, workload.start_epoch_s, begin_ms / MS_PER_S
-    )  # fmt: skip
-    if all(group.components for group in cluster.nodes):
-        kind = SharedComponentEnergy if workload.shares_nodes else ComponentEnergy
-        return kind(*about, usage=workload.usage)
-    return SharedEnergy(*about) if workload.shares_nodes else Energy(*about)

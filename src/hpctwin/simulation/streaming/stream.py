@@ -24,7 +24,6 @@ import polars as pl
 
 from hpctwin.engine.operations.transfer import settled_jobs
 from hpctwin.errors import HpctwinError, WorkloadError
-from hpctwin.metrics.summary.running import RunningSummary
 from hpctwin.model import MS_PER_S, Category, Cluster, State, Workload, write_atomically
 from hpctwin.model.demand.unused import Mismatches
 from hpctwin.model.files.parts import Parts
@@ -43,7 +42,7 @@ from hpctwin.simulation.running.simulation import Simulation
 from hpctwin.simulation.state.arguments import as_cluster
 from hpctwin.simulation.streaming.dependencies import Past, Waits
 from hpctwin.simulation.streaming.feed import Feed, Source, feed_of
-from hpctwin.simulation.streaming.shared_nodes import SharedSums
+from hpctwin.simulation.streaming.sums import CoreSums, NodeSums
 
 __all__ = ["StreamedResult", "simulate_stream"]
 
@@ -190,9 +189,7 @@ class _Stream:
         )
         self.promised = self._promised(cluster)
         self._tell()
-        self.shared = SharedSums(cluster) if self.shares else None
-        size = cluster.node_count if self.shared is None else self.shared.size
-        self.summary = RunningSummary(size, exact=False)
+        self.sums = CoreSums(cluster) if self.shares else NodeSums(cluster)
         self.why: Counter[str] = Counter()
         self.done = 0
 
@@ -249,8 +246,7 @@ class _Stream:
         stay = simulation.workload.take(rows)
         batch = self._asking(batch)
         workload, to, _ = joined(stay, batch.workload)
-        if self.shared is not None:
-            self.shared.go_on(rows, to, len(workload))
+        self.sums.keep(rows, to, len(workload))
         there = Past.none(workload.job_id)
         for name in ("ended", "completed", "end_ms", "begun_ms"):
             getattr(there, name)[to] = getattr(past, name)[rows]
@@ -307,35 +303,12 @@ class _Stream:
     def _hand_out(self, gone: npt.NDArray[np.bool_], until_s: float) -> None:
         """Write and sum up the jobs that are done with."""
         simulation = self.simulation
-        if self.shared is None:
-            tables = self._window(gone, until_s)
-        else:
-            tables = self.shared.window(simulation, gone, self.summary, until_s)
+        tables = self.sums.window(simulation, gone, until_s)
         self.done += len(tables["jobs"])
         rejected = gone & (simulation.column("phase") == State.REJECTED)
         if rejected.any():
             self.why.update(why_rejected(simulation.workload, simulation.cluster, rejected))
         self.parts.write(**{**tables, "jobs": _stored(tables["jobs"])})
-
-    def _window(self, gone: npt.NDArray[np.bool_], until_s: float) -> dict[str, pl.DataFrame]:
-        """Sum up a window, and give the tables of the jobs that are done with."""
-        simulation = self.simulation
-        sim, result = simulation.state, simulation.result()
-        source = result.course.source
-        self.summary.passed(source, result.lost, result.capacity, until_s)
-        self.summary.ended(source.take(gone))
-        jobs = result.jobs.filter(gone)
-        lost = sim["lost"]["job"][: sim.clock.lost]
-        tables = {"jobs": jobs, "lost": result.lost.filter(gone[lost])}
-        if result.node_map is not None:
-            segment = sim["segment"][: sim.clock.segments]
-            here = gone[segment["job"][segment["nodes"] > 0]]
-            tables["node_map"] = result.node_map.filter(here)
-            if result.energy is not None:
-                tables["jobs"] = dataclasses.replace(
-                    result.energy, table=jobs, node_map=tables["node_map"]
-                ).jobs
-        return tables
 
     def _finish(self) -> None:
         self._hand_out(np.ones(self.simulation.state.jobs, bool), np.inf)
@@ -347,18 +320,13 @@ class _Stream:
     def _figures(self) -> dict[str, Any]:
         """As of `Result.summary`."""
         simulation = self.simulation
-        figures: dict[str, Any] = self.summary.figures()
-        if self.shared is not None:
-            figures = {**self.shared.figures(figures), **self.shared.drawn(simulation)}
-        elif (energy := simulation.result().energy) is not None:
-            figures |= energy.figures()
         reasons = [f"{count:,} {clause}" for clause, count in self.why.items()]
         return {
             "workload": self.feed.name,
             "cluster": simulation.cluster.name,
             "nodes": simulation.cluster.node_count,
             "policy": simulation.policy.name,
-            **figures,
+            **self.sums.figures(simulation),
             **({"rejected_why": "; ".join(reasons)} if reasons else {}),
             "engine_s": simulation.engine_s,
             "instants": int(simulation.state.clock.instants),

@@ -1,4 +1,7 @@
-"""An emulated cluster whose own scheduling is one of our policies; `python -m` runs it as a process."""
+"""An emulated cluster that schedules by one of hpctwin's policies.
+
+``python -m hpctwin.twin.emulated`` runs it as a process.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,16 @@ __all__ = ["PolicyPlanner", "emulated_cluster"]
 
 
 class PolicyPlanner:
-    """Starts the jobs, and switches the nodes, that a simulation of this moment does; see `Planner`.
+    """Planner that starts jobs and switches nodes as a simulation of the present does.
+
+    See `Planner`.
 
     Args:
-        policy: what it does so by.
+        policy: The policy of the simulation.
 
     Raises:
-        ConfigError: its power policy asks a control function.
+        ConfigError: A live cluster cannot run the policy, for example because its power policy
+            calls a control function.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -49,7 +55,7 @@ class PolicyPlanner:
         now_s: float,
     ) -> Plan:
         """See `Planner`."""
-        # Who only submits to the cluster does not wait for the simulator to be loaded.
+        # Imported late, so that a client that only submits jobs does not load the simulator.
         from hpctwin.simulation.lowering.cluster import pool_of_nodes
         from hpctwin.simulation.lowering.shared_nodes import taken_by
         from hpctwin.simulation.running.present import looks_again_ms, nodes_of_job
@@ -82,17 +88,17 @@ def emulated_cluster(
     policy: str | Policy = "fcfs+easy",
     **about: Any,
 ) -> EmulatedCluster:
-    """An emulated cluster that schedules by a policy.
+    """Return an emulated cluster that schedules by a policy.
 
     Args:
-        machine: its nodes, partitions and resources.
-        workload: jobs that are submitted at their times.
-        policy: of its own scheduling, where nobody else starts jobs.
-        about: further arguments of `EmulatedCluster`.
+        machine: Nodes, partitions and resources of the cluster.
+        workload: Jobs, which are submitted at their submission times.
+        policy: Policy of the cluster's own scheduler, used unless a client starts the jobs.
+        about: Further arguments of `EmulatedCluster`.
 
     Raises:
-        UnknownNameError, PolicyError: there is no such policy.
-        HpctwinError: as `EmulatedCluster`.
+        UnknownNameError, PolicyError: There is no such policy.
+        HpctwinError: See `EmulatedCluster`.
     """
     order = parse_policy(policy) if isinstance(policy, str) else policy
     return EmulatedCluster(machine, workload, plan=PolicyPlanner(order), **about)

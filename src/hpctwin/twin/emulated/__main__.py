@@ -1,4 +1,4 @@
-"""``python -m hpctwin.twin.emulated``: an emulated cluster as a process."""
+"""``python -m hpctwin.twin.emulated``: run an emulated cluster as a process."""
 
 from __future__ import annotations
 
@@ -46,27 +46,26 @@ def serve(
     redis: str | None = None,
     stream: str = "hpctwin:events",
 ) -> None:
-    """Serve an emulated cluster until it is told to end.
+    """Serve an emulated cluster until SIGTERM or SIGINT.
 
     Args:
-        socket: path of the Unix socket to serve.
-        nodes: how many, where no cluster's YAML is given.
-        cluster: YAML of a cluster.
-        name: its name.
-        workload: generator of the jobs; "none" for none.
-        options: of the generator, as JSON.
-        trace: a trace instead.
-        speed: seconds of its clock per second, or "max".
-        takeover: without a heartbeat for so many seconds it schedules by itself again.
-        wait: let the clock stand until somebody takes over scheduling.
-        faults: what goes wrong, as JSON; see hpctwin.rms.emulated.Faults.
-        policy: of its own scheduling.
-        start: its clock's beginning, seconds.
-        run: number of its first run; another one than before if it begins anew beside a twin that
-            lives on.
-        record: keep a history of all jobs.
-        redis: URL of a Redis to publish events to as well.
-        stream: name of the stream there.
+        socket: Path of the Unix socket.
+        nodes: Number of nodes, without --cluster.
+        cluster: YAML file of the cluster.
+        name: Name of the cluster, without --cluster.
+        workload: Generator of the jobs, or "none".
+        options: Options of the generator, as JSON.
+        trace: Trace with the jobs, instead of --workload.
+        speed: Seconds of the cluster's clock per second, or "max".
+        takeover: Seconds without a heartbeat until the cluster schedules by itself again.
+        wait: Stop the clock until a client takes over scheduling.
+        faults: Faults to emulate, as JSON; see hpctwin.rms.emulated.Faults.
+        policy: Policy of the cluster's own scheduler.
+        start: Time at which the cluster's clock starts, in seconds.
+        run: Number of the first run; use a new one to restart next to a running twin.
+        record: Record the history of all jobs.
+        redis: URL of a Redis server that events are also published to.
+        stream: Name of the Redis stream.
     """
     pace = _pace(speed)
     machine = Cluster.uniform(nodes, name=name) if cluster is None else read_cluster(cluster)
@@ -98,7 +97,7 @@ def serve(
 
 
 def _pace(speed: str) -> float | None:
-    """Seconds of the cluster's clock per second; None for as fast as possible."""
+    """Return seconds of the cluster's clock per second; None for as fast as possible."""
     if speed == "max":
         return None
     try:

@@ -1,4 +1,4 @@
-"""An emulated cluster in a process of its own, for as long as it is needed."""
+"""An emulated cluster in a separate process that ends with its context."""
 
 from __future__ import annotations
 
@@ -14,19 +14,24 @@ from hpctwin.errors import HpctwinError
 __all__ = ["PATIENCE_S", "emulated_process"]
 
 PATIENCE_S = 600.0
-"""Compiling the engine takes a while, once after installing, and minutes where much else runs."""
+"""Timeout for the start and the end of the process, in seconds.
+
+The first start after an installation compiles the engine, which takes minutes on a busy host.
+"""
 
 
 @contextmanager
 def emulated_process(address: Path, *options: str) -> Iterator[None]:
-    """A process of ``python -m hpctwin.twin.emulated`` that serves, ended at the end.
+    """Run ``python -m hpctwin.twin.emulated`` as a process until the context ends.
+
+    The context begins when the process serves its socket.
 
     Args:
-        address: of its Unix socket.
-        options: of its command line.
+        address: Path of its Unix socket.
+        options: Further options of its command line.
 
     Raises:
-        HpctwinError: it did not begin.
+        HpctwinError: The process does not start.
     """
     process = subprocess.Popen(
         [sys.executable, "-m", "hpctwin.twin.emulated", str(address), *options],

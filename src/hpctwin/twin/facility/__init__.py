@@ -1,1 +1,1 @@
-"""The live facility: jobs from one queue placed at several clusters, each mirrored."""
+"""The live facility: jobs of one queue are placed on several mirrored clusters."""

@@ -1,4 +1,4 @@
-"""The live facility's configuration: one YAML file, validated."""
+"""Configuration of the live facility: one YAML file, validated."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ __all__ = ["LiveFacility", "SiteSettings"]
 
 
 class SiteSettings(Settings):
-    """How a cluster is reached.
+    """Access to one cluster.
 
     Args:
-        manager: its resource manager, as in the twin's configuration.
-        bus: where its events come from.
-        options: further options of the submitting command, such as ``--chdir=/scratch``.
-        gap_patience: a missing event is waited for so long before a snapshot is asked for.
-        resync_every: a snapshot is compared with the mirror so often, and adopted where they differ.
-        journal: where all that comes from it is recorded; beside the queue if left out.
-        keep: records older than this are deleted.
+        manager: Resource manager, as in the twin's configuration.
+        bus: Source of the cluster's events.
+        options: Further options of the submit command, such as ``--chdir=/scratch``.
+        gap_patience: Time to wait for a missing event before a snapshot is requested.
+        resync_every: Time between two comparisons of the mirror with a snapshot, which is adopted
+            if they differ.
+        journal: Journal of the cluster's inputs; by default next to the queue.
+        keep: Age at which records are deleted.
     """
 
     manager: AnyManager
@@ -48,12 +49,14 @@ class SiteSettings(Settings):
     keep: Duration = Field(default=7 * 86_400.0, gt=0)
 
     def followed(self, policy: str, predictor: Predictor, journal: Path) -> TwinConfig:
-        """How the cluster is followed: as by a twin that only observes.
+        """Return the configuration by which the cluster is followed.
+
+        It is that of a twin that only observes.
 
         Args:
-            policy: what the cluster's own scheduler is taken to do.
-            predictor: how long jobs are expected to run.
-            journal: where it is recorded if ``journal`` is left out.
+            policy: Assumed policy of the cluster's scheduler.
+            predictor: Predictor of the jobs' runtimes.
+            journal: Path of the journal, if the field ``journal`` is omitted.
         """
         return TwinConfig(
             manager=self.manager,
@@ -66,18 +69,20 @@ class SiteSettings(Settings):
 
 
 class LiveFacility(Settings):
-    """All of it.
+    """Configuration of a live facility.
 
     Args:
-        facility: the clusters: a file, relative to this one, or its content.
-        sites: how each is reached, by its name.
-        queue: file of jobs to be placed.
-        strategy: where they go; see `hpctwin.facility.parse_strategy`.
-        knowledge: how long jobs are expected to run: ``walltime``, or ``recent``: as the mean of the
-            last two of their user at that cluster.
-        ties: among equally good clusters: the one with the least work ahead, one drawn, or the first.
-        seed: of what is drawn.
-        every: pause between two looks at the queue.
+        facility: The clusters: path of a file, relative to this one, or its content.
+        sites: Access to each cluster, by the cluster's name.
+        queue: File of the jobs to place.
+        strategy: Strategy that chooses a cluster for each job; see
+            `hpctwin.facility.parse_strategy`.
+        knowledge: Expected runtime of a job: its ``walltime``, or ``recent``, the mean of its
+            user's last two jobs on that cluster.
+        ties: Choice among equally good clusters: the one with the least work ahead, a random one,
+            or the first.
+        seed: Seed of random choices.
+        every: Pause between two polls of the queue.
     """
 
     facility: Facility
@@ -106,7 +111,7 @@ class LiveFacility(Settings):
 
     @property
     def placing(self) -> Strategy:
-        """The strategy, as it is to be asked."""
+        """The strategy with its rule for ties."""
         return parse_strategy(self.strategy, ties=self.ties)
 
     @classmethod
@@ -114,8 +119,9 @@ class LiveFacility(Settings):
         """Read a YAML file; paths in it are relative to it.
 
         Raises:
-            ConfigError: it cannot be read or is not valid; the message names the field. Or somebody
-                else may write it, or the Python that it names: see `hpctwin.model.files.trusted`.
+            ConfigError: The file cannot be read or is not valid; the message names the field. Or
+                another user may write it, or Python code that it names; see
+                `hpctwin.model.files.trusted`.
         """
         path = Path(path)
         content = read_trusted_yaml(path, "sites")
@@ -134,7 +140,11 @@ class LiveFacility(Settings):
 
 
 def _check_policies(facility: object) -> None:
-    """Refuse policies of a facility, not validated yet, whose Python others may write."""
+    """Reject policies whose Python code other users may write.
+
+    Args:
+        facility: Plain values of a facility, not validated yet.
+    """
     clusters = facility.get("clusters") if isinstance(facility, dict) else None
     for cluster in clusters if isinstance(clusters, list) else ():
         if isinstance(cluster, dict) and isinstance(cluster.get("policy"), str):

@@ -1,4 +1,4 @@
-"""Two emulated clusters, and jobs for a facility's queue: out of the box."""
+"""A demo facility: two emulated clusters, and jobs for the queue."""
 
 from __future__ import annotations
 
@@ -20,20 +20,22 @@ CLUSTERS: dict[str, dict[str, Any]] = {
     "north": {"nodes": 32},
     "south": {"nodes": 48, "factor": 1.5},
 }
-"""Name and what is written in YAML; both have users of their own."""
+"""Settings of each cluster by its name, as in YAML; both also have local jobs."""
 
 
 @contextmanager
 def demo_facility(
     folder: Path, *, speed: float = 600.0, seed: int = 0, strategy: str = "sgs-t"
 ) -> Iterator[LiveFacility]:
-    """Two emulated clusters as processes, ended at the end, and the configuration that names them.
+    """Run two emulated clusters as processes, and yield the facility's configuration.
+
+    The processes end with the context.
 
     Args:
-        folder: for their sockets and the queue.
-        speed: seconds of their clocks per second.
-        seed: of their own jobs.
-        strategy: where jobs go.
+        folder: Folder of the sockets and the queue.
+        speed: Seconds of the clusters' clocks per second.
+        seed: Seed of the clusters' local jobs.
+        strategy: Strategy that chooses a cluster for each job.
     """
     addresses = {name: folder / f"{name}.sock" for name in CLUSTERS}
     with ExitStack() as stack:
@@ -68,7 +70,7 @@ def demo_facility(
 
 
 def demo_requests(count: int, seed: int = 0) -> list[JobRequest]:
-    """Jobs of 1 to 24 nodes and 5 minutes to 2 hours."""
+    """Return random jobs of 1 to 24 nodes and 5 minutes to 2 hours."""
     rng = np.random.default_rng(seed)
     return [
         JobRequest(

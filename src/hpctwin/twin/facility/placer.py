@@ -1,9 +1,12 @@
-"""The placer: takes jobs from the facility's queue, chooses a cluster for each, and sends them there.
+"""The placer: chooses a cluster for each job of a queue, and submits it there.
 
-Whenever it dies, each job gets into exactly one cluster, once: the choice is on disk before the job is
-submitted; it is submitted held, and admitted only when its id is on disk too. A placer that finds a
-job intended and without an id looks for its key at the cluster before it submits it. If a submission
-that was given up for lost arrives after all, it stays held, and is cancelled.
+Each job reaches exactly one cluster, exactly once, even if the placer dies at any point:
+
+- The choice is on disk before the job is submitted.
+- The job is submitted held. It is admitted only when its id is on disk, too.
+- A placer that finds an intended job without an id searches the cluster for the job's key before it
+  submits the job.
+- If a submission that seemed lost arrives later, that copy stays held and is canceled.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ __all__ = ["Placer", "check_strategy"]
 logger = logging.getLogger(__name__)
 
 RETRY_S = 5.0
-"""A step whose outcome is not known is looked into after so long."""
+"""Pause before a step with an unknown outcome is checked, in seconds."""
 TIDY_EVERY_S = 60.0
 
 Known = dict[str, list[SubmittedJob]]
@@ -46,10 +49,10 @@ LOOKING_AT_NO_FUTURE = Random | User | RoundRobin | ShortestQueue | MostFree | L
 
 
 def check_strategy(strategy: Strategy) -> None:
-    """Whether a strategy can place jobs live.
+    """Check that a strategy can place live jobs.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: The strategy needs something that only a simulation has.
     """
     if isinstance(strategy, Guided):
         if strategy.knows == "oracle":
@@ -71,15 +74,15 @@ def check_strategy(strategy: Strategy) -> None:
 
 
 class Placer:
-    """Places the jobs of one queue.
+    """Placer of the jobs of one queue.
 
     Args:
-        facility: the clusters.
-        sites: the same live.
-        queue: the jobs; locked for this placer.
-        strategy: where they go.
-        seed: of what is drawn.
-        watch: called with each job that has come a step further.
+        facility: The clusters.
+        sites: The same clusters live, in the same order.
+        queue: Queue of the jobs, locked for this placer.
+        strategy: Strategy that chooses a cluster for each job.
+        seed: Seed of random choices.
+        watch: Function called with each job whose stage has changed.
     """
 
     def __init__(
@@ -106,7 +109,7 @@ class Placer:
         self._tidy_at = 0.0
 
     def turn(self) -> None:
-        """Take in what came; finish what is on its way; place what is queued."""
+        """Process events, finish the jobs on their way, then place the queued ones."""
         for site in self.sites:
             site.sync()
         self._finish()
@@ -214,11 +217,12 @@ class Placer:
             logger.warning("%s: job %s is not admitted yet: %s", site.name, key, outcome.reason)
             self._later[key] = time.monotonic() + RETRY_S
             return
-        # One that is not held any more, or gone, was admitted before: its id is known since it was held.
+        # If the cluster refuses a job that is not held, or is gone, it was admitted before. The
+        # queue has had the job's id since it was held.
         self.queue.placed(key)
         self._tell(entry)
 
-    # --- what an earlier turn, or an earlier placer, has left ---------------------------------------
+    # --- jobs that an earlier turn or placer left unfinished -------------------------------------
 
     def _finish(self) -> None:
         known: dict[str, Known] = {}
@@ -249,7 +253,11 @@ class Placer:
                 self._submit(entry, view, cluster)
 
     def _tidy(self) -> None:
-        """Cancel held copies of jobs that are known to be somewhere, under another id or at all."""
+        """Cancel held copies of the queue's jobs other than the recorded one.
+
+        A copy is spared if its job is intended for that cluster, because its id may not be
+        recorded yet. Jobs whose key the queue does not have are spared, too.
+        """
         if time.monotonic() < self._tidy_at:
             return
         self._tidy_at = time.monotonic() + TIDY_EVERY_S
@@ -278,7 +286,7 @@ class Placer:
 
 
 def _why(strategy: Strategy, view: LiveView, options: list[int]) -> str:
-    """The choice in words: what was forecast of each cluster compared."""
+    """Return the reason for a choice as text, with the forecast for each cluster."""
     if len(options) == 1:
         return "the only one that can take it now"
     said = []

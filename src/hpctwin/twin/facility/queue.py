@@ -1,9 +1,9 @@
-"""The facility's queue: jobs that are to be placed, and how far each has come.
+"""The facility's queue: the jobs to place, and the stage of each.
 
-One SQLite file in WAL mode: users add to it while the placer works. Every step of a job is on disk
-before the next is taken:
+It is one SQLite file in WAL mode, so that users can add jobs while the placer works. Every stage of
+a job is on disk before the next step is taken:
 
-``queued`` → ``intended`` (a cluster is chosen) → ``submitted`` (it is there, held, and its id known)
+``queued`` → ``intended`` (a cluster is chosen) → ``submitted`` (held at the cluster, its id known)
 → ``placed`` (admitted); or ``rejected``, or ``withdrawn`` by its user while it was queued.
 """
 
@@ -47,16 +47,16 @@ class QueuedJob:
     """A job in the queue.
 
     Args:
-        number: its place in the order.
-        request: what it asks for.
-        queued_s: when it came, Unix time.
-        stage: how far it has come.
-        cluster: where it is to go, or is.
-        job_id: its id there.
-        start_s, end_s: forecast when it was placed, Unix time.
-        reason: why it is where it is, in words.
-        refused: clusters that refused it, and why.
-        changed_s: when its stage changed last, Unix time.
+        number: Position in the queue.
+        request: The job's request.
+        queued_s: Time of arrival in the queue, Unix time.
+        stage: Stage of the job.
+        cluster: Name of the chosen cluster.
+        job_id: Id of the job there.
+        start_s, end_s: Start and end forecast when the cluster was chosen, Unix time.
+        reason: Reason of its stage or cluster, as text.
+        refused: Reasons of the clusters that refused it, by cluster.
+        changed_s: Time of the last change of its stage, Unix time.
     """
 
     number: int
@@ -73,32 +73,32 @@ class QueuedJob:
 
 
 class Queue:
-    """The queue in a file, which only its owner may read.
+    """The queue in a file that only its owner may read.
 
-    ``secret`` is what the marks on this queue's jobs are made with; see `hpctwin.rms.mark`.
+    ``secret`` is the key of the marks on this queue's jobs; see `hpctwin.rms.mark`.
 
     Args:
-        path: the file; made if it is not there.
+        path: Path of the file, which is created if it does not exist.
 
     Raises:
-        QueueError: it cannot be opened, or is of another version.
+        QueueError: The file cannot be opened, or is of another version.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = FileLock(path.with_name(path.name + ".lock"))
         try:
-            # It has the scripts of jobs, and the secret by which the placer knows them again.
+            # The file has the jobs' scripts, and the secret by which the placer recognizes jobs.
             make_private(path)
-            # No transaction is left open between two calls.
+            # No isolation level: no transaction stays open between two calls.
             self._db = sqlite3.connect(path, isolation_level=None, timeout=10)
-            # Before anything is changed: a queue of another version is left as it is.
+            # Checked before any change, so that a queue of another version stays as it is.
             found = self._db.execute("PRAGMA user_version").fetchone()[0]
             if found not in (0, SCHEMA):
                 self._db.close()
                 raise QueueError(other_format(path, found, SCHEMA))
             self._db.execute("PRAGMA journal_mode=WAL")
-            # A step is on disk, not only in the system's memory, before the next is taken.
+            # FULL: a stage is on disk, not only in the system's memory, before the next step.
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.executescript(_TABLES)
             self._db.execute(f"PRAGMA user_version={SCHEMA}")
@@ -111,15 +111,15 @@ class Queue:
             raise QueueError(f"{path}: {error}") from error
 
     def close(self) -> None:
-        """Close the file, and let another placer have it."""
+        """Close the file, and release the lock for another placer."""
         self._db.close()
         self._lock.release()
 
     def lock(self) -> None:
-        """Be the only placer of this queue, until `close` or the end of the process.
+        """Lock the queue for this placer, until `close` or the end of the process.
 
         Raises:
-            QueueError: another one works on it.
+            QueueError: Another placer works on the queue.
         """
         why_not = self._lock.take()
         if why_not is not None:
@@ -128,10 +128,10 @@ class Queue:
     # --- users -----------------------------------------------------------------------------------
 
     def add(self, request: JobRequest) -> bool:
-        """Add a job; False if one with its key is there already.
+        """Add a job; return False if the queue has the same job already.
 
         Raises:
-            QueueError: one with its key is there that asks for something else.
+            QueueError: The queue has another job with the same key.
         """
         body, now = request.model_dump_json(), time.time()
         added = self._run(
@@ -144,10 +144,10 @@ class Queue:
         return bool(added)
 
     def withdraw(self, key: str) -> None:
-        """Take a job back that is still queued.
+        """Withdraw a job that is still queued.
 
         Raises:
-            QueueError: it is not there, or is on its way.
+            QueueError: There is no such job, or it is past that stage.
         """
         if not self._step(key, ("queued",), stage="withdrawn", reason="by its user"):
             entry = self.entry(key)
@@ -155,16 +155,16 @@ class Queue:
             raise QueueError(f"job {key} is {entry.stage}{where}: it can no longer be withdrawn")
 
     def entries(self, *stages: Stage) -> list[QueuedJob]:
-        """The jobs at these stages, or all, in their order."""
+        """Return the jobs at the given stages, by default all, in queue order."""
         wanted = stages or get_args(Stage)
         marks = ",".join("?" * len(wanted))
         return self._read(f"WHERE stage IN ({marks}) ORDER BY number", tuple(wanted))
 
     def entry(self, key: str) -> QueuedJob:
-        """The job with a key.
+        """Return the job with a key.
 
         Raises:
-            QueueError: there is none.
+            QueueError: There is no such job.
         """
         found = self._read("WHERE key = ?", (key,))
         if not found:
@@ -176,22 +176,22 @@ class Queue:
     def intend(
         self, key: str, cluster: str, start_s: float | None, end_s: float | None, reason: str
     ) -> bool:
-        """A cluster is chosen; False if the job was withdrawn meanwhile."""
+        """Record the chosen cluster; return False if the job was withdrawn meanwhile."""
         return self._step(
             key, ("queued",), stage="intended", cluster=cluster, start_s=start_s, end_s=end_s,
             reason=reason,
         )  # fmt: skip
 
     def submitted(self, key: str, job_id: str) -> None:
-        """The job is at its cluster, held, under this id."""
+        """Record that the job is held at its cluster under an id."""
         self._must(key, ("intended",), stage="submitted", job_id=job_id)
 
     def placed(self, key: str) -> None:
-        """The job was admitted."""
+        """Record that the job was admitted."""
         self._must(key, ("submitted",), stage="placed")
 
     def refused(self, key: str, cluster: str, reason: str) -> None:
-        """The cluster did not take the job; it is queued again, and not sent there any more."""
+        """Queue a job again that a cluster refused; it is not submitted there again."""
         refused = {**self.entry(key).refused, cluster: reason}
         self._must(
             key, ("intended",), stage="queued", cluster=None, start_s=None, end_s=None,
@@ -199,14 +199,14 @@ class Queue:
         )  # fmt: skip
 
     def not_sent(self, key: str, reason: str) -> None:
-        """The job certainly did not reach the cluster; it is queued again."""
+        """Queue a job again that certainly did not reach the cluster."""
         self._must(
             key, ("intended",), stage="queued", cluster=None, start_s=None, end_s=None,
             reason=reason,
         )  # fmt: skip
 
     def reject(self, key: str, reason: str) -> None:
-        """No cluster can take the job."""
+        """Record that no cluster can run the job."""
         self._step(key, ("queued",), stage="rejected", reason=reason)
 
     # --- SQLite ----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A live facility put together from its configuration."""
+"""Construction of a live facility from its configuration."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ __all__ = ["open_placer"]
 def open_placer(
     config: LiveFacility, *, watch: Callable[[QueuedJob], None] = lambda entry: None
 ) -> Iterator[Placer]:
-    """A placer with its connections, closed at the end.
+    """Open a placer with its connections, which close with the context.
 
     Args:
-        config: what it is to be.
-        watch: called with each job that has come a step further.
+        config: Configuration of the facility.
+        watch: Function called with each job whose stage has changed.
 
     Raises:
-        HpctwinError: a resource manager, a bus, a journal or the queue cannot be used, or another placer
-            works on the queue.
+        HpctwinError: A resource manager, a bus, a journal or the queue is not usable, or another
+            placer works on the queue.
     """
     with ExitStack() as stack:
         queue = Queue(config.queue)
@@ -42,7 +42,7 @@ def open_placer(
             beside = config.queue.with_name(f"{config.queue.stem}-{cluster.name}.journal.sqlite")
             followed = settings.followed(cluster.policy, config.knowledge, beside)
             manager, mirrored, bus, journal = opened(followed, stack)
-            # What is polled is polled soon after a job was sent.
+            # A polled cluster is polled soon after a submission, so that the mirror shows the job.
             soon = mirrored.poller.soon if isinstance(mirrored, PolledManager) else lambda: None
             gate = settings.manager.gate(manager, Mark(queue.secret), settings.options, soon)
             sites.append(

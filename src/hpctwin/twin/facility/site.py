@@ -1,4 +1,4 @@
-"""One cluster of a live facility: followed as a twin follows its own, and its gate."""
+"""One cluster of a live facility: its mirror, and the gate for submissions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class _Sent:
-    """A job that was sent and that the mirror may not show yet."""
+    """A submitted job that the mirror may not show yet."""
 
     spec: JobSpec
     since: float
@@ -29,17 +29,19 @@ class _Sent:
 
 
 class Site:
-    """Mirrors one cluster, and says when a job would start there.
+    """Mirrors one cluster, and forecasts when a job would start there.
 
     Args:
-        name: the cluster's name in the facility.
-        follower: of the cluster; what it has learnt of runtimes goes on from its journal.
-        gate: where jobs are submitted.
-        policy: what its own scheduler is taken to do.
-        news_within_s: a job that was sent shows in the mirror within this time, or is over.
+        name: Name of the cluster in the facility.
+        follower: Follower of the cluster. It restores from its journal what it has learned of
+            runtimes.
+        gate: Gate that jobs are submitted to.
+        policy: Assumed policy of the cluster's scheduler.
+        news_within_s: Time within which a submitted job shows in the mirror, in seconds. A job
+            that does not show by then has ended.
 
     Raises:
-        JournalError: the journal cannot be written.
+        JournalError: The journal cannot be written.
     """
 
     def __init__(
@@ -63,21 +65,23 @@ class Site:
 
     @property
     def fault(self) -> str | None:
-        """Why nothing is sent there; None if nothing is wrong."""
+        """The reason why no jobs are submitted there; None if there is none."""
         return self.faults.text
 
     @property
     def mirror(self) -> Mirror:
-        """The cluster, as far as is known."""
+        """The mirror of the cluster."""
         return self.follower.core.mirror
 
     # --- keeping up ------------------------------------------------------------------------------
 
     def sync(self, timeout_s: float = 0.0) -> None:
-        """Take in what has come; get a snapshot where one is needed. Faults are kept in ``faults``.
+        """Process new events, and get a snapshot if one is needed.
+
+        Errors are recorded in ``faults``.
 
         Args:
-            timeout_s: how long to wait for events at most.
+            timeout_s: Maximum time to wait for events, in seconds.
         """
         follower = self.follower
         try:
@@ -88,7 +92,7 @@ class Site:
                 self.faults.mended("journal")
             follower.forget_old()
         except JournalError as error:
-            # What the core has done since is not in the journal: the next record is its whole state.
+            # The journal lacks what the core did since: its next record is the whole state.
             follower.checkpoint_due = True
             self.faults.set("journal", str(error))
             follower.lost()
@@ -97,22 +101,22 @@ class Site:
         self._forget_seen()
 
     def lost(self, error: HpctwinError) -> None:
-        """The cluster did not answer a request: nothing is sent there until a snapshot comes."""
+        """Record that the cluster did not answer: no jobs go there until a snapshot comes."""
         self.faults.set("resource manager", str(error))
         self.follower.lost()
 
     def now_s(self) -> float:
-        """The present by the cluster's clock."""
+        """Return the present by the cluster's clock, in seconds."""
         return self.follower.now_s()
 
     # --- jobs ------------------------------------------------------------------------------------
 
     def send(self, job_id: str, spec: JobSpec) -> None:
-        """A job is being sent: it counts here from now on."""
+        """Count a job as present here from now on, because it is being submitted."""
         self._sent[job_id] = _Sent(spec.model_copy(update={"id": job_id}), time.monotonic())
 
     def unsend(self, job_id: str) -> None:
-        """It was not taken."""
+        """Remove a job that the cluster did not accept."""
         self._sent.pop(job_id, None)
 
     def _forget_seen(self) -> None:
@@ -125,7 +129,10 @@ class Site:
                 del self._sent[job_id]
 
     def jobs(self) -> list[JobRecord]:
-        """The jobs of the mirror, and those sent that it does not show yet; the latter not held."""
+        """Return the mirror's jobs, and the submitted jobs that it does not show yet.
+
+        Submitted jobs count as not held, because they are admitted soon.
+        """
         found = []
         for job_id, job in self.mirror.jobs.items():
             if job_id in self._sent and job.spec.held:
@@ -135,11 +142,11 @@ class Site:
         return [*found, *(JobRecord(spec=spec) for spec in hidden)]
 
     def waiting(self) -> list[JobRecord]:
-        """Those of them that wait."""
+        """Return the pending ones of `jobs`."""
         return [job for job in self.jobs() if job.start_s is None]
 
     def load_s(self) -> float:
-        """Node-seconds of work ahead, by walltimes."""
+        """Return the work ahead by walltimes, in node-seconds."""
         now_s = self.now_s()
         return sum(
             job.spec.nodes
@@ -152,23 +159,23 @@ class Site:
         )
 
     def free_nodes(self) -> int:
-        """Nodes that are up and held by no job."""
+        """Return the number of nodes that are up and allocated to no job."""
         return self.follower.core.free_nodes(self.jobs())
 
     def runtime_s(self, spec: JobSpec) -> float:
-        """How long a job is expected to run here."""
+        """Return the expected runtime of a job on this cluster, in seconds."""
         expected = self.follower.core.expectations.runtime_s([JobRecord(spec=spec)])
         return expected.get(spec.id, spec.walltime_s)
 
     def forecast(self, spec: JobSpec, delay_s: float = 0.0) -> tuple[float, float] | None:
-        """In how many seconds a job would start and end if it was sent now and nobody came after.
+        """Forecast the start and end of a job that is submitted now, with no later jobs.
 
         Args:
-            spec: the job, as it asks here; its id must be new.
-            delay_s: it comes so many seconds later.
+            spec: The job's request on this cluster; its id must be new.
+            delay_s: Time until the job arrives, in seconds.
 
         Returns:
-            None if it would never start as things are.
+            Seconds from now to its start and to its end; None if it would never start.
         """
         core, now_s = self.follower.core, self.now_s()
         candidate = spec.model_copy(update={"submit_s": now_s + delay_s})

@@ -1,4 +1,4 @@
-"""What strategies see of a live facility when one job is to be placed."""
+"""The view of a live facility by which a strategy places one job."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from hpctwin.twin.facility.site import Site
 __all__ = ["LiveView"]
 
 ROW = 0
-"""There is one job in the view."""
+"""Row of the job; the view has one job only."""
 
 
 class LiveView:
-    """A job that is to be placed, and the clusters as they are now; see `hpctwin.facility.view.View`.
+    """A job to place, and the present clusters; see `hpctwin.facility.view.View`.
 
     Args:
-        facility: the clusters, with the machines that their resource managers tell of.
-        sites: the same clusters live, in the same order.
-        entry: the job.
-        now_s: the present, Unix time.
-        rng: for what is drawn.
-        turn: whose turn it is.
+        facility: The clusters, with the nodes that their resource managers report.
+        sites: The same clusters live, in the same order.
+        entry: The job.
+        now_s: The present, Unix time.
+        rng: Generator of random choices.
+        turn: Next cluster of round-robin.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class LiveView:
         self._forecasts: dict[int, tuple[int, int]] = {}
 
     def never(self) -> dict[str, str]:
-        """Clusters that can never run the job, and why."""
+        """Return the clusters that can never run the job, with the reason."""
         found = {}
         for c, cluster in enumerate(self.facility.clusters):
             if not self.jobs.allowed[c, ROW]:
@@ -65,7 +65,7 @@ class LiveView:
         return found
 
     def has_room(self, cluster: int) -> bool:
-        """Whether the queue limits let one more job in."""
+        """Return whether the queue limits of a cluster allow one more job."""
         limits = self.facility.clusters[cluster]
         waiting = self.sites[cluster].waiting()
         if limits.max_queued is not None and len(waiting) >= limits.max_queued:
@@ -76,7 +76,7 @@ class LiveView:
         return own < limits.max_queued_per_user
 
     def asked(self, cluster: int) -> JobRequest:
-        """What the job asks for at a cluster."""
+        """Return the job's request on a cluster."""
         return self.request.model_copy(
             update={
                 "walltime_s": int(self.jobs.on[cluster].walltime_ms[ROW]) / MS_PER_S,
@@ -85,40 +85,43 @@ class LiveView:
         )
 
     def spec(self, cluster: int) -> JobSpec:
-        """The same as a resource manager would write it; the id is nobody else's."""
+        """Return the request as a resource manager's record, with an id of no other job."""
         site = self.sites[cluster]
         asked = self.asked(cluster).model_dump(exclude={"key", "name", "script"})
         return JobSpec(id=f"{self.request.key}@facility"[-128:], submit_s=site.now_s(), **asked)
 
     def delay_s(self, cluster: int) -> float:
-        """How long its data is on the way."""
+        """Return how long staging the job's data to a cluster takes, in seconds."""
         origin = int(self.jobs.origin[ROW])
         return 0.0 if origin < 0 else float(self.jobs.staging_ms[origin, cluster]) / MS_PER_S
 
-    # --- what strategies ask for ---------------------------------------------------------------
+    # --- the `View` of strategies --------------------------------------------------------------
 
     def load(self, cluster: int, row: int) -> float:
-        """Seconds that a cluster would have work for on all its nodes, with the job added."""
+        """Return the work per node of a cluster with the job added, in seconds."""
         site, asked = self.sites[cluster], self.asked(cluster)
         return (site.load_s() + asked.nodes * asked.walltime_s) / len(site.mirror.nodes)
 
     def queued(self, cluster: int) -> int:
-        """How many jobs wait at a cluster, those on their way included."""
+        """Return the number of jobs pending on a cluster or on their way to it."""
         return len(self.sites[cluster].waiting())
 
     def free_share(self, cluster: int) -> float:
-        """The share of a cluster's nodes that is free, 0 to 1."""
+        """Return the share of a cluster's nodes that is free, 0 to 1."""
         site = self.sites[cluster]
         return site.free_nodes() / len(site.mirror.nodes)
 
     def likely_end_ms(self, row: int, cluster: int) -> int:
-        """When the job would end at a cluster if it started there now."""
+        """Return when the job would end on a cluster if it started now, ms of Unix time."""
         return self.now_ms + round(self.sites[cluster].runtime_s(self.spec(cluster)) * MS_PER_S)
 
     def forecast_end(
         self, row: int, cluster: int, latest_end_ms: int = NEVER_MS
     ) -> tuple[int, int]:
-        """When it would start and end at a cluster, ms of Unix time; -1 if not by then."""
+        """Return when the job would start and end on a cluster, ms of Unix time.
+
+        Both are -1 if it would not end by ``latest_end_ms``.
+        """
         if cluster not in self._forecasts:
             found = self.sites[cluster].forecast(self.spec(cluster), self.delay_s(cluster))
             self._forecasts[cluster] = (
@@ -133,15 +136,15 @@ class LiveView:
         return (-1, -1) if end > latest_end_ms else (start, end)
 
     def forecast_s(self, cluster: int) -> tuple[float, float] | None:
-        """What was forecast of a cluster: start and end, Unix time; None if nothing was."""
+        """Return start and end forecast for a cluster, Unix time; None without a forecast."""
         start, end = self._forecasts.get(cluster, (-1, -1))
         return None if start < 0 else (start / MS_PER_S, end / MS_PER_S)
 
     def expect_end(self, row: int, end_ms: int) -> None:
-        """`forecast_s` knows it."""
+        """Do nothing: `forecast_s` has the forecast."""
 
     def advance_all(self) -> None:
-        """The mirrors are at the present."""
+        """Do nothing: the mirrors are at the present."""
 
 
 def _one_job(request: JobRequest, submit_s: float) -> Workload:

@@ -1,1 +1,1 @@
-"""Following a cluster over the bus."""
+"""Following a cluster by the events on its bus and by snapshots."""

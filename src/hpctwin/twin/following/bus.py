@@ -1,4 +1,4 @@
-"""The bus: how events reach the twin."""
+"""The bus, which brings events to the twin."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from hpctwin.rms.records.events import Event, event_json
 __all__ = ["BATCH", "Bus", "Delivery", "LocalBus"]
 
 BATCH = 1000
-"""At most so many deliveries are received at once."""
+"""Maximum number of deliveries per call of `Bus.receive`."""
 DEAD_LETTERS = 1000
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """An event as it came, not understood yet.
+    """An event as it was received, not parsed yet.
 
     Args:
-        id: the bus's own name for it.
-        data: the bytes.
+        id: Identifier that the bus gave it.
+        data: Bytes of the event.
     """
 
     id: str
@@ -31,29 +31,30 @@ class Delivery:
 
 
 class Bus(Protocol):
-    """The consumer's side."""
+    """The consumer's side of a bus."""
 
     def receive(self, timeout_s: float) -> list[Delivery]:
-        """What has come, in order; waits so long for the first."""
+        """Return new deliveries in order; wait up to ``timeout_s`` for the first."""
 
     def acknowledge(self, ids: list[str]) -> None:
-        """These are in the journal and need not be delivered again."""
+        """Confirm deliveries that the journal has; they are not delivered again."""
 
     def dead_letter(self, delivery: Delivery, reason: str) -> None:
-        """Put aside what cannot be understood; it counts as acknowledged."""
+        """Set a delivery aside that cannot be parsed; it counts as acknowledged."""
 
     def lag(self) -> int:
-        """How many deliveries wait."""
+        """Return the number of deliveries that wait."""
 
     def close(self) -> None:
-        """Give back connections."""
+        """Close the connections."""
 
 
 class LocalBus:
-    """A bus within the process.
+    """A bus within one process.
 
     Args:
-        limit: with so many events waiting, a publisher waits for the consumer (back-pressure).
+        limit: Number of waiting events from which a publisher blocks until the consumer has read
+            some (back-pressure).
     """
 
     def __init__(self, limit: int = 100_000) -> None:
@@ -69,7 +70,7 @@ class LocalBus:
         self.put(event_json(event).encode())
 
     def put(self, data: bytes) -> None:
-        """Send bytes; waits while the bus is full, and drops them when it is closed."""
+        """Send bytes; wait while the bus is full, and drop them if it is closed."""
         with self._changed:
             while len(self._waiting) >= self.limit and not self._closed:
                 self._changed.wait()
@@ -80,7 +81,7 @@ class LocalBus:
             self._changed.notify_all()
 
     def receive(self, timeout_s: float) -> list[Delivery]:
-        """What has come, in order; waits so long for the first."""
+        """Return new deliveries in order; wait up to ``timeout_s`` for the first."""
         until = time.monotonic() + timeout_s
         with self._changed:
             while not self._waiting and not self._closed:
@@ -93,18 +94,18 @@ class LocalBus:
             return found
 
     def acknowledge(self, ids: list[str]) -> None:
-        """Nothing is delivered twice here."""
+        """Do nothing: this bus delivers each event once."""
 
     def dead_letter(self, delivery: Delivery, reason: str) -> None:
-        """Keep the last thousand for looking at."""
+        """Record the delivery in ``dead_letters``, which holds the last thousand."""
         self.dead_letters.append((delivery.data, reason))
 
     def lag(self) -> int:
-        """How many deliveries wait."""
+        """Return the number of deliveries that wait."""
         return len(self._waiting)
 
     def close(self) -> None:
-        """Let publishers go on; what they send is dropped."""
+        """Release waiting publishers; events that they send from now on are dropped."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -1,8 +1,10 @@
-"""Follow a cluster: events from its bus go into a journal and a core, and snapshots correct both.
+"""Follow a cluster: record its events, and keep a core equal to it by snapshots.
 
-The live twin (`hpctwin.twin.service.runner`) and the placer of a facility (`hpctwin.twin.facility`) use it.
-Two invariants hold after a crash: an event is acknowledged only when the journal has it, and the
-core has seen nothing that the journal has not.
+The live twin (`hpctwin.twin.service.runner`) and the placer of a facility
+(`hpctwin.twin.facility`) use it. Two invariants hold after a crash:
+
+- An event is acknowledged only when the journal has it.
+- The core has seen nothing that the journal does not have.
 """
 
 from __future__ import annotations
@@ -30,18 +32,20 @@ __all__ = ["RETRY_S", "FaultsInForce", "Follower"]
 logger = logging.getLogger(__name__)
 
 RETRY_S = 1.0
-"""How long after a fault of the journal or the resource manager the next attempt is made."""
+"""Pause after an error of the journal or the resource manager, in seconds."""
 NEWER_S = 0.05
-"""How long after a snapshot that was older than the mirror the next one is asked for."""
+"""Pause after a snapshot that was older than the mirror, in seconds."""
 DAY_S = 86_400.0
 
 
 class FaultsInForce(dict[str, str]):
-    """What is wrong now, by name.
+    """The present errors of a live twin, by name.
+
+    An error is in force until it is cleared.
 
     Args:
-        changed: called after each change, with whether it was for the worse.
-        where: said before each in the log.
+        changed: Function called after each change: True if an error was set, False if cleared.
+        where: Prefix of each log message.
     """
 
     def __init__(self, changed: Callable[[bool], None], where: str = "") -> None:
@@ -51,32 +55,34 @@ class FaultsInForce(dict[str, str]):
 
     @property
     def text(self) -> str | None:
-        """All of them in words; None if there is none."""
+        """All present errors as text; None if there are none."""
         return "; ".join(f"{what}: {says}" for what, says in self.items()) or None
 
     def set(self, what: str, says: str) -> None:
-        """Something is wrong."""
+        """Add an error, or change its text."""
         if what not in self:
             logger.error("%s%s: %s; observing until it is mended", self._where, what, says)
         self[what] = says
         self._changed(True)
 
     def mended(self, what: str) -> None:
-        """It is not wrong any more, if it was."""
+        """Clear an error if it is in force."""
         if what in self:
             logger.info("%smended: %s: %s", self._where, what, self.pop(what))
             self._changed(False)
 
 
 class Follower:
-    """Keeps a core like one cluster. One thread calls all of it in turn.
+    """Keeps a core equal to one cluster.
+
+    It is not thread-safe: a single thread calls all methods.
 
     Args:
-        config: how; see `TwinConfig`.
-        manager: the cluster's resource manager, for snapshots.
-        bus: its events.
-        journal: where everything that comes in is recorded.
-        what_ifs: runs those of the core.
+        config: Configuration; see `TwinConfig`.
+        manager: The cluster's resource manager, which gives snapshots.
+        bus: Source of the cluster's events.
+        journal: Record of every input.
+        what_ifs: Executor of the core's what-ifs.
     """
 
     def __init__(
@@ -95,14 +101,14 @@ class Follower:
         self.drift: list[str] = []
         self.counts = dict.fromkeys(("events", "bad_events", "snapshots", "drifts"), 0)
         self.looked_at = float("-inf")
-        """When the last look began to be known, by the monotonic clock."""
+        """Monotonic time at which the last snapshot was requested."""
         self.schedules_itself = False
-        """Whether the last look showed that the cluster starts jobs by itself."""
+        """Whether the cluster starts jobs by itself, according to the last snapshot."""
         self.progress = True
-        """Whether something has come in; for whoever shows that it is dealt with."""
+        """Whether input has come in since the last heartbeat; its sender clears this."""
         self.checkpoint_due = True
         self.decisions = 0
-        """How many were made since the last checkpoint."""
+        """Number of decisions since the last checkpoint."""
         self.due = dict.fromkeys(("retry", "resync", "delete"), 0.0)
         self._what_ifs = what_ifs
         self._held: list[Delivery] = []
@@ -112,31 +118,35 @@ class Follower:
         self._gap_since: float | None = None
 
     def begin(self) -> None:
-        """Go on where the journal ends, by the settings of now; then a snapshot is needed."""
+        """Continue from the end of the journal under the present settings.
+
+        The mirror then needs a snapshot, since the journal does not have what happened meanwhile.
+        """
         try:
             self.core = restored(self.journal, self.config.core, self._what_ifs)
         except Exception as error:
-            # Whatever is wrong with what was saved, the cluster is still there.
+            # An unusable journal is no reason to stop: a snapshot of the cluster replaces it.
             logger.exception("the journal's state cannot be used, beginning anew: %s", error)
         with self.journal.writing():
             self.journal.settings(self.config.model_dump(mode="json"), time.time())
-            # What follows is decided by these settings, and must not be made again by them from before.
+            # Later decisions are made under these settings. Without a checkpoint here, a replay of
+            # one of them would repeat earlier decisions under these settings, too.
             self.save_if_due()
         self.core.mirror.needs_snapshot = "the twin has just begun"
 
     # --- events ----------------------------------------------------------------------------------
 
     def receive(self, timeout_s: float) -> int | None:
-        """Take in what came; what the journal did not take is tried again after a while.
+        """Process new deliveries; a batch that the journal rejected is retried later.
 
         Args:
-            timeout_s: how long to wait for events at most.
+            timeout_s: Maximum time to wait for events, in seconds.
 
         Returns:
-            How many deliveries were taken in; None while some wait for the journal.
+            Number of deliveries processed; None while some wait for the journal.
 
         Raises:
-            JournalError: the journal cannot take them.
+            JournalError: The journal cannot be written.
         """
         now = time.monotonic()
         if self._held and now < self.due["retry"]:
@@ -157,6 +167,7 @@ class Follower:
             except FormatError as error:
                 bad.append((delivery, str(error)))
         now = time.time()
+        # First the journal, then the core, then the acknowledgment; see the module's invariants.
         with self.journal.writing():
             self.save_if_due()
             for event in events:
@@ -180,7 +191,10 @@ class Follower:
         self.counts["bad_events"] += len(bad)
 
     def watch_gap(self) -> None:
-        """Events that do not come: one that others wait for, or the last ones before a snapshot."""
+        """Stop waiting for events that do not come within ``gap_patience``.
+
+        These are a missing event that later ones wait for, and the last events before a snapshot.
+        """
         self._watch_reference()
         if self.core.mirror.missing is None:
             self._gap_since = None
@@ -204,14 +218,14 @@ class Follower:
     # --- snapshots -------------------------------------------------------------------------------
 
     def look(self) -> bool:
-        """Get a snapshot where the mirror needs one, and compare with one now and then.
+        """Get a snapshot if the mirror needs one, or if a comparison is due.
 
         Returns:
-            Whether the manager was asked.
+            Whether the resource manager was asked.
 
         Raises:
-            UnreachableError: it does not answer.
-            HpctwinError: its answer cannot be used, or the journal cannot take it.
+            UnreachableError: The resource manager does not answer.
+            HpctwinError: Its answer is not usable, or the journal cannot be written.
         """
         now = time.monotonic()
         needed = self.core.mirror.needs_snapshot is not None or self.core.overdue(self.now_s())
@@ -233,16 +247,20 @@ class Follower:
         return True
 
     def lost(self) -> None:
-        """The manager did not answer: look again, but not at once."""
+        """Request a snapshot again after a pause, because the manager did not answer."""
         self.wait(RETRY_S)
         self.due["resync"] = 0.0
 
     def wait(self, seconds: float) -> None:
-        """Ask neither manager nor journal for so long."""
+        """Use neither the resource manager nor the journal for some seconds."""
         self.due["retry"] = time.monotonic() + seconds
 
     def _compare_with_reference(self) -> None:
-        """Compare the mirror with a snapshot at the very event up to which both know everything."""
+        """Compare the mirror with the reference snapshot if both have the same events.
+
+        They are comparable only if the mirror stands exactly at the snapshot's event number. If
+        the mirror is past it, the snapshot is dropped.
+        """
         snapshot, mirror = self._reference, self.core.mirror
         if snapshot is None or mirror.run != snapshot.run or (mirror.seq or 0) < snapshot.seq:
             return
@@ -270,7 +288,7 @@ class Follower:
     # --- time ------------------------------------------------------------------------------------
 
     def now_s(self) -> float:
-        """The present by the cluster's clock."""
+        """Return the present by the cluster's clock, in seconds."""
         if self._clock is None:
             return self.core.mirror.time_s
         time_s, seen_at = self._clock
@@ -278,7 +296,11 @@ class Follower:
         return round(max(self.core.mirror.time_s, time_s + elapsed), 3)
 
     def _see_time(self, time_s: float, *, exact: bool = False) -> None:
-        """Learn the cluster's time: events are late by an unknown delay, a snapshot is not."""
+        """Set the cluster's clock by a time that has just been received.
+
+        An event arrives with an unknown delay, so its time is only a lower bound of the present.
+        A snapshot's time is exact.
+        """
         now = time.monotonic()
         if not exact and self._clock is not None:
             known, seen_at = self._clock
@@ -289,10 +311,10 @@ class Follower:
     # --- the journal -----------------------------------------------------------------------------
 
     def input(self, kind: str, body: dict[str, Any]) -> None:
-        """Journal an input, then give it to the core.
+        """Write an input to the journal, then give it to the core.
 
         Raises:
-            JournalError: the journal cannot take it.
+            JournalError: The journal cannot be written.
         """
         text = json.dumps(body)
         with self.journal.writing():
@@ -300,7 +322,10 @@ class Follower:
         apply_input(self.core, Input(number, time.time(), kind, text))
 
     def save_if_due(self) -> bool:
-        """Store the whole state if that is due, between two inputs and inside `Journal.writing`."""
+        """Store the whole state if that is due; return whether it was stored.
+
+        Call it between two inputs and inside `Journal.writing`.
+        """
         due = self.checkpoint_due or self.journal.checkpoint_due
         if not due or not self.core.mirror.snapshots:
             return False
@@ -308,13 +333,16 @@ class Follower:
         return True
 
     def save(self) -> None:
-        """Store the whole state, inside `Journal.writing`; the mirror must have had a snapshot."""
+        """Store the whole state of the core.
+
+        Call it inside `Journal.writing`, after the mirror's first snapshot.
+        """
         self.journal.checkpoint(self.core.state(), time.time())
         self.checkpoint_due = False
         self.decisions = 0
 
     def forget_old(self) -> None:
-        """Delete what is older than the journal is to keep."""
+        """Delete records that are older than the journal's retention."""
         keep, now = self.config.journal.keep, time.monotonic()
         if keep is not None and now >= self.due["delete"]:
             self.due["delete"] = now + min(DAY_S, keep) / 24

@@ -1,4 +1,4 @@
-"""Recording what comes over a bus, and playing it again."""
+"""Recording of a bus's deliveries, and replay of a recording."""
 
 from __future__ import annotations
 
@@ -15,28 +15,29 @@ __all__ = ["Player", "Recorder", "read_recording"]
 
 
 class Recorder:
-    """A bus that writes down each delivery before it hands it on.
+    """A bus that records each delivery before it passes it on.
 
-    One JSON object per line: ``at_s`` (wall-clock time of receipt), ``id``, and ``event`` (the text) or
-    ``base64`` where it is not text. Lines are flushed at once; after a crash only the last may be torn.
+    The file has one JSON object per line: ``at_s`` (wall-clock time of receipt), ``id``, and
+    ``event`` (the text), or ``base64`` if the bytes are no text. Lines are flushed at once, so a
+    crash can cut only the last one short.
 
     Args:
-        bus: where the deliveries come from.
-        path: the file; appended to.
+        bus: Source of the deliveries.
+        path: File that lines are appended to.
     """
 
     def __init__(self, bus: Bus, path: Path) -> None:
         self.bus = bus
         self._file = path.open("ab")
         if self._file.tell() > 0:
-            # A line that a crash has torn must not swallow the first new one.
+            # End a line that a crash has cut short; else the first new line would be part of it.
             with path.open("rb") as file:
                 file.seek(-1, 2)
                 if file.read(1) != b"\n":
                     self._file.write(b"\n")
 
     def receive(self, timeout_s: float) -> list[Delivery]:
-        """What has come, written down."""
+        """Return new deliveries after recording them."""
         deliveries = self.bus.receive(timeout_s)
         if deliveries:
             at_s = time.time()
@@ -63,14 +64,14 @@ class Recorder:
 
 
 class Player:
-    """A bus that delivers a recording again.
+    """A bus that replays a recording.
 
     Args:
-        path: the recording.
-        speed: seconds of the recording per second; None for as fast as possible.
+        path: The recording.
+        speed: Seconds of the recording per second; None for as fast as possible.
 
     Raises:
-        HpctwinError: the file cannot be read.
+        HpctwinError: The file cannot be read.
     """
 
     def __init__(self, path: Path, *, speed: float | None = None) -> None:
@@ -82,7 +83,7 @@ class Player:
         self._began = (time.monotonic(), self._next[0] if self._next else 0.0)
 
     def receive(self, timeout_s: float) -> list[Delivery]:
-        """What was received up to now in the recording's time."""
+        """Return the deliveries that are due by now in the recording's time."""
         until = time.monotonic() + timeout_s
         found: list[Delivery] = []
         while self._next is not None and len(found) < BATCH:
@@ -101,13 +102,13 @@ class Player:
         return found
 
     def acknowledge(self, ids: list[str]) -> None:
-        """Nothing to do."""
+        """Do nothing: a recording does not change."""
 
     def dead_letter(self, delivery: Delivery, reason: str) -> None:
-        """Nothing to do."""
+        """Do nothing: a recording does not change."""
 
     def lag(self) -> int:
-        """Not known."""
+        """Return 0, because the rest of the file is not counted."""
         return 0
 
     def close(self) -> None:
@@ -125,14 +126,16 @@ class Player:
 def read_recording(
     path: Path, *, torn: Callable[[], None] = lambda: None
 ) -> Generator[tuple[float, Delivery], None, None]:
-    """Receipt time and delivery, line by line; lines that a crash has torn are passed over.
+    """Yield the time of receipt and the delivery of each line of a recording.
+
+    Lines that a crash has cut short are skipped.
 
     Args:
-        path: the file.
-        torn: called for each such line.
+        path: The recording.
+        torn: Function called for each skipped line.
 
     Raises:
-        HpctwinError: the file cannot be read.
+        HpctwinError: The file cannot be read.
     """
     try:
         file = path.open("rb")

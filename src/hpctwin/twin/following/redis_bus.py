@@ -1,7 +1,7 @@
 """The bus on Redis Streams.
 
-While Redis is away, pauses double, but never beyond what the caller would have waited for news; a library for
-retries calls again by itself, and the twin has other things to do meanwhile.
+While Redis is unreachable, the pause between attempts doubles, up to the timeout of the caller. No
+retry library is used: it would repeat calls by itself, and the twin has other work to do meanwhile.
 """
 
 from __future__ import annotations
@@ -27,25 +27,32 @@ T = TypeVar("T")
 
 
 class RedisBus:
-    """One consumer of a stream, in a consumer group of the twin.
+    """One consumer of a stream, in the twin's consumer group.
 
-    An entry is acknowledged when the journal has its event. What a consumer took and did not
-    acknowledge is delivered again: to itself when it begins anew under the same name, else to
-    another after ``claim_after_s``. Entries that cannot be parsed go to the stream ``NAME:dead``, with
-    the reason, the last ten thousand of them. While Redis is away nothing is received, and the
-    connection is tried again after a pause that doubles from 0.1 s to 5 s; if it comes back empty, the
-    group is made again, and what was lost shows as a gap in the sequence numbers.
+    An entry is acknowledged when the journal has its event. An entry that a consumer took but did
+    not acknowledge is delivered again:
 
-    Acknowledged entries are trimmed now and then. If the publisher's limit cuts off entries before they
-    were read, that is a gap too.
+    - to the same consumer, if it restarts under the same name;
+    - else to another consumer after ``claim_after_s``.
+
+    Entries that cannot be parsed go to the stream ``NAME:dead`` with the reason. That stream keeps
+    the last ten thousand.
+
+    While Redis is unreachable, nothing is received. The connection is tried again after a pause
+    that doubles from 0.1 s to 5 s. If Redis returns without data, the group is created again, and
+    the lost events show as a gap in the sequence numbers.
+
+    Acknowledged entries are trimmed from time to time. Entries that the publisher's limit removes
+    before they are read are a gap, too.
 
     Args:
-        url: of Redis; see `connect_redis`.
-        stream: its name.
-        group: consumer group.
-        consumer: this consumer's name in the group; the same after a restart.
-        password_env: environment variable that holds the password.
-        claim_after_s: see above.
+        url: URL of Redis; see `connect_redis`.
+        stream: Name of the stream.
+        group: Name of the consumer group.
+        consumer: Name of this consumer in the group; it must stay the same after a restart.
+        password_env: Environment variable with the password.
+        claim_after_s: Idle time after which the entries of another consumer are claimed, in
+            seconds.
     """
 
     def __init__(
@@ -70,16 +77,19 @@ class RedisBus:
         self._since_trim = 0
 
     def receive(self, timeout_s: float) -> list[Delivery]:
-        """What has come, in order; waits so long for the first. Empty while Redis is away."""
+        """Return new deliveries in order; wait up to ``timeout_s`` for the first.
+
+        The list is empty while Redis is unreachable.
+        """
         return self._try(lambda: self._receive(timeout_s), [], timeout_s)
 
     def acknowledge(self, ids: list[str]) -> None:
-        """These are in the journal; if Redis is away, it is told later."""
+        """Confirm deliveries that the journal has; later if Redis is unreachable."""
         self._unacknowledged += ids
         self._try(self._acknowledge, None)
 
     def dead_letter(self, delivery: Delivery, reason: str) -> None:
-        """Put an entry aside in the dead-letter stream and acknowledge it."""
+        """Move an entry to the dead-letter stream and acknowledge it."""
 
         def put_aside() -> None:
             body = {"data": delivery.data[:MAX_EVENT_BYTES], "reason": reason, "id": delivery.id}
@@ -88,11 +98,14 @@ class RedisBus:
             pipe.xack(self.stream, self.group, delivery.id)
             pipe.execute()
 
-        # If Redis is away the entry is delivered again, and put aside then.
+        # If Redis is unreachable, the entry is delivered again and moved then.
         self._try(put_aside, None)
 
     def lag(self) -> int:
-        """How many entries wait to be received or acknowledged; 0 while Redis is away."""
+        """Return the number of entries not received or not acknowledged.
+
+        It is 0 while Redis is unreachable.
+        """
         return self._try(self._lag, 0)
 
     def close(self) -> None:
@@ -105,6 +118,7 @@ class RedisBus:
         self._ready()
         if self._unacknowledged:
             self._acknowledge()
+        # The order is: this consumer's pending entries, those of dead consumers, new entries.
         if self._own_first:
             mine = self._read(self._from, None)
             if mine:
@@ -120,7 +134,7 @@ class RedisBus:
         return self._read(">", max(1, round(timeout_s * 1000)))
 
     def _ready(self) -> None:
-        """Make stream and group if they are not there."""
+        """Create the stream and the group if they do not exist."""
         import redis
 
         if self.connected:
@@ -132,7 +146,8 @@ class RedisBus:
                 raise
         self.connected = True
         self._pause_s = FIRST_PAUSE_S
-        # What was on its way when the connection broke was delivered to us, but not received.
+        # Redis counts entries as delivered that were lost when the connection broke: read this
+        # consumer's unacknowledged entries first.
         self._own_first, self._from = True, "0"
 
     def _read(self, begin: str, block_ms: int | None) -> list[Delivery]:
@@ -153,7 +168,7 @@ class RedisBus:
         waiting = set(self._unacknowledged)
         for entry_id, fields in entries:
             name = entry_id.decode()
-            if not fields:  # trimmed away before it was read: a gap that the numbers show
+            if not fields:  # trimmed before it was read: a gap in the sequence numbers
                 gone.append(name)
             elif name not in waiting:
                 found.append(Delivery(name, fields.get(FIELD.encode(), b"")))
@@ -176,7 +191,11 @@ class RedisBus:
             self._trim()
 
     def _trim(self) -> None:
-        """Delete what every group has acknowledged."""
+        """Delete the entries that every group has acknowledged.
+
+        All entries older than a group's oldest pending one are acknowledged; if none is pending,
+        all up to the last delivered one.
+        """
         oldest: list[tuple[int, int]] = []
         for group in self._redis.xinfo_groups(self.stream):
             pending = self._redis.xpending(self.stream, group["name"])
@@ -193,7 +212,13 @@ class RedisBus:
         return 0
 
     def _try(self, action: Callable[[], T], otherwise: T, wait_s: float = 0.0) -> T:
-        """Do something with Redis; if it is away, note that and go on."""
+        """Run an action; if Redis is unreachable, record that and return ``otherwise``.
+
+        Args:
+            action: The action.
+            otherwise: Value to return if Redis is unreachable or has lost the group.
+            wait_s: Maximum pause after a failure, in seconds.
+        """
         import redis
 
         try:

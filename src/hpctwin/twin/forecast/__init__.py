@@ -1,1 +1,1 @@
-"""Forecasts of start times, and how often they came true."""
+"""Forecasts of start times, and their accuracy."""

@@ -1,4 +1,4 @@
-"""How well forecasts came true."""
+"""Accuracy of start-time forecasts."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ __all__ = ["Accuracy", "By", "accuracy"]
 IntArray = npt.NDArray[np.int64]
 
 By = Literal["wait", "size", "week"]
-"""What forecasts are told apart by."""
+"""Property that divides forecasts into classes."""
 
 WEEK_S = 7 * 86_400.0
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """The errors of forecasts of one class.
+    """Errors of the forecasts of one class.
 
     Args:
-        label: the class.
-        forecasts: how many came true.
-        median_error_s, p90_error_s: of the error's size.
-        bias_s: mean of actual minus forecast start; above 0, jobs started later.
-        intervals: how many of them had a calibrated interval.
-        covered: share of those whose start lay in it; None without any.
-        width_s: median width of those intervals.
-        within_1min: share of all forecasts that were right to a minute.
-        promised: the share that should.
+        label: Name of the class.
+        forecasts: Number of forecasts whose job has started.
+        median_error_s, p90_error_s: Median and 90th percentile of the absolute error, in seconds.
+        bias_s: Mean of actual minus forecast start, in seconds; above 0, jobs started later.
+        intervals: Number of these forecasts with a calibrated interval.
+        covered: Share of these intervals that include the start; None without any.
+        width_s: Median width of these intervals, in seconds.
+        within_1min: Share of all forecasts with an error of at most a minute.
+        promised: Share of intervals that should include the start.
     """
 
     label: str
@@ -55,7 +55,7 @@ class Accuracy:
     promised: float = COVERAGE
 
     def texts(self) -> tuple[str, ...]:
-        """For a table: class, forecasts, median and nine tenths of the error, bias, share in the interval."""
+        """Return a table row: class, number, median and 90 % error, bias, coverage."""
 
         def text(value: float | None) -> str:
             return "–" if value is None else format_duration(round(value))
@@ -68,11 +68,12 @@ class Accuracy:
 
 
 def accuracy(said: list[tuple[Forecast, float | None]], by: By = "wait") -> list[Accuracy]:
-    """Errors of all forecasts that came true, then by class.
+    """Return the errors of all forecasts whose job has started, then those by class.
 
     Args:
-        said: forecasts, and when the job started (None: not yet).
-        by: classes of the wait that was forecast, of the nodes asked for, or of the week it was made in.
+        said: Forecasts, each with the actual start (None: not yet).
+        by: Property of the classes: the forecast wait, the requested nodes, or the week of the
+            forecast.
     """
     true = [(f, actual) for f, actual in said if actual is not None and f.start_s is not None]
     rows = [_row("all", true, np.ones(len(true), bool))]

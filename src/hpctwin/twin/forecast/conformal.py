@@ -1,4 +1,4 @@
-"""Intervals that hold as often as they promise, whatever the forecasts are that they lie around."""
+"""Intervals with a guaranteed coverage, whatever the quality of the forecasts."""
 
 from __future__ import annotations
 
@@ -14,17 +14,22 @@ FloatArray = npt.NDArray[np.float64]
 
 
 class Conformal:
-    """What the next residual will be, by the last ones: online conformal prediction.
+    """Online conformal prediction of the next residual from the last ones.
 
-    Both ends of the interval are quantiles of the last residuals (split conformal prediction; asymmetric as
-    in Romano, Patterson, Candès 2019, *Conformalized Quantile Regression*, §3), each at a level that is moved
-    after every miss and every hit, so that over time either end is missed as often as it should be even if
-    residuals drift (Gibbs, Candès 2021, *Adaptive Conformal Inference Under Distribution Shift*, eq. 2).
+    Both ends of the interval are quantiles of the last residuals (split conformal prediction). The
+    level of each end moves after every miss and every hit. Over time either end is therefore missed
+    as often as it should be, even if the residuals drift.
+
+    Source:
+        Romano, Patterson, Candès 2019, *Conformalized Quantile Regression*, §3, for asymmetric
+        ends; Gibbs, Candès 2021, *Adaptive Conformal Inference Under Distribution Shift*, eq. 2,
+        for the levels.
 
     Args:
-        coverage: the share that should lie in the interval; below and above it the same shares are left.
-        window: so many residuals are remembered.
-        step: how far a level is moved after a miss (γ).
+        coverage: Share of residuals that should be in the interval. The rest is split equally
+            below and above it.
+        window: Number of residuals that are remembered.
+        step: Step of a level after a miss (γ).
     """
 
     def __init__(self, coverage: float, window: int, step: float) -> None:
@@ -35,32 +40,33 @@ class Conformal:
         self._sorted: FloatArray | None = None
 
     def __len__(self) -> int:
-        """So many residuals are remembered."""
+        """Return the number of remembered residuals."""
         return len(self.residuals)
 
     def learn(self, residual: float) -> None:
-        """A residual has come to be known."""
+        """Record a new residual."""
         self.residuals.append(residual)
         self._sorted = None
 
     def missed(self, side: int) -> None:
-        """An interval given earlier was missed, or not.
+        """Move the levels by the outcome of an earlier interval.
 
         Args:
-            side: -1 if the truth lay below it, 1 if above, 0 if in it.
+            side: -1 if the true value was below the interval, 1 if above, 0 if inside.
         """
         self.below += self.step * (self.target - (side < 0))
         self.above += self.step * (self.target - (side > 0))
 
     def quantiles(self, levels: Sequence[float]) -> FloatArray:
-        """Quantiles of the residuals; there must be some [levels].
+        """Return quantiles of the residuals; at least one must be known [levels].
 
-        Beyond 0 and 1 it goes on by the range of the residuals: where all of them were not wide enough.
+        Levels below 0 or above 1 are for cases in which the range of all residuals is too narrow.
+        There the quantiles continue linearly, by one range per 1.
         """
         if self._sorted is None:
             self._sorted = np.sort(np.array(self.residuals))
         count = len(self._sorted)
-        # Of one residual more, which is to come (Vovk, Gammerman, Shafer 2005).
+        # The next residual counts as one more value (Vovk, Gammerman, Shafer 2005).
         place = np.clip(np.array(levels) * (count + 1) - 1.0, 0.0, count - 1.0)
         beyond = np.maximum(np.array(levels) - 1.0, 0.0) + np.minimum(np.array(levels), 0.0)
         reach = self._sorted[-1] - self._sorted[0]

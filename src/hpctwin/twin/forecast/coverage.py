@@ -1,8 +1,8 @@
-"""Where a start came to lie in what had been foretold of it: a number from 0 to 1, seldom above.
+"""Place of an actual start in its forecast distribution: 0 to 1, rarely above.
 
-Starts are compared by it (distributional conformal prediction; Chernozhukov, Wüthrich, Zhu 2021): it means
-the same for who waits minutes and for who waits days, and what was learnt of one makes no interval of the
-other endless.
+Starts of different jobs are compared by their places (distributional conformal prediction;
+Chernozhukov, Wüthrich, Zhu 2021). A place means the same for a wait of minutes and for a wait of
+days. Errors of long waits therefore do not make the intervals of short ones endless.
 """
 
 from __future__ import annotations
@@ -15,26 +15,29 @@ __all__ = ["knots", "place", "times"]
 FloatArray = npt.NDArray[np.float64]
 
 PLACES = np.array([0.0, 0.1, 0.5, 0.9, 1.0])
-"""Of the present, a tenth, half and nine tenths of the futures, and the last start there is."""
+"""Places of now, of 10 %, 50 % and 90 % of the futures, and of the last start."""
 
 _APART_S, _APART = 60.0, 0.1
-"""Futures that agree are set apart by so much from the first to the last, seconds and of the longest wait:
-few are drawn, and a start is later than all of them more often than in one of so many."""
+"""Minimum spread of the futures, in seconds and as a share of the longest wait.
+
+It is added to the spread that was drawn, because only few futures are drawn. A start is later than
+all N of them more often than in one case of N.
+"""
 _BEYOND_S = 3600.0
-"""A start so much later than the last is one above it."""
+"""Delay after the last possible start that adds 1 to the place, in seconds."""
 
 
 def knots(
     now_s: float, early_s: FloatArray, middle_s: FloatArray, late_s: FloatArray, last_s: FloatArray
 ) -> FloatArray:
-    """The times that have the places `PLACES`, seconds [jobs, 5].
+    """Return the times at the places `PLACES` of each job, in seconds [jobs, 5].
 
     Args:
-        now_s: the present.
-        early_s: by when a job has started in a tenth of the futures [jobs].
-        middle_s: in half of them.
-        late_s: in nine tenths.
-        last_s: when it starts if all run to their walltimes, at least `late_s` [jobs].
+        now_s: The present, in seconds.
+        early_s: Time by which a job has started in 10 % of the futures, in seconds [jobs].
+        middle_s: The same for 50 % of the futures [jobs].
+        late_s: The same for 90 % of the futures [jobs].
+        last_s: Start if all jobs run to their walltimes, at least ``late_s``, in seconds [jobs].
     """
     apart = _APART_S + _APART * (last_s - now_s)
     found = np.column_stack(
@@ -51,11 +54,11 @@ def knots(
 
 
 def times(of: FloatArray, there: FloatArray) -> FloatArray:
-    """When jobs start whose starts have these places, seconds [jobs].
+    """Return the start times at given places, in seconds [jobs].
 
     Args:
-        of: their knots [jobs, 5].
-        there: the places [jobs].
+        of: Knots of each job, in seconds [jobs, 5].
+        there: Place of each job [jobs].
     """
     left = np.clip(np.searchsorted(PLACES, there, "right") - 1, 0, len(PLACES) - 2)
     share = np.clip((there - PLACES[left]) / np.diff(PLACES)[left], 0.0, 1.0)
@@ -67,11 +70,11 @@ def times(of: FloatArray, there: FloatArray) -> FloatArray:
 
 
 def place(of: FloatArray, start_s: float) -> float:
-    """The place of a start.
+    """Return the place of a start.
 
     Args:
-        of: the job's knots [5].
-        start_s: when it started, seconds.
+        of: Knots of the job, in seconds [5].
+        start_s: Actual start, in seconds.
     """
     if start_s > of[-1]:
         return 1.0 + float(start_s - of[-1]) / _BEYOND_S

@@ -1,4 +1,4 @@
-"""Start-time forecasts, with intervals learnt from how earlier ones came true."""
+"""Start-time forecasts, with intervals learned from the outcomes of earlier ones."""
 
 from __future__ import annotations
 
@@ -20,54 +20,56 @@ __all__ = ["COVERAGE", "LEVELS", "WAITS_S", "Forecaster"]
 FloatArray = npt.NDArray[np.float64]
 
 COVERAGE = 0.8
-"""Share of starts that should fall into their interval."""
+"""Share of starts that should be within their interval."""
 
 WAITS_S = (60.0, 600.0, 3600.0, 14_400.0, 86_400.0)
-"""Errors are told apart by how long the forecast wait is: bounds of the classes, seconds."""
+"""Bounds of the wait classes by which forecast errors are reported, in seconds."""
 
 LEVELS = tuple(level / 20 for level in range(1, 20))
-"""Of which quantiles a forecast's distribution is told."""
+"""Levels of the quantiles by which a forecast's distribution is reported."""
 
 ERRORS, ENOUGH = 300, 20
 LEAST_S = 60.0
 AGAIN_S = 1.0
-"""Futures are drawn so often at most, by the cluster's clock, unless somebody comes to wait."""
+"""Minimum time between two draws, by the cluster's clock, unless a job is new."""
 _ROUNDING_S = 1e-3
 _TAIL = (1 - COVERAGE) / 2
 _WEEK_S = 7 * 86_400.0
 _OF_CLASS_S, _OF_ALL_S = 4 * _WEEK_S, _WEEK_S
-"""For so long is remembered how often forecasts of a class of sizes, and of all jobs, were missed."""
+"""Memory of missed forecasts, for one size class and for all jobs, in seconds."""
 _ALL = -1
-"""The group of all jobs that are not expected to start at once together."""
+"""Group of all jobs together, except those that are expected to start at once."""
 
 
 _NONE_DRAWN: Mapping[str, FloatArray] = {}
 
 
 class Forecaster:
-    """Makes forecasts, and learns from those that came true.
+    """Makes forecasts of start times, and learns from their outcomes.
 
-    The forecast is the median of futures that were drawn. Where in them earlier starts came to lie (see
-    `placed`), apart by classes of sizes, tells between which of them the next will lie; how often intervals
-    were missed of late, in the class and among all jobs, tells how wide they must be (see `missed`).
+    A forecast is the median of futures that were drawn. Its interval depends on two things:
+
+    - the places of earlier starts among their futures, by size class (see `coverage`);
+    - how often recent intervals were missed, in the size class and among all jobs (see
+      `interval_correction`).
     """
 
     def __init__(self) -> None:
         self._open: dict[str, list[Forecast]] = {}
-        self._half: dict[str, float] = {}  # a forecast of no longer wait, s, is kept besides these
+        self._half: dict[str, float] = {}  # longest wait of the next kept forecast, s, by job
         self._places: dict[int, deque[float]] = {}
-        self._missed: dict[int, Missed] = {}  # by class of sizes
+        self._missed: dict[int, Missed] = {}  # by size class
         self._errors: deque[float] = deque(maxlen=ERRORS)
-        self._last: Forecasts | dict[str, Forecast] = {}  # of those who start later
-        self._told: Container[str] = self._last  # who these are
+        self._last: Forecasts | dict[str, Forecast] = {}  # of jobs that do not start at once
+        self._told: Container[str] = self._last  # ids of these jobs
         self._last_s = 0.0
 
     def is_due(self, start_s: Mapping[str, float], now_s: float) -> bool:
-        """Whether futures are to be drawn: somebody waits of whom nothing was said yet, or long enough ago.
+        """Return whether futures must be drawn: a job has no forecast, or the draw is old.
 
         Args:
-            start_s: what the what-if in force says, by id.
-            now_s: the present.
+            start_s: Starts under the policy in force, by job id, in seconds.
+            now_s: The present, in seconds.
         """
         later = [job_id for job_id, time_s in start_s.items() if time_s > now_s]
         if not later:
@@ -82,14 +84,14 @@ class Forecaster:
         now_s: float,
         drawn_s: Mapping[str, FloatArray] | None = _NONE_DRAWN,
     ) -> Sequence[Forecast]:
-        """A forecast for each waiting job; some of them are kept, to be learnt from.
+        """Return a forecast for each pending job; some are kept to learn from.
 
         Args:
-            waiting: how many nodes each job asks for, by id.
-            start_s: what the what-if in force says, by id.
-            now_s: the present.
-            drawn_s: when they start in futures that were drawn, by id [futures]; None if none are due: then
-                the same is said again of whoever does not start now.
+            waiting: Number of nodes that each pending job requests, by id.
+            start_s: Starts under the policy in force, by job id, in seconds.
+            now_s: The present, in seconds.
+            drawn_s: Starts in the futures that were drawn, by job id, in seconds [futures]. None if
+                no draw is due; then the last forecasts are repeated for jobs that do not start now.
         """
         if drawn_s is None:
             again, ids = self._said_again(waiting, start_s, now_s)
@@ -99,7 +101,7 @@ class Forecaster:
         made = self._made(waiting, ids, start_s, now_s, drawn_s or {}, half)
         for one in made.to_keep():
             self._keep(one)
-        # Those that start now are not said again.
+        # Forecasts of jobs that start now are not repeated: only the others are remembered.
         if drawn_s is None:
             self._last = self._told = again | _later(made)
             self._keep_new(again)
@@ -116,14 +118,17 @@ class Forecaster:
         now_s: float,
         drawn_s: Mapping[str, FloatArray] | None = None,
     ) -> list[Forecast]:
-        """As `forecast`, for whoever only asks: nothing is kept."""
+        """Return forecasts as `forecast` does, for a query: nothing is kept or learned."""
         ids = list(filter(start_s.__contains__, waiting))
         none = [-np.inf] * len(ids)
         made = self._made(waiting, ids, start_s, now_s, drawn_s or {}, none)
         return _of_all(waiting, _by_id(made), now_s)
 
     def quantiles(self, said: Forecast) -> tuple[float, ...]:
-        """By when a job will have started with the probabilities `LEVELS`; empty where that is not known."""
+        """Return the times by which a job has started with the probabilities `LEVELS`.
+
+        The result is empty if the job never starts or too few starts were observed.
+        """
         places = self._places_of(said.group)
         if said.start_s is None or places is None:
             return ()
@@ -131,7 +136,7 @@ class Forecaster:
         return tuple(times(np.repeat(_knots_of(said), len(found), axis=0), found).tolist())
 
     def came_true(self, job_id: str, start_s: float) -> None:
-        """A job has started: learn from what was said of it."""
+        """Learn from the forecasts of a job that has started."""
         self._half.pop(job_id, None)
         for one in self._open.pop(job_id, ()):
             assert one.start_s is not None
@@ -149,7 +154,7 @@ class Forecaster:
                     missed.settle(one.made_s, (one.below, one.above), (below, above))
 
     def forget(self, job_id: str) -> None:
-        """A job will not start."""
+        """Drop the forecasts of a job that will not start."""
         self._half.pop(job_id, None)
         for one in self._open.pop(job_id, ()):
             if one.calibrated:
@@ -157,17 +162,17 @@ class Forecaster:
                     missed.drop(one.made_s, (one.below, one.above))
 
     def keep(self, jobs: Container[str]) -> None:
-        """Forget the forecasts of all other jobs."""
+        """Drop the forecasts of all jobs but the given ones."""
         for job_id in [job_id for job_id in self._open if job_id not in jobs]:
             self.forget(job_id)
 
     @property
     def median_error(self) -> float | None:
-        """Median of the recent relative errors' size, None with fewer than 20."""
+        """Median absolute relative error of recent forecasts; None with fewer than 20."""
         return float(np.median(np.abs(self._errors))) if len(self._errors) >= ENOUGH else None
 
     def state(self) -> dict[str, Any]:
-        """All that was learnt, as plain values."""
+        """Return everything that was learned, as plain values."""
         return {
             "open": {i: [list(one) for one in said] for i, said in self._open.items()},
             "places": [[group, list(places)] for group, places in sorted(self._places.items())],
@@ -178,9 +183,9 @@ class Forecaster:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` gave."""
+        """Restore what was learned from `state`."""
         if "places" not in state:
-            return  # of a version that compared starts otherwise: it learns anew
+            return  # from a version that compared starts differently: learn from scratch
         self._open = {i: [Forecast(*one) for one in said] for i, said in state["open"].items()}
         self._half = {i: _half_of(said[-1]) for i, said in self._open.items()}
         self._errors = deque(state["errors"], maxlen=ERRORS)
@@ -198,12 +203,16 @@ class Forecaster:
         drawn_s: Mapping[str, FloatArray],
         half: Sequence[float],
     ) -> Forecasts:
-        """A forecast of each job, kept if its wait is no more than `half`."""
-        # Mostly they are few, for which lists are faster than arrays.
+        """Return a forecast for each job; it is kept if its wait is at most ``half``.
+
+        Without enough observed starts, an interval reaches from now to twice the forecast wait.
+        """
+        # Jobs are usually few; then lists are faster than arrays.
         expected = list(map(start_s.__getitem__, ids))
         early, start, late = _of_futures(ids, expected, now_s, drawn_s)
         last = expected if late is expected else list(map(max, expected, late))
         nodes = list(map(waiting.__getitem__, ids))
+        # First forecasts of size class c are in group 2c − 1, later ones in 2c; see `_missed_of`.
         first = {asked: 1 + 2 * ((asked or 1) - 1).bit_length() for asked in set(nodes)}
         group = [
             first[asked] + (job_id in self._half) if at > now_s else NOW
@@ -217,6 +226,7 @@ class Forecaster:
             for at, wait_s in zip(start, waits_s, strict=True)
         ]
         calibrated, below, above = ([no] * len(ids) for no in (False, 0.0, 0.0))
+        # Calibrated intervals replace the ones from now to twice the wait, group by group.
         for one, sides in self._sides(group, kept, now_s).items():
             rows, levels_of = list(sides), np.array(list(sides.values()))
             of = (np.array([column[row] for row in rows]) for column in (early, start, late, last))
@@ -233,9 +243,10 @@ class Forecaster:
     def _sides(
         self, group: Sequence[int], kept: Sequence[bool], now_s: float
     ) -> dict[int, dict[int, Sides]]:
-        """At which levels intervals are read off, by group and row; only of those that are calibrated.
+        """Return the levels of the calibrated intervals, by group and row.
 
-        Each that is kept makes up for a part of what was missed, and the next for what is left.
+        Each kept forecast corrects a part of the excess of misses. It is counted at once, so that
+        the next one corrects only the rest.
         """
         known = [one for one in sorted(set(group)) if self._places_of(one) is not None]
         if not known:
@@ -259,12 +270,15 @@ class Forecaster:
             missed.add(made_s, expected)
 
     def _keep(self, one: Forecast) -> None:
-        """Compare a forecast with what comes true."""
+        """Keep a forecast to compare it with the actual start."""
         self._open.setdefault(one.job_id, []).append(one)
         self._half[one.job_id] = _half_of(one)
 
     def _keep_new(self, again: dict[str, Forecast]) -> None:
-        """Keep what is said again of jobs of which nothing is kept: it was compared with what was, once."""
+        """Keep repeated forecasts of jobs that have no kept one.
+
+        The kept forecasts of such a job have been compared with an actual start already.
+        """
         if again.keys() <= self._half.keys():
             return
         for job_id in [job_id for job_id in again if job_id not in self._half]:
@@ -274,7 +288,7 @@ class Forecaster:
                 self._promise(kept.group, kept.made_s, (kept.below, kept.above))
 
     def _said_last(self) -> dict[str, Forecast]:
-        """What was said last of jobs that start later, by id."""
+        """Return the last forecasts of jobs that did not start at once, by id."""
         if isinstance(self._last, Forecasts):
             self._last = self._told = _later(self._last)
         return self._last
@@ -282,7 +296,10 @@ class Forecaster:
     def _said_again(
         self, waiting: Mapping[str, int], start_s: Mapping[str, float], now_s: float
     ) -> tuple[dict[str, Forecast], list[str]]:
-        """What was said last of jobs, by id; and those that start now or should have started, or are new."""
+        """Return the forecasts to repeat, by job id, and the ids of the other jobs.
+
+        The others start now, should have started by their last forecast, or are new.
+        """
         again, others = {}, []
         last = self._said_last()
         for job_id in waiting:
@@ -297,7 +314,10 @@ class Forecaster:
         return again, others
 
     def _places_of(self, group: int) -> deque[float] | None:
-        """Where starts of a group came to lie; those of all sizes, where these are too few."""
+        """Return the places of past starts in a group; None if there are too few.
+
+        If a group has too few, those of all sizes count.
+        """
         for known in (group, _ALL) if group != NOW else (group,):
             places = self._places.get(known)
             if places is not None and len(places) >= ENOUGH:
@@ -305,7 +325,11 @@ class Forecaster:
         return None
 
     def _missed_of(self, group: int) -> list[Missed]:
-        """What was missed of a group's class of sizes, and of all."""
+        """Return the counts of missed forecasts for a group's size class and for all jobs.
+
+        Groups 2c − 1 and 2c are the first and the later forecasts of size class c; both share one
+        count. Jobs expected to start at once are counted alone.
+        """
         spans = (
             {NOW: _OF_CLASS_S} if group == NOW else {(group + 1) // 2: _OF_CLASS_S, _ALL: _OF_ALL_S}
         )
@@ -313,7 +337,11 @@ class Forecaster:
 
 
 def _quantiles(places: Sequence[float], shares: FloatArray) -> FloatArray:
-    """Quantiles of places, one of which is yet to come (Vovk, Gammerman, Shafer 2005)."""
+    """Return quantiles of places; the next one counts as one more value.
+
+    Source:
+        Vovk, Gammerman, Shafer 2005.
+    """
     known = np.sort(np.array(places))
     count = len(known)
     found: FloatArray = np.interp(shares * (count + 1) - 1.0, np.arange(count), known)
@@ -323,7 +351,16 @@ def _quantiles(places: Sequence[float], shares: FloatArray) -> FloatArray:
 def _ends(
     places: Sequence[float], below: FloatArray, above: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Between which places the next starts lie, but for shares below and above; see `levels` [jobs]."""
+    """Return the places of both ends of intervals [jobs].
+
+    A negative level moves its end beyond the observed places. At `LOWEST` the lower end is at place
+    0, which is now. The upper end is at place 1, the last possible start.
+
+    Args:
+        places: Places of past starts.
+        below: Levels of the lower ends; see `levels` [jobs].
+        above: Levels of the upper ends [jobs].
+    """
     one = _quantiles(places, np.maximum(below, 0.0))
     other = _quantiles(places, 1.0 - np.maximum(above, 0.0))
     first, last = np.minimum(one, other), np.maximum(one, other)
@@ -332,7 +369,7 @@ def _ends(
 
 
 def _knots_of(said: Forecast) -> FloatArray:
-    """The times of `knots` of a forecast [1, 5]."""
+    """Return the `knots` of a forecast, in seconds [1, 5]."""
     of = (said.early_s, said.start_s or 0.0, said.late_s, said.last_s)
     return knots(said.made_s, *np.array(of)[:, None])
 
@@ -342,14 +379,14 @@ def _by_id(forecasts: Iterable[Forecast]) -> dict[str, Forecast]:
 
 
 def _later(forecasts: Iterable[Forecast]) -> dict[str, Forecast]:
-    """Those of jobs that do not start now, by id."""
+    """Return the forecasts of jobs that do not start now, by id."""
     return {one.job_id: one for one in forecasts if one.group != NOW}
 
 
 def _of_all(
     waiting: Mapping[str, int], found: Mapping[str, Forecast], now_s: float
 ) -> list[Forecast]:
-    """The forecasts of all that wait; of those that are not among what was found, that they never start."""
+    """Return the forecasts of all pending jobs; a job that was not found never starts."""
     if len(found) == len(waiting):
         return list(map(found.__getitem__, waiting))
     none = (now_s, None, None, None)
@@ -357,7 +394,10 @@ def _of_all(
 
 
 def _half_of(kept: Forecast) -> float:
-    """Half of a forecast's wait, s: the next that is kept has no longer one; none is after one of no wait."""
+    """Return half of a kept forecast's wait: the longest wait of the next one, s.
+
+    After a forecast without a wait, no other is kept.
+    """
     wait_s = (kept.start_s or 0.0) - kept.made_s
     return 0.5 * wait_s if wait_s > 0 else -np.inf
 
@@ -365,8 +405,8 @@ def _half_of(kept: Forecast) -> float:
 def _of_futures(
     ids: Sequence[str], expected: list[float], now_s: float, drawn_s: Mapping[str, FloatArray]
 ) -> tuple[list[float], list[float], list[float]]:
-    """By when a tenth, half and nine tenths of the futures have a job started, seconds [jobs]."""
-    # Who starts now by what is known does so in any future.
+    """Return when jobs have started in 10 %, 50 % and 90 % of the futures, s [jobs]."""
+    # A job that is expected to start now does so in any future.
     rows = (
         [row for row, at in enumerate(expected) if at > now_s and ids[row] in drawn_s]
         if drawn_s
@@ -384,6 +424,6 @@ def _of_futures(
 
 
 def _shares(side: Sides) -> Sides:
-    """The shares that are to lie below and above, of the levels."""
+    """Return the shares of starts to expect below and above, for the given levels."""
     below, above = side
     return max(below, 0.0), max(above, 0.0)

@@ -1,4 +1,4 @@
-"""How often forecasts were missed of late, and what makes up for it."""
+"""Correction of forecast intervals by how often recent ones were missed."""
 
 from __future__ import annotations
 
@@ -8,30 +8,36 @@ from typing import Any
 __all__ = ["HIGHEST", "LOWEST", "Missed", "Sides", "levels"]
 
 GAIN = 10.0
-"""An end is read off at a level that is lower by so many times the share that was missed too often."""
+"""Gain of the control: an end's level falls by this times its excess of misses."""
 LOWEST, HIGHEST = -0.1, 0.4
-"""Bounds of levels: below 0 an interval is wider than all that was seen, at the lowest it holds every start
-from now to the last that is possible; at the highest it still has a width."""
+"""Bounds of the levels.
+
+Below 0, an interval is wider than all observations; at `LOWEST` it includes every start from now to
+the last possible one. At `HIGHEST` it still has a width.
+"""
 
 _FEW = 20
-"""So many forecasts that came true as they should are thought of besides: a few misses are none yet."""
+"""Number of imagined forecasts with the right share of misses.
+
+They are added to the real ones, so that a few early misses are no excess yet.
+"""
 _HOUR_S = 3600.0
 _ONE = 1_000_000
-"""Shares are kept as whole millionths, whose sums are the same in whatever order."""
+"""Shares are stored as integer millionths, whose sum does not depend on the order."""
 
 Sides = tuple[float, float]
-"""Below and above the interval."""
+"""A pair of values: for below and for above the interval."""
 
 
 class Missed:
-    """Forecasts of the last weeks: how many there were, and how many were missed, below and above.
+    """Number of recent forecasts, and of those missed below and above their interval.
 
-    A forecast whose job waits still counts as missed by the share that it was made to be missed by. So what
-    is made up for already is not made up for again, however late it is known how things went (as in Smith's
-    predictor for controllers with a dead time).
+    A forecast whose job is still pending counts as missed by the share that it was made to be
+    missed by. An excess is therefore not corrected twice, however late the outcomes are known. This
+    is Smith's predictor for controllers with a dead time.
 
     Args:
-        span_s: what was forecast longer ago is forgotten, by the hour.
+        span_s: Age at which forecasts are dropped, by the hour, in seconds.
     """
 
     def __init__(self, span_s: float) -> None:
@@ -40,23 +46,34 @@ class Missed:
         self._all = [0, 0, 0]
 
     def add(self, made_s: float, expected: Sides) -> None:
-        """A forecast was made that is to be missed below and above in so many of all cases."""
+        """Count a new forecast.
+
+        Args:
+            made_s: Time at which it was made, in seconds.
+            expected: Shares of such forecasts that are to be missed below and above.
+        """
         self._change(made_s, 1, expected)
 
     def settle(self, made_s: float, expected: Sides, missed: Sides) -> None:
-        """It is known how it came: `expected` as it was added, `missed` 1 on the side where it was missed."""
+        """Replace the expected shares of a forecast by its outcome.
+
+        Args:
+            made_s: Time at which it was made, in seconds.
+            expected: Its shares, as given to `add`.
+            missed: 1 on the side where it was missed, else 0.
+        """
         self._change(made_s, 0, (missed[0] - expected[0], missed[1] - expected[1]))
 
     def drop(self, made_s: float, expected: Sides) -> None:
-        """It will never be known: the job is gone."""
+        """Remove a forecast whose outcome will never be known, because its job is gone."""
         self._change(made_s, -1, (-expected[0], -expected[1]))
 
     def excess(self, now_s: float, tail: float) -> Sides:
-        """By how large a share too many were missed below and above.
+        """Return the excess share of misses below and above, negative for too few.
 
         Args:
-            now_s: the present.
-            tail: the share that should be, on each side.
+            now_s: The present, in seconds.
+            tail: Share that should be missed on each side.
         """
         first = int((now_s - self.span_s) // _HOUR_S)
         while self._hours and (hour := next(iter(self._hours))) < first:
@@ -67,12 +84,12 @@ class Missed:
         return (below / _ONE - tail * count) / of, (above / _ONE - tail * count) / of
 
     def state(self) -> list[Any]:
-        """All that is known, as plain values."""
+        """Return the counts as plain values."""
         return [self.span_s, [[hour, *known] for hour, known in self._hours.items()]]
 
     @classmethod
     def of(cls, state: list[Any]) -> Missed:
-        """As `state` gave it."""
+        """Restore the counts from `state`."""
         made = cls(state[0])
         made._hours = {hour: known for hour, *known in state[1]}
         made._all = [sum(known[number] for known in made._hours.values()) for number in range(3)]
@@ -89,16 +106,20 @@ class Missed:
 
 
 def levels(tail: float, excess: Iterable[Sides]) -> Sides:
-    """At which levels the ends of an interval are read off.
+    """Return the levels at which the two ends of an interval are read.
 
-    Proportional control of the share missed of late, with an end: once the groups were missed too often by
-    shares that add up to (tail − `LOWEST`) / `GAIN`, that end holds every start up to the last that is
-    possible. So whatever comes, no more is missed, but for what is not known yet (as in Angelopoulos, Candès,
-    Tibshirani 2023, *Conformal PID Control for Time Series Prediction*, §2.2).
+    This is proportional control of the recent share of misses, with saturation. Once the excesses
+    of the groups add up to (tail − `LOWEST`) / `GAIN`, that end includes every start up to the last
+    possible one. From then on no start is missed, whatever comes, except by earlier forecasts whose
+    outcome is not known yet.
+
+    Source:
+        Angelopoulos, Candès, Tibshirani 2023, *Conformal PID Control for Time Series Prediction*,
+        §2.2.
 
     Args:
-        tail: the share that should be missed on each side.
-        excess: by what share too many were, in each group that the forecast belongs to.
+        tail: Share that should be missed on each side.
+        excess: Excess of misses in each group that the forecast belongs to; see `Missed.excess`.
     """
     sides = list(zip(*excess, strict=True)) or [(), ()]
     below, above = (min(max(tail - GAIN * sum(side), LOWEST), HIGHEST) for side in sides)

@@ -1,8 +1,8 @@
-"""Run times as a trained predictor foretells them: quantiles at each job's arrival, and how they came true.
+"""Runtimes drawn from a trained predictor's quantiles, corrected by past errors.
 
-What is drawn of a job lies at some place of its foretold distribution, 0 to 1; places are drawn from those at
-which earlier jobs of like size came to lie. Were the quantiles right these would be uniform; where they are
-not, what is drawn makes up for it.
+The quantiles are predicted at a job's arrival. A drawn runtime has a place in the predicted
+distribution, 0 to 1. Places are drawn from those of earlier jobs of similar size. With right
+quantiles these places would be uniform; if they are not, the draws correct the error.
 
 Source:
     Vovk et al. 2020, *Conformal calibrators*; Kuleshov, Fenner, Ermon 2018, *Accurate Uncertainties for Deep
@@ -36,20 +36,20 @@ FloatArray = npt.NDArray[np.float64]
 
 _ABOUT, _TREES, _HISTORY = "quantiles.json", "quantiles.npz", "history.json"
 PLACES, ENOUGH = 500, 20
-"""So many places are remembered of each class of sizes; with fewer than that, those of all sizes count."""
+"""Places remembered per size class; with fewer than `ENOUGH`, all sizes count."""
 _ALL = -1
 
 
 @dataclass(frozen=True, eq=False)
 class Quantiles:
-    """What a predictor's file tells a twin.
+    """Content of a predictor's file that a twin uses.
 
     Args:
-        trees: foretell quantiles of run times' logarithms by `FEATURES`.
-        history: of the jobs that it was trained on, of `Submissions.state`.
-        trained_on: name of the workload.
-        until_s: when the last job ended that it knows of, by the workload's clock.
-        digest: tells it from others.
+        trees: Trees that predict quantiles of the runtime's logarithm from `FEATURES`.
+        history: History of the training jobs, from `Submissions.state`.
+        trained_on: Name of the training workload.
+        until_s: End of the last training job by the workload's clock, in seconds.
+        digest: Digest that identifies the trees.
     """
 
     trees: QuantileTrees
@@ -59,7 +59,7 @@ class Quantiles:
     digest: str = ""
 
     def write(self, archive: zipfile.ZipFile) -> None:
-        """Put it into a predictor's file."""
+        """Write the content to a predictor's file."""
         about = {
             "features": list(FEATURES), "trained_on": self.trained_on, "until_s": self.until_s,
         }  # fmt: skip
@@ -71,10 +71,12 @@ class Quantiles:
 
 
 def read_quantiles(path: Path) -> Quantiles:
-    """Read them from what ``hpctwin predictor train`` wrote; neither scikit-learn nor skops is needed.
+    """Read quantiles from a file that ``hpctwin predictor train`` wrote.
+
+    Neither scikit-learn nor skops is needed.
 
     Raises:
-        ConfigError: there is no such file, it holds something else, or none of a twin's features.
+        ConfigError: The file does not exist, has another content, or uses other features.
     """
     try:
         about = path.stat()
@@ -118,11 +120,12 @@ def _read(path: Path, _changed_ns: int, _size: int) -> Quantiles:
 def _trees(packed: IO[bytes]) -> QuantileTrees:
     with np.load(packed, allow_pickle=False) as arrays:
         trees = QuantileTrees(**{name: arrays[name] for name in QuantileTrees.names()})
-    # Whatever is in the file is looked at once, so that walking it goes wrong for no job.
+    # The whole file is checked once, so that no evaluation can fail or loop for ever.
     size = len(trees.value)
     for nodes in (trees.roots, trees.left, trees.right):
         if nodes.min() < 0 or nodes.max() >= size:
             raise ValueError("a node that is not there")
+    # A child's index is above its parent's, so that every walk ends at a leaf.
     beyond = np.arange(size)
     if not (
         ((trees.left == beyond) & (trees.right == beyond))
@@ -142,10 +145,10 @@ def _differing(features: Sequence[str]) -> str:
 
 
 class LearnedRuntimes:
-    """Of each job that is there the quantiles foretold at its arrival, and places of those that ended.
+    """Quantiles predicted at each present job's arrival, and places of ended jobs.
 
     Args:
-        quantiles: what foretells them.
+        quantiles: The trained predictor.
     """
 
     def __init__(self, quantiles: Quantiles) -> None:
@@ -158,16 +161,16 @@ class LearnedRuntimes:
         self._places: dict[int, deque[float]] = {}
 
     def __contains__(self, job_id: object) -> bool:
-        """Whether a job has arrived."""
+        """Return whether a job has arrived."""
         return job_id in self._foretold or job_id in self._arrived
 
     def saw_submission(self, spec: JobSpec) -> None:
-        """A job was submitted: what is known of it now foretells it."""
+        """Record a submission with the job's present features, if the job is new."""
         if spec.id not in self:
             self._arrived[spec.id] = self._known.submitted(spec), max(spec.walltime_s, 1.0)
 
     def saw_end(self, spec: JobSpec, runtime_s: float, end_s: float) -> None:
-        """A job has run to its own end, or to its walltime."""
+        """Learn from a job that ran to its own end or to its walltime."""
         if spec.id in self:
             self._foretell()
             table = self._foretold.pop(spec.id)[None]
@@ -177,19 +180,19 @@ class LearnedRuntimes:
         self._known.ended(spec.user, spec.nodes, spec.walltime_s, runtime_s, end_s)
 
     def keep(self, jobs: Container[str]) -> None:
-        """Forget all jobs but these."""
+        """Drop all jobs but the given ones."""
         self._arrived = {i: one for i, one in self._arrived.items() if i in jobs}
         self._foretold = {i: one for i, one in self._foretold.items() if i in jobs}
 
     def runtimes(
         self, jobs: Sequence[JobRecord], so_far: FloatArray, draw: FloatArray
     ) -> FloatArray:
-        """Run times at places that are drawn, beyond what has run already, seconds [samples, jobs].
+        """Draw runtimes above the time already run, in seconds [samples, jobs].
 
         Args:
-            jobs: some that have arrived.
-            so_far: how long each has run [jobs].
-            draw: from 0 to below 1 [samples, jobs].
+            jobs: Jobs that have arrived.
+            so_far: Time that each has run, in seconds [jobs].
+            draw: Random numbers in [0, 1) [samples, jobs].
         """
         self._foretell()
         table = np.array([self._foretold[job.spec.id] for job in jobs])
@@ -202,7 +205,7 @@ class LearnedRuntimes:
         return self._runtime_s(table, place)
 
     def state(self) -> dict[str, Any]:
-        """All that was learnt, as plain values."""
+        """Return everything that was learned, as plain values."""
         return {
             "digest": self._quantiles.digest,
             "known": self._known.state(),
@@ -212,7 +215,7 @@ class LearnedRuntimes:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` gave; with another predictor places are learnt anew."""
+        """Restore from `state`; with another predictor, places are learned from scratch."""
         self._known.restore(state["known"])
         if state["digest"] != self._quantiles.digest:
             return
@@ -221,7 +224,7 @@ class LearnedRuntimes:
         self._places = {size: deque(places, maxlen=PLACES) for size, places in state["places"]}
 
     def _foretell(self) -> None:
-        """The quantiles of all that have arrived since, at once."""
+        """Predict the quantiles of all jobs that arrived since the last call at once."""
         if not self._arrived:
             return
         features = np.array([features for features, _ in self._arrived.values()])
@@ -232,7 +235,11 @@ class LearnedRuntimes:
         self._arrived = {}
 
     def _drawn(self, size: int, reached: FloatArray, draw: FloatArray) -> FloatArray:
-        """Places beyond those that were reached, as often as jobs of that size came to lie there."""
+        """Draw places above the reached ones, from those of past jobs of a size class.
+
+        With too few in that class, those of all sizes count; with too few again, places are
+        uniform. The place 1, the walltime, is always possible.
+        """
         places = self._places.get(size, ())
         if len(places) < ENOUGH:
             places = self._places.get(_ALL, ())
@@ -244,7 +251,7 @@ class LearnedRuntimes:
         return drawn
 
     def _place(self, table: FloatArray, runtime_s: FloatArray) -> FloatArray:
-        """At which place of its distribution a run time lies; 1 at the walltime [jobs]."""
+        """Return the place of each runtime in its distribution; 1 at the walltime [jobs]."""
         value = np.log2(runtime_s)
         left = np.clip((table <= value[:, None]).sum(axis=1) - 1, 0, table.shape[1] - 2)
         rows = np.arange(len(table))
@@ -256,7 +263,7 @@ class LearnedRuntimes:
         return np.where(value >= table[:, -1], 1.0, place)
 
     def _runtime_s(self, table: FloatArray, place: FloatArray) -> FloatArray:
-        """The run time at each place, seconds [samples, jobs]."""
+        """Return the runtime at each place, in seconds [samples, jobs]."""
         levels = self._levels
         left = np.clip(np.searchsorted(levels, place, "right") - 1, 0, len(levels) - 2)
         share = (place - levels[left]) / (levels[left + 1] - levels[left])

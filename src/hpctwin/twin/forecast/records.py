@@ -1,4 +1,4 @@
-"""What is said of when jobs start; of many at once as columns, of which rows are made where they are read."""
+"""Forecasts of start times, as rows or as columns whose rows are made when read."""
 
 from __future__ import annotations
 
@@ -12,27 +12,30 @@ from hpctwin.model.input.cached_attributes import kept
 __all__ = ["NOW", "Forecast", "Forecasts", "to_keep"]
 
 NOW = 0
-"""The group of jobs that are expected to start at once."""
+"""Group of the jobs that are expected to start at once."""
 
 
 class Forecast(NamedTuple):
-    """When a waiting job will start.
+    """Forecast of a pending job's start.
 
     Args:
-        job_id: which.
-        made_s: when this was said.
-        start_s: the forecast; None if it would never start as things are.
-        low_s, high_s: between these with a probability of `forecast.COVERAGE`.
-        calibrated: whether the interval comes from earlier errors; with too few of them it reaches
+        job_id: Id of the job.
+        made_s: Time at which the forecast was made, in seconds.
+        start_s: Forecast start, in seconds; None if the job would never start.
+        low_s, high_s: Interval that includes the start with probability `forecaster.COVERAGE`, in
+            seconds.
+        calibrated: Whether the interval comes from earlier errors. With too few of them it reaches
             from now to twice the forecast wait.
-        kept: whether it will be compared with what comes true: a job's first forecast, and each
-            one whose wait is half of that of the last one kept.
-        nodes: how many the job asks for.
-        group: whose starts its own is compared with: jobs of its class of sizes (1, 2, 3 to 4, 5 to 8 …
-            nodes), apart for first forecasts and later ones; or those that were expected to start at once.
-        early_s, late_s: by when it has started in a tenth and in nine tenths of the futures that were drawn.
-        last_s: when it starts if all run to their walltimes.
-        below, above: the shares of such forecasts whose start is to lie below and above the interval.
+        kept: Whether it will be compared with the actual start. This holds for a job's first
+            forecast, and for each one with at most half the wait of the last one kept.
+        nodes: Number of nodes that the job requests.
+        group: Group of jobs whose starts it is compared with. It has the jobs expected to start at
+            once, or those of a size class (1, 2, 3 to 4, 5 to 8 … nodes). Each class has separate
+            groups for first and for later forecasts.
+        early_s, late_s: Times by which it has started in 10 % and in 90 % of the drawn futures, in
+            seconds.
+        last_s: Start if all jobs run to their walltimes, in seconds.
+        below, above: Shares of such forecasts whose start should be below and above the interval.
     """
 
     job_id: str
@@ -52,14 +55,14 @@ class Forecast(NamedTuple):
 
 
 _FORECAST: Callable[[Any], Forecast] = partial(tuple.__new__, Forecast)
-"""As `Forecast._make`, in a third of the time."""
+"""Make a forecast as `Forecast._make` does, in a third of the time."""
 
 
 class Forecasts(Sequence[Forecast]):
-    """Forecasts of some jobs; few of them are ever read of most decisions.
+    """Forecasts of several jobs as columns, since few rows of most decisions are read.
 
     Args:
-        columns: by field of `Forecast`, all of them [jobs].
+        columns: All fields of `Forecast`, by name [jobs].
     """
 
     def __init__(self, columns: Mapping[str, Sequence[Any]]) -> None:
@@ -67,11 +70,11 @@ class Forecasts(Sequence[Forecast]):
 
     @kept
     def rows(self) -> tuple[Forecast, ...]:
-        """One of each job."""
+        """Forecasts as rows, one per job."""
         return tuple(map(_FORECAST, zip(*self._in_order(), strict=True)))
 
     def to_keep(self) -> list[Forecast]:
-        """Those that will be compared with what comes true."""
+        """Return the forecasts that will be compared with the actual start."""
         which = self._columns["kept"]
         if True not in which:
             return []
@@ -79,7 +82,7 @@ class Forecasts(Sequence[Forecast]):
         return list(map(_FORECAST, zip(*columns, strict=True)))
 
     def ids_later(self) -> list[str]:
-        """Ids of the jobs that are not expected to start at once, whose group is not 0 (`NOW`)."""
+        """Return the ids of jobs not expected to start at once (their group is not `NOW`)."""
         return list(compress(self._columns["job_id"], self._columns["group"]))
 
     def _in_order(self) -> list[Sequence[Any]]:
@@ -108,7 +111,7 @@ class Forecasts(Sequence[Forecast]):
 
 
 def to_keep(forecasts: Sequence[Forecast]) -> list[Forecast]:
-    """Those that will be compared with what comes true."""
+    """Return the forecasts that will be compared with the actual start."""
     if isinstance(forecasts, Forecasts):
         return forecasts.to_keep()
     return [one for one in forecasts if one.kept]

@@ -1,4 +1,7 @@
-"""What is known of a job at its submission, kept up as jobs come and end: what learned run times go by."""
+"""Features of a job at its submission, from a history of submissions and ends.
+
+A trained predictor of runtimes uses them.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,14 @@ FEATURES = (
     "like_last_1", "like_last_2", "like_last_3", "like_mean", "like_mean_10",
     "walltime_last_1", "walltime_last_2", "walltime_mean", "walltime_mean_10", "all_mean_100", "recent",
 )  # fmt: skip
-"""By column, as `hpctwin.learn.prediction.FEATURES` has them, but for what no resource manager tells alike
-before and after: priorities, the hour by the site's clock, fields of SWF logs."""
+"""Names of the features, by column.
+
+These are the ones of `hpctwin.learn.prediction.FEATURES`, except those that no resource manager
+reports alike before and after a job: priorities, the hour by the site's clock, fields of SWF logs.
+"""
 
 MOST_GROUPS = 100_000
-"""So many groups of jobs are remembered: those that ended last."""
+"""Maximum number of groups; the ones with the earliest last end are dropped."""
 _LAST = 10
 _FINE = float(2**20)
 """Sums are of whole multiples of 2^-20, as in training."""
@@ -34,7 +40,7 @@ Key = tuple[Any, ...]
 
 
 class _Group:
-    """The jobs of a group that have ended: how many, the sum of logarithms, the last of them."""
+    """Ended jobs of a group: their number, the sum of the values, and the last values."""
 
     __slots__ = ("count", "last", "sum")
 
@@ -65,7 +71,11 @@ _NOBODY = _Group()
 
 
 class _User:
-    """When a user's jobs were submitted and ended, and what shares of their walltimes they ran."""
+    """History of a user: submissions, the last end, and the shares of walltimes run.
+
+    ``here`` jobs were submitted at ``at_s``, the time of the last submission. ``before`` jobs were
+    submitted earlier, the last of them at ``before_s``.
+    """
 
     __slots__ = ("at_s", "before", "before_s", "end_s", "here", "shares")
 
@@ -90,7 +100,7 @@ class _User:
         self.here += 1
 
     def earlier(self, time_s: float) -> tuple[int, float | None]:
-        """How many were submitted before an instant, and the last one when."""
+        """Return the number of jobs submitted before a time, and the last such submission."""
         if self.at_s is None or time_s <= self.at_s:
             return self.before, self.before_s
         return self.before + self.here, self.at_s
@@ -101,7 +111,7 @@ class _User:
 
 
 class Submissions:
-    """Histories of users, of jobs of one user and walltime, and of like jobs (of the same nodes besides)."""
+    """Histories of users, and of a user's jobs with the same walltime, and nodes, too."""
 
     def __init__(self) -> None:
         self._groups: dict[Key, _Group] = {}
@@ -109,7 +119,7 @@ class Submissions:
         self._all: deque[float] = deque(maxlen=100)
 
     def submitted(self, spec: JobSpec) -> list[float]:
-        """What is known of a job that is submitted now, before it counts itself [`FEATURES`]."""
+        """Return a new job's features, then record its submission [`FEATURES`]."""
         found = self._features(spec)
         self._user(spec.user).submits(spec.submit_s)
         return found
@@ -117,14 +127,14 @@ class Submissions:
     def ended(
         self, user: str, nodes: int, walltime_s: float, runtime_s: float, end_s: float | None
     ) -> None:
-        """A job has run to its own end, or to its walltime.
+        """Record a job that ran to its own end or to its walltime.
 
         Args:
-            user: whose.
-            nodes: so many.
-            walltime_s: asked for.
-            runtime_s: how long it ran.
-            end_s: when it ended; None where that is by another clock.
+            user: Name of its user.
+            nodes: Number of nodes.
+            walltime_s: Requested walltime, in seconds.
+            runtime_s: Actual runtime, in seconds.
+            end_s: Time of its end, in seconds; None if it is by another clock.
         """
         limit = max(walltime_s, 1.0)
         ran = min(max(runtime_s, 1.0), limit)
@@ -132,7 +142,7 @@ class Submissions:
         for key in ((user,), (user, walltime_s), (user, walltime_s, nodes)):
             group = self._groups.pop(key, None) or _Group()
             group.add(value)
-            self._groups[key] = group  # the last of all, now
+            self._groups[key] = group  # now the last one: the order is by the last end
         while len(self._groups) > MOST_GROUPS:
             self._groups.pop(next(iter(self._groups)))
         about = self._user(user)
@@ -144,7 +154,7 @@ class Submissions:
         self._all.append(value)
 
     def state(self) -> dict[str, Any]:
-        """All of it, as plain values."""
+        """Return the histories as plain values."""
         return {
             "groups": [[list(key), *group.plain()] for key, group in self._groups.items()],
             "users": {user: about.plain() for user, about in self._users.items()},
@@ -152,7 +162,7 @@ class Submissions:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` gave."""
+        """Restore the histories from `state`."""
         self._groups = {tuple(key): _Group(*plain) for key, *plain in state["groups"]}
         self._users = {user: _User(*plain) for user, plain in state["users"].items()}
         self._all = deque(state["all"], maxlen=self._all.maxlen)
@@ -193,13 +203,16 @@ def _since(time_s: float | None, now_s: float) -> float:
 
 
 def _recent(user: _Group, limit_s: float) -> float:
-    """The mean of the user's last two, at most the walltime, which it is of a new user; its logarithm."""
+    """Return the logarithm of the mean runtime of a user's last two jobs.
+
+    It is at most that of the walltime, which is the value of a new user.
+    """
     last = [2.0**value for value in list(user.last)[-2:]]
     return math.log2(min(max(sum(last) / len(last) if last else limit_s, 1.0), limit_s))
 
 
 def _number(label: str) -> float:
-    """A number for a label, as in training."""
+    """Return a number for a label, the same as in training."""
     if not label:
         return -1.0
     return float(label) if label.isdecimal() else float(zlib.crc32(label.encode()) % 100_003)

@@ -1,4 +1,4 @@
-"""Quantiles by trees that were trained elsewhere: plain arrays, walked with NumPy alone."""
+"""Quantiles from trained trees, stored as arrays and evaluated with NumPy alone."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _AT_ONCE = 200
-"""So many jobs are walked at once, so that memory is bounded."""
+"""Number of jobs evaluated at once, to bound memory."""
 
 
 @dataclass(frozen=True, eq=False)
 class QuantileTrees:
-    """Gradient boosted trees for some quantiles (Q) of a logarithm, R for each.
+    """Gradient-boosted trees for Q quantiles of a logarithm, R trees per quantile.
 
     Args:
-        levels: which quantiles, rising, above 0 and below 1 [Q].
-        base: where each begins [Q].
-        roots: the first node of each tree [Q, R].
-        feature: by which a node divides [nodes].
-        threshold: up to which one goes to the left [nodes].
-        unknown_left: whether one goes there where the feature is not known [nodes].
-        left, right: the nodes there; a leaf's are itself [nodes].
-        value: what a leaf adds [nodes].
+        levels: Levels of the quantiles, rising, above 0 and below 1 [Q].
+        base: Initial value of each quantile [Q].
+        roots: Index of the root node of each tree [Q, R].
+        feature: Index of the feature that a node splits by [nodes].
+        threshold: Largest value of the feature that goes to the left [nodes].
+        unknown_left: Whether an unknown feature goes to the left [nodes].
+        left, right: Indices of the child nodes; a leaf's children are the leaf itself [nodes].
+        value: Value that a leaf adds [nodes].
     """
 
     levels: FloatArray
@@ -43,14 +43,14 @@ class QuantileTrees:
 
     @classmethod
     def names(cls) -> list[str]:
-        """Of its arrays."""
+        """Return the names of the arrays."""
         return [field.name for field in fields(cls)]
 
     def predict(self, features: FloatArray) -> FloatArray:
-        """The quantiles, none below one of a lower level [jobs, Q].
+        """Return the quantiles of each job, sorted so that they rise [jobs, Q].
 
         Args:
-            features: of each job; NaN where one is not known [jobs, any].
+            features: Features of each job; NaN if unknown [jobs, features].
         """
         parts = [
             self._of(features[row : row + _AT_ONCE]) for row in range(0, len(features), _AT_ONCE)
@@ -61,6 +61,7 @@ class QuantileTrees:
         jobs, trees = len(features), self.roots.size
         node = np.tile(self.roots.ravel(), jobs)
         row = np.repeat(np.arange(jobs), trees)
+        # Walk all trees for all jobs at once, one level per turn. A walk ends at a leaf.
         walks = np.arange(len(node))
         while len(walks):
             here = node[walks]

@@ -1,6 +1,6 @@
-"""What the twin expects: how long jobs run, and which will come.
+"""Expectations of the twin: how long jobs run, and which jobs will arrive.
 
-Learnt from the events alone, and kept as plain values, so that it can be saved and repeated.
+They are learned from events alone and kept as plain values, so that they can be saved and repeated.
 """
 
 from __future__ import annotations
@@ -21,41 +21,54 @@ Predictor = Literal["walltime", "recent"]
 FloatArray = npt.NDArray[np.float64]
 
 RECENT = 2
-"""How many of a user's last jobs the prediction averages (Tsafrir, Etsion, Feitelson 2007, §3.2)."""
+"""Number of a user's last jobs that the prediction averages.
+
+Source:
+    Tsafrir, Etsion, Feitelson 2007, §3.2.
+"""
 OF_USER = 8
-"""From so many of a user's last jobs run times are drawn."""
+"""Number of a user's last jobs that runtimes are drawn from."""
 SHARES, ARRIVALS = 500, 500
-"""How many runtimes (as shares of the walltime) and submissions are remembered for sampling."""
+"""Numbers of runtimes (as shares of walltimes) and submissions kept for sampling."""
 MAX_USERS = 100_000
 MAX_ARRIVALS = 40
-"""At most this many jobs arrive in a future."""
+"""Maximum number of jobs that arrive in a future."""
 STRETCHES = 4
-"""How many stretches of past submissions are drawn; the futures take them in turn."""
+"""Number of stretches of past submissions that are drawn; the futures take turns."""
 MIN_FUTURES, MAX_STARTS = 4, 8000
-"""With a long queue fewer futures are drawn, so that all of them have at most this many starts."""
+"""Minimum number of futures, and maximum number of starts in all futures together.
+
+With a long queue, fewer futures are drawn.
+"""
 
 _LIKE, _FADES, _OTHERS = 4.0, 0.8, 0.5
-"""Of a user's jobs that of the same nodes and walltime weighs so much more, each older one less by this
-factor; all jobs of others together weigh so much."""
+"""Weights of past jobs in a draw.
+
+`_LIKE` is the factor of a user's jobs with the same nodes and walltime. `_FADES` is the factor per
+older job of the user. `_OTHERS` is the weight of all recent jobs of any user together.
+"""
 
 _LEARNED = 4.0
-"""What a trained predictor foretells of a job weighs so much, in the place of the jobs of others."""
+"""Weight of a trained predictor's quantiles, which replace the jobs of any user."""
 
 _TOGETHER = 0.5
-"""In a future so many of a user's jobs run as the same earlier one did: a campaign is long or fails as one,
-and drawn apart the lengths of its jobs would make up for each other."""
+"""Share of a user's jobs that are drawn alike in a future.
+
+A campaign is long or fails as a whole. If its jobs were drawn independently, their runtimes would
+average out.
+"""
 
 _Ran = tuple[float, float, int]
-"""How long a job ran, its walltime, its nodes."""
+"""Runtime and walltime of a past job, in seconds, and its number of nodes."""
 
 
 class DrawnFutures(NamedTuple):
-    """Some futures of a cluster, drawn from the past.
+    """Futures of a cluster, drawn from the past.
 
     Args:
-        arriving: The jobs that arrive in any of them.
-        runtime_s: How long each job runs, by id [futures].
-        coming: ids of the jobs that arrive in each future.
+        arriving: Jobs that arrive in any of the futures.
+        runtime_s: Runtime of each job, by id, in seconds [futures].
+        coming: Ids of the jobs that arrive in each future [futures].
     """
 
     arriving: list[JobSpec]
@@ -64,12 +77,13 @@ class DrawnFutures(NamedTuple):
 
 
 class Expectations:
-    """Runtimes and arrivals seen so far, and what they let one expect.
+    """Runtimes and arrivals observed so far, and the expectations drawn from them.
 
     Args:
-        predictor: ``walltime``: a job runs as long as it asked for; ``recent``: as the mean of its
-            user's last two jobs, but not longer than it asked for.
-        learned: quantiles that run times are drawn from besides; None for none.
+        predictor: Expected runtime of a job: its ``walltime``, or ``recent``, the mean of its
+            user's last two jobs, up to its walltime.
+        learned: Quantiles of a trained predictor, which runtimes are also drawn from; None
+            without one.
     """
 
     def __init__(self, predictor: Predictor = "walltime", learned: Quantiles | None = None) -> None:
@@ -80,7 +94,7 @@ class Expectations:
         self._arrivals: deque[JobSpec] = deque(maxlen=ARRIVALS)
 
     def saw_end(self, job: JobRecord, end_s: float) -> None:
-        """A job has run to its own end, or to its walltime."""
+        """Learn from a job that ran to its own end or to its walltime."""
         runtime_s = 0.0 if job.start_s is None else max(0.0, end_s - job.start_s)
         if job.spec.user not in self._recent and len(self._recent) >= MAX_USERS:
             self._recent.pop(next(iter(self._recent)))
@@ -92,20 +106,24 @@ class Expectations:
             self._learned.saw_end(spec, runtime_s, end_s)
 
     def saw_submission(self, spec: JobSpec) -> None:
-        """A job was submitted."""
+        """Learn from a submission."""
         self._arrivals.append(spec)
         if self._learned is not None:
             self._learned.saw_submission(spec)
 
     def saw_all(self, jobs: Mapping[str, JobRecord]) -> None:
-        """Jobs are there, by id, and no others: those that nobody told of have been submitted meanwhile."""
+        """Adjust to the jobs of a snapshot: unknown ones were submitted meanwhile.
+
+        Args:
+            jobs: All jobs that exist, by id.
+        """
         if self._learned is not None:
             self._learned.keep(jobs)
             for job in jobs.values():
                 self._learned.saw_submission(job.spec)
 
     def runtime_s(self, jobs: Sequence[JobRecord]) -> dict[str, float]:
-        """Expected runtime of the jobs for which it is not the walltime, by id."""
+        """Return expected runtimes in seconds, by job id; the walltime if not in it."""
         if self.predictor == "walltime":
             return {}
         result = {}
@@ -118,9 +136,9 @@ class Expectations:
     def sample(
         self, jobs: Sequence[JobRecord], now_s: float, horizon_s: float, rng: np.random.Generator
     ) -> tuple[dict[str, float], list[JobSpec]]:
-        """One possible future: runtimes by id, and jobs that come within the horizon.
+        """Draw one future: runtimes by job id, and the jobs that arrive within a horizon.
 
-        As `runtimes` and `arrivals` draw them.
+        See `runtimes` and `arrivals`.
         """
         coming = self.arrivals(now_s, horizon_s, ARRIVALS, rng, "sample")
         there = [*jobs, *(JobRecord.model_construct(spec=spec) for spec in coming)]
@@ -136,14 +154,14 @@ class Expectations:
         arrivals_s: float,
         rng: np.random.Generator,
     ) -> DrawnFutures:
-        """Draw futures: jobs run as long as others have, and a stretch of past submissions comes again.
+        """Draw futures with runtimes of past jobs, and a stretch of past submissions.
 
         Args:
             jobs: Pending and running jobs.
-            now_s: The present.
-            number: How many futures; fewer are drawn with many jobs.
-            arrivals_s: For how long jobs arrive.
-            rng: Draws them.
+            now_s: The present, in seconds.
+            number: Number of futures; fewer are drawn with many jobs.
+            arrivals_s: Time from now within which jobs arrive, in seconds.
+            rng: Random generator.
         """
         number = min(number, max(MIN_FUTURES, MAX_STARTS // max(1, len(jobs))))
         stretches = [
@@ -162,18 +180,22 @@ class Expectations:
     def runtimes(
         self, jobs: Sequence[JobRecord], now_s: float, samples: int, rng: np.random.Generator
     ) -> FloatArray:
-        """How long jobs may run, drawn from how long others did, seconds [samples, jobs].
+        """Draw runtimes from those of past jobs, in seconds [samples, jobs].
 
-        Of the last jobs of the same user, like and later ones more often; and now and then the share of its
-        walltime that any of the last jobs ran, or, with a predictor that has learnt, what it foretells. A job
-        that runs already is drawn from those that ran longer.
-        In each sample half of a user's jobs are drawn alike.
+        A runtime is drawn from one of these sources:
+
+        - a recent job of the same user; similar and later jobs have larger weights;
+        - the walltime times the share of the walltime that any recent job ran;
+        - the quantiles of a trained predictor, instead of the share, if it knows the job.
+
+        For a running job, only past jobs that ran longer than it has so far are considered. In each
+        sample, half of a user's jobs are drawn alike.
 
         Args:
-            jobs: waiting or running.
-            now_s: the present.
-            samples: so often.
-            rng: draws.
+            jobs: Pending and running jobs.
+            now_s: The present, in seconds.
+            samples: Number of samples.
+            rng: Random generator.
         """
         if not jobs:
             return np.zeros((samples, 0))
@@ -183,9 +205,11 @@ class Expectations:
         known, weight = self._of_users(jobs, limit, so_far)
         upto = np.cumsum(weight, axis=1)
         chance, share = (self._draws(jobs, samples, rng) for _ in range(2))
-        # Of a job that is yet to come, or only asked about, nothing was foretold.
+        # The predictor has no quantiles for a job that has not arrived or is only asked about.
         learned = self._learned
         foretold = np.array([learned is not None and job.spec.id in learned for job in jobs])
+        # A draw below the sum of the user's weights picks one of its jobs (a column of `known`);
+        # a draw above it picks one of the other sources.
         draw = chance * (upto[:, -1] + np.where(foretold, _LEARNED, _OTHERS))
         place = (upto[None] <= draw[:, :, None]).sum(axis=2)
         own = place < OF_USER
@@ -198,9 +222,10 @@ class Expectations:
         return result
 
     def _of_others(self, so_far: FloatArray, limit: FloatArray, draw: FloatArray) -> FloatArray:
-        """Walltimes times the shares that any of the last jobs ran of theirs [samples, jobs]."""
+        """Return walltimes times drawn shares of recent jobs, in seconds [samples, jobs]."""
         shares = np.sort(np.array([*self._shares, 1.0]))
-        # What has run longer than the share is none of those to draw from; the limit is left in any case.
+        # Shares that a job has already exceeded are excluded; the walltime itself (1.0) always
+        # remains.
         first = np.minimum(np.searchsorted(shares, so_far / limit, "right"), len(shares) - 1)
         drawn = first + draw * (len(shares) - first)
         runtime_s: FloatArray = shares[drawn.astype(np.int64)] * limit
@@ -209,7 +234,7 @@ class Expectations:
     def _draws(
         self, jobs: Sequence[JobRecord], samples: int, rng: np.random.Generator
     ) -> FloatArray:
-        """Numbers between 0 and 1, of which a user's jobs have some in common [samples, jobs]."""
+        """Draw numbers in [0, 1), partly the same for a user's jobs [samples, jobs]."""
         users = {user: number for number, user in enumerate({job.spec.user: 0 for job in jobs})}
         common = rng.random((samples, len(users)))[:, [users[job.spec.user] for job in jobs]]
         alone = rng.random((samples, len(jobs)))
@@ -218,7 +243,12 @@ class Expectations:
     def _of_users(
         self, jobs: Sequence[JobRecord], limit: FloatArray, so_far: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """What the last jobs of each one's user ran (to its walltime); their weights [jobs, `OF_USER`]."""
+        """Return runtimes of each job's user, and their weights [jobs, `OF_USER`].
+
+        Columns go from the user's latest job to older ones. Runtimes are in seconds and at most the
+        job's walltime. A weight is 0 if there is no such past job, or if it ran no longer than the
+        job has run so far.
+        """
         table = np.zeros((len(jobs), OF_USER, 3))
         by_user = {user: np.array(ran)[::-1] for user, ran in self._of(jobs)}
         for row, job in enumerate(jobs):
@@ -239,16 +269,17 @@ class Expectations:
     def arrivals(
         self, now_s: float, horizon_s: float, most: int, rng: np.random.Generator, name: str
     ) -> list[JobSpec]:
-        """Jobs that may come: a stretch of the past once more, from anywhere in it.
+        """Draw jobs that may arrive: a stretch of past submissions, repeated from now on.
 
-        A circular block bootstrap (Politis and Romano 1992).
+        The stretch begins at a random time and continues at the first submission after the last
+        one (circular block bootstrap, Politis and Romano 1992).
 
         Args:
-            now_s: the present.
-            horizon_s: for how long they come.
-            most: so many at most.
-            rng: draws.
-            name: what their ids begin with.
+            now_s: The present, in seconds.
+            horizon_s: Time from now within which jobs arrive, in seconds.
+            most: Maximum number of jobs.
+            rng: Random generator.
+            name: Prefix of the jobs' ids.
         """
         if len(self._arrivals) < 2 or horizon_s <= 0:
             return []
@@ -280,7 +311,7 @@ class Expectations:
         return coming
 
     def state(self) -> dict[str, Any]:
-        """All that was learnt, as plain values."""
+        """Return everything that was learned, as plain values."""
         learned = {} if self._learned is None else {"learned": self._learned.state()}
         return {
             **learned,
@@ -290,7 +321,7 @@ class Expectations:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` gave."""
+        """Restore what was learned from `state`."""
         self._recent = {
             user: deque((tuple(ran) for ran in known), maxlen=OF_USER)
             for user, known in state["recent"].items()

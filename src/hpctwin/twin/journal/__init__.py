@@ -1,1 +1,1 @@
-"""The durable record of inputs, decisions and actions."""
+"""The journal: the durable record of inputs, decisions and actions."""

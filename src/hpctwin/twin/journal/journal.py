@@ -1,9 +1,11 @@
-"""The journal: the durable record of what came in, what was decided, done, forecast, and came true.
+"""The durable record of inputs, decisions, actions, forecasts and actual starts.
 
-One SQLite file in WAL mode, so that it can be read while the twin writes, by its owner only. ``inputs`` holds
-everything that enters the core, in order, with a checkpoint of the whole state now and then: from
-these any decision can be made again. A write is complete after ``commit``, also if the process is
-killed then; a crash of the machine may cost the last commits, but never leaves half of one.
+The journal is one SQLite file in WAL mode, so that it can be read while the twin writes. Only its
+owner may read it. The table ``inputs`` holds everything that enters the core, in order, with a
+checkpoint of the whole state from time to time. Any decision can be repeated from these.
+
+A write is complete after ``commit``, even if the process is killed right after it. A crash of the
+host may lose the last commits, but never leaves half of one.
 """
 
 from __future__ import annotations
@@ -34,14 +36,22 @@ from hpctwin.twin.journal.tables import SCHEMA, TABLES, Action, Input
 __all__ = ["Journal", "tells_of_life"]
 
 STALE_S = 10.0
-"""A twin whose last status is older than this does not run."""
+"""A twin counts as ended if its last status is older than this, in seconds."""
 
 CHECKPOINT_CHARACTERS = 300_000
-"""Some thousand events: as long to read and apply again as a checkpoint of thousands of jobs."""
+"""Size of the inputs after which a checkpoint is due.
+
+These are some thousand events. They take as long to read and apply as a checkpoint of thousands of
+jobs.
+"""
 
 
 def tells_of_life(said: tuple[float, Any] | None) -> bool:
-    """Whether a twin runs, by its last status and when it was written; see `Journal.read_latest`."""
+    """Return whether a twin runs.
+
+    Args:
+        said: Its last status and when that was written; see `Journal.read_latest`.
+    """
     return said is not None and not said[1]["ended"] and time.time() - said[0] < STALE_S
 
 
@@ -49,11 +59,12 @@ class Journal:
     """The journal of one twin.
 
     Args:
-        path: the file; made if it is not there, unless only read.
-        read_only: for looking into the journal of a running twin.
+        path: Path of the file, which is created if it does not exist, unless ``read_only``.
+        read_only: Whether the journal is only read, for example that of a running twin.
 
     Raises:
-        JournalError: it cannot be opened, is not a journal, or is of another version, and stays as it is.
+        JournalError: The file cannot be opened, is not a journal, or is of another version; it
+            stays unchanged.
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
@@ -67,7 +78,7 @@ class Journal:
                 make_private(path)
             where = f"file:{path}?mode={'ro' if read_only else 'rwc'}"
             self._db = sqlite3.connect(where, uri=True, isolation_level=None, timeout=5.0)
-            # Before anything is changed: a journal of another version is left as it is.
+            # Checked before any change, so that a journal of another version stays as it is.
             if self._db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
                 self._check_format()
             elif read_only:
@@ -76,7 +87,7 @@ class Journal:
             if not read_only:
                 self._db.execute("PRAGMA journal_mode=WAL")
                 self._db.execute("PRAGMA synchronous=NORMAL")
-                # All tables at once, so that a reader never sees some of them.
+                # All tables in one transaction, so that a reader sees all of them or none.
                 self._db.executescript(
                     f"BEGIN IMMEDIATE; {TABLES}"
                     f"INSERT OR IGNORE INTO meta VALUES ('schema', '{SCHEMA}'); COMMIT;"
@@ -98,10 +109,10 @@ class Journal:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """All that is written inside is committed together, or not at all.
+        """Commit everything that is written in this context together, or nothing.
 
         Raises:
-            JournalError: the disk is full, or another fault of the file.
+            JournalError: The file cannot be written, for example because the disk is full.
         """
         try:
             self._db.execute("BEGIN IMMEDIATE")
@@ -119,7 +130,7 @@ class Journal:
     # --- writing, inside `writing` ---------------------------------------------------------------
 
     def settings(self, body: Mapping[str, Any], at_s: float) -> None:
-        """Note the configuration and the versions that all decisions from now on are made with."""
+        """Record the configuration and the versions that later decisions are made with."""
         versions = {
             "hpctwin": __version__,
             "python": platform.python_version(),
@@ -130,19 +141,19 @@ class Journal:
         )
 
     def input(self, kind: str, body: str, at_s: float) -> int:
-        """Note something that enters the core; its number."""
+        """Record an input of the core and return its id."""
         self._since_checkpoint += len(body)
         return self._insert("inputs (at_s, kind, body)", at_s, kind, body)
 
     def checkpoint(self, state: Mapping[str, Any], at_s: float) -> None:
-        """Note the core's whole state."""
+        """Record the whole state of the core."""
         packed = zlib.compress(json.dumps(state).encode(), 3)
         self._insert("inputs (at_s, kind, body)", at_s, "checkpoint", packed)
         self._since_checkpoint = 0
 
     @property
     def checkpoint_due(self) -> bool:
-        """Whether so much has come in since the last checkpoint that reading it again takes a while."""
+        """Whether the inputs since the last checkpoint would take long to read again."""
         return self._since_checkpoint > CHECKPOINT_CHARACTERS
 
     def decision(
@@ -154,7 +165,7 @@ class Journal:
         took_ms: float,
         approval: str | None,
     ) -> int:
-        """Note a decision and its kept forecasts; its id."""
+        """Record a decision and its kept forecasts, and return the decision's id."""
         row = self._insert(
             "decisions (input, settings, at_s, took_ms, number, time_s, seq, state, seed, policy,"
             " reason, before, waiting, free_nodes, candidates, starts, approval)",
@@ -175,38 +186,43 @@ class Journal:
         return row
 
     def came_true(self, job: str, start_s: float) -> None:
-        """A job has started: complete what was forecast of it."""
+        """Record a job's actual start in all its open forecasts."""
         self._db.execute(
             "UPDATE forecasts SET came_true_s=? WHERE job=? AND came_true_s IS NULL", (start_s, job)
         )
 
     def forget(self, job: str) -> None:
-        """A job will not start: what was forecast of it cannot come true."""
+        """Delete the open forecasts of a job that will not start."""
         self._db.execute("DELETE FROM forecasts WHERE job=? AND came_true_s IS NULL", (job,))
 
     def intend(self, decision: int, kind: str, job: str, at_s: float) -> int:
-        """Note an action before it is sent; its id."""
+        """Record an action before it is sent, and return its id."""
         return self._insert("actions (decision, kind, job, at_s)", decision, kind, job, at_s)
 
     def outcome(self, action: int, outcome: Outcome, took_ms: float) -> None:
-        """Note what became of an action."""
+        """Record the outcome of an action."""
         self._db.execute(
             "UPDATE actions SET result=?, reason=?, took_ms=? WHERE id=?",
             (outcome.result, outcome.reason, took_ms, action),
         )
 
     def approve(self, decision: int, approval: str) -> None:
-        """Change a decision's approval: ``pending``, ``approved``, ``rejected``, ``lapsed``, ``done``."""
+        """Set the approval of a decision.
+
+        Args:
+            decision: Id of the decision.
+            approval: ``pending``, ``approved``, ``rejected``, ``lapsed`` or ``done``.
+        """
         self._db.execute("UPDATE decisions SET approval=? WHERE id=?", (approval, decision))
 
     def latest(self, key: str, body: Any, at_s: float) -> None:
-        """Replace a record of which only the latest counts."""
+        """Replace a record whose latest version alone is kept."""
         self._db.execute(
             "INSERT OR REPLACE INTO latest VALUES (?,?,?)", (key, at_s, json.dumps(body))
         )
 
     def delete_before(self, at_s: float) -> None:
-        """Delete records older than a time, but nothing that younger decisions need."""
+        """Delete records from before a time, except inputs that later decisions need."""
         kept = self._one("SELECT max(id) FROM inputs WHERE kind='checkpoint' AND at_s<=?", at_s)
         if kept[0] is not None:
             self._db.execute("DELETE FROM inputs WHERE id<?", (kept[0],))
@@ -219,22 +235,22 @@ class Journal:
     # --- reading ---------------------------------------------------------------------------------
 
     def read_latest(self, key: str) -> tuple[float, Any] | None:
-        """When it was written, and the record."""
+        """Return when a record was written, and the record; None if there is none."""
         row = self._one("SELECT at_s, body FROM latest WHERE key=?", key)
         return None if row is None else (row[0], json.loads(row[1]))
 
     def read_settings(self, settings: int) -> tuple[dict[str, Any], dict[str, str]]:
-        """A configuration, and the versions it ran with."""
+        """Return a configuration by its id, and the versions it ran with."""
         row = self._one("SELECT body, versions FROM settings WHERE id=?", settings)
         return json.loads(row[0]), json.loads(row[1])
 
     def last_settings(self) -> dict[str, Any] | None:
-        """The configuration last noted."""
+        """Return the configuration recorded last; None if there is none."""
         row = self._one("SELECT body FROM settings ORDER BY id DESC LIMIT 1")
         return None if row is None else json.loads(row[0])
 
     def read_decision(self, number: int | None = None) -> dict[str, Any] | None:
-        """A decision by its id, or the last one; None if it is not there."""
+        """Return a decision by its id, by default the last one; None if not found."""
         where, values = ("WHERE id=?", (number,)) if number else ("ORDER BY id DESC LIMIT 1", ())
         cursor = self._run(f"SELECT * FROM decisions {where}", *values)
         row = cursor.fetchone()
@@ -248,13 +264,21 @@ class Journal:
         return found
 
     def unanswered(self, decision: dict[str, Any]) -> list[tuple[int, str]]:
-        """Future and policy of the what-ifs that did not answer in time, of what `read_decision` gave."""
+        """Return future and policy of each what-if that missed its deadline.
+
+        Args:
+            decision: The decision, from `read_decision`.
+        """
         row = self._one("SELECT body FROM inputs WHERE id=? AND kind='decide'", decision["input"])
         late = json.loads(row[0]).get("unanswered", ()) if row else ()
         return [(number, policy) for number, policy in late]
 
     def read_inputs(self, before: int | None = None) -> tuple[dict[str, Any] | None, list[Input]]:
-        """The last checkpoint before an input (or at all), and the inputs from there to that one."""
+        """Return the last checkpoint before an input, and the inputs from there to it.
+
+        Args:
+            before: Id of the input; by default everything up to the end is returned.
+        """
         last = before if before is not None else 2**62
         row = self._one(
             "SELECT id, body FROM inputs WHERE kind='checkpoint' AND id<? ORDER BY id DESC LIMIT 1",
@@ -270,7 +294,7 @@ class Journal:
         return state, [Input(*row) for row in rows]
 
     def inputs_after(self, last: int) -> list[Input]:
-        """The inputs after one, by its id, without checkpoints."""
+        """Return the inputs with a larger id than a given one, without checkpoints."""
         rows = self._run(
             "SELECT id, at_s, kind, body FROM inputs WHERE id>? AND kind<>'checkpoint' ORDER BY id",
             last,
@@ -278,40 +302,40 @@ class Journal:
         return [Input(*row) for row in rows]
 
     def events_since(self, at_s: float) -> Iterator[str]:
-        """Events that came in since a time, by this machine's clock, as JSON text."""
+        """Return the events received since a time by this host's clock, as JSON text."""
         query = "SELECT body FROM inputs WHERE kind='event' AND at_s>=? ORDER BY id"
         return (row[0] for row in self._run(query, at_s))
 
     def last_ids(self) -> tuple[int, int]:
-        """Ids of the last input, and of the settings last noted; 0 where there is none."""
+        """Return the ids of the last input and of the last settings; 0 if there is none."""
         inputs = self._one("SELECT coalesce(max(id), 0) FROM inputs")[0]
         return inputs, self._one("SELECT coalesce(max(id), 0) FROM settings")[0]
 
     def decision_ids(self, limit: int, before: int | None = None) -> list[int]:
-        """Ids of the last decisions, newest first.
+        """Return the ids of the last decisions, newest first.
 
         Args:
-            limit: at most so many.
-            before: only those with a smaller id.
+            limit: Maximum number of ids.
+            before: Upper bound of the ids, excluded.
         """
         last = 2**62 if before is None else before
         query = "SELECT id FROM decisions WHERE id<? ORDER BY id DESC LIMIT ?"
         return [row[0] for row in self._run(query, last, limit)]
 
     def decided_after(self, last: int) -> list[tuple[int, str]]:
-        """Ids and policies of the decisions after one, oldest first."""
+        """Return ids and policies of the decisions after a given id, oldest first."""
         rows = self._run("SELECT id, policy FROM decisions WHERE id>? ORDER BY id", last)
         return [(int(row[0]), str(row[1])) for row in rows]
 
     def read_actions(self, *, job: str | None = None, decision: int | None = None) -> list[Action]:
-        """The actions of a job or of a decision, oldest first."""
+        """Return the actions of a job or of a decision, oldest first."""
         column, value = ("job", job) if decision is None else ("decision", decision)
         columns = "id, decision, kind, job, at_s, took_ms, result, reason"
         rows = self._run(f"SELECT {columns} FROM actions WHERE {column}=? ORDER BY id", value)
         return [Action(*row) for row in rows.fetchall()]
 
     def unfinished_actions(self) -> list[Action]:
-        """Actions whose outcome was never noted: the twin died while they were on their way."""
+        """Return the actions without an outcome: the twin ended before the answer came."""
         columns = "id, decision, kind, job, at_s, took_ms, result, reason"
         rows = self._run(f"SELECT {columns} FROM actions WHERE result IS NULL ORDER BY id")
         return [Action(*row) for row in rows.fetchall()]
@@ -319,11 +343,11 @@ class Journal:
     def read_forecasts(
         self, job: str | None = None, *, decision: int | None = None
     ) -> list[tuple[Forecast, float | None]]:
-        """Kept forecasts and when the job started (None: not yet), oldest first.
+        """Return kept forecasts with the job's start (None: not yet), oldest first.
 
         Args:
-            job: only of this one.
-            decision: only those of this decision (its id).
+            job: Id of a job, to select its forecasts.
+            decision: Id of a decision, to select its forecasts.
         """
         asked = {"job": job, "decision": decision}
         wanted = {name: value for name, value in asked.items() if value is not None}
@@ -338,18 +362,18 @@ class Journal:
         ]
 
     def approvals(self, state: str) -> list[tuple[int, float]]:
-        """Ids and times of the decisions in a state of approval."""
+        """Return ids and times of the decisions with a given approval."""
         return self._run(
             "SELECT id, at_s FROM decisions WHERE approval=? ORDER BY id", state
         ).fetchall()
 
     def last_choice(self) -> int | None:
-        """Id of the last decision in which one policy was better than the others."""
+        """Return the id of the last decision in which one policy had the lowest score."""
         row = self._one("SELECT max(id) FROM decisions WHERE reason='lowest score'")
         return None if row is None else row[0]
 
     def starts_by_policy(self) -> dict[str, float]:
-        """Share of the starts that were done, by the policy that asked for them."""
+        """Return each policy's share of the completed starts."""
         rows = self._run(
             "SELECT policy, count(*) FROM actions JOIN decisions ON decisions.id=decision"
             " WHERE kind='start' AND result='done' GROUP BY policy ORDER BY policy"
@@ -358,11 +382,11 @@ class Journal:
         return {policy: count / total for policy, count in rows}
 
     def mean_cycle_ms(self) -> float:
-        """How long decisions took in the mean."""
+        """Return the mean time that a decision took, in ms."""
         return float(self._one("SELECT coalesce(avg(took_ms), 0) FROM decisions")[0])
 
     def counts(self) -> dict[str, int]:
-        """How many rows each table has."""
+        """Return the number of rows of each table."""
         tables = ("inputs", "decisions", "actions", "forecasts")
         return {table: self._one(f"SELECT count(*) FROM {table}")[0] for table in tables}
 

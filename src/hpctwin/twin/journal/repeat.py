@@ -1,4 +1,4 @@
-"""Making a decision of the journal again."""
+"""Repetition of recorded decisions, and cores restored from a journal."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ __all__ = ["Again", "decide_again", "restored_core"]
 
 _COMPARED = ("number", "time_s", "seq", "state", "seed", "policy", "reason", "before", "starts")
 _TOLD = 6
-"""So many fields of a forecast are compared: which, when, start, interval and whether that is calibrated."""
+"""Number of leading fields of a forecast that are compared.
+
+They are the job, when the forecast was made, the start, the interval, and whether it is calibrated.
+"""
 
 
 @dataclass(frozen=True)
 class Again:
-    """A decision made once more.
+    """A repeated decision, compared with the recorded one.
 
     Args:
-        recorded: as the journal has it.
-        decision: as it came out now.
-        differences: field, recorded and present value, for all that differs.
-        versions: what the recorded one was made with.
-        notes: what else is not as it was, so that it may come out otherwise.
+        recorded: The decision in the journal.
+        decision: The repeated decision.
+        differences: Field, recorded and new value of everything that differs.
+        versions: Versions of the software that made the recorded decision.
+        notes: Other changes since then that may lead to another result.
     """
 
     recorded: dict[str, Any]
@@ -41,14 +44,14 @@ class Again:
 
 
 def decide_again(journal: Journal, number: int | None = None) -> Again:
-    """Make a decision again from the journal's inputs, and compare.
+    """Repeat a decision from the journal's inputs, and compare the results.
 
     Args:
-        journal: the journal.
-        number: which decision; the last one if left out.
+        journal: The journal.
+        number: Id of the decision; the last one by default.
 
     Raises:
-        HpctwinError: there is no such decision, or the inputs that it needs are deleted.
+        HpctwinError: There is no such decision, or inputs that it needs have been deleted.
     """
     recorded = journal.read_decision(number)
     if recorded is None:
@@ -87,7 +90,7 @@ def decide_again(journal: Journal, number: int | None = None) -> Again:
 
 
 def _other_predictor(settings: CoreSettings, state: dict[str, Any] | None) -> tuple[str, ...]:
-    """That the predictor's file holds another one than the twin had then, if it does."""
+    """Return a note if the file of the trained predictor has changed since then."""
     learned = None if state is None else state["expectations"].get("learned")
     if settings.learned is None or learned is None:
         return ()
@@ -101,10 +104,10 @@ def _other_predictor(settings: CoreSettings, state: dict[str, Any] | None) -> tu
 
 
 def restored_core(journal: Journal) -> Core:
-    """The core as the journal last knew it, without making its decisions again.
+    """Return the core at the end of the journal, without repeating its decisions.
 
     Raises:
-        HpctwinError: the journal has no settings or no checkpoint yet.
+        HpctwinError: The journal has no settings or no snapshot yet.
     """
     last = journal.last_settings()
     if last is None:
@@ -121,10 +124,10 @@ def restored_core(journal: Journal) -> Core:
 
 
 def _restore(core: Core, state: dict[str, Any] | None, journal: Journal) -> None:
-    """Have the core as it was.
+    """Restore a core from a recorded state; do nothing if there is none.
 
     Raises:
-        JournalError: another version recorded it otherwise.
+        JournalError: Another version recorded the state in a different form.
     """
     if state is None:
         return

@@ -1,4 +1,4 @@
-"""Inputs of the journal, given to a core once more."""
+"""Replay of the journal's inputs in a core."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ __all__ = ["apply_input", "restored"]
 
 
 def restored(journal: Journal, settings: CoreSettings, what_ifs: WhatIfs | None) -> Core:
-    """A core that goes on where the journal ends; a new one if nothing is recorded.
+    """Return a core that continues from the journal's end; a new one if it is empty.
 
-    What was recorded was decided by the settings of then: they make it again, and the state that comes
-    out goes on under the settings of now.
+    Recorded decisions are repeated under the settings that they were made with. The resulting
+    state is then transferred to a core with the present settings.
 
     Args:
-        journal: the journal.
-        settings: of now.
-        what_ifs: runs them.
+        journal: The journal.
+        settings: The present settings.
+        what_ifs: Executor of the what-ifs.
 
     Raises:
-        HpctwinError: the journal cannot be read.
-        Exception: what it holds cannot be used.
+        HpctwinError: The journal cannot be read.
+        Exception: Its content is not usable.
     """
     state, inputs = journal.read_inputs()
     last = journal.last_settings()
@@ -51,7 +51,7 @@ def restored(journal: Journal, settings: CoreSettings, what_ifs: WhatIfs | None)
 
 
 def apply_input(core: Core, one: Input) -> Decision | None:
-    """Give an input to the core, as it was given the first time; the decision if it asked for one."""
+    """Give a recorded input to the core; return the decision that it asked for."""
     if one.kind == "event":
         core.take_event(parse_event(one.body))
         return None
@@ -65,7 +65,7 @@ def apply_input(core: Core, one: Input) -> Decision | None:
     body = json.loads(one.body)
     match one.kind:
         case "decide":
-            # All had answered where nothing is said of it.
+            # A record without this field means that all what-ifs had answered.
             return core.decide(**{"unanswered": (), **body})
         case "asked":
             core.asked_to_start(**body)

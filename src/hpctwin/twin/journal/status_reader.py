@@ -1,4 +1,4 @@
-"""How a cluster stands by the journal of its twin: whoever asks, by whatever command, is told the same."""
+"""State of a cluster by the journal of its twin, the same for all commands."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ __all__ = ["OLDEST_S", "Standing", "full_id", "standing", "standing_of", "starts
 
 MOST_TASKS = 5
 OLDEST_S = 120.0
-"""Forecasts made longer ago than this are made again."""
+"""Maximum age of a forecast that is still used, in seconds."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A mirror, and what jobs start by now.
+    """State of a cluster, with the policy by which its jobs start.
 
     Args:
-        core: mirror and what was learnt of forecasts.
-        now_s: the present by the cluster's clock.
-        policy: what jobs start by: the twin's if it acts, else the cluster's own as configured.
-        assumed: whether the policy is only taken for granted.
-        status: what the twin said of itself last.
-        forecasts: what it forecast last of each waiting job under that policy, by id.
+        core: The mirror, and what was learned from past forecasts.
+        now_s: The present by the cluster's clock, in seconds.
+        policy: Policy by which jobs start: the twin's if it acts, else the configured policy of
+            the cluster.
+        assumed: Whether the policy is an assumption, because none is configured.
+        status: Last status of the twin.
+        forecasts: Last forecast of each pending job under that policy, by job id.
     """
 
     core: Core
@@ -42,23 +43,23 @@ class Standing:
 
 
 def standing(journal: Journal) -> Standing:
-    """How things stand by a journal.
+    """Return the state of the cluster by a journal.
 
     Raises:
-        HpctwinError: nothing is recorded yet.
+        HpctwinError: Nothing is recorded yet.
     """
     return standing_of(restored_core(journal), journal)
 
 
 def standing_of(core: Core, journal: Journal) -> Standing:
-    """How things stand, where the core has been brought up to the journal's end already."""
+    """Return the state of the cluster for a core that stands at the journal's end."""
     found = journal.read_latest("status")
     status: dict[str, Any] = {} if found is None else found[1]
     now_s = max(core.mirror.time_s, status.get("time_s", 0.0))
     acts = bool(status.get("in_charge") or status.get("orders"))
     policy, assumed = starts_by(core, status.get("policy") if acts else None)
     if assumed:
-        # The policy in force changes with each decision; the core has not made the last ones again.
+        # The restored core has not repeated the last decisions, which may have changed the policy.
         policy = status.get("policy", policy)
     said = journal.read_latest("forecasts")
     forecasts: dict[str, Forecast] = {}
@@ -68,11 +69,11 @@ def standing_of(core: Core, journal: Journal) -> Standing:
 
 
 def starts_by(core: Core, acting: str | None) -> tuple[str, bool]:
-    """The policy that jobs start by, and whether it is only taken for granted.
+    """Return the policy by which jobs start, and whether it is only assumed.
 
     Args:
-        core: knows the cluster's own policy, where that is configured.
-        acting: the policy of the twin, if it acts.
+        core: The core, whose settings may name the cluster's own policy.
+        acting: The policy of the twin, if it acts.
     """
     if acting is not None:
         return acting, False
@@ -82,10 +83,10 @@ def starts_by(core: Core, acting: str | None) -> tuple[str, bool]:
 
 
 def full_id(core: Core, job_id: str) -> str:
-    """A job's id as the cluster writes it; PBS's users leave the server's name out.
+    """Return a job's full id; users of PBS omit the name of the server.
 
     Raises:
-        HpctwinError: it is an array of several jobs.
+        HpctwinError: The id is that of an array of several jobs.
     """
     jobs = core.mirror.jobs
     if job_id in jobs:
@@ -93,7 +94,7 @@ def full_id(core: Core, job_id: str) -> str:
     longer = [known for known in jobs if known.startswith(f"{job_id}.")]
     if len(longer) == 1:
         return longer[0]
-    # Slurm's 5_1 and PBS's 5[1].server.
+    # Tasks of an array: Slurm's 5_1 and PBS's 5[1].server.
     tasks = [known for known in jobs if re.match(rf"{re.escape(job_id)}(_\d|\[\d)", known)]
     if len(tasks) == 1:
         return tasks[0]

@@ -1,4 +1,4 @@
-"""What the journal's tables hold."""
+"""Tables of the journal, and the rows of some of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 __all__ = ["SCHEMA", "TABLES", "Action", "Input"]
 
 SCHEMA = 2
-"""The version of the tables."""
+"""Version of the tables."""
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -39,13 +39,13 @@ CREATE TABLE IF NOT EXISTS latest (key TEXT PRIMARY KEY, at_s REAL NOT NULL, bod
 
 @dataclass(frozen=True)
 class Input:
-    """Something that entered the core.
+    """An input of the core.
 
     Args:
-        id: its place in the order.
-        at_s: when, by this machine's clock.
+        id: Number of the input, in order.
+        at_s: Time of receipt by this host's clock, in seconds since the epoch.
         kind: ``event``, ``snapshot``, ``asked``, ``refused``, ``gap``, ``decide``, ``checkpoint``.
-        body: JSON text.
+        body: Content as JSON text.
     """
 
     id: int
@@ -56,17 +56,17 @@ class Input:
 
 @dataclass(frozen=True)
 class Action:
-    """Something that the cluster was asked to do.
+    """An action that was requested from the cluster.
 
     Args:
-        id: its number.
-        decision: that of the decision that it comes from.
-        kind: ``start``, ``set_priority`` and the like.
-        job: the job's id.
-        at_s: when it was sent, seconds since the epoch.
-        took_ms: until the answer came, ms; None while there is none.
-        result: ``done``, ``refused`` or ``unknown``; None while nothing is known.
-        reason: why not, in the resource manager's words.
+        id: Id of the action.
+        decision: Id of the decision that the action follows from.
+        kind: Kind of action, such as ``start`` or ``set_priority``.
+        job: Id of the job.
+        at_s: Time of sending, in seconds since the epoch.
+        took_ms: Time until the answer, in ms; None before that.
+        result: ``done``, ``refused`` or ``unknown``; None before the answer.
+        reason: Reason of a failure, in the resource manager's words.
     """
 
     id: int

@@ -1,1 +1,1 @@
-"""The live twin as a process."""
+"""The live twin as a long-running process, and the answers that it gives."""

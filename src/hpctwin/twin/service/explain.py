@@ -1,4 +1,4 @@
-"""In plain words: why this policy now, and why a job has not started and when it will."""
+"""Explanations as text: the choice of a policy, and the start time of a job."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["explain_decision", "explain_job", "status_lines", "why_policy"]
 
 
 def explain_decision(journal: Journal, number: int | None = None) -> list[str]:
-    """Why a decision of the journal was made, and what became of it.
+    """Return as lines why a recorded decision was made, and what followed from it.
 
     Args:
-        journal: the journal.
-        number: which decision; the last one if left out.
+        journal: The journal.
+        number: Id of the decision; the last one by default.
 
     Raises:
-        HpctwinError: there is no such decision.
+        HpctwinError: There is no such decision.
     """
     decision = journal.read_decision(number)
     if decision is None:
@@ -42,14 +42,15 @@ def explain_decision(journal: Journal, number: int | None = None) -> list[str]:
 
 
 def explain_job(journal: Journal, job_id: str) -> list[str]:
-    """Why a job has or has not started, when it will, and what was forecast and done.
+    """Return as lines why a job is pending, when it will start, and its history.
 
     Args:
-        journal: the journal.
-        job_id: which job.
+        journal: The journal.
+        job_id: Id of the job.
 
     Raises:
-        HpctwinError: the journal has no state of the cluster yet, or the job is an array of several.
+        HpctwinError: The journal has no state of the cluster yet, or the id is that of an array of
+            several jobs.
     """
     stands = standing(journal)
     job_id = full_id(stands.core, job_id)
@@ -72,7 +73,7 @@ def explain_job(journal: Journal, job_id: str) -> list[str]:
 
 
 def status_lines(status: dict[str, Any]) -> list[str]:
-    """How a twin stands, in plain words, from what `Twin.status` gave."""
+    """Return the status of a twin as lines of text, from `Twin.status`."""
     age = format_duration(round(status["age_s"]))
     lines = [
         f"The twin of {status['cluster'] or 'a cluster not seen yet'} "
@@ -129,7 +130,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
 
 
 def _what_if_lines(said: dict[str, Any]) -> list[str]:
-    """What did not answer, as `StatusWriter.status` tells it."""
+    """Return lines about unanswered what-ifs, from `StatusWriter.status`."""
     lines = []
     if said.get("unanswered"):
         late = count(said["unanswered"], "what-if")
@@ -142,7 +143,7 @@ def _what_if_lines(said: dict[str, Any]) -> list[str]:
 
 
 def _meter_lines(meter: dict[str, Any]) -> list[str]:
-    """What a meter tells, as `Metering.status` gives it."""
+    """Return lines about a meter, from `Metering.status`."""
     ahead, errors = format_duration(round(meter["ahead_s"])), meter["error_pct"]
     said = []
     if meter["power_w"] is not None:
@@ -165,13 +166,13 @@ def why_policy(
     actions: Sequence[Action] = (),
     unanswered: Sequence[tuple[int, str]] = (),
 ) -> list[str]:
-    """Why a decision chose its policy, and what became of it.
+    """Return as lines why a decision chose its policy, and what followed from it.
 
     Args:
-        decision: from `Journal.read_decision`.
-        objective: what it was judged by.
-        actions: what was sent for it.
-        unanswered: future and policy of what-ifs that did not answer in time.
+        decision: The decision, from `Journal.read_decision`.
+        objective: Objective that the candidates were judged by.
+        actions: Actions sent for the decision.
+        unanswered: Future and policy of each what-if that missed the deadline.
     """
     candidates: list[Candidate] = decision["candidates"]
     chosen = next(c for c in candidates if c.policy == decision["policy"])
@@ -205,7 +206,7 @@ def why_policy(
 
 
 def _left_out(unanswered: Sequence[tuple[int, str]]) -> list[str]:
-    """What was not known when it was decided."""
+    """Return lines about policies and futures without an answer at the deadline."""
     late = [policy for number, policy in unanswered if number == 0]
     futures = {number for number, policy in unanswered if number and policy not in late}
     lines = []
@@ -244,7 +245,7 @@ def _why_chosen(
 
 
 def _main_reasons(chosen: Candidate, rival: Candidate, objective: Objective) -> list[str]:
-    """The metrics in which the winner differs most from the best of the others."""
+    """Return the metrics in which the winner differs from a rival, the largest first."""
     if objective.function is not None:
         return []
     gains = []
@@ -252,7 +253,7 @@ def _main_reasons(chosen: Candidate, rival: Candidate, objective: Objective) -> 
         mine, theirs = chosen.metrics[name], rival.metrics[name]
         scale = max(abs(mine), abs(theirs))
         if scale > 0 and weight > 0 and mine != theirs:
-            better = (mine > theirs) == METRICS[name].larger_is_better
+            better = (mine > theirs) == (METRICS[name].better == "high")
             gains.append((weight * abs(mine - theirs) / scale, better, name, mine, theirs))
     if not gains:
         return [f"In all that counts it is equal to {rival.policy}."]
@@ -270,7 +271,7 @@ def _metric(name: str) -> str:
 
 
 def _two_values(name: str, mine: float, theirs: float) -> tuple[str, str]:
-    """Two values that differ, as short as shows that they do."""
+    """Return two values as texts, with just enough digits to show that they differ."""
     unit = METRICS[name].unit
     ending = f" {unit}" if unit else ""
     texts = [

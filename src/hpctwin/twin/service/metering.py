@@ -1,4 +1,7 @@
-"""A live twin's meter: read in a thread of its own, calibrated on meanwhile; never in the twin's way."""
+"""Metering of a live twin: readings from a thread, and power calibrated on them.
+
+No error or delay of a meter stops the twin.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +31,16 @@ logger = logging.getLogger(__name__)
 EVERY_S = 1.0
 LONGEST_PAUSE_S = 60.0
 SPARING = 50
-"""What is expected takes no more than this part of the time."""
+"""The forecast of utilization takes at most 1 / `SPARING` of the running time."""
 SAVED_EVERY_S = 600.0
 
 
 class Metering:
-    """Reads a meter and calibrates on it.
+    """Reads a meter, and calibrates the power forecast on it.
 
     Args:
-        settings: of the meter.
-        kept: Parquet file for what was measured, which a twin that is started again goes on with.
+        settings: Settings of the meter.
+        kept: Parquet file of the measurements, from which a restarted twin continues.
     """
 
     def __init__(self, settings: CsvMeter | JsonMeter | PrometheusMeter, kept: Path) -> None:
@@ -63,21 +66,21 @@ class Metering:
         self._due_saved = time.monotonic() + SAVED_EVERY_S
 
     def begin(self) -> None:
-        """Read from now on."""
+        """Start reading."""
         self._reader.start()
 
     def end(self) -> None:
-        """Read no more, and keep what was measured."""
+        """Stop reading, and save the measurements."""
         self._reader.stop()
         self._tried(self._save)
 
     def turn(self, core: Core, now_s: float, in_charge: bool) -> None:
-        """Take in what was read, and what is used; at most once a second.
+        """Process new readings and the present utilization, at most once per second.
 
         Args:
-            core: with the mirror.
-            now_s: the present by the cluster's clock.
-            in_charge: whether the twin starts the jobs.
+            core: The core, with the mirror.
+            now_s: The present by the cluster's clock, in seconds.
+            in_charge: Whether the twin starts the jobs.
         """
         now = time.monotonic()
         if now < self._due or not core.mirror.snapshots:
@@ -86,7 +89,7 @@ class Metering:
         self._tried(lambda: self._turn(core, now_s, in_charge))
 
     def _tried(self, step: Any) -> None:
-        """Nothing that a meter does, or what is made of it, is a fault of the twin's."""
+        """Run a step and log its errors: no error of metering may stop the twin."""
         try:
             step()
             self._fault = None
@@ -100,7 +103,7 @@ class Metering:
         use = use_now(core)
         metered = self._for(core, tuple(use))
         self._began_s = now_s if self._began_s is None else self._began_s
-        # What a mirror shows that waits for a snapshot is not what is used.
+        # A mirror that waits for a snapshot does not show the present utilization.
         blind = core.mirror.needs_snapshot is not None
         ended = metered.see(now_s, None if blind else list(use.values()))
         for time_s, power_w in self._read(now_s):
@@ -122,7 +125,7 @@ class Metering:
             self._save()
 
     def _read(self, now_s: float) -> Iterator[tuple[float, float]]:
-        """Time and power of what was read; what tells no time is of now."""
+        """Yield time and power of the new readings; one without a time counts as of now."""
         new = self._reader.new()
         if self._sensors is None:
             for time_s, power_w, _ in _of_times(new):
@@ -135,7 +138,11 @@ class Metering:
                 yield found
 
     def _for(self, core: Core, columns: tuple[str, ...]) -> Metered:
-        """What calibrates on such use: what there is, or what was kept, or begun anew."""
+        """Return the calibration for the given columns of utilization.
+
+        It is the present one, unless the columns have changed. A new one continues from the saved
+        measurements, if there are any.
+        """
         if self._metered is None or self._metered.columns != columns:
             asked = self.settings
             full = full_w(core.mirror.machine)
@@ -154,10 +161,10 @@ class Metering:
                 self._metered.table().write_parquet(file)
 
     def status(self, now_s: float) -> dict[str, Any]:
-        """What the meter tells and how well power is forecast, in plain values.
+        """Return the last reading and the quality of the power forecast, as plain values.
 
         Args:
-            now_s: the present by the cluster's clock.
+            now_s: The present by the cluster's clock, in seconds.
         """
         last = self._last
         quiet_s = now_s - (last[0] if last else self._began_s if self._began_s else now_s)
@@ -182,7 +189,7 @@ class Metering:
 
 
 class _Reader(threading.Thread):
-    """Reads a meter again and again, however long it takes; what fails is tried again, less often."""
+    """Thread that reads a meter repeatedly; its pauses grow after failures."""
 
     def __init__(self, meter: Meter) -> None:
         super().__init__(name="meter", daemon=True)
@@ -204,23 +211,23 @@ class _Reader(threading.Thread):
                 pause_s = min(LONGEST_PAUSE_S, max(self._meter.every_s, 2 * pause_s))
 
     def stop(self) -> None:
-        """Read no more; a reading under way is not waited for."""
+        """Stop reading, without waiting for a reading in progress."""
         self._stopped.set()
 
     def new(self) -> list[Reading]:
-        """What was read since."""
+        """Return the readings since the last call."""
         return [self._found.popleft() for _ in range(len(self._found))]
 
 
 def _of_times(readings: list[Reading]) -> list[Reading]:
-    """Readings; those that tell no time are of now, and their mean is one."""
+    """Return the readings; those without a time are replaced by one with their mean."""
     timeless = [one.value for one in readings if one.time_s is None]
     told = [one for one in readings if one.time_s is not None]
     return [*told, Reading(None, sum(timeless) / len(timeless))] if timeless else told
 
 
 def full_w(machine: Cluster) -> float | None:
-    """What a machine's nodes draw in full use by its description, W; None if it does not say."""
+    """Return the power of all nodes in full use, in W; None without a power model."""
     if not machine.has_power:
         return None
     return sum(
@@ -229,7 +236,10 @@ def full_w(machine: Cluster) -> float | None:
 
 
 def use_now(core: Core) -> dict[str, float]:
-    """What power is calibrated on: nodes in use, of shared ones as much as is used, and nodes asleep."""
+    """Return the utilization that power is calibrated on: nodes in use and asleep.
+
+    A shared node counts by the share of it that is in use.
+    """
     mirror = core.mirror
     running = (job for job in mirror.jobs.values() if job.start_s is not None)
     found = {"nodes_in_use": sum(_nodes_used(job, mirror.machine) for job in running)}
@@ -240,15 +250,18 @@ def use_now(core: Core) -> dict[str, float]:
 
 
 def use_expected(core: Core, now_s: float, ahead_s: float, in_charge: bool) -> dict[str, float]:
-    """The same so long ahead, by running the present on; what sleeps now is taken to sleep then.
+    """Return the utilization expected after a time, by a simulation from the present.
+
+    The nodes that are asleep now are assumed to be asleep then.
 
     Args:
-        core: with the mirror.
-        now_s: the present.
-        ahead_s: how long ahead.
-        in_charge: whether the twin starts the jobs; else the cluster does by its own policy, if that is told.
+        core: The core, with the mirror.
+        now_s: The present by the cluster's clock, in seconds.
+        ahead_s: Lead time, in seconds.
+        in_charge: Whether the twin starts the jobs. If not, the cluster starts them by its own
+            policy, if the settings name it.
     """
-    # Who has no meter does not wait for the simulator to be loaded.
+    # Imported late, so that a twin without a meter does not load the simulator.
     from hpctwin.simulation.running.present import runs
 
     present = core.present(now_s, None if in_charge else core.own)

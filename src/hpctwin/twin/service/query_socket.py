@@ -1,6 +1,6 @@
-"""Where a running twin is asked: a socket beside its journal, for its own user.
+"""The query socket of a running twin: next to its journal, for its own user.
 
-The twin has everything at hand that an answer takes; a client that made it by itself would load the
+The twin has all data for an answer in memory. A client that computed it would have to load the
 journal and the engine first.
 """
 
@@ -25,20 +25,20 @@ __all__ = ["QuerySocket", "ask"]
 logger = logging.getLogger(__name__)
 
 LONGEST_S = 5.0
-"""So long is waited for an answer; then whoever asks looks for himself."""
+"""Timeout of an answer, in seconds; then the client computes the answer itself."""
 LONGEST_LINE = 1 << 20
 AT_ONCE = 4
-"""So many questions are answered in one turn of the twin."""
+"""Maximum number of questions answered per turn of the twin."""
 
 
 class QuerySocket(socketserver.ThreadingUnixStreamServer):
-    """Takes questions, one JSON object a line, and keeps them until the twin has time.
+    """Server that queues questions, one JSON object per line, until the twin answers.
 
     Args:
-        journal: the twin's; the socket lies beside it.
+        journal: Path of the twin's journal; the socket is next to it.
 
     Raises:
-        OSError: the socket cannot be made.
+        OSError: The socket cannot be created.
     """
 
     daemon_threads = True
@@ -59,7 +59,7 @@ class QuerySocket(socketserver.ThreadingUnixStreamServer):
         self._thread.start()
 
     def answer(self, says: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-        """Answer what was asked, by a function; its errors are told to whoever asked."""
+        """Answer the queued questions by a function; clients receive its errors."""
         for _ in range(AT_ONCE):
             try:
                 asked = self._waiting.get_nowait()
@@ -75,22 +75,22 @@ class QuerySocket(socketserver.ThreadingUnixStreamServer):
                 asked.done.set()
 
     def put(self, asked: _Asked) -> None:
-        """Keep a question until `answer`."""
+        """Queue a question for `answer`."""
         self._waiting.put(asked)
 
     def close(self) -> None:
-        """Take no more questions."""
+        """Stop the server, and remove the socket."""
         self.shutdown()
         self.server_close()
         with suppress(OSError):
             self.path.unlink()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever asked has gone: nothing to do."""
+        """Do nothing: the client has disconnected."""
 
 
 class _Asked:
-    """A question; ``reply`` is there when ``done`` is set."""
+    """A question; ``reply`` is valid once ``done`` is set."""
 
     def __init__(self, body: dict[str, Any]) -> None:
         self.body = body
@@ -99,7 +99,7 @@ class _Asked:
 
 
 class _Line(socketserver.StreamRequestHandler):
-    """Reads one question and writes its answer."""
+    """Handler of one connection: reads a question and writes its answer."""
 
     timeout = LONGEST_S
     server: QuerySocket
@@ -113,14 +113,14 @@ class _Line(socketserver.StreamRequestHandler):
 
 
 def ask(journal: Path, body: dict[str, Any]) -> dict[str, Any] | None:
-    """Ask the twin of a journal; None if none answers in time.
+    """Return the answer of a journal's twin; None if none answers in time.
 
     Args:
-        journal: the twin's.
-        body: the question.
+        journal: Path of the twin's journal.
+        body: The question.
 
     Raises:
-        HpctwinError: the question makes no sense, in the twin's words.
+        HpctwinError: The twin rejects the question; the message is the twin's.
     """
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -145,7 +145,10 @@ def _place(journal: Path) -> Path:
 
 @contextmanager
 def _short(path: Path) -> Iterator[str]:
-    """An address of a socket's path that is short enough, however deep its folder lies."""
+    """Yield a short address of a socket, however deep its folder is.
+
+    The system limits the length of a socket's address to about 100 characters.
+    """
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"

@@ -1,8 +1,11 @@
-"""The live loop: follow the cluster, decide if something may have changed, act, tell how things stand.
+"""The live loop: follow the cluster, decide, act, and report the status.
 
-One thread does everything in turn, so a heartbeat proves that the whole loop lives. The order keeps
-three promises whatever the moment of a crash: an event is acknowledged only when the journal has it;
-an action is noted before it is sent; what the journal cannot take, the twin does not act on.
+One thread does everything in turn, so a heartbeat proves that the whole loop lives. The order of
+the steps keeps three invariants, whenever a crash comes:
+
+- An event is acknowledged only when the journal has it.
+- An action is recorded before it is sent.
+- The twin does not act on anything that the journal does not have.
 """
 
 from __future__ import annotations
@@ -36,10 +39,10 @@ __all__ = ["Twin"]
 logger = logging.getLogger(__name__)
 
 _TRIED_AGAIN = ("bus", "events", "taking charge", "acting", "answering", "keeping")
-"""Steps whose faults of our own are over when the pause after them is: they are tried again."""
+"""Steps whose internal errors are cleared after the pause: they are tried again."""
 
 LONGEST_PAUSE_S = 8.0
-"""How long after a fault of our own the next attempt is made at most."""
+"""Maximum pause after an internal error, in seconds."""
 GARBAGE_AFTER = 200_000
 
 
@@ -47,12 +50,12 @@ class Twin(Shown):
     """One live twin.
 
     Args:
-        config: what it is to do.
-        manager: the resource manager.
-        bus: where its events come from.
-        journal: where everything is recorded.
-        queries: where it is asked when jobs will start.
-        watch: called after each decision, and with None when anything else has changed.
+        config: Configuration of the twin.
+        manager: Resource manager of the cluster.
+        bus: Source of the cluster's events.
+        journal: Record of inputs, decisions and actions.
+        queries: Socket for questions about start times; None for no socket.
+        watch: Function called after each decision, and with None after any other change.
     """
 
     def __init__(
@@ -102,7 +105,7 @@ class Twin(Shown):
 
     @property
     def core(self) -> Core:
-        """The twin without its surroundings."""
+        """The core of the twin, which has no clock, files or sockets."""
         return self.follower.core
 
     @property
@@ -112,37 +115,38 @@ class Twin(Shown):
 
     @property
     def decision_id(self) -> int:
-        """Its number in the journal."""
+        """Id of the last decision in the journal."""
         return self.control.decision_id
 
     @property
     def in_charge(self) -> bool:
-        """Whether the twin says which jobs start."""
+        """Whether the twin decides which jobs start."""
         return self.control.in_charge
 
     @property
     def fault(self) -> str | None:
-        """Why the twin is not in charge, of all reasons; None if there is none."""
+        """All errors that keep the twin from being in charge; None if there are none."""
         return self.faults.text
 
     @property
     def counts(self) -> dict[str, int]:
-        """What came in, was decided, and was done."""
+        """Numbers of inputs, decisions and actions."""
         return self.status_writer.counts()
 
     def status(self) -> dict[str, Any]:
-        """How things stand, in plain values."""
+        """Return the status as plain values."""
         return self.status_writer.status()
 
     # --- the loop --------------------------------------------------------------------------------
 
     def run(self, stop: threading.Event) -> None:
-        """Restore, then turn until told to stop; then end the leases and save.
+        """Restore the state, run turns until ``stop``, then end the leases and save.
 
-        No exception ends the loop: what cannot be done is named in the status.
+        No exception ends the loop; the status shows the errors.
         """
-        # What a decision makes dies with it, and nothing in it is circular: looked for as often as by
-        # default, it costs a walk through all jobs several times a decision.
+        # A decision's objects are freed by reference counting, because none of them is circular.
+        # With the default threshold, garbage collection would walk through all jobs several times
+        # per decision.
         gc.set_threshold(GARBAGE_AFTER)
         self.begin()
         try:
@@ -152,7 +156,7 @@ class Twin(Shown):
             self.end()
 
     def begin(self) -> None:
-        """Restore the state from the journal, and see what became of actions under way."""
+        """Restore the state from the journal, and close actions without an outcome."""
         self.follower.begin()
         if self.metering is not None:
             self.metering.begin()
@@ -165,7 +169,7 @@ class Twin(Shown):
                 self.journal.outcome(action.id, lost, 0.0)
 
     def end(self) -> None:
-        """Let go, and save the whole state."""
+        """Let go of scheduling, and save the whole state."""
         self.control.let_go()
         if self.metering is not None:
             self.metering.end()
@@ -180,12 +184,13 @@ class Twin(Shown):
         self._what_ifs.close()
 
     def turn(self, timeout_s: float) -> None:
-        """One turn: take in what came, decide if that may change something, act, show life.
+        """Run one turn: process inputs, decide if needed, act, and send a heartbeat.
 
-        What fails is named as a fault, and tried again; while there is one, the twin is not in charge.
+        A step that fails is recorded as an error and tried again. While there is an error, the
+        twin is not in charge.
 
         Args:
-            timeout_s: how long to wait for events at most.
+            timeout_s: Maximum time to wait for events, in seconds.
         """
         began = time.monotonic()
         if began < self._pause_until:
@@ -207,7 +212,8 @@ class Twin(Shown):
         )
         for name, step in steps:
             if not self._try(name, step):
-                # What comes after it needs it, but for letting go and saying how things stand.
+                # Later steps need the failed one, except to let go of scheduling (part of "taking
+                # charge") and to write the status (part of "keeping").
                 for other in ("taking charge", "keeping"):
                     if other != name:
                         self._try(other, dict(steps)[other])
@@ -235,7 +241,7 @@ class Twin(Shown):
         return True
 
     def _said(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """When a job will start, to whoever asks; see `hpctwin.twin.service.when`."""
+        """Answer a question about a job's start; see `hpctwin.twin.service.when`."""
         job = asked.get("job")
         question = JobToCome(**asked["to_come"]) if job is None else str(job)
         return answer(picture(self.status_writer.standing(), "the running twin"), question).plain()
@@ -248,14 +254,17 @@ class Twin(Shown):
         self.follower.forget_old()
 
     def _try(self, name: str, step: Callable[[], bool | None]) -> bool:
-        """Do a step of the turn; False if it failed. One that did nothing (False) mends nothing."""
+        """Run a step of the turn; return False if it failed.
+
+        A step that returns False has done nothing; its success clears no error.
+        """
         try:
             if step() is not False:
                 self.faults.mended(name)
                 self._strikes.pop(name, None)
             return True
         except JournalError as error:
-            # What the core has done since is not in the journal: the next record is its whole state.
+            # The journal lacks what the core did since: its next record is the whole state.
             self.follower.checkpoint_due = True
             self.faults.set("journal", str(error))
             self.follower.wait(RETRY_S)
@@ -263,13 +272,13 @@ class Twin(Shown):
             self.faults.set("resource manager", str(error))
             self.follower.lost()
         except HpctwinError as error:
-            # A policy or an objective that fails, or a snapshot in a form that is not known.
+            # A policy or an objective fails, or a snapshot has an unknown form.
             self.faults.set("cannot decide" if name == "deciding" else name, str(error))
             self._again(name)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            # Also what a user's function raises, such as SystemExit: the twin goes on.
+            # A user's function may raise anything, such as SystemExit: the twin keeps running.
             if name not in self.faults:
                 logger.exception("%s failed", name)
             self.faults.set(name, f"{type(error).__name__}: {error}")
@@ -277,7 +286,11 @@ class Twin(Shown):
         return False
 
     def _again(self, name: str) -> None:
-        """Try what failed again soon, from a sound picture."""
+        """Schedule another try of a failed step, with a new snapshot if one may be needed.
+
+        The pause doubles with each failure. A failed decision is repeated. After an error in
+        processing events the mirror may be wrong, so it needs a snapshot.
+        """
         strikes = self._strikes[name] = self._strikes.get(name, 0) + 1
         self._pause_until = time.monotonic() + min(LONGEST_PAUSE_S, RETRY_S * 2 ** (strikes - 1))
         if name == "deciding":
@@ -290,15 +303,15 @@ class Twin(Shown):
             self.control.fault_came()
             self.watch(None)
         else:
-            # What was decided meanwhile was not done.
+            # Decisions made during the error were not carried out: decide again.
             self.core.opportunity = True
 
 
 def _what_ifs(config: TwinConfig) -> WhatIfs:
-    """What runs them.
+    """Return the executor of the what-ifs.
 
     Raises:
-        ConfigError: Dask is asked for, and not installed.
+        ConfigError: The settings name Dask, which is not installed.
     """
     asked = config.what_ifs
     if not asked.on_dask or asked.deadline is None:

@@ -1,4 +1,4 @@
-"""A twin put together from its configuration."""
+"""Construction of a twin from its configuration."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 LOOKS = 3
-"""A twin that acts looks so often in the time after which it would be blind."""
+"""An acting twin takes this many snapshots per `ActSettings.look_within`."""
 
 
 def open_manager(settings: ManagerSettings, *, longest_lease_s: float = 600.0) -> ResourceManager:
-    """The resource manager that the settings name.
+    """Open the resource manager that the settings name.
 
     Args:
-        settings: which one, and where.
-        longest_lease_s: `ActSettings.longest_lease`.
+        settings: Kind and address of the resource manager.
+        longest_lease_s: Longest lease, in seconds; see `ActSettings.longest_lease`.
 
     Raises:
-        UnreachableError: it does not answer.
+        UnreachableError: The resource manager does not answer.
     """
     hint = settings.ignored_environment()
     if hint is not None:
@@ -62,14 +62,15 @@ def open_manager(settings: ManagerSettings, *, longest_lease_s: float = 600.0) -
 
 
 def open_lines(settings: NewsSettings, journal: Path) -> Lines:
-    """Where pushed news come from.
+    """Open the feed of events that hooks push.
 
     Args:
-        settings: a file or a Redis.
-        journal: how far the file was read is kept beside it: that is where the twin may write.
+        settings: Settings of a file or of a Redis server.
+        journal: Path of the journal. The read position of a file is stored next to it, because
+            the twin may write there.
 
     Raises:
-        ConfigError: it cannot be used.
+        ConfigError: The feed is not usable.
     """
     if settings.spool is not None:
         return Spool(settings.spool, journal.with_name(journal.name + ".news"))
@@ -78,13 +79,13 @@ def open_lines(settings: NewsSettings, journal: Path) -> Lines:
 
 
 class Opened(NamedTuple):
-    """What a cluster is followed by.
+    """The connections by which a cluster is followed.
 
     Args:
-        manager: its resource manager.
-        numbered: the same, with snapshots numbered like the events of the bus.
-        bus: its events.
-        journal: locked for whoever opened it.
+        manager: Resource manager of the cluster.
+        numbered: The same, with snapshots numbered like the events of the bus.
+        bus: Source of the events.
+        journal: Journal, locked for this process.
     """
 
     manager: ResourceManager
@@ -97,12 +98,12 @@ def opened(config: TwinConfig, stack: ExitStack, *, record: Path | None = None) 
     """Open journal, resource manager and bus.
 
     Args:
-        config: of the twin.
-        stack: what is opened is closed with it.
-        record: file to record all events in.
+        config: Configuration of the twin.
+        stack: Exit stack that closes them.
+        record: File to record all events in.
 
     Raises:
-        HpctwinError: one of them cannot be used.
+        HpctwinError: One of them is not usable.
     """
     path, act = config.journal.path, config.act
     lock = FileLock(path.with_name(path.name + ".lock"))
@@ -125,14 +126,14 @@ def opened(config: TwinConfig, stack: ExitStack, *, record: Path | None = None) 
 
 @contextmanager
 def open_twin(config: TwinConfig, *, record: Path | None = None) -> Iterator[Twin]:
-    """A twin with its connections, closed at the end.
+    """Open a twin with its connections, which close with the context.
 
     Args:
-        config: what it is to be.
-        record: file to record all events in.
+        config: Configuration of the twin.
+        record: File to record all events in.
 
     Raises:
-        HpctwinError: the resource manager, the bus or the journal cannot be used.
+        HpctwinError: The resource manager, the bus or the journal is not usable.
     """
     with ExitStack() as stack:
         _, manager, bus, journal = opened(config, stack, record=record)
@@ -141,7 +142,7 @@ def open_twin(config: TwinConfig, *, record: Path | None = None) -> Iterator[Twi
 
 
 def _open_queries(journal: Path, stack: ExitStack) -> QuerySocket | None:
-    """Where the twin is asked; without it, whoever asks reads the journal."""
+    """Open the query socket; None if it fails, so that clients read the journal."""
     try:
         queries = QuerySocket(journal)
     except OSError as error:
@@ -152,7 +153,7 @@ def _open_queries(journal: Path, stack: ExitStack) -> QuerySocket | None:
 
 
 def check_connections(config: TwinConfig) -> list[tuple[str, bool, str]]:
-    """What was tried, whether it is fine, and what it says."""
+    """Return the result of each connection check: its name, success, and a message."""
     findings: list[tuple[str, bool, str]] = []
     try:
         manager = open_manager(config.manager)
@@ -197,16 +198,20 @@ def open_bus(
     stack: ExitStack,
     every_s: float | None = None,
 ) -> tuple[Bus, ResourceManager]:
-    """The bus, and the resource manager as its events are numbered.
+    """Open the bus, and number the resource manager's snapshots like its events.
 
     Args:
-        config: of the twin.
-        manager: its resource manager.
-        stack: what is opened is closed with it.
-        every_s: the manager is looked at so often at least, seconds; as the settings say if left out.
+        config: Configuration of the twin.
+        manager: Resource manager of the cluster.
+        stack: Exit stack that closes the connections.
+        every_s: Upper bound of the polling interval, in seconds; by default only the settings
+            count.
+
+    Returns:
+        The bus, and the resource manager with numbered snapshots.
 
     Raises:
-        ConfigError: what the settings name cannot be used.
+        ConfigError: The bus that the settings name is not usable.
     """
     settings, source = config.bus, config.manager
     if settings.kind == "redis":
@@ -260,7 +265,7 @@ def _check_policies(config: TwinConfig, snapshot: Snapshot) -> list[tuple[str, b
 
 
 def _check_dask(asked: WhatIfSettings) -> tuple[str, bool, str]:
-    """Whether what-ifs can be run on Dask's workers."""
+    """Return the check of whether what-ifs can run on Dask's workers."""
     from hpctwin.sweep.on_dask import connected
 
     try:

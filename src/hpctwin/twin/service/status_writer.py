@@ -50,7 +50,7 @@ class StatusWriter:
         """Write if that is due; return whether it was.
 
         Raises:
-            JournalError: the journal cannot take it.
+            JournalError: The journal cannot be written.
         """
         now = time.monotonic()
         if now < self.due:
@@ -124,7 +124,7 @@ class StatusWriter:
         return {**self._follower.counts, **done}
 
     def write(self, *, ended: bool = False) -> None:
-        """Write status and forecasts, inside `Journal.writing`.
+        """Write status and forecasts; call it inside `Journal.writing`.
 
         Args:
             ended: Whether the twin ends now.
@@ -145,11 +145,11 @@ class StatusWriter:
 
 
 class Inactivity:
-    """Notices that the manager starts all jobs by itself although the twin is in charge.
+    """Detects that the manager starts all jobs although the twin is in charge.
 
     Args:
-        patience_s: With no start by the twin for this long while jobs left to the manager started, the
-            twin warns.
+        patience_s: Time without starts by the twin after which it warns, in seconds, if jobs left
+            to the manager have started meanwhile.
     """
 
     def __init__(self, patience_s: float) -> None:
@@ -163,13 +163,13 @@ class Inactivity:
     def turn(
         self, now_s: float, report: Report, running: Collection[str], starts: int | None
     ) -> str:
-        """Return one sentence if the twin is in charge without effect; otherwise an empty text.
+        """Return a sentence if the twin is in charge without effect; else an empty text.
 
         Args:
-            now_s: the present by the manager's clock.
-            report: of the manager, as of the last snapshot.
-            running: ids of the running jobs.
-            starts: how many jobs the twin has started so far; None while it is not in charge.
+            now_s: The present by the manager's clock, in seconds.
+            report: Report of the manager at the last snapshot.
+            running: Ids of the running jobs.
+            starts: Number of jobs that the twin has started; None while it is not in charge.
         """
         if starts is None or starts != self._count or self._since_s is None:
             self._since_s, self._count = now_s, starts or 0
@@ -199,7 +199,7 @@ class Inactivity:
 
 
 def _reasons(counted: Counter[str]) -> str:
-    """Counts of jobs by reason, the most frequent first."""
+    """Return the numbers of jobs by reason as text, the most frequent first."""
     found = [
         f"{count} {'job' if count == 1 else 'jobs'} ({why})"
         for why, count in counted.most_common(MAX_REASONS)

@@ -1,4 +1,7 @@
-"""A twin and an emulated cluster in one process, in virtual time: for experiments and tests."""
+"""A twin and an emulated cluster in virtual time, in one process.
+
+Experiments and tests use it.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,12 @@ __all__ = ["Driven", "drive", "drive_each"]
 
 @dataclass
 class Driven:
-    """What a driven run was.
+    """Statistics of a run in virtual time.
 
     Args:
-        started_by: jobs started by policy.
-        cycles: how often the twin decided.
-        cycle_s: seconds spent in deciding, all in all.
+        started_by: Number of started jobs by policy.
+        cycles: Number of decisions.
+        cycle_s: Total time of all decisions, in seconds.
     """
 
     started_by: Counter[str] = field(default_factory=Counter)
@@ -32,24 +35,24 @@ class Driven:
 
     @property
     def cycle_ms_mean(self) -> float:
-        """Milliseconds a decision took in the mean."""
+        """Mean time of a decision, in milliseconds."""
         return 1e3 * self.cycle_s / max(1, self.cycles)
 
 
 def drive(
     cluster: EmulatedCluster, core: Core, *, watch: Callable[[Decision], None] | None = None
 ) -> Driven:
-    """Run an emulated cluster to its end, its jobs started by a twin.
+    """Run an emulated cluster to its end while a twin starts its jobs.
 
     The cluster must publish its events to ``core.take_event``.
 
     Args:
-        cluster: with its workload, before its first event.
-        core: the twin's core.
-        watch: called with each decision.
+        cluster: The cluster with its workload, before its first event.
+        core: The core of the twin.
+        watch: Function called with each decision.
 
     Raises:
-        HpctwinError: the cluster refused a start, or the mirror lost track: neither can be.
+        HpctwinError: The cluster refused a start, or the mirror missed events. Both are bugs.
     """
     driven = Driven()
     core.take_snapshot(cluster.snapshot())
@@ -79,20 +82,25 @@ def drive_each(
     *,
     watch: Callable[[float, str], None] | None = None,
 ) -> Driven:
-    """As `drive`, but the policy is chosen at whole multiples of a time only, and rules until the next.
+    """Run a cluster as `drive` does, but choose the policy at regular times only.
 
-    At such an instant what happens then happens first, under the policy before, and the best what-if is
-    taken whether or not anyone fits; one that was not in force has its say at once. At first the first of
-    the pool rules. These are the instants and the rules of `hpctwin.learn.PolicySelection`.
+    The times are the multiples of ``every_s``. Until the first of them, the first policy of the
+    pool is in force; a chosen policy is in force until the next of them. At each of these times:
+
+    1. Events of that time are processed, and jobs start, under the policy in force.
+    2. The policy of the best what-if is chosen, even if no pending job fits.
+    3. If the policy has changed, the new one starts jobs at once.
+
+    These are the times and rules of `hpctwin.learn.PolicySelection`.
 
     Args:
-        cluster: with its workload, before its first event.
-        core: the twin's core.
-        every_s: the time, seconds.
-        watch: called with each instant at which there was a choice, seconds, and what was chosen.
+        cluster: The cluster with its workload, before its first event.
+        core: The core of the twin.
+        every_s: Time between two choices, in seconds.
+        watch: Function called after each choice with its time in seconds and the chosen policy.
 
     Raises:
-        HpctwinError: as of `drive`.
+        HpctwinError: See `drive`.
     """
     driven = Driven()
     core.take_snapshot(cluster.snapshot())
@@ -137,7 +145,7 @@ def drive_each(
 
 
 def _go_on(cluster: EmulatedCluster, core: Core, until_s: float) -> None:
-    """Let the cluster go on, and see that the twin has followed."""
+    """Advance the cluster to a time, and check that the mirror missed no event."""
     cluster.advance(until_s)
     cluster.heartbeat(core.mirror.seq or 0)
     if core.mirror.needs_snapshot is not None:
@@ -145,13 +153,13 @@ def _go_on(cluster: EmulatedCluster, core: Core, until_s: float) -> None:
 
 
 def _start(cluster: EmulatedCluster, core: Core, job_ids: Sequence[str]) -> int:
-    """Start those that find room wherever the cluster puts the others; how many these are."""
+    """Start the jobs that fit wherever the cluster places the others; return how many."""
     told = core.actions(cluster.now_s, job_ids).starts
     for job_id in told:
         core.asked_to_start(job_id, cluster.now_s)
         outcome = cluster.start(job_id)
         if outcome.result != "done":
             raise HpctwinError(f"the start of job {job_id} was refused: {outcome.reason}")
-    # It is known by now where these are.
+    # If some starts had to wait for the placement of others, decide again: it is known by now.
     core.opportunity |= len(told) < len(job_ids)
     return len(told)

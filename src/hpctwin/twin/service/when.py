@@ -1,4 +1,4 @@
-"""When a job will start: one that waits, or one that is not submitted yet."""
+"""Start time of a job that is pending, or that is not submitted yet."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ __all__ = ["answered", "picture_of"]
 
 
 def answered(config: TwinConfig, question: Question, *, look: bool = False) -> Answer:
-    """When a job will start: by the running twin itself, by what it has written down, or by one look.
+    """Return when a job will start.
+
+    The answer comes from the running twin, else from its journal, else from the resource manager.
 
     Args:
-        config: the twin's.
-        question: a job's id, or a job to come.
-        look: ask the resource manager even if a twin runs.
+        config: Configuration of the twin.
+        question: Id of a job, or a job that is not submitted yet.
+        look: Whether to query the resource manager even if a twin runs.
 
     Raises:
-        HpctwinError: the question makes no sense; or no twin runs and the manager does not answer.
+        HpctwinError: The question is not valid; or no twin runs and the resource manager does not
+            answer.
     """
     if not look:
         body = {"job": question} if isinstance(question, str) else {"to_come": vars(question)}
@@ -33,14 +36,17 @@ def answered(config: TwinConfig, question: Question, *, look: bool = False) -> A
 
 
 def picture_of(config: TwinConfig, *, look: bool = False) -> Picture:
-    """What is known now: by a twin that runs, which costs the controller nothing; else by one look.
+    """Return the present state of the cluster.
+
+    It comes from the journal of a running twin, which costs the resource manager nothing; else
+    from one query of the resource manager.
 
     Args:
-        config: the twin's.
-        look: ask the resource manager even if a twin runs.
+        config: Configuration of the twin.
+        look: Whether to query the resource manager even if a twin runs.
 
     Raises:
-        HpctwinError: no twin runs and the resource manager does not answer.
+        HpctwinError: No twin runs and the resource manager does not answer.
     """
     if not look and config.journal.path.exists():
         journal = Journal(config.journal.path, read_only=True)
@@ -49,7 +55,7 @@ def picture_of(config: TwinConfig, *, look: bool = False) -> Picture:
                 return picture(standing(journal), "the running twin")
         finally:
             journal.close()
-    # The running twin is asked without any of this.
+    # Imported late: a question to the running twin needs none of this.
     from hpctwin.twin.service.service import open_manager
 
     manager = open_manager(config.manager)
@@ -60,10 +66,10 @@ def picture_of(config: TwinConfig, *, look: bool = False) -> Picture:
 
 
 def looked_up(config: TwinConfig, manager: ResourceManager) -> Picture:
-    """What one look at the resource manager tells.
+    """Return the state of the cluster by one query of the resource manager.
 
     Raises:
-        UnreachableError: it does not answer.
+        UnreachableError: The resource manager does not answer.
     """
     snapshot = manager.snapshot()
     core = Core(config.core)

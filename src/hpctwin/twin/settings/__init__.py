@@ -1,1 +1,1 @@
-"""The configuration of the live twin."""
+"""Configuration of the live twin, and its checks."""

@@ -1,4 +1,4 @@
-"""The twin's configuration: one YAML file, validated."""
+"""Configuration of the twin: one YAML file, validated."""
 
 from __future__ import annotations
 
@@ -40,22 +40,23 @@ M = TypeVar("M", bound=Settings)
 Mode = Literal["observe", "advise", "approve", "act"]
 
 PAPER_POOL = ("wfp+easy", "fcfs+easy", "sjf+easy")
-"""SchedTwin's pool in its tie order (§4.1, §4.2)."""
+"""Pool of the SchedTwin paper, in its order for ties (§4.1, §4.2)."""
 
 
 class ObjectiveSettings(Settings):
-    """What the best policy is.
+    """Objective by which the best policy is chosen.
 
     Args:
-        weights: by metric; see `hpctwin.twin.what_if.objective.METRICS`.
-        normalise: what a metric is divided by over the candidates; see `Objective`.
+        weights: Weight of each metric; see `hpctwin.twin.what_if.objective.METRICS`.
+        normalise: Value over all candidates that a metric is divided by; see `Objective`.
         function: ``module:function`` or ``FILE.py:function`` instead of weights.
-        past: jobs that started no longer ago than this count too, besides those that wait. With 0
-            (as in the paper) only the queue counts; with the whole run, the score is a forecast of
-            the objective over the whole run.
-        ties: policies by preference where scores are equal; those not named follow as in the pool.
-        hysteresis: the policy in force stays unless another is better by this share of the best
-            score.
+        past: Period before now: jobs that started within it count, too, in addition to pending
+            jobs. With 0 (as in the paper) only the queue counts. With the whole run, the score is
+            a forecast of the objective over the whole run.
+        ties: Order of preference among policies with equal scores; omitted policies follow in the
+            order of the pool.
+        hysteresis: Share of the best score by which another policy must be better to replace the
+            policy in force.
     """
 
     weights: dict[str, float] = Field(default_factory=lambda: dict(PAPER_WEIGHTS))
@@ -72,23 +73,25 @@ class ObjectiveSettings(Settings):
 
 
 class CoreSettings(Settings):
-    """What the twin compares, and what it expects.
+    """Policies that the twin compares, and its expectations of jobs.
 
     Args:
-        pool: policies, written as for ``hpctwin simulate``.
-        objective: what the best is.
-        own_policy: what the cluster schedules by when the twin is not in charge, for forecasts.
-        predictor: ``walltime``, or ``recent``: the mean of the user's last two jobs (Tsafrir).
-        learned: what ``hpctwin predictor train`` wrote: sampled runtimes are drawn from the quantiles in it
-            too; left out, from what users' last jobs ran alone.
-        samples: futures with sampled runtimes and arrivals by whose mean a policy is judged; 0 for
-            one future in which all is as expected and nothing comes.
-        arrivals: for how long jobs come in sampled futures.
-        futures: so many of them are drawn for forecasts of starts; 0 for none.
-        horizon: a what-if ends so long after now; left out, when its queue is empty.
-        seed: of the sampled futures.
-        retry: a job whose start was refused is left alone for so long.
-        start_patience: a job that was told to start and has not is looked into after so long.
+        pool: Policies, written as for ``hpctwin simulate``.
+        objective: Objective by which the best policy is chosen.
+        own_policy: Policy of the cluster's scheduler, used for forecasts while the twin is not in
+            charge.
+        predictor: Expected runtime of a job: its ``walltime``, or ``recent``, the mean of the
+            user's last two jobs (Tsafrir).
+        learned: File from ``hpctwin predictor train``, whose quantiles are another source of
+            sampled runtimes. By default they are drawn from past jobs alone.
+        samples: Number of futures with sampled runtimes and arrivals; a policy is judged by their
+            mean. With 0 there is one future, with expected runtimes and without arrivals.
+        arrivals: Time from now within which jobs arrive in sampled futures.
+        futures: Number of futures drawn for forecasts of starts; 0 for none.
+        horizon: Length of a what-if; by default it ends when its queue is empty.
+        seed: Seed of the sampled futures.
+        retry: Time before a job is tried again after its start was refused.
+        start_patience: Time after which a requested start that was not seen is checked.
     """
 
     pool: tuple[str, ...] = Field(default=PAPER_POOL, min_length=1)
@@ -120,30 +123,30 @@ class CoreSettings(Settings):
 
 
 class ActSettings(Settings):
-    """What the twin may do.
+    """Actions that the twin may take.
 
     Args:
-        mode: ``observe``: forecast only; ``advise``: decisions are shown, never applied; ``approve``:
-            each waits for a person; ``act``.
-        by: ``lease``: the cluster goes on scheduling; the twin has waiting jobs begin a little later, again
-            and again, and those that it chooses now. ``start``: the twin starts jobs itself, by force.
-            ``priority``: the twin only puts the waiting jobs in order. Left out: ``lease`` for Slurm and
-            PBS, ``start`` for an emulated cluster.
-        lease: how long a lease is; those of jobs that cannot start soon are longer.
-        longest_lease: the longest of those.
-        look_within: the twin acts only if it has looked at the whole cluster within so long.
-        allow: kinds of action that may be sent; left out, what ``by`` needs.
-        starts_per_minute: at most so many starts, or changes of priority, in any minute of wall-clock
-            time.
-        dwell: a policy stays in force at least so long.
-        forecast_error: acting stops by itself when the median error of recent forecasts, as a share
-            of the wait forecast, passes this; left out for no bound.
-        kill_switch: while a file of this name exists, nothing is done.
-        approve_within: a decision not confirmed in this time lapses.
-        inactive_after: warn if the twin has started no job for this long while jobs that it leaves to the
-            resource manager started.
-        idle_starts: With leases of Slurm, let a job start without a decision where no job is pending and
-            it fits, as it would without a twin. If false, each job waits for a decision.
+        mode: ``observe`` only forecasts; ``advise`` also shows decisions; ``approve`` applies a
+            decision after a person has confirmed it; ``act`` applies decisions at once.
+        by: ``lease``: the cluster keeps scheduling; the twin repeatedly delays the begin time of
+            pending jobs, but not of the chosen ones. ``start``: the twin starts jobs itself, by
+            force. ``priority``: the twin only orders the pending jobs. By default ``lease`` for
+            Slurm and PBS, ``start`` for an emulated cluster.
+        lease: Length of a lease; jobs that cannot start soon get longer ones.
+        longest_lease: Maximum length of a lease.
+        look_within: Maximum age of the last snapshot of the cluster with which the twin acts.
+        allow: Kinds of action that may be sent; by default the ones that ``by`` needs.
+        starts_per_minute: Maximum number of starts, or changes of priority, in any minute of
+            wall-clock time.
+        dwell: Minimum time that a policy stays in force.
+        forecast_error: Median error of recent forecasts above which the twin stops acting, as a
+            share of the forecast wait. By default there is no bound.
+        kill_switch: Path of a file; while it exists, the twin does nothing.
+        approve_within: Time within which a decision must be confirmed; then it lapses.
+        inactive_after: Time without starts by the twin after which it warns, if jobs that it leaves
+            to the resource manager have started meanwhile.
+        idle_starts: With Slurm's leases: whether a job starts without a decision if no job is
+            pending and it fits, as without a twin. If false, each job waits for a decision.
     """
 
     mode: Mode = "observe"
@@ -177,16 +180,17 @@ class ActSettings(Settings):
 
 
 class BusSettings(Settings):
-    """Where events come from.
+    """Source of the cluster's events.
 
     Args:
-        kind: ``manager``: from the resource manager's own connection; ``redis``: Redis Streams.
-        url: of Redis, such as ``redis://localhost:6379/0``; a password comes from ``password_env``.
-        stream: name of the stream.
-        group: consumer group.
-        password_env: environment variable that holds the password.
-        max_length: the stream is trimmed to about so many entries.
-        claim_after: entries that a dead consumer took are claimed after so long.
+        kind: ``manager``: the resource manager's connection; ``redis``: Redis Streams.
+        url: URL of Redis, such as ``redis://localhost:6379/0``; the password is in
+            ``password_env``.
+        stream: Name of the stream.
+        group: Name of the consumer group.
+        password_env: Environment variable with the password.
+        max_length: Approximate number of entries that the stream is trimmed to.
+        claim_after: Time after which the entries of a dead consumer are claimed.
     """
 
     kind: Literal["manager", "redis"] = "manager"
@@ -199,12 +203,12 @@ class BusSettings(Settings):
 
 
 class JournalSettings(Settings):
-    """Where the record of everything is kept.
+    """The journal, the record of inputs, decisions and actions.
 
     Args:
-        path: of the SQLite file.
-        checkpoint_every: the whole state is stored after so many decisions.
-        keep: records older than this are deleted; left out, nothing is.
+        path: Path of the SQLite file.
+        checkpoint_every: Number of decisions after which the whole state is stored.
+        keep: Age at which records are deleted; by default never.
     """
 
     path: Path = Path("hpctwin-journal.sqlite")
@@ -213,14 +217,14 @@ class JournalSettings(Settings):
 
 
 class WhatIfSettings(Settings):
-    """Where what-ifs are run, and how long they are waited for.
+    """Executor of the what-ifs, and its deadline.
 
     Args:
-        deadline: what has not answered so long after a decision was begun is left out, and the decision says
-            so; the policy in force is waited for in any case. Left out, all are waited for.
-        dask: address of a Dask scheduler, such as ``tcp://host:8786``, on whose workers what-ifs are run; it
-            needs a deadline. Left out, they are run here, in threads.
-        scheduler_file: that the scheduler wrote, in place of its address.
+        deadline: Time for a decision's what-ifs. Later answers are ignored, and the decision
+            records that. The what-if of the policy in force is always awaited. By default all are.
+        dask: Address of a Dask scheduler, such as ``tcp://host:8786``, whose workers run the
+            what-ifs; it needs a deadline. By default they run in threads of this process.
+        scheduler_file: File that the Dask scheduler wrote, instead of its address.
     """
 
     deadline: Duration | None = Field(default=None, gt=0)
@@ -229,7 +233,7 @@ class WhatIfSettings(Settings):
 
     @property
     def on_dask(self) -> bool:
-        """Whether they are run on Dask's workers."""
+        """Whether the what-ifs run on Dask's workers."""
         return self.dask is not None or self.scheduler_file is not None
 
     @model_validator(mode="after")
@@ -242,23 +246,26 @@ class WhatIfSettings(Settings):
 
 
 class TwinConfig(Settings):
-    """All of it.
+    """Configuration of a live twin.
 
     Args:
-        manager: the resource manager.
-        bus: where events come from.
-        core: pool, objective, expectations.
-        act: what the twin may do.
-        journal: where the record is kept.
-        gap_patience: a missing event is waited for so long before a snapshot is asked for.
-        resync_every: a snapshot is compared with the mirror so often, and adopted.
-        cycle_every: decisions are made at least so often while jobs wait, for what changes by time.
-        heartbeat_every: how often the resource manager is told that the twin lives.
-        threads: for what-ifs at once, besides that of the policy in force, where they are run here.
-        what_ifs: where they are run, and how long they are waited for.
-        meter: measured power, on which the twin calibrates what it expects to be drawn.
-        lock: a file that twins on several hosts share, so that one of them acts; on one host, twins of
-            one cluster find each other without it.
+        manager: Resource manager of the cluster.
+        bus: Source of the cluster's events.
+        core: Pool, objective and expectations.
+        act: Actions that the twin may take.
+        journal: Record of inputs, decisions and actions.
+        gap_patience: Time to wait for a missing event before a snapshot is requested.
+        resync_every: Time between two comparisons of the mirror with a snapshot, which is adopted
+            if they differ.
+        cycle_every: Maximum time between two decisions while jobs are pending, for changes that
+            come with time alone.
+        heartbeat_every: Time between two heartbeats to the resource manager.
+        threads: Number of threads for what-ifs in this process, in addition to the one for the
+            policy in force.
+        what_ifs: Executor of the what-ifs, and its deadline.
+        meter: Meter of the cluster's power, on which the twin calibrates its power forecast.
+        lock: File that twins on several hosts share, so that only one of them acts. On one host,
+            twins of one cluster find each other without it.
     """
 
     manager: AnyManager
@@ -278,7 +285,7 @@ class TwinConfig(Settings):
     @model_validator(mode="before")
     @classmethod
     def _by_default(cls, content: Any) -> Any:
-        """Act in the way that comes first for this kind of manager."""
+        """Set the default of ``act.by``: the first way of this kind of resource manager."""
         if not isinstance(content, dict) or not isinstance(content.get("act", {}), dict):
             return content
         kind = kind_of(content.get("manager"))
@@ -301,11 +308,12 @@ class TwinConfig(Settings):
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> TwinConfig:
-        """Read a YAML file; paths in it, and Python files that it names, are relative to it.
+        """Read a YAML file; paths in it, and names of Python files, are relative to it.
 
         Raises:
-            ConfigError: it cannot be read or is not valid; the message names the field. Or somebody
-                else may write it, or the Python that it names: see `hpctwin.model.files.trusted`.
+            ConfigError: The file cannot be read or is not valid; the message names the field. Or
+                another user may write it, or Python code that it names; see
+                `hpctwin.model.files.trusted`.
         """
         content = read_trusted_yaml(path, "manager")
         base = Path(path).parent
@@ -315,11 +323,11 @@ class TwinConfig(Settings):
 
     @classmethod
     def of(cls, content: dict[str, Any], where: str = "configuration") -> TwinConfig:
-        """Validate plain values.
+        """Validate plain values, and return the configuration.
 
         Raises:
-            ConfigError: they are not valid; the message names the field. Or somebody else may write the
-                Python that they name.
+            ConfigError: The values are not valid; the message names the field. Or another user may
+                write Python code that they name.
         """
         for named_in, key in texts_of(content):
             check_named_code(named_in[key])
@@ -333,10 +341,10 @@ class TwinConfig(Settings):
 
 
 def read_trusted_yaml(path: str | Path, example: str) -> dict[str, Any]:
-    """The fields of a YAML file of settings; see `hpctwin.model.read_yaml`.
+    """Return the fields of a YAML file of settings; see `hpctwin.model.read_yaml`.
 
     Raises:
-        ConfigError: it cannot be read, has no fields, or somebody else may write it.
+        ConfigError: The file cannot be read, has no fields, or another user may write it.
     """
     content = read_yaml(path, example)
     check_trusted(path)
@@ -344,7 +352,7 @@ def read_trusted_yaml(path: str | Path, example: str) -> dict[str, Any]:
 
 
 def paths_beside(settings: M, folder: Path) -> M:
-    """Settings with all their relative paths taken from a folder on."""
+    """Return settings whose relative paths are resolved against a folder."""
     changed: dict[str, Any] = {}
     for name in type(settings).model_fields:
         value = getattr(settings, name)
@@ -356,7 +364,7 @@ def paths_beside(settings: M, folder: Path) -> M:
 
 
 def config_schema() -> dict[str, Any]:
-    """The JSON Schema of the configuration."""
+    """Return the JSON Schema of the configuration."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **TwinConfig.model_json_schema(),

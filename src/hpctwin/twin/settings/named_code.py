@@ -1,4 +1,8 @@
-"""The Python that a configuration names: found beside it, and refused if others may write it."""
+"""Python code that a configuration names.
+
+Paths of Python files are relative to the configuration. Code that other users may write is
+rejected.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +15,22 @@ from hpctwin.model.files.trusted import check_module, check_trusted
 
 __all__ = ["check_named_code", "kinds_of", "named_beside", "texts_of"]
 
-# At the beginning, and after what parts the pieces of a policy: see `hpctwin.policies.parse_policy`.
+# A path at the beginning, or after a separator in a policy; see `hpctwin.policies.parse_policy`.
 _FILE = re.compile(r"((?:^|\+\s*easy(?::\d+)?/|[+@~])\s*)([^+@~]*?\.py)(?=[:+@~]|\s*$)")
 
 
 def named_beside(text: str, folder: Path) -> str:
-    """A policy or function with the Python files that it names made absolute, from a folder on."""
+    """Return a policy or function with absolute paths of the Python files in it."""
     return _FILE.sub(lambda m: f"{m[1]}{(folder / m[2]).absolute()}", text)
 
 
 def check_named_code(text: str) -> None:
-    """Refuse a policy or function ``module:name`` whose Python others may write.
+    """Reject a policy or function ``module:name`` whose code other users may write.
 
-    What is not there is passed over: whoever loads it says so.
+    Missing code is ignored: loading it fails with its own message.
 
     Raises:
-        ConfigError: see `hpctwin.model.files.trusted`.
+        ConfigError: Another user may write the code; see `hpctwin.model.files.trusted`.
     """
     files = [Path(m[2]) for m in _FILE.finditer(text)]
     for file in files:
@@ -38,10 +42,10 @@ def check_named_code(text: str) -> None:
 
 
 def texts_of(content: Any) -> list[tuple[dict[str, Any] | list[Any], Any]]:
-    """Where a twin's configuration names code: container and key of each text.
+    """Return container and key of each text in a configuration that may name code.
 
     Args:
-        content: its plain values, not validated yet.
+        content: Plain values of the configuration, not validated yet.
     """
     if not isinstance(content, dict):
         return []
@@ -61,10 +65,10 @@ def texts_of(content: Any) -> list[tuple[dict[str, Any] | list[Any], Any]]:
 
 
 def kinds_of(sites: Iterable[Any]) -> list[tuple[dict[str, Any] | list[Any], Any]]:
-    """The same for the kinds of resource manager that are a site's own.
+    """Return container and key of each custom manager kind, ``module:name``.
 
     Args:
-        sites: plain values with a ``manager`` each, not validated yet.
+        sites: Plain values with a ``manager`` each, not validated yet.
     """
     managers = [site.get("manager") for site in sites if isinstance(site, dict)]
     return [

@@ -1,7 +1,7 @@
-"""What a twin of a live cluster cannot do: each refused here, by name, and nowhere else.
+"""Checks for everything that a twin of a live cluster does not support.
 
-A twin looks ahead under any power policy that has no control function. It switches no nodes: the cluster
-does, by its own power policy.
+All of these rejections are here. A twin simulates any power policy without a control function. It
+switches no nodes: the cluster does that by its own power policy.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ __all__ = ["check_acting", "check_live", "check_told"]
 
 
 def check_live(policy: Policy) -> None:
-    """Whether a live cluster can be run ahead under a policy.
+    """Check that a live cluster can be simulated under a policy.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: The policy chooses nodes, which is up to the cluster, or its power policy has
+            a control function.
     """
     if policy.placement.needs_nodes and policy.on_whole_nodes is policy.scheduling:
         raise ConfigError(
@@ -36,10 +37,11 @@ def check_live(policy: Policy) -> None:
 
 
 def check_acting(pool: Sequence[Policy]) -> None:
-    """Whether a twin that acts may choose among policies.
+    """Check that an acting twin can choose among policies.
 
     Raises:
-        ConfigError: it may not.
+        ConfigError: A policy wakes nodes for pending jobs, or the policies differ in how nodes are
+            switched.
     """
     for policy in pool:
         if policy.power.switches and policy.power.power_pass.shown == ONLY_ACTIVE:
@@ -58,20 +60,20 @@ def check_acting(pool: Sequence[Policy]) -> None:
 def check_told(
     policies: Sequence[Policy], objective: Objective, cluster: str, nodes: Iterable[NodeRecord]
 ) -> None:
-    """Whether a cluster tells what its policies and its objective need to know.
+    """Check that a cluster reports the power states that policies and objective need.
 
     Args:
-        policies: those that it is to be run ahead under.
-        objective: what counts.
-        cluster: its name.
-        nodes: as it tells of them.
+        policies: Policies that the cluster is simulated under.
+        objective: Objective that the policies are compared by.
+        cluster: Name of the cluster.
+        nodes: Nodes as the cluster reports them.
 
     Raises:
-        ConfigError: it does not.
+        ConfigError: No node has a power state, but a policy or the objective needs it.
     """
     asks = [f"policy {policy.name} switches nodes" for policy in policies if policy.power.switches]
-    if objective.function is None and objective.weights.get("energy_j"):
-        asks.append("the objective asks for energy_j")
+    if objective.function is None and objective.weights.get("total_energy_j"):
+        asks.append("the objective asks for total_energy_j")
     if asks and all(node.power is None for node in nodes):
         raise ConfigError(
             f"{asks[0]}, and cluster {cluster!r} does not tell which of its nodes are switched on: say what "

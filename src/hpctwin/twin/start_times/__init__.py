@@ -1,1 +1,1 @@
-"""When a job will start, and how good such forecasts were in the past."""
+"""Start times of jobs, and the accuracy of such forecasts for a past."""

@@ -1,4 +1,4 @@
-"""When a job will start, and why not now, by a mirror as it stands."""
+"""Estimate of when a job will start, and why it does not start now, from a mirror."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ __all__ = ["When", "when"]
 
 @dataclass(frozen=True)
 class When:
-    """When a job will start, and why not now.
+    """Estimate of a job's start, and why it does not start now.
 
     Args:
-        state: ``gone``, ``runs``, ``starts now``, ``waits``; ``stuck``: something must happen first of
-            which nobody knows when; ``never``: not as things are.
-        lines: in plain words.
-        start_s: the forecast, or when it started; None where there is none.
-        low_s, high_s: between these with the probability that `forecast.COVERAGE` names.
-        calibrated: whether the interval comes from enough starts seen before.
-        policy: under which that was forecast.
-        quantiles_s: by when it will have started with the probabilities `forecast.LEVELS`; empty if too few
-            starts were seen.
+        state: ``gone``, ``runs``, ``starts now`` or ``waits``. It is ``stuck`` if the job first
+            needs an event at an unknown time, and ``never`` if it would not start as things are.
+        lines: Explanation as lines of text.
+        start_s: Forecast or actual start, in seconds; None without one.
+        low_s, high_s: Interval that includes the start with probability `forecaster.COVERAGE`, in
+            seconds.
+        calibrated: Whether the interval comes from enough observed starts.
+        policy: Policy of the forecast.
+        quantiles_s: Times by which it has started with the probabilities `forecaster.LEVELS`, in
+            seconds; empty if too few starts were observed.
     """
 
     state: Literal["gone", "runs", "starts now", "waits", "stuck", "never"]
@@ -49,15 +50,15 @@ def when(
     policy: str | None = None,
     forecasts: Mapping[str, Forecast] | None = None,
 ) -> When:
-    """When a job will start and why not now, as the mirror stands.
+    """Return when a job will start and why it does not start now.
 
     Args:
-        core: the twin's core.
-        job_id: which job.
-        now_s: the present by the cluster's clock.
-        policy: under which to look ahead; the one in force if left out.
-        forecasts: those made already under that policy, by job; where this job is not among them, it is
-            looked ahead.
+        core: The core of the twin.
+        job_id: Id of the job.
+        now_s: The present by the cluster's clock, in seconds.
+        policy: Policy of the forecast; by default the one in force.
+        forecasts: Forecasts already made under that policy, by job id. Without one for this job, a
+            new forecast is made.
     """
     job = core.mirror.jobs.get(job_id)
     if job is None:
@@ -94,7 +95,7 @@ def when(
 
 
 def _conditions(core: Core, job: JobRecord, now_s: float) -> tuple[bool, list[str]]:
-    """What must happen first; and whether nobody knows when that will be."""
+    """Return whether the time of a condition is unknown, and all conditions as text."""
     spec = job.spec
     if spec.held:
         return True, ["It is held; it can start once it is released."]
@@ -114,7 +115,7 @@ def _conditions(core: Core, job: JobRecord, now_s: float) -> tuple[bool, list[st
 
 
 def _why_never(core: Core, job: JobRecord) -> str:
-    """Why a job would not start even on an empty machine."""
+    """Return why a job would not start even on an empty cluster, as text."""
     spec, machine = job.spec, core.mirror.machine
     nodes = core.mirror.nodes
     partition = next((p for p in machine.partitions if p.name == spec.partition), None)

@@ -1,4 +1,4 @@
-"""The twin's core led through a past that is known, as if it lived it."""
+"""Hindcast: the twin's core follows a known past and forecasts starts in it."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ _ENDS, _SUBMITTED, _STARTS = range(3)
 
 @dataclass(frozen=True, eq=False)
 class Lived:
-    """A past.
+    """A past: jobs with their starts and ends.
 
     Args:
-        workload: the jobs.
-        start_ms: when each started; below 0 for never [jobs].
-        end_ms: when each ended, in the same way [jobs].
+        workload: The jobs.
+        start_ms: Start of each job, in ms; below 0 for never [jobs].
+        end_ms: End of each job, in ms; below 0 for never [jobs].
     """
 
     workload: Workload
@@ -57,10 +57,10 @@ class Lived:
 
 
 def recorded(workload: Workload) -> Lived:
-    """The past as a trace has it.
+    """Return the past as recorded in a trace.
 
     Raises:
-        WorkloadError: no job has a recorded start.
+        WorkloadError: No job has a recorded start.
     """
     start = workload.recorded_start_ms
     if not (start >= 0).any():
@@ -71,12 +71,12 @@ def recorded(workload: Workload) -> Lived:
 
 
 def lived_under(jobs: Workload | Window, cluster: Cluster, policy: Policy) -> Lived:
-    """The past as it would have been under a policy.
+    """Return the past as it would have been under a policy, by simulation.
 
     Args:
-        jobs: a trace, or a part of it.
-        cluster: the machine.
-        policy: what starts them.
+        jobs: A trace, or a part of it.
+        cluster: The cluster.
+        policy: Policy that starts the jobs.
     """
     if isinstance(jobs, Window):
         workload = jobs.workload
@@ -89,17 +89,19 @@ def lived_under(jobs: Workload | Window, cluster: Cluster, policy: Policy) -> Li
 
 
 def lived(core: Core, past: Lived, cluster: Cluster) -> Iterator[tuple[float, tuple[int, ...]]]:
-    """Tell a core of a past, instant by instant.
+    """Send the events of a past to a core, one event time after another.
 
-    Jobs lie on the lowest nodes that are free; where more ran than there are nodes, some have fewer.
+    Free nodes are a stack: jobs get the nodes that were freed last, at first the lowest ones. If
+    the running jobs need more nodes than there are, some get fewer.
 
     Args:
-        core: hears of it, and of nothing that comes later.
-        past: what happened.
-        cluster: the machine.
+        core: Core that receives the events; it never knows of a later one.
+        past: The past.
+        cluster: The cluster.
 
     Yields:
-        The instant, seconds, and the rows of the jobs that were submitted then and did not start at once.
+        The event time, in seconds, and the rows of the jobs that were submitted then and did not
+        start at once.
     """
     workload, start_ms = past.workload, past.start_ms
     names = [f"n{number}" for number in range(cluster.node_count)]
@@ -112,6 +114,7 @@ def lived(core: Core, past: Lived, cluster: Cluster) -> Iterator[tuple[float, tu
         )
     )  # fmt: skip
     time_ms, kind, who = _happened(workload.submit_ms, start_ms, past.end_ms)
+    # Index of the last event at each event time.
     last = np.flatnonzero(np.diff(time_ms, append=-1))
     first = 0
     for upto in (last + 1).tolist():
@@ -148,13 +151,16 @@ def lived(core: Core, past: Lived, cluster: Cluster) -> Iterator[tuple[float, tu
 def _happened(
     submit_ms: IntArray, start_ms: IntArray, end_ms: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Time, kind and row of all that happened, in its order; of one instant first ends, then submissions."""
+    """Return time in ms, kind and row of all events, in order.
+
+    Events at one time are ordered by kind: ends, submissions, starts.
+    """
     rows = np.arange(len(submit_ms))
     ran = rows[start_ms >= 0]
     ended = ran[end_ms[ran] >= 0]
     who = np.concatenate([ended, rows, ran])
     kind = np.repeat([_ENDS, _SUBMITTED, _STARTS], [len(ended), len(rows), len(ran)])
-    # Who ran for no time at all still starts before it ends.
+    # A job with a runtime of 0 must still start before it ends.
     time_ms = np.concatenate(
         [np.maximum(end_ms[ended], start_ms[ended] + 1), submit_ms, start_ms[ran]]
     )
@@ -192,25 +198,33 @@ def hindcast(
     every: int = 1,
     progress: Callable[[float], None] | None = None,
 ) -> pl.DataFrame:
-    """Have a twin forecast a past: what it would have said of jobs that waited, and what came true.
+    """Forecast the starts of a past as a twin would have, next to the actual starts.
 
-    It is asked when a job is submitted that does not start at once; of all jobs that wait then. A forecast
-    counts as in `Forecaster`: a job's first, and each whose wait is half that of the last.
+    Forecasts are made when a job is submitted that does not start at once, for all jobs pending
+    then. A forecast counts as in `Forecaster`: a job's first one, and each one with at most half
+    the wait of the last.
 
     Args:
-        past: what happened.
-        cluster: the machine.
-        settings: of the twin; forecasts are made under the first policy of its pool.
-        every: only at every so many submissions of jobs that wait.
-        progress: told the share of the work that is done.
+        past: The past.
+        cluster: The cluster.
+        settings: Settings of the twin; forecasts are made under the first policy of its pool.
+        every: Forecasts are made at every N-th submission of a job that does not start at once.
+        progress: Function called with the share of the work that is done, 0 to 1.
 
     Returns:
-        A row for each forecast that counts of a job that started: ``job`` (id), ``nodes``, ``made_s``,
-        ``at_submission`` (whether the job was submitted then), ``wait_s`` (from then on), ``forecast_s``,
-        ``low_s`` and ``high_s`` (null with too little experience), all as waits from then on; of rivals
-        ``walltime_s`` (the policy run ahead with all jobs running to their walltimes) and ``queue_low_s``,
-        ``queue_s``, ``queue_high_s`` (10 %, 50 %, 90 % of the last 300 waits of jobs of the same partition
-        that waited longer than this one has; null with fewer than 20).
+        A row for each counted forecast of a job that started, with these columns. All times but
+        ``made_s`` are waits from ``made_s`` on.
+
+        - ``job`` (id), ``nodes``, ``made_s``;
+        - ``at_submission``: whether the job was submitted at ``made_s``;
+        - ``wait_s``: the actual wait;
+        - ``forecast_s``, ``low_s``, ``high_s``: the forecast and its interval, which is null with
+          too few past starts;
+        - ``walltime_s``: a rival forecast, from a simulation in which all jobs run to their
+          walltimes;
+        - ``queue_low_s``, ``queue_s``, ``queue_high_s``: another rival, the 10 %, 50 % and 90 %
+          quantiles of the last 300 waits in the same partition. Only waits longer than the job's
+          wait so far count; null with fewer than 20.
     """
     core, workload = Core(settings), past.workload
     policy = core.pool[0]
@@ -237,22 +251,22 @@ def hindcast(
 
 
 def at_once(past: Lived) -> float:
-    """The share of jobs that started at once; of those that were submitted in the last four fifths."""
+    """Return the share of jobs that started at once, without the first fifth of jobs."""
     submit = past.workload.submit_ms
     counted = (submit >= np.quantile(submit, LEFT_OUT)) & (past.start_ms >= 0)
     return float((past.start_ms == submit)[counted].mean()) if counted.any() else 0.0
 
 
 def right_of_all(past: Lived, said: pl.DataFrame, within_s: float) -> float:
-    """The share of all jobs whose first forecast was right, to so many seconds.
+    """Return the share of all jobs whose first forecast was right.
 
-    A job that starts at once is forecast so where forecasts go by what starts jobs (`lived_under`): whether
-    it does is decided by walltimes alone, which are known.
+    A job that starts at once counts as right. This holds if the past comes from the policy of the
+    forecasts (`lived_under`): walltimes alone, which are known, decide whether a job does so.
 
     Args:
-        past: what happened, under the policy of the forecasts.
-        said: of `hindcast`.
-        within_s: how far off a forecast may be.
+        past: The past, under the policy of the forecasts.
+        said: Forecasts from `hindcast`.
+        within_s: Largest error of a right forecast, in seconds.
     """
     first = said.filter(pl.col("at_submission"))
     first = first.sort("made_s", maintain_order=True).slice(round(LEFT_OUT * len(first)))
@@ -290,7 +304,11 @@ def _table(
 def _by_queue(
     workload: Workload, start_ms: IntArray, row: IntArray, made_s: FloatArray
 ) -> FloatArray:
-    """Quantiles of what jobs of the same partition waited that had started by then [forecasts, 3]."""
+    """Return quantiles of the waits of jobs in the same partition, s [forecasts, 3].
+
+    Only jobs that had started before the forecast count, and waits longer than the job's wait so
+    far. The wait so far is subtracted: the quantiles are of the wait from then on.
+    """
     found = np.full((len(row), 3), np.nan)
     wait_ms = start_ms - workload.submit_ms
     waited = np.flatnonzero((start_ms >= 0) & (wait_ms > 0))
@@ -302,6 +320,7 @@ def _by_queue(
             now_ms = round(float(made_s[number]) * MS_PER_S)
             upto = int(np.searchsorted(start_ms[own], now_ms, "left"))
             so_far = now_ms - int(workload.submit_ms[row[number]])
+            # What was left of the last waits after as long a wait as this job has had.
             left = wait_ms[own[max(0, upto - ERRORS) : upto]] - so_far
             left = left[left > 0]
             if len(left) >= ENOUGH:

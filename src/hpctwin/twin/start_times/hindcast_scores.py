@@ -1,4 +1,4 @@
-"""How well forecasts of a past came true, and how near to what they promised they could come."""
+"""Accuracy of hindcasts, and the coverage of intervals that chance allows at best."""
 
 from __future__ import annotations
 
@@ -19,30 +19,37 @@ __all__ = ["LEFT_OUT", "By", "Steadiness", "hindcast_scores", "steadiness"]
 FloatArray = npt.NDArray[np.float64]
 
 By = Literal["all", "size", "week", "asked"]
-"""What forecasts are told apart by."""
+"""Property that divides forecasts into classes."""
 
 LEFT_OUT = 0.2
-"""When least is known."""
+"""Share of forecasts excluded at the beginning, because the least is known then."""
 _ROUNDING_S = 1e-3
 _MANY, _NEAR = 100, 0.02
-"""A class of so many forecasts is steady if the share that held is so near to what was promised."""
+"""Minimum size of a class, and largest distance of its coverage if it is steady."""
 _HOUR_S = 3600.0
 
 
 def hindcast_scores(said: pl.DataFrame, by: By = "all") -> pl.DataFrame:
-    """How well the forecasts of `hindcast` came true, beside their rivals.
+    """Return the accuracy of `hindcast`'s forecasts, next to that of their rivals.
 
-    Only rows count in which all have an interval or a forecast.
+    Only rows in which the forecast and all rivals have values count.
 
     Args:
-        said: its rows; the first fifth is left out, when least is known.
-        by: over all, by class of sizes, by week, or apart at submission and later.
+        said: Rows of `hindcast`; the first fifth is excluded, because the least is known then.
+        by: All together, by size class, by week, or at submission and later.
 
     Returns:
-        A row for each class: ``bin``, ``forecasts``, ``covered`` (share of intervals that held), ``width_s``
-        (their median), ``width_ratio`` and ``mean_width_ratio`` (median and mean width over those of the
-        partition's quantiles), ``queue_covered``, ``median_error_s``, ``error_ratio`` (over that of forecasts
-        by walltimes), ``walltime_error_s``, ``queue_error_s``, ``within_1min``, ``walltime_within_1min``.
+        A row for each class:
+
+        - ``bin`` (name of the class), ``forecasts`` (their number);
+        - ``covered``: share of intervals that include the wait;
+        - ``width_s``: median width of the intervals;
+        - ``width_ratio``, ``mean_width_ratio``: median and mean width divided by those of the
+          partition's quantiles;
+        - ``queue_covered``: coverage of the partition's quantiles;
+        - ``median_error_s``; ``error_ratio``: the same divided by the error by walltimes;
+        - ``walltime_error_s``, ``queue_error_s``: median errors of the rivals;
+        - ``within_1min``, ``walltime_within_1min``: share of errors of at most a minute.
     """
     said = _in_classes(said, by)
 
@@ -76,16 +83,16 @@ def hindcast_scores(said: pl.DataFrame, by: By = "all") -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class Steadiness:
-    """In how many classes the share of intervals that held is near what was promised, and could be.
+    """Number of classes with a coverage near the target, and what chance allows.
 
     Args:
-        classes: of 100 forecasts or more.
-        within: in which 78 to 82 % held.
-        off: by how much the share was off, mean over them; None without any.
-        independent: in how many it would be within if each interval held with a chance of 80 %, whatever the
-            others do (binomial).
-        together: if those made in the same hour hold or do not hold together as often as these did.
-        alike: how much they do so, the intraclass correlation.
+        classes: Number of classes with 100 forecasts or more.
+        within: Number of these with a coverage of 78 to 82 %.
+        off: Mean distance of the coverage from 80 %; None without any class.
+        independent: Expected value of ``within`` if each interval includes the wait with a
+            probability of 80 %, independent of the others (binomial).
+        together: The same if intervals of one hour depend on each other as much as these do.
+        alike: Degree of that dependence, the intraclass correlation.
     """
 
     classes: int
@@ -97,15 +104,19 @@ class Steadiness:
 
 
 def steadiness(said: pl.DataFrame, by: By) -> Steadiness:
-    """How steady the intervals of `hindcast` were, beside what chance leaves to the best of intervals.
+    """Return how steady `hindcast`'s coverage was, and what chance allows at best.
 
-    Of forecasts that are alike by ρ, hours of m each, the share that holds varies as that of so many fewer
-    that are independent: by the design effect 1 + ρ (Σ m² / Σ m − 1) (Kish 1965, *Survey Sampling*, §5.4),
-    with ρ from an analysis of variance (Donner 1986).
+    The outcomes of m forecasts in one hour have the intraclass correlation ρ. The coverage of a
+    class therefore varies like that of fewer independent forecasts. Their number is the real one
+    divided by the design effect 1 + ρ (Σ m² / Σ m − 1).
+
+    Source:
+        Kish 1965, *Survey Sampling*, §5.4, for the design effect; Donner 1986 for ρ, which comes
+        from an analysis of variance.
 
     Args:
-        said: of `hindcast`; the first fifth is left out.
-        by: what tells classes apart.
+        said: Rows of `hindcast`; the first fifth is excluded.
+        by: Property that divides forecasts into classes.
     """
     hour = (pl.col("made_s") // _HOUR_S).cast(pl.Int64).alias("hour")
     hours = (
@@ -138,13 +149,17 @@ def steadiness(said: pl.DataFrame, by: By) -> Steadiness:
 
 
 def _chance(count: FloatArray) -> float:
-    """Of so many classes of so many independent forecasts each, how many come out near enough."""
+    """Return the expected number of steady classes (normal approximation).
+
+    Args:
+        count: Number of independent forecasts per class [classes].
+    """
     spread = np.sqrt(COVERAGE * (1.0 - COVERAGE) / count)
     return float(sum(math.erf(_NEAR / one / math.sqrt(2.0)) for one in spread.tolist()))
 
 
 def _alike(hours: pl.DataFrame) -> float:
-    """The intraclass correlation of what held, by the analysis of variance; at least 0."""
+    """Return the intraclass correlation of outcomes by analysis of variance, from 0."""
     size, held = (hours[name].to_numpy().astype(np.float64) for name in ("forecasts", "held"))
     groups, total = len(size), size.sum()
     if groups < 2 or total <= groups:
@@ -157,7 +172,10 @@ def _alike(hours: pl.DataFrame) -> float:
 
 
 def _in_classes(said: pl.DataFrame, by: By) -> pl.DataFrame:
-    """All but the first fifth of the forecasts of which all is known, with ``bin`` and ``_order``."""
+    """Return forecasts with columns ``bin`` and ``_order`` for their class.
+
+    The first fifth and rows with a null are excluded.
+    """
     said = said.sort("made_s", maintain_order=True)
     said = said.slice(round(LEFT_OUT * len(said))).drop_nulls()
     if by == "size":
@@ -174,5 +192,5 @@ def _in_classes(said: pl.DataFrame, by: By) -> pl.DataFrame:
 
 
 def _held(low: str, high: str) -> pl.Expr:
-    """Whether a wait lay in an interval."""
+    """Return whether the wait is within an interval."""
     return pl.col("wait_s").is_between(pl.col(low) - _ROUNDING_S, pl.col(high) + _ROUNDING_S)

@@ -1,4 +1,4 @@
-"""A question of when a job will start, and its answer from a picture of the cluster."""
+"""Questions about a job's start time, and answers from a cluster's present state."""
 
 from __future__ import annotations
 
@@ -28,20 +28,21 @@ __all__ = [
 ]
 
 REQUEST = "new"
-"""Id of a job that is not submitted yet."""
+"""Id given to a job that is not submitted yet."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """What is known of a cluster now.
+    """Present state of a cluster.
 
     Args:
-        core: mirror and what was learnt of forecasts.
-        now_s: the present by the cluster's clock.
-        policy: what jobs start by: the twin's if it is in charge, else the cluster's own as configured.
-        source: where this is from, in plain words.
-        not_read: what could not be read or is not modelled.
-        forecasts: those that the running twin has made, by job.
+        core: The mirror, and what was learned from past forecasts.
+        now_s: The present by the cluster's clock, in seconds.
+        policy: Policy by which jobs start: the twin's if it is in charge, else the configured
+            policy of the cluster.
+        source: Source of the state, as text.
+        not_read: Parts of the cluster that could not be read or are not modeled, as texts.
+        forecasts: Forecasts that the running twin has made, by job id.
     """
 
     core: Core
@@ -54,14 +55,14 @@ class Picture:
 
 @dataclass(frozen=True)
 class JobToCome:
-    """What a job that is not submitted yet would ask for.
+    """Request of a job that is not submitted yet.
 
     Args:
-        nodes: how many whole nodes.
-        walltime_s: requested limit, seconds.
-        partition: where; the default one, or the only one, if empty.
-        user, account: whose.
-        cores, gpus, memory_gb: needs per node.
+        nodes: Number of whole nodes.
+        walltime_s: Requested walltime, in seconds.
+        partition: Partition; if empty, the default one, or the only one.
+        user, account: Name of its user and account.
+        cores, gpus, memory_gb: Requests per node.
     """
 
     nodes: int
@@ -75,19 +76,19 @@ class JobToCome:
 
 
 Question = str | JobToCome
-"""A job's id, or a job to come."""
+"""The id of a job, or a job that is not submitted yet."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What is said to whoever asks.
+    """Answer to a question about a job's start.
 
     Args:
-        job: its full id; None for a job to come.
-        when: when it will start, and why not now.
-        now_s: the present by the cluster's clock.
-        source: where this is from, in plain words.
-        not_read: what the picture leaves out.
+        job: Full id of the job; None if it is not submitted yet.
+        when: Start of the job, and why it does not start now.
+        now_s: The present by the cluster's clock, in seconds.
+        source: Source of the answer, as text.
+        not_read: Parts of the cluster that were not considered, as texts.
     """
 
     job: str | None
@@ -97,12 +98,12 @@ class Answer:
     not_read: tuple[str, ...]
 
     def plain(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the answer as plain values."""
         return asdict(self)
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Answer:
-        """From what `plain` gave, also by way of JSON."""
+        """Make an answer from the result of `plain`, even after a round trip through JSON."""
         about = dict(plain["when"])
         for name in ("lines", "quantiles_s"):
             about[name] = tuple(about[name])
@@ -111,7 +112,12 @@ class Answer:
 
 
 def picture(stands: Standing, source: str) -> Picture:
-    """How a cluster stands, for questions."""
+    """Return the present state of a cluster in the form that questions need.
+
+    Args:
+        stands: State of the cluster.
+        source: Source of the state, as text.
+    """
     not_read = tuple(stands.status["not_read"])
     if stands.assumed:
         assumed = (
@@ -127,7 +133,7 @@ def answer(known: Picture, question: Question) -> Answer:
     """Answer a question.
 
     Raises:
-        HpctwinError: it names an array of several jobs, or a partition that is not there.
+        HpctwinError: The question names an array of several jobs, or an unknown partition.
     """
     job = full_id(known.core, question) if isinstance(question, str) else None
     if isinstance(question, str):
@@ -138,15 +144,15 @@ def answer(known: Picture, question: Question) -> Answer:
 
 
 def when_job(known: Picture, job_id: str) -> When:
-    """When a job will start that waits."""
+    """Return when a pending job will start."""
     return when(known.core, job_id, known.now_s, known.policy, known.forecasts)
 
 
 def when_request(known: Picture, asked: JobToCome) -> When:
-    """When a job would start if it were submitted now.
+    """Return when a job would start if it were submitted now.
 
     Raises:
-        HpctwinError: no such partition, or it must be named; or no job can ask for that.
+        HpctwinError: The partition is unknown or must be named, or the request is not valid.
     """
     jobs = known.core.mirror.jobs
     about = {
@@ -165,7 +171,7 @@ def when_request(known: Picture, asked: JobToCome) -> When:
     try:
         found = when(known.core, REQUEST, known.now_s, known.policy)
     finally:
-        # The picture may be that of a twin that goes on.
+        # The core may be that of a running twin, so the added job must not stay in its mirror.
         del jobs[REQUEST]
     return When(**{**vars(found), "lines": found.lines[1:]})
 
@@ -184,6 +190,9 @@ def _partition(known: Picture, asked: str) -> str:
 
 
 def usual_priority(jobs: Sequence[JobRecord]) -> float:
-    """The priority of the job submitted last: what a job submitted now would get, as far as is known."""
+    """Return the priority of the pending job submitted last; 0 if there is none.
+
+    It is the best estimate of the priority that a job submitted now would get.
+    """
     waiting = [job.spec for job in jobs if job.start_s is None and not job.spec.held]
     return max(waiting, key=lambda spec: spec.submit_s).priority if waiting else 0.0

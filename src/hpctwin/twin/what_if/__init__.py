@@ -1,1 +1,1 @@
-"""What-ifs: the mirror simulated ahead under each policy."""
+"""What-ifs: simulations of the mirror from now on, one per policy."""

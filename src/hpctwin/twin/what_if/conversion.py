@@ -1,4 +1,4 @@
-"""Conversion of a resource manager's records to a workload, a cluster and power states."""
+"""Conversion of a manager's records to a workload, a cluster and power states."""
 
 from __future__ import annotations
 
@@ -37,21 +37,26 @@ __all__ = [
 ]
 
 LATE_MS = 60_000
-"""A transition that should be over is expected to end at the next multiple of this span, ms."""
+"""An overdue power transition is expected to end within this time, in ms.
+
+It ends at the next multiple of this span after the time at which it should have ended.
+"""
 
 
 def id_key(job_id: str) -> list[Any]:
-    """Sorts job ids as people do: ``9.pbs`` before ``10.pbs``."""
+    """Return a sort key for job ids by which ``9.pbs`` comes before ``10.pbs``."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", job_id)]
 
 
 def in_order(
     there: Jobs, arrivals: Sequence[JobSpec], now_s: float
 ) -> tuple[Jobs, npt.NDArray[np.bool_], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Jobs that are there and jobs to come as rows, whatever order they come in.
+    """Return present and arriving jobs as rows, ordered by submission, then by id.
+
+    The result does not depend on the order of the inputs.
 
     Returns:
-        The jobs, whether each is there, when it joins the queue (ms), and the place of its id among all.
+        The jobs, whether each is present, when it joins the queue (ms), and the rank of its id.
     """
     now_ms = round(now_s * MS_PER_S)
     jobs = there.and_also(jobs_to_come(arrivals)) if arrivals else there
@@ -61,7 +66,7 @@ def in_order(
     if len(coming):
         np.maximum(coming, now_ms + 1, out=coming)
     if "later" in there.known:
-        # A job that asks for a later start joins the queue then.
+        # A job with a requested begin time joins the queue at that time.
         later = ((there.of("not_before_s") > now_s) & ~there.runs).nonzero()[0]
         here[later] = in_ms(there.of("not_before_s")[later])
     rank = _ranks(jobs)
@@ -70,7 +75,7 @@ def in_order(
 
 
 def _ranks(jobs: Jobs) -> npt.NDArray[np.int64]:
-    """The place of each id among all: ids that are equally written are compared as numbers."""
+    """Return the rank of each job's id; numbers in ids compare as numbers [jobs]."""
     numbers = jobs.of("number")
     if every(numbers[:1] >= 0) and every(numbers[1:] > numbers[:-1]):
         return np.arange(len(numbers))
@@ -85,7 +90,11 @@ def _ranks(jobs: Jobs) -> npt.NDArray[np.int64]:
 
 
 def may_run(jobs: Jobs) -> npt.NDArray[np.bool_]:
-    """Those that run, and those that neither are barred nor wait at last for one that is or is gone."""
+    """Return whether each job runs or may start now or later [jobs].
+
+    A pending job may not if it is barred, or depends, directly or through others, on a barred or
+    missing job.
+    """
     runs = jobs.runs
     may: npt.NDArray[np.bool_] = runs | (jobs.of("barred") == 0)
     if "depends" in jobs.known:
@@ -101,7 +110,7 @@ def may_run(jobs: Jobs) -> npt.NDArray[np.bool_]:
 
 
 def in_ms(seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Whole milliseconds, as `round` gives them."""
+    """Return whole milliseconds, rounded like `round`."""
     return np.rint(seconds * MS_PER_S).astype(np.int64)
 
 
@@ -112,14 +121,14 @@ def workload_of(
     runtime_s: Mapping[str, float],
     now_s: float,
 ) -> Workload:
-    """The jobs as a workload; the records were validated when they came in.
+    """Return the jobs as a workload; their records are already validated.
 
     Args:
-        jobs: the jobs.
-        submit_ms: when each joins the queue [jobs].
-        rank: the place of its id among all [jobs].
-        runtime_s: how long jobs are expected to run, by id; the walltime for those not named.
-        now_s: the present.
+        jobs: The jobs.
+        submit_ms: Time at which each joins the queue, in ms [jobs].
+        rank: Rank of each job's id [jobs].
+        runtime_s: Expected runtimes by job id, in seconds; the walltime for jobs not in it.
+        now_s: The present, in seconds.
     """
     size = len(jobs)
     walltime_ms = in_ms(jobs.of("walltime_s"))
@@ -127,7 +136,7 @@ def workload_of(
     if runtime_s:
         pairs = zip(jobs.told("id"), jobs.of("walltime_s").tolist(), strict=True)
         expected = np.array([runtime_s.get(i, walltime_s) for i, walltime_s in pairs])
-        # At least 1 ms: else the nodes of a job that starts now would be free again now.
+        # At least 1 ms; else the nodes of a job that starts now would be free again at once.
         runtime_ms = np.clip(in_ms(expected), 1, walltime_ms)
     unknown, nobody = alike(-1, size, np.int64), Category.unknown(size)
     known = jobs.known
@@ -161,7 +170,7 @@ def workload_of(
 
 
 def _by_name(asked: Sequence[Mapping[str, float] | None]) -> dict[str, list[float]]:
-    """What each job asks by name, as a column of each."""
+    """Return the requested amounts as one column per name."""
     names = dict.fromkeys(name for has in asked if has for name in has)
     return {name: [(has or {}).get(name, 0) for has in asked] for name in names}
 
@@ -187,7 +196,7 @@ def _dependencies(jobs: Jobs, now_s: float) -> Dependencies:
         return Dependencies.none()
     told = jobs.told("dependencies")
     row = {job_id: number for number, job_id in enumerate(jobs.told("id"))}
-    # Some have nodes and begin when these are on.
+    # A job with nodes may begin later, when they are switched on: then it has not begun yet.
     begun = (jobs.of("start_s") <= now_s).tolist()
     return Dependencies.of(
         [
@@ -200,9 +209,10 @@ def _dependencies(jobs: Jobs, now_s: float) -> Dependencies:
 
 
 def as_expected(machine: Cluster, nodes: Sequence[NodeRecord]) -> Cluster:
-    """The machine at one speed; without power states, unless it is told in which its nodes are.
+    """Return the cluster with one speed, and without unreported power states.
 
-    What is expected of a job is expected on this cluster, so no speed is to be applied again.
+    Expected runtimes are for this cluster already, so no speed must be applied again. Power states
+    remain if any node's state is reported.
     """
     if machine.cap is None and all(
         group.speed == 1.0 and not group.modes for group in machine.nodes
@@ -222,7 +232,7 @@ def as_expected(machine: Cluster, nodes: Sequence[NodeRecord]) -> Cluster:
 
 
 def powers_of(nodes: Sequence[NodeRecord], now_ms: int) -> NodePowers:
-    """The power states of the nodes; those of which nothing is told are on, and idle from now on."""
+    """Return the nodes' power states; a node without one is on, and idle from now."""
     on = NodePower(since_s=now_ms / MS_PER_S)
     told = [node.power or on for node in nodes]
     ready = np.array([round((p.until_s or 0.0) * MS_PER_S) for p in told], np.int64)
@@ -236,7 +246,11 @@ def powers_of(nodes: Sequence[NodeRecord], now_ms: int) -> NodePowers:
 
 
 def switched(before: Simulation, after: Simulation) -> list[tuple[int, NodePower]]:
-    """The nodes whose power states differ between two simulations of one machine, and those of the latter."""
+    """Return nodes whose power state differs between two simulations of one cluster.
+
+    Returns:
+        Number and later power state of each of these nodes.
+    """
     old, new = power_of_nodes(before), power_of_nodes(after)
     names = {number: name for name, number in POWER_STATES.items()}
     found = []

@@ -1,4 +1,4 @@
-"""What-ifs on the workers of Dask, where a pool of policies and futures outgrows one machine."""
+"""Executor of what-ifs on Dask's workers, for pools that need more than one host."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ __all__ = ["DaskPool"]
 logger = logging.getLogger(__name__)
 
 AGAIN_S = 10.0
-"""A scheduler that is not there is looked for so often."""
+"""Pause between attempts to connect to the Dask scheduler, in seconds."""
 CONNECT_S = 5.0
-"""So long it may take to answer."""
+"""Timeout of a connection attempt, in seconds."""
 
 
 class DaskPool:
-    """Runs what-ifs on Dask's workers, but for the one that is waited for in any case, which is run here.
+    """Runs what-ifs on Dask's workers, except the awaited one, which runs here.
 
-    What comes to nothing there, with a worker, the scheduler or the network, has not answered: a decision
-    neither fails nor waits for it.
+    A what-if that fails because of a worker, the scheduler or the network counts as unanswered. A
+    decision neither fails nor waits because of it.
 
     Args:
-        address: of the scheduler, such as ``tcp://host:8786``.
-        scheduler_file: that the scheduler wrote; either of the two.
-        deadline_s: what has not answered so long after it was asked is left out.
+        address: Address of the Dask scheduler, such as ``tcp://host:8786``.
+        scheduler_file: File that the scheduler wrote, instead of the address.
+        deadline_s: Time after which a missing answer is ignored, in seconds.
     """
 
     def __init__(self, address: str | None, scheduler_file: Path | None, deadline_s: float) -> None:
@@ -94,7 +94,7 @@ class DaskPool:
         self._here.close()
 
     def _executor(self) -> Executor | None:
-        """What runs on the workers; None while the scheduler is out of reach."""
+        """Return the executor on the workers; None while the scheduler is unreachable."""
         if self._client is not None and self._client.status == "running":
             found: Executor = self._client.get_executor(pure=False)
             return found
@@ -102,7 +102,7 @@ class DaskPool:
         return None
 
     def _look_for_it(self) -> None:
-        """Have a thread connect: no decision waits for that."""
+        """Connect in a thread, so that no decision waits for it."""
         busy = self._connecting is not None and not self._connecting.done()
         if not busy and time.monotonic() >= self._not_before:
             self._not_before = time.monotonic() + AGAIN_S
@@ -118,7 +118,7 @@ class DaskPool:
             self._say(str(error))
 
     def _say(self, fault: str | None) -> None:
-        """Log a fault once, not with each decision."""
+        """Record an error, and log it once instead of at each decision."""
         if fault is not None and fault != self.fault:
             logger.warning("what-ifs: %s", fault)
         self.fault = fault
@@ -126,21 +126,22 @@ class DaskPool:
 
 @lru_cache(maxsize=4)
 def _present(sent: bytes) -> Present:
-    """In a worker: the simulation of a scene, for all policies that are asked of it."""
+    """Return the simulation of a scene, on a worker; the scene's policies share it."""
     scene: Scene
     scene, policy = pickle.loads(sent)
     return scene.present(parse_policy(policy))
 
 
 def _run(sent: bytes, policy: str, past: Past, horizon_s: float | None, within_s: float) -> WhatIf:
-    """In a worker: one what-if, which is stopped when nobody waits for it any more."""
+    """Run one what-if on a worker, and stop it when no caller waits for it any more."""
     timers: list[threading.Timer] = []
 
     def begun(simulation: Simulation) -> None:
         timers.append(threading.Timer(within_s, simulation.stop))
         timers[-1].start()
 
-    # Memory of its own: the timer may come a moment after the run, when another one had this memory already.
+    # Separate memory: the timer may fire just after the run, when another run would already use
+    # shared spare memory.
     now = replace(_present(sent), spare=Spare())
     try:
         return run_ahead(now, parse_policy(policy), past, horizon_s, begun)

@@ -1,4 +1,4 @@
-"""Where what-ifs are run, and until when they are waited for."""
+"""Executors of what-ifs in this process, and their deadlines."""
 
 from __future__ import annotations
 
@@ -26,12 +26,15 @@ WORTH_THREADS = 250
 """With fewer jobs, handing what-ifs to threads takes longer than running them."""
 
 Answers = list[list[WhatIf | None]]
-"""What-ifs by future and policy; None for one that did not answer in time."""
+"""What-ifs by future and policy; None for one that missed the deadline."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What a simulation that begins now is made of: arguments of `hpctwin.twin.what_if.present.present`."""
+    """Inputs of a simulation that starts now.
+
+    They are the arguments of `hpctwin.twin.what_if.present.present`.
+    """
 
     machine: Cluster
     jobs: Sequence[JobRecord]
@@ -43,8 +46,8 @@ class Scene:
     track_nodes: bool = False
 
     def present(self, policy: Policy, reused: Reused | None = None) -> Present:
-        """The simulation."""
-        # Who only asks how things stand does not wait for the simulator to be loaded.
+        """Return the simulation of the present."""
+        # Imported late, so that a query of the status does not load the simulator.
         from hpctwin.twin.what_if.present import present
 
         return present(
@@ -63,16 +66,17 @@ class Scene:
 
 @dataclass(frozen=True)
 class Request:
-    """What-ifs of a decision.
+    """The what-ifs that a decision needs.
 
     Args:
-        futures: what makes the scene of each; the first is what is expected.
-        pool: the policies.
-        first: the number of the policy whose what-if of the first future is waited for in any case.
-        past: jobs that count besides those that wait.
-        horizon_s: a what-if ends so long after now; None for when its queue is empty.
-        reused: From the presents before.
-        unanswered: future and policy of those that are not run; None if it is not known yet which are.
+        futures: Functions that make the scene of each future; the first one is the expected future.
+        pool: The policies.
+        first: Index of the policy whose what-if of the first future is always awaited.
+        past: Jobs that count in addition to pending ones.
+        horizon_s: Length of a what-if, in seconds; None to run until its queue is empty.
+        reused: Data kept from earlier presents.
+        unanswered: Future and policy of what-ifs that are not run, when a decision is repeated;
+            None for a new decision.
     """
 
     futures: Sequence[Callable[[], Scene]]
@@ -84,41 +88,42 @@ class Request:
     unanswered: Collection[tuple[int, str]] | None = None
 
     def none(self) -> Answers:
-        """No answer yet."""
+        """Return a table without answers."""
         return [[None] * len(self.pool) for _ in self.futures]
 
     def wanted(self, future: int) -> list[int]:
-        """Numbers of the policies to be run in a future, that which is waited for first."""
+        """Return the indices of the policies to run in a future, the awaited one first."""
         left_out = self.unanswered or ()
         numbers = [i for i, p in enumerate(self.pool) if (future, p.name) not in left_out]
         return sorted(numbers, key=lambda i: i != self.first)
 
 
 class WhatIfs(Protocol):
-    """Something that runs what-ifs."""
+    """Executor of what-ifs."""
 
     fault: str | None
-    """Why they do not run where they should; None while they do."""
+    """Why what-ifs do not run where they should; None if they do."""
 
     def run(self, asked: Request) -> Answers:
-        """Run them; the first that is waited for always has an answer."""
+        """Run what-ifs, and return the answers; the awaited one is always there."""
         ...
 
     def close(self) -> None:
-        """Nothing more will be asked."""
+        """Stop the executor."""
         ...
 
 
 class LocalPool:
-    """Runs what-ifs in this process; the engine lets go of the interpreter while it runs.
+    """Runs what-ifs in threads of this process.
 
-    The one that is waited for in any case is run in the caller's thread. One that is late is stopped after
-    the pass it is in. Until then it keeps nobody else from running, and its policy is not begun again; from
-    then on its policy is begun after the others.
+    They run in parallel, because the engine releases Python's global lock. The awaited what-if
+    runs in the caller's thread. A late one is stopped after its current scheduling pass. Until it
+    has stopped, it does not block others, and its policy is not run again. In the next call, the
+    policies of late what-ifs are started after the others.
 
     Args:
-        threads: so many at once, besides the one that is waited for in any case.
-        deadline_s: what has not answered so long after it was asked is left out; None to wait for all.
+        threads: Number of threads, in addition to the caller's thread.
+        deadline_s: Time after which a missing answer is ignored, in seconds; None to wait for all.
     """
 
     def __init__(self, threads: int = 1, deadline_s: float | None = None) -> None:
@@ -171,7 +176,10 @@ class LocalPool:
         wait([future for _, future in self._late])
 
     def _let_go(self, running: _Running, late: list[tuple[str, Future[WhatIf]]]) -> None:
-        """Have what is late end, in threads that nobody waits for."""
+        """Stop late what-ifs in their threads, and replace the threads by new ones.
+
+        No caller waits for the old threads.
+        """
         self._slow = {policy for policy, _ in (*late, *self._late)}
         if late and self._threads is not None:
             running.stop()
@@ -180,7 +188,7 @@ class LocalPool:
             self._late += late
 
     def _new_threads(self) -> ThreadPoolExecutor:
-        # Who only asks how things stand does not wait for the simulator to be loaded.
+        # Imported late, so that a query of the status does not load the simulator.
         from hpctwin.simulation.running.interruptible import THREAD_NAME
 
         return ThreadPoolExecutor(self._size, thread_name_prefix=THREAD_NAME)
@@ -189,11 +197,11 @@ class LocalPool:
 def waited_for(
     begun: Mapping[tuple[int, int], Future[WhatIf]], until: float | None
 ) -> list[tuple[tuple[int, int], Future[WhatIf]]]:
-    """Those that are done by a time; the others are called off.
+    """Return the what-ifs that finish by a time, and cancel the others.
 
     Args:
-        begun: what-ifs by future and policy.
-        until: by the monotonic clock; None to wait for all.
+        begun: What-ifs by future and policy.
+        until: Time by the monotonic clock, in seconds; None to wait for all.
     """
     if not begun:
         return []
@@ -205,10 +213,11 @@ def waited_for(
 
 
 class _Running:
-    """Simulations in threads, to be stopped together.
+    """Simulations in threads that can be stopped together.
 
     Args:
-        sliced: whether they are to hear of it at each instant at first, later less often.
+        sliced: Whether a simulation checks for the stop at each event time at first, and less
+            often later.
     """
 
     def __init__(self, *, sliced: bool) -> None:
@@ -218,7 +227,7 @@ class _Running:
         self._over = False
 
     def begin(self, simulation: Simulation) -> None:
-        """One more."""
+        """Add a simulation that begins; stop it if all have been stopped."""
         if self._sliced:
             simulation.slice = 1
         with self._lock:
@@ -227,7 +236,7 @@ class _Running:
                 simulation.stop()
 
     def stop(self) -> None:
-        """Have all come to an end soon, and those that will begin."""
+        """Stop all simulations, including any that begin later."""
         with self._lock:
             self._over = True
             for simulation in self._simulations:

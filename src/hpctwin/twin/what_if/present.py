@@ -1,4 +1,4 @@
-"""From what a resource manager tells to a simulation that begins now."""
+"""The present of a live cluster as a simulation that starts now."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ __all__ = ["Present", "present"]
 
 @dataclass(frozen=True)
 class Present:
-    """A cluster as it is now, as a simulation.
+    """The present state of a cluster as a simulation.
 
     Args:
-        base: begins now; its rows are ``ids``. Its queue is in no order yet: `fork` it to run it.
-        ids: job ids by row.
-        submit_s: when each was submitted [jobs].
-        running: rows of the jobs that run, rising [running].
-        waiting: rows of the jobs that wait and may start, now or later, rising [waiting].
-        now_ms: the present.
-        spare: what it is forked into.
+        base: Simulation that starts now. Its queue is not ordered yet: `fork` it to run it.
+        ids: Id of the job in each row [jobs].
+        submit_s: Submission of each job, in seconds [jobs].
+        running: Rows of the running jobs, rising [running].
+        waiting: Rows of the pending jobs that may start, now or later, rising [waiting].
+        now_ms: The present, in ms.
+        spare: Finished simulations whose memory is reused by forks.
     """
 
     base: Simulation
@@ -59,12 +59,12 @@ class Present:
 
     @kept
     def waiting_ids(self) -> tuple[str, ...]:
-        """Ids of the jobs that wait and may start [waiting]."""
+        """Ids of the pending jobs that may start [waiting]."""
         return tuple(map(self.ids.__getitem__, self.waiting.tolist()))
 
     @kept
     def others(self) -> npt.NDArray[np.int64]:
-        """Rows of the jobs that do not run: those that wait, and those to come, rising."""
+        """Rows of the pending and arriving jobs, rising [others]."""
         if len(self.running) + len(self.waiting) == len(self.ids):
             return self.waiting
         waits = np.ones(len(self.ids), bool)
@@ -73,26 +73,26 @@ class Present:
 
     @kept
     def of_others(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """When these were submitted, seconds, and how many nodes each asks for [others]."""
+        """Submission (in seconds) and requested nodes of these jobs [others]."""
         nodes = self.base.workload.nodes[self.others].astype(np.float64)
         return self.submit_s[self.others], nodes
 
     @kept
     def running_nodes(self) -> npt.NDArray[np.float64]:
-        """How many nodes each running job asks for [running]."""
+        """Number of nodes that each running job requests [running]."""
         return self.base.workload.nodes[self.running].astype(np.float64)
 
     @kept
     def machine_nodes(self) -> int:
-        """Nodes of the cluster."""
+        """Number of nodes of the cluster."""
         return self.base.cluster.node_count
 
     def fork(self, policy: Policy | None = None) -> Simulation:
-        """A simulation that goes on from now, under this or another policy."""
+        """Return a simulation that continues from now, under this or another policy."""
         return self.base.fork(policy or self.base.policy)
 
     def starts(self) -> list[str]:
-        """Ids of the jobs that the policy starts now; see `given_nodes`."""
+        """Return the ids of the jobs that the policy starts now; see `given_nodes`."""
         return [self.ids[row] for row in self.given_nodes(self.fork()).tolist()]
 
     def futures(
@@ -100,14 +100,14 @@ class Present:
         runtime_s: Mapping[str, npt.NDArray[np.float64]],
         coming: Sequence[Collection[str]],
     ) -> dict[str, npt.NDArray[np.float64]]:
-        """When each waiting job starts in each of some futures, seconds, by id [futures].
+        """Return the start of each pending job in several futures, by job id.
 
         Args:
-            runtime_s: how long each job runs in each future, by id [futures].
-            coming: which of the jobs to come do so in each future.
+            runtime_s: Runtime of each job in each future, by job id, in seconds [futures].
+            coming: Ids of the jobs that arrive in each future [futures].
 
         Returns:
-            Only those that start in all of them.
+            Starts by job id, in seconds [futures], for jobs that start in all futures.
         """
         if not len(self.waiting):
             return {}
@@ -139,20 +139,24 @@ class Present:
         }
 
     def given_nodes(self, simulation: Simulation) -> npt.NDArray[np.int64]:
-        """Rows of the waiting jobs that a fork gives nodes now; some may have to be switched on first.
+        """Return rows of the pending jobs that a fork allocates nodes to now.
 
-        In order of submission; where jobs share nodes, in the order in which they got theirs: in another one
-        they would lie elsewhere, and some find no room.
+        Some of these nodes may have to be switched on first. The order is that of submission; on
+        shared nodes it is the order of allocation. In another order the jobs would get other nodes,
+        and some would not fit.
+
+        Args:
+            simulation: A fork of this present, which is run up to now.
         """
         simulation.advance(self.now_ms / MS_PER_S)
         given = self.waiting[runs(simulation)[self.waiting]]
         if not simulation.workload.shares_nodes:
             return given
-        # Parts of nodes are numbered as they are given.
+        # Parts of nodes are numbered in the order in which they are allocated.
         return given[simulation.column("first_node")[given].argsort()]
 
     def placed(self, job_ids: Collection[str]) -> dict[str, list[tuple[int, tuple[int, ...]]]]:
-        """Return the shared nodes, by number, of those given jobs that the policy starts now."""
+        """Return the numbers of the shared nodes of given jobs that the policy starts now."""
         run = self.fork()
         return {
             self.ids[row]: sorted(taken_by(run.state, row))
@@ -174,29 +178,36 @@ def present(
     reused: Reused | None = None,
     track_nodes: bool = False,
 ) -> Present:
-    """Make the simulation that begins now.
+    """Make a simulation of a live cluster that starts now.
 
-    Held jobs are left out, those that the resource manager would not start (they have a reason), and
-    jobs that wait for a job which is not there: nothing says when they may start. Where jobs ask for tasks,
-    nodes are shared. Where none does, a node on which several jobs run is taken by the one that is expected
-    to end last; and where it is told how nodes are switched, they have power states. A running job is
-    expected to end after its runtime; where that has passed, see `remaining_end_ms`. The scheduler in the
-    simulation plans with walltimes.
+    Some jobs are excluded, because it is unknown when they may start:
+
+    - held jobs;
+    - jobs that the resource manager would not start, for a reason that it reports;
+    - jobs that depend on a missing job.
+
+    If any job requests tasks, nodes are shared. If none does:
+
+    - A node on which several jobs run belongs to the one that is expected to end last.
+    - Nodes have power states, if the cluster reports how they are switched.
+
+    A running job is expected to end after its runtime; if that has passed, see `remaining_end_ms`.
+    The scheduler in the simulation plans with walltimes.
 
     Args:
-        machine: the cluster's node groups, partitions and resources.
-        jobs: all jobs that have not ended.
-        nodes: the nodes in the order of their numbers.
-        reservations: those that have not ended.
-        now_s: the present, seconds since the epoch.
-        policy: what the simulation starts jobs by.
-        runtime_s: how long jobs are expected to run, by id; the walltime for those not named.
-        arrivals: jobs that will be submitted, with ids of their own.
-        reused: From the presents before this one.
-        track_nodes: whether it is to be forked under a policy that asks which nodes jobs have.
+        machine: Node groups, partitions and resources of the cluster.
+        jobs: All jobs that have not ended.
+        nodes: Nodes in the order of their numbers.
+        reservations: Reservations that have not ended.
+        now_s: The present, in seconds since the epoch.
+        policy: Policy by which the simulation starts jobs.
+        runtime_s: Expected runtimes by job id, in seconds; the walltime for jobs not in it.
+        arrivals: Jobs that will be submitted, with ids that no other job has.
+        reused: Data from earlier presents, kept by callers that make presents repeatedly.
+        track_nodes: Whether forks may run a policy that needs to know the nodes of jobs.
 
     Raises:
-        ConfigError, WorkloadError: the jobs do not go with the machine.
+        ConfigError, WorkloadError: The jobs are incompatible with the cluster.
     """
     now_ms = round(now_s * MS_PER_S)
     reused = reused or Reused()
@@ -248,7 +259,7 @@ def present(
 def _amounts(
     jobs: Jobs, rows: npt.NDArray[np.int64], consumables: Sequence[str]
 ) -> list[npt.NDArray[np.float64] | None]:
-    """What running jobs hold of each of their nodes, as `begin_at` takes it [rows]."""
+    """Return what running jobs use on each of their nodes, for `begin_at` [rows]."""
     found: list[npt.NDArray[np.float64] | None] = jobs.told("amounts", rows)
     if not consumables:
         return found
@@ -263,7 +274,11 @@ def _amounts(
 
 
 CORRECTIONS_MS = np.array([1, 5, 15, 30, 60, 120, 300, 600, 1200, 3000, 6000]) * 60_000
-"""Added to an expected runtime that has passed (Tsafrir, Etsion, Feitelson 2007, §4.2)."""
+"""Extensions of an expected runtime that has passed, in ms.
+
+Source:
+    Tsafrir, Etsion, Feitelson 2007, §4.2.
+"""
 
 
 def remaining_end_ms(
@@ -272,11 +287,17 @@ def remaining_end_ms(
     runtime_ms: npt.NDArray[np.int64],
     walltime_ms: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:
-    """When running jobs are expected to end, after now [jobs].
+    """Return the expected ends of running jobs, after now, in ms [jobs].
 
-    After the expected runtime; if that has passed, after the first of `CORRECTIONS_MS` more that
-    has not, but not after the walltime; if that has passed too (clean-up, or a limit that is not
-    enforced), at the next whole minute after the walltime.
+    A job ends after its expected runtime. If that has passed, it is extended by the first of
+    `CORRECTIONS_MS` that has not passed, up to the walltime. If the walltime has passed, too
+    (clean-up, or a limit that is not enforced), the job ends at the next whole minute after it.
+
+    Args:
+        now_ms: The present, in ms.
+        start_ms: Start of each job, in ms [jobs].
+        runtime_ms: Expected runtime of each job, in ms [jobs].
+        walltime_ms: Walltime of each job, in ms [jobs].
     """
     expected, limit = start_ms + runtime_ms, start_ms + walltime_ms
     corrected: npt.NDArray[np.int64] = np.minimum(expected, limit)
@@ -305,12 +326,14 @@ def _new(
 
 
 def _one_job_a_node(jobs: Sequence[JobRecord], runtime_s: Mapping[str, float]) -> list[JobRecord]:
-    """Jobs such that each node is held by one: by the one expected to end last.
+    """Return the jobs changed so that each node belongs to one of them.
 
-    Those that are left without nodes are not there; who waits for one waits for who stands in for it.
+    A node belongs to the job that is expected to end last. A job without any node left is dropped.
+    Jobs that depend on it depend on the owner of its first node instead.
     """
     runs = [job for job in jobs if job.start_s is not None]
     holder: dict[str, JobRecord] = {}
+    # Jobs with a later end overwrite those with an earlier one.
     for job in sorted(runs, key=lambda job: _expected_end_s(job, runtime_s)):
         holder.update(dict.fromkeys(job.node_names, job))
     kept, stand_ins = [], {}
@@ -332,7 +355,7 @@ def _expected_end_s(job: JobRecord, runtime_s: Mapping[str, float]) -> tuple[flo
 
 
 def _waiting_for(job: JobRecord, stand_ins: Mapping[str, str]) -> JobRecord:
-    """A job that waits for those who stand in for the ones it waits for."""
+    """Return a job whose dependencies on dropped jobs are on their replacements."""
     if not any(edge.on in stand_ins for edge in job.spec.dependencies):
         return job
     edges = tuple(
@@ -351,10 +374,16 @@ def _with_reservations(
     *,
     waits: bool,
 ) -> Cluster:
-    """The machine with its reservations; each node is away once at a time.
+    """Return the cluster with its reservations; on each node they never overlap.
 
-    If it waits, a node reserved now on which a job runs is away because of the job, and reserved once that
-    has ended.
+    Args:
+        machine: The cluster.
+        nodes: Nodes in the order of their numbers.
+        reservations: Reservations that have not ended.
+        running: The running jobs.
+        now_s: The present, in seconds.
+        waits: Whether a reservation in force begins on a node with a running job only when that
+            job has ended.
     """
     if not reservations:
         return machine
@@ -364,6 +393,7 @@ def _with_reservations(
         for numbers, end_ms in zip(running.nodes, running.end_ms.tolist(), strict=True)
         for i in numbers.tolist()
     }
+    # Reserved spans of each node, by start; a span that overlaps the one before extends it.
     spans: dict[int, list[tuple[float, float]]] = {}
     for r in sorted(reservations, key=lambda r: (r.start_s, r.end_s)):
         for i in [number[name] for name in r.node_names] or range(len(nodes)):
@@ -377,6 +407,7 @@ def _with_reservations(
                 known[-1] = (known[-1][0], max(known[-1][1], r.end_s))
             else:
                 known.append((start_s, r.end_s))
+    # One reservation for all nodes with the same span.
     together: dict[tuple[float, float], list[int]] = {}
     for i, windows in spans.items():
         for window in windows:

@@ -1,4 +1,4 @@
-"""What one present of a cluster reuses from the present before, so that only changes are read and built."""
+"""Data kept from one present of a cluster to the next; only changes are read."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["Reused", "Spare"]
 
 MOST_SPARE = 16
-"""At most this many simulations are kept: as many as run at once in threads."""
+"""Maximum number of spare simulations: as many as run at once in threads."""
 
 
 class Spare:
-    """Simulations that have been run and read; the next forks reuse their memory.
+    """Finished simulations whose memory is reused for new ones.
 
     A fork into one takes half as long as a fork into new memory.
     """
@@ -28,7 +28,10 @@ class Spare:
         self._left: deque[Simulation] = deque(maxlen=MOST_SPARE)
 
     def fork(self, simulation: Simulation, policy: Policy) -> Simulation:
-        """Return a fork under a policy, as `Simulation.fork`; it is the caller's until it is given back."""
+        """Return a fork under a policy; see `Simulation.fork`.
+
+        The caller has it exclusively until it gives it back.
+        """
         try:
             into = self._left.pop()
         except IndexError:
@@ -36,18 +39,18 @@ class Spare:
         return simulation.fork(policy, into=into)
 
     def give_back(self, simulation: Simulation) -> None:
-        """Take back a fork whose arrays are no longer used."""
+        """Return a simulation for reuse; the caller must not use it or its arrays again."""
         self._left.append(simulation)
 
 
 @dataclass
 class Reused:
-    """What presents of one cluster have in common; it changes no result.
+    """Data that successive presents of one cluster share; results never depend on it.
 
     Args:
-        rows: The jobs and nodes that were read.
-        base: The simulation of the last present; the next one takes over the facts of the cluster.
-        spare: Simulations that presents are forked into.
+        rows: Jobs and nodes read so far.
+        base: Simulation of the last present, whose data of the cluster are reused.
+        spare: Finished simulations whose memory is reused.
     """
 
     rows: JobRows = field(default_factory=JobRows)

@@ -1,4 +1,4 @@
-"""What-ifs: the mirror run ahead under each policy of the pool."""
+"""Runs of what-ifs: the mirror simulated under each policy of the pool."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ class Past:
     """Jobs that have started already and count in the objective (H of them).
 
     Args:
-        submit_s, start_s, end_s, nodes: of each, the end expected where it still runs [H].
+        submit_s, start_s: Submission and start of each, in seconds [H].
+        end_s: End of each, expected if it still runs, in seconds [H].
+        nodes: Number of nodes of each [H].
     """
 
     submit_s: FloatArray
@@ -43,24 +45,25 @@ class Past:
     @classmethod
     @cache
     def none(cls) -> Past:
-        """Nothing counts but the queue."""
+        """Return an empty past, with which only the queue counts."""
         return cls(*(np.zeros(0) for _ in range(4)))
 
 
 class Course(NamedTuple):
-    """How jobs fare in a what-if.
+    """Starts and ends of jobs in a what-if.
 
-    Those that wait and those sampled to come count, and those of the past; the rest only use nodes.
+    Pending jobs, sampled arrivals and the jobs of the past count. Running jobs only use nodes.
 
     Args:
-        submit_s, nodes: of those that wait or come [others].
-        running_nodes: of those that run [running].
-        now_s: when it began.
-        machine_nodes: nodes of the cluster.
-        past: jobs that count besides.
-        start_ms, end_ms: of those that wait or come, -1 for never, or the horizon at last [others].
-        running_end_ms: of those that run [running].
-        energy_j: see `Outlook`.
+        submit_s, nodes: Submission (in seconds) and nodes of pending and arriving jobs [others].
+        running_nodes: Number of nodes of each running job [running].
+        now_s: Start of the what-if, in seconds.
+        machine_nodes: Number of nodes of the cluster.
+        past: Jobs of the past that count.
+        start_ms, end_ms: Start and end of pending and arriving jobs, in ms; -1 for never. With a
+            horizon, a job starts there at the latest [others].
+        running_end_ms: End of each running job, in ms [running].
+        energy_j: Energy of all nodes, in J; see ``total_energy_j`` of `Outlook`.
     """
 
     submit_s: FloatArray
@@ -77,14 +80,14 @@ class Course(NamedTuple):
 
 @dataclass(frozen=True)
 class WhatIf:
-    """One policy, run ahead.
+    """Result of simulating one policy.
 
     Args:
-        policy: its name.
-        starts: ids of the jobs that it starts now, where they share nodes in this order.
-        ids: of the waiting jobs that would start [started].
-        start_ms: when each would [started].
-        course: what the objective judges.
+        policy: Name of the policy.
+        starts: Ids of the jobs that it starts now. On shared nodes their order matters.
+        ids: Ids of the pending jobs that would start [started].
+        start_ms: Start of each of these, in ms [started].
+        course: Starts and ends of jobs, which the objective judges.
     """
 
     policy: str
@@ -95,14 +98,14 @@ class WhatIf:
 
     @kept
     def start_s(self) -> Mapping[str, float]:
-        """When each waiting job would start, by id; those that would never are missing."""
+        """Start of each pending job that would start, by id, in seconds."""
         return dict(zip(self.ids, (self.start_ms / MS_PER_S).tolist(), strict=True))
 
 
 def look_ahead(
     now: Present, pool: Sequence[Policy], *, past: Past, horizon_s: float | None = None
 ) -> list[WhatIf]:
-    """Run the present ahead under each policy, one after another; see `run_ahead`."""
+    """Simulate from the present under each policy, one after another; see `run_ahead`."""
     return [run_ahead(now, policy, past, horizon_s) for policy in pool]
 
 
@@ -113,22 +116,23 @@ def run_ahead(
     horizon_s: float | None,
     begun: Callable[[Simulation], None] = lambda simulation: None,
 ) -> WhatIf:
-    """Run the present ahead under a policy, until the queue is empty.
+    """Simulate from the present under a policy.
 
     Args:
-        now: the mirror as a simulation.
-        policy: what starts jobs.
-        past: jobs that count besides those that wait.
-        horizon_s: stop so long after now; a job that has not started by then counts as starting
-            there. None to go on until the queue is empty.
-        begun: told of the simulation before it is run, to be able to stop it.
+        now: The mirror as a simulation.
+        policy: Policy that starts the jobs.
+        past: Jobs that count in addition to pending ones.
+        horizon_s: Length of the simulation, in seconds; None to run until the queue is empty. A
+            job that has not started by then counts as starting at the horizon.
+        begun: Function called with the simulation before it runs, so that it can be stopped.
     """
     now_s = now.now_ms / MS_PER_S
     simulation = now.spare.fork(now.base, policy)
     begun(simulation)
     given = None
     if simulation.cluster.has_power or simulation.workload.shares_nodes:
-        # Who starts now may have to wait for nodes that are switched on, or start before another one.
+        # Read the jobs with nodes allocated now before the run continues. Their start may be later,
+        # when their nodes are switched on, and on shared nodes the order of allocation matters.
         given = now.given_nodes(simulation)
     simulation.advance(None if horizon_s is None else now_s + horizon_s)
     ids, start_ms = now.waiting_ids, simulation.column("start")[now.waiting]
@@ -152,7 +156,7 @@ def run_ahead(
 
 
 def course_of(now: Present, simulation: Simulation, past: Past, horizon_s: float | None) -> Course:
-    """How jobs fare in a fork of the present that has been run ahead so far; see `run_ahead`."""
+    """Return starts and ends in a fork of the present after a run; see `run_ahead`."""
     rows = now.others
     start_ms, end_ms = simulation.column("start"), simulation.column("end")
     running_end_ms, start_ms, end_ms = end_ms[now.running], start_ms[rows], end_ms[rows]
@@ -175,14 +179,16 @@ def course_of(now: Present, simulation: Simulation, past: Past, horizon_s: float
 
 
 def outlooks_of(courses: Sequence[Course]) -> list[Outlook]:
-    """What the objective judges of what-ifs of one present, in their order.
+    """Return what the objective judges for what-ifs of one present, in their order.
 
     Returns:
-        One of all together, if all jobs start in all of them; else one of each.
+        One outlook for all what-ifs together if all jobs start in all of them; else one for each.
     """
+    # Starts and ends [2, what-ifs, others].
     both_ms = np.array([[c.start_ms for c in courses], [c.end_ms for c in courses]])
     counts = both_ms[0] >= 0
     all_count = every(counts)
+    # If some jobs never start, the arrays of the what-ifs have different lengths.
     if not all_count and len(courses) > 1:
         return [outlook for course in courses for outlook in outlooks_of([course])]
     one = courses[0]
@@ -210,7 +216,7 @@ def outlooks_of(courses: Sequence[Course]) -> list[Outlook]:
             machine_nodes=one.machine_nodes,
             busy=busy,
             begin_s=begin_s,
-            energy_j=np.array([course.energy_j for course in courses]),
+            total_energy_j=np.array([course.energy_j for course in courses]),
         )
     ]
 
@@ -218,13 +224,15 @@ def outlooks_of(courses: Sequence[Course]) -> list[Outlook]:
 def _busy_node_s(
     courses: Sequence[Course], nodes: FloatArray, start_s: FloatArray, end_s: FloatArray
 ) -> FloatArray:
-    """Node-seconds in use: of the jobs that count, and of those that run, where the past does not count.
+    """Return the node-seconds in use by all jobs that count [what-ifs].
+
+    Running jobs are added from now on, unless the past counts, which includes them.
 
     Args:
-        courses: of what-ifs of one present.
-        nodes: of those that wait or come and start [started].
-        start_s: when each of these does [what-ifs, started].
-        end_s: when it ends.
+        courses: Courses of what-ifs of one present.
+        nodes: Number of nodes of the pending and arriving jobs that start [started].
+        start_s: Start of each, in seconds [what-ifs, started].
+        end_s: End of each, in seconds [what-ifs, started].
     """
     past, now_s = courses[0].past, courses[0].now_s
     busy: FloatArray = np.add.reduce(nodes * (end_s - start_s), axis=1)
@@ -238,7 +246,7 @@ def _busy_node_s(
 
 
 def _energy_j(simulation: Simulation) -> float:
-    # Who only asks how things stand does not wait for the simulator to be loaded.
+    # Imported late, so that a query of the status does not load the simulator.
     from hpctwin.simulation.running.present import energy_j
 
     return energy_j(simulation)

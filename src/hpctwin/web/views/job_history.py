@@ -13,7 +13,7 @@ import polars as pl
 from hpctwin.model import Cluster
 from hpctwin.rms.placement.node_capacity import AMOUNTS, Room, amounts_held
 from hpctwin.rms.records.records import JobRecord
-from hpctwin.simulation.result.shared_figures import core_map
+from hpctwin.simulation.result.counts import core_map
 from hpctwin.twin.journal.status_reader import Standing
 from hpctwin.web.views.history import History
 from hpctwin.web.views.rows import Rows, Runs, numbers_of, runs_of

@@ -16,7 +16,7 @@ from hpctwin.model import MS_PER_S, Cluster
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, NodeReservation, Snapshot
 from hpctwin.simulation import Simulation
-from hpctwin.simulation.result.shared_figures import core_map
+from hpctwin.simulation.result.counts import core_map
 from hpctwin.twin.core.core import Core
 from hpctwin.twin.start_times.query import usual_priority
 from hpctwin.twin.what_if.objective import METRICS
@@ -203,7 +203,7 @@ def _future(now: Present, snapshot: Snapshot, now_s: float) -> Future:
     simulation.advance()
     start, end = simulation.column("start"), simulation.column("end")
     (outlook,) = outlooks_of([course_of(now, simulation, Past.none(), None)])[0].each()
-    metrics = {name: float(metric.of(outlook)) for name, metric in METRICS.items()}
+    metrics = {name: float(outlook.value(name)) for name in METRICS}
     rows = now.waiting[np.argsort(start[now.waiting], kind="stable")]
     started = rows[start[rows] >= 0]
     spans = {

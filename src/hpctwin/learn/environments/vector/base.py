@@ -1,4 +1,4 @@
-"""What many environments have in common, however they are stepped."""
+"""Common part of many environments, however they are stepped."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ FloatArray = npt.NDArray[np.float32]
 class Vector(VectorEnv[FloatArray, Any, Any]):
     """Many environments, each with an agent.
 
-    An episode that is over is followed by another in the same step (`AutoresetMode.SAME_STEP`): what is seen
-    is of the new one, ``infos["final_obs"]`` holds the last of the old, ``infos["final_info"]`` what is told
-    of it.
+    An ended episode is followed by another one in the same step (`AutoresetMode.SAME_STEP`). The
+    observation is that of the new episode. ``infos["final_obs"]`` holds the last observation of the
+    old one, and ``infos["final_info"]`` its results.
 
     Args:
-        seen: what one of them sees.
-        chosen: what is chosen in one.
-        source: where episodes come from.
-        num_envs: how many.
+        seen: Observation space of one environment.
+        chosen: Action space of one environment.
+        source: Source of episodes.
+        num_envs: Number of environments.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.SAME_STEP}  # type: ignore[misc]
@@ -46,14 +46,14 @@ class Vector(VectorEnv[FloatArray, Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[FloatArray, dict[str, Any]]:
-        """Begin an episode in each.
+        """Begin an episode in each environment.
 
         Args:
-            seed: of all that is drawn from now on; drawing goes on if left out.
-            options: none.
+            seed: Seed of all further random numbers; if omitted, the present generator continues.
+            options: Not supported.
 
         Raises:
-            ConfigError: there are options.
+            ConfigError: Options are given.
         """
         if options:
             raise ConfigError(f"many environments take no options at reset, not {options!r}")
@@ -62,4 +62,4 @@ class Vector(VectorEnv[FloatArray, Any, Any]):
 
     @abstractmethod
     def _begin_all(self, seed: int | None) -> tuple[FloatArray, dict[str, Any]]:
-        """Begin an episode in each; what they see, and what is told besides."""
+        """Begin an episode in each environment; return observations and infos."""

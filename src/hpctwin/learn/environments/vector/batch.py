@@ -28,9 +28,12 @@ from hpctwin.simulation.running.advance import not_a_number
 __all__ = ["Batch"]
 
 KEPT = 1024
-"""So many episodes are kept as they begin; to begin one of them again takes microseconds."""
+"""Number of cached episode beginnings; starting from one takes microseconds."""
 FEW = 8
-"""After so many episodes it is looked whether they can be begun as rows of their trace."""
+"""Number of episodes after which beginning by trace rows is considered.
+
+See `windows_of`.
+"""
 
 _FIELDS = {name: place for place, name in enumerate(AGENT.names or ())}
 SIM, OVER, ACTION = (_FIELDS[name] for name in ("sim", "over", "action"))
@@ -40,22 +43,22 @@ PLACES = slice(_FIELDS["seen"], _FIELDS["mask_next"] + 1)
 
 
 class Batch:
-    """Simulations, and an agent's record of each.
+    """Simulations with an agent's record for each.
 
-    What is seen is written into two places in turn, so that it stays as it is until the step after the next.
-    Where many are stepped, what is chosen and what comes of it lie in ``choices`` and ``outcomes``; where one
-    is, in its record.
+    Observations are written to two buffers in turn, so each is valid until the step after the next.
+    With many simulations, actions and results are in ``choices`` and ``outcomes``. With one, they
+    are in its record.
 
     Args:
-        task: what is decided, seen and earned.
-        source: where episodes come from.
-        count: how many simulations.
-        threads: that step them; None for as many as the machine has cores.
-        limit: steps of an episode at most; None for no limit.
-        seed: of what is drawn.
+        task: Decisions, observations and rewards.
+        source: Source of episodes.
+        count: Number of simulations.
+        threads: Number of threads; None for the number of cores.
+        limit: Largest number of steps of an episode; None for no limit.
+        seed: Seed of random numbers.
 
     Raises:
-        ConfigError: a number is out of range.
+        ConfigError: A number is out of range.
     """
 
     def __init__(
@@ -99,7 +102,7 @@ class Batch:
         self._fill_in(limit or 0)
 
     def _fill_in(self, limit: int) -> None:
-        """What stays the same in all records."""
+        """Fill in the fields that stay the same in all records."""
         task, agents = self.task, self.agents
         for name, kernel in zip(("act", "go", "observe", "reward"), task.hooks, strict=True):
             agents[name] = kernel.address
@@ -121,7 +124,7 @@ class Batch:
         self._fresh = words(fresh)[0]
 
     def _described(self, rows: Any) -> Any:
-        """Addresses of the descriptors of rows."""
+        """Return the addresses of the descriptors of rows."""
         found = described(rows)
         self._descriptors.append(found)
         return found.ctypes.data + np.arange(len(found)) * found.strides[0]
@@ -132,8 +135,8 @@ class Batch:
         """Begin an episode.
 
         Args:
-            number: of the simulation.
-            jobs: of the episode; one is drawn if left out.
+            number: Number of the simulation.
+            jobs: Jobs of the episode; by default an episode is drawn.
         """
         drawn = self.source.draw(self.rng) if jobs is None else Drawn(None, lambda: jobs)
         self.begin_drawn(number, drawn)
@@ -142,8 +145,8 @@ class Batch:
         """Begin an episode that was drawn.
 
         Args:
-            number: of the simulation.
-            drawn: the episode.
+            number: Number of the simulation.
+            drawn: The episode.
         """
         self._place(number, drawn)
         agent = self.whole[number]
@@ -154,11 +157,11 @@ class Batch:
         code = self._step_one(self._address(number))
         if code != layout.STEPPED:
             self.resolve(number, code)
-        # An episode in which there is nothing to decide has one step all the same.
+        # An episode without decisions still has one step.
         self.whole[number, OVER] = agent_record.GOES_ON
 
     def _place(self, number: int, drawn: Drawn) -> None:
-        """Have a simulation stand at the beginning of an episode."""
+        """Put a simulation at the beginning of an episode."""
         self._jobs_of.pop(number, None)
         if drawn.key is not None:
             self._drawn += 1
@@ -180,7 +183,7 @@ class Batch:
         self._simulations[number].become(template)
 
     def _template(self, drawn: Drawn) -> tuple[Simulation, float]:
-        """A simulation that stands at the beginning of an episode, and the scale of what is earned."""
+        """Return a simulation at the beginning of an episode, and its reward factor."""
         kept = None if drawn.key is None else self._kept.get(drawn.key)
         if kept is not None:
             return kept
@@ -196,7 +199,7 @@ class Batch:
         return found
 
     def _scale_of(self, drawn: Drawn) -> float:
-        """What is earned in an episode of the trace is multiplied by that."""
+        """Return the factor of rewards in an episode of the trace."""
         if self.task.scale is None:
             return 1.0
         found = self._scales.get(drawn.key)
@@ -205,7 +208,7 @@ class Batch:
         return found
 
     def simulation(self, number: int) -> Simulation:
-        """A simulation; to be looked at."""
+        """Return a simulation, for inspection."""
         found = self._simulations[number]
         jobs = self._jobs_of.pop(number, None)
         if jobs is not None:
@@ -218,7 +221,7 @@ class Batch:
         """Begin an episode in each simulation.
 
         Args:
-            seed: of all that is drawn from now on; drawing goes on if left out.
+            seed: Seed of all further random numbers; if omitted, the present generator continues.
         """
         if seed is not None:
             self.rng = np.random.default_rng(seed)
@@ -232,14 +235,14 @@ class Batch:
     # --- steps -----------------------------------------------------------------------------------
 
     def step(self) -> bool:
-        """Step all simulations: what was chosen is in ``choices``, what comes of it in ``outcomes``.
+        """Step all simulations: read ``choices``, write ``outcomes``.
 
         Returns:
-            Whether any episode may be over.
+            Whether any episode may have ended.
 
         Raises:
-            SimulationError: something was chosen that is not there.
-            PolicyError: the ordering gave what is not a number.
+            SimulationError: A choice is not allowed.
+            PolicyError: The ordering returned NaN.
         """
         if self._threads is None:
             self._threads = Threads(self.agents, self.choices, self.outcomes, self._workers)
@@ -253,20 +256,20 @@ class Batch:
         return True
 
     def step_alone(self) -> None:
-        """Step the first simulation, by its record; what is seen is written over what was."""
+        """Step the first simulation by its record; the last observation is overwritten."""
         code = self._step_one(self._base)
         if code != layout.STEPPED:
             self.resolve(0, code)
 
     def play(self, weights: npt.NDArray[np.float64]) -> float:
-        """Play the first simulation on to the end of its episode; what is earned in all.
+        """Play the first simulation to the end of its episode; return the total reward.
 
         Args:
-            weights: of the numbers of a row of what is seen, and scores of choices after the rows; the
-                choice that has the highest sum is taken.
+            weights: Weights of the numbers in a row of the observation, and scores of choices after
+                the rows. The choice with the highest sum is taken.
 
         Raises:
-            PolicyError: the ordering gave what is not a number.
+            PolicyError: The ordering returned NaN.
         """
         row = described(weights[None])
         told = self._base, row.ctypes.data, self.task.observation_space.shape[-1]
@@ -279,10 +282,10 @@ class Batch:
         return float(agent[TOTAL] * self.scales[0])
 
     def resolve(self, number: int, code: int) -> None:
-        """Do what a step needs of Python, and go on with it.
+        """Provide what a step needs from Python, and complete the step.
 
         Raises:
-            SimulationError, PolicyError: it cannot go on.
+            SimulationError, PolicyError: The step cannot be completed.
         """
         simulation = self._simulations[number]
         while code != layout.STEPPED:
@@ -296,7 +299,7 @@ class Batch:
             code = self._step_one(self._address(number))
 
     def told(self, number: int) -> dict[str, Any]:
-        """What is told of an episode that is over: how its jobs were served, and what that took."""
+        """Return the results of an ended episode: metrics of its jobs, and its energy."""
         agent = self.agents[number]
         found = {
             "mean_bounded_slowdown": float(agent["slowdown"]),
@@ -306,7 +309,7 @@ class Batch:
 
     def _energy_j(self, number: int) -> float:
         if len(self._simulations[number].state["share"]) > 0:
-            # What shared nodes draw goes by what is used of them, of which the engine keeps no sums.
+            # The power of shared nodes depends on their use, and the engine keeps no sums of it.
             energy = self.simulation(number).result().energy
             assert energy is not None
             return float(energy.total_j)

@@ -1,4 +1,4 @@
-"""Many environments that are not compiled, stepped one after the other."""
+"""Environments that are not compiled, stepped one after the other."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 class InTurn(Vector):
-    """Environments like one, stepped one after the other; see `Vector`.
+    """Copies of one environment, stepped one after the other; see `Vector`.
 
     Args:
-        one: it, in whose place copies are played; it has ``action_masks``.
-        num_envs: how many.
+        one: Environment to copy; it has ``action_masks``.
+        num_envs: Number of copies.
     """
 
     def __init__(self, one: Any, num_envs: int) -> None:
@@ -37,20 +37,21 @@ class InTurn(Vector):
         return self.seen, {"action_mask": self._masks}
 
     def begin(self, number: int, jobs: Workload) -> None:
-        """Begin an episode of given jobs in one of them."""
+        """Begin an episode of given jobs in one environment."""
         self._begin(number, options={"jobs": jobs})
 
     def step(
         self, actions: Any
     ) -> tuple[FloatArray, npt.NDArray[np.float64], BoolArray, BoolArray, dict[str, Any]]:
-        """Step each.
+        """Step each environment.
 
         Args:
-            actions: one for each [num_envs].
+            actions: One action for each [num_envs].
 
         Raises:
-            SimulationError: what was chosen is not there.
+            SimulationError: An action is not allowed.
         """
+        # New arrays, so that the last observations and masks stay valid.
         self.seen, self._masks = self.seen.copy(), self._masks.copy()
         earned = np.zeros(self.num_envs)
         ended, cut = np.zeros((2, self.num_envs), np.bool_)
@@ -72,7 +73,7 @@ class InTurn(Vector):
         return self.seen, earned, ended, cut, infos
 
     def action_masks(self) -> BoolArray:
-        """Which choices each has [num_envs, choices]."""
+        """Return which choices each environment allows [num_envs, choices]."""
         return self._masks
 
     def _begin(self, number: int, **how: Any) -> None:

@@ -18,13 +18,13 @@ KERNELS = (begin_round, join_round, serve, wait, leave)
 
 
 class Threads:
-    """The calling thread and others, which sleep while there is nothing to do.
+    """The calling thread and helper threads, which sleep while there is nothing to do.
 
     Args:
-        agents: records of `hpctwin.engine.agents.agent_record.Agent`.
-        choices: of `Chosen` beside it, of each.
-        outcomes: of `Outcome`, of each.
-        threads: how many, the calling one among them.
+        agents: Records of `hpctwin.engine.agents.agent_record.Agent`.
+        choices: Record `Chosen` of each agent.
+        outcomes: Record `Outcome` of each agent.
+        threads: Number of threads, including the calling one.
     """
 
     def __init__(self, agents: Any, choices: Any, outcomes: Any, threads: int) -> None:
@@ -41,13 +41,15 @@ class Threads:
         self._others[:] = [_Other(number, self._table) for number in range(1, self._what[-1])]
 
     def step(self) -> bool:
-        """Step all agents; whether any episode is over, or an agent could not go on: why is in its record.
+        """Step all agents; return whether an episode ended or an agent cannot continue.
+
+        The reason is in the agent's record.
 
         Raises:
-            IndexError: with bounds checked, the engine went past an array.
+            IndexError: With bounds checking, the engine accessed an array out of bounds.
         """
         if self._others and self._process != os.getpid():
-            self._start()  # where a process was copied, its other threads were not
+            self._start()  # a forked process does not have the helper threads
         if self._begin(self._address):
             for other in self._others:
                 if self._called[other.number]:
@@ -55,11 +57,11 @@ class Threads:
         fault = None
         try:
             done = self._join(self._address)
-        except Exception as error:  # others may be at work still
+        except Exception as error:  # others may still be working
             leave(self._address)
             done, fault = False, error
         while not done:
-            # Whoever is at work may be waiting for this processor.
+            # A working thread may be waiting for this processor.
             time.sleep(MOMENT_S)
             done = wait(self._address)
         for other in self._others:
@@ -69,16 +71,16 @@ class Threads:
         return bool(self._noted[0])
 
     def close(self) -> None:
-        """End the others; a step after that is done by the calling thread alone."""
+        """End the helper threads; later steps use the calling thread alone."""
         _end_all(self._others)
 
 
 class _Other:
-    """A thread that serves.
+    """Helper thread.
 
     Args:
-        number: of the thread, from 1 on.
-        words: of the table; kept for as long as it serves.
+        number: Number of the thread, from 1.
+        words: The shared table, kept alive while the thread runs.
     """
 
     def __init__(self, number: int, words: Any) -> None:
@@ -98,10 +100,10 @@ class _Other:
                 return
 
     def _served(self) -> bool:
-        """Whether it served until it was to sleep, and came upon no fault."""
+        """Serve until there is nothing to do; return whether that was without an error."""
         try:
             serve(self.number, self.words.ctypes.data)
-        except Exception as error:  # told by the one who began the round
+        except Exception as error:  # raised by the thread that began the round
             self.fault = error
             leave(self.words.ctypes.data)
             return False
@@ -109,9 +111,9 @@ class _Other:
 
 
 def _end_all(others: list[_Other]) -> None:
-    """Have threads end when they have nothing to do."""
+    """Make threads end when they have nothing to do."""
     for other in others:
         other.over = True
-        with suppress(RuntimeError):  # it has just been called
+        with suppress(RuntimeError):  # it was called just now
             other.call.release()
     others.clear()

@@ -120,7 +120,7 @@ READ = {about.key for about in FIELDS.values()} | {
 }  # fmt: skip
 """Fields of ``squeue --json`` that are read; the others are not kept."""
 _ASKED = ",".join(f"{name}:{_END}" for name in FIELDS)
-_EXCLUSIVE = list(FIELDS).index("Exclusive")
+_EXCLUSIVE, _TASKS = (list(FIELDS).index(name) for name in ("Exclusive", "ArrayTaskID"))
 
 
 def rows_of(text: bytes, what: str = "squeue --json", key: str = "jobs") -> list[dict[str, Any]]:
@@ -192,15 +192,25 @@ class Listing:
         return self._known.get(job, ((), {}))
 
     def _listed(self) -> dict[int, tuple[str, ...]]:
-        """Query the text: the fields of each job by its number."""
-        text = self.run("squeue", ["-h", "-a", "-O", _ASKED]).decode(errors="replace")
-        found = {}
+        """Query the text: the fields of each job by its number.
+
+        Without ``-r``, squeue writes pending tasks of an array as one job even if they are several records
+        with begin times and reasons of their own, such as ``BeginTime,None``.
+        """
+        text = self.run("squeue", ["-h", "-a", "-r", "-O", _ASKED]).decode(errors="replace")
+        found: dict[int, tuple[str, ...]] = {}
+        tasks: dict[int, list[str]] = {}
         for line in text.split(f"{_END}\n"):
             cells = tuple(cell.strip() for cell in line.split(_END))
             if len(cells) == len(FIELDS) and cells[0].isdigit():
                 found[int(cells[0])] = cells
+                tasks.setdefault(int(cells[0]), []).append(cells[_TASKS])
             elif line.strip():
                 raise FormatError(f"squeue -O: expected {len(FIELDS)} fields in {line[:80]!r}")
+        for job, numbers in tasks.items():
+            if len(numbers) > 1:
+                cells = found[job]
+                found[job] = (*cells[:_TASKS], ",".join(numbers), *cells[_TASKS + 1 :])
         return found
 
     def _json(self, jobs: Sequence[int]) -> dict[int, dict[str, Any]]:

@@ -1,0 +1,1 @@
+"""Published results reproduced with hpctwin: a folder for each paper."""

@@ -1,0 +1,1 @@
+"""CarbonFlex: a cluster provisioned and scheduled by the carbon intensity."""

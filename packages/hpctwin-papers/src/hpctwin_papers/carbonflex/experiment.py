@@ -1,0 +1,127 @@
+"""What CarbonFlex saves: a week of GAIA's trace, provisioned and scheduled by the carbon intensity.
+
+CarbonFlex, arXiv:2505.18357, 2025.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import polars as pl
+
+from hpctwin.energy import CarbonScaler, Slots
+from hpctwin.energy.prices.forecast import parse_forecast
+from hpctwin.energy.sizing.carbon_flex import CarbonFlex, CarbonOracle, learnt, oracle_plan
+from hpctwin.energy.sizing.sizing import Sizing
+from hpctwin.model import Cluster, Workload
+from hpctwin_papers.carbon import (
+    CALIFORNIA,
+    CAPTURED_S,
+    MOST,
+    PROFILE,
+    Run,
+    intensity,
+    run_jobs,
+    saving,
+)
+from hpctwin_papers.experiment import Experiment, Progress
+from hpctwin_papers.results import Finding, Results
+from hpctwin_papers.traces import need_trace
+
+__all__ = ["JOBS", "Shared", "shared", "trace_jobs"]
+
+JOBS = "gaia_alibaba_pai_100k.csv"
+WEEK_S = 7 * 86_400
+
+
+def trace_jobs(week: int, weeks: int = 1, *, seed: int, most: int = 1000) -> Workload:
+    """Jobs of 1 to 24 h of some weeks of the trace, each asking for one node.
+
+    Args:
+        week: the first.
+        weeks: so many.
+        seed: of which are drawn, where there are more than `most` a week.
+        most: so many a week.
+
+    Raises:
+        WorkloadError: the trace is not there.
+    """
+    table, begin = pl.read_csv(need_trace(JOBS)), week * WEEK_S
+    submit = 3600 * pl.col("arrival_time")
+    there = submit.is_between(begin, begin + weeks * WEEK_S, closed="left")
+    some = table.filter(pl.col("length").is_between(1, 24), there)
+    some = some.sample(min(most * weeks, len(some)), seed=seed)
+    size = len(some)
+    return Workload.build(
+        submit_s=3600 * some["arrival_time"].to_numpy() - begin,
+        runtime_s=3600 * some["length"].to_numpy(),
+        nodes=np.ones(size),
+        malleable={
+            "max_nodes": np.full(size, MOST),
+            "speedup": [PROFILE] * size,
+            "suspendable": np.ones(size),
+        },
+    )
+
+
+def shared(
+    *, week: int = 20, before: int = 3, slack_s: float = CAPTURED_S, name: str = CALIFORNIA
+) -> list[Run]:
+    """A week of the trace on a machine of which its jobs use half.
+
+    Args:
+        week: which.
+        before: CarbonFlex learns of so many weeks before it.
+        slack_s: deadlines are so much later than if each job ran at once on its node.
+        name: of the intensity's file.
+
+    Returns:
+        ``fcfs+easy``, ``carbonscaler`` and ``carbonflex`` by forecasts with an error of 5 %, and ``oracle``.
+
+    Raises:
+        WorkloadError: the trace or the intensity is not there.
+    """
+    jobs, past = trace_jobs(week, seed=2), trace_jobs(week - before, before, seed=1)
+    nodes = round(2 * float(jobs.runtime_ms.sum()) / 1000 / WEEK_S)
+    machine = Cluster.uniform(nodes, active_w=1000, idle_w=0)
+    series = intensity(week * WEEK_S, name)
+    known, told = Slots(series), Slots(series, parse_forecast("5%", series))
+    earlier = Slots(intensity((week - before) * WEEK_S, name))
+    sizings: dict[str, Sizing | None] = {
+        "fcfs+easy": None,
+        "carbonscaler": CarbonScaler(told, slack_s),
+        "carbonflex": CarbonFlex(told, learnt(past, nodes, earlier, slack_s), slack_s),
+        "oracle": CarbonOracle(known, oracle_plan(jobs, nodes, known, slack_s)),
+    }
+    ends_s = jobs.walltime_ms / 1000 + slack_s
+    return [run_jobs(name, jobs, machine, series, ends_s, one) for name, one in sizings.items()]
+
+
+@dataclass(frozen=True)
+class Shared(Experiment[None, list[Run]]):
+    """A week of jobs on one machine; see `shared`."""
+
+    title = "a week by the carbon intensity"
+    data = (CALIFORNIA, JOBS)
+
+    def points(self) -> Sequence[None]:
+        """See `Experiment`; one, since all are of the same week."""
+        return [None]
+
+    def run(self, point: None, progress: Progress) -> list[Run]:
+        """See `Experiment`."""
+        return shared()
+
+    def results(self, found: Sequence[list[Run]]) -> Results:
+        """See `Experiment`."""
+        by_name = {run.name: run.emitted_kg for run in found[0]}
+        flex, name = by_name["carbonflex"], "carbonflex-savings"
+        above = Finding(
+            "emissions above the oracle's, %", 2.1, 100 * (flex / by_name["oracle"] - 1), 0.05,
+            entries=(name,),
+        )  # fmt: skip
+        what = "emissions below those of FCFS with EASY, %"
+        less = saving(what, 57, flex, by_name["fcfs+easy"], name)
+        return Results([less, above], rows=[asdict(run) for run in found[0]])

@@ -1,0 +1,1 @@
+"""CarbonScaler: jobs scaled by the carbon intensity."""

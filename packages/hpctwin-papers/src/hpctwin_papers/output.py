@@ -1,0 +1,77 @@
+"""How an experiment is shown: the one printer of all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hpctwin_papers.experiment import Experiment
+    from hpctwin_papers.results import Results
+
+__all__ = ["run_and_show", "run_with_progress", "show"]
+
+
+def run_and_show(
+    experiment: Experiment[Any, Any],
+    *,
+    plot: Path | None = None,
+    out: Path | None = None,
+    json: bool = False,
+) -> int:
+    """Run an experiment and show what it gives.
+
+    Args:
+        experiment: what to run.
+        plot: file for its first figure.
+        out: folder for its tables and its other figures.
+        json: print its rows as JSON.
+
+    Raises:
+        OutputError: a file cannot be written.
+        HpctwinError: it cannot be run.
+    """
+    from hpctwin.cli.output.output import check_outputs
+
+    check_outputs(folders=[out], figures=[plot])
+    return show(run_with_progress(experiment), plot=plot, out=out, json=json)
+
+
+def run_with_progress(experiment: Experiment[Any, Any]) -> Results:
+    """Run an experiment below a bar."""
+    from hpctwin.model.text.progress import progress_bar
+    from hpctwin_papers.experiment import run
+
+    with progress_bar(experiment.title) as progress:
+        return run(experiment, progress)
+
+
+def show(
+    results: Results, *, plot: Path | None = None, out: Path | None = None, json: bool = False
+) -> int:
+    """Show what an experiment gave; as `run_and_show`."""
+    from hpctwin.cli.output.output import print_json, print_table, screen
+    from hpctwin_papers.results import comparison_table, write_files
+
+    if results.about:
+        screen(stderr=json).print(results.about, highlight=False)
+    if plot is not None:
+        from hpctwin.report.figures.saving import save_figure
+
+        draw, results = results.first_figure()
+        save_figure(draw(), plot)
+    if out is not None:
+        write_files(results, out)
+    if json:
+        print_json(results.rows)
+        return 0
+    for table in results.tables:
+        print_table(table)
+    if results.findings:
+        print_table(comparison_table(results.findings))
+    console = screen()
+    for note in results.notes:
+        console.print(note, highlight=False)
+    if out is not None:
+        console.print(f"figures and tables: {out}")
+    return 0

@@ -1,0 +1,1 @@
+"""PAS: jobs that depend on each other and share four resources."""

@@ -1,0 +1,1 @@
+"""SURF's week with measured power, forecast an hour ahead."""

@@ -1,0 +1,26 @@
+"""``hpctwin experiment``: the command of SURF's week."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hpctwin_papers.output import run_and_show
+
+__all__ = ["surf"]
+
+
+def surf(
+    *,
+    data: Path | None = None,
+    json: bool = False,
+) -> int:
+    """A week of SURF's Lisa with measured power (as OpenDT ships it): power forecast an hour ahead.
+
+    Args:
+        data: folder with surf_tasks, surf_fragments and surf_consumption.parquet; telemetry in the folder of
+            HPCTWIN_TRACES if left out.
+        json: print one row per method as JSON.
+    """
+    from hpctwin_papers.surf.experiment import Surf
+
+    return run_and_show(Surf(data), json=json)

@@ -1,0 +1,1 @@
+"""A year of Theta under a handful of policies."""

@@ -1,0 +1,253 @@
+"""How a cluster's nodes are given to jobs: whole or in parts, with or without preemption.
+
+A backfill is written once, with the operations of `capacity`. Each capacity model is a module that has them;
+`bind` makes the copy of a backfill that calls those of one model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from dis import get_instructions
+from functools import cache
+from importlib import import_module
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from hpctwin.engine.state.layout import Arrays
+
+if TYPE_CHECKING:
+    from hpctwin.engine.compile.jit import Kernel
+
+__all__ = [
+    "PARTICULAR_NODES", "PREEMPTING_SHARED", "PREEMPTING_WHOLE", "SHARED_NODES", "WHOLE_NODES", "Capacity",
+    "CapacityModel", "bind", "capacity", "uses_capacity",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CapacityModel:
+    """A capacity model.
+
+    Args:
+        name: Module in this package that has the operations.
+        shared: Whether jobs share nodes.
+        by_node: Whether reservations are sets of particular nodes.
+        preempts: Whether jobs preempt others.
+    """
+
+    name: str
+    shared: bool = False
+    by_node: bool = False
+    preempts: bool = False
+
+    @property
+    def operations(self) -> Any:
+        """The module, loaded when it is first needed."""
+        return import_module(f"{__name__}.{self.name}")
+
+    def kernel(self, name: str) -> Kernel | None:
+        """Return a kernel that the event loop calls besides passes; None if the model has none."""
+        found: Kernel | None = getattr(self.operations, name, None)
+        return found
+
+
+WHOLE_NODES = CapacityModel("whole_nodes")
+PARTICULAR_NODES = CapacityModel("particular_nodes", by_node=True)
+SHARED_NODES = CapacityModel("shared_nodes", shared=True, by_node=True)
+PREEMPTING_WHOLE = CapacityModel("preempting_whole_nodes", preempts=True)
+PREEMPTING_SHARED = CapacityModel(
+    "preempting_shared_nodes", shared=True, by_node=True, preempts=True
+)
+
+
+class Capacity(Protocol):
+    """The operations of a capacity model."""
+
+    @staticmethod
+    def begin_pass(sim: Arrays) -> None:
+        """Begin a scheduling pass: nothing is reserved or blocked."""
+
+    @staticmethod
+    def begin_cycle(sim: Arrays) -> None:
+        """Go through the jobs once more in the same pass: nothing is reserved or blocked any more."""
+
+    @staticmethod
+    def any_may_start(sim: Arrays) -> bool:
+        """Return whether any pending job may start now. False is certain; it is asked often."""
+
+    @staticmethod
+    def order_jobs(sim: Arrays) -> int:
+        """Put the pending jobs in order, for `job_at`; return how many there are."""
+
+    @staticmethod
+    def job_at(i: int, size: int, sim: Arrays) -> int:
+        """Return job ``i`` in order; call it for 0, 1, 2 and so on."""
+
+    @staticmethod
+    def job_left(i: int, first: int, sim: Arrays) -> int:
+        """Return job ``i`` of those that `job_at` has not returned when ``first`` were, in any order."""
+
+    @staticmethod
+    def keep_order(sim: Arrays) -> int:
+        """As `order_jobs`, for `kept_job`; the order may be kept from pass to pass."""
+
+    @staticmethod
+    def kept_job(i: int, size: int, sim: Arrays) -> int:
+        """As `job_at`, after `keep_order`."""
+
+    @staticmethod
+    def list_startable(sim: Arrays) -> int:
+        """Put jobs that may start now into ``sim.later``, in order; return how many there are."""
+
+    @staticmethod
+    def is_sorted(sim: Arrays) -> bool:
+        """Return whether ``sim.queue`` is in the order of jobs and of candidates."""
+
+    @staticmethod
+    def next_candidate(i: int, sim: Arrays) -> int:
+        """Return the first place of ``sim.queue``, from ``i`` on, of a job that may fit; else its length."""
+
+    @staticmethod
+    def is_too_large(j: int, sim: Arrays) -> bool:
+        """Return whether a job does not fit the nodes that are up, even if they were empty."""
+
+    @staticmethod
+    def is_skipped(j: int, sim: Arrays) -> bool:
+        """Return whether a pass ignores a job: it is too large, or a limit is reached."""
+
+    @staticmethod
+    def may_fit(j: int, sim: Arrays) -> bool:
+        """Return whether a job may fit what is free now, reservations apart. False is certain."""
+
+    @staticmethod
+    def fits(j: int, sim: Arrays) -> bool:
+        """Return whether a job fits from now on without delaying a reservation."""
+
+    @staticmethod
+    def start_fitting(j: int, sim: Arrays) -> None:
+        """Start the job for which `fits` was just true."""
+
+    @staticmethod
+    def start(j: int, sim: Arrays) -> bool:
+        """Start a job if it fits; return whether it did."""
+
+    @staticmethod
+    def may_preempt(j: int, sim: Arrays) -> bool:
+        """Return whether a job may start by preempting others."""
+
+    @staticmethod
+    def start_or_preempt(j: int, sim: Arrays) -> bool:
+        """Start a job if it fits, or fits once others are preempted; return whether it started."""
+
+    @staticmethod
+    def awaits_nodes(j: int, sim: Arrays) -> bool:
+        """Return whether jobs that were preempted for a job are still in their grace time."""
+
+    @staticmethod
+    def reserve(j: int, not_before: int, sim: Arrays) -> int:
+        """Reserve the earliest nodes for a job, not before a time (ms); return the start."""
+
+    @staticmethod
+    def reserve_rounded(j: int, last: int, step: int, up: int, wide: bool, sim: Arrays) -> int:
+        """Reserve the earliest nodes for a job as Slurm does: whole nodes, between multiples of a step.
+
+        Args:
+            j: Job.
+            last: Latest start for which a reservation is made, ms.
+            step: Reservations begin and end at multiples of it, ms.
+            up: 1 if the end is rounded up, 0 if it is rounded down.
+            wide: Whether cluster-wide resources are reserved too.
+            sim: Simulation.
+
+        Returns:
+            The begin of the reservation; NEVER if none was made.
+        """
+
+    @staticmethod
+    def earliest_start(j: int, not_before: int, sim: Arrays) -> int:
+        """Return the earliest time (ms), not before another, from which a job fits."""
+
+    @staticmethod
+    def shortage(j: int, sim: Arrays) -> int:
+        """Return what keeps a job from starting: -1 nothing, 0 nodes, else 1 + the number of a resource."""
+
+    @staticmethod
+    def alignment(j: int, sim: Arrays) -> float:
+        """Return the sum over nodes and resources of share asked × share free; -1 if it does not fit."""
+
+    @staticmethod
+    def begin_with_held(sim: Arrays) -> None:
+        """Begin a pass as `begin_pass`, but with reservations of the last pass, which `load_held` loads."""
+
+    @staticmethod
+    def load_held(sim: Arrays) -> bool:
+        """Load the reservations of pending jobs; return False if they do not fit any more."""
+
+    @staticmethod
+    def hold(j: int, sim: Arrays) -> None:
+        """As `reserve`, and keep the reservation for later passes (`Held`)."""
+
+    @staticmethod
+    def free_held(j: int, sim: Arrays) -> None:
+        """Free the reservation of a job, between passes or before `load_held`."""
+
+    @staticmethod
+    def give_back_held(j: int, sim: Arrays) -> None:
+        """Free the reservation of a job after `load_held`."""
+
+    @staticmethod
+    def take_held(j: int, sim: Arrays) -> None:
+        """Take the reservation of a job out of a plan that has none."""
+
+    @staticmethod
+    def start_held(j: int, sim: Arrays) -> None:
+        """Start a job whose reservation begins now."""
+
+    @staticmethod
+    def block(j: int, sim: Arrays) -> bool:
+        """Keep all that a job could use from the jobs after it; return whether any nodes are left to them."""
+
+
+capacity: Capacity = cast("Capacity", object())
+"""The capacity model that a backfill runs with, in the source of the backfill."""
+
+
+@cache
+def bind(function: Callable[..., Any], model: CapacityModel) -> Callable[..., Any]:
+    """Return the copy of a function in which `capacity` is a model, in the functions that it calls too."""
+    from hpctwin.engine.compile.jit import jit
+
+    bound: dict[str, Any] = {}
+    for name, value in _used(function).items():
+        if value is capacity:
+            bound[name] = model.operations
+        elif uses_capacity(value.py_func):
+            bound[name] = jit(bind(value.py_func, model))
+    if not bound:
+        return function
+    copy = FunctionType(function.__code__, {**function.__globals__, **bound}, function.__name__)
+    # Numba keeps compiled code by this name.
+    copy.__qualname__ = f"{function.__name__}_{model.name}"
+    copy.__annotations__ = function.__annotations__
+    return copy
+
+
+@cache
+def uses_capacity(function: Callable[..., Any]) -> bool:
+    """Return whether a function, or one that it calls, is written with `capacity`."""
+    return any(
+        value is capacity or uses_capacity(value.py_func) for value in _used(function).values()
+    )
+
+
+def _used(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return `capacity` and the compiled functions among the globals that a function uses."""
+    steps = get_instructions(function)
+    names = {step.argval for step in steps if step.opname == "LOAD_GLOBAL"}
+    found = {name: function.__globals__.get(name) for name in sorted(names)}
+    return {
+        name: value
+        for name, value in found.items()
+        if value is capacity or isinstance(getattr(value, "py_func", None), FunctionType)
+    }

@@ -1,0 +1,82 @@
+"""Shared nodes, where jobs preempt others and go on from checkpoints."""
+
+from __future__ import annotations
+
+from hpctwin.engine.capacity.blocked_pools import block
+from hpctwin.engine.capacity_models import shared_nodes
+from hpctwin.engine.capacity_models.shared_nodes import (
+    GAVE_BACK,
+    alignment,
+    begin_cycle,
+    earliest_start,
+    fits,
+    is_skipped,
+    is_too_large,
+    may_fit,
+    next_candidate,
+    reserve,
+    reserve_rounded,
+    shortage,
+)
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.preempting.eviction import resume
+from hpctwin.engine.preempting.fit_after_eviction import FITS_LATER
+from hpctwin.engine.preempting.preemptor_order import (
+    awaits_nodes,
+    is_sorted,
+    job_at,
+    job_left,
+    may_preempt,
+    order_jobs,
+    preemptor_waits,
+)
+from hpctwin.engine.preempting.shared_start import (
+    begin_interrupted,
+    start_after_preempting,
+)
+from hpctwin.engine.shared.suspended_jobs import WAKE_SHARED as WAKE
+from hpctwin.engine.state.layout import Arrays
+
+__all__ = [
+    "FITS_LATER", "GAVE_BACK", "WAKE", "alignment", "any_may_start", "awaits_nodes", "begin_cycle",
+    "begin_pass", "block", "earliest_start", "fits", "is_skipped", "is_sorted", "is_too_large", "job_at",
+    "job_left", "keep_order", "list_startable", "may_fit", "may_preempt", "next_candidate", "order_jobs",
+    "reserve", "reserve_rounded", "shortage", "start", "start_fitting", "start_or_preempt",
+]  # fmt: skip
+
+keep_order, kept_job, list_startable = order_jobs, job_at, order_jobs
+
+
+@jit
+def begin_pass(sim: Arrays) -> None:
+    """Forget all reservations, and block nothing; jobs that were preempted leave when their grace ends."""
+    begin_interrupted(sim)
+    sim.rooms.spans = 0
+
+
+@jit
+def any_may_start(sim: Arrays) -> bool:
+    """Return whether any pending job may fit, or may preempt others."""
+    return shared_nodes.any_may_start(sim) or preemptor_waits(sim)
+
+
+@jit
+def start_fitting(j: int, sim: Arrays) -> None:
+    """Start a job that was just found to fit, where its last checkpoint left it."""
+    shared_nodes.start_fitting(j, sim)
+    resume(j, sim)
+
+
+@jit
+def start(j: int, sim: Arrays) -> bool:
+    """Start a job if it fits; return whether it did."""
+    if not fits(j, sim):
+        return False
+    start_fitting(j, sim)
+    return True
+
+
+@jit
+def start_or_preempt(j: int, sim: Arrays) -> bool:
+    """Start a job if it fits, or fits once others have left; return whether it started."""
+    return start(j, sim) or start_after_preempting(j, sim)

@@ -1,0 +1,80 @@
+"""Whole nodes, where jobs preempt others and go on from checkpoints."""
+
+from __future__ import annotations
+
+from hpctwin.engine.capacity.blocked_pools import block, block_nothing, hold_blocked
+from hpctwin.engine.capacity_models import whole_nodes
+from hpctwin.engine.capacity_models.whole_nodes import (
+    alignment,
+    earliest_start,
+    is_skipped,
+    is_too_large,
+    may_fit,
+    next_candidate,
+    reserve,
+    reserve_rounded,
+    shortage,
+)
+from hpctwin.engine.compile.jit import jit
+from hpctwin.engine.jobs.suspended_jobs import WAKE
+from hpctwin.engine.preempting import eviction
+from hpctwin.engine.preempting.eviction import build_plan, starts_or_preempts
+from hpctwin.engine.preempting.preemptor_order import (
+    awaits_nodes,
+    is_sorted,
+    job_at,
+    job_left,
+    may_preempt,
+    order_jobs,
+    preemptor_waits,
+)
+from hpctwin.engine.state.layout import Arrays
+
+__all__ = [
+    "WAKE", "alignment", "any_may_start", "awaits_nodes", "begin_cycle", "begin_pass", "block",
+    "earliest_start", "fits", "is_skipped", "is_sorted", "is_too_large", "job_at", "job_left",
+    "keep_order", "list_startable", "may_fit", "may_preempt", "next_candidate", "order_jobs", "reserve",
+    "reserve_rounded", "shortage", "start", "start_fitting", "start_or_preempt",
+]  # fmt: skip
+
+start_fitting = eviction.start
+keep_order, kept_job, list_startable = order_jobs, job_at, order_jobs
+
+
+@jit
+def begin_cycle(sim: Arrays) -> None:
+    """Make the plan, and block nothing."""
+    block_nothing(sim)
+    build_plan(sim)
+
+
+begin_pass = begin_cycle
+
+
+@jit
+def any_may_start(sim: Arrays) -> bool:
+    """Return whether any pending job may fit, or may preempt others."""
+    return whole_nodes.any_may_start(sim) or preemptor_waits(sim)
+
+
+@jit
+def fits(j: int, sim: Arrays) -> bool:
+    """Return whether a job fits from now on; the least free amounts are left in ``sim.low``."""
+    hold_blocked(sim)
+    return whole_nodes.fits(j, sim)
+
+
+@jit
+def start(j: int, sim: Arrays) -> bool:
+    """Start a job if it fits, where its last checkpoint left it; return whether it did."""
+    if not fits(j, sim):
+        return False
+    start_fitting(j, sim)
+    return True
+
+
+@jit
+def start_or_preempt(j: int, sim: Arrays) -> bool:
+    """Start a job if it fits, or fits once others have left; return whether it started."""
+    hold_blocked(sim)
+    return starts_or_preempts(j, sim)

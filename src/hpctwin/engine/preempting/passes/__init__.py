@@ -1,1 +1,0 @@
-"""Scheduling passes of clusters with preemption."""

@@ -1,1 +1,0 @@
-"""Scheduling passes on shared nodes."""

@@ -1,1 +1,0 @@
-"""Experiments, each a configuration and a function."""

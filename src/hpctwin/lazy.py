@@ -1,0 +1,35 @@
+"""Packages that import a name's module when the name is first used."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["lazy_names"]
+
+
+def lazy_names(
+    package: str, modules: Mapping[str, tuple[str, ...]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return a package's ``__getattr__`` and ``__dir__``, which know names of its modules.
+
+    Args:
+        package: the package's name.
+        modules: names to offer, by the module that has them, as named within the package.
+    """
+    home = {name: f"{package}.{module}" for module, names in modules.items() for name in names}
+
+    def get(name: str) -> Any:
+        if name not in home:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(home[name]), name)
+        # A function may have the name of its module or package, which an import puts in its place.
+        setattr(sys.modules[package], name, value)
+        return value
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *home})
+
+    return get, names

@@ -1,0 +1,63 @@
+"""What the engine knows under a capacity model: whole nodes, or shared nodes where any job asks for tasks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.engine.passes import Pass
+from hpctwin.engine.state.sim import Sim
+from hpctwin.model import Cluster, Workload
+from hpctwin.policies import Policy
+from hpctwin.simulation.lowering import workload as whole_nodes
+
+__all__ = ["facts_of", "known_of", "rules_of"]
+
+
+def known_of(
+    workload: Workload,
+    cluster: Cluster,
+    *,
+    expected_ms: npt.NDArray[np.int64] | None = None,
+    tracked: bool = False,
+    single_gpus: bool | None = None,
+) -> dict[str, npt.NDArray[Any]]:
+    """Return what is known of jobs and cluster, in the engine's form; see `workload.lower`.
+
+    Args:
+        workload: the jobs.
+        cluster: the cluster.
+        expected_ms: what the scheduler expects jobs to run [jobs]; the walltimes by default.
+        tracked: whether nodes have identity; shared nodes always do.
+        single_gpus: whether GPUs are counted one by one; by default if any job asks for a part of one.
+    """
+    shares = workload.shares_nodes
+    known = whole_nodes.lower(workload, cluster, expected_ms=expected_ms, tracked=tracked or shares)
+    if not shares:
+        return known
+    from hpctwin.simulation.lowering.shared_nodes import shared_known
+
+    return shared_known(known, workload, cluster, single=single_gpus)
+
+
+def facts_of(
+    workload: Workload, cluster: Cluster, risk: npt.NDArray[np.float64] | None = None
+) -> npt.NDArray[Any]:
+    """Return what only some orderings ask of jobs; see `workload.facts_of`."""
+    facts = whole_nodes.facts_of(workload, cluster, risk)
+    if not workload.shares_nodes:
+        return facts
+    from hpctwin.simulation.lowering.shared_nodes import shared_facts
+
+    return shared_facts(facts, workload, cluster)
+
+
+def rules_of(sim: Sim, policy: Policy, found: Pass) -> dict[str, Any]:
+    """Return the fields of `engine.state.layout.Rules` that are the capacity model's."""
+    if not found.model.shared:
+        return {}
+    from hpctwin.simulation.lowering.shared_nodes import most_promises
+
+    return {"promises": most_promises(sim, policy, found)}

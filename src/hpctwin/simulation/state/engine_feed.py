@@ -1,0 +1,225 @@
+"""What a simulation hands to the engine: the policy in compiled form, memory, and node failures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.engine.capacity_models import PREEMPTING_SHARED, PREEMPTING_WHOLE, SHARED_NODES
+from hpctwin.engine.operations.creation import more_log, more_outages, more_room
+from hpctwin.engine.passes import PASSES, Pass
+from hpctwin.engine.powers import PowerPass
+from hpctwin.engine.state import layout
+from hpctwin.engine.state.sim import Decided, Sim
+from hpctwin.errors import SimulationError
+from hpctwin.model import MS_PER_S, Workload
+from hpctwin.policies import Ordering, Policy
+from hpctwin.simulation.lowering.outages import Outages, drawn_outages
+from hpctwin.simulation.lowering.policy import Deciding
+from hpctwin.simulation.lowering.preemption import is_interrupted
+from hpctwin.simulation.state.inspection import Looks
+
+__all__ = ["EngineFeed", "Once"]
+
+MOST = 100_000
+"""Number of interruptions after which a job counts as one that never ends."""
+
+
+MOST_KEPT = 64
+"""Number of policies kept in the engine's form."""
+
+
+class Once:
+    """An array that is made when it is first needed, and shared by forks."""
+
+    def __init__(self, make: Callable[[], npt.NDArray[Any]]) -> None:
+        self._make = make
+        self._made: npt.NDArray[Any] | None = None
+
+    def made(self) -> npt.NDArray[Any]:
+        """Return the array."""
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+
+class EngineFeed(Looks):
+    """A simulation that gives the engine what it stops for."""
+
+    overrun: str
+    on_dependency_failure: str
+    log: bool
+    tracked: bool
+    drawn: int
+    _policies: dict[tuple[Any, ...], tuple[Policy, Pass, Decided]]
+    _passes: tuple[Pass, PowerPass | None] | None
+    _decided: Decided | None
+    _planned: bool
+    _raced: bool
+    _horizon: int
+    _first_ms: int
+    _facts: Once
+    _facts_known: bool
+
+    @property
+    def ordering(self) -> Ordering:
+        """The policy's ordering, or an equivalent one if all jobs have one user."""
+        order = self.policy.order
+        return order.alone if order.alone and len(self._sim["promised"]) == 1 else order
+
+    def decided(self) -> Decided:
+        """Return the policy in the engine's form; the same object until it changes."""
+        if self._decided is None:
+            self._decided = self._kept_or_made()
+            self._sim.decide(self._decided)
+            if self._decided.facts:
+                self.know_facts()
+        return self._decided
+
+    def make_ready(self) -> None:
+        """Prepare everything `advance` needs, so that it need not hold Python's lock."""
+        self.decided()
+        _ = self._sim.address
+
+    def _kept_or_made(self) -> Decided:
+        """Return the policy in the engine's form, from the cache if possible.
+
+        Forks, and new simulations of similar jobs, find it by its id.
+        """
+        about = (
+            id(self.policy), id(self.passes()[0]), self.tracked,
+            self._planned, self._raced, self._horizon,
+        )  # fmt: skip
+        kept = self._policies.get(about)
+        if kept is not None:
+            return kept[-1]
+        deciding = Deciding(
+            self._sim,
+            self.cluster,
+            self.policy,
+            self.ordering,
+            *self.passes(),
+            tracked=self.tracked,
+            terminate=self.overrun == "terminate",
+            hold=self.on_dependency_failure == "hold",
+            log=self.log,
+            planned=self._planned,
+            raced=self._raced,
+            horizon=self._horizon,
+        )
+        made = deciding.made()
+        if deciding.lasts:
+            if len(self._policies) >= MOST_KEPT:
+                self._policies.clear()
+            # Keep policy and pass alive, so that no other object gets their ids.
+            self._policies[about] = self.policy, deciding.found, made
+        return made
+
+    def need_pass(self) -> None:
+        """Compile the pass itself, because counting cannot always replace it."""
+        self._planned = True
+        self._decided = None
+        self.decided()
+
+    def need_race(self) -> None:
+        """Compile the tournament, because it pays or may pay with this many pending jobs."""
+        self._raced = True
+        self._decided = None
+        self.decided()
+
+    def provide(self, code: int) -> bool:
+        """Provide what the engine stopped for; return False if it needs nothing.
+
+        Args:
+            code: Return code of `event_loop.advance`.
+        """
+        if code == layout.NEED_ROOM:
+            self.make_room()
+        elif code == layout.NEED_PASS:
+            self.need_pass()
+        elif code == layout.NEED_RACE:
+            self.need_race()
+        elif code == layout.NEED_OUTAGES:
+            self.draw_outages()
+            self.decided()
+        else:
+            return False
+        return True
+
+    def know_facts(self) -> None:
+        """Give the engine the job properties for some orderings only; forks share them."""
+        if not self._facts_known:
+            self._sim.know(fact=self._facts.made())
+            self._facts_known = True
+
+    def passes(self) -> tuple[Pass, PowerPass | None]:
+        """Return the pass that starts jobs, and the pass that switches nodes.
+
+        The second is None without power states.
+        """
+        if self._passes is None:
+            self._passes = self._find_passes()
+        return self._passes
+
+    def _find_passes(self) -> tuple[Pass, PowerPass | None]:
+        power = self.policy.power.power_pass if self.cluster.has_power else None
+        interrupted = is_interrupted(self.workload, self.cluster)
+        backfill = PASSES.find(self.policy.backfill)
+        if self.workload.shares_nodes:
+            return backfill.on(PREEMPTING_SHARED if interrupted else SHARED_NODES), power
+        if interrupted:
+            return backfill.on(PREEMPTING_WHOLE), power
+        if power is None and self.tracked and not len(self.workload.resources):
+            return self.policy.on_whole_nodes, None
+        return self.policy.scheduling, power
+
+    def make_room(self) -> None:
+        """Enlarge the engine's tables of records and plans.
+
+        Raises:
+            SimulationError: Most of the space is needed for one job that is cut off again and
+                again.
+        """
+        # With a sizing the table holds resized stretches too, of which a job may have any number.
+        if self.sizing is None:
+            _check_cut_off(self.workload, self._sim)
+        more_room(self._sim)
+        if self.log:
+            more_log(self._sim)
+
+    def draw_outages(self) -> None:
+        """Draw the node failures of the next block of time."""
+        outages, self._horizon = drawn_outages(self.cluster, self.drawn, self._first_ms)
+        self._decided = None
+        self.drawn += 1
+        self._add_outages(outages)
+
+    def _add_outages(self, outages: Outages) -> None:
+        if len(outages[0]):
+            more_outages(self._sim, *outages)
+            self._outages = [*self._outages, outages]
+
+
+def _check_cut_off(workload: Workload, sim: Sim) -> None:
+    """Check that no job is cut off for ever, by jobs that preempt it or by nodes that fail.
+
+    This is called each time the table of lost attempts grows, which is seldom.
+
+    Raises:
+        SimulationError: one was cut off more than `MOST` times.
+    """
+    lost = sim["lost"][: sim.clock.lost]
+    if len(lost) <= MOST:
+        return
+    times = np.bincount(lost["job"])
+    row = int(times.argmax())
+    if times[row] > MOST:
+        raise SimulationError(
+            f"job {workload.job_id[row]} was cut off {times[row]:,} times until "
+            f"{sim.clock.now / MS_PER_S:,.0f} s, and would be for ever: jobs that preempt it, or nodes that "
+            "fail, leave it no time to end; a longer 'exempt' or 'requeue_after', a shorter 'grace', "
+            "checkpoints, or fewer failures do"
+        )

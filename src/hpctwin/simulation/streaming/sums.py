@@ -1,0 +1,284 @@
+"""What a stream adds up from window to window: nodes where jobs have whole ones, else parts of nodes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.energy.accounts.shared_energy import SharedEnergy, SummedEnergy
+from hpctwin.engine.state.sim import Sim
+from hpctwin.metrics.summary.running import RunningSummary
+from hpctwin.model import MS_PER_S, Cluster
+from hpctwin.simulation.lowering.shared_nodes import amounts_of_pools
+from hpctwin.simulation.result.capacity import capacity_over_time
+from hpctwin.simulation.result.counts import (
+    MILLI,
+    HeldOverTime,
+    cores_asked,
+    of_shared_nodes,
+    there,
+)
+from hpctwin.simulation.result.energy import energy_so_far
+from hpctwin.simulation.result.job_history import course_so_far
+from hpctwin.simulation.result.placements import placements, shares_held
+from hpctwin.simulation.result.result import lost_so_far
+from hpctwin.simulation.running.simulation import Simulation
+
+__all__ = ["CoreSums", "NodeSums"]
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+Tables = dict[str, pl.DataFrame]
+
+
+class NodeSums:
+    """Sums of a stream whose jobs have whole nodes.
+
+    Args:
+        cluster: the cluster.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._summary = RunningSummary(self._size(), exact=False)
+
+    def _size(self) -> int:
+        """Return the size of the cluster, in what is counted."""
+        return self._cluster.node_count
+
+    def window(self, simulation: Simulation, gone: BoolArray, until_s: float) -> Tables:
+        """Add a window, and return the tables of the jobs that are finished.
+
+        Args:
+            simulation: the jobs that are there.
+            gone: which of them are finished [jobs].
+            until_s: the time reached, as `RunningSummary.passed` has it.
+
+        Returns:
+            ``jobs``, ``lost``, and ``node_map`` or ``placements``, as of a result; ``jobs`` with ``energy_j``
+            if nodes have a power model.
+        """
+        result = simulation.result()
+        source = result.course.source
+        self._summary.passed(source, result.lost, result.capacity, until_s)
+        self._summary.ended(source.take(gone))
+        tables = {
+            "jobs": result.jobs.filter(gone),
+            "lost": result.lost.filter(_of_attempts(simulation.state, gone)),
+        }
+        if result.node_map is None:
+            return tables
+        segment = simulation.state["segment"][: simulation.state.clock.segments]
+        here = gone[segment["job"][segment["nodes"] > 0]]
+        tables["node_map"] = result.node_map.filter(here)
+        if result.energy is not None:
+            own = dataclasses.replace(
+                result.energy, table=tables["jobs"], node_map=tables["node_map"]
+            )
+            tables["jobs"] = own.jobs
+        return tables
+
+    def keep(self, rows: IntArray, to: IntArray, size: int) -> None:
+        """Keep what is known of jobs that stay when other jobs come.
+
+        Args:
+            rows: the jobs that stay.
+            to: their rows from now on.
+            size: how many jobs are there then.
+        """
+
+    def figures(self, simulation: Simulation) -> dict[str, Any]:
+        """Return the figures of the run; see `hpctwin.Result.summary`.
+
+        Args:
+            simulation: at the end of the last window.
+        """
+        energy = simulation.result().energy
+        return self._summary.figures() | ({} if energy is None else energy.figures())
+
+
+class CoreSums(NodeSums):
+    """Sums of a stream whose jobs share nodes, in thousandths of cores.
+
+    A job counts with the cores that it holds. Before it has started it counts with those that it asks for,
+    which is corrected in the summary when it has.
+
+    Args:
+        cluster: the cluster.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self._held = HeldOverTime(cluster)
+        self._joules = Joules(cluster) if cluster.has_power else None
+        # As how much each job that is there counted in the window before; -1 for those that are new.
+        self._counted = np.zeros(0, np.int64)
+        self._reached_s = -math.inf
+
+    def _size(self) -> int:
+        return round(there(self._cluster, "cores") * MILLI)
+
+    def window(self, simulation: Simulation, gone: BoolArray, until_s: float) -> Tables:
+        """See `NodeSums`."""
+        workload, sim = simulation.workload, simulation.state
+        asked = np.rint(cores_asked(workload, self._cluster) * MILLI).astype(np.int64)
+        counted, lost = _cores_held(sim, asked)
+        if len(self._counted):
+            # The clock is no measure: before the first event it shows 0.
+            eligible = sim["state"]["eligible"]
+            waited = (
+                (self._counted >= 0) & (eligible >= 0) & (eligible / MS_PER_S <= self._reached_s)
+            )
+            changed = np.flatnonzero(waited & (counted != self._counted))
+            self._summary.resized(eligible[changed], (counted - self._counted)[changed])
+        self._counted = counted
+        self._reached_s = until_s
+        course, attempts = course_so_far(workload, sim), lost_so_far(workload, sim)
+        jobs = course.table
+        in_cores = dataclasses.replace(course.source, nodes=counted)
+        self._summary.passed(
+            in_cores,
+            attempts.with_columns(nodes=pl.Series(lost, dtype=pl.Int64)),
+            capacity_over_time(sim, simulation.outages_so_far(), amounts_of_pools(sim)["cores"]),
+            until_s,
+        )
+        self._summary.ended(in_cores.take(gone))
+        placed = placements(workload, self._cluster, sim, of=gone)
+        self._held.add(placed)
+        if self._joules is not None:
+            jobs = jobs.with_columns(energy_j=self._joules.window(simulation, jobs))
+        return {
+            "jobs": jobs.filter(gone),
+            "lost": attempts.filter(_of_attempts(sim, gone)),
+            "placements": placed,
+        }
+
+    def keep(self, rows: IntArray, to: IntArray, size: int) -> None:
+        """See `NodeSums`."""
+        counted = np.full(size, -1)
+        counted[to] = self._counted[rows]
+        self._counted = counted
+        if self._joules is not None:
+            self._joules.keep(rows, to, size)
+
+    def figures(self, simulation: Simulation) -> dict[str, Any]:
+        """See `NodeSums`."""
+        found = of_shared_nodes(self._summary.figures(), self._cluster, self._held.totals())
+        return found | ({} if self._joules is None else self._joules.figures(simulation))
+
+
+class Joules:
+    """Sums of the energy that shared nodes drew and their jobs used, J.
+
+    Args:
+        cluster: the cluster, whose nodes have a power model.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._of_nodes = np.zeros(cluster.node_count)  # while jobs were on them
+        self._of_jobs: FloatArray | None = None  # of those that are there
+        self._reached_s = 0.0
+
+    def window(self, simulation: Simulation, jobs: pl.DataFrame) -> FloatArray:
+        """Add what was drawn since the window before.
+
+        Args:
+            simulation: the jobs that are there.
+            jobs: how they went.
+
+        Returns:
+            What each of them has used so far [jobs].
+        """
+        energy = self._since(simulation, jobs)
+        self._of_nodes += energy.computing_j
+        used = energy.jobs["energy_j"].to_numpy()
+        self._of_jobs = used if self._of_jobs is None else self._of_jobs + used
+        self._reached_s = energy.now_s
+        return self._of_jobs
+
+    def _since(self, simulation: Simulation, jobs: pl.DataFrame) -> SharedEnergy:
+        """What was drawn by those that were on nodes after the time reached, each from then on."""
+        workload = simulation.workload
+        placed = placements(workload, self._cluster, simulation.state)
+        later = pl.col("end_s").is_null() | (pl.col("end_s") > self._reached_s)
+        placed = placed.filter(later).with_columns(
+            pl.max_horizontal("start_s", pl.lit(self._reached_s)).alias("start_s")
+        )
+        energy = energy_so_far(simulation, jobs, shares_held(workload, self._cluster, placed))
+        assert isinstance(energy, SharedEnergy)
+        return energy
+
+    def keep(self, rows: IntArray, to: IntArray, size: int) -> None:
+        """See `NodeSums.keep`."""
+        assert self._of_jobs is not None
+        used = np.zeros(size)
+        used[to] = self._of_jobs[rows]
+        self._of_jobs = used
+
+    def figures(self, simulation: Simulation) -> dict[str, Any]:
+        """As of `Energy.figures`.
+
+        Args:
+            simulation: at the end of the last window.
+        """
+        nobody = placements(simulation.workload, self._cluster, simulation.state).clear()
+        held = shares_held(simulation.workload, self._cluster, nobody)
+        last = energy_so_far(simulation, nobody, held)
+        return SummedEnergy(
+            last.table,
+            held,
+            self._cluster,
+            last.spent_ms,
+            None,
+            begin_s=last.begin_s,
+            computing_j=self._of_nodes,
+        ).figures()
+
+
+def _of_attempts(sim: Sim, of_jobs: BoolArray) -> BoolArray:
+    """Return what is known of jobs for each attempt that was cut off [attempts]."""
+    found: BoolArray = of_jobs[sim["lost"]["job"][: sim.clock.lost]]
+    return found
+
+
+def _cores_held(sim: Sim, asked: IntArray) -> tuple[IntArray, IntArray]:
+    """Thousandths of cores that each job holds or held, and each attempt that a failure cut off.
+
+    Args:
+        sim: the simulation.
+        asked: what jobs that have not started ask for [jobs].
+    """
+    part = sim["part"][: int(sim["sharing"]["parts"][0])]
+    part = part[part["tasks"] > 0]
+    kind, node = part["kind"], part["node"]
+    cores = np.where(
+        sim["shape"]["exclusive"][kind] != 0,
+        sim["whole"][node, 0],
+        part["tasks"] * sim["needs"][kind, 0],
+    )
+    start = sim["state"]["start"]
+    last = part["start"] == start[part["job"]]
+    held = np.zeros(sim.jobs, np.int64)
+    np.add.at(held, part["job"][last], cores[last])
+    counted = np.where(start >= 0, held, asked)
+    before: dict[tuple[int, int], int] = {}
+    for job, begin, amount in zip(
+        part["job"][~last].tolist(),
+        part["start"][~last].tolist(),
+        cores[~last].tolist(),
+        strict=True,
+    ):
+        before[job, begin] = before.get((job, begin), 0) + amount
+    lost = sim["lost"][: sim.clock.lost]
+    of_lost = [
+        before[job, begin] if (job, begin) in before else int(held[job])
+        for job, begin in zip(lost["job"].tolist(), lost["start"].tolist(), strict=True)
+    ]
+    return counted, np.array(of_lost, np.int64)
