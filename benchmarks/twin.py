@@ -35,7 +35,7 @@ import yaml
 from hpctwin.errors import UnreachableError
 from hpctwin.model import Cluster
 from hpctwin.rms.emulated.client import EmulatedManager
-from hpctwin.rms.plain import PlainManager
+from hpctwin.rms.manager import PlainManager
 from hpctwin.rms.records import events as ev
 from hpctwin.rms.records.records import JobRecord, JobSpec, NodeRecord, Snapshot
 from hpctwin.twin.core.core import Core

@@ -24,8 +24,8 @@ __all__ = ["Fork", "fork"]
 ROOT = Path(__file__).parents[1]
 MODULES = (
     "hpctwin.cli.live.twin", "hpctwin.formats.clusters.files", "hpctwin.generate",
-    "hpctwin.rms.emulated.gate", "hpctwin.rms.emulated.server", "hpctwin.rms.pbs.gate",
-    "hpctwin.rms.slurm.gate", "hpctwin.simulation", "hpctwin.twin.emulated",
+    "hpctwin.rms.emulated.settings", "hpctwin.rms.emulated.server", "hpctwin.rms.pbs.settings",
+    "hpctwin.rms.slurm.settings", "hpctwin.simulation", "hpctwin.twin.emulated",
     "hpctwin.twin.facility.service", "hpctwin.twin.service.runner", "hpctwin.twin.service.service",
 )  # fmt: skip
 

@@ -19,7 +19,7 @@ from hpctwin.facility.config import Facility
 from hpctwin.formats.tables.mapped import Columns
 from hpctwin.model import Cluster, PowerCap
 from hpctwin.model.input.settings import Duration
-from hpctwin.policies.policy_file import PolicyFile
+from hpctwin.policies.policy import PolicyFile
 from hpctwin.sweep import SearchSettings, SweepSettings
 from hpctwin.twin.facility.config import LiveFacility
 from hpctwin.twin.settings.config import TwinConfig

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hpctwin import Workload, generate
 from hpctwin.energy import Series, price_control
-from hpctwin.energy.power.price_policy import _exceeded_for
+from hpctwin.energy.power.control import _exceeded_for
 from hpctwin.energy.power.states import state_names
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster

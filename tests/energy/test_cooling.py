@@ -20,8 +20,8 @@ from hpctwin.energy.cooling.model import (
     cool,
     cooling_figures,
     wet_bulb_c,
+    wet_bulb_means,
 )
-from hpctwin.energy.cooling.weather import wet_bulb_means
 from hpctwin.errors import ConfigError
 from hpctwin.model.cluster.cooling import Cooling
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpctwin.energy.power.sensors import Sensors
+from hpctwin.energy.power.meter import Sensors
 
 EPOCH = 1_700_000_000.0
 

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from hpctwin import Workload
 from hpctwin.errors import ConfigError
 from hpctwin.facility import Facility, parse_strategy, simulate_facility
-from hpctwin.facility.futures import Futures
+from hpctwin.facility.guided import Futures, Tree
 from hpctwin.facility.objective import carbon_g, energy_j, parse_objective, price
 from hpctwin.facility.state import FacilityState
-from hpctwin.facility.tree import Tree
 from hpctwin.model import Category
 from tests import strategies as drawn
 from tests.examples import examples

@@ -19,8 +19,8 @@ from hpctwin.energy.power.losses import PARTS
 from hpctwin.errors import ConfigError, TraceError, UnknownNameError
 from hpctwin.formats import dataset_of, read_workload, write_workload
 from hpctwin.formats.datasets import DATASETS, read_dataset, told_by, write_sample
+from hpctwin.formats.datasets.declared import at_steps
 from hpctwin.formats.datasets.making import made_jobs, node_of
-from hpctwin.formats.datasets.samples import at_steps
 from hpctwin.model import Workload
 from hpctwin.model.cluster.racks import node_w
 from hpctwin.simulation import replay

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hpctwin import read_workload
 from hpctwin.formats import write_workload
-from hpctwin.formats.accounting.steps import jobs_with_steps
+from hpctwin.formats.accounting.sacct_json import jobs_with_steps
 from hpctwin.formats.common.record import Tally
 from hpctwin.formats.tables.mapped import columns_of
 

@@ -9,7 +9,7 @@ import pytest
 
 from hpctwin import Cluster, generate, simulate
 from hpctwin.learn import Backfilling, Episodes, JobSelection, PolicySelection, many
-from hpctwin.learn.baselines.clairvoyant import why_not_ahead
+from hpctwin.learn.baselines.oracle import why_not_ahead
 from hpctwin.metrics import with_job_metrics
 from hpctwin.model import NodeGroup
 

@@ -10,7 +10,7 @@ from functools import partial
 
 from hpctwin.energy.sizing.sizing import SizedJob, SizeView, Sizing
 from hpctwin.model import MS_PER_S, Cluster, State, Workload, to_ms
-from hpctwin.model.workload.speedup import parse_speedup
+from hpctwin.model.workload.malleable import parse_speedup
 from hpctwin.policies import PowerPolicy
 from tests.reference.jobs import Job, fcfs, jobs_of
 from tests.reference.limits import Limits

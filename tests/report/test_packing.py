@@ -4,7 +4,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpctwin.report.figures.packing import pack
+from hpctwin.report.figures.gantt import pack
 
 
 def attempts(*rows: tuple[float, float, int]) -> pl.DataFrame:

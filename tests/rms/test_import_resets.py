@@ -13,7 +13,7 @@ from hpctwin import Simulation, read_workload
 from hpctwin.cli import main
 from hpctwin.rms.site.findings import NO_BEARING, NOT_MODELLED, TAKEN
 from hpctwin.rms.site_import.folder import Imported, import_site
-from hpctwin.rms.slurm.site.resets import midnights
+from hpctwin.rms.slurm.site.accounts import midnights
 
 CONF = (
     "ClusterName=c\nSelectType=select/linear\nPriorityType=priority/multifactor\nPriorityDecayHalfLife=0\n"

@@ -11,9 +11,8 @@ import pytest
 
 from hpctwin.errors import UnreachableError
 from hpctwin.rms.commands import Commands
-from hpctwin.rms.gate import JobRequest
-from hpctwin.rms.mark import Mark
-from hpctwin.rms.pbs.gate import VARIABLE, PbsGate
+from hpctwin.rms.gate import JobRequest, Mark
+from hpctwin.rms.pbs.settings import VARIABLE, PbsGate
 from tests.rms.fake_pbs import FakePbs
 from tests.rms.recorded import PBS
 

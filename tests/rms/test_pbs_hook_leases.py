@@ -15,8 +15,7 @@ import pytest
 from hpctwin.errors import ConfigError
 from hpctwin.rms.heartbeat import beat
 from hpctwin.rms.pbs.install import HookSettings, hook_text
-from hpctwin.rms.pbs.leasing import leases_file
-from hpctwin.rms.pbs.limit import lifting_file
+from hpctwin.rms.pbs.leasing import leases_file, lifting_file
 from hpctwin.rms.pbs.news import PbsNews
 
 QUEUEJOB, MODIFYJOB, RUNJOB, PERIODIC = 1, 2, 16, 0x8000

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from hpctwin.errors import UnreachableError
+from hpctwin.rms.pbs.listing.jobs import reason_of
 from hpctwin.rms.pbs.listing.parse import Found, cluster_snapshot
-from hpctwin.rms.pbs.listing.reasons import reason_of
 from hpctwin.rms.pbs.manager import PbsManager
 from hpctwin.rms.pbs.news import PbsNews
 from hpctwin.rms.records.push_events import JobSeen

@@ -11,12 +11,12 @@ import pytest
 
 from hpctwin import parse_policy
 from hpctwin.model import Cluster
+from hpctwin.rms.pbs.listing.node_attributes import used_up_of
 from hpctwin.rms.pbs.listing.parse import Found, cluster_snapshot
 from hpctwin.rms.pbs.listing.request import parse_select
-from hpctwin.rms.pbs.listing.resources import used_up_of
 from hpctwin.rms.pbs.listing.sharing import Sharing, how_shared, parts_held, tasks_asked
 from hpctwin.rms.placement.node_capacity import parts_of
-from hpctwin.rms.records.inconsistencies import Doubts
+from hpctwin.rms.records.changes import Doubts
 from hpctwin.rms.records.records import NodeRecord, Snapshot
 from hpctwin.simulation.lowering.shared_nodes import taken_by
 from hpctwin.twin.core.core import Core

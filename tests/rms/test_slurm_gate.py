@@ -13,9 +13,8 @@ import pytest
 
 from hpctwin.errors import ConfigError, QueueError
 from hpctwin.rms.commands import Commands
-from hpctwin.rms.gate import JobRequest
-from hpctwin.rms.mark import Mark
-from hpctwin.rms.slurm.gate import SlurmGate
+from hpctwin.rms.gate import JobRequest, Mark
+from hpctwin.rms.slurm.settings import SlurmGate
 from hpctwin.twin.facility.queue import Queue
 
 MARK = Mark(b"known to the queue's owner")

@@ -9,8 +9,7 @@ import pytest
 from hpctwin import Cluster, Workload, generate, simulate
 from hpctwin.errors import WorkloadError
 from hpctwin.metrics.jobs.fidelity import fidelity
-from hpctwin.sweep.assumptions import check_past
-from hpctwin.sweep.fitting import PARTS
+from hpctwin.sweep.assumptions import PARTS, check_past
 
 MACHINE = Cluster.uniform(16)
 

@@ -15,7 +15,7 @@ pytest.importorskip("optuna")
 from hpctwin import generate, simulate
 from hpctwin.cli import main
 from hpctwin.errors import ConfigError, HpctwinError
-from hpctwin.policies.policy_file import read_policy
+from hpctwin.policies.policy import read_policy
 from hpctwin.sweep import SearchSettings, search
 
 JOBS = generate("poisson", jobs=300, nodes=16, load=0.95, seed=3).replace(name="mine")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpctwin.twin.forecast.conformal import Conformal
+from hpctwin.learn.prediction.intervals import Conformal
 
 
 def interval(known: Conformal) -> tuple[float, float]:

@@ -22,7 +22,7 @@ from hpctwin.twin.service.explain import status_lines
 from hpctwin.twin.service.metering import Metering, use_expected, use_now
 from hpctwin.twin.service.service import check_connections
 from hpctwin.twin.settings.config import TwinConfig
-from hpctwin.web.server.live import Live
+from hpctwin.web.server.assembly import Live
 from hpctwin.web.server.prometheus import exposition
 from hpctwin.web.views.source import Source
 from tests.twin.test_runner import Setting

@@ -186,7 +186,7 @@ def test_a_file_that_others_may_write_is_no_resource_manager(tmp_path: Path) -> 
 
 
 UNFINISHED = """
-from hpctwin.rms.plain import PlainManager
+from hpctwin.rms.manager import PlainManager
 from hpctwin.rms.settings import ManagerSettings
 
 

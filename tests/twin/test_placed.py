@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpctwin.twin.forecast.coverage import knots, place, times
+from hpctwin.twin.forecast.interval_correction import knots, place, times
 
 WAITS = st.floats(0.0, 1e6)
 

@@ -27,8 +27,7 @@ from hpctwin.twin.forecast.records import Forecast
 from hpctwin.twin.journal.status_reader import Standing
 from hpctwin.twin.settings.config import CoreSettings
 from hpctwin.web.views.cluster_views import bars, held_line, node_views, places, timeline
-from hpctwin.web.views.history import History
-from hpctwin.web.views.job_history import Stretch, course, lanes_of, rows_of
+from hpctwin.web.views.job_history import History, Stretch, course, lanes_of, rows_of
 from hpctwin.web.views.power_views import energy_of, energy_view, power_lines, rates_of
 from hpctwin.web.views.views import Change
 from hpctwin.web.views.whatif import prepare

@@ -16,8 +16,7 @@ from hpctwin.web.server.access import Access
 from hpctwin.web.server.api import application
 from hpctwin.web.server.assembly import together
 from hpctwin.web.server.gate import Gate
-from hpctwin.web.server.run_api import run_application
-from hpctwin.web.server.serve import run_part
+from hpctwin.web.server.serve import run_application, run_part
 from hpctwin.web.views.runs import RunSource
 from tests.web.page import Page
 

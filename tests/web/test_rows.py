@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpctwin.web.views.rows import Rows, runs_of
+from hpctwin.web.views.job_history import Rows, runs_of
 from tests.examples import examples
 
 FREE = st.dictionaries(st.integers(0, 20), st.integers(-2, 9).map(float))

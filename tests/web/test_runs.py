@@ -26,8 +26,7 @@ from hpctwin.simulation import Simulation
 from hpctwin.web.server.access import Access
 from hpctwin.web.server.assembly import together
 from hpctwin.web.server.gate import Gate
-from hpctwin.web.server.run_api import run_application
-from hpctwin.web.server.serve import run_part
+from hpctwin.web.server.serve import run_application, run_part
 from hpctwin.web.views.runs import RunSource
 from tests.web.page import ACCESS, LOOKS, bearer
 

@@ -9,8 +9,7 @@ import polars as pl
 import pytest
 
 from hpctwin.cli import main
-from hpctwin.generate.failures import failure_risk, with_failures
-from hpctwin.generate.pas import RESOURCES, pas
+from hpctwin.generate.pas import RESOURCES, failure_risk, pas, with_failures
 from hpctwin.metrics import dependency_violations, resource_use, resource_utilization
 from hpctwin.model import Dependencies, DependencyKind
 from hpctwin.simulation import Result

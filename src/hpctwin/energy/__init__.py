@@ -8,10 +8,9 @@ from hpctwin.lazy import lazy_names
 
 if TYPE_CHECKING:
     from hpctwin.energy.accounts.accounting import Energy
-    from hpctwin.energy.power.control import Orders, PowerView
-    from hpctwin.energy.power.price_policy import price_control
+    from hpctwin.energy.power.control import Orders, PowerView, price_control
+    from hpctwin.energy.prices.forecast import Slots
     from hpctwin.energy.prices.series import Series, cheapest_begins
-    from hpctwin.energy.prices.slots import Slots
     from hpctwin.energy.sizing.carbon_scaler import CarbonScaler
     from hpctwin.energy.sizing.registry import parse_sizing
     from hpctwin.energy.sizing.sizing import SizedJob, Sizes, SizeView
@@ -35,12 +34,22 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "accounts.accounting": ("Energy",),
-        "power.control": ("Orders", "PowerView"),
-        "power.price_policy": ("price_control",),
-        "prices.series": ("Series", "cheapest_begins"),
-        "prices.slots": ("Slots",),
+        "power.control": (
+            "Orders",
+            "PowerView",
+            "price_control",
+        ),
+        "prices.series": (
+            "Series",
+            "cheapest_begins",
+        ),
+        "prices.forecast": ("Slots",),
         "sizing.carbon_scaler": ("CarbonScaler",),
         "sizing.registry": ("parse_sizing",),
-        "sizing.sizing": ("SizedJob", "Sizes", "SizeView"),
+        "sizing.sizing": (
+            "SizeView",
+            "SizedJob",
+            "Sizes",
+        ),
     },
 )

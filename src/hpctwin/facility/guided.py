@@ -1,4 +1,11 @@
-"""Simulation-guided strategies: a job goes to the cluster whose forecast is best."""
+"""Simulation-guided strategies: a job goes to the cluster whose forecast is best.
+
+Forecasts of a job on a cluster, with later arrivals sampled from the past.
+
+Moves of pending jobs to a cluster where they now end earlier.
+
+A look-ahead tree that places jobs with the least sum of turnarounds.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.errors import ConfigError, UnknownNameError
-from hpctwin.facility.futures import Futures
-from hpctwin.facility.moving import move_waiting
 from hpctwin.facility.objective import (
     OBJECTIVES,
     PlacementForecast,
@@ -18,12 +23,190 @@ from hpctwin.facility.objective import (
     parse_objective,
 )
 from hpctwin.facility.state import FacilityState, Knowledge
-from hpctwin.facility.strategy import Strategy
-from hpctwin.facility.tree import Tree
-from hpctwin.facility.view import View
+from hpctwin.facility.strategy import Strategy, View
 from hpctwin.model import NEVER_MS
 
-__all__ = ["Guided", "Ties", "parse_objective"]
+__all__ = ["Futures", "Guided", "Ties", "Tree", "move_waiting", "parse_objective"]
+
+IntArray = npt.NDArray[np.int64]
+NOBODY = np.zeros(0, np.int64)
+
+
+class Futures:
+    """Forecasts of a job on a cluster, over samples of the jobs that arrive later.
+
+    A sample is a block of the cluster's past (moving-block bootstrap). It begins at a job placed
+    there, drawn with equal probability. It has all jobs placed within the horizon after that one,
+    at the same distances in time. This keeps bursts and the mix of jobs.
+
+    Args:
+        state: The facility.
+        cluster: Index of the cluster.
+        row: Row of the job, which arrives now.
+        samples: Number of samples; 0 for one future without later jobs.
+        horizon_s: Time within which arrivals are sampled, in seconds.
+    """
+
+    MOST = 256
+    """Maximum number of arrivals in a sample."""
+
+    def __init__(
+        self, state: FacilityState, cluster: int, row: int, samples: int, horizon_s: float
+    ) -> None:
+        self.state = state
+        self.site = state.clusters[cluster]
+        self.row = row
+        self.arrival_ms = state.arrival_ms(row, cluster)
+        self.past = state.placed[cluster]
+        self.samples = samples if self.past else 0
+        self.horizon_ms = round(1000 * horizon_s)
+
+    def forecasts(self, *, others: bool) -> list[PlacementForecast]:
+        """Return the job's start and end in each sample.
+
+        Args:
+            others: Whether to also compute the time that the job adds to the turnarounds of all
+                other jobs. This takes a second forecast per sample, without the job.
+        """
+        if self.samples == 0:
+            return [self._with(NOBODY, others)]
+        return [self._with(self._sample(), others) for _ in range(self.samples)]
+
+    def _sample(self) -> IntArray:
+        """Draw arrivals, and return their rows in the cluster's forecasts."""
+        first = int(self.state.rng.integers(len(self.past)))
+        block = np.array(self.past[first : first + self.MOST])
+        when = self.state.placed_ms[block]
+        block = block[when <= when[0] + self.horizon_ms]
+        gaps = self.state.placed_ms[block] - when[0]
+        return self.site.tell(block, self.state.now_ms + 1 + gaps)
+
+    def _with(self, later: IntArray, others: bool) -> PlacementForecast:
+        own = np.array([self.row])
+        present = NOBODY
+        if others:
+            self.site.advance_before(self.state.now_ms)
+            present = np.concatenate([self.site.waiting(), self.site.on_their_way(), later])
+        found = self._forecast(np.concatenate([own, later]), np.concatenate([own, present]))
+        added = 0.0
+        if len(present):
+            without = self._forecast(later, present)
+            added = float((found[1, 1:] - without[1]).sum()) / 1000
+        return PlacementForecast(self.row, int(found[0, 0]), int(found[1, 0]), added)
+
+    def _forecast(self, coming: IntArray, watched: IntArray) -> IntArray:
+        return self.site.forecast(self.state.now_ms, coming, watched, arrival_ms=self.arrival_ms)
+
+
+def move_waiting(state: FacilityState, gain_s: float) -> None:
+    """Move each pending job that would end much earlier on another cluster.
+
+    Jobs are checked in the order of the queues, and each move is made before the next check. A
+    moved job queues on the new cluster like a new arrival.
+
+    Args:
+        state: The facility.
+        gain_s: Minimum time by which the job must end earlier, including its staging, in seconds.
+    """
+    state.advance_all()
+    gain_ms = round(1000 * gain_s)
+    for here, cluster in enumerate(state.clusters):
+        rows = cluster.waiting()
+        ends: dict[int, int] = {}
+        for row in rows.tolist():
+            options = [c for c in state.options(row) if c != here]
+            if not options:
+                continue
+            if not ends:
+                found = cluster.forecast(state.now_ms, rows[:0], rows)[1]
+                ends = dict(zip(rows.tolist(), found.tolist(), strict=True))
+            if ends[row] < 0:
+                continue
+            best, where = ends[row] - gain_ms, here
+            for other in options:
+                _, end = state.forecast_end(row, other, best)
+                if end >= 0 and (where == here or end < best):
+                    best, where = end, other
+            if where != here:
+                state.move(row, where, best)
+                rows = rows[rows != row]
+                ends = {}  # the remaining jobs may start earlier now
+
+
+MOST_FORECASTS = 512
+"""Number of forecasts after which the best combination found so far is taken."""
+
+
+class Tree:
+    """Depth-first search with a bound over all combinations of clusters for some jobs.
+
+    A forecast of one cluster depends only on the set of jobs that go there, so each set is forecast
+    once. The first descent takes for each job the cluster that adds the least. The result is
+    therefore never worse than placing one job after the other. A branch is cut when its sum so far
+    is no better than the best complete combination.
+
+    Args:
+        state: The facility.
+    """
+
+    def __init__(self, state: FacilityState) -> None:
+        self.state = state
+        self._known: dict[tuple[int, tuple[int, ...]], int] = {}
+        self._best_ms: int | None = None
+        self._best: tuple[int, ...] = ()
+
+    def place(self, rows: list[int]) -> None:
+        """Place or hold jobs, in the given order."""
+        free = [row for row in rows if self.state.options(row)]
+        self.search(free)
+        for row, cluster in zip(free, self._best, strict=True):
+            # Jobs placed before this one may have filled the queue.
+            if cluster in self.state.options(row):
+                self.state.place(row, cluster)
+            else:
+                self.state.hold(row)
+        for row in rows:
+            if row not in free:
+                self.state.hold(row)
+
+    def search(self, rows: list[int]) -> tuple[tuple[int, ...], int]:
+        """Return the best cluster for each job, and the sum of the jobs' ends, in ms."""
+        self._descend(rows, (), {})
+        return self._best, self._best_ms or 0
+
+    def _descend(
+        self, rows: list[int], chosen: tuple[int, ...], there: dict[int, tuple[int, ...]]
+    ) -> None:
+        so_far = sum(self._ends_ms(c, jobs) for c, jobs in there.items())
+        if self._best_ms is not None and so_far >= self._best_ms:
+            return
+        if len(chosen) == len(rows):
+            self._best, self._best_ms = chosen, so_far
+            return
+        row = rows[len(chosen)]
+        branches = []
+        for cluster in self.state.options(row):
+            jobs = (*there.get(cluster, ()), row)
+            added = self._ends_ms(cluster, jobs) - self._ends_ms(cluster, jobs[:-1])
+            branches.append((added, cluster, jobs))
+        for _, cluster, jobs in sorted(branches):
+            if self._best_ms is not None and len(self._known) > MOST_FORECASTS:
+                return
+            self._descend(rows, (*chosen, cluster), {**there, cluster: jobs})
+
+    def _ends_ms(self, cluster: int, jobs: tuple[int, ...]) -> int:
+        """Return the sum of the ends of jobs sent to a cluster together, in ms."""
+        if not jobs:
+            return 0
+        if (cluster, jobs) not in self._known:
+            rows = np.array(jobs)
+            arrival = np.array([self.state.arrival_ms(row, cluster) for row in jobs])
+            found = self.state.clusters[cluster].forecast(
+                self.state.now_ms, rows, rows, arrival_ms=arrival
+            )
+            self._known[cluster, jobs] = int(found[1].sum())
+        return self._known[cluster, jobs]
+
 
 Ties = Literal["least-loaded", "random", "first"]
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.facility.config import FacilityCluster
-from hpctwin.facility.view import View
+from hpctwin.facility.strategy import View
 
 __all__ = ["OBJECTIVES", "PlacementObjective", "parse_objective"]
 

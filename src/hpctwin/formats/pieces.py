@@ -13,9 +13,8 @@ from hpctwin.errors import TraceError
 from hpctwin.formats.common.files import stem
 from hpctwin.formats.tables.own_columns import checked_piece, whole_or_text
 from hpctwin.model import Category
-from hpctwin.model.workload.batches import Batch, edges_of
 from hpctwin.model.workload.frame import NOT_THERE
-from hpctwin.model.workload.joining import LABELS, plain
+from hpctwin.model.workload.joining import LABELS, Batch, edges_of, plain
 
 __all__ = ["Pieces", "open_pieces"]
 

@@ -27,9 +27,8 @@ from hpctwin.learn.environments.backfilling import Backfilling
 from hpctwin.learn.environments.environment import Environment, Environments
 from hpctwin.learn.environments.episodes import Curriculum, Episodes, Generated
 from hpctwin.learn.environments.job_selection import JobSelection
-from hpctwin.learn.environments.many import many
 from hpctwin.learn.environments.placement import Placement
-from hpctwin.learn.environments.policy_selection import PolicySelection
+from hpctwin.learn.environments.policy_selection import PolicySelection, many
 from hpctwin.learn.environments.power_management import PowerManagement
 from hpctwin.learn.environments.task import Observation
 

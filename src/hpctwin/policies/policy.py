@@ -1,4 +1,7 @@
-"""A policy: ordering, backfill, placement and power policy together."""
+"""A policy: ordering, backfill, placement and power policy together.
+
+A policy in a file of its own, beside a machine's and a workload's.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,16 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 from hpctwin.engine.capacity_models import PARTICULAR_NODES, SHARED_NODES
 from hpctwin.engine.passes import PASSES, Pass
 from hpctwin.engine.state.layout import CONTIGUOUS
 from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.model.files.yaml_file import read_yaml
 from hpctwin.model.input.arguments import check_arguments
+from hpctwin.model.input.settings import Settings
 from hpctwin.policies.backfills import BACKFILLS, CANDIDATES, engine_numbers, find_backfill
 from hpctwin.policies.code.files import is_file
 from hpctwin.policies.lookup import ORDERINGS, OrderingLike, find_ordering
@@ -21,7 +27,34 @@ from hpctwin.policies.orderings.ordering import Ordering
 from hpctwin.policies.placements import FIRST_FIT, Placement, PlacementLike, find_placement
 from hpctwin.policies.powers import PowerPolicy, find_power
 
-__all__ = ["Policy", "PolicyLike", "PowerLike", "make_policy", "parse_policy"]
+__all__ = [
+    "Policy",
+    "PolicyFile",
+    "PolicyLike",
+    "PowerLike",
+    "make_policy",
+    "parse_policy",
+    "read_policy",
+]
+
+
+class PolicyFile(Settings):
+    """What ``policy.yaml`` holds.
+
+    Args:
+        policy: the text of a policy, ``ORDER+BACKFILL@PLACEMENT~POWER``.
+    """
+
+    policy: str
+
+
+def read_policy(path: str | Path) -> str:
+    """The policy's text.
+
+    Raises:
+        ConfigError: the file cannot be read or is not valid; the message names the field.
+    """
+    return PolicyFile.checked(read_yaml(path, "policy"), str(path)).policy
 
 
 @dataclass(frozen=True)

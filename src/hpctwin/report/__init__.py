@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from hpctwin.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from hpctwin.report.energy_figures.cooling import plot_cooling
     from hpctwin.report.energy_figures.energy import (
+        plot_cooling,
         plot_energy_against_wait,
         plot_node_states,
         plot_pareto,
@@ -80,8 +80,8 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "energy_figures.cooling": ("plot_cooling",),
         "energy_figures.energy": (
+            "plot_cooling",
             "plot_energy_against_wait",
             "plot_node_states",
             "plot_pareto",
@@ -98,9 +98,15 @@ __getattr__, __dir__ = lazy_names(
         ),
         "figures.gantt": ("plot_gantt",),
         "figures.resources": ("plot_resource_use",),
-        "figures.shared_nodes": ("plot_fragmentation", "plot_heatmap"),
+        "figures.shared_nodes": (
+            "plot_fragmentation",
+            "plot_heatmap",
+        ),
         "figures.start": ("plot_start",),
-        "figures.timeline": ("plot_queue", "plot_utilization"),
+        "figures.timeline": (
+            "plot_queue",
+            "plot_utilization",
+        ),
         "figures.wait_heat": ("plot_wait_heat",),
         "figures.workload": ("plot_workload",),
         "pages.html": ("write_report",),

@@ -112,7 +112,7 @@ class Plots:
 
     def heatmap(self, *, title: str = "Held of each node") -> Figure:
         """How much of each node jobs held over time, where they share nodes."""
-        from hpctwin.report.figures.node_names import node_ticks
+        from hpctwin.report.figures.axes import node_ticks
         from hpctwin.report.figures.shared_nodes import plot_heatmap
 
         return plot_heatmap(
@@ -154,7 +154,7 @@ class Plots:
 
     def cooling(self, cooled: pl.DataFrame, *, title: str | None = None) -> Figure:
         """What the machine and its cooling took, its PUE and its water, from what ``energy.cooled`` gave."""
-        from hpctwin.report.energy_figures.cooling import plot_cooling
+        from hpctwin.report.energy_figures.energy import plot_cooling
 
         title = title or f"Cooling, {self._run}"
         return plot_cooling(cooled, title=title, start_epoch_s=self._epoch_s)

@@ -1,4 +1,7 @@
-"""Several policies on one workload."""
+"""Several policies on one workload.
+
+When each job would have started had nobody come after it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event
 from typing import Unpack
+
+import numpy as np
+import numpy.typing as npt
 
 from hpctwin.errors import ArgumentError, ConfigError, in_brief
 from hpctwin.model import Cluster, Workload
@@ -20,7 +26,36 @@ from hpctwin.simulation.running.interruptible import run_all
 from hpctwin.simulation.running.options import RunOptions, spelled_out
 from hpctwin.simulation.state.arguments import as_cluster, as_workload
 
-__all__ = ["compare"]
+__all__ = ["compare", "fair_starts"]
+
+
+def fair_starts(
+    simulation: Simulation, progress: Callable[[float], None] | None = None
+) -> npt.NDArray[np.float64]:
+    """The fair start time of each job (Sabin and Sadayappan, JSSPP 2005).
+
+    At each submission the simulation is forked, later arrivals are left out, and the fork runs until
+    the job has started.
+
+    Args:
+        simulation: one that has not begun; it is run to its end.
+        progress: called now and then with the share of jobs done.
+
+    Returns:
+        Seconds [jobs]; NaN for jobs that never start.
+    """
+    submit = simulation.workload.submit_ms / 1000
+    fair = np.full(len(submit), np.nan)
+    for row, time in enumerate(submit):
+        simulation.advance(time)
+        start = simulation.fork(arrivals=False).run_until_started(row)
+        if start is not None:
+            fair[row] = start
+        if progress is not None and row % 200 == 0:
+            progress(row / len(submit))
+    simulation.advance()
+    return fair
+
 
 AT_ONCE = 1 << 14
 """So many jobs a thread has in memory, of several policies, where one has fewer."""

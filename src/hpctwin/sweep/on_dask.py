@@ -69,7 +69,7 @@ def _run(name: str, chunk: Sequence[Point]) -> list[Row]:
 
 
 class OnDask:
-    """A pool of Dask's workers; see `hpctwin.sweep.pools.Pool`.
+    """A pool of Dask's workers; see `hpctwin.sweep.running.Pool`.
 
     A worker that is lost loses nothing: Dask runs its chunk elsewhere. One chunk that has taken three
     workers with it is told as failed.

@@ -22,8 +22,7 @@ from hpctwin.errors import ConfigError
 from hpctwin.generate import find_generator
 from hpctwin.model import Cluster, Workload
 from hpctwin.simulation.state.arguments import as_cluster
-from hpctwin.sweep.filling import fill, names_in
-from hpctwin.sweep.settings import Source, Span, SweepSettings, Values
+from hpctwin.sweep.settings import Source, Span, SweepSettings, Values, fill, names_in
 
 __all__ = ["Inputs", "Plan", "Point", "World", "code_version", "plan_of"]
 

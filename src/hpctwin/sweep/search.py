@@ -19,11 +19,19 @@ from hpctwin.model.files.yaml_file import read_yaml
 from hpctwin.policies import parse_policy
 from hpctwin.simulation import simulate
 from hpctwin.sweep.bench import workload_of
-from hpctwin.sweep.filling import fill, names_in
 from hpctwin.sweep.outcome import SweepResult
 from hpctwin.sweep.points import plan_of
 from hpctwin.sweep.running import sweep
-from hpctwin.sweep.settings import Scalar, Span, SweepSettings, Values, Worlds, beside
+from hpctwin.sweep.settings import (
+    Scalar,
+    Span,
+    SweepSettings,
+    Values,
+    Worlds,
+    beside,
+    fill,
+    names_in,
+)
 
 if TYPE_CHECKING:
     import optuna

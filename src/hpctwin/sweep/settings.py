@@ -1,8 +1,12 @@
-"""What ``sweep.yaml`` holds: what is varied, and what is told of it."""
+"""What ``sweep.yaml`` holds: what is varied, and what is told of it.
+
+Texts with places for parameters: ``{name}``.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -13,12 +17,48 @@ from hpctwin.errors import near
 from hpctwin.model.files.yaml_file import read_yaml
 from hpctwin.model.input.settings import Duration, Settings
 from hpctwin.model.text.units import parse_moment
-from hpctwin.sweep.filling import names_in
 
 __all__ = [
-    "Run", "Scalar", "Source", "Span", "SweepSettings", "Values", "Worlds", "beside", "read_sweep",
+    "Run",
+    "Scalar",
+    "Source",
+    "Span",
+    "SweepSettings",
+    "Values",
+    "Worlds",
+    "beside",
+    "fill",
+    "names_in",
+    "read_sweep",
     "source_of",
-]  # fmt: skip
+]
+
+_PLACE = re.compile(r"\{(\w+)\}")
+
+
+def names_in(text: str) -> list[str]:
+    """The parameters that a text has places for."""
+    return _PLACE.findall(text)
+
+
+def fill(given: Any, values: Mapping[str, Any]) -> Any:
+    """A text with the values put in; one that is nothing but a place becomes the value itself.
+
+    Args:
+        given: a text; anything else stays as it is.
+        values: by name.
+    """
+    if not isinstance(given, str):
+        return given
+    alone = _PLACE.fullmatch(given)
+    if alone is not None:
+        return values[alone[1]]
+    return _PLACE.sub(lambda place: _text(values[place[1]]), given)
+
+
+def _text(value: Any) -> str:
+    return f"{value!r}" if isinstance(value, float) else str(value)
+
 
 S = TypeVar("S", bound="Worlds")
 

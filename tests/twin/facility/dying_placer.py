@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hpctwin.rms.emulated.gate import EmulatedGate
-from hpctwin.rms.pbs.gate import PbsGate
-from hpctwin.rms.slurm.gate import SlurmGate
+from hpctwin.rms.emulated.settings import EmulatedGate
+from hpctwin.rms.pbs.settings import PbsGate
+from hpctwin.rms.slurm.settings import SlurmGate
 from hpctwin.twin.facility.config import LiveFacility
 from hpctwin.twin.facility.queue import Queue
 from hpctwin.twin.facility.service import open_placer

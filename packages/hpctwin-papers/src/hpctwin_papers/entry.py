@@ -127,7 +127,7 @@ def write_report(folder: Path, outcomes: Iterable[Outcome]) -> list[Outcome]:
     Raises:
         OutputError: they cannot be written.
     """
-    from hpctwin.report.figures.saving import save_figure
+    from hpctwin.report.figures.style import save_figure
 
     done = list(outcomes)
     with write_folder(folder) as new:

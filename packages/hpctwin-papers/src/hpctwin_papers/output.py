@@ -56,7 +56,7 @@ def show(
     if results.about:
         screen(stderr=json).print(results.about, highlight=False)
     if plot is not None:
-        from hpctwin.report.figures.saving import save_figure
+        from hpctwin.report.figures.style import save_figure
 
         draw, results = results.first_figure()
         save_figure(draw(), plot)

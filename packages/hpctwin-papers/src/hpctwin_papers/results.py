@@ -106,7 +106,7 @@ def write_files(results: Results, folder: Path) -> None:
     Raises:
         OutputError: they cannot be written.
     """
-    from hpctwin.report.figures.saving import save_figure
+    from hpctwin.report.figures.style import save_figure
 
     with write_folder(folder) as new:
         for name, write in results.files.items():

@@ -107,8 +107,7 @@ def _import(
 
     from hpctwin.cli.output.output import check_outputs, print_json
     from hpctwin.errors import ConfigError
-    from hpctwin.rms.site_import.folder import import_site, pseudonyms
-    from hpctwin.rms.site_import.live_site import asked
+    from hpctwin.rms.site_import.folder import asked, import_site, pseudonyms
 
     if not live and source is None:
         raise ConfigError(f"give --from FOLDER, or the word live to ask the running {manager}")

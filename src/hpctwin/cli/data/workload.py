@@ -45,14 +45,14 @@ def describe(
     note_reading(workload)
     if plot is not None:
         from hpctwin.report import plot_workload
-        from hpctwin.report.figures.saving import save_figure
+        from hpctwin.report.figures.style import save_figure
 
         save_figure(plot_workload(workload), plot)
     found = describe_workload(workload, nodes)
     if json:
         print_json(found.to_dict())
         return 0
-    from hpctwin.report.tables.describe import description_tables
+    from hpctwin.report.tables.tables import description_tables
 
     console = screen()
     for table in description_tables(found):

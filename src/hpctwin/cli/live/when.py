@@ -152,8 +152,8 @@ def _draw(found: When, now_s: float, title: str, path: Path) -> None:
         HpctwinError: there is none: it waits for nobody knows what, runs, or too few starts were seen.
     """
     from hpctwin.errors import HpctwinError
-    from hpctwin.report.figures.saving import save_figure
     from hpctwin.report.figures.start import plot_start
+    from hpctwin.report.figures.style import save_figure
     from hpctwin.twin.forecast.forecaster import LEVELS
 
     low_s, high_s = found.low_s, found.high_s

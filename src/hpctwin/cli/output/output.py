@@ -59,7 +59,7 @@ def check_outputs(
     for folder in filter(None, folders):
         check_folder(folder)
     for figure in filter(None, figures):
-        from hpctwin.report.figures.saving import check_figure
+        from hpctwin.report.figures.style import check_figure
 
         check_figure(figure)
     for file in filter(None, (*files, *figures)):

@@ -95,8 +95,8 @@ def calibrate_command(
                 **{name: np.asarray(forecast) for name, forecast in found.items()}
             ).write_parquet(file)
     if plot is not None:
-        from hpctwin.report.energy_figures.calibration import plot_calibration
-        from hpctwin.report.figures.saving import save_figure
+        from hpctwin.report.energy_figures.energy import plot_calibration
+        from hpctwin.report.figures.style import save_figure
 
         time_s = table[time_column].to_numpy()
         drawn = plot_calibration(time_s, watts, found, rolling=samples["rolling"], first=first)

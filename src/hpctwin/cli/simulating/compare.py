@@ -87,7 +87,7 @@ def compare_command(
     from hpctwin.cli.output.output import check_outputs, screen
     from hpctwin.model.text.progress import progress_bar
     from hpctwin.policies import make_policy, parse_policy
-    from hpctwin.policies.policy_file import read_policy
+    from hpctwin.policies.policy import read_policy
     from hpctwin.report import summary_table
     from hpctwin.report.accessor import breakdown_table, report_results
 
@@ -304,7 +304,7 @@ def _show_several(compared: Sequence[_Compared], plot: Path | None, json: bool) 
     from hpctwin.cli.output.output import print_json, screen
     from hpctwin.metrics import mean_summaries, paired_differences
     from hpctwin.report import compare_table, paired_table, plot_differences
-    from hpctwin.report.figures.saving import save_figure
+    from hpctwin.report.figures.style import save_figure
 
     runs = [one.summaries for one in compared]
     differences = paired_differences(runs)
@@ -340,7 +340,7 @@ def _write(compared: _Compared, out: Path, run: RunOptions, inputs: list[Path]) 
 
 def _plot(results: dict[str, Result], summaries: dict[str, dict[str, Any]], plot: Path) -> None:
     from hpctwin.report import plot_compare_bars, plot_radar, plot_wait_cdf
-    from hpctwin.report.figures.saving import save_figure
+    from hpctwin.report.figures.style import save_figure
 
     if "bars" in plot.stem:
         save_figure(plot_compare_bars(summaries), plot)

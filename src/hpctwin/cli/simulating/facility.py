@@ -270,7 +270,7 @@ def _write(
 
     if plot is not None:
         from hpctwin.report.facility import plot_weeks
-        from hpctwin.report.figures.saving import save_figure
+        from hpctwin.report.figures.style import save_figure
 
         save_figure(plot_weeks({name: result.weeks for name, result in results.items()}), plot)
     if out is None:

@@ -149,7 +149,7 @@ def simulate_command(
     every_s = every_seconds(out_every, out)
     own = within(trace, "policy.yaml")
     if policy is None and own is not None and scheduler is None and sizing is None:
-        from hpctwin.policies.policy_file import read_policy
+        from hpctwin.policies.policy import read_policy
 
         policy = read_policy(own)
     chosen = make_policy(
@@ -264,7 +264,7 @@ def _plot_cooling(result: Result, cooled: pl.DataFrame | None, plot: Path | None
     """Draw the cooling, if the figure is called so."""
     if cooled is None or plot is None or not _draws(plot, "cooling"):
         return False
-    from hpctwin.report.figures.saving import save_figure
+    from hpctwin.report.figures.style import save_figure
 
     save_figure(result.plot.cooling(cooled), plot)
     return True
@@ -344,7 +344,7 @@ def _show(
 
         write_spars_results(result.energy, spars)
     if plot is not None:
-        from hpctwin.report.figures.saving import save_figure
+        from hpctwin.report.figures.style import save_figure
 
         save_figure(_figure(result, plot), plot)
     if json:

@@ -56,7 +56,7 @@ def sweep_command(
     """
     from hpctwin.cli.output.output import check_outputs, print_json, screen
     from hpctwin.model.text.progress import progress_bar
-    from hpctwin.report.figures.saving import save_figure
+    from hpctwin.report.figures.style import save_figure
     from hpctwin.report.figures.sweep import plot_sweep, sweep_table
     from hpctwin.sweep import Progress, read_sweep, sweep
     from hpctwin.sweep.on_dask import OnDask, connected

@@ -14,8 +14,7 @@ import polars as pl
 
 from hpctwin.energy.accounts.accounting import Energy
 from hpctwin.energy.cooling.fmu import Fmu, run_fmu
-from hpctwin.energy.cooling.model import cool
-from hpctwin.energy.cooling.weather import wet_bulb_means
+from hpctwin.energy.cooling.model import cool, wet_bulb_means
 from hpctwin.energy.power.job_power import Pieces, job_power
 from hpctwin.energy.power.losses import PARTS, Draw, Stretches, feed, together
 from hpctwin.energy.power.rating import fed_w
@@ -260,7 +259,7 @@ class ComponentEnergy(Energy):
 
         Args:
             wet_bulb: Wet-bulb temperature in °C, or a weather file; see
-                `hpctwin.energy.cooling.weather`.
+                `hpctwin.energy.cooling.model`.
             step_s: As for `over_time`.
             begin_s: As for `over_time`; the plant starts in a steady state.
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.energy.prices.slots import Slots
+from hpctwin.energy.prices.forecast import Slots
 from hpctwin.energy.sizing.carbon_scaler import marginal_speeds, served
 from hpctwin.energy.sizing.sizing import SizedJob, Sizes, SizeView
 from hpctwin.errors import ConfigError

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.energy.prices.slots import Slots
+from hpctwin.energy.prices.forecast import Slots
 from hpctwin.energy.sizing.sizing import SizedJob, Sizes, SizeView
 from hpctwin.errors import ConfigError
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from hpctwin.energy.prices.forecast import parse_forecast
+from hpctwin.energy.prices.forecast import Slots, parse_forecast
 from hpctwin.energy.prices.series import Series
-from hpctwin.energy.prices.slots import Slots
 from hpctwin.energy.sizing.carbon_scaler import CarbonScaler
 from hpctwin.energy.sizing.sizing import Sizing
 from hpctwin.policies.registry import Entry, Parameter, Registry

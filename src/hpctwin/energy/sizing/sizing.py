@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.model.workload.speedup import Speedup
+from hpctwin.model.workload.malleable import Speedup
 
 __all__ = ["SizeView", "SizedJob", "Sizes", "Sizing"]
 

@@ -16,8 +16,7 @@ from hpctwin.formats.datasets.making import write_sample
 from hpctwin.formats.datasets.philly import PHILLY
 from hpctwin.formats.datasets.reading import columns_in, files_of, fits, nodes_away, read_dataset
 from hpctwin.formats.datasets.supercloud import SUPERCLOUD
-from hpctwin.formats.datasets.tables import EAGLE, KESTREL, LISA, LUMOS
-from hpctwin.formats.datasets.torque import BLUE_WATERS
+from hpctwin.formats.datasets.tables import BLUE_WATERS, EAGLE, KESTREL, LISA, LUMOS
 
 __all__ = [
     "DATASETS", "Column", "DataSet", "File", "columns_in", "dataset", "files_of", "nodes_away",

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import polars as pl
 
-from hpctwin.formats.datasets.declared import Column, DataSet, File, Given, share_used, size
-from hpctwin.formats.datasets.samples import at_steps
+from hpctwin.formats.datasets.declared import (
+    Column,
+    DataSet,
+    File,
+    Given,
+    at_steps,
+    share_used,
+    size,
+)
 
 __all__ = ["FRONTIER", "FRONTIER_SWF"]
 

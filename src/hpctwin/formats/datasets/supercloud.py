@@ -8,8 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from hpctwin.formats.accounting.sacct_records import STATES
-from hpctwin.formats.datasets.declared import Column, DataSet, File, Given, size
-from hpctwin.formats.datasets.samples import at_steps
+from hpctwin.formats.datasets.declared import Column, DataSet, File, Given, at_steps, size
 
 __all__ = ["SUPERCLOUD"]
 

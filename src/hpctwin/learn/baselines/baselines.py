@@ -17,8 +17,7 @@ from hpctwin.facility import Facility, parse_strategy, simulate_facility
 from hpctwin.learn.environments.episodes import Source
 from hpctwin.learn.environments.job_selection import PASSING
 from hpctwin.learn.environments.placement import REWARDS
-from hpctwin.learn.environments.served import served
-from hpctwin.learn.environments.task import by_name
+from hpctwin.learn.environments.task import by_name, served
 from hpctwin.learn.training.training import (
     DEFAULTS,
     KINDS,

@@ -14,9 +14,8 @@ from gymnasium import spaces
 from hpctwin.errors import SimulationError
 from hpctwin.facility import Facility, FacilityResult, FacilitySimulation
 from hpctwin.learn.environments.episodes import Source, episodes_of, jobs_of_reset
-from hpctwin.learn.environments.served import served
-from hpctwin.learn.environments.task import by_name
-from hpctwin.learn.environments.vector.in_turn import InTurn
+from hpctwin.learn.environments.task import by_name, served
+from hpctwin.learn.environments.vector.base import InTurn
 from hpctwin.model import MS_PER_S, Cluster, Workload
 
 __all__ = ["FEATURES", "REWARDS", "Placement", "largest_of"]

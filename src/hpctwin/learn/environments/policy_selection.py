@@ -1,4 +1,7 @@
-"""Environment for policy selection: the agent makes SchedTwin's choice."""
+"""Environment for policy selection: the agent makes SchedTwin's choice.
+
+Many environments of one kind, stepped in one compiled call.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,46 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from hpctwin.errors import ConfigError
+from hpctwin.learn.environments.environment import Environment, Environments
 from hpctwin.learn.environments.episodes import Source, episodes_of, jobs_of_reset
-from hpctwin.learn.environments.served import served
-from hpctwin.learn.environments.vector.in_turn import InTurn
+from hpctwin.learn.environments.task import served
+from hpctwin.learn.environments.vector.base import InTurn
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.policies import make_policy
 from hpctwin.simulation import Simulation
 
-__all__ = ["FEATURES", "PolicySelection"]
+__all__ = ["FEATURES", "PolicySelection", "many"]
+
+
+def many(
+    kind: type[Environment],
+    workload: Any,
+    cluster: Any = None,
+    *,
+    num_envs: int = 1,
+    threads: int | None = None,
+    **options: Any,
+) -> Environments:
+    """Make many environments of one kind, stepped in one compiled call over threads.
+
+    Args:
+        kind: Class such as `JobSelection`.
+        workload: As for the class.
+        cluster: As for the class.
+        num_envs: Number of environments.
+        threads: Number of threads; None for the number of cores.
+        options: Further arguments of the class.
+
+    Raises:
+        ConfigError: The class is not compiled, or rejects its arguments.
+    """
+    if not (isinstance(kind, type) and issubclass(kind, Environment)):
+        raise ConfigError(
+            f"{kind!r} is not stepped in one call; take JobSelection, Backfilling or PowerManagement"
+        )
+    one = kind(workload, cluster, **options)
+    return Environments(one.task, one.episodes, num_envs, one.max_steps, threads)
+
 
 FloatArray = npt.NDArray[np.float32]
 

@@ -1,4 +1,7 @@
-"""Parts of an environment: decisions, observations and rewards."""
+"""Parts of an environment: decisions, observations and rewards.
+
+Metrics of an episode's jobs, by which all policies are compared.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,34 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 from gymnasium import spaces
 
 from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.metrics import with_job_metrics
 from hpctwin.model import Cluster, Workload
 from hpctwin.simulation import Simulation
 
 if TYPE_CHECKING:
     from hpctwin.engine.compile.jit import Kernel
 
-__all__ = ["Hook", "Observation", "Task", "as_hook", "by_name", "watts_of"]
+__all__ = ["Hook", "Observation", "Task", "as_hook", "by_name", "served", "watts_of"]
+
+
+def served(jobs: pl.DataFrame) -> dict[str, Any]:
+    """Return means over the jobs that ran, and the number of these jobs.
+
+    Args:
+        jobs: Table of a result, or its columns of submission, start, end and nodes.
+
+    Returns:
+        ``mean_bounded_slowdown``, ``mean_wait_s``, ``mean_turnaround_s``, ``served``.
+    """
+    found = with_job_metrics(jobs).select("bounded_slowdown", "wait_s", "turnaround_s")
+    means = found.mean().row(0, named=True)
+    ran = len(found["bounded_slowdown"].drop_nulls())
+    return {**{f"mean_{name}": value for name, value in means.items()}, "served": ran}
+
 
 FloatArray = npt.NDArray[np.float32]
 Hook = Callable[[int, Any], None]

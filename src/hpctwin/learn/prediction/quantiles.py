@@ -11,10 +11,9 @@ import numpy.typing as npt
 from hpctwin.learn.prediction.known import FEATURES, Known
 from hpctwin.learn.prediction.models import QuantileBoosting
 from hpctwin.model import MS_PER_S
-from hpctwin.twin.forecast.learned_runtimes import Quantiles
+from hpctwin.twin.forecast.learned_runtimes import Quantiles, QuantileTrees
 from hpctwin.twin.forecast.submissions import FEATURES as LIVE
 from hpctwin.twin.forecast.submissions import Submissions
-from hpctwin.twin.forecast.trees import QuantileTrees
 
 __all__ = ["LEVELS", "as_trees", "runtime_quantiles"]
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from hpctwin.errors import ConfigError
-from hpctwin.learn.training.best import Best, Learnt
+from hpctwin.learn.training.trial import Best, Learnt
 from hpctwin.model.files.files import write_atomically
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 from torch import nn
 
 from hpctwin.errors import ConfigError
-from hpctwin.learn.training.best import Best, Learnt
+from hpctwin.learn.training.trial import Best, Learnt
 
 if TYPE_CHECKING:
     from hpctwin.learn.environments.sb3 import Sb3Environments

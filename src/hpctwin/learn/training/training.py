@@ -23,9 +23,8 @@ from hpctwin.learn.environments.placement import Placement
 from hpctwin.learn.environments.policy_selection import PolicySelection
 from hpctwin.learn.environments.power_management import PowerManagement, power_management
 from hpctwin.learn.training import evolution, sums
-from hpctwin.learn.training.best import Learnt
 from hpctwin.learn.training.plan import Plan
-from hpctwin.learn.training.trial import Trial, first_in_order
+from hpctwin.learn.training.trial import Learnt, Trial, first_in_order
 from hpctwin.model.input.settings import first_fault
 from hpctwin.policies.agents.network import Network
 

@@ -19,7 +19,7 @@ from hpctwin.model.files.yaml_file import read_yaml
 from hpctwin.model.input.arguments import check_arguments
 from hpctwin.model.input.settings import Duration, Settings, Time
 from hpctwin.model.requests.consumables import GPU_TYPE
-from hpctwin.model.text.nodes_text import parse_nodes
+from hpctwin.model.text.hostlist import parse_nodes
 from hpctwin.model.text.notes import ReadNotes
 from hpctwin.model.text.shown import Shown
 from hpctwin.model.text.units import Moment, moment_text, since

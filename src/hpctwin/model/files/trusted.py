@@ -3,6 +3,10 @@
 Settings name Python files and modules, and the commands of a resource manager; what they say is done with
 the rights of whoever runs hpctwin. So they are used only where nobody else can have written them, as
 sshd and sudo do with theirs.
+
+Python of the user's: found by ``FILE.py:NAME`` or ``module:NAME``.
+
+Files that only their owner may read.
 """
 
 from __future__ import annotations
@@ -12,11 +16,100 @@ import importlib.util
 import os
 import pwd
 import stat
+import sys
+from collections.abc import Iterable
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
-from hpctwin.errors import ConfigError
+from hpctwin.errors import ConfigError, PolicyError, UnknownNameError
 
-__all__ = ["check_module", "check_trusted"]
+__all__ = [
+    "check_module",
+    "check_trusted",
+    "functions_in",
+    "load_module",
+    "make_private",
+    "named_in",
+]
+
+
+def load_module(name: str) -> ModuleType:
+    """Run a file, or import a module.
+
+    Args:
+        name: ``FILE.py``, or a module's name as in an import.
+
+    Raises:
+        PolicyError: it is not there, or fails.
+    """
+    path = Path(name)
+    try:
+        if path.suffix != ".py":
+            return import_module(name)
+        spec = spec_from_file_location(f"hpctwin_user_{path.stem}", path)
+        if not path.is_file() or spec is None or spec.loader is None:
+            raise PolicyError(f"{path}: there is no such file")
+        module = module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+    except PolicyError:
+        raise
+    except SyntaxError as error:
+        where = name if error.lineno is None else f"{error.filename or name}, line {error.lineno}"
+        raise PolicyError(f"{where}: this is not Python: {error.msg}") from error
+    except ModuleNotFoundError as error:
+        lacking = (
+            "there is no such module"
+            if error.name == name
+            else f"it imports {error.name!r}, which is not installed"
+        )
+        raise PolicyError(f"{name}: {lacking}") from error
+    except (Exception, SystemExit) as error:  # whatever a user's code raises when it is loaded
+        raise PolicyError(f"{name} fails when it is loaded: {error!r}") from error
+    return module
+
+
+def named_in(module: ModuleType, name: str, where: str, also: Iterable[str] = ()) -> Any:
+    """What has a name in a module.
+
+    Args:
+        module: as `load_module` gives it.
+        name: of a function, or of what a decorator made of it.
+        where: the file or module, for messages.
+        also: names besides its functions that could be meant.
+
+    Raises:
+        UnknownNameError: nothing has; the message lists what there is.
+    """
+    if not hasattr(module, name):
+        raise UnknownNameError(f"function in {where}", name, {*functions_in(module), *also})
+    return getattr(module, name)
+
+
+def functions_in(module: ModuleType) -> list[str]:
+    """The names of what can be called and is the module's own."""
+    return sorted(
+        name
+        for name, value in vars(module).items()
+        if callable(value) and getattr(value, "__module__", None) == module.__name__
+    )
+
+
+def make_private(path: Path) -> None:
+    """Make an SQLite file if it is not there; it and what SQLite puts beside it, for its owner only.
+
+    Raises:
+        OSError: it cannot be made, or is somebody else's.
+    """
+    # SQLite gives the files beside it the mode of this one.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    for file in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
+        if file.exists() and file.stat().st_mode & 0o077:
+            file.chmod(0o600)
+
 
 MOST_LINKS = 40
 """Linux follows no more symbolic links either."""

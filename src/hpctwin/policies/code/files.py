@@ -41,7 +41,7 @@ def load_function(text: str, kind: type, what: str, default: str = "") -> tuple[
         PolicyError: the file is not there, or fails when it is loaded, or the name must be given.
         UnknownNameError: the file has nothing of that name.
     """
-    from hpctwin.model.files.user_functions import functions_in, load_module, named_in
+    from hpctwin.model.files.trusted import functions_in, load_module, named_in
 
     file, name, _ = split_file(text)
     module = load_module(file)

@@ -1,4 +1,11 @@
-"""Figures of energy: nodes by state, states over time, energy against waiting."""
+"""Figures of energy: nodes by state, states over time, energy against waiting.
+
+Figure of cooling: power, PUE, and the water's temperatures over time.
+
+Figure of a calibration: measured power, its forecast, and the errors of all models.
+
+Figure of a machine under several policies: utilisation, power, PUE, temperature of the water.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +20,152 @@ from matplotlib.patches import Patch
 
 from hpctwin.energy import Energy
 from hpctwin.energy.accounts.outputs import node_log
+from hpctwin.energy.power.calibration import errors_pct
 from hpctwin.metrics.time.series import integrals
 from hpctwin.report.figures.axes import TimeScale, new_figure
 from hpctwin.report.figures.style import LINES, PALETTE, color, styled
 
 __all__ = [
     "plot_by_timeout",
+    "plot_calibration",
+    "plot_cooling",
     "plot_energy_against_wait",
+    "plot_machine",
     "plot_node_states",
     "plot_pareto",
     "plot_power",
 ]
 
 FloatArray = npt.NDArray[np.float64]
+
+
+@styled
+def plot_cooling(
+    cooled: pl.DataFrame, *, title: str = "Cooling", start_epoch_s: float | None = None
+) -> Figure:
+    """Draw what a machine and its cooling take, its PUE, and how warm the water is.
+
+    Args:
+        cooled: as of `ComponentEnergy.cooled`.
+        title: above the figure.
+        start_epoch_s: Unix time of time zero; None if not known.
+    """
+    figure = new_figure(5.6)
+    power, pue, water = figure.subplots(3, sharex=True)
+    power.set_title(title)
+    begin = float(cooled["time_s"][0])
+    end = float(cooled["time_s"][-1] + cooled["step_s"][-1])
+    scale = TimeScale.of(end - begin, start_epoch_s)
+    at = scale.at(np.append(cooled["time_s"].to_numpy(), end))
+    plant = cooled["pump_w"] + cooled["fan_w"] + cooled["air_w"]
+    for ax, label, values in (
+        (power, "machine", (cooled["heat_w"] + cooled["air_heat_w"]) / 1e6),
+        (power, "cooling", plant / 1e6),
+        (pue, "", cooled["pue"]),
+        (water, "to the towers", cooled["return_c"]),
+        (water, "to the machine", cooled["supply_c"]),
+        (water, "wet bulb", cooled["wet_bulb_c"]),
+    ):
+        steps = np.append(values.to_numpy(), values[-1])
+        ax.step(at, steps, where="post", label=label, color=color(len(ax.lines)), linewidth=0.9)
+    for ax, unit in ((power, "MW"), (pue, "PUE"), (water, "°C")):
+        ax.set_ylabel(unit)
+        if len(ax.lines) > 1:
+            ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3)
+    power.set_ylim(bottom=0)
+    scale.apply(water, begin, end)
+    return figure
+
+
+@styled
+def plot_calibration(
+    time_s: FloatArray,
+    measured_w: FloatArray,
+    forecasts: Mapping[str, FloatArray],
+    *,
+    rolling: int,
+    first: int,
+) -> Figure:
+    """Draw measured power and the last model's forecast, and the error of each model over a rolling window.
+
+    Args:
+        time_s: of the samples [samples].
+        measured_w: measured power [samples].
+        forecasts: by model [samples].
+        rolling: samples of the window.
+        first: the sample from which on forecasts count.
+    """
+    figure = new_figure(4.4)
+    above, below = figure.subplots(2, sharex=True)
+    scale = TimeScale.of(float(time_s[-1] - time_s[0]), None)
+    at = scale.at(time_s - time_s[0])
+    name = list(forecasts)[-1]
+    above.plot(at, measured_w / 1000, label="measured", color="#555555", linewidth=0.9)
+    above.plot(
+        at[first:], forecasts[name][first:] / 1000, label=name, color=color(0), linewidth=0.7
+    )
+    above.set_ylabel("kW")
+    above.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2)
+    for number, (model, forecast) in enumerate(forecasts.items()):
+        error = errors_pct(forecast, measured_w)
+        error[:first] = np.nan
+        total = np.concatenate([[0.0], np.cumsum(np.nan_to_num(error))])
+        count = np.concatenate([[0], np.cumsum(~np.isnan(error))])
+        end = np.arange(first, len(error)) + 1
+        begin = np.maximum(end - rolling, first)
+        below.plot(
+            at[first:],
+            (total[end] - total[begin]) / np.maximum(count[end] - count[begin], 1),
+            label=model,
+            color=color(number),
+            linewidth=0.9,
+        )
+    below.set_ylabel("mean error, %")
+    below.set_ylim(bottom=0)
+    below.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4)
+    scale.apply(below, 0.0, float(time_s[-1] - time_s[0]))
+    return figure
+
+
+_PANELS = (
+    ("utilization", "nodes in use, %", 100.0),
+    ("power_w", "power, MW", 1e-6),
+    ("pue", "PUE", 1.0),
+    ("return_c", "to the towers, °C", 1.0),
+)
+
+
+@styled
+def plot_machine(
+    runs: Mapping[str, pl.DataFrame], *, title: str = "", start_epoch_s: float | None = None
+) -> Figure:
+    """Draw what a machine did under each policy, one panel above the other.
+
+    Args:
+        runs: ``time_s`` and any of ``utilization``, ``power_w``, ``pue``, ``return_c`` in equal steps, by
+            name.
+        title: above the figure.
+        start_epoch_s: Unix time of time zero; None if not known.
+    """
+    first = next(iter(runs.values()))
+    panels = [panel for panel in _PANELS if panel[0] in first.columns]
+    figure = new_figure(1.2 + 1.7 * len(panels))
+    axes = np.atleast_1d(figure.subplots(len(panels), sharex=True))
+    begin, end = float(first["time_s"][0]), float(first["time_s"][-1])
+    scale = TimeScale.of(end - begin, start_epoch_s)
+    for ax, (column, label, factor) in zip(axes, panels, strict=True):
+        for number, (name, table) in enumerate(runs.items()):
+            ax.step(
+                scale.at(table["time_s"].to_numpy()), factor * table[column].to_numpy(),
+                where="post", label=name, color=color(number), linewidth=1.0,
+            )  # fmt: skip
+        ax.set_ylabel(label)
+    axes[0].set_ylim(0, 105)
+    axes[0].set_title(title)
+    axes[0].legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(runs))
+    scale.apply(axes[-1], begin, end)
+    return figure
+
 
 _POINTS = 300
 """Longer curves are drawn as means."""

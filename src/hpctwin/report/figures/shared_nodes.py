@@ -6,8 +6,7 @@ import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 
-from hpctwin.report.figures.axes import TimeScale, new_figure
-from hpctwin.report.figures.node_names import NodeTicks
+from hpctwin.report.figures.axes import NodeTicks, TimeScale, new_figure
 from hpctwin.report.figures.style import FADED, INK, PALETTE, styled
 
 __all__ = ["plot_fragmentation", "plot_heatmap"]

@@ -10,8 +10,12 @@ from matplotlib.figure import Figure
 
 from hpctwin.metrics import Summary
 from hpctwin.model import Workload, write_folder
-from hpctwin.report.energy_figures.cooling import plot_cooling
-from hpctwin.report.energy_figures.energy import plot_node_states, plot_pareto, plot_power
+from hpctwin.report.energy_figures.energy import (
+    plot_cooling,
+    plot_node_states,
+    plot_pareto,
+    plot_power,
+)
 from hpctwin.report.figures.comparison import (
     plot_compare_bars,
     plot_radar,
@@ -19,7 +23,7 @@ from hpctwin.report.figures.comparison import (
     plot_wait_cdf,
 )
 from hpctwin.report.figures.gantt import plot_gantt
-from hpctwin.report.figures.saving import save_figure
+from hpctwin.report.figures.style import save_figure
 from hpctwin.report.figures.timeline import plot_queue, plot_utilization
 from hpctwin.report.figures.wait_heat import plot_wait_heat
 from hpctwin.report.figures.workload import plot_workload

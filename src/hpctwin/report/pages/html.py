@@ -1,23 +1,68 @@
-"""The report as one HTML file that needs nothing else."""
+"""The report as one HTML file that needs nothing else.
+
+Figures as part of a page.
+"""
 
 from __future__ import annotations
 
+import base64
+import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from hpctwin.metrics import METRICS, Summary
 from hpctwin.model import Workload, write_atomically
-from hpctwin.report.figures.embed import image_tag
 from hpctwin.report.pages.all_figures import Drawn, report_figures
 from hpctwin.report.pages.folder import VERSIONS
 from hpctwin.report.pages.run import ReportedRun
 from hpctwin.report.tables.columns import best_labels, format_metric, metric_name, shown_columns
 
-__all__ = ["captioned", "rows_table", "section", "write_page", "write_report", "write_reported"]
+__all__ = [
+    "captioned",
+    "image_tag",
+    "rows_table",
+    "section",
+    "write_page",
+    "write_report",
+    "write_reported",
+]
+
+_PNG_DPI = 120
+_LARGEST_SVG = 300_000
+"""A drawing of so many marks is smaller as an image."""
+
+
+def image_tag(figure: Figure, text: str) -> str:
+    """An ``<img>`` that holds the figure: as SVG, which is sharp in print; as PNG where that would be large.
+
+    Args:
+        figure: to draw.
+        text: what it shows, for those who cannot see it.
+    """
+    # A fixed salt and no date: the same figure gives the same bytes.
+    with rc_context({"svg.hashsalt": "hpctwin", "svg.fonttype": "path"}):
+        kind, content = "svg+xml", _saved(figure, "svg", metadata={"Date": None})
+    if len(content) > _LARGEST_SVG:
+        kind, content = "png", _saved(figure, "png", dpi=_PNG_DPI)
+    data = base64.b64encode(content).decode("ascii")
+    width, height = (round(inches * _PNG_DPI) for inches in figure.get_size_inches())
+    return (
+        f'<img alt="{escape(text)}" width="{width}" height="{height}" '
+        f'src="data:image/{kind};base64,{data}">'
+    )
+
+
+def _saved(figure: Figure, kind: str, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, **options)
+    return buffer.getvalue()
+
 
 _CSS = """
 :root { color-scheme: light dark; --ink: #1d2329; --paper: #ffffff; --line: #d9dee3;

@@ -11,7 +11,7 @@ import polars as pl
 from hpctwin.energy.accounts.outputs import node_log, power_changes
 from hpctwin.metrics import Summary
 from hpctwin.model import Cluster
-from hpctwin.report.figures.node_names import NodeTicks, node_ticks
+from hpctwin.report.figures.axes import NodeTicks, node_ticks
 from hpctwin.simulation.result.counts import core_map, cores_held
 
 if TYPE_CHECKING:

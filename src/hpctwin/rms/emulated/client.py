@@ -16,8 +16,7 @@ from pydantic import BaseModel, ValidationError
 from hpctwin.errors import CommandError, LostAnswerError, UnreachableError
 from hpctwin.model.files.files import cause
 from hpctwin.model.input.settings import first_fault
-from hpctwin.rms.manager import Outcome, Way
-from hpctwin.rms.plain import PlainManager
+from hpctwin.rms.manager import Outcome, PlainManager, Way
 from hpctwin.rms.records.records import JobSpec, Snapshot
 
 __all__ = ["EmulatedManager"]

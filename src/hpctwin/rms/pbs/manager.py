@@ -13,22 +13,19 @@ from typing import NamedTuple
 from hpctwin.errors import CommandError, FormatError, HpctwinError, UnreachableError
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.heartbeat import beat
-from hpctwin.rms.manager import Outcome, Priorities, Report, Way, Where
-from hpctwin.rms.pbs.leasing import OVERLAP_S, Leasing, leases_file
-from hpctwin.rms.pbs.limit import WaitLimit
-from hpctwin.rms.pbs.listing.output import read_output, too_old, words_of
+from hpctwin.rms.manager import Outcome, PlainManager, Priorities, Report, Way, Where
+from hpctwin.rms.pbs.leasing import OVERLAP_S, Leasing, WaitLimit, leases_file
+from hpctwin.rms.pbs.listing.node_attributes import SiteResources
+from hpctwin.rms.pbs.listing.output import is_false, read_output, too_old, words_of
 from hpctwin.rms.pbs.listing.parse import (
     Found,
     cluster_snapshot,
     own_estimates,
     server_attributes,
 )
-from hpctwin.rms.pbs.listing.resources import SiteResources
-from hpctwin.rms.pbs.listing.values import is_false
 from hpctwin.rms.pbs.news import PbsNews
 from hpctwin.rms.pbs.placing import rooms_watched, vnodes_text
-from hpctwin.rms.plain import PlainManager
-from hpctwin.rms.records.inconsistencies import Doubts
+from hpctwin.rms.records.changes import Doubts
 from hpctwin.rms.records.records import Snapshot
 
 __all__ = ["PbsManager"]

@@ -15,7 +15,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from hpctwin.rms.manager import Where
-from hpctwin.rms.pbs.limit import LIFTS_WITHIN_S, lifting_file
+from hpctwin.rms.pbs.leasing import LIFTS_WITHIN_S, lifting_file
 
 __all__ = ["rooms_watched", "vnodes_text"]
 

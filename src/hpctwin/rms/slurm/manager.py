@@ -14,9 +14,8 @@ from hpctwin.errors import CommandError, UnreachableError
 from hpctwin.model.text.hostlist import expand
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.heartbeat import beat
-from hpctwin.rms.manager import Outcome, Priorities, Report, Way
-from hpctwin.rms.plain import PlainManager
-from hpctwin.rms.records.inconsistencies import Doubts
+from hpctwin.rms.manager import Outcome, PlainManager, Priorities, Report, Way
+from hpctwin.rms.records.changes import Doubts
 from hpctwin.rms.records.records import Snapshot
 from hpctwin.rms.site.cluster import Sleeping
 from hpctwin.rms.slurm.begins import Begins

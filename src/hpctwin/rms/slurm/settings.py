@@ -1,26 +1,198 @@
-"""How Slurm is reached."""
+"""How Slurm is reached.
+
+What there is of Slurm on this machine: its version, our rights, what would work.
+
+Submitting jobs to Slurm: the key stands in the comment.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import getpass
+import math
+import os
+import pwd
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from hpctwin.errors import FormatError
+from hpctwin.errors import CommandError, ConfigError, FormatError, UnreachableError
 from hpctwin.model.cluster.node_group import Sleep
 from hpctwin.model.cluster.racks import Watts
 from hpctwin.model.input.settings import Duration, Settings
 from hpctwin.model.text.hostlist import expand
-from hpctwin.rms.gate import Gate
+from hpctwin.rms.commands import Commands, not_inherited
+from hpctwin.rms.gate import CommandGate, Gate, JobRequest, ListedJob, Mark
 from hpctwin.rms.manager import ResourceManager, Way
-from hpctwin.rms.mark import Mark
-from hpctwin.rms.probe import Probe, is_here
-from hpctwin.rms.settings import PolledSettings
+from hpctwin.rms.settings import PolledSettings, Probe, is_here, look, tried
 from hpctwin.rms.site.cluster import Sleeping
+from hpctwin.rms.slurm.listing.listing import rows_of
+from hpctwin.rms.slurm.listing.parse import settings
+from hpctwin.rms.slurm.listing.values import number, said, whole, words
+from hpctwin.rms.slurm.manager import SlurmManager
 
-__all__ = ["SleepingNodes", "SlurmSettings"]
+__all__ = ["SleepingNodes", "SlurmGate", "SlurmSettings", "probe_slurm"]
+
+OLDEST_SLURM = (22, 5)
+
+
+def probe_slurm(folder: str, conf: Path | None) -> Probe:
+    """See `ManagerSettings.probe`."""
+    result = Probe("slurm")
+    for name in not_inherited("SLURM_CONF") if conf is None else ():
+        result.add(
+            "environment", False, f"{name} is not used: give it as --manager-conf (manager.conf)"
+        )
+    manager = SlurmManager("probe", folder=folder, conf=conf)
+    run = manager.commands.run
+    text = tried(lambda: run("squeue", ["--version"]).decode(), result, "squeue")
+    version = re.search(r"(\d+)\.(\d+)[\w.-]*", text or "")
+    if version:
+        result.version = version[0]
+        new_enough = (int(version[1]), int(version[2])) >= OLDEST_SLURM
+        says = f"Slurm {version[0]}" + ("" if new_enough else "; 22.05 is the oldest that is read")
+        result.add("version", new_enough, says)
+    look(manager, result)
+    about = tried(lambda: settings(run("scontrol", ["show", "config"])), result, "config")
+    if about is not None:
+        _slurm_settings(about, result)
+        _slurm_rights(run, about, result)
+    return result
+
+
+def _slurm_settings(about: dict[str, str], result: Probe) -> None:
+    scheduler = about.get("SchedulerType", "?")
+    result.add("own scheduler", True, scheduler)
+    estimates = scheduler == "sched/backfill"
+    says = "squeue --start has estimates" if estimates else f"{scheduler} makes none"
+    result.add("own start-time estimates", estimates, says)
+    lua = "lua" in about.get("JobSubmitPlugins", "")
+    result.add(
+        "acting by lease",
+        lua,
+        "JobSubmitPlugins has lua; the rule of `hpctwin rms slurm rule` must be in it"
+        if lua
+        else "needs JobSubmitPlugins=lua with the rule of `hpctwin rms slurm rule`",
+    )
+    multifactor = about.get("PriorityType") == "priority/multifactor"
+    result.add("acting by priority", multifactor, f"PriorityType={about.get('PriorityType', '?')}")
+    if multifactor and "ACCRUE_ALWAYS" not in about.get("PriorityFlags", ""):
+        says = "without PriorityFlags=ACCRUE_ALWAYS, jobs grow no older while they are leased"
+        result.add("age priority under leases", False, says)
+    for what, key, wanted in (
+        ("pushed starts", "PrologSlurmctld", "the script of `hpctwin rms slurm events`"),
+        ("pushed ends", "JobCompType", "jobcomp/script"),
+    ):
+        value = about.get(key) or "not set"
+        fine = "hpctwin" in value if key == "PrologSlurmctld" else value == "jobcomp/script"
+        says = f"{key}={value}" if fine else f"{key} is {value}; it would be {wanted}"
+        result.add(what, fine, says + ("" if fine else "; without it, changes are seen by polling"))
+
+
+def _slurm_rights(run: Callable[..., bytes], about: dict[str, str], result: Probe) -> None:
+    me = getpass.getuser()
+    owner = about.get("SlurmUser", "").partition("(")[0]
+    if os.getuid() == 0 or me == owner:
+        result.add("rights", True, f"{me} may change every job (operator's rights would do)")
+        return
+    try:
+        said = run("sacctmgr", ["-nP", "show", "user", me, "format=AdminLevel"]).decode().strip()
+    except (CommandError, UnreachableError) as error:
+        result.add("rights", None, f"{me}: the level cannot be asked for ({error})")
+        return
+    fine = said in ("Operator", "Administrator")
+    says = f"{me} is {said or 'an ordinary user'}" + ("" if fine else "; acting needs Operator")
+    result.add("rights", fine, says)
+
+
+_ENDED = {
+    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
+    "PREEMPTED", "REVOKED", "TIMEOUT",
+}  # fmt: skip
+
+
+class SlurmGate(CommandGate):
+    """See `CommandGate`; the owner of the jobs is ours, or the user that ``--uid`` among the options names.
+
+    Args:
+        commands: Slurm's.
+        mark: what is written into comments.
+        options: further options of ``sbatch``, such as ``--chdir=/scratch``.
+        changed: called when a job was submitted or admitted: there will be news of it.
+
+    Raises:
+        ConfigError: there is no such user.
+    """
+
+    manager = "Slurm"
+    submitter = "sbatch"
+    admitter = ("scontrol", "release")
+    canceller = ("scancel",)
+    id = re.compile(r"[1-9]\d{0,11}")
+    lost = re.compile(r"timed out|took longer|socket|communication", re.I)
+
+    def __init__(
+        self,
+        commands: Commands,
+        mark: Mark,
+        options: Sequence[str] = (),
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__(commands, mark, _owner(options), options, changed)
+
+    def _listed(self) -> Iterator[ListedJob]:
+        try:
+            rows = rows_of(self.commands.run("squeue", ["-a", "--json", "-u", str(self.owner)]))
+        except (CommandError, FormatError) as error:
+            raise UnreachableError(f"Slurm: {error}") from error
+        for row in rows:
+            states = words(row.get("job_state"))
+            if not states & _ENDED:
+                # A held job has priority 0.
+                held = "PENDING" in states and number(row.get("priority")) == 0
+                owner = number(row.get("user_id"))
+                yield ListedJob(
+                    said(row.get("comment")), owner, str(whole(row.get("job_id"))), held
+                )
+
+    def _asked(self, job: JobRequest, delay_s: float) -> list[str]:
+        asked = {
+            "nodes": str(job.nodes),
+            "time": str(math.ceil(job.walltime_s / 60)),
+            "job-name": job.name or job.key,
+            "partition": job.partition,
+            "account": job.account,
+            "qos": job.qos,
+            "begin": f"now+{math.ceil(delay_s)}seconds" if delay_s > 0 else "",
+            "mincpus": str(math.ceil(job.cores)) if job.cores else "",
+            "gpus-per-node": str(math.ceil(job.gpus)) if job.gpus else "",
+            "mem": f"{math.ceil(1024 * job.memory_gb)}M" if job.memory_gb else "",
+            "comment": self.mark.of(job.key),
+        }
+        options = [f"--{name}={value}" for name, value in asked.items() if value]
+        return ["--parsable", "--hold", *options]
+
+
+def _owner(options: Sequence[str]) -> int:
+    """Whose jobs ``sbatch`` submits: ours, or of the user that its option ``--uid`` names.
+
+    Raises:
+        ConfigError: there is no such user.
+    """
+    said = [*options, ""]
+    for option, following in pairwise(said):
+        name, equals, value = option.partition("=")
+        if name != "--uid":
+            continue
+        user = value if equals else following
+        try:
+            return int(user) if user.isdigit() else pwd.getpwnam(user).pw_uid
+        except KeyError as error:
+            raise ConfigError(f"options: --uid {user}: there is no such user") from error
+    return os.getuid()
 
 
 class SleepingNodes(Settings):
@@ -98,7 +270,6 @@ class SlurmSettings(PolledSettings):
         changed: Callable[[], None],
     ) -> Gate:
         """See `ManagerSettings`."""
-        from hpctwin.rms.slurm.gate import SlurmGate
         from hpctwin.rms.slurm.manager import SlurmManager
 
         assert isinstance(manager, SlurmManager)
@@ -108,8 +279,6 @@ class SlurmSettings(PolledSettings):
     @classmethod
     def probe(cls, folder: str = "", conf: Path | None = None) -> Probe | None:
         """See `ManagerSettings`."""
-        from hpctwin.rms.slurm.probe import probe_slurm
-
         return probe_slurm(folder, conf) if is_here(folder, "squeue") else None
 
     def environment(self) -> dict[str, tuple[str, ...]]:

@@ -17,8 +17,7 @@ from hpctwin.engine.operations.clock import go_to
 from hpctwin.engine.state import layout
 from hpctwin.errors import PolicyError, SimulationError
 from hpctwin.model import MS_PER_S, to_ms
-from hpctwin.model.workload.malleable import Malleable
-from hpctwin.model.workload.speedup import LINEAR, Speedup, parse_speedup
+from hpctwin.model.workload.malleable import LINEAR, Malleable, Speedup, parse_speedup
 from hpctwin.simulation.running.advance import Outcome, asked_again_s
 from hpctwin.simulation.state.base import SimulationBase
 

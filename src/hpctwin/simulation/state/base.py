@@ -28,8 +28,7 @@ from hpctwin.engine.state.node_speeds import speed_columns
 from hpctwin.engine.state.sim import Decided, Sim
 from hpctwin.errors import ConfigError, SimulationError
 from hpctwin.model import NEVER_MS, Cluster, Workload, to_ms
-from hpctwin.model.demand.gpu_types import as_features
-from hpctwin.model.demand.requested_totals import in_whole_nodes
+from hpctwin.model.demand.requested_totals import as_features, in_whole_nodes
 from hpctwin.model.input.arguments import check_arguments
 from hpctwin.policies import (
     OrderingLike,

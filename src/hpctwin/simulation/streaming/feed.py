@@ -16,8 +16,7 @@ from hpctwin.errors import WorkloadError
 from hpctwin.model import MS_PER_S, Category, Workload
 from hpctwin.model.columns import joined_labels
 from hpctwin.model.text.notes import ReadNotes
-from hpctwin.model.workload.batches import Batch
-from hpctwin.model.workload.joining import LABELS
+from hpctwin.model.workload.joining import LABELS, Batch
 from hpctwin.simulation.lowering.gpus import asks_parts
 
 __all__ = ["Feed", "Source", "feed_of"]

@@ -29,9 +29,8 @@ from hpctwin.model.demand.unused import Mismatches
 from hpctwin.model.files.parts import Parts
 from hpctwin.model.input.arguments import check_arguments
 from hpctwin.model.requests.chunks import CHUNKS
-from hpctwin.model.workload.batches import Batch
 from hpctwin.model.workload.dependencies import check_acyclic
-from hpctwin.model.workload.joining import joined
+from hpctwin.model.workload.joining import Batch, joined
 from hpctwin.policies import PolicyLike, make_policy
 from hpctwin.simulation.lowering.gpus import asks_parts
 from hpctwin.simulation.lowering.rejected_jobs import why_rejected

@@ -12,7 +12,7 @@ from hpctwin.engine.state.layout import ONLY_ACTIVE, SOONEST
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.rms.emulated import EmulatedCluster
-from hpctwin.rms.emulated.planner import Plan
+from hpctwin.rms.emulated.cluster import Plan
 from hpctwin.rms.records.records import JobRecord, NodeRecord, NodeReservation
 from hpctwin.twin.settings.refusals import check_live
 

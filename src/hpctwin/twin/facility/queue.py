@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from hpctwin.errors import QueueError
 from hpctwin.model.files.file_lock import FileLock
 from hpctwin.model.files.files import other_format
-from hpctwin.model.files.private_file import make_private
+from hpctwin.model.files.trusted import make_private
 from hpctwin.model.input.settings import first_fault
 from hpctwin.rms.gate import JobRequest
 
@@ -75,7 +75,7 @@ class QueuedJob:
 class Queue:
     """The queue in a file that only its owner may read.
 
-    ``secret`` is the key of the marks on this queue's jobs; see `hpctwin.rms.mark`.
+    ``secret`` is the key of the marks on this queue's jobs; see `hpctwin.rms.gate`.
 
     Args:
         path: Path of the file, which is created if it does not exist.

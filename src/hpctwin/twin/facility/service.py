@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from hpctwin.policies import parse_policy
-from hpctwin.rms.mark import Mark
+from hpctwin.rms.gate import Mark
 from hpctwin.rms.polling.poller import PolledManager
 from hpctwin.twin.facility.config import LiveFacility
 from hpctwin.twin.facility.placer import Placer

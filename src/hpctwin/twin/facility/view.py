@@ -20,7 +20,7 @@ ROW = 0
 
 
 class LiveView:
-    """A job to place, and the present clusters; see `hpctwin.facility.view.View`.
+    """A job to place, and the present clusters; see `hpctwin.facility.strategy.View`.
 
     Args:
         facility: The clusters, with the nodes that their resource managers report.

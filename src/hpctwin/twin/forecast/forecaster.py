@@ -11,8 +11,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.twin.forecast.coverage import knots, place, times
-from hpctwin.twin.forecast.interval_correction import LOWEST, Missed, Sides, levels
+from hpctwin.twin.forecast.interval_correction import (
+    LOWEST,
+    Missed,
+    Sides,
+    knots,
+    levels,
+    place,
+    times,
+)
 from hpctwin.twin.forecast.records import NOW, Forecast, Forecasts
 
 __all__ = ["COVERAGE", "LEVELS", "WAITS_S", "Forecaster"]

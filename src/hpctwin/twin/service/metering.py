@@ -16,8 +16,7 @@ from typing import Any
 
 import polars as pl
 
-from hpctwin.energy.power.meter import Metered, Sieve
-from hpctwin.energy.power.sensors import Sensors
+from hpctwin.energy.power.meter import Metered, Sensors, Sieve
 from hpctwin.errors import HpctwinError
 from hpctwin.model import Cluster, write_atomically
 from hpctwin.rms.records.records import JobRecord

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from hpctwin.errors import ConfigError, HpctwinError, PolicyError, UnknownNameError
 from hpctwin.metrics.registry import WAIT, ServedJobs, Statistic, computed_from
-from hpctwin.model.files.user_functions import load_module, named_in
+from hpctwin.model.files.trusted import load_module, named_in
 from hpctwin.model.input.cached_attributes import kept
 
 __all__ = ["METRICS", "PAPER_WEIGHTS", "Normalise", "Objective", "Outlook"]

@@ -16,8 +16,7 @@ from fastapi.responses import StreamingResponse
 from hpctwin.twin.forecast.accuracy import Accuracy
 from hpctwin.twin.journal.journal import Journal
 from hpctwin.web.server.access import Token
-from hpctwin.web.server.assembly import JSON, JobId, application_of
-from hpctwin.web.server.live import Live
+from hpctwin.web.server.assembly import JSON, JobId, Live, application_of
 from hpctwin.web.server.prometheus import exposition
 from hpctwin.web.views.charts import timeline_routes
 from hpctwin.web.views.source import Source

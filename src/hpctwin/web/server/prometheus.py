@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from hpctwin.web.server.live import Live
+from hpctwin.web.server.assembly import Live
 from hpctwin.web.views.cluster_views import nodes_by_state, queue_by_reason
 from hpctwin.web.views.source import Source
 from hpctwin.web.views.views import MeterView

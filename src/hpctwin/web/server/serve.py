@@ -1,4 +1,7 @@
-"""The web server beside a twin."""
+"""The web server beside a twin.
+
+The REST interface and the page of a simulated run.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,75 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import FastAPI, Query
+from fastapi.responses import StreamingResponse
 
 from hpctwin.errors import ConfigError
 from hpctwin.web.server.access import Access, is_loopback, made_up, read_tokens
+from hpctwin.web.server.assembly import JobId, Live, application_of
+from hpctwin.web.views.charts import timeline_routes
+from hpctwin.web.views.runs import RunSource
+from hpctwin.web.views.views import LinesView, RunHead, RunJob, RunJobs
 
 if TYPE_CHECKING:
     from hpctwin.web.server.assembly import Part
 
-__all__ = ["Listening", "access_of", "run_part", "serve", "socket_at", "twin_part"]
+__all__ = [
+    "Listening",
+    "access_of",
+    "run_application",
+    "run_part",
+    "serve",
+    "socket_at",
+    "twin_part",
+]
+
+
+def run_application(
+    source: RunSource, *, live: Live | None = None, every_s: float = 1.0
+) -> FastAPI:
+    """The page of one run, without a gate before it.
+
+    Args:
+        source: what is shown.
+        live: tells listeners of changes; one of its own if left out.
+        every_s: how often the run's folder is looked at.
+    """
+    live = live or Live(source)
+    app = application_of(source, live, page="run.html", every_s=every_s)
+    timeline_routes(app, source)
+
+    @app.get("/api/v1/state", tags=["look"])
+    def state() -> RunHead:
+        """What the run was, and how it stands."""
+        return source.head()
+
+    @app.get("/api/v1/events", tags=["look"], response_class=StreamingResponse)
+    def events() -> StreamingResponse:
+        """Server-sent events: ``head`` with what `/state` answers, whenever the run's files have changed."""
+        return live.response()
+
+    @app.get("/api/v1/lines", tags=["look"])
+    def lines(bins: Annotated[int, Query(ge=1, le=2000)] = 400) -> LinesView:
+        """Queue, machine and power over time: means and peaks over bins of equal length."""
+        return source.lines(bins)
+
+    @app.get("/api/v1/jobs", tags=["look"])
+    def jobs(
+        find: Annotated[str, Query(max_length=128)] = "",
+        state: Annotated[str | None, Query(max_length=32)] = None,
+    ) -> RunJobs:
+        """Jobs by their id, user, account or partition; the first 500 of them."""
+        return source.jobs(find, state)
+
+    @app.get("/api/v1/jobs/{job}", tags=["look"])
+    def job(job: JobId) -> RunJob:
+        """One job."""
+        return source.job(job)
+
+    return app
 
 
 @dataclass(frozen=True)
@@ -90,8 +153,7 @@ def twin_part(
         HpctwinError: there is no such journal, or no snapshot of the cluster in it yet.
     """
     from hpctwin.web.server.api import application
-    from hpctwin.web.server.assembly import Part
-    from hpctwin.web.server.live import Live
+    from hpctwin.web.server.assembly import Live, Part
     from hpctwin.web.views.source import Source
 
     source = Source(journal, weather)
@@ -108,9 +170,7 @@ def run_part(folder: Path) -> Part:
     Raises:
         ConfigError: it is none.
     """
-    from hpctwin.web.server.assembly import Part
-    from hpctwin.web.server.live import Live
-    from hpctwin.web.server.run_api import run_application
+    from hpctwin.web.server.assembly import Live, Part
     from hpctwin.web.views.runs import RunSource
 
     source = RunSource(folder)

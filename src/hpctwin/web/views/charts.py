@@ -8,8 +8,7 @@ from typing import Annotated, Protocol
 
 from fastapi import FastAPI, HTTPException, Query, Response
 
-from hpctwin.web.views.columns import MEDIA_TYPE
-from hpctwin.web.views.timeline import Timeline, Window
+from hpctwin.web.views.timeline import MEDIA_TYPE, Timeline, Window
 from hpctwin.web.views.views import BoxView, TimelineView
 
 __all__ = ["HIGHEST", "WIDEST", "Charted", "timeline_routes"]

@@ -20,8 +20,7 @@ from hpctwin.twin.journal.journal import Journal, tells_of_life
 from hpctwin.twin.journal.repeat import restored_core
 from hpctwin.twin.journal.restore import apply_input
 from hpctwin.twin.journal.status_reader import Standing, standing_of
-from hpctwin.web.views.history import History
-from hpctwin.web.views.job_history import PAST_S
+from hpctwin.web.views.job_history import PAST_S, History
 
 __all__ = ["FollowedJournal"]
 

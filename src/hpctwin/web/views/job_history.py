@@ -1,9 +1,16 @@
-"""What ran on a cluster lately, what runs, and what its twin forecasts: from when to when, on which nodes."""
+"""What ran on a cluster lately, what runs, and what its twin forecasts: from when to when, on which nodes.
+
+What ran on a cluster lately, by its events.
+
+Where the bars of a Gantt chart lie: rows are nodes, in the order of their numbers.
+"""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -12,16 +19,131 @@ import polars as pl
 
 from hpctwin.model import Cluster
 from hpctwin.rms.placement.node_capacity import AMOUNTS, Room, amounts_held
+from hpctwin.rms.records import events as ev
 from hpctwin.rms.records.records import JobRecord
 from hpctwin.simulation.result.counts import core_map
 from hpctwin.twin.journal.status_reader import Standing
-from hpctwin.web.views.history import History
-from hpctwin.web.views.rows import Rows, Runs, numbers_of, runs_of
 
-__all__ = ["PAST_S", "Stretch", "course", "ends_s", "lanes_of", "rows_of", "shares_of"]
+__all__ = [
+    "PAST_S",
+    "History",
+    "Ran",
+    "Rows",
+    "Runs",
+    "Stretch",
+    "course",
+    "ends_s",
+    "lanes_of",
+    "numbers_of",
+    "rows_of",
+    "runs_of",
+    "shares_of",
+]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+
+MOST = 100_000
+"""So many are kept."""
+
+_TOLD = ('"job_started"', '"job_ended"', '"job_requeued"')
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A job that has been on nodes.
+
+    Args:
+        job: its id.
+        start_s, end_s: from when to when.
+        node_names: the nodes.
+        amounts: cores, memory and GPUs that it held of each [nodes, 3]; None where it had them whole, or that
+            was not told.
+    """
+
+    job: str
+    start_s: float
+    end_s: float
+    node_names: tuple[str, ...]
+    amounts: FloatArray | None = None
+
+
+class History:
+    """Stretches of jobs on nodes that are over, oldest first."""
+
+    def __init__(self) -> None:
+        self.ran: deque[Ran] = deque(maxlen=MOST)
+        self._runs: dict[str, tuple[float, tuple[str, ...], FloatArray | None]] = {}
+
+    def take(self, event: ev.Event) -> None:
+        """Take in an event."""
+        if isinstance(event, ev.JobStarted):
+            parts = [(part.cores, part.memory_gb, part.gpus) for part in event.parts]
+            self._runs[event.job_id] = (
+                event.time_s, event.node_names, np.array(parts) if parts else None
+            )  # fmt: skip
+        elif isinstance(event, ev.JobEnded | ev.JobRequeued):
+            self._over(event.job_id, event.time_s)
+
+    def read(self, texts: Iterable[str]) -> None:
+        """Take in events as the journal has them."""
+        for text in texts:
+            if any(kind in text for kind in _TOLD):
+                self.take(ev.parse_event(text))
+
+    def set_right(self, jobs: Mapping[str, JobRecord], time_s: float) -> None:
+        """By the jobs that are known to be there: what runs no more has ended by now."""
+        for job_id in [i for i in self._runs if i not in jobs or jobs[i].start_s is None]:
+            self._over(job_id, time_s)
+        for job_id, job in jobs.items():
+            if job.start_s is not None:
+                self._runs[job_id] = (job.start_s, job.node_names, job.amounts)
+
+    def _over(self, job_id: str, end_s: float) -> None:
+        found = self._runs.pop(job_id, None)
+        if found is not None and found[1]:
+            self.ran.append(Ran(job_id, found[0], end_s, *found[1:]))
+
+
+Runs = tuple[tuple[int, int], ...]
+
+
+def runs_of(numbers: IntArray) -> Runs:
+    """Node numbers, rising, as runs: first, count."""
+    if not len(numbers):
+        return ()
+    begins = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 2) != 1)
+    counts = np.diff(begins, append=len(numbers))
+    return tuple(zip(numbers[begins].tolist(), counts.tolist(), strict=True))
+
+
+class Rows:
+    """Guesses on which nodes jobs to come will lie: on the lowest that are free by then.
+
+    A simulation of whole nodes counts them where their names make no difference, so which ones a job
+    gets is not known; as many as it needs are free when it starts.
+
+    Args:
+        free_s: when each node that can be used becomes free, by its number.
+    """
+
+    def __init__(self, free_s: Mapping[int, float]) -> None:
+        self._free_s = np.full(max(free_s, default=-1) + 1, np.inf)
+        self._free_s[list(free_s)] = list(free_s.values())
+
+    def place(self, start_s: float, end_s: float, nodes: int) -> IntArray:
+        """The rows of the next job in order of starts; fewer than its nodes if so many are not free."""
+        taken = np.flatnonzero(self._free_s <= start_s)[:nodes]
+        self._free_s[taken] = end_s
+        return taken
+
+
+def numbers_of(names: Sequence[str], number: Mapping[str, int]) -> list[int]:
+    """Numbers of nodes by their names; those that are not known are left out."""
+    return [number[name] for name in names if name in number]
+
+
 Kind = Literal["ran", "runs", "forecast"]
 
 PAST_S = 86_400.0

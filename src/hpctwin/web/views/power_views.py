@@ -16,8 +16,7 @@ import polars as pl
 from hpctwin.energy import Series
 from hpctwin.energy.accounts.component_energy import ComponentEnergy
 from hpctwin.energy.accounts.shared_energy import SharedComponentEnergy
-from hpctwin.energy.cooling.model import cool
-from hpctwin.energy.cooling.weather import wet_bulb_means
+from hpctwin.energy.cooling.model import cool, wet_bulb_means
 from hpctwin.energy.power.losses import PARTS
 from hpctwin.energy.power.states import state_names
 from hpctwin.engine.state.layout import COMPUTING

@@ -14,7 +14,7 @@ import polars as pl
 
 from hpctwin.errors import ConfigError, HpctwinError, UnknownNameError
 from hpctwin.metrics import binned
-from hpctwin.report.figures.packing import pack
+from hpctwin.report.figures.gantt import pack
 from hpctwin.report.pages.folder import MANIFEST, VERSIONS, read_run
 from hpctwin.report.pages.run import ReportedRun
 from hpctwin.report.tables.columns import COLUMNS, format_metric, metric_name

@@ -22,7 +22,7 @@ from hpctwin.twin.start_times.query import usual_priority
 from hpctwin.twin.what_if.objective import METRICS
 from hpctwin.twin.what_if.present import Present
 from hpctwin.twin.what_if.run import Past, course_of, outlooks_of
-from hpctwin.web.views.rows import Rows, Runs, numbers_of, runs_of
+from hpctwin.web.views.job_history import Rows, Runs, numbers_of, runs_of
 from hpctwin.web.views.views import Bar, Change, Future, WhatIfAnswer
 
 __all__ = ["PRETEND", "Asking", "prepare"]

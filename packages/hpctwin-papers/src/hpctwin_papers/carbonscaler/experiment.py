@@ -12,7 +12,7 @@ import numpy as np
 
 from hpctwin.energy import CarbonScaler, Series, Slots
 from hpctwin.model import Cluster, Workload
-from hpctwin.model.workload.speedup import parse_speedup
+from hpctwin.model.workload.malleable import parse_speedup
 from hpctwin_papers.carbon import (
     CALIFORNIA,
     CAPTURED_S,

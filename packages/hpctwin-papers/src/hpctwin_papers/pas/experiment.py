@@ -16,8 +16,7 @@ import numpy as np
 
 from hpctwin.errors import UnknownNameError
 from hpctwin.generate.draws import within
-from hpctwin.generate.failures import failure_risk, with_failures
-from hpctwin.generate.pas import RESOURCES, pas, pas_cluster
+from hpctwin.generate.pas import RESOURCES, failure_risk, pas, pas_cluster, with_failures
 from hpctwin.metrics import dependency_violations, resource_use, resource_utilization
 from hpctwin.model import MS_PER_S, Dependencies, Workload
 from hpctwin.policies import parse_policy
@@ -128,7 +127,7 @@ def run_seed(
         seed: of the workload.
         methods: some of `METHODS`.
         jobs: of the workload.
-        failures: share of the jobs that fail, drawn by `hpctwin.generate.failures`.
+        failures: share of the jobs that fail, drawn by `hpctwin.generate.pas`.
 
     Raises:
         UnknownNameError: there is no such method.

@@ -153,7 +153,7 @@ def _write(table: pl.DataFrame, path: Path) -> None:
 
 
 def _drawn(runs: Sequence[Run]) -> Figure:
-    from hpctwin.report.energy_figures.machine import plot_machine
+    from hpctwin.report.energy_figures.energy import plot_machine
 
     workload, cluster = runs[0].result.workload, runs[0].result.cluster
     return plot_machine(

@@ -1,7 +1,11 @@
-"""Common part of many environments, however they are stepped."""
+"""Common part of many environments, however they are stepped.
+
+Environments that are not compiled, stepped one after the other.
+"""
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from typing import Any, ClassVar
 
@@ -13,8 +17,9 @@ from gymnasium.vector.utils import batch_space
 
 from hpctwin.errors import ConfigError
 from hpctwin.learn.environments.episodes import Source
+from hpctwin.model import Workload
 
-__all__ = ["Vector"]
+__all__ = ["InTurn", "Vector"]
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -63,3 +68,75 @@ class Vector(VectorEnv[FloatArray, Any, Any]):
     @abstractmethod
     def _begin_all(self, seed: int | None) -> tuple[FloatArray, dict[str, Any]]:
         """Begin an episode in each environment; return observations and infos."""
+
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+class InTurn(Vector):
+    """Copies of one environment, stepped one after the other; see `Vector`.
+
+    Args:
+        one: Environment to copy; it has ``action_masks``.
+        num_envs: Number of copies.
+    """
+
+    def __init__(self, one: Any, num_envs: int) -> None:
+        super().__init__(one.observation_space, one.action_space, one.episodes, num_envs)
+        self._each = [copy.copy(one) for _ in range(num_envs)]
+        self.seen = np.zeros((num_envs, *one.observation_space.shape), np.float32)
+        self._masks = np.zeros((num_envs, int(one.action_space.n)), np.bool_)
+
+    def _begin_all(self, seed: int | None) -> tuple[FloatArray, dict[str, Any]]:
+        seeds = np.random.SeedSequence(seed).generate_state(self.num_envs).tolist()
+        for number in range(self.num_envs):
+            self._begin(number, seed=None if seed is None else seeds[number])
+        return self.seen, {"action_mask": self._masks}
+
+    def begin(self, number: int, jobs: Workload) -> None:
+        """Begin an episode of given jobs in one environment."""
+        self._begin(number, options={"jobs": jobs})
+
+    def step(
+        self, actions: Any
+    ) -> tuple[FloatArray, npt.NDArray[np.float64], BoolArray, BoolArray, dict[str, Any]]:
+        """Step each environment.
+
+        Args:
+            actions: One action for each [num_envs].
+
+        Raises:
+            SimulationError: An action is not allowed.
+        """
+        # New arrays, so that the last observations and masks stay valid.
+        self.seen, self._masks = self.seen.copy(), self._masks.copy()
+        earned = np.zeros(self.num_envs)
+        ended, cut = np.zeros((2, self.num_envs), np.bool_)
+        last, told = np.full((2, self.num_envs), None, object)
+        for number, environment in enumerate(self._each):
+            seen, earned[number], ended[number], cut[number], info = environment.step(
+                actions[number]
+            )
+            if ended[number] or cut[number]:
+                last[number], told[number] = seen, info
+                self._begin(number)
+            else:
+                self._note(number, seen)
+        infos: dict[str, Any] = {"action_mask": self._masks}
+        done = ended | cut
+        if done.any():
+            infos |= {"final_obs": last, "_final_obs": done}
+            infos |= {"final_info": told, "_final_info": done}
+        return self.seen, earned, ended, cut, infos
+
+    def action_masks(self) -> BoolArray:
+        """Return which choices each environment allows [num_envs, choices]."""
+        return self._masks
+
+    def _begin(self, number: int, **how: Any) -> None:
+        seen, _ = self._each[number].reset(**how)
+        self._note(number, seen)
+
+    def _note(self, number: int, seen: FloatArray) -> None:
+        self.seen[number] = seen
+        self._masks[number] = self._each[number].action_masks()

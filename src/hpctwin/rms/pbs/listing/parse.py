@@ -28,7 +28,14 @@ from hpctwin.rms.pbs.listing.jobs import (
     state_of,
 )  # fmt: skip
 from hpctwin.rms.pbs.listing.node_attributes import is_parent
-from hpctwin.rms.pbs.listing.output import read_output
+from hpctwin.rms.pbs.listing.output import (
+    integer,
+    is_false,
+    objects,
+    read_output,
+    resources,
+    time_s,
+)
 from hpctwin.rms.pbs.listing.request import (
     amount_said,
     is_consumable,
@@ -38,7 +45,6 @@ from hpctwin.rms.pbs.listing.request import (
 )
 from hpctwin.rms.pbs.listing.sharing import how_shared, unequal
 from hpctwin.rms.pbs.listing.torque import properties_of
-from hpctwin.rms.pbs.listing.values import integer, is_false, objects, resources, time_s
 from hpctwin.rms.records.records import JobRecord, NodeRecord, NodeReservation, Snapshot
 from hpctwin.rms.site.cluster import ListedNode, group_nodes
 

@@ -9,8 +9,7 @@ from typing import Any
 from hpctwin.model import Partition
 from hpctwin.rms.pbs.listing.request import parse_duration
 from hpctwin.rms.pbs.site.fair_share import Shares, fair_share
-from hpctwin.rms.pbs.site.node_order import NodeOrder
-from hpctwin.rms.pbs.site.ordering import Meaning, ordering_of
+from hpctwin.rms.pbs.site.ordering import Meaning, NodeOrder, ordering_of
 from hpctwin.rms.pbs.site.sched_config import Line, SchedConfig
 from hpctwin.rms.site.findings import NO_BEARING, NOT_MODELLED, TAKEN, Setting
 

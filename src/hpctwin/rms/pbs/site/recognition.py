@@ -20,15 +20,14 @@ from hpctwin.formats.accounting.pbs_accounting import Accounts, Meant, is_pbs_ac
 from hpctwin.formats.common.job_table import JobTable
 from hpctwin.formats.common.record import Machine, Tally
 from hpctwin.rms.pbs.listing.node_attributes import is_passing, node_settings
-from hpctwin.rms.pbs.listing.output import read_output
+from hpctwin.rms.pbs.listing.output import integer, is_true, objects, read_output, resources
 from hpctwin.rms.pbs.listing.parse import listed_nodes, needed_of, partitions_of, routed
 from hpctwin.rms.pbs.listing.request import is_consumable
 from hpctwin.rms.pbs.listing.torque import as_pbs, is_nodes_file, is_torque, nodes_file, nodes_xml
-from hpctwin.rms.pbs.listing.values import integer, is_true, objects, resources
 from hpctwin.rms.pbs.site.fair_share import Shares, is_resource_group, read_resource_group, told_of
 from hpctwin.rms.pbs.site.limits import site_limits
 from hpctwin.rms.pbs.site.maui import Parameter, is_maui, maui_meaning, read_maui
-from hpctwin.rms.pbs.site.node_order import node_order
+from hpctwin.rms.pbs.site.ordering import node_order
 from hpctwin.rms.pbs.site.placement_sets import PlacementSets, placement_sets
 from hpctwin.rms.pbs.site.policy import explained, meaning_of
 from hpctwin.rms.pbs.site.sched_config import (

@@ -17,7 +17,7 @@ from hpctwin.rms.site.findings import NOT_MODELLED, Setting
 from hpctwin.rms.slurm.listing.conf import Conf, Row
 from hpctwin.rms.slurm.listing.gres import consumables_of, gpus_by_type, gpus_of, types_by_index
 from hpctwin.rms.slurm.listing.values import node_flags
-from hpctwin.rms.slurm.site.placement import weights_of
+from hpctwin.rms.slurm.site.partitions import weights_of
 
 __all__ = ["completed", "listed_nodes", "named_by_nodes", "node_settings", "with_defaults"]
 

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hpctwin.errors import ConfigError, TraceError
-from hpctwin.formats.accounting.sacct import COLUMNS, is_sacct, sacct_table
+from hpctwin.formats.accounting.sacct import COLUMNS, MAGIC, is_sacct, is_slurm2sql, sacct_table
 from hpctwin.formats.accounting.sacct_json import is_sacct_document
 from hpctwin.formats.accounting.sacct_layout import check_columns, layout_of
-from hpctwin.formats.accounting.slurm2sql import MAGIC, is_slurm2sql
 from hpctwin.formats.common.files import read_json
 from hpctwin.formats.common.job_table import JobTable
 from hpctwin.formats.common.record import Machine, Tally

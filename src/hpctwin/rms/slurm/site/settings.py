@@ -34,9 +34,10 @@ from hpctwin.rms.slurm.site.nodes import (
 from hpctwin.rms.slurm.site.partitions import (
     described_partitions,
     gives_whole_nodes,
+    is_least_loaded,
     partition_fields,
+    shared_placement,
 )
-from hpctwin.rms.slurm.site.placement import is_least_loaded, shared_placement
 from hpctwin.rms.slurm.site.policy import explained, order_and_backfill
 from hpctwin.rms.slurm.site.preemption import PREEMPTION_KEYS, Found, preemption_of
 from hpctwin.rms.slurm.site.topology import Topology, chosen_topology, connections
