@@ -138,7 +138,10 @@ class Capacity(Protocol):
 
     @staticmethod
     def start_or_preempt(j: int, sim: Arrays) -> bool:
-        """Start a job if it fits, or fits once others are preempted; return whether it started."""
+        """Start a job if it fits, or fits once others are preempted; return whether it started.
+
+        A job that may use a pool that is blocked preempts no other.
+        """
 
     @staticmethod
     def awaits_nodes(j: int, sim: Arrays) -> bool:
