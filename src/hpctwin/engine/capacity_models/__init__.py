@@ -122,7 +122,7 @@ class Capacity(Protocol):
 
     @staticmethod
     def fits(j: int, sim: Arrays) -> bool:
-        """Return whether a job fits from now on without delaying a reservation."""
+        """Return whether a job fits from now on without delaying a reservation; `may_fit` is cheaper."""
 
     @staticmethod
     def start_fitting(j: int, sim: Arrays) -> None:

@@ -80,4 +80,6 @@ def start(j: int, sim: Arrays) -> bool:
 @jit
 def start_or_preempt(j: int, sim: Arrays) -> bool:
     """Start a job if it fits, or fits once others have left; return whether it started."""
-    return start(j, sim) or (not meets_block(j, sim) and start_after_preempting(j, sim))
+    if may_fit(j, sim) and start(j, sim):
+        return True
+    return not meets_block(j, sim) and start_after_preempting(j, sim)

@@ -147,11 +147,12 @@ def may_fit(j: int, sim: Arrays) -> bool:
 @jit
 def fits(j: int, sim: Arrays) -> bool:
     """Return whether a job fits from now on; the least free amounts are left in ``sim.low``."""
-    if not fits_free(j, sim):
-        return False
-    if sim.plan_rows[0] == 0 and only_grows(sim):
-        return True
-    need_plan(sim)
+    if sim.plan_rows[0] == 0:
+        if not fits_free(j, sim):
+            return False
+        if only_grows(sim):
+            return True
+        need_plan(sim)
     row = plan_fits(j, ZERO, sim)
     if row >= 0:
         sim.walk.tight = row

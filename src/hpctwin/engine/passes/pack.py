@@ -78,7 +78,7 @@ def protect(sim: Arrays) -> int:
         j = longest_waiting(sim)
         if j < 0:
             return -1
-        if not capacity.start(j, sim):
+        if not (capacity.may_fit(j, sim) and capacity.start(j, sim)):
             capacity.reserve(j, ZERO, sim)
             return j
 

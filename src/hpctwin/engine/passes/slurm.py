@@ -144,7 +144,8 @@ def main_cycle(full: bool, sim: Arrays) -> None:
             continue
         if ends_look(j, sim):
             return
-        if not capacity.start_or_preempt(j, sim) and not is_young(j, sim):
+        tries = capacity.may_fit(j, sim) or capacity.may_preempt(j, sim)
+        if not (tries and capacity.start_or_preempt(j, sim)) and not is_young(j, sim):
             sim.reservations_made[sim.partition[sim.job[j].kind]] = -1
             if not capacity.block(j, sim):
                 return
