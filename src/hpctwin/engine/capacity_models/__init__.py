@@ -122,7 +122,7 @@ class Capacity(Protocol):
 
     @staticmethod
     def fits(j: int, sim: Arrays) -> bool:
-        """Return whether a job fits from now on without delaying a reservation."""
+        """Return whether a job fits from now on without delaying a reservation; `may_fit` is cheaper."""
 
     @staticmethod
     def start_fitting(j: int, sim: Arrays) -> None:
@@ -138,7 +138,10 @@ class Capacity(Protocol):
 
     @staticmethod
     def start_or_preempt(j: int, sim: Arrays) -> bool:
-        """Start a job if it fits, or fits once others are preempted; return whether it started."""
+        """Start a job if it fits, or fits once others are preempted; return whether it started.
+
+        A job that may use a pool that is blocked preempts no other.
+        """
 
     @staticmethod
     def awaits_nodes(j: int, sim: Arrays) -> bool:

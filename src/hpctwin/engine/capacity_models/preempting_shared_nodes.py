@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpctwin.engine.capacity.blocked_pools import block
+from hpctwin.engine.capacity.blocked_pools import block, meets_block
 from hpctwin.engine.capacity_models import shared_nodes
 from hpctwin.engine.capacity_models.shared_nodes import (
     GAVE_BACK,
@@ -40,11 +40,12 @@ from hpctwin.engine.state.layout import Arrays
 __all__ = [
     "FITS_LATER", "GAVE_BACK", "WAKE", "alignment", "any_may_start", "awaits_nodes", "begin_cycle",
     "begin_pass", "block", "earliest_start", "fits", "is_skipped", "is_sorted", "is_too_large", "job_at",
-    "job_left", "keep_order", "list_startable", "may_fit", "may_preempt", "next_candidate", "order_jobs",
-    "reserve", "reserve_rounded", "shortage", "start", "start_fitting", "start_or_preempt",
+    "job_left", "keep_order", "kept_job", "list_startable", "may_fit", "may_preempt", "next_candidate",
+    "order_jobs", "reserve", "reserve_rounded", "shortage", "start", "start_fitting", "start_or_preempt",
 ]  # fmt: skip
 
-keep_order, kept_job, list_startable = order_jobs, job_at, order_jobs
+keep_order, kept_job = order_jobs, job_at
+list_startable = order_jobs
 
 
 @jit
@@ -79,4 +80,6 @@ def start(j: int, sim: Arrays) -> bool:
 @jit
 def start_or_preempt(j: int, sim: Arrays) -> bool:
     """Start a job if it fits, or fits once others have left; return whether it started."""
-    return start(j, sim) or start_after_preempting(j, sim)
+    if may_fit(j, sim) and start(j, sim):
+        return True
+    return not meets_block(j, sim) and start_after_preempting(j, sim)

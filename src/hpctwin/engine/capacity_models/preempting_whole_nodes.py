@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from hpctwin.engine.capacity.blocked_pools import block, block_nothing, hold_blocked
+from hpctwin.engine.capacity.blocked_pools import (
+    block,
+    block_nothing,
+    hold_blocked,
+    meets_block,
+)
 from hpctwin.engine.capacity_models import whole_nodes
 from hpctwin.engine.capacity_models.whole_nodes import (
     alignment,
@@ -33,12 +38,13 @@ from hpctwin.engine.state.layout import Arrays
 __all__ = [
     "WAKE", "alignment", "any_may_start", "awaits_nodes", "begin_cycle", "begin_pass", "block",
     "earliest_start", "fits", "is_skipped", "is_sorted", "is_too_large", "job_at", "job_left",
-    "keep_order", "list_startable", "may_fit", "may_preempt", "next_candidate", "order_jobs", "reserve",
-    "reserve_rounded", "shortage", "start", "start_fitting", "start_or_preempt",
+    "keep_order", "kept_job", "list_startable", "may_fit", "may_preempt", "next_candidate", "order_jobs",
+    "reserve", "reserve_rounded", "shortage", "start", "start_fitting", "start_or_preempt",
 ]  # fmt: skip
 
 start_fitting = eviction.start
-keep_order, kept_job, list_startable = order_jobs, job_at, order_jobs
+keep_order, kept_job = order_jobs, job_at
+list_startable = order_jobs
 
 
 @jit
@@ -76,5 +82,7 @@ def start(j: int, sim: Arrays) -> bool:
 @jit
 def start_or_preempt(j: int, sim: Arrays) -> bool:
     """Start a job if it fits, or fits once others have left; return whether it started."""
+    if meets_block(j, sim):
+        return start(j, sim)
     hold_blocked(sim)
     return starts_or_preempts(j, sim)

@@ -96,7 +96,7 @@ def may_fit(j: int, sim: Arrays) -> bool:
 @jit
 def fits(j: int, sim: Arrays) -> bool:
     """Return whether a job fits from now on; leaves what chooses its nodes."""
-    return kind_may_fit(sim.job[j].kind, sim) and fits_plan_now(j, sim)
+    return fits_plan_now(j, sim)
 
 
 @jit
@@ -128,7 +128,7 @@ def shortage(j: int, sim: Arrays) -> int:
     short = short_resource(j, sim.clock.now, sim)
     if short >= 0:
         return 1 + short
-    return ZERO - 1 if fits(j, sim) else ZERO
+    return ZERO - 1 if may_fit(j, sim) and fits(j, sim) else ZERO
 
 
 @jit

@@ -126,27 +126,33 @@ def need_plan(sim: Arrays) -> None:
 
 
 @jit
-def may_fit(j: int, sim: Arrays) -> bool:
+def fits_free(j: int, sim: Arrays) -> bool:
     """Return whether a job fits what is free now and not blocked, which is left in ``sim.low``."""
-    pools = sim.rules.pools
-    if sim.plan_amount.width == 1 and sim.job[j].nodes > sim.stock[0].free:
-        return False
     for c in range(len(sim.low)):
         sim.low[c] = sim.stock[c].free
-    for p in range(pools):
+    for p in range(sim.rules.pools):
         if sim.blocked[p] == 1:
             sim.low[p] = 0
     return holds(j, sim)
 
 
 @jit
+def may_fit(j: int, sim: Arrays) -> bool:
+    """Return whether a job fits what is free now; short, as it is asked for each pending job."""
+    if sim.plan_amount.width == 1:
+        return sim.job[j].nodes <= sim.stock[0].free
+    return fits_free(j, sim)
+
+
+@jit
 def fits(j: int, sim: Arrays) -> bool:
     """Return whether a job fits from now on; the least free amounts are left in ``sim.low``."""
-    if not may_fit(j, sim):
-        return False
-    if sim.plan_rows[0] == 0 and only_grows(sim):
-        return True
-    need_plan(sim)
+    if sim.plan_rows[0] == 0:
+        if not fits_free(j, sim):
+            return False
+        if only_grows(sim):
+            return True
+        need_plan(sim)
     row = plan_fits(j, ZERO, sim)
     if row >= 0:
         sim.walk.tight = row

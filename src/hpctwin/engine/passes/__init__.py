@@ -51,7 +51,7 @@ class Pass:
         reservations: ``(numbers, partitions) -> jobs``: how many jobs have reservations at most, given what
             the policy sets. None for any number.
         by_node: Whether it makes rounded reservations, which may be of particular nodes.
-        unrolled: Whether its loops are unrolled, which pays where they are long.
+        unrolled: Whether its loops are unrolled on whole nodes; on shared nodes they always are.
         model: Capacity model it runs with.
     """
 
@@ -90,8 +90,9 @@ class Pass:
         function = getattr(self, name)
         if function is None:
             return None
+        unrolled = self.unrolled or self.model.shared or name != "run"
         bound = bind(getattr(function, "py_func", function), self.model)
-        return _kernel(bound, name in ("entered", "left"), self.unrolled or name != "run")
+        return _kernel(bound, name in ("entered", "left"), unrolled)
 
 
 @cache

@@ -54,7 +54,8 @@ def admit(head: int, following: int, size: int, sim: Arrays) -> None:
         capacity.reserve(head, ZERO, sim)
     j = own.admitted
     if j >= 0 and sim.state[j].phase == WAITING and not capacity.is_skipped(j, sim):
-        capacity.start(j, sim)
+        if capacity.may_fit(j, sim):
+            capacity.start(j, sim)
     places = place_of(sim.kept)
     for i in range(following, size):
         j = capacity.job_at(i, size, sim)
@@ -75,7 +76,9 @@ def pass_admitted(sim: Arrays) -> None:
     size = capacity.order_jobs(sim) if capacity.any_may_start(sim) else ZERO
     for i in range(size):
         j = capacity.job_at(i, size, sim)
-        if not capacity.is_skipped(j, sim) and not capacity.start(j, sim):
+        if capacity.is_skipped(j, sim):
+            continue
+        if not (capacity.may_fit(j, sim) and capacity.start(j, sim)):
             admit(j, i + 1, size, sim)
             break
     own.admitted = -1

@@ -52,12 +52,12 @@ def reserve_owed(owed: int, sim: Arrays) -> int:
 
 @jit
 def try_candidate(j: int, owed: int, sim: Arrays) -> int:
-    """Start a candidate if it delays no reservation.
+    """Start a candidate that may fit, if it delays no reservation.
 
     Returns:
         How many reservations are still to be made; -1 if no job can start any more.
     """
-    if not capacity.may_fit(j, sim) or capacity.is_skipped(j, sim):
+    if capacity.is_skipped(j, sim):
         return owed
     reserve_owed(owed, sim)
     if capacity.start(j, sim) and not capacity.any_may_start(sim):
@@ -76,7 +76,8 @@ def start_sorted_candidates(later: int, first: int, owed: int, sim: Arrays) -> N
         sim: Simulation.
     """
     for i in range(later):
-        owed = try_candidate(sim.later[i], owed, sim)
+        if capacity.may_fit(sim.later[i], sim):
+            owed = try_candidate(sim.later[i], owed, sim)
         if owed < 0:
             return
     i = capacity.next_candidate(first, sim)
@@ -96,7 +97,9 @@ def start_candidates(later: int, first: int, size: int, owed: int, sim: Arrays) 
             kept += 1
     order_candidates(kept, sim)
     for left in range(kept, 0, -1):
-        owed = try_candidate(pop_order(left, sim), owed, sim)
+        j = pop_order(left, sim)
+        if capacity.may_fit(j, sim):
+            owed = try_candidate(j, owed, sim)
         if owed < 0:
             return
 

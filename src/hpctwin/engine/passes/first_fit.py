@@ -17,6 +17,8 @@ def pass_first_fit(sim: Arrays) -> None:
         return
     for i in range(capacity.list_startable(sim)):
         j = sim.later[i]
+        if not (capacity.may_fit(j, sim) or capacity.may_preempt(j, sim)):
+            continue
         if capacity.is_skipped(j, sim):
             continue
         if capacity.start_or_preempt(j, sim):

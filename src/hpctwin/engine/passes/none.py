@@ -21,9 +21,11 @@ def pass_none(sim: Arrays) -> None:
         j = capacity.job_at(i, size, sim)
         if capacity.is_skipped(j, sim):
             continue
-        if is_blocked(j, sim) or not capacity.start_or_preempt(j, sim):
-            if not capacity.block(j, sim):
-                return
+        tries = not is_blocked(j, sim) and (
+            capacity.may_fit(j, sim) or capacity.may_preempt(j, sim)
+        )
+        if not (tries and capacity.start_or_preempt(j, sim)) and not capacity.block(j, sim):
+            return
 
 
 PASS = Pass(

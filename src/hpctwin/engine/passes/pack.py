@@ -78,7 +78,7 @@ def protect(sim: Arrays) -> int:
         j = longest_waiting(sim)
         if j < 0:
             return -1
-        if not capacity.start(j, sim):
+        if not (capacity.may_fit(j, sim) and capacity.start(j, sim)):
             capacity.reserve(j, ZERO, sim)
             return j
 
@@ -92,7 +92,7 @@ def candidates(protected: int, sim: Arrays) -> int:
         j = capacity.job_at(i, size, sim)
         if sim.state[j].phase != WAITING or j == protected:
             continue
-        if capacity.alignment(j, sim) >= 0.0 and not capacity.is_skipped(j, sim):
+        if capacity.may_fit(j, sim) and not capacity.is_skipped(j, sim):
             sim.later[found] = j
             sim.stack[found] = i
             found += 1

@@ -68,7 +68,7 @@ def pass_selected(sim: Arrays) -> None:
     capacity.begin_pass(sim)
     if capacity.is_skipped(j, sim):
         return
-    if capacity.start(j, sim):
+    if capacity.may_fit(j, sim) and capacity.start(j, sim):
         own.job = own.awaited = -1
         return
     passing = settings(sim.numbers)[0].passing

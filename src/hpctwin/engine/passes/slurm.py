@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from hpctwin.engine.capacity.blocked_pools import meets_block
 from hpctwin.engine.compile.jit import jit
 from hpctwin.engine.compile.numba_types import view
 from hpctwin.engine.passes import Pass, capacity
@@ -145,12 +144,8 @@ def main_cycle(full: bool, sim: Arrays) -> None:
             continue
         if ends_look(j, sim):
             return
-        # A job that meets a block may start on its other nodes, but preempt no job.
-        if meets_block(j, sim):
-            started = capacity.start(j, sim)
-        else:
-            started = capacity.start_or_preempt(j, sim)
-        if not started and not is_young(j, sim):
+        tries = capacity.may_fit(j, sim) or capacity.may_preempt(j, sim)
+        if not (tries and capacity.start_or_preempt(j, sim)) and not is_young(j, sim):
             sim.reservations_made[sim.partition[sim.job[j].kind]] = -1
             if not capacity.block(j, sim):
                 return
@@ -193,28 +188,24 @@ def reserve(j: int, sim: Arrays) -> int:
 
 
 @jit
-def reserve_until(j: int, owed: int, done: int, sim: Arrays) -> int:
+def reserve_before(j: int, owed: int, done: int, sim: Arrays) -> int:
     """Make reservations of ``sim.owed`` after the first ``done``, until a job does not fit any more.
 
+    A job that may preempt others has to do so next to all of them.
+
     Returns:
-        How many are made then; one more than ``owed`` if the job fits next to all of them.
+        How many are made then; one more than ``owed`` if the job may start next to all of them.
     """
+    preempts = capacity.may_preempt(j, sim)
     ends = sim.clock.now + sim.job[j].expected
-    fits = capacity.fits(j, sim)
-    while fits and done < owed:
-        begins = reserve(sim.owed[done], sim)
-        done += 1
-        if begins < ends or done == owed:
-            fits = capacity.fits(j, sim)
-    return done + 1 if fits else done
-
-
-@jit
-def reserve_all(owed: int, done: int, sim: Arrays) -> int:
-    """Make the reservations of ``sim.owed`` after the first ``done``; return how many are made then."""
-    for i in range(done, owed):
-        reserve(sim.owed[i], sim)
-    return owed
+    while preempts or capacity.fits(j, sim):
+        if done == owed:
+            return done + 1
+        begins = NEVER
+        while done < owed and (preempts or begins >= ends):
+            begins = reserve(sim.owed[done], sim)
+            done += 1
+    return done
 
 
 @jit
@@ -242,21 +233,16 @@ def backfill_cycle(sim: Arrays) -> None:
             return
         sim.later[tried] = j  # before the place that `kept_job` has come to
         tried += 1
-        starts = False
-        if capacity.may_fit(j, sim):
-            done = reserve_until(j, owed, done, sim)
+        if capacity.may_fit(j, sim) or capacity.may_preempt(j, sim):
+            done = reserve_before(j, owed, done, sim)
             if done > owed:
                 done = owed
-                capacity.start_fitting(j, sim)
-                starts = True
-        if not starts and capacity.may_preempt(j, sim):
-            done = reserve_all(owed, done, sim)
-            starts = capacity.start_or_preempt(j, sim)
-        if starts:
-            started += 1
-            if started == numbers.bf_max_job_start:
-                return
-        elif may_reserve(j, sim):
+                if capacity.start_or_preempt(j, sim):
+                    started += 1
+                    if started == numbers.bf_max_job_start:
+                        return
+                    continue
+        if may_reserve(j, sim):
             sim.owed[owed] = j
             owed += 1
 
