@@ -474,7 +474,7 @@ def _workload(
 
 
 def _tell_of_use(name: str, jobs: pl.DataFrame, tally: Tally) -> None:
-    """Count the jobs of which it is not known, or not to their end."""
+    """Count the jobs whose use is unknown, or not known to their end."""
     column = jobs[name]
     if not isinstance(column.dtype, pl.List):
         tally.add(f"job of which {name} is not known", int(column.is_null().sum()))
@@ -486,10 +486,10 @@ def _tell_of_use(name: str, jobs: pl.DataFrame, tally: Tally) -> None:
 
 
 def _check_power(path: Path, power: pl.Series, parts: Mapping[str, NodeGroup]) -> None:
-    """See that nodes draw what nodes of this machine can.
+    """Check that the power of nodes is possible on this cluster.
 
     Raises:
-        TraceError: the median is far from that.
+        TraceError: The median is far from the nodes' range of power.
     """
     mean: Any = (power.list.mean() if isinstance(power.dtype, pl.List) else power).median()
     idle = min((node_w(group.components, 0) for group in parts.values()), default=0)
