@@ -298,7 +298,7 @@ def _parse_line(path: Path, line: int, tokens: list[bytes]) -> tuple[list[float]
 def _whole(path: Path, line: int, field: str, token: bytes) -> int:
     value = float(token)
     if value.is_integer() and abs(value) < 2**62:
-        # Through float, job numbers beyond 2**53 would lose their last digits.
+        # As floats, job numbers beyond 2**53 would lose their last digits.
         return int(token) if token.lstrip(b"+-").isdigit() else int(value)
     raise TraceError(
         path, f"found {_text(token)!r}, expected a whole number", line=line, field=field
@@ -306,7 +306,7 @@ def _whole(path: Path, line: int, field: str, token: bytes) -> int:
 
 
 def _squeezed(body: bytes) -> bytes:
-    """One space between fields, none around them, no empty lines."""
+    """Return the lines with one space between fields, none around them, and no empty lines."""
     if any(blank in body for blank in (b"\t", b"\v", b"\f")):
         body = body.translate(bytes.maketrans(_OTHER_BLANKS, b" " * len(_OTHER_BLANKS))).strip()
     if not _has_neighbours(body):
@@ -320,10 +320,10 @@ def _squeezed(body: bytes) -> bytes:
 
 
 def _has_neighbours(body: bytes) -> bool:
-    """Whether two of spaces and line feeds follow each other anywhere; by piece, in a core's cache."""
+    """Return whether two spaces or line feeds are adjacent; by piece, in a core's cache."""
     text = np.frombuffer(body, np.uint8)
     for first in range(0, len(text), _PIECE):
-        # Nothing else that is not above a space is left but control characters, which are no numbers.
+        # Other bytes up to a space can only be control characters, which are not in numbers.
         blank = text[first : first + _PIECE + 1] <= _SPACE
         if (blank[1:] & blank[:-1]).any():
             return True
@@ -331,7 +331,7 @@ def _has_neighbours(body: bytes) -> bool:
 
 
 def _cut_to_fields(body: bytes) -> tuple[bytes, int]:
-    """Squeezed lines without what follows the 18 fields, and how many lines had more."""
+    """Return squeezed lines with 18 fields each, and the number of lines that had more."""
     text = np.frombuffer(body, np.uint8)
     pieces = [text[first : first + _PIECE] for first in range(0, len(text), _PIECE)]
     lines = 1 + sum(np.count_nonzero(piece == _LINE_FEED) for piece in pieces)
@@ -343,7 +343,7 @@ def _cut_to_fields(body: bytes) -> tuple[bytes, int]:
 
 
 def _text(raw: bytes) -> str:
-    """Text of a comment: UTF-8 or, as in many old logs, Latin-1, which any bytes are."""
+    """Return a comment's text: UTF-8 or, as in many old logs, Latin-1, which fits any bytes."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
