@@ -60,7 +60,9 @@ class Category:
 
     @classmethod
     def of(cls, values: Sequence[Any] | npt.NDArray[Any] | pl.Series) -> Category:
-        """Collect labels; None, NaN and -1 are unknown. Labels are ordered as numbers if they are.
+        """Collect labels; None, NaN and -1 are unknown.
+
+        Labels that are numbers are ordered as numbers.
         """
         import polars as pl
 
