@@ -1,7 +1,7 @@
 """Cores, GPUs and memory on each host, from ``exec_host`` and ``nodes=``.
 
-Torque and old versions of PBS Pro record no ``exec_vnode``. Their records get one here, so that
-the later steps read one form.
+Torque and old versions of PBS Pro record no ``exec_vnode``. Their records get one here, so that the
+later steps read one form.
 
 Source:
     Torque 6.1, "Accounting records" and "Requesting resources"; PBS Pro Reference Guide,

@@ -1,8 +1,8 @@
 """Slurm's accounting: output of ``sacct`` as text or JSON, or slurm2sql's copy of it.
 
 Required columns are ``JobID`` (or ``JobIDRaw``), ``Submit`` and the run time: ``ElapsedRaw``,
-``Elapsed``, or ``Start`` and ``End``. Steps are folded into their jobs: a job's line holds all
-that is read.
+``Elapsed``, or ``Start`` and ``End``. Steps are folded into their jobs: a job's line holds all that
+is read.
 
 slurm2sql keeps the accounting in an SQLite file, with a row for each line of ``sacct``. Its times
 are seconds since the epoch. It does not distinguish an unlimited job from a job whose time limit

@@ -33,9 +33,8 @@ def jobs_with_steps(blocks: Iterable[pl.DataFrame], tally: Tally) -> Iterator[pl
     """Return the lines of jobs, with ``used_memory_gb``: the maximum over job and steps.
 
     A step's memory is that of its largest task times the tasks on a node. It is an upper bound of
-    the
-    memory used on the node, and null if nothing was measured. A job's steps follow it, as ``sacct``
-    writes them; steps of a block's last job may be in the next block.
+    the memory used on the node, and null if nothing was measured. A job's steps follow it, as
+    ``sacct`` writes them; steps of a block's last job may be in the next block.
 
     Args:
         blocks: Columns of ``sacct`` as text, with ``job_id``; that of a step is like ``12.batch``.

@@ -24,8 +24,7 @@ def number(value: Any, bits: int = 32) -> float | None:
 
     A number is plain, text, or ``{set, infinite, number}``. Slurm's ``NO_VAL`` and ``INFINITE`` are
     the two largest integers of a field. Some fields are printed without their top bit, which is a
-    flag
-    (``thread_spec``: 32766).
+    flag (``thread_spec``: 32766).
 
     Args:
         value: Value as Slurm writes it.

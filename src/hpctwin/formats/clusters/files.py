@@ -30,8 +30,7 @@ def alibaba_nodes(path: Path, text: str, counts: dict[str, int]) -> dict[str, An
     """Read the nodes of Alibaba's GPU cluster of 2023 (``openb_node_list_*.csv``).
 
     Equal nodes are a group. Groups are in the order of their first nodes. The model of a node's
-    GPUs
-    is a feature, as pods request it.
+    GPUs is a feature, as pods request it.
 
     Args:
         path: File, for messages and the cluster's name.
@@ -99,8 +98,7 @@ def read_cluster(path: str | Path) -> Cluster:
     `Cluster.notes` lists the fields of the last three that are not read.
 
     A name without a suffix is a cluster that comes with the package, if there is no such file. It
-    is
-    also that cluster if a folder has the same name, such as one with its data set.
+    is also that cluster if a folder has the same name, such as one with its data set.
 
     Raises:
         ConfigError: The file cannot be read or is not valid; the message names node and field.
@@ -272,11 +270,9 @@ def _batsim(path: Path, text: str, counts: dict[str, int]) -> dict[str, Any]:
     """Read Batsim's XML platform: hosts and clusters with their power states.
 
     The power states are in ``watt_per_state`` and ``sleep_pstates``. Consecutive equal hosts become
-    a
-    node group. A power state that is not in ``sleep_pstates`` is a DVFS mode, with its speed
-    relative
-    to the first host's at the beginning. A transition takes the time of one flop in its switching
-    state. The master host is skipped.
+    a node group. A power state that is not in ``sleep_pstates`` is a DVFS mode, with its speed
+    relative to the first host's at the beginning. A transition takes the time of one flop in its
+    switching state. The master host is skipped.
 
     Raises:
         ConfigError: The file is not such a file; the message names host and field.

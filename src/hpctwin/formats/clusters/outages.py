@@ -42,8 +42,7 @@ def read_away(path: str | Path, *, timezone: str | None = None) -> tuple[pl.Data
     Columns have Slurm's names (``NodeName``, ``TimeStart``, ``TimeEnd``, ``State``) or ``node``,
     ``start``, ``end``, ``state``; others are not read. Times are ISO dates, or seconds from the
     trace's time zero. Jobs finish in a state that contains ``DRAIN`` and not ``DOWN``. Rows without
-    a
-    node, as Slurm has for the whole cluster, are skipped and counted.
+    a node, as Slurm has for the whole cluster, are skipped and counted.
 
     Args:
         path: File.
@@ -111,8 +110,7 @@ def with_outages(cluster: Cluster, away: pl.DataFrame, workload: Workload, tally
     """Return a cluster with recorded outages, which no policy knows in advance.
 
     Nodes are numbered by `hpctwin.model.cluster.node_numbers.named_nodes`, together with the nodes
-    on
-    which jobs ran. A drained node is away from the end of the job that ran on it at that time.
+    on which jobs ran. A drained node is away from the end of the job that ran on it at that time.
 
     Args:
         cluster: Cluster, with or without outages of its own.

@@ -1,9 +1,9 @@
 """Tables of any number of rows in order of submission, in files if they exceed memory.
 
 `ranges` sorts records by a key, such as their submit time. It writes them to files as they come,
-and reads them again one range of the key after the other. `Collected` takes the jobs of each
-range. At the end it handles what needs all jobs: repeated ids, and the set of columns. So at most
-about a million rows are in memory at once, and 8 bytes of each row.
+and reads them again one range of the key after the other. `Collected` takes the jobs of each range.
+At the end it handles what needs all jobs: repeated ids, and the set of columns. So at most about a
+million rows are in memory at once, and 8 bytes of each row.
 """
 
 from __future__ import annotations

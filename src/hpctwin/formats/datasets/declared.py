@@ -41,8 +41,7 @@ def at_steps(
     """Return lists of samples by job, and the columns of their steps.
 
     A sample counts in the step in which it was taken; several in one step count as their mean. A
-    step
-    without a sample has the value of the step before it; at the beginning, that of the first
+    step without a sample has the value of the step before it; at the beginning, that of the first
     sample.
 
     Args:

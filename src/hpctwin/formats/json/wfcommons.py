@@ -51,8 +51,7 @@ def read_wfcommons(
     """Read a workflow.
 
     All jobs are submitted at time 0. Each runs on a node, requests its cores and memory from it,
-    and
-    depends (``afterok``) on its parents. The format has no walltimes: jobs get their run time.
+    and depends (``afterok``) on its parents. The format has no walltimes: jobs get their run time.
 
     Args:
         path: File.

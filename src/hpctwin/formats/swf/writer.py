@@ -33,15 +33,12 @@ def write_swf(workload: Workload, path: str | Path) -> tuple[str, ...]:
     """Write an SWF log atomically, compressed if the name ends in ``.gz``.
 
     Some fields are only kept from another log (status, executable, …). These are written as they
-    were
-    there. Unknown values stay unknown if the reader's substitute is unchanged.
+    were there. Unknown values stay unknown if the reader's substitute is unchanged.
 
     Without such fields, the partition goes to both field 15 (queue) and 16. The status is 5 for
-    jobs
-    that left the queue unstarted, else -1, unknown. Ids and labels that are not whole numbers are
-    numbered, and comments list the numbers. Comment lines on the machine size and the start time
-    are
-    updated from the workload.
+    jobs that left the queue unstarted, else -1, unknown. Ids and labels that are not whole numbers
+    are numbered, and comments list the numbers. Comment lines on the machine size and the start
+    time are updated from the workload.
 
     Returns:
         One sentence for each thing that the format cannot hold.

@@ -22,8 +22,7 @@ def numbers_of(recorded: Sequence[str | None] | None, count: int) -> list[IntArr
     """Return the numbers of recorded nodes, by job; None if unknown or not in the cluster.
 
     Names that are numbers count from 0, or from 1 if one is as large as the cluster. Other names
-    get
-    numbers in their order, if there are at most as many names as nodes.
+    get numbers in their order, if there are at most as many names as nodes.
 
     Args:
         recorded: Texts such as ``3,4,5``, ``3-5``, ``n17+n18`` or Slurm's ``n[17-18]`` [jobs].

@@ -1,7 +1,7 @@
 """Total requests of jobs, for whole nodes or for tasks.
 
-`as_features` turns requested GPU types into features, for clusters whose node groups have the
-types as features only.
+`as_features` turns requested GPU types into features, for clusters whose node groups have the types
+as features only.
 """
 
 from __future__ import annotations

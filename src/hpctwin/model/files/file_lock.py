@@ -18,8 +18,7 @@ class FileLock:
     """A lock that the system takes back when its holder dies, for any reason.
 
     The file itself stays and means nothing; it names the last holder, for messages only. Over NFS
-    the
-    server keeps the lock, so it holds between hosts (unless mounted with ``local_lock``).
+    the server keeps the lock, so it holds between hosts (unless mounted with ``local_lock``).
 
     Args:
         path: File; created with mode 0600.

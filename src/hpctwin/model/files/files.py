@@ -23,7 +23,7 @@ __all__ = [
 ]  # fmt: skip
 
 _LONGEST_STEM = (
-    180  # with the suffix, a temporary name stays within the 255 bytes of file systems
+    180  # with prefix and suffix, a temporary name stays within the 255 bytes of file systems
 )
 
 
@@ -32,10 +32,8 @@ def write_atomically(path: str | Path) -> Iterator[BinaryIO]:
     """Give a buffer for a file's bytes, and write the file whole if there was no error.
 
     A reader of the path meanwhile sees the old file or none, never half of the new one. A new file
-    has
-    the mode that the umask gives, an old one keeps its mode. A link stays, and its target is
-    replaced.
-    A path that is no file but can be written, such as a pipe, is written directly.
+    has the mode that the umask gives, an old one keeps its mode. A link stays, and its target is
+    replaced. A path that is no file but can be written, such as a pipe, is written directly.
 
     Raises:
         OutputError: The file cannot be written.
@@ -93,8 +91,7 @@ def write_folder(folder: str | Path) -> Iterator[Path]:
     """Give a folder for files, and move them to ``folder`` together if there was no error.
 
     Files of the same name are replaced, others stay. After an error, no new file and no new folder
-    is
-    left.
+    is left.
 
     Raises:
         OutputError: A file cannot be written, or the folder not created.

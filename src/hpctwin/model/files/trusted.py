@@ -119,12 +119,10 @@ def check_trusted(path: str | Path) -> None:
     """Reject a file that users other than the current one and root may write or replace.
 
     The file and each folder above it, along symbolic links, must belong to the current user, to
-    root,
-    or to the user who installed hpctwin. They must not be writable for others. Writable for the
-    group
-    is fine if the group is the owner's own (umask 002 with private groups). A folder that all may
-    write
-    is fine if it is sticky, such as ``/tmp``: users rename and delete only their own files there.
+    root, or to the user who installed hpctwin. They must not be writable for others. Writable for
+    the group is fine if the group is the owner's own (umask 002 with private groups). A folder that
+    all may write is fine if it is sticky, such as ``/tmp``: users rename and delete only their own
+    files there.
 
     Args:
         path: File, which must exist.

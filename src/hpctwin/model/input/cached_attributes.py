@@ -14,9 +14,8 @@ class kept(Generic[T]):  # noqa: N801  a decorator, as `property`
     """A cached attribute without a lock across objects.
 
     `functools.cached_property` of Python 3.11 lets one thread compute it at a time. A slow
-    computation
-    for one object then delays access to any other. Here two threads may both compute it for one
-    object; both get the result of the first.
+    computation for one object then delays access to any other. Here two threads may both compute it
+    for one object; both get the result of the first.
 
     Args:
         find: Computes it from the object, which has a ``__dict__``.

@@ -106,8 +106,7 @@ def read_more_tasks(text: str) -> tuple[Tasks, ...]:
     """Return a job's further kinds of tasks from text.
 
     ``1:cores=32:gpus=4+2:memory_gb=16`` gives the number of tasks of each kind, and the request of
-    a
-    task. By default, a task requests one core, and no memory or GPUs.
+    a task. By default, a task requests one core, and no memory or GPUs.
 
     Raises:
         WorkloadError: The text has another form.

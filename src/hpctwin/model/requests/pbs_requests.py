@@ -86,8 +86,7 @@ def parse_nodes(text: str) -> tuple[Chunk, ...]:
     """Read Torque's node specification.
 
     Examples are ``2:ppn=8:gpus=1+host1:ppn=4`` and ``4:bigmem#shared``. Each chunk is one node.
-    Names
-    of hosts and properties are in its ``others``.
+    Names of hosts and properties are in its ``others``.
 
     Raises:
         ValueError: The text is none.

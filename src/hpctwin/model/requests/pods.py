@@ -31,8 +31,7 @@ def parse_pods(words: Sequence[str]) -> Tasks:
 
     An example is ``--requests=cpu=500m,memory=2Gi --limits=nvidia.com/gpu=1 --replicas=4``. As in
     Kubernetes' placement of pods, a resource with a limit and no request requests its limit. What a
-    pod
-    may use beyond its request keeps no other pod away.
+    pod may use beyond its request keeps no other pod away.
 
     Returns:
         As many tasks as pods; extended resources are consumables.

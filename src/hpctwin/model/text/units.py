@@ -230,8 +230,7 @@ def exact(speed: float) -> Fraction:
     """Return a node's speed by its decimals, not the nearest binary number.
 
     0.7 is seven tenths. There are nine decimal places; above 9 there are fewer, so that whole
-    numbers
-    suffice.
+    numbers suffice.
     """
     speed = min(max(float(speed), 1e-9), 1e9)
     return Fraction(speed).limit_denominator(min(10**9, int(3e9 / math.sqrt(speed))))

@@ -129,8 +129,7 @@ def finder(ids: Iterable[Any]) -> Callable[[str], list[int]]:
     """Return a function that finds the rows of jobs by an id as users write it.
 
     For an array (``12``, ``12[]``, ``12_[1-4]``) it finds all existing tasks, ``12_3`` and
-    ``12[3]``.
-    The name of the server (``12.pbs01``) is ignored if no job has it.
+    ``12[3]``. The name of the server (``12.pbs01``) is ignored if no job has it.
     """
     row_of = {str(job): row for row, job in enumerate(ids)}
     by_number: dict[tuple[str, str | None], list[int]] = {}

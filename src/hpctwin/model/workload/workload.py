@@ -175,16 +175,13 @@ class Workload(Shown):
         """Validate columns (times in seconds), sort them, and make the workload.
 
         Numbers are lists, arrays or columns of tables; labels may be lists of text.
-        ``start_epoch_s`` is a
-        number or a date (UTC if it names no zone).
+        ``start_epoch_s`` is a number or a date (UTC if it names no zone).
 
         Columns have the meaning of the fields of the same name. By default, ``walltime_s`` is the
-        run time
-        (at least 1 ms), and ``job_id`` is 1, 2, …. Negative ``recorded_start_s`` and ``cancel_s``
-        mean
-        unknown and never. Dependencies refer to rows as given here. ``malleable`` has columns by
-        the names
-        of `hpctwin.model.workload.malleable.MALLEABLE`, NaN for the default.
+        run time (at least 1 ms), and ``job_id`` is 1, 2, …. Negative ``recorded_start_s`` and
+        ``cancel_s`` mean unknown and never. Dependencies refer to rows as given here. ``malleable``
+        has columns by the names of `hpctwin.model.workload.malleable.MALLEABLE`, NaN for the
+        default.
 
         Raises:
             WorkloadError: A column has the wrong length, a value is impossible, an id is not
@@ -512,8 +509,7 @@ class Workload(Shown):
         """Make a workload from a Polars frame in hpctwin's columns.
 
         See `hpctwin.model.workload.frame`. The other arguments are as the fields of the same name.
-        The
-        frame may also be a dict of columns, or a table of pandas or Arrow.
+        The frame may also be a dict of columns, or a table of pandas or Arrow.
 
         Raises:
             WorkloadError: A required column is missing or a value is impossible.
