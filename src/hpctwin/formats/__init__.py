@@ -206,7 +206,7 @@ def read_workload(
 
 
 def dataset_of(path: Path, format: str | None = None) -> DataSet | None:
-    """Return the data set that a file or folder belongs to or a format names, else None."""
+    """Return the data set of a file, folder or format name; None if there is none."""
     if format in FORMATS or (format is None and _is_plain_swf(path)):
         return None
     from hpctwin.formats.datasets import DATASETS, told_by

@@ -82,7 +82,9 @@ LOGS = {
         Log("UniLu-Gaia-2014-2", "l_unilu_gaia", "University of Luxembourg Gaia", 2004, 151),
     )
 }
-"""Some logs of the archive by name. Sizes are for orientation; each log's header is authoritative.
+"""Some logs of the archive by name.
+
+Sizes are for orientation; each log's header is authoritative.
 """
 
 

@@ -42,7 +42,7 @@ class Pieces:
 
 
 def open_pieces(path: Path, size: int) -> Pieces:
-    """Open a Parquet file in hpctwin's columns, or a folder of them, for reading in pieces.
+    """Open a Parquet file, or a folder of them, for reading in pieces.
 
     The columns are those of `hpctwin.model.workload.frame`.
 
@@ -96,7 +96,10 @@ def _any_tasks(scan: pl.LazyFrame, columns: Collection[str]) -> bool:
 
 
 def _any_parts(scan: pl.LazyFrame, columns: Collection[str]) -> bool | None:
-    """Return whether any job requests part of a GPU; None if it uses requests of users."""
+    """Return whether any job requests part of a GPU.
+
+    None if there are requests as users write them.
+    """
     if "request" in columns:
         return None
     asks = [pl.lit(False)]

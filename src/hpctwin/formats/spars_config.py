@@ -1,4 +1,4 @@
-"""SPARS's ``simulator_config.yaml``: the workload, the platform, and SPARS's scheduler."""
+"""SPARS's ``simulator_config.yaml``: workload, platform, and scheduler."""
 
 from __future__ import annotations
 
@@ -142,7 +142,10 @@ def _file(config: Path, name: str, field: str) -> Path:
 
 
 def _start_epoch_s(value: Any, at: str) -> float | None:
-    """Return the Unix time of time zero; None for a number, which only shifts SPARS's clock."""
+    """Return the Unix time of time zero.
+
+    None for a number, which only shifts SPARS's clock.
+    """
     if isinstance(value, int | float) and not isinstance(value, bool):
         return None
     if value == "now":

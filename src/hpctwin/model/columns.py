@@ -29,10 +29,16 @@ __all__ = [
 ]
 
 PER_NODE = ("cores", "gpus", "memory_gb")
-"""Resources that a job may request on each of its nodes; a node must have at least as much."""
+"""Resources that a job may request on each of its nodes.
+
+A node must have at least the requested amount.
+"""
 
 PREDICTED = ("runtime_s", "node_w", "memory_gb")
-"""Predictable values of a job: its run time, and power and used memory of one of its nodes."""
+"""Predictable values of a job.
+
+They are its run time, and power and used memory of one of its nodes.
+"""
 
 UNKNOWN = -1
 
@@ -85,7 +91,9 @@ class Category:
 
     @classmethod
     def given(cls, name: str, values: object, size: int | None) -> Category:
-        """Return labels that a user gives: a `Category` or one label per job; None for unknown.
+        """Return labels that a user gives; unknown ones for None.
+
+        They are a `Category`, or one label per job.
 
         Raises:
             ArgumentError: They are neither; the message has the argument's name.
@@ -154,7 +162,10 @@ def alike(value: Any, size: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def every(mask: npt.NDArray[np.bool_]) -> bool:
-    """Return whether all are true: `mask.all()` in a fifth of the time if there are few."""
+    """Return whether all are true.
+
+    Same as `mask.all()`, in a fifth of the time if there are few.
+    """
     return b"\0" not in mask.tobytes()
 
 

@@ -83,7 +83,10 @@ def with_exec_vnode(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _asked(nodes: pl.Series) -> pl.DataFrame:
-    """Return sums and properties of each distinct ``nodes=``; unreadable texts have no row."""
+    """Return sums and properties of each distinct ``nodes=``.
+
+    A text that cannot be read has no row.
+    """
     rows = []
     for text in nodes.drop_nulls().unique().to_list():
         chunks = _chunks(text)
@@ -110,7 +113,10 @@ def _chunks(nodes: str) -> tuple[Chunk, ...]:
 
 
 def _hosts(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return cores per row and host from ``a/0+a/1``, ``a/0-27``, ``a/0,2,4-6`` or ``a/0*8``."""
+    """Return the cores per row and host.
+
+    Forms are ``a/0+a/1``, ``a/0-27``, ``a/0,2,4-6`` and ``a/0*8``.
+    """
     part = pl.col("exec_host")
     pieces = (
         frame.with_columns(part.str.split("+")).explode("exec_host")

@@ -64,7 +64,10 @@ def held_of(frame: pl.DataFrame, names: Collection[str]) -> tuple[list[pl.Expr],
 def _amounts(
     texts: pl.Series, names: Collection[str]
 ) -> tuple[dict[str, pl.Series], dict[str, int]]:
-    """Return each job's amount of each name that occurs, and job counts of other names."""
+    """Return the amounts that jobs had by name, and job counts of other names.
+
+    A name that no job had is omitted.
+    """
     had = {
         text: dict(pair.split("=", 1) for pair in text.split(",") if "=" in pair)
         for text in texts.unique().drop_nulls().to_list()
@@ -91,7 +94,7 @@ def _amount(text: str) -> float:
 def as_asked(
     jobs: pl.DataFrame, request: pl.Series, consumables: Collection[str] = ()
 ) -> pl.DataFrame:
-    """Return jobs with a column ``request`` in place of tasks, if the request is understood.
+    """Return jobs with a ``request`` in place of tasks, if it is understood.
 
     Args:
         jobs: Jobs in hpctwin's columns, each with its share of each of its nodes as a task.
@@ -130,7 +133,7 @@ def _is_understood(text: str) -> bool:
 
 
 def in_our_columns(frame: pl.DataFrame, tally: Tally, machine: Machine) -> pl.DataFrame:
-    """Return records in hpctwin's columns, with the requests that the cluster's jobs make."""
+    """Return records in hpctwin's columns, with the requests of the jobs."""
     each = "task" if machine.shared else "node"
     asked = (
         ("cores", "gpus", "memory_gb")
@@ -200,7 +203,10 @@ def in_our_columns(frame: pl.DataFrame, tally: Tally, machine: Machine) -> pl.Da
 def _of_several_kinds(
     found: pl.DataFrame, frame: pl.DataFrame, asked: Collection[str], consumables: Collection[str]
 ) -> pl.DataFrame:
-    """Return the jobs; a job with several kinds of tasks requests these, wherever it ran."""
+    """Return the jobs; those with several kinds of tasks request these.
+
+    They do so on any nodes.
+    """
     texts = frame["kinds"].unique().drop_nulls().to_list()
     kinds = [
         [

@@ -74,11 +74,14 @@ _STOPS = ("R", "D", "A", "C")
 _UNKNOWN = ("", "0")
 _NUMBER = Key("number", 1000)
 _AT_ONCE = 200_000
-"""Rows of a block. They are longer than those of `sacct`: each names all vnodes of a job."""
+"""Rows of a block.
+
+They are longer than those of `sacct`: each names all vnodes of a job.
+"""
 
 
 def is_pbs_accounting(head: bytes) -> bool:
-    """Return whether a file that begins like this is an accounting log of PBS or Torque.
+    """Return whether a file that begins like this is a log of PBS or Torque.
 
     Its first line may be a comment or the end of a record, so later lines count too.
     """

@@ -1,4 +1,4 @@
-"""Slurm's accounting: output of ``sacct`` as text or JSON, or slurm2sql's copy of it.
+"""Slurm's accounting: ``sacct`` as text or JSON, or slurm2sql's copy of it.
 
 Required columns are ``JobID`` (or ``JobIDRaw``), ``Submit`` and the run time: ``ElapsedRaw``,
 ``Elapsed``, or ``Start`` and ``End``. Steps are folded into their jobs: a job's line holds all that
@@ -136,7 +136,7 @@ _WITH_COMMAS = ("AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES", "NodeList")
 
 
 def is_sacct(head: bytes) -> bool:
-    """Return whether a file that begins like this is ``sacct`` text or slurm2sql's file."""
+    """Return whether a file that begins like this is from ``sacct`` or slurm2sql."""
     return head.startswith(MAGIC) or is_text_dump(head)
 
 
@@ -289,7 +289,10 @@ def _tell(layout: Layout, tally: Tally) -> None:
 
 
 def _with_ids(text: pl.DataFrame) -> pl.DataFrame:
-    """Return the lines with the id of the job or step, from the first column that has it."""
+    """Return the lines with the id of the job or step.
+
+    The id is from the first column that has it.
+    """
     found = (
         pl.when(pl.col(name).str.len_chars() > 0).then(name)
         for name in ("JobID", "JobIDRaw")

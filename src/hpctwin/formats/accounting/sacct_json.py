@@ -20,7 +20,10 @@ from hpctwin.formats.common.record import Tally
 __all__ = ["STEP_COLUMNS", "is_sacct_document", "jobs_with_steps", "json_rows"]
 
 STEP_COLUMNS = ("MaxRSS", "NTasks", "NNodes")
-"""Columns read of a step: memory of its largest task, and its number of tasks and nodes."""
+"""Columns read of a step.
+
+They are the memory of its largest task, and its number of tasks and nodes.
+"""
 
 _HELD = 2
 """Number of blocks for which a job waits for steps, and a step for its job.
@@ -30,7 +33,9 @@ A line that had to be fixed comes after the others of its block.
 
 
 def jobs_with_steps(blocks: Iterable[pl.DataFrame], tally: Tally) -> Iterator[pl.DataFrame]:
-    """Return the lines of jobs, with ``used_memory_gb``: the maximum over job and steps.
+    """Return the lines of jobs, with the maximum memory of job and steps.
+
+    The column is ``used_memory_gb``.
 
     A step's memory is that of its largest task times the tasks on a node. It is an upper bound of
     the memory used on the node, and null if nothing was measured. A job's steps follow it, as

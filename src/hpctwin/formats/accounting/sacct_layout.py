@@ -1,4 +1,4 @@
-"""Layout of a text dump of ``sacct``: its columns, their separator, and its header.
+"""Layout of a text dump of ``sacct``: columns, separator, and header.
 
 Source:
     Slurm's manual page sacct(1) and ``sacct --helpformat`` of versions 20.11 to 24.05. The column
@@ -56,7 +56,10 @@ _NO_BEARING = (
 )  # fmt: skip
 
 FIELDS = tuple(sorted({*COLUMNS, *NOT_MODELED, *_NO_BEARING}, key=str.lower))
-"""Every column of sacct(1). ``sacct`` takes a shortened name for the first that begins with it."""
+"""Every column of sacct(1).
+
+``sacct`` takes a shortened name for the first column that begins with it.
+"""
 
 _XDMOD = (
     "cluster,partition,{qos}account,group,gid,user,uid,submit,eligible,start,end,elapsed,exitcode,state,nnodes,"
@@ -80,7 +83,10 @@ _ORDERS = {
     ),
     "hpctwin's sacct command": ",".join(name for name in COLUMNS if not name.endswith("GRES")),
 }
-"""Column orders of dumps without a header, by the software that uses them; newer ones first."""
+"""Column orders of dumps without a header, by software.
+
+Newer orders are first.
+"""
 
 _TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|Unknown|None|N/A|INVALID|\d{9,11}|"
 _SPAN = r"(?:\d+-)?(?:\d+:)?\d+:\d+(?:[.,]\d+)?|UNLIMITED|Partition_Limit|INVALID|"
@@ -113,7 +119,7 @@ _FORMS = {
 
 _NAME = r"[A-Za-z]\w*(?:%-?\d+)?"
 _ONE_BYTE = b"\x1f"
-"""Replacement for a separator of several bytes, and for the gaps between fixed-width columns."""
+"""Replacement for separators of several bytes and gaps of fixed-width columns."""
 _SAMPLE = 500
 _LABELS = ("User", "Account", "Partition", "QOS", "State", "JobID", "JobIDRaw")
 
@@ -147,7 +153,10 @@ class Layout:
         return (block.replace(self.separator, _ONE_BYTE) for block in blocks), _ONE_BYTE
 
     def _cells(self, block: bytes, tally: Tally) -> bytes:
-        """Return fixed-width lines as lines of cells; a truncated text keeps its certain part."""
+        """Return fixed-width lines as lines of cells.
+
+        A truncated text keeps its certain part.
+        """
         lines = []
         for line in block.decode("utf-8", "replace").splitlines():
             if not line.strip() or not line.strip("- ") or line.encode() == self.header:
@@ -218,7 +227,7 @@ def layout_of(path: Path, head: bytes, columns: str | None = None) -> Layout:
 
 
 def named_columns(text: str) -> tuple[str, ...]:
-    """Return the columns in a ``--format`` of ``sacct``: any case, shortened, with widths.
+    """Return the columns in a ``--format``: any case, shortened, with widths.
 
     Raises:
         ConfigError: There is no such column.

@@ -290,7 +290,10 @@ def _state(text: pl.DataFrame, tally: Tally) -> pl.Series:
 
 
 def _state_of(word: str) -> str | None:
-    """Return a state in the common terms; a plus marks a truncated word, as in OUT_OF_ME+."""
+    """Return a state in the common terms; None if unknown.
+
+    A plus marks a truncated word, as in OUT_OF_ME+.
+    """
     if word in STATES:
         return STATES[word]
     begin = word.removesuffix("+")

@@ -93,7 +93,10 @@ def job_table(
 
 
 def _with_features(frame: pl.DataFrame, machine: Machine, tally: Tally) -> pl.DataFrame:
-    """Drop features that no node is known to have: no job that requests them could start."""
+    """Drop features that no node is known to have.
+
+    Otherwise no job that requests them could start.
+    """
     if machine.features is None:
         return frame
     asked = frame["features"].cast(pl.String)
@@ -133,7 +136,10 @@ def _with_submission(
 def workload_of(
     jobs: pl.DataFrame, name: str, tally: Tally, *, zero_s: float | None = None
 ) -> Workload:
-    """Return a workload of `jobs_of`; by default, its time zero is the first submission."""
+    """Return a workload of `jobs_of`.
+
+    By default, its time zero is the first submission.
+    """
     zero = zero_s
     if zero is None:
         first = jobs["submit_s"].min() if len(jobs) else None
@@ -182,7 +188,10 @@ def _once(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
 
 
 def _heterogeneous(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-    """Return the parts ``12+0`` and ``12+1`` of a heterogeneous job as one: they start together."""
+    """Return the parts of a heterogeneous job as one job.
+
+    The parts, ``12+0`` and ``12+1``, start together.
+    """
     is_part = pl.col("job_id").str.contains("+", literal=True).fill_null(False)
     parts = frame.filter(is_part)
     if not len(parts):
@@ -300,7 +309,7 @@ def _that_ran(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
 def _walltimes(
     frame: pl.DataFrame, limits: Mapping[str, float], tally: Tally
 ) -> tuple[pl.DataFrame, int]:
-    """Return each job with a time limit, and the number of jobs for which one is known.
+    """Return jobs with a time limit each, and the number of known limits.
 
     The limit is the job's own, else its partition's, else its run time.
     """

@@ -83,8 +83,10 @@ def _whole(text: str | None, name: str, where: str) -> int:
 _STATES = ("active", "switching_off", "sleeping", "switching_on")
 _OF_PROFILES = ("power", "compute_speed")
 _OF_STATES = (*_OF_PROFILES, "can_run_jobs", "transitions")
-"""Fields that need no reading: in hpctwin, only active machines run jobs, at their DVFS profile's
-speed.
+"""Known fields of a SPARS state.
+
+``can_run_jobs`` and ``compute_speed`` are implied: in hpctwin, only active machines run jobs, at the
+speed of their DVFS profile.
 """
 _OF_TRANSITIONS = ("state", "transition_time")
 _FOLLOWS = dict(zip(_STATES, (*_STATES[1:], _STATES[0]), strict=True))
@@ -254,8 +256,9 @@ _OF_HOSTS = (
     "bw", "lat", "sharing_policy", "bb_bw", "bb_lat", "bb_sharing_policy", "loopback_bw", "loopback_lat",
     "limiter_link", "topology", "topo_parameters", "router_id", "coordinates",
 )  # fmt: skip
-"""The second half is about the network. Only jobs without communication are read; they do not use
-it.
+"""Attributes of a host that are known.
+
+The second half is about the network. Only jobs without communication are read; they do not use it.
 """
 _OF_PROPERTIES = ("role", "wattage_per_state", "watt_per_state", "sleep_pstates")
 _ELEMENTS = (

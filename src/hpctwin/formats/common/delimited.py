@@ -109,7 +109,10 @@ def tables_in(blocks: Iterator[bytes], table: Table, tally: Tally) -> Iterator[p
 def _others(
     lines: list[Line], table: Table, tally: Tally, end: int | None
 ) -> Generator[pl.DataFrame, None, list[Line]]:
-    """Yield a frame of the repaired lines; return those that may continue after line ``end``."""
+    """Yield a frame of repaired lines.
+
+    Lines that may continue after line ``end`` are returned.
+    """
     if not lines:
         return []
     rows, held = _mended(lines, table, tally, end)
@@ -195,7 +198,10 @@ def _mended(
 
 
 def _joined(lines: list[bytes], table: Table) -> tuple[list[str] | None, int]:
-    """Return the row that begins in the first line, and its number of lines; None if none fits."""
+    """Return the row that begins in the first line, and its number of lines.
+
+    The row is None if none fits.
+    """
     for count in range(1, len(lines) + 1):
         text = b"\n".join(lines[:count]).decode("utf-8", "replace")
         cells = text.split(table.separator.decode())
@@ -222,7 +228,9 @@ def _refuse(number: int, line: bytes, table: Table, tally: Tally) -> None:
 
 
 def _fitted(cells: list[str], table: Table) -> list[str] | None:
-    """Return the only row that fits these cells, with surplus cells put back into texts.
+    """Return the only row that fits these cells; None if there is no such row.
+
+    Surplus cells are put back into texts.
 
     A text that several fitting rows divide differently is left empty.
     """

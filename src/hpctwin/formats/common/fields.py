@@ -1,4 +1,4 @@
-"""Times, durations and amounts in texts of resource managers and tables, by column."""
+"""Times, durations and amounts in texts of resource managers and tables."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def zone_of(name: str | None) -> str | None:
 def moments(
     column: pl.Series, zone: str | None, tally: Tally, *, seconds_only: bool = False
 ) -> pl.Series:
-    """Return the Unix time of texts: dates as `epoch_s_of` reads them, or Unix seconds.
+    """Return the Unix time of texts: dates of `epoch_s_of`, or Unix seconds.
 
     ``3/4/2024`` has its day first if another date of the column allows only that.
 
@@ -155,7 +155,10 @@ def _zoned(text: pl.Series) -> pl.Series:
 
 
 def unix_s(number: pl.Series, tally: Tally) -> pl.Series:
-    """Return numbers as seconds: those too large for Unix seconds are milliseconds, or finer."""
+    """Return numbers as Unix seconds.
+
+    Numbers that are too large for seconds are milliseconds, or finer.
+    """
     per_s = {1e17: 1e9, 1e14: 1e6, 1e11: 1e3}
     scale = pl.lit(1.0)
     for least in reversed(per_s):

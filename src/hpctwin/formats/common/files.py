@@ -84,7 +84,9 @@ def check_readable(path: Path) -> None:
 
 
 def open_binary(path: Path) -> BinaryIO:
-    """Open a file for reading: decompressed, an archive's only member, and UTF-16 as UTF-8.
+    """Open a file for reading, decompressed.
+
+    An archive's only member is opened, and UTF-16 is read as UTF-8.
 
     Raises:
         TraceError: The file is an archive of several files, or its compression is not supported.
@@ -107,7 +109,10 @@ def _unpacked(path: Path, file: BinaryIO) -> BinaryIO:
 
 
 Packing = Callable[[Path, Any], BinaryIO]
-"""Opens a compressed file, given the path for messages, and that path or an open file."""
+"""Function that opens a compressed file.
+
+It takes the path for messages, and that path or an open file.
+"""
 
 
 def _packing(start: bytes) -> Packing | None:
@@ -211,7 +216,10 @@ _PACKINGS: dict[bytes, Packing] = {
 """Openers by the first bytes of a file."""
 READING = (OSError, ValueError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError,
            RuntimeError)  # fmt: skip
-"""Errors that reading may raise. ValueError: NUL in a path; RuntimeError: a zip with a password."""
+"""Errors that reading may raise.
+
+ValueError: a path with a NUL in it; RuntimeError: a zip with a password.
+"""
 
 
 def unreadable(path: Path, error: Exception) -> TraceError:

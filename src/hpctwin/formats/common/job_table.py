@@ -1,4 +1,4 @@
-"""Tables of any number of rows in order of submission, in files if they exceed memory.
+"""Tables of jobs in order of submission, in files if they exceed memory.
 
 `ranges` sorts records by a key, such as their submit time. It writes them to files as they come,
 and reads them again one range of the key after the other. `Collected` takes the jobs of each range.
@@ -43,7 +43,9 @@ class Folder:
 
 @dataclass(frozen=True)
 class JobTable:
-    """Jobs in hpctwin's columns, in memory or in files that last as long as this object.
+    """Jobs in hpctwin's columns, in memory or in files.
+
+    The files last as long as this object.
 
     Args:
         frames: Frames of unread files, or of rows in memory.
@@ -220,7 +222,10 @@ class Collected:
         )
 
     def table(self) -> JobTable:
-        """Return all jobs with all columns and distinct ids: the second run of job 12 is 12r2."""
+        """Return all jobs with all columns and distinct ids.
+
+        The second run of job 12 is 12r2.
+        """
         again = _repeated(self._hashes)
         runs: dict[str, int] = {}
         parts: list[pl.LazyFrame] = []

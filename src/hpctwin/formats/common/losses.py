@@ -67,7 +67,7 @@ def lost_by(format_name: str, workload: Workload, carried: Set[str]) -> tuple[st
 
 
 def swf_fields_lost(format_name: str, workload: Workload) -> tuple[str, ...]:
-    """Return a sentence on the fields of an SWF log that only SWF can hold, if any is known."""
+    """Return a sentence on known fields of a log that only SWF can hold, if any."""
     fields = [
         name
         for name in SWF_ONLY

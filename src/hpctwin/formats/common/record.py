@@ -1,4 +1,4 @@
-"""The common form of accounting records, of any manager, and counts of what is changed."""
+"""The common form of accounting records, and counts of what is changed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _EXAMPLES = 1000
 
 @dataclass
 class Tally:
-    """Counts of what is read, changed and skipped, so that nothing is dropped silently.
+    """Counts of what is read, changed and skipped: nothing is dropped silently.
 
     Args:
         counts: Number of cases, by a sentence that says what was done.
@@ -78,7 +78,10 @@ class Tally:
     named: dict[str, str] = field(default_factory=dict)
 
     def add(self, what: str, count: int = 1, example: str = "") -> None:
-        """Count what happened, unless the count is zero; the first example is shown with it."""
+        """Count what happened, unless the count is zero.
+
+        The first example is shown with it.
+        """
         if count:
             if example:
                 what = self.named.setdefault(what, f"{what} ({example})")

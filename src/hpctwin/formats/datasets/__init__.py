@@ -1,4 +1,4 @@
-"""Published data sets, each declared by its source, its columns, and how to make jobs of them."""
+"""Published data sets, each declared by its source, columns, and records."""
 
 from __future__ import annotations
 

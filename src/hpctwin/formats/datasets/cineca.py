@@ -1,4 +1,7 @@
-"""Jobs with node power: PM100 of Marconi100 (CINECA), and Adastra (CINES) in its columns."""
+"""Jobs with node power: PM100 of Marconi100 (CINECA), and Adastra (CINES).
+
+Both have the same columns.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +121,7 @@ def _records(
 
 
 def _use(given: Given, divisor: pl.Expr, step_s: float | None) -> dict[str, pl.Expr]:
-    """Return the power of a node, or the use of its components, in samples or as means."""
+    """Return a node's power or its components' use, in samples or as means."""
     if given.use == "none":
         return {}
     names = ["node"] if given.use == "measured" else ["node", "mem", "cpu"]

@@ -86,12 +86,16 @@ def _periods(made: pl.DataFrame) -> pl.DataFrame:
 
 
 _ZERO_S = 1_304_290_200.0
-"""Time 0: the trace begins at 600 s, 2011-05-01 19:00 EDT (google/cluster-data,
-ClusterData2011_2.md).
+"""Unix time of time 0.
+
+The trace begins at 600 s, 2011-05-01 19:00 EDT (google/cluster-data, ClusterData2011_2.md).
 """
 _LATEST = 1e15
 _AT = pl.when(pl.col("time") < _LATEST).then(_ZERO_S + pl.col("time") / 1e6)
-"""Seconds since the epoch; null for events after the trace, which have the time 2^63 - 1."""
+"""Seconds since the epoch.
+
+Null for events after the trace, which have the time 2^63 - 1.
+"""
 
 _MACHINES = (
     Column("time", "µs, as of tasks", needed=True, made=pl.col("at")),

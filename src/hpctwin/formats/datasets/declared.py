@@ -1,4 +1,4 @@
-"""Declaration of a published data set: its files, their columns, and how to read them.
+"""Declaration of a published data set: files, columns, and how to read them.
 
 `at_steps` turns timed measurements into samples at equal steps from each job's start.
 """
@@ -68,7 +68,9 @@ def at_steps(
 Kind = Literal["number", "text", "time", "list"]
 Use = Literal["measured", "components", "none"]
 USES: tuple[Use, ...] = ("measured", "components", "none")
-"""Data to read on how jobs used nodes: measured power if there is one; use of components; nothing.
+"""Data to read on how jobs used nodes.
+
+``measured`` is measured power if there is one, ``components`` is the use of components.
 """
 
 

@@ -104,7 +104,10 @@ def _telemetry(given: Given) -> pl.LazyFrame:
 
 
 def _number_of(name: pl.Expr) -> pl.Expr:
-    """Return the number of a node as ExaDigiT counts: 128 per rack, twelve racks per row."""
+    """Return the number of a node as ExaDigiT counts.
+
+    There are 128 nodes per rack and twelve racks per row.
+    """
     part = [
         name.str.extract(r"^x2(\d)(\d\d)c(\d)s(\d)b\dn(\d)$", i).cast(pl.Int64) for i in range(1, 6)
     ]

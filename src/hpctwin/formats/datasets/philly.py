@@ -21,7 +21,10 @@ __all__ = ["PHILLY"]
 _SMALL, _GPUS = 2, 8
 _GROUPS = ("2-gpu", "8-gpu")
 _SPAN = 1 << 40
-"""Longer than any time, in seconds: GPU and time make one number that sorts by both."""
+"""A span longer than any time, in seconds.
+
+With it, GPU and time make one number that sorts by both.
+"""
 _AT_ONCE = 500_000
 """Number of rows of use that are read at a time."""
 
@@ -230,7 +233,9 @@ def _machines(
 
 
 def _use(main: pl.DataFrame, placed: pl.DataFrame, use: pl.LazyFrame) -> pl.Series:
-    """Return the mean use of each job's GPUs in its last attempt, 0 to 1; null if unknown.
+    """Return the mean use of each job's GPUs in its last attempt, 0 to 1.
+
+    The use is null if unknown.
 
     Args:
         main: Jobs, with ``row``, ``last_start`` and ``end``.

@@ -90,7 +90,10 @@ def columns_in(path: Path, file: File) -> dict[str, pl.DataType]:
 
 
 def fits(dataset: DataSet, path: Path) -> float:
-    """Return the share of needed columns in a file; 0 if it is not the data set's first file."""
+    """Return the share of needed columns in a file.
+
+    The share is 0 if the file cannot be the data set's first one.
+    """
     file = dataset.main
     if dataset.content is not None:
         head = first_bytes(path, 1 << 14)
@@ -218,7 +221,10 @@ def _scan(paths: Sequence[Path], file: File, use: Use, zone: str, tally: Tally) 
 
 
 def _counted(table: pl.LazyFrame, file: File, tally: Tally) -> pl.LazyFrame:
-    """Return a secondary table that counts missing needed numbers and times when it is read."""
+    """Return a secondary table that counts missing values when it is read.
+
+    It counts needed numbers and times.
+    """
     lock = Lock()
 
     def count(kind: str, cells: pl.Series) -> pl.Series:

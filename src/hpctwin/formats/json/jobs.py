@@ -1,4 +1,4 @@
-"""Common parts of the JSON formats: a list of jobs whose values are checked one by one."""
+"""Common parts of the JSON formats: lists of jobs, with each value checked."""
 
 from __future__ import annotations
 

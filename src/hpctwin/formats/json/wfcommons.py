@@ -1,4 +1,6 @@
-"""Workflows in WfCommons' JSON (WfFormat, versions 1.0 to 1.6): each task becomes a job.
+"""Workflows in WfCommons' JSON: each task becomes a job.
+
+Supported are versions 1.0 to 1.6 of WfFormat.
 
 Since version 1.5, ``workflow.specification.tasks`` has the dependencies.
 ``workflow.execution.tasks`` has the run time and cores of each task. Earlier versions have both in
@@ -239,7 +241,10 @@ def _edges(
 
 
 def _said(path: Path, task: Mapping[str, Any], name: str) -> Iterator[tuple[str, str, str]]:
-    """Yield each dependency that a task states: the waiting task, the other, and the key."""
+    """Yield each dependency that a task states.
+
+    It is the waiting task, the other task, and the key.
+    """
     for key in ("parents", "children"):
         others = task.get(key) or []
         if not isinstance(others, list) or not all(isinstance(o, str | int) for o in others):

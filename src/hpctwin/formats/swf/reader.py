@@ -1,4 +1,4 @@
-"""The Standard Workload Format, version 2.2, as the Parallel Workloads Archive defines it.
+"""The Standard Workload Format, version 2.2, of the Parallel Workloads Archive.
 
 Each line is a job with 18 fields; further fields are not read. Comment lines start with a
 semicolon. A job's attributes are:
@@ -473,7 +473,9 @@ def _dependencies(column: dict[str, npt.NDArray[Any]], counts: dict[str, int]) -
 
 
 def _without_cycles(edges: Dependencies, size: int) -> tuple[Dependencies, int]:
-    """Return dependencies without those of jobs in a cycle, and the number of the latter.
+    """Return dependencies without those in a cycle, and the number of the latter.
+
+    Dependencies of jobs that lead into the cycle are kept.
 
     Each job waits for at most one.
     """

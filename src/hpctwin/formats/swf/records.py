@@ -1,4 +1,7 @@
-"""SWF lines as columns of numbers: all at once if every line is well-formed, else one by one."""
+"""SWF lines as columns of numbers.
+
+If every line is well-formed, all are read at once, else line by line.
+"""
 
 from __future__ import annotations
 
@@ -216,7 +219,10 @@ def _look_whole(body: bytes) -> tuple[str, ...]:
 
 
 def _frame(body: bytes, whole: tuple[str, ...]) -> pl.DataFrame | None:
-    """Return squeezed lines as a frame, some fields as int64; None if any is malformed."""
+    """Return squeezed lines as a frame, some fields as int64.
+
+    None if any line is malformed.
+    """
     schema: dict[str, Any] = {field: pl.Int64 if field in whole else pl.Float64 for field in FIELDS}
     try:
         return pl.read_csv(body, has_header=False, schema=schema, separator=" ", quote_char=None)
@@ -306,7 +312,7 @@ def _whole(path: Path, line: int, field: str, token: bytes) -> int:
 
 
 def _squeezed(body: bytes) -> bytes:
-    """Return the lines with one space between fields, none around them, and no empty lines."""
+    """Return the lines with one space between fields, none around, no empty lines."""
     if any(blank in body for blank in (b"\t", b"\v", b"\f")):
         body = body.translate(bytes.maketrans(_OTHER_BLANKS, b" " * len(_OTHER_BLANKS))).strip()
     if not _has_neighbours(body):
@@ -320,7 +326,10 @@ def _squeezed(body: bytes) -> bytes:
 
 
 def _has_neighbours(body: bytes) -> bool:
-    """Return whether two spaces or line feeds are adjacent; by piece, in a core's cache."""
+    """Return whether two spaces or line feeds are adjacent.
+
+    This goes by pieces that fit into a core's cache.
+    """
     text = np.frombuffer(body, np.uint8)
     for first in range(0, len(text), _PIECE):
         # Other bytes up to a space can only be control characters, which are not in numbers.
@@ -331,7 +340,7 @@ def _has_neighbours(body: bytes) -> bool:
 
 
 def _cut_to_fields(body: bytes) -> tuple[bytes, int]:
-    """Return squeezed lines with 18 fields each, and the number of lines that had more."""
+    """Return squeezed lines with 18 fields, and the number of lines that had more."""
     text = np.frombuffer(body, np.uint8)
     pieces = [text[first : first + _PIECE] for first in range(0, len(text), _PIECE)]
     lines = 1 + sum(np.count_nonzero(piece == _LINE_FEED) for piece in pieces)
@@ -343,7 +352,10 @@ def _cut_to_fields(body: bytes) -> tuple[bytes, int]:
 
 
 def _text(raw: bytes) -> str:
-    """Return a comment's text: UTF-8 or, as in many old logs, Latin-1, which fits any bytes."""
+    """Return a comment's text.
+
+    It is UTF-8 or, as in many old logs, Latin-1, which fits any bytes.
+    """
     try:
         return raw.decode()
     except UnicodeDecodeError:

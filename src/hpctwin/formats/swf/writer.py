@@ -119,7 +119,10 @@ def write_swf(workload: Workload, path: str | Path) -> tuple[str, ...]:
 
 
 def with_own_count(workload: Workload) -> Workload:
-    """Return the workload with MaxJobs in its header, if given, at most the number of jobs."""
+    """Return the workload with MaxJobs in its header at most its job count.
+
+    A header without MaxJobs stays as it is.
+    """
     header = []
     for line in workload.header:
         match = re.match(r"\s*;\s*MaxJobs\s*:\s*(\d+)", line, re.IGNORECASE)
@@ -129,13 +132,16 @@ def with_own_count(workload: Workload) -> Workload:
 
 
 class _Gaps:
-    """Values that were unknown in the workload's original log, or are only kept from it."""
+    """Values that were unknown in a workload's original log, or only kept from it."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
 
     def field(self, name: str, otherwise: IntArray | None = None) -> pl.Series:
-        """Return a field of the original log; without one, the given values or unknown ones."""
+        """Return a field of the original log.
+
+        Without a log, return the given values, or unknown ones.
+        """
         if name in self._workload.carried:
             return _numbers(self._workload.carried[name])
         return pl.Series(np.full(len(self._workload), -1) if otherwise is None else otherwise)
@@ -143,7 +149,10 @@ class _Gaps:
     def filled(
         self, name: str, values: IntArray | pl.Series, still: npt.NDArray[np.bool_]
     ) -> pl.Series:
-        """Return the workload's values, or the log's unknown ones whose substitute is unchanged."""
+        """Return the workload's values, with the log's value in unchanged gaps.
+
+        A gap is unchanged if the log has no value and the reader's substitute is still there.
+        """
         written = pl.Series(values)
         if name not in self._workload.carried:
             return written
@@ -174,7 +183,7 @@ class _Gaps:
         return same
 
     def waits_for_none(self, numbers: IntArray) -> npt.NDArray[np.bool_]:
-        """Return the jobs whose preceding job in the log is missing here, or the same for all."""
+        """Return jobs whose preceding job in the log is missing, or the same for all."""
         was = self._workload.carried.get("preceding job")
         if was is None:
             return np.zeros(len(self._workload), np.bool_)

@@ -522,7 +522,7 @@ def _moments(column: pl.Series, tally: Tally) -> pl.Series:
 
 
 def whole_or_text(column: pl.Series) -> pl.Series:
-    """Return ids or labels as whole numbers if all are and nothing is lost, else as text.
+    """Return ids or labels as whole numbers if this loses nothing, else as text.
 
     For example, 007 stays text.
     """

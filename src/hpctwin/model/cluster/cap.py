@@ -99,8 +99,9 @@ class PowerCap:
         return self.watts
 
     def _levels(self) -> list[tuple[float, float]]:
-        """Return the times of day at which the cap changes, from midnight, and the cap from then
-        on.
+        """Return the times of day at which the cap changes, and the new caps.
+
+        The first is midnight.
         """
         times = {0.0}
         for window in self.windows:

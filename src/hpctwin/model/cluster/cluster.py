@@ -115,12 +115,14 @@ class Reservation(Settings):
 
 
 def _is_after(one: Moment, other: Moment) -> bool:
-    """Return whether a time is at another or later; False if they are not comparable yet."""
+    """Return whether a time is at another or later; False if not comparable yet."""
     return type(one) is type(other) and one >= other  # type: ignore[operator]
 
 
 class Outage(Settings):
-    """One node failure: the node is away from ``start`` for ``duration``, not known in advance.
+    """One node failure, not known in advance.
+
+    The node is away from ``start`` for ``duration``.
 
     Args:
         node: Node number.

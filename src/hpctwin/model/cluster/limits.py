@@ -206,7 +206,7 @@ def check_accounts(accounts: Iterable[Account]) -> None:
 def check_limits(
     limits: Iterable[Limit], accounts: Iterable[Account], partitions: Collection[str]
 ) -> None:
-    """Check that the partitions of limits exist, and their accounts if any are defined.
+    """Check that partitions of limits exist, and accounts if any are defined.
 
     Raises:
         ValueError: One does not.

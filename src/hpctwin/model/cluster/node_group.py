@@ -1,4 +1,4 @@
-"""Groups of equal nodes: their resources, speeds, and power draw in each power state."""
+"""Groups of equal nodes: resources, speeds, and power in each power state."""
 
 from __future__ import annotations
 
@@ -235,14 +235,18 @@ class NodeGroup(Settings):
 
     @property
     def gpu_kinds(self) -> int:
-        """Number of kinds of GPUs of its nodes: each type is one, and GPUs without type are one."""
+        """Number of kinds of GPUs of its nodes.
+
+        Each type is one kind, and so are all GPUs without type.
+        """
         types = [count for n, count in self.consumables.items() if n.startswith(GPU_TYPE) and count]
         return len(types) + ((self.gpus or 0) > sum(types))
 
     @property
     def all_features(self) -> tuple[str, ...]:
-        """Its features, and those such as ``sockets=2``, ``cores_per_socket=16``,
-        ``threads_per_core=2``.
+        """Its features, and those of the layout of its cores.
+
+        The latter are ``sockets=2``, ``cores_per_socket=16``, ``threads_per_core=2`` and so on.
         """
         told = [(name, getattr(self, name)) for name in LYING]
         return (
@@ -266,6 +270,6 @@ class NodeGroup(Settings):
         return self.speed * self.initial.speed if self.modes else self.speed
 
     def by_power(self) -> list[str]:
-        """Return the mode at the beginning, and modes with less power in falling order of power."""
+        """Return the mode at the beginning, and modes with less power, by falling power."""
         less = [name for name, mode in self.modes.items() if mode.power_w < self.initial.power_w]
         return [self.first_mode, *sorted(less, key=lambda name: -self.modes[name].power_w)]

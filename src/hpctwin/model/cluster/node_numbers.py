@@ -19,7 +19,9 @@ _RANGE = re.compile(r"(\d{1,9})-(\d{1,9})")
 
 
 def numbers_of(recorded: Sequence[str | None] | None, count: int) -> list[IntArray | None]:
-    """Return the numbers of recorded nodes, by job; None if unknown or not in the cluster.
+    """Return the numbers of recorded nodes, by job; None if there are none.
+
+    There are none if the nodes are unknown or not in the cluster.
 
     Names that are numbers count from 0, or from 1 if one is as large as the cluster. Other names
     get numbers in their order, if there are at most as many names as nodes.
@@ -67,7 +69,7 @@ def _by_number(name: str) -> list[int | str]:
 def named_nodes(
     texts: Sequence[str | None], recorded: Sequence[str | None] | None, count: int
 ) -> list[list[int]]:
-    """Return the numbers of nodes in texts, consistent with the recorded nodes of jobs.
+    """Return the node numbers in texts, consistent with the jobs' recorded nodes.
 
     A name in the recorded nodes has its number in `numbers_of`. The other names get the remaining
     numbers, in their order. If there are more names than nodes in the cluster, the last have none.

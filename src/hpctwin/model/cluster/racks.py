@@ -1,4 +1,4 @@
-"""Components of nodes, and their power supply: racks, converters, and the losses of these."""
+"""Components of nodes and their power supply: racks, converters, and losses."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def node_w(components: Mapping[str, Component], use: float) -> float:
 
 
 class Converter(Settings):
-    """A stage of conversion: to supply ``P`` it draws ``(P + constant_w) / efficiency``.
+    """A stage of conversion.
+
+    To supply ``P`` it draws ``(P + constant_w) / efficiency``.
 
     Args:
         constant_w: Loss at any load, in W.

@@ -40,7 +40,7 @@ class Switch(Settings):
 def check_switches(
     switches: Sequence[Switch], count: int, nodes: Sequence[str] | None = None
 ) -> None:
-    """Check that switches are one or several trees, and that each node is at one switch.
+    """Check that switches are one or several trees, with each node at one switch.
 
     Args:
         switches: Switches.

@@ -31,7 +31,7 @@ def assumptions(workload: Workload, cluster: Cluster) -> list[str]:
 
 
 def unused(workload: Workload, cluster: Cluster) -> Iterator[str]:
-    """Yield sentences on what a cluster does not know of a workload, and on assumed values."""
+    """Yield sentences on what a cluster does not know, and on assumed values."""
     return Mismatches(cluster).add(workload).sentences()
 
 

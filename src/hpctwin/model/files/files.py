@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and folders of files together or not at all.
+"""Write files whole or not at all, and folders together or not at all.
 
 Libraries do so for single files (atomicwrites is abandoned by its author), but none handles
 folders, pipes and modes.
@@ -29,7 +29,7 @@ _LONGEST_STEM = (
 
 @contextmanager
 def write_atomically(path: str | Path) -> Iterator[BinaryIO]:
-    """Give a buffer for a file's bytes, and write the file whole if there was no error.
+    """Give a buffer for a file's bytes; write the file if there was no error.
 
     A reader of the path meanwhile sees the old file or none, never half of the new one. A new file
     has the mode that the umask gives, an old one keeps its mode. A link stays, and its target is
@@ -88,7 +88,7 @@ def put_file(source: Path, path: str | Path) -> None:
 
 @contextmanager
 def write_folder(folder: str | Path) -> Iterator[Path]:
-    """Give a folder for files, and move them to ``folder`` together if there was no error.
+    """Give a folder for files; move them to ``folder`` if there was no error.
 
     Files of the same name are replaced, others stay. After an error, no new file and no new folder
     is left.
@@ -151,7 +151,9 @@ def check_file(path: str | Path) -> None:
 
 
 def check_folder(path: str | Path) -> None:
-    """Check before the work that a folder can be written into after it; nothing is written.
+    """Check before the work that a folder can be written into after it.
+
+    Nothing is written.
 
     Raises:
         OutputError: It cannot.

@@ -55,7 +55,9 @@ class Parts:
             raise OutputError(self.folder, error.strerror or str(error)) from error
 
     def write(self, **tables: pl.DataFrame) -> None:
-        """Write the next part of some tables, after the part that is being written, if any.
+        """Write the next part of some tables.
+
+        If a part is being written, this one follows after it.
 
         Raises:
             OutputError: This or the previous part could not be written.

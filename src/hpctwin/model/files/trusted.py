@@ -96,7 +96,9 @@ def functions_in(module: ModuleType) -> list[str]:
 
 
 def make_private(path: Path) -> None:
-    """Create an SQLite file if it is missing, for its owner only, like SQLite's own files.
+    """Create an SQLite file if it is missing; it is for its owner only.
+
+    The same holds for the files that SQLite puts next to it.
 
     SQLite's own files are those with the suffixes ``-wal`` and ``-shm``.
 
@@ -116,7 +118,9 @@ _ACL = "system.posix_acl_access"
 
 
 def check_trusted(path: str | Path) -> None:
-    """Reject a file that users other than the current one and root may write or replace.
+    """Reject a file that other users than the current one and root may change.
+
+    This includes replacing it.
 
     The file and each folder above it, along symbolic links, must belong to the current user, to
     root, or to the user who installed hpctwin. They must not be writable for others. Writable for
@@ -137,7 +141,9 @@ def check_trusted(path: str | Path) -> None:
 
 
 def check_module(name: str) -> None:
-    """Reject a module that others may write; see `check_trusted`. A missing one is ignored.
+    """Reject a module that others may write; see `check_trusted`.
+
+    A missing module is ignored.
 
     Args:
         name: Name as in an import.
@@ -159,7 +165,7 @@ def check_module(name: str) -> None:
 
 
 def _walk(named: Path, owners: set[int]) -> None:
-    """Check each folder and link on the path in the order in which the system follows them."""
+    """Check each folder and link on the path, in the system's order."""
     left = list(Path(os.path.abspath(named)).parts)
     here = Path(left.pop(0))
     _check(named, here, os.lstat(here), owners)
@@ -225,7 +231,10 @@ def _private_group(about: os.stat_result) -> bool:
 
 
 def _has_acl(path: Path) -> bool:
-    """Return whether an access list gives other users the rights that the group's bits show."""
+    """Return whether an access list gives rights to other users.
+
+    The group's bits show these rights.
+    """
     try:
         return _ACL in os.listxattr(path)
     except (OSError, AttributeError):
@@ -233,7 +242,10 @@ def _has_acl(path: Path) -> bool:
 
 
 def _unmapped_root(path: Path, uid: int) -> bool:
-    """Return whether ``/`` belongs to an outside root, as in a container of an ordinary user."""
+    """Return whether ``/`` belongs to an outside root.
+
+    This is so in a container of an ordinary user.
+    """
     try:
         overflow = int(Path("/proc/sys/kernel/overflowuid").read_text())
         whole = Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]

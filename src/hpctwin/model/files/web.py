@@ -10,7 +10,9 @@ from hpctwin.errors import ConfigError
 __all__ = ["UNREAD", "http_address", "why_unread"]
 
 UNREAD = (OSError, http.client.HTTPException)
-"""Errors of `urllib.request.urlopen` and of reading its answer, except codes that give the reason.
+"""Errors of `urllib.request.urlopen` and of reading its answer.
+
+Codes that give the reason are not included.
 """
 
 
@@ -32,5 +34,8 @@ def http_address(url: str) -> str:
 
 
 def why_unread(error: Exception) -> str:
-    """Return the kind of an error; its text may contain the whole address, and so a token."""
+    """Return the kind of an error.
+
+    Its text may contain the whole address, and so a token.
+    """
     return type(getattr(error, "reason", error)).__name__

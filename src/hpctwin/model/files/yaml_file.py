@@ -97,7 +97,9 @@ def parse_yaml(text: str, where: str, example: str) -> Fields:
 
 
 def yaml_document(text: str, where: str) -> tuple[yaml.Node | None, Any]:
-    """Read one YAML document: its nodes and its plain values; None and None if it is empty.
+    """Read one YAML document: its nodes and its plain values.
+
+    Both are None if it is empty.
 
     Args:
         text: YAML.
@@ -130,7 +132,10 @@ def yaml_document(text: str, where: str) -> tuple[yaml.Node | None, Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Loader of plain values that rejects equal keys; YAML's own silently takes the last."""
+    """Loader of plain values that rejects equal keys.
+
+    YAML's own loader silently takes the last.
+    """
 
     where = ""
 

@@ -1,4 +1,4 @@
-"""Arguments of public functions: checked in one way, and named if they are invalid."""
+"""Arguments of public functions: checked in one way, and named if invalid."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def _not_before_zero(value: Any) -> Moment:
 
 
 Time = Annotated[Moment, BeforeValidator(_not_before_zero, json_schema_input_type=float | str)]
-"""Seconds or a duration from time zero, or a date, which is in UTC if it names no zone."""
+"""Seconds or a duration from time zero, or a date (UTC if it names no zone)."""
 
 Place = tuple[int | str, ...]
 
@@ -116,7 +116,10 @@ def faults_of(
 
 
 def first_fault(error: ValidationError) -> str:
-    """Return the first error in another program's data: field and error in plain words."""
+    """Return the first error in another program's data, in plain words.
+
+    It is field and error.
+    """
     fault = error.errors()[0]
     field = ".".join(map(str, fault["loc"]))
     return f"{field}{': ' if field else ''}{_words(fault, BaseModel, tuple(fault['loc']))}"
@@ -135,7 +138,7 @@ def _name_of(place: Place, content: Any) -> str:
 
 
 def _place(loc: Place, content: Any, *, missing: bool) -> Place:
-    """Return the place of an error, without pydantic's parts for the alternatives it tried."""
+    """Return the place of an error, without pydantic's parts for alternatives."""
     place: list[int | str] = []
     for part in loc:
         if isinstance(content, Mapping):

@@ -1,4 +1,4 @@
-"""Requests of jobs that share nodes: tasks, and the resources of each task on its node."""
+"""Requests of jobs that share nodes: tasks, and the resources of each task."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ WHOLE_CHUNKS = ("tasks", "tasks_per_node", "exclusive", "shared_with", "spread_j
 """Columns of whole numbers."""
 
 SHARED_WITH = ("anyone", "user", "account")
-"""Jobs that may run next to a job on its nodes: any, its user's, its account's; by number."""
+"""Jobs that may run next to a job on its nodes, by number.
+
+They are any jobs, those of its user, or those of its account.
+"""
 
 _LARGEST = {
     "exclusive": (1, "0 or 1"),
@@ -86,7 +89,7 @@ class Tasks:
         return self.cores, self.memory_gb, self.gpus
 
     def asks(self, name: str) -> float:
-        """Return each task's request of ``cores``, ``memory_gb``, ``gpus`` or a consumable."""
+        """Return each task's ``cores``, ``memory_gb``, ``gpus`` or consumable."""
         if name in PER_TASK:
             found: float = getattr(self, name)
             return found
@@ -292,7 +295,7 @@ def checked_chunks(
     nodes: FloatArray,
     consumables: Mapping[str, FloatArray],
 ) -> dict[str, FloatArray]:
-    """Return all columns if any job requests tasks; none if all jobs request whole nodes.
+    """Return all columns if any job requests tasks; none for whole nodes only.
 
     Args:
         given: Columns by their names in `CHUNKS` [jobs]; NaN for the default.

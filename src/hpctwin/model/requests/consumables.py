@@ -1,4 +1,6 @@
-"""Consumables: node resources other than cores, memory and GPUs that running jobs use up.
+"""Consumables: other node resources that running jobs use up.
+
+Cores, memory and GPUs are not among them.
 
 Examples are scratch space and FPGAs.
 """
@@ -36,7 +38,10 @@ NAME = r"[A-Za-z][\w./-]{0,62}"
 """Pattern of names of consumables."""
 
 GPU_TYPE = "gpu/"
-"""Prefix of consumables that are GPUs of one type, such as ``gpu/a100``; they count in ``gpus``."""
+"""Prefix of consumables that are GPUs of one type, such as ``gpu/a100``.
+
+These GPUs count in ``gpus``.
+"""
 
 MOST = 1e15
 """Largest amount of a consumable in a node: a petabyte, in bytes."""

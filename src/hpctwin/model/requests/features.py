@@ -1,4 +1,4 @@
-"""Features that nodes must have, in hpctwin's form and as in Slurm's ``--constraint``.
+"""Features that nodes must have, in hpctwin's form and Slurm's ``--constraint``.
 
 A group of nodes is a feature with values, such as ``rack`` with ``rack=r1`` and ``rack=r2``.
 
@@ -110,7 +110,7 @@ def read_constraint(text: str, nodes: float | None = None) -> Constraint:
 
 @dataclass
 class _Term:
-    """A part of a constraint: conditions on a node, and the number of nodes; 0 for all."""
+    """A part of a constraint: conditions, and the number of nodes; 0 for all."""
 
     clauses: Clauses
     count: int = 0
@@ -180,7 +180,10 @@ class _Reading:
         return []
 
     def _bracket(self) -> Clauses:
-        """Read ``[a|b]``: one of them for all nodes; ``[a*2&b*4]``: each for some of the nodes."""
+        """Read a constraint in brackets.
+
+        ``[a|b]`` means one of them for all nodes, ``[a*2&b*4]`` each for some of the nodes.
+        """
         terms, operators = [self._term()], set[str]()
         while (operator := self._operator()) is not None:
             operators.add(operator)
@@ -208,7 +211,7 @@ class _Reading:
 
 
 def _both(one: Clauses, other: Clauses) -> Clauses:
-    """Return clauses without those that always hold, and those that follow from others."""
+    """Return clauses without tautologies and clauses that follow from others."""
     if len(one) + len(other) > _MOST_CLAUSES:
         raise ValueError
     found = list(dict.fromkeys([*one, *other]))
@@ -247,7 +250,7 @@ def _written(clauses: Clauses) -> str:
 
 
 def without_groups(asked: Mapping[str, int], features: Collection[str]) -> Iterator[str]:
-    """Yield sentences on jobs that request nodes of one group if no node has such a group.
+    """Yield sentences on jobs that request a group that no node has.
 
     Args:
         asked: Number of jobs by name of the groups.

@@ -1,4 +1,4 @@
-"""Slurm's generic resources (GRES) as in slurm.conf, scontrol, sacct and job requests.
+"""Slurm's generic resources (GRES) in slurm.conf, scontrol, sacct and requests.
 
 Source:
     Manual pages slurm.conf(5) (Gres of a node), gres.conf(5) and sbatch(1) (``--gres``), 20.11 to

@@ -126,13 +126,16 @@ def _chunk(count: int, pairs: Iterable[str]) -> Chunk:
 
 
 def resources_in(text: str) -> dict[str, str]:
-    """Return a list of resources, such as ``select=2:ncpus=4,walltime=1:00:00``, by name."""
+    """Return a list of resources by name.
+
+    An example is ``select=2:ncpus=4,walltime=1:00:00``.
+    """
     found = re.split(r",(?=\s*[A-Za-z][\w.]*(?:=|,|$))", text)
     return {n.strip(): v.strip().strip("\"'") for n, _, v in (one.partition("=") for one in found)}
 
 
 def parse_duration(value: object) -> float | None:
-    """Return the seconds of ``HH:MM:SS``, ``MM:SS`` or a number; None for other values."""
+    """Return the seconds of ``HH:MM:SS``, ``MM:SS`` or a number, else None."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
@@ -167,7 +170,9 @@ def amount_said(value: object) -> float | None:
 
 
 def memory_gb(value: object) -> float | None:
-    """Return the gigabytes (2³⁰ bytes) of a PBS size such as ``24684084kb`` or ``2gw``.
+    """Return the gigabytes (2³⁰ bytes) of a PBS size.
+
+    Examples are ``24684084kb`` and ``2gw``.
 
     None for other values.
     """

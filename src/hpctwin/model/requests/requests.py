@@ -304,7 +304,10 @@ def _by_tres(asked: dict[str, str], ignored: list[str]) -> None:
 
 
 def _by_gpus(tasks: int, cores: float, gpus: float, nodes: int) -> tuple[int, float]:
-    """Return tasks with whole GPUs, and their cores: tasks that share a GPU become one."""
+    """Return tasks with whole GPUs, and their cores.
+
+    Tasks that share a GPU become one.
+    """
     common = math.gcd(tasks, int(gpus))
     if not gpus % tasks or not common or common < nodes:
         return tasks, cores
@@ -323,7 +326,10 @@ def _features(constraint: str, nodes: int, types: Sequence[str], ignored: list[s
 
 @dataclass
 class _Generic:
-    """Request of ``--gres`` per node: GPUs by type, other resources by name, and their types."""
+    """Request of ``--gres`` per node.
+
+    It has GPUs by type, other resources by name, and the types of these.
+    """
 
     gpus: dict[str, float]
     types: list[str]

@@ -1,4 +1,4 @@
-"""Options of commands that submit jobs: names, abbreviations, and whether they take a value.
+"""Options of commands that submit jobs: names, abbreviations, and values.
 
 Source:
     Manual pages sbatch(1), salloc(1) and srun(1) of Slurm 22.05 with the options of 14.03 to 25.05,
@@ -15,8 +15,9 @@ from hpctwin.errors import near
 __all__ = ["Options", "read_qsub", "read_slurm"]
 
 Options = list[tuple[str, str]]
-"""Names of options and their values, in the order written; an option without a value has an empty
-one.
+"""Names of options and their values, in the order written.
+
+An option without a value has an empty one.
 """
 
 _VALUED_NAMES = """

@@ -18,7 +18,7 @@ _EVERY_S = 0.1
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Callable[[float], None]]:
-    """Show a progress bar with the time left, on standard error or in a notebook's cell.
+    """Show a progress bar with the time left, on standard error or in a notebook.
 
     The bar disappears at the end.
 
@@ -47,7 +47,7 @@ def progress_bar(title: str) -> Iterator[Callable[[float], None]]:
 
 
 def counted(told: Callable[[float], None], number: int) -> Callable[[object], None]:
-    """Return a function that counts one more completed item of N per call, in any thread."""
+    """Return a function that counts one more of N items per call, in any thread."""
     done = count(1)
     return lambda _: told(next(done) / number)
 
@@ -60,7 +60,10 @@ def _in_notebook() -> bool:
 
 @contextmanager
 def _notebook_bar(title: str) -> Iterator[Callable[[float], None]]:
-    """Show the bar as HTML; Rich's bar needs ipywidgets, and a front end that has them."""
+    """Show the bar as HTML.
+
+    Rich's bar needs ipywidgets, and a front end that has them.
+    """
     shown_by: Any = import_module("IPython.display")
 
     began = shown = time.monotonic()

@@ -11,7 +11,10 @@ class Shown:
     """Base of objects with a short ``repr``, and a table in notebooks, from `shown`."""
 
     def shown(self) -> tuple[str, dict[str, str]]:
-        """Return a title, and facts by name, the most important first; all must be fast to find."""
+        """Return a title, and facts by name, the most important first.
+
+        All must be fast to find.
+        """
         raise NotImplementedError
 
     def shown_more(self) -> dict[str, str]:

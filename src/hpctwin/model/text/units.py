@@ -22,7 +22,10 @@ Moment = float | dt.datetime
 """A time as a user gives it: seconds from time zero, or a date."""
 
 FIRST_UNIX_S = 1e9
-"""Smallest number of seconds that is Unix time (2001 and later), if dates are known at all."""
+"""Smallest number of seconds that is Unix time (2001 and later).
+
+This applies only if dates are known.
+"""
 
 MS_PER_S = 1000
 NEVER_MS = 2**62
@@ -178,7 +181,9 @@ def parse_moment(value: object) -> Moment:
 
 
 def since(moment: Moment, start_epoch_s: float | None, name: str) -> float:
-    """Return the seconds from a workload's time zero to a time; negative if it is earlier.
+    """Return the seconds from a workload's time zero to a time.
+
+    They are negative if the time is earlier.
 
     Args:
         moment: Seconds from time zero, Unix seconds for a workload that has a date, or a date.

@@ -212,13 +212,13 @@ class Dependencies:
         return Dependencies(job[kept], on[kept], self.kind[kept], self.delay_ms[kept])
 
     def thinks(self, size: int) -> npt.NDArray[np.bool_]:
-        """Return which of ``size`` jobs are submitted after their dependencies are met [jobs]."""
+        """Return which of ``size`` jobs are submitted after their dependencies [jobs]."""
         found = np.zeros(size, np.bool_)
         found[self.job[self.kind == DependencyKind.THINK]] = True
         return found
 
     def levels(self, size: int) -> npt.NDArray[np.int64]:
-        """Return the length of the longest chain of jobs that wait for each of ``size`` jobs.
+        """Return the longest chain of jobs that wait for each of ``size`` jobs.
 
         The length is the number of dependencies in the chain.
         """

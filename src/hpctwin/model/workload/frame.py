@@ -484,7 +484,9 @@ def _waits(depends: pl.Series, ids: npt.NDArray[Any]) -> dict[str, str]:
 def named_edges(
     depends: pl.Series, ids: npt.NDArray[Any]
 ) -> list[tuple[int, str, DependencyKind, int]]:
-    """Read a column ``depends``: row of the waiting job, id of the other, kind, delay in ms.
+    """Read a column ``depends``.
+
+    An edge is the row of the waiting job, the id of the other, the kind, and the delay in ms.
 
     Args:
         depends: Column.
@@ -530,7 +532,7 @@ def _said(depends: pl.Series, ids: npt.NDArray[Any]) -> Iterator[tuple[int, Said
 
 
 def _dependencies(frame: pl.DataFrame, ids: npt.NDArray[Any], counts: Counts) -> Dependencies:
-    """Return the edges of columns ``depends``, in seconds, and ``dependency``, in minutes."""
+    """Return the edges of ``depends``, in seconds, and ``dependency``, in minutes."""
     edges: list[tuple[int, int, DependencyKind, int]] = []
     find, alone = finder(ids), np.zeros(len(ids), bool)
 

@@ -46,7 +46,7 @@ def plain(workload: Workload) -> Workload:
 
 
 def joined(first: Workload, second: Workload) -> tuple[Workload, IntArray, IntArray]:
-    """Return the jobs of two `plain` workloads as one, in order of submit time, then id.
+    """Return the jobs of two `plain` workloads as one, by submit time, then id.
 
     Their labels may differ; those of the first keep their codes.
 

@@ -36,7 +36,9 @@ _AMDAHL = "amdahl"
 
 @dataclass(frozen=True)
 class Speedup:
-    """Speed of a job on n nodes relative to one; exact, so that no work is lost in rounding.
+    """Speed of a job on n nodes relative to one.
+
+    It is exact, so that no work is lost in rounding.
 
     Args:
         name: Text that `parse_speedup` reads.

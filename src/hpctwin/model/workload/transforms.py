@@ -20,7 +20,7 @@ _NEVER = np.iinfo(np.int64).max
 def submit_for_load(
     submit_ms: IntArray, runtime_ms: IntArray, nodes: IntArray, load: float, machine: int
 ) -> IntArray:
-    """Return submit times with which jobs offer a cluster some load; see `Workload.scale`.
+    """Return submit times that give a cluster some load; see `Workload.scale`.
 
     Args:
         submit_ms: Submit times, ascending, in ms [jobs].

@@ -432,7 +432,9 @@ class Workload(Shown):
         return float(np.ptp(self.submit_ms)) / MS_PER_S if len(self) else 0.0
 
     def take(self, rows: npt.ArrayLike) -> Workload:
-        """Return the jobs at ``rows`` (indices or a mask); dependencies on others are dropped.
+        """Return the jobs at ``rows`` (indices or a mask).
+
+        Dependencies on others are dropped.
 
         Raises:
             ArgumentError: The rows are neither indices of jobs nor a mask with a value for each
@@ -458,7 +460,9 @@ class Workload(Shown):
         return self.replace(**{k: _at(v, index) for k, v in told if k not in _OF_ALL})
 
     def replace(self, **columns: Any) -> Workload:
-        """Return a copy with some columns replaced, for example ``walltime_ms=w.runtime_ms``.
+        """Return a copy with some columns replaced.
+
+        An example is ``walltime_ms=w.runtime_ms``.
 
         Raises:
             ArgumentError: A value is no column, or has a different number of jobs than the others.
