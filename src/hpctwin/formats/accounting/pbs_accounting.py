@@ -53,7 +53,7 @@ Accounts = Literal["account", "group", "project"]
 
 
 class Meant(NamedTuple):
-    """What a site's settings say about its jobs and logs do not.
+    """Facts about a site's jobs that its settings contain and logs do not.
 
     Args:
         accounts: Meaning of a job's account.
@@ -149,7 +149,7 @@ def pbs_table(
         tally: See `pbs_jobs`.
         machine: See `pbs_jobs`.
         skip_invalid: See `pbs_jobs`.
-        meant: What the site's settings say about its jobs.
+        meant: Facts about the jobs from the site's settings.
         at_once: Number of log records, and of jobs, that are processed together.
     """
 

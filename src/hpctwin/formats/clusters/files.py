@@ -85,8 +85,8 @@ _OF_PROFILES = ("power", "compute_speed")
 _OF_STATES = (*_OF_PROFILES, "can_run_jobs", "transitions")
 """Known fields of a SPARS state.
 
-``can_run_jobs`` and ``compute_speed`` are implied: in hpctwin, only active machines run jobs, at the
-speed of their DVFS profile.
+``can_run_jobs`` and ``compute_speed`` are implied: in hpctwin, only active machines run jobs, at
+the speed of their DVFS profile.
 """
 _OF_TRANSITIONS = ("state", "transition_time")
 _FOLLOWS = dict(zip(_STATES, (*_STATES[1:], _STATES[0]), strict=True))

@@ -111,7 +111,7 @@ def _others(
 ) -> Generator[pl.DataFrame, None, list[Line]]:
     """Yield a frame of repaired lines.
 
-    Lines that may continue after line ``end`` are returned.
+    Return the lines that may continue after line ``end``.
     """
     if not lines:
         return []

@@ -49,7 +49,7 @@ RECORD: dict[str, pl.DataType] = {
 - ``state`` is one of `STATES`.
 - ``kinds`` are the kinds of its tasks, if there are several, as `read_more_tasks` reads them.
   ``tasks_per_node`` is the largest number of them on a node.
-- ``group_by`` is the resource of which all its nodes have the same value.
+- ``group_by`` is the resource or feature whose value is the same on all its nodes.
 - ``consumables`` are what the whole job had, such as ``fpga=2,tmp=400``.
 - ``licences`` are the cluster's licenses that it held, such as ``matlab=2``.
 - ``row`` serves to find a job's record again.

@@ -166,7 +166,7 @@ class _Gaps:
     def think(self, values: pl.Series, preceding: IntArray, think_ms: IntArray) -> pl.Series:
         """Return the think times.
 
-        The log's value is used if it has one for a job without a preceding job, or none for a job.
+        The log's value is used for a job without a preceding job, and if neither has a think time.
         """
         if "think time" not in self._workload.carried:
             return values

@@ -1,4 +1,4 @@
-"""The cluster: what a site writes in YAML, validated."""
+"""The cluster: a site's YAML, validated."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Preemption(Settings):
         requeue_after: Time before a requeued job can start again.
         youngest_first: Whether the jobs that started last are chosen, instead of those of the
             lowest tier (or QOS) with the fewest nodes.
-        checkpoint: Interval of checkpoints; a preempted job restarts from its last one. The column
+        checkpoint: Interval of checkpoints; a job restarts from its last one. The column
             ``checkpoint_s`` of a workload overrides it. Without checkpoints, a job restarts from
             the beginning.
     """
@@ -104,7 +104,7 @@ class Preemption(Settings):
         return "suspend" in (self.mode, *(one.mode for one in classes))
 
     def _line(self, name: str, above: tuple[str, ...]) -> None:
-        """Check the QOS that a QOS preempts, and those that these preempt, for cycles."""
+        """Check all QOS that a QOS preempts, directly or not, for cycles."""
         if name in above:
             said = " preempts ".join([*above[above.index(name) :], name])
             raise ValueError(f"QOS preempt each other, which comes to no end: {said}")

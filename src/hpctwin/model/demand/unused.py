@@ -1,4 +1,4 @@
-"""What a simulation does not use of a workload and a cluster, and what it assumes."""
+"""Parts of a workload and a cluster that a simulation does not use or assumes."""
 
 from __future__ import annotations
 

@@ -98,9 +98,7 @@ def functions_in(module: ModuleType) -> list[str]:
 def make_private(path: Path) -> None:
     """Create an SQLite file if it is missing; it is for its owner only.
 
-    The same holds for the files that SQLite puts next to it.
-
-    SQLite's own files are those with the suffixes ``-wal`` and ``-shm``.
+    The same holds for the files that SQLite puts next to it (``-wal`` and ``-shm``).
 
     Raises:
         OSError: It cannot be created, or belongs to another user.

@@ -38,7 +38,7 @@ One is true if the node has any of its features, or lacks ``a`` for ``!a``.
 
 
 class Constraint(NamedTuple):
-    """What a job's ``--constraint`` requires of each node of the job.
+    """Requirement of a job's ``--constraint`` on each of its nodes.
 
     Args:
         features: Text for `has_features`; empty for any node.
@@ -211,7 +211,7 @@ class _Reading:
 
 
 def _both(one: Clauses, other: Clauses) -> Clauses:
-    """Return clauses without tautologies and clauses that follow from others."""
+    """Return clauses, without those that always hold or follow from others."""
     if len(one) + len(other) > _MOST_CLAUSES:
         raise ValueError
     found = list(dict.fromkeys([*one, *other]))

@@ -56,7 +56,7 @@ class Request:
         more: Further kinds of tasks; the fields above describe the first.
         features: Features of its nodes; None for any.
         consumables: Names and amounts of further resources of each task.
-        group_by: Name of which all its nodes have the same value; None for any nodes.
+        group_by: Name whose value is the same on all its nodes; None for any nodes.
         walltime_s: Time limit, in seconds; None if it requests none.
         partition, account, qos: Labels; None if it names none.
         name: Name of the job.

@@ -23,7 +23,7 @@ column                  meaning
 ``user`` … ``qos``      labels: ``user``, ``account``, ``partition``, ``qos``
 ``more_tasks``          further kinds of its tasks: ``1:cores=32:gpus=4``
                         (`chunks.read_more_tasks`)
-``group_by``            name of which all its nodes have the same value: ``rack``, for features
+``group_by``            name whose value is the same on all its nodes: ``rack``, for features
                         such as ``rack=r1``
 ``features``            features its nodes must have: ``a100``, ``a100|v100`` (any),
                         ``avx512&ib`` (all)

@@ -65,7 +65,7 @@ class Workload(Shown):
             `hpctwin.model.requests.features`.
         more_tasks: Further kinds of tasks of jobs that have several, such as ``1:cores=32:gpus=4``;
             see `hpctwin.model.requests.chunks.read_more_tasks`.
-        group_by: For jobs with tasks, name of which all their nodes have the same value, such as
+        group_by: For jobs with tasks, name whose value is the same on all their nodes, such as
             ``rack`` for features of node groups such as ``rack=r1``.
         priority: The trace's own priority, larger is sooner; 0 if unknown.
         per_node: Minimum of each node, by name (`PER_NODE`); 0 if none is requested.
