@@ -21,7 +21,7 @@ A published data set (`hpctwin.formats.datasets`) is a file or a folder, and is 
 columns. Its name is a format too.
 
 SWF holds most of a workload. CSV and Parquet hold all its jobs, but not its header, start date and
-machine size. SPARS and Batsim hold little more than times and sizes.
+cluster size. SPARS and Batsim hold little more than times and sizes.
 """
 
 from __future__ import annotations

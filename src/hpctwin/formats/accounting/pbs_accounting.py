@@ -289,7 +289,7 @@ def _values(meant: Meant) -> list[pl.Expr]:
     )
     gpus = pl.when(pl.col("asked_gpus") > 0).then("asked_gpus").otherwise("gpus")
     used = value("resources_used.walltime").map_batches(duration_s, pl.Float64)
-    # A waiting job's submit time may be known from the line alone; such records are counted alone.
+    # Of a pending job, maybe only the line says when it was submitted; its record is just counted.
     came = pl.when(pl.col("kind") == "Q").then("at")
     got = pl.coalesce(
         pl.lit("select=") + pl.col("loose") + " place=free",
@@ -394,7 +394,7 @@ def _runs(events: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     tally.add("job of which the nodes are not recorded, taken for one a chunk", unknown)
     nodes = pl.when(pl.col("used") >= 1).then("used").otherwise("chunks")
     runs = _with_kinds(runs, tally)
-    used = pl.col("used_memory_gb") / nodes  # sum over all nodes
+    used = pl.col("used_memory_gb") / nodes  # the record has the sum over all nodes
     measured = pl.when(used > 0).then(used).alias("used_memory_gb")
     # Of jobs submitted in the same second, the one with the lower number came first.
     subjob = pl.col("job_id").str.extract(r"\[(\d+)\]").cast(pl.Int64, strict=False)

@@ -1,7 +1,7 @@
 """Workloads as CSV and Parquet in hpctwin's columns.
 
 `hpctwin.model.workload.frame` lists the columns. Jobs are read as they were written. A table cannot
-hold what describes the whole workload: header, start date and machine size. The name is the file's.
+hold what describes the whole workload: header, start date and cluster size. The name is the file's.
 The separator of a table is the most frequent of ``,``, ``;``, tab and ``|`` in its first line.
 """
 

@@ -274,7 +274,7 @@ class Cluster(Shown, Settings):
 
     @property
     def notes(self) -> ReadNotes:
-        """What its reader omitted or assumed; this is no field, and no file has it."""
+        """Omissions and assumptions of its reader; this is no field, and no file has it."""
         return self._notes
 
     def noted(self, notes: ReadNotes) -> Self:

@@ -1,4 +1,4 @@
-"""Passwords are kept out of all that is written."""
+"""Remove passwords from URLs before they are written."""
 
 from __future__ import annotations
 
