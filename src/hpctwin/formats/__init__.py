@@ -1,26 +1,27 @@
-"""Reading and writing workloads: SWF, SPARS, Batsim, WfCommons, CSV, Parquet; accounting of Slurm and PBS.
+"""Read and write workloads: traces, tables, and accounting of Slurm and PBS.
 
-The file's name tells the format; ``.gz``, ``.bz2``, ``.xz`` or ``.zst`` may follow any but ``.parquet``.
-The content tells it if the name does not (``.txt``, ``.log``, none), and of accounting always.
+The file name gives the format. ``.gz``, ``.bz2``, ``.xz`` or ``.zst`` may follow any name but
+``.parquet``. If the name does not give the format (``.txt``, ``.log``, no suffix), the content
+does. Accounting is always recognized by its content.
 
-=========  =====================  =================================================================
-format     file names             what it is
-=========  =====================  =================================================================
+=========  =====================  ================================================================
+format     file names             contents
+=========  =====================  ================================================================
 swf        ``.swf``, ``.txt``     Standard Workload Format (Parallel Workloads Archive)
 spars      ``.json``              workload of the simulator SPARS
-batsim     ``.json``              workload of the simulator Batsim; told apart by its profiles
+batsim     ``.json``              workload of the simulator Batsim; recognized by its profiles
 wfcommons  ``.json``              workflow in WfCommons' WfFormat; read only
-csv        ``.csv``, ``.tsv``     our own columns (`hpctwin.model.workload.frame`)
+csv        ``.csv``, ``.tsv``     hpctwin's own columns (`hpctwin.model.workload.frame`)
 parquet    ``.parquet``           the same
-sacct      any                    what Slurm's ``sacct`` prints, or slurm2sql of it; read only
+sacct      any                    output of Slurm's ``sacct``, or slurm2sql's copy; read only
 pbs        any                    accounting log of PBS or Torque; read only
-=========  =====================  =================================================================
+=========  =====================  ================================================================
 
-A published data set (`hpctwin.formats.datasets`), a file or its folder, is told by its columns; its name
-is a format too.
+A published data set (`hpctwin.formats.datasets`) is a file or a folder, and is recognized by its
+columns. Its name is a format too.
 
-SWF has room for most of what a workload holds, CSV and Parquet for all its jobs (but not for
-header, start date and machine size), SPARS and Batsim for little more than times and sizes.
+SWF holds most of a workload. CSV and Parquet hold all its jobs, but not its header, start date and
+cluster size. SPARS and Batsim hold little more than times and sizes.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ __all__ = [
 ]
 
 FORMATS = ("batsim", "csv", "parquet", "pbs", "sacct", "spars", "swf", "wfcommons")
-"""The names of the formats."""
+"""Names of the formats."""
 
 _SUFFIXES = {
     ".swf": "swf",
@@ -93,31 +94,34 @@ def read_workload(
     columns: Columns | Mapping[str, str | float] | Sequence[str] | str | None = None,
     running: Running = "elapsed",
 ) -> Workload:
-    """Read a workload; its name is the file's, its notes tell what was changed or left out.
+    """Read a workload from a file.
+
+    The workload has the file's name, and its notes list what was changed or skipped.
 
     Args:
-        path: the file; ``-`` for the standard input.
-        format: one of `FORMATS` or a data set's name; by default the file's name or its content tells it.
-        rules: for SWF: what to do where the log leaves something open; of WfCommons too, whether nodes are
+        path: File; ``-`` for the standard input.
+        format: One of `FORMATS` or a data set's name; by default from the file's name or content.
+        rules: For SWF, how to read what the log leaves open. For WfCommons, whether nodes are
             shared (``processors``).
-        skip_invalid: leave malformed records out and list them in the notes.
-        flops_per_s: for Batsim: speed of a node, where profiles give flops.
-        timezone: for sacct and data sets: where times were written that name no zone, such as
-            ``Europe/Berlin``; UTC, or the data set's own, if left out.
-        use: for data sets: what is read of how much jobs used; see `datasets.USES`.
-        only: for data sets: which rows, as ``column=value,value``.
-        columns: For CSV and Parquet that are not in our own columns, which of theirs is what: a `Columns`, a
-            dict, or text as of ``--columns``. For Slurm's accounting without a header: the ``--format`` that
-            ``sacct`` was called with.
-        running: for accounting and for tables with ``columns``: what becomes of jobs that still ran when they
-            were recorded; ``elapsed`` ends them then, ``limit`` at their limit, ``drop`` leaves them out.
+        skip_invalid: Skip malformed records and list them in the notes.
+        flops_per_s: For Batsim, speed of a node where profiles give flops.
+        timezone: For sacct and data sets, time zone of times that name none, such as
+            ``Europe/Berlin``; by default UTC, or the data set's own.
+        use: For data sets, what to read as the jobs' resource use; see `datasets.USES`.
+        only: For data sets, the rows to read, as ``column=value,value``.
+        columns: For CSV and Parquet with other columns, the meaning of these: a `Columns`, a dict,
+            or text as for ``--columns``. For Slurm's accounting without a header, the ``--format``
+            of the ``sacct`` call.
+        running: For accounting and for tables with ``columns``, how to read jobs that still ran
+            when they were recorded: ``elapsed`` ends them at that time, ``limit`` at their time
+            limit, ``drop`` skips them.
 
     Raises:
-        TraceError: the file cannot be read as what it claims to be; the message says what was
-            found, where (line and field where known), and what was expected.
-        UnknownNameError: there is no such format.
-        ConfigError: ``flops_per_s`` is not above 0, ``only`` is given for what is no data set, or ``columns``
-            do not fit the file.
+        TraceError: The file is not what it claims to be. The message says what was found, where
+            (line and field if known), and what was expected.
+        UnknownNameError: There is no such format.
+        ConfigError: ``flops_per_s`` is not above 0, ``only`` is given for a file that is no data
+            set, or ``columns`` do not fit the file.
     """
     path = Path(path)
     if isinstance(columns, str):
@@ -202,7 +206,7 @@ def read_workload(
 
 
 def dataset_of(path: Path, format: str | None = None) -> DataSet | None:
-    """The published data set that a file or folder is of, or that a format names; None if it is of none."""
+    """Return the data set of a file, folder or format name; None if there is none."""
     if format in FORMATS or (format is None and _is_plain_swf(path)):
         return None
     from hpctwin.formats.datasets import DATASETS, told_by
@@ -221,17 +225,17 @@ def write_workload(
     """Write a workload; the file appears whole or not at all.
 
     Args:
-        workload: what to write.
-        path: the file; a name that ends in ``.gz``, ``.bz2``, ``.xz`` or ``.zst`` means compressed.
-        format: one of `FORMATS`; read off the file's name if left out (``.json`` is SPARS).
+        workload: Workload to write.
+        path: File; compressed if its name ends in ``.gz``, ``.bz2``, ``.xz`` or ``.zst``.
+        format: One of `FORMATS`; by default from the file's name (``.json`` is SPARS).
 
     Returns:
-        What the format could not carry, a sentence each.
+        One sentence for each thing that the format cannot hold.
 
     Raises:
-        WorkloadError: the format cannot express the workload, or the name does not tell the format.
-        OutputError: the file cannot be written.
-        UnknownNameError: there is no such format.
+        WorkloadError: The format cannot express the workload, or the name does not give the format.
+        OutputError: The file cannot be written.
+        UnknownNameError: There is no such format.
     """
     from hpctwin.model import Workload
 
@@ -264,7 +268,7 @@ def write_workload(
 
 
 def _format_of_content(content: bytes) -> str | None:
-    """What a file that begins like this is, if it is a workload."""
+    """Return the format of a file that begins like this, or None if it is no workload."""
     if content.startswith(b"PAR1"):
         return "parquet"
     if kind := accounting_of(content):
@@ -281,7 +285,7 @@ def _format_of_content(content: bytes) -> str | None:
     numbers = sum(map(_is_number, re.split(rb"[,;|\s]+", first)))
     if numbers >= 18 or (numbers and first != lines[0]):
         return "swf"
-    # Names of columns are no numbers.
+    # Column names are no numbers.
     return "csv" if not numbers and re.search(rb"[,;|\t]", first) else None
 
 
@@ -322,7 +326,7 @@ def _told_by_name(path: Path) -> str | None:
 
 
 def _is_plain_swf(path: Path) -> bool:
-    """Whether the first record of a file is 18 numbers, and its name does not tell another format."""
+    """Return whether a file's first record is 18 numbers and its name fits SWF."""
     if path == STANDARD_INPUT or path.is_dir() or _told_by_name(path) not in ("swf", None):
         return False
     for line in first_bytes(path, 1 << 14).splitlines()[:-1]:
@@ -337,7 +341,7 @@ def _is_number(field: bytes) -> bool:
 
 
 def accounting_of(content: bytes) -> str | None:
-    """``sacct`` or ``pbs`` if a file that begins like this is such accounting, else None."""
+    """Return ``sacct`` or ``pbs`` if a file that begins like this is such accounting."""
     from hpctwin.formats.accounting.pbs_accounting import is_pbs_accounting
     from hpctwin.formats.accounting.sacct import is_sacct
 

@@ -1,8 +1,8 @@
 """Downloads of well-known logs of the Parallel Workloads Archive.
 
 The archive publishes no checksums. The first download is checked by its length and by gzip's own
-checksum; its SHA-256 is then kept beside it, and later calls hold the file against that. A broken download
-goes on where it stopped; pooch, a library for such files, would begin anew.
+checksum. Its SHA-256 is then kept next to it, and later calls compare the file with that. A broken
+download resumes where it stopped; pooch, a library for such files, would restart it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hpctwin.model import write_atomically
 __all__ = ["BASE_URL", "LICENCE", "LOGS", "Log", "download"]
 
 BASE_URL = "https://www.cs.huji.ac.il/labs/parallel/workload/"
-"""The archive; the environment variable ``HPCTWIN_ARCHIVE_URL`` names another place."""
+"""The archive; the environment variable ``HPCTWIN_ARCHIVE_URL`` overrides it."""
 
 LICENCE = """\
 The logs are free for research. The archive asks whoever publishes work based on them to
@@ -44,11 +44,11 @@ class Log:
     """A log of the archive.
 
     Args:
-        name: the archive's name, which is the file's without ``.swf.gz``.
-        folder: the archive's folder.
-        machine: what it was recorded on.
-        processors: how many that has; where a node has several, ``nodes`` differs.
-        nodes: how many nodes.
+        name: The archive's name for it: the file name without ``.swf.gz``.
+        folder: The archive's folder.
+        machine: Cluster on which it was recorded.
+        processors: Number of processors; above ``nodes`` if a node has several.
+        nodes: Number of nodes.
     """
 
     name: str
@@ -82,7 +82,10 @@ LOGS = {
         Log("UniLu-Gaia-2014-2", "l_unilu_gaia", "University of Luxembourg Gaia", 2004, 151),
     )
 }
-"""Some logs of the archive by name. Sizes are for orientation; each log's header is what counts."""
+"""Some logs of the archive by name.
+
+Sizes are for orientation; each log's header is authoritative.
+"""
 
 
 def download(
@@ -94,27 +97,27 @@ def download(
     progress: Callable[[int, int | None], None] | None = None,
     timeout_s: float = 30,
 ) -> Path:
-    """Get a log, unless the folder has it already.
+    """Download a log, unless the folder has it already.
 
-    A download that was cut off leaves a file ``….part``; the next call goes on from there.
+    An interrupted download leaves a file ``….part``; the next call resumes it.
 
     Args:
-        name: one of `LOGS`.
-        folder: where to; made if it is not there.
-        base_url: the archive or a mirror with the same folders, ``http`` or ``https``; else the
-            environment's ``HPCTWIN_ARCHIVE_URL``, else `BASE_URL`.
-        sha256: what the file must have, 64 hexadecimal digits; else what was found at the first
-            download, if that is known.
-        progress: called with the bytes there are and the bytes there will be, if known.
-        timeout_s: how long the server may be silent.
+        name: One of `LOGS`.
+        folder: Target folder; created if missing.
+        base_url: The archive or a mirror with the same folders, ``http`` or ``https``; by default
+            the environment's ``HPCTWIN_ARCHIVE_URL``, else `BASE_URL`.
+        sha256: Expected checksum, 64 hexadecimal digits; by default that of the first download, if
+            known.
+        progress: Called with the number of bytes so far and in total, if known.
+        timeout_s: Longest silence of the server, in seconds.
 
     Returns:
-        The file, whole and verified.
+        The file, complete and verified.
 
     Raises:
-        UnknownNameError: there is no such log.
+        UnknownNameError: There is no such log.
         ConfigError: ``sha256`` is no such number.
-        DownloadError: network, server, checksum or file system fail; with URL and cause.
+        DownloadError: Network, server, checksum or file system fail; with URL and cause.
     """
     if name not in LOGS:
         raise UnknownNameError("log", name, LOGS)
@@ -151,7 +154,7 @@ def _fetch_verified(
     progress: Callable[[int, int | None], None] | None,
     timeout_s: float,
 ) -> str:
-    """Fetch into ``part``, verify, and give the SHA-256."""
+    """Download into ``part``, verify it, and return the SHA-256."""
     resumed = part.exists() and part.stat().st_size > 0
     while True:
         _fetch(url, part, progress, timeout_s)
@@ -161,7 +164,7 @@ def _fetch_verified(
             part.unlink()
             if not resumed:
                 raise
-        # What was there before may have been of another version of the file: once more, from nothing.
+        # The earlier part may be of another version of the file: try once more, from scratch.
         resumed = False
 
 
@@ -171,11 +174,11 @@ def _fetch(
     progress: Callable[[int, int | None], None] | None,
     timeout_s: float,
 ) -> None:
-    """Fetch what ``part`` lacks.
+    """Download what ``part`` lacks.
 
     Raises:
-        DownloadError: the server cannot be reached or refuses, or the connection was cut; what
-            has come so far stays in ``part``.
+        DownloadError: The server cannot be reached or refuses, or the connection broke; the bytes
+            received so far stay in ``part``.
     """
     have = part.stat().st_size if part.exists() else 0
     try:
@@ -223,7 +226,7 @@ def _open(url: str, have: int, timeout_s: float) -> http.client.HTTPResponse:
 
 
 def _extent(response: http.client.HTTPResponse, have: int) -> tuple[int, int | None]:
-    """From which byte on the server sends, and how many bytes the whole file has."""
+    """Return the first byte that the server sends, and the size of the whole file."""
     if response.status == http.HTTPStatus.PARTIAL_CONTENT:
         match = re.fullmatch(
             r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", "").strip()
@@ -236,10 +239,10 @@ def _extent(response: http.client.HTTPResponse, have: int) -> tuple[int, int | N
 
 
 def _verify(url: str, path: Path, expected: str | None) -> str:
-    """The SHA-256 of a gzip file that is whole and has the expected one.
+    """Return the SHA-256 of a gzip file that is complete and has the expected one.
 
     Raises:
-        DownloadError: it is damaged, or another file than expected.
+        DownloadError: The file is damaged, or not the expected one.
     """
     digest = hashlib.sha256()
     with path.open("rb") as file:

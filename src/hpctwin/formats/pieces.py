@@ -24,12 +24,13 @@ class Pieces:
     """A file that is read piece by piece.
 
     Args:
-        batches: the pieces.
-        name: of the workload.
-        size: how many jobs there are.
-        labels: all labels, by column, and whether some jobs have none.
-        shares: whether any job asks for tasks.
-        gpu_parts: whether any asks for a part of a GPU; None if that is not known before all are read.
+        batches: Pieces.
+        name: Name of the workload.
+        size: Number of jobs.
+        labels: All labels, by column, and whether some jobs have none.
+        shares: Whether any job requests tasks.
+        gpu_parts: Whether any job requests part of a GPU; None if this is unknown until all are
+            read.
     """
 
     batches: Iterator[Batch]
@@ -41,14 +42,16 @@ class Pieces:
 
 
 def open_pieces(path: Path, size: int) -> Pieces:
-    """Read a Parquet file in our columns (`hpctwin.model.workload.frame`), or a folder of them, in pieces.
+    """Open a Parquet file, or a folder of them, for reading in pieces.
+
+    The columns are those of `hpctwin.model.workload.frame`.
 
     Args:
-        path: the file or folder; files of a folder are read in order of their names.
-        size: so many jobs at a time.
+        path: File or folder; the files of a folder are read in order of their names.
+        size: Number of jobs of a piece.
 
     Raises:
-        TraceError: it cannot be read, or is of another format.
+        TraceError: The file cannot be read, or is of another format.
     """
     if path.is_file() and path.suffix.lower() != ".parquet":
         raise TraceError(
@@ -70,14 +73,20 @@ def open_pieces(path: Path, size: int) -> Pieces:
 
 
 def _labels(scan: pl.LazyFrame, name: str) -> tuple[tuple[str, ...], bool]:
-    """All labels of a column, in the order of `Category.of`, and whether some are unknown."""
+    """Return all labels of a column, in the order of `Category.of`.
+
+    Also return whether some labels are unknown.
+    """
     distinct = scan.select(pl.col(name).unique()).collect(engine="streaming")[name]
     found = Category.of(whole_or_text(distinct))
     return found.labels, bool((found.codes < 0).any())
 
 
 def _any_tasks(scan: pl.LazyFrame, columns: Collection[str]) -> bool:
-    """Whether any job asks for tasks; a cell that is no number is told of when its piece is read."""
+    """Return whether any job requests tasks.
+
+    A cell that is no number is reported when its piece is read.
+    """
     asks = [pl.col("request").is_not_null()] if "request" in columns else []
     if "tasks" in columns:
         asks.append((pl.col("tasks").cast(pl.Float64, strict=False) > 0).fill_null(False))
@@ -87,7 +96,10 @@ def _any_tasks(scan: pl.LazyFrame, columns: Collection[str]) -> bool:
 
 
 def _any_parts(scan: pl.LazyFrame, columns: Collection[str]) -> bool | None:
-    """Whether any job asks for a part of a GPU; not known of requests as users write them."""
+    """Return whether any job requests part of a GPU.
+
+    None if there are requests as users write them.
+    """
     if "request" in columns:
         return None
     asks = [pl.lit(False)]
@@ -101,7 +113,7 @@ def _any_parts(scan: pl.LazyFrame, columns: Collection[str]) -> bool | None:
 
 
 def _whole_ids(scan: pl.LazyFrame) -> bool:
-    """Whether all ids, which are texts, are whole numbers."""
+    """Return whether all ids, which are texts, are whole numbers."""
     text = pl.col("job_id")
     same = text.cast(pl.Int64, strict=False).cast(pl.String) == text
     return bool(scan.select(same.fill_null(False).all()).collect(engine="streaming").item())
@@ -128,7 +140,7 @@ def _pieces(
             )
         ids = whole_or_text(frame["job_id"]).to_numpy()
         if texts:
-            # A piece in which all are numbers by chance.
+            # In this piece all ids may be numbers by chance.
             ids = ids.astype(np.str_)
             workload = workload.replace(job_id=workload.job_id.astype(np.str_))
         if "depends" in frame.columns:

@@ -1,4 +1,4 @@
-"""SPARS's ``simulator_config.yaml``: which workload on which platform under which of its schedulers."""
+"""SPARS's ``simulator_config.yaml``: workload, platform, and scheduler."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ ALGORITHMS = {
 
 
 PUBLISHED = {"psas-auto": "spars-auto", "psas-ipm": "spars-ipm"}
-"""By kind of power policy the one that goes by SPARS's published rule, where that is another."""
+"""Power policies by SPARS's published rule, for kinds whose own rule differs."""
 
 
 @dataclass(frozen=True, eq=False)
 class SparsRun:
-    """What a configuration asks for.
+    """A run that a configuration describes.
 
     Args:
-        workload, cluster: read from the files it names.
+        workload, cluster: Read from the files that it names.
         backfill: ``none`` or ``easy``, with FCFS.
-        power: kind of power policy. The FCFS forms switch nodes by SPARS's published rule; the EASY forms,
-            whose published rules are not sound, by hpctwin's.
-        timeout_s: how long a node is idle before it is switched off, seconds; None for never.
-        overrun: whether walltimes end jobs.
-        output: folder for its CSV files.
-        notes: what is left out or done otherwise, a sentence each.
+        power: Kind of power policy. The FCFS forms switch nodes by SPARS's published rule. The
+            published rules of the EASY forms are not sound; these use hpctwin's.
+        timeout_s: Idle time before a node is switched off, in seconds; None for never.
+        overrun: Whether walltimes end jobs.
+        output: Folder for its CSV files.
+        notes: A sentence for each thing that is skipped or done differently.
     """
 
     workload: Workload
@@ -58,11 +58,11 @@ class SparsRun:
 
 
 def read_spars_config(path: str | Path) -> SparsRun:
-    """Read a configuration and the files it names, which are relative to it or to the current folder.
+    """Read a configuration and its files, relative to it or to the current folder.
 
     Raises:
-        ConfigError: it is not such a file; the message names the field.
-        TraceError: the workload cannot be read.
+        ConfigError: The file is no such configuration; the message names the field.
+        TraceError: The workload cannot be read.
     """
     path = Path(path)
     content = read_yaml(path, "paths")
@@ -133,7 +133,7 @@ def _section(content: Any, name: str, path: Path) -> dict[str, Any]:
 
 
 def _file(config: Path, name: str, field: str) -> Path:
-    """A file that the configuration names, with or without ``.json``."""
+    """Return a file that the configuration names, with or without ``.json``."""
     for folder in (config.parent, Path()):
         for found in (folder / name, folder / f"{name}.json"):
             if found.is_file():
@@ -142,7 +142,10 @@ def _file(config: Path, name: str, field: str) -> Path:
 
 
 def _start_epoch_s(value: Any, at: str) -> float | None:
-    """Unix time of time zero; None for a number, which only shifts SPARS's clock."""
+    """Return the Unix time of time zero.
+
+    None for a number, which only shifts SPARS's clock.
+    """
     if isinstance(value, int | float) and not isinstance(value, bool):
         return None
     if value == "now":

@@ -1,4 +1,4 @@
-"""What everything else is about: workloads, clusters, units."""
+"""The basic types of the project: workloads, clusters, units."""
 
 from hpctwin.model.cluster.cap import CapWindow, PowerCap
 from hpctwin.model.cluster.cluster import (

@@ -1,4 +1,4 @@
-"""What columns of a workload are made of."""
+"""Building blocks of a workload's columns."""
 
 from __future__ import annotations
 
@@ -29,15 +29,21 @@ __all__ = [
 ]
 
 PER_NODE = ("cores", "gpus", "memory_gb")
-"""What a job may ask of each of its nodes; a node must have at least so much."""
+"""Resources that a job may request on each of its nodes.
+
+A node must have at least the requested amount.
+"""
 
 PREDICTED = ("runtime_s", "node_w", "memory_gb")
-"""What may be predicted of a job: its runtime, and power and used memory of one of its nodes."""
+"""Predictable values of a job.
+
+They are its run time, and power and used memory of one of its nodes.
+"""
 
 UNKNOWN = -1
 
 _DENSE = 4
-_PIECE = 1 << 14  # so that what is in between lies in a core's cache
+_PIECE = 1 << 14  # so that intermediate values fit into a core's cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +51,8 @@ class Category:
     """A column of labels, stored once each.
 
     Args:
-        codes: int32, index into ``labels``; -1 where unknown.
-        labels: the distinct labels.
+        codes: int32, index into ``labels``; -1 if unknown.
+        labels: Distinct labels.
     """
 
     codes: npt.NDArray[np.int32]
@@ -55,12 +61,15 @@ class Category:
     @classmethod
     @lru_cache(maxsize=64)
     def unknown(cls, size: int) -> Category:
-        """A column in which nothing is known; nobody may write it."""
+        """Return a read-only column in which all labels are unknown."""
         return cls(alike(UNKNOWN, size, np.int32), ())
 
     @classmethod
     def of(cls, values: Sequence[Any] | npt.NDArray[Any] | pl.Series) -> Category:
-        """Collect labels; None, NaN and -1 are unknown. Labels are ordered as numbers if they are."""
+        """Collect labels; None, NaN and -1 are unknown.
+
+        Labels that are numbers are ordered as numbers.
+        """
         import polars as pl
 
         if isinstance(values, np.ndarray) and values.dtype.kind == "i" and len(values):
@@ -82,7 +91,9 @@ class Category:
 
     @classmethod
     def given(cls, name: str, values: object, size: int | None) -> Category:
-        """Return labels that a user gives: such a column, or one for each job; None if they are not known.
+        """Return labels that a user gives; unknown ones for None.
+
+        They are a `Category`, or one label per job.
 
         Raises:
             ArgumentError: They are neither; the message has the argument's name.
@@ -109,7 +120,7 @@ class Category:
 
     @classmethod
     def _of_dense(cls, numbers: npt.NDArray[np.int64], low: int, high: int) -> Category:
-        """Collect whole numbers between two that are not far apart: by a table of all there could be."""
+        """Collect whole numbers in a narrow range, with a table of all possible ones."""
         there = np.zeros(high - low + 1, np.bool_)
         there[numbers - low] = True
         if low <= UNKNOWN <= high:
@@ -118,16 +129,16 @@ class Category:
         return cls(codes[numbers - low], tuple(map(str, (np.flatnonzero(there) + low).tolist())))
 
     def among(self, labels: Collection[str]) -> npt.NDArray[np.bool_]:
-        """Whether each has one of some labels."""
+        """Return whether each row has one of some labels."""
         known = np.array([*(label in labels for label in self.labels), False])
         return known[self.codes]
 
     def take(self, index: npt.NDArray[Any]) -> Category:
-        """The rows at ``index``, with the same labels."""
+        """Return the rows at ``index``, with the same labels."""
         return Category(self.codes[index], self.labels)
 
     def to_series(self, name: str) -> pl.Series:
-        """As a Polars series of strings, null where unknown."""
+        """Return a Polars series of strings, null if unknown."""
         import polars as pl
 
         codes = np.where(self.codes < 0, len(self.labels), self.codes)
@@ -135,28 +146,31 @@ class Category:
 
 
 def _label(value: object) -> str | None:
-    """One label as text; None where it is not known."""
+    """Return one label as text; None if unknown."""
     if value is None or value != value or value == UNKNOWN:
         return None
     return str(int(value)) if isinstance(value, float) and value % 1 == 0 else str(value)
 
 
 def alike(value: Any, size: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """A column that has one value in all rows, and takes the room of one."""
+    """Return a column that has one value in all rows, and the memory of one."""
     one = np.array(value, dtype)
-    # As `numpy.broadcast_to`, in a tenth of the time.
+    # Same as `numpy.broadcast_to`, in a tenth of the time.
     column = np.ndarray((size,), one.dtype, one, strides=(0,))
     column.flags.writeable = False
     return column
 
 
 def every(mask: npt.NDArray[np.bool_]) -> bool:
-    """Whether all are true: as `mask.all()`, in a fifth of the time where they are few."""
+    """Return whether all are true.
+
+    Same as `mask.all()`, in a fifth of the time if there are few.
+    """
     return b"\0" not in mask.tobytes()
 
 
 def joined_labels(first: Category, second: Category) -> Category:
-    """Two columns of labels, one after the other; labels of the first keep their codes."""
+    """Return two columns of labels one after the other; the first keeps its codes."""
     if first.labels == second.labels:
         return Category(np.concatenate([first.codes, second.codes]), first.labels)
     code = {label: number for number, label in enumerate(first.labels)}
@@ -167,7 +181,7 @@ def joined_labels(first: Category, second: Category) -> Category:
 
 
 def ms_of(seconds: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Whole milliseconds, halves to even."""
+    """Return whole milliseconds, halves to even."""
     given = np.asarray(seconds)
     ms = np.empty(given.shape, np.int64)
     for first in range(0, given.size, _PIECE):
@@ -177,11 +191,11 @@ def ms_of(seconds: npt.ArrayLike) -> npt.NDArray[np.int64]:
 
 
 def known_seconds(ms: npt.NDArray[np.int64], known: npt.NDArray[np.bool_]) -> pl.Series:
-    """Times as a Polars series of seconds, null where they are not known.
+    """Return times as a Polars series of seconds, null if unknown.
 
     Args:
-        ms: milliseconds.
-        known: where they are known.
+        ms: Milliseconds.
+        known: Whether each time is known.
     """
     import polars as pl
 

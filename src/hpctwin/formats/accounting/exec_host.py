@@ -1,10 +1,11 @@
-"""Cores, GPUs and memory on each host, of ``exec_host`` and of what ``nodes=`` asked.
+"""Cores, GPUs and memory on each host, from ``exec_host`` and ``nodes=``.
 
-Torque records no ``exec_vnode``, and neither do old versions of PBS Pro. Their records get one here, so that
-all that follows reads one form.
+Torque and old versions of PBS Pro record no ``exec_vnode``. Their records get one here, so that the
+later steps read one form.
 
 Source:
-    Torque 6.1, "Accounting records" and "Requesting resources"; PBS Pro Reference Guide, "exec_host".
+    Torque 6.1, "Accounting records" and "Requesting resources"; PBS Pro Reference Guide,
+    "exec_host".
 """
 
 from __future__ import annotations
@@ -21,16 +22,21 @@ _INDEX = r"^(?<first>\d{1,9})(?:-(?<last>\d{1,9})|\*(?<cores>\d{1,9}))?$"
 
 
 def with_exec_vnode(frame: pl.DataFrame) -> pl.DataFrame:
-    """Fill ``exec_vnode`` from ``exec_host``, and tell what ``nodes=`` asked.
+    """Fill ``exec_vnode`` from ``exec_host``, and read what ``nodes=`` requested.
 
     Args:
-        frame: With texts ``exec_vnode``, ``exec_host``, ``nodes``, ``place`` and numbers ``procs``,
-            ``gpus``, ``memory_gb``, ``memory_each_gb`` (of each process); null where the record has none.
+        frame: Texts ``exec_vnode``, ``exec_host``, ``nodes``, ``place`` and numbers ``procs``,
+            ``gpus``, ``memory_gb``, ``memory_each_gb`` (of each process); null if the record has
+            none.
 
     Returns:
-        The frame with ``by_host`` (whether ``exec_vnode`` comes from ``exec_host``) and ``loose`` (the
-        chunks of ``procs=``); of ``nodes`` the sums ``asked_nodes``, ``asked_cores``, ``asked_gpus``, the
-        ``features``, and ``mixed`` (whether its parts differ in properties).
+        The frame with further columns:
+
+        - ``by_host``: whether ``exec_vnode`` comes from ``exec_host``.
+        - ``loose``: the chunks of ``procs=``.
+        - ``asked_nodes``, ``asked_cores``, ``asked_gpus``: sums over ``nodes``.
+        - ``features``: the properties in ``nodes``.
+        - ``mixed``: whether the parts of ``nodes`` differ in properties.
     """
     frame = frame.with_columns(
         by_host=pl.col("exec_vnode").is_null() & pl.col("exec_host").is_not_null()
@@ -53,14 +59,14 @@ def with_exec_vnode(frame: pl.DataFrame) -> pl.DataFrame:
     ).with_columns(
         size=pl.when(pl.col("kb") > 0).then(pl.format(":mem={}kb", "kb")).otherwise(pl.lit(""))
     )
-    # Equal shares side by side are one text for many jobs.
+    # With equal shares next to each other, many jobs have the same text.
     parts = parts.sort("row", "cores", "gpus", descending=[False, True, True], maintain_order=True)
     text = parts.select("row", text=pl.format("({}:ncpus={}{}{})", "host", "cores", "more", "size"))
     made = text.group_by("row", maintain_order=True).agg(found=pl.col("text").str.join("+"))
     processes = pl.max_horizontal("asked_cores", "procs")
     memory = pl.coalesce("memory_gb", pl.col("memory_each_gb") * processes)
     size = pl.format(":mem={}kb", (memory / pl.col("procs") * 2**20).ceil().cast(pl.Int64))
-    # procs= asks for cores wherever they are.
+    # procs= requests cores on any nodes.
     loose = pl.col("by_host") & (pl.col("procs") > 0) & (pl.col("asked_cores").fill_null(1) == 1)
     select = pl.format("{}:ncpus=1{}", pl.col("procs").cast(pl.Int64), size.fill_null(""))
     lie = pl.when(loose).then(pl.lit("free")).when("by_host").then(pl.lit("scatter"))
@@ -77,7 +83,10 @@ def with_exec_vnode(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _asked(nodes: pl.Series) -> pl.DataFrame:
-    """Sums and properties of each distinct ``nodes=``; null where it cannot be read."""
+    """Return sums and properties of each distinct ``nodes=``.
+
+    A text that cannot be read has no row.
+    """
     rows = []
     for text in nodes.drop_nulls().unique().to_list():
         chunks = _chunks(text)
@@ -104,7 +113,10 @@ def _chunks(nodes: str) -> tuple[Chunk, ...]:
 
 
 def _hosts(frame: pl.DataFrame) -> pl.DataFrame:
-    """Cores on each host of each row, of ``a/0+a/1``, ``a/0-27``, ``a/0,2,4-6`` or ``a/0*8``."""
+    """Return the cores per row and host.
+
+    Forms are ``a/0+a/1``, ``a/0-27``, ``a/0,2,4-6`` and ``a/0*8``.
+    """
     part = pl.col("exec_host")
     pieces = (
         frame.with_columns(part.str.split("+")).explode("exec_host")
@@ -120,7 +132,7 @@ def _hosts(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _gpus(hosts: pl.DataFrame) -> pl.Series:
-    """GPUs on each host: the nodes that were asked fill the hosts in their order."""
+    """Return the GPUs on each host: the requested nodes fill the hosts in order."""
     with_gpus = hosts.filter(pl.col("asked_gpus") > 0)
     on: dict[tuple[int, str], float] = {}
     for (row, nodes), some in with_gpus.group_by("row", "nodes", maintain_order=True):

@@ -1,6 +1,7 @@
-"""From records of accounting to the columns of workloads.
+"""From accounting records to the columns of workloads.
 
-What jobs asked of shared nodes, where accounting tells it, in place of their share of each node.
+On shared nodes, the recorded request of a job replaces its share of each node, if hpctwin
+understands the request.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ __all__ = ["as_asked", "had_of", "held_of", "in_our_columns"]
 
 
 def had_of(frame: pl.DataFrame, names: Collection[str]) -> tuple[list[pl.Expr], dict[str, int]]:
-    """What jobs had of the consumables of nodes, as columns of what each of their nodes gave.
+    """Return each job's consumables of nodes, as columns with the amount per node.
 
     Args:
-        frame: with columns ``consumables`` and ``nodes``, as of `RECORD`.
-        names: of those that nodes have.
+        frame: Columns ``consumables`` and ``nodes``, as in `RECORD`.
+        names: Consumables that the cluster's nodes have.
 
     Returns:
-        The columns, and how many jobs had others, by what is to be said of them.
+        The columns, and the number of jobs that had other consumables, by the remark to report.
     """
     of_jobs, others = _amounts(frame["consumables"], names)
     found = []
@@ -38,21 +39,21 @@ def had_of(frame: pl.DataFrame, names: Collection[str]) -> tuple[list[pl.Expr], 
         if name.startswith(GPU_TYPE):  # whole on each node, as GPUs are
             each = pl.when(each > 1).then(each.ceil()).otherwise(each)
         found.append(each.alias(f"{COLUMN}{name}"))
-    # Which of its GPUs a machine of one type only has needs not be said.
+    # The type of a GPU needs no remark if the cluster has only one type.
     others = {name: jobs for name, jobs in others.items() if not name.startswith(GPU_TYPE)}
     why = "job that had {}, of which no node is said to have any, taken without"
     return found, {why.format(name): jobs for name, jobs in others.items()}
 
 
 def held_of(frame: pl.DataFrame, names: Collection[str]) -> tuple[list[pl.Expr], dict[str, int]]:
-    """What jobs held of the cluster's licences, as columns of its resources.
+    """Return the cluster's licenses that each job held, as columns of its resources.
 
     Args:
-        frame: with column ``licences``, as of `RECORD`.
-        names: of those that the cluster has.
+        frame: Column ``licences``, as in `RECORD`.
+        names: Licenses that the cluster has.
 
     Returns:
-        The columns, and how many jobs held others, by what is to be said of them.
+        The columns, and the number of jobs that held other licenses, by the remark to report.
     """
     of_jobs, others = _amounts(frame["licences"], names)
     found = [pl.lit(held.cast(pl.Int64)).alias(f"res_{name}") for name, held in of_jobs.items()]
@@ -63,7 +64,10 @@ def held_of(frame: pl.DataFrame, names: Collection[str]) -> tuple[list[pl.Expr],
 def _amounts(
     texts: pl.Series, names: Collection[str]
 ) -> tuple[dict[str, pl.Series], dict[str, int]]:
-    """How much each job had of what is named, where any had; and how many jobs had something else."""
+    """Return the amounts that jobs had by name, and job counts of other names.
+
+    A name that no job had is omitted.
+    """
     had = {
         text: dict(pair.split("=", 1) for pair in text.split(",") if "=" in pair)
         for text in texts.unique().drop_nulls().to_list()
@@ -90,12 +94,13 @@ def _amount(text: str) -> float:
 def as_asked(
     jobs: pl.DataFrame, request: pl.Series, consumables: Collection[str] = ()
 ) -> pl.DataFrame:
-    """Jobs with a column ``request`` in place of tasks, where one is told that is understood.
+    """Return jobs with a ``request`` in place of tasks, if it is understood.
 
     Args:
-        jobs: in our own columns, each with its share of each of its nodes as a task.
-        request: of each, as `hpctwin.model.requests.requests` reads it; null if nothing is told.
-        consumables: names of those that nodes have; what else chunks asked for is not looked at.
+        jobs: Jobs in hpctwin's columns, each with its share of each of its nodes as a task.
+        request: Request of each job, as `hpctwin.model.requests.requests` reads it; null if
+            unknown.
+        consumables: Consumables that nodes have; others in chunks are ignored.
     """
     texts = {text: _known_alone(text, consumables) for text in request.unique().drop_nulls()}
     request = request.replace_strict(texts, default=None, return_dtype=pl.String)
@@ -111,7 +116,7 @@ def as_asked(
 
 
 def _known_alone(text: str, consumables: Collection[str]) -> str:
-    """A request without the consumables that no node has."""
+    """Return a request without the consumables that no node has."""
     return re.sub(
         r":([\w.-]+)=([^:+\s]*)",
         lambda m: "" if m[1] not in consumables and is_consumable(m[1], m[2]) else m[0],
@@ -128,7 +133,7 @@ def _is_understood(text: str) -> bool:
 
 
 def in_our_columns(frame: pl.DataFrame, tally: Tally, machine: Machine) -> pl.DataFrame:
-    """Records in our own columns, with what the machine's jobs ask for."""
+    """Return records in hpctwin's columns, with the requests of the jobs."""
     each = "task" if machine.shared else "node"
     asked = (
         ("cores", "gpus", "memory_gb")
@@ -198,7 +203,10 @@ def in_our_columns(frame: pl.DataFrame, tally: Tally, machine: Machine) -> pl.Da
 def _of_several_kinds(
     found: pl.DataFrame, frame: pl.DataFrame, asked: Collection[str], consumables: Collection[str]
 ) -> pl.DataFrame:
-    """Our columns, in which jobs with tasks of several kinds ask for these, wherever they were."""
+    """Return the jobs; those with several kinds of tasks request these.
+
+    They do so on any nodes.
+    """
     texts = frame["kinds"].unique().drop_nulls().to_list()
     kinds = [
         [
@@ -237,11 +245,11 @@ def _of_several_kinds(
 
 
 def _least(name: str, each: str) -> float:
-    """What is asked where nothing is known: a task has a core at least, a node nothing."""
+    """Return the request if none is known: at least a core per task, nothing per node."""
     return 1.0 if (name, each) == ("cores", "task") else 0.0
 
 
 def _per_node(name: str) -> pl.Expr:
-    """The share of each node; cores and GPUs are whole where the job's are."""
+    """Return the share of each node; above 1, cores and GPUs are rounded up."""
     share = pl.col(name) / pl.col("nodes")
     return share if name == "memory_gb" else pl.when(share > 1).then(share.ceil()).otherwise(share)

@@ -1,8 +1,13 @@
-"""Accounting logs of PBS and Torque, one file a day: records ``date;type;id;key=value …``.
+"""Accounting logs of PBS and Torque, one file a day.
 
-A job's run is told by its ``E`` (ended) or ``R`` (rerun) record; ``S`` without either still runs, ``Q``
-without a start waits or was deleted (``D``, ``A``). A run after a rerun counts as submitted when the one
-before it ended. Torque's ``R``, ``D``, ``A`` and ``C`` say no start: each ends the run that started last.
+A record is ``date;type;id;key=value …``. These types describe a run of a job:
+
+- ``E`` (ended) or ``R`` (rerun) records a complete run.
+- ``S`` without either means that the job still runs.
+- ``Q`` without a start means that the job waits or was deleted (``D``, ``A``).
+
+A run after a rerun counts as submitted when the run before it ended. Torque's ``R``, ``D``, ``A``
+and ``C`` give no start: each ends the run that started last.
 
 Source:
     PBS Professional 2022.1 Administrator's Guide, "Accounting"; logs of OpenPBS 23.06; Torque 6.1
@@ -39,15 +44,21 @@ __all__ = [
 ]  # fmt: skip
 
 Accounts = Literal["account", "group", "project"]
-"""What a job's account is: the string that it was given, else its project; its group; its project, always."""
+"""Meaning of a job's account.
+
+- ``account``: the account string of the job, else its project.
+- ``group``: its group.
+- ``project``: always its project.
+"""
 
 
 class Meant(NamedTuple):
-    """What a site's settings say of its jobs, and logs do not.
+    """Facts about a site's jobs that its settings contain and logs do not.
 
     Args:
-        accounts: what a job's account is.
-        sets: by queue, of what its jobs get nodes of one value; of all other queues under an empty name.
+        accounts: Meaning of a job's account.
+        sets: Resource by queue: the nodes of a job all have the same value of it. An empty name
+            stands for all other queues.
     """
 
     accounts: Accounts = "account"
@@ -63,13 +74,16 @@ _STOPS = ("R", "D", "A", "C")
 _UNKNOWN = ("", "0")
 _NUMBER = Key("number", 1000)
 _AT_ONCE = 200_000
-"""Rows of logs are longer than those of `sacct`: each names all vnodes of a job."""
+"""Rows of a block.
+
+They are longer than those of `sacct`: each names all vnodes of a job.
+"""
 
 
 def is_pbs_accounting(head: bytes) -> bool:
-    """Whether a file that begins like this is an accounting log of PBS or Torque.
+    """Return whether a file that begins like this is a log of PBS or Torque.
 
-    Its first line may be the end of a record, or a comment: a later line tells it, too.
+    Its first line may be a comment or the end of a record, so later lines count too.
     """
     record = rb"^\s*\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];[^;\n]*;"
     return re.search(record, head, re.MULTILINE) is not None
@@ -78,15 +92,17 @@ def is_pbs_accounting(head: bytes) -> bool:
 def read_pbs_accounting(
     path: str | Path, *, skip_invalid: bool = False, running: Running = "elapsed"
 ) -> Workload:
-    """Read an accounting log, compressed or not. Its times are in seconds since the epoch, whatever the zone.
+    """Read an accounting log, compressed or not.
+
+    Its times are in seconds since the epoch, so no time zone is needed.
 
     Args:
-        path: the log.
-        skip_invalid: leave out lines that cannot be read, and count them.
-        running: what becomes of jobs without a record of their end.
+        path: Log.
+        skip_invalid: Skip lines that cannot be read, and count them.
+        running: How to read jobs without a record of their end.
 
     Raises:
-        TraceError: the file cannot be read, or a line of it.
+        TraceError: The file or a line of it cannot be read.
     """
     path = Path(path)
     tally = Tally()
@@ -101,16 +117,16 @@ def pbs_jobs(
     *,
     skip_invalid: bool = True,
 ) -> pl.DataFrame:
-    """Jobs of one or more logs, in any order, in our own columns.
+    """Return the jobs of logs, given in any order, in hpctwin's columns.
 
     Args:
-        paths: the logs.
-        tally: told of all that is changed or left out.
-        machine: where the jobs ran, if known.
-        skip_invalid: see `read_pbs_accounting`.
+        paths: Logs.
+        tally: Counts all that is changed or skipped.
+        machine: Cluster on which the jobs ran, if known.
+        skip_invalid: See `read_pbs_accounting`.
 
     Raises:
-        TraceError: see `read_pbs_accounting`.
+        TraceError: See `read_pbs_accounting`.
     """
     return pbs_table(paths, tally, machine, skip_invalid=skip_invalid).frame()
 
@@ -124,17 +140,17 @@ def pbs_table(
     meant: Meant = _NOTHING_SAID,
     at_once: int = _AT_ONCE,
 ) -> JobTable:
-    """The same as `pbs_jobs`, of more jobs than fit in memory.
+    """Return the same as `pbs_jobs`, for more jobs than fit in memory.
 
-    What tells of one job stands in logs of several days: it is brought together by the job's number.
+    Records of one job stand in the logs of several days. They are joined by the job's number.
 
     Args:
-        paths: see there.
-        tally: see there.
-        machine: see there.
-        skip_invalid: see there.
-        meant: what the site's settings say of its jobs.
-        at_once: so many records of logs, and jobs, are looked at together.
+        paths: See `pbs_jobs`.
+        tally: See `pbs_jobs`.
+        machine: See `pbs_jobs`.
+        skip_invalid: See `pbs_jobs`.
+        meant: Facts about the jobs from the site's settings.
+        at_once: Number of log records, and of jobs, that are processed together.
     """
 
     def events() -> Iterator[pl.DataFrame]:
@@ -151,11 +167,11 @@ def pbs_table(
 
 
 def pbs_records(lines: pl.Series, tally: Tally) -> pl.DataFrame:
-    """A record (`RECORD`) for each run of a job, of lines of accounting; others are counted.
+    """Return a record (`RECORD`) for each run of a job; other lines are counted.
 
     Args:
-        lines: text.
-        tally: told of all that is left out.
+        lines: Lines of accounting, as text.
+        tally: Counts all that is skipped.
     """
     events = _events(Path("log"), lines.alias("line"), 0, tally, _NOTHING_SAID, strict=False)
     return _runs(events, tally) if len(events) else empty_records()
@@ -164,12 +180,12 @@ def pbs_records(lines: pl.Series, tally: Tally) -> pl.DataFrame:
 def _events(
     path: Path, lines: pl.Series, before: int, tally: Tally, meant: Meant, *, strict: bool
 ) -> pl.DataFrame:
-    """What each line says of a job."""
+    """Return the job fields of each line."""
     frame = lines.to_frame().with_row_index("number", offset=before + 1)
     frame = frame.filter(pl.col("line").str.len_chars() > 0)
     joined = frame["line"].str.count_matches(_JOINED) > 1
     if joined.any():
-        # Servers that were stopped in the midst of a record go on in the same line.
+        # A server that stops within a record continues in the same line.
         tally.add("line with several records, read one by one", int(joined.sum()))
         apart = pl.col("line").str.replace_all(_JOINED, "\n$1").str.strip_chars("\n")
         frame = frame.with_columns(apart.str.split("\n")).explode("line")
@@ -227,7 +243,7 @@ def _events(
 
 
 def _value(key: str) -> pl.Expr:
-    """What a record says of a key."""
+    """Return the value of a key in each record."""
     return pl.col("about").str.extract(rf'(?:^| ){re.escape(key)}="?([^ "]+)')
 
 
@@ -273,7 +289,7 @@ def _values(meant: Meant) -> list[pl.Expr]:
     )
     gpus = pl.when(pl.col("asked_gpus") > 0).then("asked_gpus").otherwise("gpus")
     used = value("resources_used.walltime").map_batches(duration_s, pl.Float64)
-    # Of a job that only waits, nothing but the line says when it came; such records are counted alone.
+    # Of a pending job, maybe only the line says when it was submitted; its record is just counted.
     came = pl.when(pl.col("kind") == "Q").then("at")
     got = pl.coalesce(
         pl.lit("select=") + pl.col("loose") + " place=free",
@@ -310,7 +326,7 @@ def _values(meant: Meant) -> list[pl.Expr]:
 
 
 def _of_queue(queue: pl.Expr, sets: Mapping[str, str]) -> pl.Expr:
-    """Of what jobs of a queue get nodes of one value; null where of nothing."""
+    """Return the resource whose value all nodes of a queue's jobs share, else null."""
     if not sets:
         return pl.lit(None, pl.String)
     named = {name: key for name, key in sets.items() if name}
@@ -319,9 +335,10 @@ def _of_queue(queue: pl.Expr, sets: Mapping[str, str]) -> pl.Expr:
 
 
 def _got(exec_vnode: pl.Expr, place: pl.Expr) -> pl.Expr:
-    """What each chunk got, with defaults of queue and server, as ``select=2:ncpus=8 place=scatter``.
+    """Return the resources of each chunk, as ``select=2:ncpus=8 place=scatter``.
 
-    Null where a chunk lies on several vnodes, or nothing is told.
+    They include the defaults of queue and server. Null if a chunk is on several vnodes or none is
+    recorded.
     """
     chunks = exec_vnode.str.extract_all(r"\([^)]*\)")
     alike = chunks.list.eval(pl.element().str.extract(r"^\([^:+]+(:[^+]+)\)$").rle())
@@ -329,7 +346,7 @@ def _got(exec_vnode: pl.Expr, place: pl.Expr) -> pl.Expr:
         pl.element().struct.field("len").cast(pl.String) + pl.element().struct.field("value")
     )
     whole = (chunks.list.len() > 0) & ~select.list.eval(pl.element().is_null()).list.any()
-    # Where each vnode is a node, these are one.
+    # If each vnode is a node, vscatter and scatter are the same.
     words = place.fill_null("free").str.replace("vscatter", "scatter", literal=True)
     words = words.str.replace(r"^group=[^:]*:?|:group=[^:]*", "").replace("", "free")
     return pl.when(whole).then(pl.lit("select=") + select.list.join("+") + " place=" + words)
@@ -340,7 +357,7 @@ def _bytes(said: pl.Series) -> pl.Series:
 
 
 def _runs(events: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-    """A record for each run of a job, and for each job that has none."""
+    """Return a record for each run of a job, and for each job without a run."""
     ended = events.filter(
         (pl.col("kind") == "E") | ((pl.col("kind") == "R") & pl.col("start").is_not_null())
     ).unique(["job_id", "start"], keep="last", maintain_order=True)
@@ -377,9 +394,9 @@ def _runs(events: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     tally.add("job of which the nodes are not recorded, taken for one a chunk", unknown)
     nodes = pl.when(pl.col("used") >= 1).then("used").otherwise("chunks")
     runs = _with_kinds(runs, tally)
-    used = pl.col("used_memory_gb") / nodes  # of all nodes together
+    used = pl.col("used_memory_gb") / nodes  # the record has the sum over all nodes
     measured = pl.when(used > 0).then(used).alias("used_memory_gb")
-    # Of jobs that came in the same second, the lower number came first.
+    # Of jobs submitted in the same second, the one with the lower number came first.
     subjob = pl.col("job_id").str.extract(r"\[(\d+)\]").cast(pl.Int64, strict=False)
     return (
         runs.with_columns(measured, submit=pl.coalesce(earlier, "submit"), nodes=nodes)
@@ -389,9 +406,10 @@ def _runs(events: pl.DataFrame, tally: Tally) -> pl.DataFrame:
 
 
 def _stopped(started: pl.DataFrame, events: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-    """Starts without an end, with the end and kind of a later record that says no start.
+    """Return starts without an end; a later record without a start gives end and kind.
 
-    A line's time is local; the time between two lines of a job is that between what they tell.
+    A line's time is local. The difference between the times of two lines of a job is the difference
+    between their events.
     """
     if not len(started):
         return started
@@ -427,13 +445,13 @@ def _stopped(started: pl.DataFrame, events: pl.DataFrame, tally: Tally) -> pl.Da
 
 
 def _with_kinds(runs: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-    """With the kinds of their chunks, of jobs that select several."""
+    """Return the runs, with the kinds of chunks of jobs that select several."""
     keys = ["select", "place"]
     several = runs.filter(pl.col("select").str.contains("+", literal=True))
     found = []
     for select, place, jobs in several.group_by(keys, maintain_order=True).len().iter_rows():
         try:
-            # What `group_by` says is told by the column of that name.
+            # The column `group_by` already holds this part.
             lie = [word for word in (place or "").split(":") if not word.startswith("group=")]
             request = parse_request(f"select={select} place={':'.join(lie) or 'free'}")
         except WorkloadError:

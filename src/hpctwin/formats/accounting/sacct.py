@@ -1,19 +1,16 @@
-"""Slurm's accounting: what ``sacct`` prints, as text and as JSON, and slurm2sql makes of it.
+"""Slurm's accounting: ``sacct`` as text or JSON, or slurm2sql's copy of it.
 
-Any selection of columns will do that has ``JobID`` (or ``JobIDRaw``), ``Submit`` and how long a job ran:
-``ElapsedRaw``, ``Elapsed``, or ``Start`` and ``End``. Steps are folded into their jobs: a job's line has all
-that is read.
+Required columns are ``JobID`` (or ``JobIDRaw``), ``Submit`` and the run time: ``ElapsedRaw``,
+``Elapsed``, or ``Start`` and ``End``. Steps are folded into their jobs: a job's line holds all that
+is read.
 
-Source:
-    Slurm's manual page sacct(1), and its output in versions 20.11 to 24.05.
-
-Slurm's accounting as slurm2sql keeps it: in an SQLite file, a row for each line of ``sacct``.
-
-Times are seconds since the epoch there, and a time limit that is none is told as little as one that was not
-written down.
+slurm2sql keeps the accounting in an SQLite file, with a row for each line of ``sacct``. Its times
+are seconds since the epoch. It does not distinguish an unlimited job from a job whose time limit
+was not recorded.
 
 Source:
-    slurm2sql 0.9.9 and, of 2020, its table with ``JobIDSlurm`` (github.com/NordicHPC/slurm2sql).
+    Slurm's manual page sacct(1), and its output in versions 20.11 to 24.05. slurm2sql 0.9.9 and, of
+    2020, its table with ``JobIDSlurm`` (github.com/NordicHPC/slurm2sql).
 """
 
 from __future__ import annotations
@@ -76,11 +73,11 @@ _MADE = {
         f'CASE typeof("ReqMem") WHEN \'text\' THEN "ReqMem" ELSE "ReqMem" / {_MIB} || \'M\' END',
     ),
 }
-"""Columns of ``sacct``: the column that is read, and how."""
+"""Columns of ``sacct``: the column to read, and the SQL expression for it."""
 
 
 def is_slurm2sql(path: Path, head: bytes) -> bool:
-    """Whether a file that begins like this is such a database."""
+    """Return whether a file that begins like this is slurm2sql's database."""
     if not head.startswith(MAGIC):
         return False
     try:
@@ -91,10 +88,10 @@ def is_slurm2sql(path: Path, head: bytes) -> bool:
 
 
 def slurm2sql_rows(path: Path, tally: Tally) -> Iterator[pl.DataFrame]:
-    """Rows of text with the columns of ``sacct -P``.
+    """Return rows of text with the columns of ``sacct -P``.
 
     Raises:
-        TraceError: it is no SQLite file, cannot be read, or has no such table.
+        TraceError: The file is no SQLite file, cannot be read, or has no such table.
     """
     try:
         with closing(_opened(path)) as database:
@@ -129,7 +126,7 @@ def _columns(database: sqlite3.Connection) -> list[str]:
 
 
 def _wanted(there: set[str]) -> dict[str, str]:
-    """Of each column of ``sacct`` that is told of, how it is read."""
+    """Return the SQL expression for each column of ``sacct`` in the table."""
     made = {name: how for name, (column, how) in _MADE.items() if column.lower() in there}
     plain = [name for name in ("JobID", *_AS_WRITTEN) if name.lower() in there and name not in made]
     return made | {name: f'"{name}"' for name in plain}
@@ -139,7 +136,7 @@ _WITH_COMMAS = ("AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES", "NodeList")
 
 
 def is_sacct(head: bytes) -> bool:
-    """Whether a file that begins like this is text that ``sacct`` printed, or slurm2sql's SQLite file."""
+    """Return whether a file that begins like this is from ``sacct`` or slurm2sql."""
     return head.startswith(MAGIC) or is_text_dump(head)
 
 
@@ -154,16 +151,17 @@ def read_sacct(
     """Read a dump of ``sacct``.
 
     Args:
-        path: a file of ``sacct -P``, ``-p`` (any separator), ``--json`` or columns of fixed width, compressed
-            or not; or an SQLite file of slurm2sql.
-        skip_invalid: leave out lines that cannot be read, and count them.
-        timezone: where its times were written, such as ``Europe/Berlin``; by default UTC.
-        columns: the ``--format`` that ``sacct`` was called with, for a dump without a header (``-n``).
-        running: what becomes of jobs that still ran when the dump was made.
+        path: File of ``sacct -P``, ``-p`` (any separator), ``--json`` or columns of fixed width,
+            compressed or not; or an SQLite file of slurm2sql.
+        skip_invalid: Skip lines that cannot be read, and count them.
+        timezone: Time zone of its times, such as ``Europe/Berlin``; by default UTC.
+        columns: The ``--format`` of the ``sacct`` call, for a dump without a header (``-n``).
+        running: How to read jobs that still ran when the dump was made.
 
     Raises:
-        TraceError: it is no such dump, a column that is needed is missing, or a line cannot be read.
-        ConfigError: there is no such time zone or column.
+        TraceError: The file is no such dump, a required column is missing, or a line cannot be
+            read.
+        ConfigError: There is no such time zone or column.
     """
     path = Path(path)
     tally = Tally()
@@ -182,17 +180,17 @@ def sacct_jobs(
     skip_invalid: bool = True,
     timezone: str | None = None,
 ) -> pl.DataFrame:
-    """Jobs of one or more dumps, which may overlap, in our own columns.
+    """Return the jobs of dumps, which may overlap, in hpctwin's columns.
 
     Args:
-        paths: the dumps.
-        tally: told of all that is changed or left out.
-        machine: where the jobs ran, if known.
-        skip_invalid: see `read_sacct`.
-        timezone: see `read_sacct`.
+        paths: Dumps.
+        tally: Counts all that is changed or skipped.
+        machine: Cluster on which the jobs ran, if known.
+        skip_invalid: See `read_sacct`.
+        timezone: See `read_sacct`.
 
     Raises:
-        TraceError, ConfigError: see `read_sacct`.
+        TraceError, ConfigError: See `read_sacct`.
     """
     return sacct_table(paths, tally, machine, skip_invalid=skip_invalid, timezone=timezone).frame()
 
@@ -206,7 +204,10 @@ def sacct_table(
     timezone: str | None = None,
     columns: str | None = None,
 ) -> JobTable:
-    """The same as `sacct_jobs`, of more jobs than fit in memory; ``columns`` as in `read_sacct`."""
+    """Return the same as `sacct_jobs`, for more jobs than fit in memory.
+
+    ``columns`` is as in `read_sacct`.
+    """
     zone = zone_of(timezone)
 
     def records() -> Iterator[pl.DataFrame]:
@@ -229,7 +230,7 @@ def sacct_table(
 def _texts(
     path: Path, tally: Tally, columns: str | None, *, strict: bool
 ) -> Iterator[pl.DataFrame]:
-    """The columns of a dump as text, block by block."""
+    """Return the columns of a dump as text, block by block."""
     if first_bytes(path, len(MAGIC)) == MAGIC:
         for text in slurm2sql_rows(path, tally):
             check_columns(path, text.columns)
@@ -274,7 +275,7 @@ def _texts(
 
 
 def _tell(layout: Layout, tally: Tally) -> None:
-    """Report which columns were assumed, and which are not read though they bear on starts."""
+    """Report which columns were assumed, and which columns not read affect starts."""
     remarks = []
     if layout.order:
         remarks.append(
@@ -288,7 +289,10 @@ def _tell(layout: Layout, tally: Tally) -> None:
 
 
 def _with_ids(text: pl.DataFrame) -> pl.DataFrame:
-    """Lines with the id of the job or step, by whichever column tells it."""
+    """Return the lines with the id of the job or step.
+
+    The id is from the first column that has it.
+    """
     found = (
         pl.when(pl.col(name).str.len_chars() > 0).then(name)
         for name in ("JobID", "JobIDRaw")

@@ -1,6 +1,7 @@
-"""``sacct --json`` as columns of ``sacct -P``; of 22.05 (plain numbers) and 23.02 on (objects, lists).
+"""``sacct --json`` as columns of ``sacct -P``, and the memory use in job steps.
 
-Slurm's job steps, folded into their jobs: how much memory each job used on one of its nodes.
+Supported are 22.05 (plain numbers) and versions since 23.02 (objects, lists). Job steps are folded
+into their jobs, to get the memory that each job used on one of its nodes.
 """
 
 from __future__ import annotations
@@ -19,23 +20,30 @@ from hpctwin.formats.common.record import Tally
 __all__ = ["STEP_COLUMNS", "is_sacct_document", "jobs_with_steps", "json_rows"]
 
 STEP_COLUMNS = ("MaxRSS", "NTasks", "NNodes")
-"""What is read of a step: what its largest task used of memory, and how many tasks ran on how many nodes."""
+"""Columns read of a step.
+
+They are the memory of its largest task, and its number of tasks and nodes.
+"""
 
 _HELD = 2
-"""For so many blocks a job waits for steps that may come, and a step for a job: a line that had to be mended
-comes after the others of its block."""
+"""Number of blocks for which a job waits for steps, and a step for its job.
+
+A line that had to be fixed comes after the others of its block.
+"""
 
 
 def jobs_with_steps(blocks: Iterable[pl.DataFrame], tally: Tally) -> Iterator[pl.DataFrame]:
-    """The lines of jobs, with ``used_memory_gb``: of all their steps, and of themselves, the most.
+    """Return the lines of jobs, with the maximum memory of job and steps.
 
-    A step's is that of its largest task times the tasks on a node, so at most what the node held; null where
-    nothing was measured. A job's steps stand after it, as ``sacct`` writes them; the last job of a block may
-    have some in the next.
+    The column is ``used_memory_gb``.
+
+    A step's memory is that of its largest task times the tasks on a node. It is an upper bound of
+    the memory used on the node, and null if nothing was measured. A job's steps follow it, as
+    ``sacct`` writes them; steps of a block's last job may be in the next block.
 
     Args:
-        blocks: columns of ``sacct`` as text, with ``job_id``; of steps as in ``12.batch``.
-        tally: told of steps, and of those whose job is not there.
+        blocks: Columns of ``sacct`` as text, with ``job_id``; that of a step is like ``12.batch``.
+        tally: Counts steps, and steps whose job is missing.
     """
     held: pl.DataFrame | None = None
     for block in blocks:
@@ -48,7 +56,7 @@ def jobs_with_steps(blocks: Iterable[pl.DataFrame], tally: Tally) -> Iterator[pl
 
 
 def _measured(block: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-    """What each line says of memory, and whose it is."""
+    """Return the lines with their memory and the id of their job."""
     step = pl.col("job_id").str.contains(".", literal=True).fill_null(False)
     rows = block.with_columns(
         _step=step,
@@ -61,7 +69,7 @@ def _measured(block: pl.DataFrame, tally: Tally) -> pl.DataFrame:
 
 
 def _used(block: pl.DataFrame) -> pl.Series:
-    """GiB on one node; null where there is nothing or 0."""
+    """Return GiB on one node; null if missing or 0."""
     if "MaxRSS" not in block.columns:
         return pl.repeat(None, len(block), dtype=pl.Float64, eager=True)
     largest = gigabytes(block["MaxRSS"], "")
@@ -73,8 +81,9 @@ def _used(block: pl.DataFrame) -> pl.Series:
 
 
 def _folded(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Lines that others may still belong to, and the rest; each job has the most of its steps."""
-    # Of an id that comes again, a step is of the job before it; of the first where that comes later.
+    """Return the lines that may still get steps, and the rest with the steps' maximum."""
+    # If an id occurs again, a step belongs to the job before it, or to the first if that comes
+    # later.
     run = (~pl.col("_step")).cum_sum().over("_whose").clip(lower_bound=1)
     rows = rows.with_columns(_run=run).with_columns(
         pl.col("used_memory_gb").max().over("_whose", "_run"),
@@ -90,7 +99,7 @@ def _folded(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def _told(rows: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-    """The jobs; steps that found none are counted where they tell of memory."""
+    """Return the jobs; lost steps that have a memory value are counted."""
     lost = rows.filter("_step")["used_memory_gb"].count()
     tally.add("step whose job is not there, so that the memory it used is not told", lost)
     return rows.filter(~pl.col("_step")).drop("_step", "_whose", "_age")
@@ -100,17 +109,20 @@ _ROWS = 100_000
 
 
 def is_sacct_document(document: Any) -> bool:
-    """Whether a JSON document is what ``sacct --json`` writes: its jobs have an association and times."""
+    """Return whether a JSON document is from ``sacct --json``.
+
+    The first of its jobs has an association and times.
+    """
     jobs = document.get("jobs") if isinstance(document, dict) else None
     first = jobs[0] if isinstance(jobs, list) and jobs else None
     return isinstance(first, dict) and {"association", "time", "job_id"} <= set(first)
 
 
 def json_rows(path: Path, document: Any, tally: Tally) -> Iterator[pl.DataFrame]:
-    """Rows of text with the columns of ``sacct -P``.
+    """Return rows of text with the columns of ``sacct -P``.
 
     Raises:
-        TraceError: the document has no list of jobs.
+        TraceError: The document has no list of jobs.
     """
     jobs = document.get("jobs") if isinstance(document, dict) else None
     if not isinstance(jobs, list):
@@ -125,7 +137,7 @@ def json_rows(path: Path, document: Any, tally: Tally) -> Iterator[pl.DataFrame]
 
 
 def _rows(job: Mapping[str, Any]) -> Iterator[dict[str, str | None]]:
-    """A job, and each of its steps."""
+    """Yield the row of a job, and of each of its steps."""
     row = _row(job)
     yield row
     for count, step in enumerate(_list(job, "steps")):
@@ -191,7 +203,7 @@ def _tres(listed: list[Any]) -> str:
 
 
 def _text(value: Any) -> str | None:
-    """As ``sacct -P`` writes it: a time of 0 is none, no limit is UNLIMITED."""
+    """Return a value as ``sacct -P`` writes it: no limit is UNLIMITED."""
     if isinstance(value, dict) and value.get("infinite") is True:
         return "UNLIMITED"
     found = number(value)

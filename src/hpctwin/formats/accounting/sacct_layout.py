@@ -1,8 +1,8 @@
-"""How a text dump of ``sacct`` is laid out: its columns, what separates them, and whether it has a header.
+"""Layout of a text dump of ``sacct``: columns, separator, and header.
 
 Source:
-    Slurm's manual page sacct(1) and ``sacct --helpformat`` of versions 20.11 to 24.05. The column orders
-    without a header are those that Open XDMoD 3.5 to 11.0 and APEL tell sites to write.
+    Slurm's manual page sacct(1) and ``sacct --helpformat`` of versions 20.11 to 24.05. The column
+    orders without a header are those that Open XDMoD 3.5 to 11.0 and APEL tell sites to write.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ COLUMNS = (
     "AllocGRES", "ReqGRES", "ReqMem", "User", "Account", "Partition", "QOS", "Priority", "State", "NodeList",
     "MaxRSS", "NTasks", "Constraints",
 )  # fmt: skip
-"""The columns that are read, in any order; additional ones improve the result."""
+"""Columns that are read, in any order; additional ones improve the result."""
 
 FREE = (
     "JobName", "SubmitLine", "Constraints", "Comment", "AdminComment", "SystemComment", "WorkDir",
     "Container", "Extra", "FailedNode", "StdOut", "StdErr", "StdIn",
 )  # fmt: skip
-"""Columns with any text, the separator included."""
+"""Columns with any text, which may include the separator."""
 
 NOT_MODELED = (
     "BlockID", "Eligible", "Flags", "Layout", "Licenses", "McsLabel", "QOSREQ", "ReqCPUFreq",
     "ReqCPUFreqGov", "ReqCPUFreqMax", "ReqCPUFreqMin", "Reservation", "ReservationId", "Restarts",
     "SegmentSize", "WCKey", "WCKeyID",
 )  # fmt: skip
-"""Columns that bear on when and where jobs start, and are not read."""
+"""Columns that affect when and where jobs start, but are not read."""
 
 _NO_BEARING = (
     *FREE, "AssocID", "AveCPU", "AveCPUFreq", "AveDiskRead", "AveDiskWrite", "AvePages", "AveRSS",
@@ -56,7 +56,10 @@ _NO_BEARING = (
 )  # fmt: skip
 
 FIELDS = tuple(sorted({*COLUMNS, *NOT_MODELED, *_NO_BEARING}, key=str.lower))
-"""Every column of sacct(1). ``sacct`` takes the first of them that a shortened name begins."""
+"""Every column of sacct(1).
+
+``sacct`` takes a shortened name for the first column that begins with it.
+"""
 
 _XDMOD = (
     "cluster,partition,{qos}account,group,gid,user,uid,submit,eligible,start,end,elapsed,exitcode,state,nnodes,"
@@ -80,7 +83,10 @@ _ORDERS = {
     ),
     "hpctwin's sacct command": ",".join(name for name in COLUMNS if not name.endswith("GRES")),
 }
-"""Column orders of dumps without a header, by whose they are; newer ones first."""
+"""Column orders of dumps without a header, by software.
+
+Newer orders are first.
+"""
 
 _TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|Unknown|None|N/A|INVALID|\d{9,11}|"
 _SPAN = r"(?:\d+-)?(?:\d+:)?\d+:\d+(?:[.,]\d+)?|UNLIMITED|Partition_Limit|INVALID|"
@@ -113,22 +119,22 @@ _FORMS = {
 
 _NAME = r"[A-Za-z]\w*(?:%-?\d+)?"
 _ONE_BYTE = b"\x1f"
-"""What stands in place of a separator of several bytes, and between columns of fixed width."""
+"""Replacement for separators of several bytes and gaps of fixed-width columns."""
 _SAMPLE = 500
 _LABELS = ("User", "Account", "Partition", "QOS", "State", "JobID", "JobIDRaw")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How the lines of a dump are to be read.
+    """How to read the lines of a dump.
 
     Args:
-        names: the columns in the file's order, as sacct(1) spells them.
-        separator: what stands between them.
-        trailing: whether each line ends with the separator.
-        header: the header's line; empty if there is none.
-        spans: where each column begins and ends, in characters, if columns have a fixed width.
-        order: whose column order it is, if the values told it.
+        names: Columns in the file's order, as sacct(1) spells them.
+        separator: Text between columns.
+        trailing: Whether each line ends with the separator.
+        header: Header line; empty if there is none.
+        spans: Begin and end of each column, in characters, if columns have a fixed width.
+        order: Software whose column order this is, if it was found from the values.
     """
 
     names: tuple[str, ...]
@@ -139,7 +145,7 @@ class Layout:
     order: str = ""
 
     def plain(self, blocks: Iterator[bytes], tally: Tally) -> tuple[Iterator[bytes], bytes]:
-        """Blocks of lines whose columns one byte separates, and this byte."""
+        """Return blocks of lines whose columns are separated by one byte, and this byte."""
         if self.spans:
             return (self._cells(block, tally) for block in blocks), _ONE_BYTE
         if len(self.separator) == 1:
@@ -147,7 +153,10 @@ class Layout:
         return (block.replace(self.separator, _ONE_BYTE) for block in blocks), _ONE_BYTE
 
     def _cells(self, block: bytes, tally: Tally) -> bytes:
-        """Lines of fixed width as lines of cells; a text that was cut off keeps what is certain."""
+        """Return fixed-width lines as lines of cells.
+
+        A truncated text keeps its certain part.
+        """
         lines = []
         for line in block.decode("utf-8", "replace").splitlines():
             if not line.strip() or not line.strip("- ") or line.encode() == self.header:
@@ -167,12 +176,12 @@ class Layout:
 
 
 def _certain(name: str, cell: str) -> str:
-    """What a text that was cut off says for certain."""
+    """Return the certain part of a truncated text."""
     return cell.rpartition(",")[0] if name.endswith("TRES") else ""
 
 
 def is_text_dump(head: bytes) -> bool:
-    """Whether a file that begins like this is text that ``sacct`` printed, whatever its columns are."""
+    """Return whether a file that begins like this is ``sacct`` text, with any columns."""
     lines = _lines(head)
     if not lines or "submit_s" in lines[0].lower():
         return False
@@ -190,15 +199,15 @@ def is_text_dump(head: bytes) -> bool:
 
 
 def layout_of(path: Path, head: bytes, columns: str | None = None) -> Layout:
-    """The layout of a dump that begins like this.
+    """Return the layout of a dump that begins like this.
 
     Args:
-        path: the file, for messages.
-        head: the first lines.
-        columns: the columns as the ``--format`` of ``sacct`` had them, for a dump without a header.
+        path: File, for messages.
+        head: First lines.
+        columns: Columns as in the ``--format`` of ``sacct``, for a dump without a header.
 
     Raises:
-        TraceError: the columns are not known.
+        TraceError: The columns are unknown.
         ConfigError: ``columns`` is no such list.
     """
     lines = _lines(head)
@@ -218,10 +227,10 @@ def layout_of(path: Path, head: bytes, columns: str | None = None) -> Layout:
 
 
 def named_columns(text: str) -> tuple[str, ...]:
-    """Columns as they are written for the ``--format`` of ``sacct``: in any case, shortened, with widths.
+    """Return the columns in a ``--format``: any case, shortened, with widths.
 
     Raises:
-        ConfigError: there is no such column.
+        ConfigError: There is no such column.
     """
     asked = [name.partition("%")[0].strip() for name in text.split(",") if name.strip()]
     names = []
@@ -238,10 +247,10 @@ def named_columns(text: str) -> tuple[str, ...]:
 
 
 def check_columns(path: Path, names: Sequence[str], *, line: int | None = None) -> None:
-    """Refuse a dump that does not tell when jobs were submitted, or how long they ran.
+    """Reject a dump without submit times or run times.
 
     Raises:
-        TraceError: a column is missing; the message names it.
+        TraceError: A column is missing; the message names it.
     """
     there = set(names)
     for needed in (("JobID", "JobIDRaw"), ("Submit",)):
@@ -262,13 +271,13 @@ def check_columns(path: Path, names: Sequence[str], *, line: int | None = None) 
 
 
 def fits(name: str, cell: str) -> bool:
-    """Whether this may be a cell of that column."""
+    """Return whether this may be a cell of that column."""
     form = _form(name)
     return form is None or form.fullmatch(cell) is not None
 
 
 def _lines(head: bytes) -> list[str]:
-    """The first lines, without one that is cut off."""
+    """Return the first lines, without one that is cut off."""
     text = head[: 1 << 16].removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n").decode("utf-8", "replace")
     lines = text.split("\n")
     whole = lines[:-1] if len(lines) > 1 else lines
@@ -276,7 +285,7 @@ def _lines(head: bytes) -> list[str]:
 
 
 def _named(lines: Sequence[str]) -> Layout | None:
-    """The layout that a header tells; None if the first line is none."""
+    """Return the layout that a header gives; None if the first line is no header."""
     header = lines[0] if lines else ""
     if len(lines) > 1 and re.fullmatch(r"-+(?: +-+)* *", lines[1].lstrip()):
         spans = [match.span() for match in re.finditer("-+", lines[1])]
@@ -305,7 +314,7 @@ def _has_id(names: Sequence[str]) -> bool:
 
 
 def _as_told(path: Path, lines: Sequence[str], names: tuple[str, ...]) -> Layout:
-    """The layout of lines whose columns are given."""
+    """Return the layout of lines whose columns are given."""
     if not _has_id(names):
         check_columns(path, names)
     separator = _of_record(lines[0]) if names[0] in ("JobID", "JobIDRaw") else None
@@ -324,7 +333,7 @@ def _as_told(path: Path, lines: Sequence[str], names: tuple[str, ...]) -> Layout
 
 
 def _told_by_values(lines: Sequence[str]) -> Layout | None:
-    """The layout of the first known order that the values fit; None if they fit none."""
+    """Return the layout of the first known order that fits the values, else None."""
     separator = _of_record(lines[0])
     if separator is None:
         return None
@@ -336,7 +345,7 @@ def _told_by_values(lines: Sequence[str]) -> Layout | None:
 
 
 def _of_record(line: str) -> str | None:
-    """What follows the id at the beginning of a record, if there is one."""
+    """Return the separator after the id at the beginning of a record, if there is one."""
     match = re.match(r"\d+(?:_\d+|_\[[^\]]*\]|\+\d+)?(?:\.\w+)?([^\w\s.+\[]+|\t)", line)
     return None if match is None else match[1]
 
@@ -344,7 +353,7 @@ def _of_record(line: str) -> str | None:
 def _fitting(
     names: Sequence[str], lines: Sequence[str], separator: str, trailing: bool = False
 ) -> bool:
-    """Whether nearly all lines have these columns; a comma may be within a cell, too."""
+    """Return whether nearly all lines have these columns; a cell may contain commas."""
     rows = [line.split(separator) for line in lines]
     rows = [
         row for row in rows if len(row) == len(names) + trailing and (not trailing or not row[-1])
@@ -361,7 +370,7 @@ def _known_orders() -> dict[str, tuple[str, ...]]:
 
 
 def _full(name: str) -> str | None:
-    """The column that a name in any case, perhaps shortened, is taken for by ``sacct``."""
+    """Return the column that ``sacct`` takes a name for, in any case or shortened."""
     lower = name.lower()
     exact = (one for one in FIELDS if one.lower() == lower)
     begun = (one for one in FIELDS if lower and one.lower().startswith(lower))

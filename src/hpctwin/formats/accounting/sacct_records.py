@@ -1,4 +1,4 @@
-"""From lines of Slurm's accounting to records: what its columns say of a job."""
+"""From lines of Slurm's accounting to records: the values of their columns."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _HOUR_S = 3600.0
 
 
 def records_of(text: pl.DataFrame, zone: str | None, tally: Tally) -> pl.DataFrame:
-    """Records of the lines of some jobs.
+    """Return the records of some jobs.
 
     Args:
-        text: the columns of `sacct` as text, each job's lines folded into one.
-        zone: where its times were written; None for UTC.
-        tally: told of all that is changed or left out.
+        text: Columns of `sacct` as text, each job's lines folded into one.
+        zone: Time zone of its times; None for UTC.
+        tally: Counts all that is changed or skipped.
     """
     if not len(text):
         return empty_records()
@@ -61,16 +61,16 @@ def records_of(text: pl.DataFrame, zone: str | None, tally: Tally) -> pl.DataFra
 
 
 def _nothing(name: str) -> pl.Expr:
-    """Null where a cell says nothing."""
+    """Return the cell, or null if it holds no value."""
     cell = pl.col(name)
     return pl.when(cell.str.to_lowercase().is_in(NOTHING)).then(None).otherwise(cell).alias(name)
 
 
 def _fields(text: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-    """The fields of a record, but its state."""
+    """Return the fields of a record, without its state."""
 
     def first(*ways: tuple[str, Callable[[pl.Series], pl.Series]]) -> pl.Series | None:
-        """What the first column tells; of the next, where that tells nothing."""
+        """Return the first column's value, else that of the next."""
         found: pl.Series | None = None
         for column, read in ways:
             if column in text.columns and (found is None or found.null_count()):
@@ -129,7 +129,7 @@ def _fields(text: pl.DataFrame, tally: Tally) -> pl.DataFrame:
 
 
 def _asked_otherwise(text: pl.DataFrame, made: pl.DataFrame) -> pl.DataFrame:
-    """Memory by ReqMem and GPUs by GRES, where no TRES told them."""
+    """Return memory from ReqMem and GPUs from GRES, for jobs whose TRES lack them."""
     if "ReqMem" in text.columns and made["memory_gb"].null_count():
         said = text["ReqMem"]
         # Before 21.08: of each core (c) or node (n); since then of the whole job.
@@ -160,7 +160,7 @@ def _asked_otherwise(text: pl.DataFrame, made: pl.DataFrame) -> pl.DataFrame:
 
 
 def _features(text: pl.DataFrame, tally: Tally) -> pl.Series | None:
-    """Features that jobs ask of their nodes; what a constraint asks besides is counted."""
+    """Return the node features that jobs request; other constraints are counted."""
     if "Constraints" not in text.columns:
         return None
     asked = text.select(
@@ -188,20 +188,23 @@ def _minutes(said: pl.Series) -> pl.Series:
 
 
 def _no_limit(said: pl.Series) -> pl.Series:
-    """A year, which is how long Slurm plans with, where there is no limit."""
+    """Return a year for jobs without a limit: this is what Slurm plans with."""
     none = said.str.to_uppercase() == "UNLIMITED"
     return pl.select(pl.when(none).then(pl.lit(_YEAR_S)))[:, 0]
 
 
 def _gpus(said: pl.Series) -> pl.Series:
-    """Count the GPUs of each job; 0 of a TRES text without any."""
+    """Return the number of GPUs of each job; 0 for a TRES text without any."""
     none = said.is_not_null().cast(pl.Float64).replace(1.0, 0.0).set(said.is_null(), None)
     counted = _told_by("gres/gpu", said, _gpus_of, pl.Float64)
     return none.zip_with(counted.is_null(), counted)
 
 
 def _gpus_of(said: str) -> float | None:
-    """Count GPUs: Slurm counts typed ones under gres/gpu, too; by their types only if that is missing."""
+    """Return the number of GPUs in a TRES text.
+
+    Slurm counts typed GPUs under gres/gpu, too. The types are counted only if gres/gpu is missing.
+    """
     gpus = [one for one in parse_gres(said) if one.tres and one.name == "gpu"]
     return sum(one.amount for one in gpus if not one.kind) or sum(one.amount for one in gpus)
 
@@ -211,15 +214,16 @@ def _gpus_of_node(said: str) -> float | None:
 
 
 def _consumables(said: pl.Series) -> pl.Series:
-    """Generic resources but GPUs, as ``fpga=2,tmp=400``; by type only where no sum is told.
+    """Return generic resources other than GPUs, as ``fpga=2,tmp=400``.
 
-    Of GPUs the type, ``gpu/a100=2``, where all that a job had were of one.
+    Types count only if there is no sum. A GPU type, ``gpu/a100=2``, is included if all GPUs of the
+    job are of that type.
     """
     return _told_by("gres/", said, _consumables_of)
 
 
 def _licences(said: pl.Series) -> pl.Series:
-    """Licences, as ``matlab=2``; those of a server under their names alone."""
+    """Return licenses, as ``matlab=2``; a license server's name is removed."""
     return _told_by("license/", said, _licences_of)
 
 
@@ -261,7 +265,7 @@ def _consumables_of(said: str) -> str | None:
 
 
 def _state(text: pl.DataFrame, tally: Tally) -> pl.Series:
-    """What became of each, in the words of all managers."""
+    """Return the state of each job, in the terms common to all managers."""
     if "State" not in text.columns:
         ended = pl.col("End").is_not_null() if "End" in text.columns else pl.lit(True)
         return text.with_columns(
@@ -271,7 +275,7 @@ def _state(text: pl.DataFrame, tally: Tally) -> pl.Series:
     told = {one: said for one in word.unique().drop_nulls() if (said := _state_of(one))}
     state = word.replace_strict(told, default=None, return_dtype=pl.String).alias("state")
     if "End" in text.columns:
-        # Its nodes are cleared, and it has ended.
+        # Its nodes are being cleaned up, but it has ended.
         cleared = (word == "COMPLETING") & text["End"].is_not_null()
         state = state.set(cleared.fill_null(False), "completed")
     strange = state.is_null()
@@ -286,7 +290,10 @@ def _state(text: pl.DataFrame, tally: Tally) -> pl.Series:
 
 
 def _state_of(word: str) -> str | None:
-    """What a state is in the words of all managers; a plus stands for what did not fit, as in OUT_OF_ME+."""
+    """Return a state in the common terms; None if unknown.
+
+    A plus marks a truncated word, as in OUT_OF_ME+.
+    """
     if word in STATES:
         return STATES[word]
     begin = word.removesuffix("+")
@@ -295,7 +302,7 @@ def _state_of(word: str) -> str | None:
 
 
 def _told_by_elapsed(frame: pl.DataFrame, zone: str | None, tally: Tally) -> pl.DataFrame:
-    """Starts and ends in the hour that the clock went through twice, told by how long the job ran."""
+    """Use run times to correct starts and ends in the hour that the clock repeats."""
     odd = pl.col("end") - pl.col("start") - pl.col("suspended").fill_null(0) - pl.col("runtime")
     odd = pl.when(pl.col("state") != "running").then(odd)
     late, early = (odd - _HOUR_S).abs() < 2, (odd + _HOUR_S).abs() < 2

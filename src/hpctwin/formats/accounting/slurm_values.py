@@ -1,4 +1,4 @@
-"""Numbers as different versions of Slurm write them in JSON."""
+"""Numbers and texts as different versions of Slurm write them in JSON."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ _UNSET = {
 
 
 def number(value: Any, bits: int = 32) -> float | None:
-    """Read a number of any version: plain, text, or ``{set, infinite, number}``; None if it is not set.
+    """Read a number of any Slurm version; None if it is not set.
 
-    Slurm's ``NO_VAL`` and ``INFINITE`` are the two largest integers of a field. Some fields are printed
-    without their top bit, which is a flag (``thread_spec``: 32766).
+    A number is plain, text, or ``{set, infinite, number}``. Slurm's ``NO_VAL`` and ``INFINITE`` are
+    the two largest integers of a field. Some fields are printed without their top bit, which is a
+    flag (``thread_spec``: 32766).
 
     Args:
-        value: As Slurm writes it.
-        bits: Width of the field: 16 or 31; 32 stands for all wider ones, whose two values are no number
-            anywhere.
+        value: Value as Slurm writes it.
+        bits: Width of the field: 16, 31 or 32. 32 stands for all wider fields; their two values are
+            never numbers in any field.
     """
     if isinstance(value, dict):
         if not value.get("set", True):
@@ -42,7 +43,10 @@ def number(value: Any, bits: int = 32) -> float | None:
 
 
 def said(value: Any) -> str:
-    """Read a text of any version: plain, or in an object; empty if Slurm says that it is not set."""
+    """Read a text of any Slurm version; empty if it is not set.
+
+    A text is plain or in an object.
+    """
     if isinstance(value, dict):
         value = value.get("string") if value.get("set", True) else ""
     text = value if isinstance(value, str) else ""

@@ -1,7 +1,8 @@
-"""From what a resource manager or a table recorded of jobs to a workload in our own columns.
+"""From recorded jobs of a resource manager or a table to a workload.
 
-Readers of accounting (Slurm's `sacct`, PBS's logs, any CSV) bring their records into one form, `RECORD`;
-what becomes of them is decided here, once: duplicates, heterogeneous jobs, states, what is missing.
+Readers of accounting (Slurm's `sacct`, PBS's logs, any CSV) bring their records into one form,
+`RECORD`. This module treats all of them alike: duplicates, heterogeneous jobs, states, missing
+values.
 """
 
 from __future__ import annotations
@@ -34,12 +35,14 @@ _GRACE_S = 3600.0
 def jobs_of(
     records: Iterable[pl.DataFrame], tally: Tally, machine: Machine | None = None
 ) -> pl.DataFrame:
-    """Jobs in our own columns (`hpctwin.model.workload.frame`), times in seconds since the epoch.
+    """Return jobs in hpctwin's columns, times in seconds since the epoch.
+
+    The columns are those of `hpctwin.model.workload.frame`.
 
     Args:
-        records: frames with the fields of `RECORD`; fields that are not there are unknown.
-        tally: told of all that is changed or left out.
-        machine: where the jobs ran, if known.
+        records: Frames with the fields of `RECORD`; missing fields are unknown.
+        tally: Counts all that is changed or skipped.
+        machine: Cluster on which the jobs ran, if known.
     """
     return job_table(records, tally, machine).frame()
 
@@ -51,13 +54,13 @@ def job_table(
     *,
     at_once: int = AT_ONCE,
 ) -> JobTable:
-    """The same as `jobs_of`, of more jobs than fit in memory.
+    """Return the same as `jobs_of`, for more jobs than fit in memory.
 
     Args:
-        records: see there.
-        tally: see there.
-        machine: see there.
-        at_once: so many are looked at together.
+        records: See `jobs_of`.
+        tally: See `jobs_of`.
+        machine: See `jobs_of`.
+        at_once: Number of records that are processed together.
     """
     machine = machine or Machine()
     made = Collected(at_once)
@@ -90,7 +93,10 @@ def job_table(
 
 
 def _with_features(frame: pl.DataFrame, machine: Machine, tally: Tally) -> pl.DataFrame:
-    """Leave features open that no node is known to have, or no job that asks for them could start."""
+    """Drop features that no node is known to have.
+
+    Otherwise no job that requests them could start.
+    """
     if machine.features is None:
         return frame
     asked = frame["features"].cast(pl.String)
@@ -109,7 +115,7 @@ def _with_features(frame: pl.DataFrame, machine: Machine, tally: Tally) -> pl.Da
 
 @dataclass
 class _Recorded:
-    """When the records were made: the latest time in any of them, in seconds since the epoch."""
+    """Time of recording: the latest time in any record, in seconds since the epoch."""
 
     at_s: float = 0.0
 
@@ -130,20 +136,23 @@ def _with_submission(
 def workload_of(
     jobs: pl.DataFrame, name: str, tally: Tally, *, zero_s: float | None = None
 ) -> Workload:
-    """A workload of `jobs_of`; its time zero is the first submission, if none is given."""
+    """Return a workload of `jobs_of`.
+
+    By default, its time zero is the first submission.
+    """
     zero = zero_s
     if zero is None:
         first = jobs["submit_s"].min() if len(jobs) else None
         zero = float(first) if isinstance(first, int | float) else 0.0
     times = [one for one in ("submit_s", "recorded_start_s") if one in jobs.columns]
     frame = jobs.with_columns(pl.col(times) - zero)
-    # Before a calendar is known, numbers are taken as counted from the file's own time zero.
+    # Times in these early years are no dates, but counted from the file's own time zero.
     known = zero if zero > _EARLIEST_EPOCH else None
     return Workload.from_frame(frame, name=name, start_epoch_s=known, notes=tally.notes())
 
 
 def workloads_of(table: JobTable, name: str, tally: Tally) -> Iterator[Workload]:
-    """The workload of all jobs of a table, a part at a time."""
+    """Yield the workload of all jobs of a table, a part at a time."""
     first = table.frames[0].select(pl.col("submit_s").min()).collect().item() or 0.0
     for frame in table.frames:
         yield workload_of(frame.collect(), name, tally, zero_s=first)
@@ -160,7 +169,7 @@ def _complete(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _once(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-    """Each run of a job once: dumps overlap, and a later one knows what became of it."""
+    """Return each run of a job once: dumps overlap, and a later one knows its end."""
     repeated = pl.struct("job_id", "submit").is_duplicated()
     twice = frame.filter(repeated)
     if not len(twice):
@@ -179,7 +188,10 @@ def _once(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
 
 
 def _heterogeneous(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-    """Parts of a heterogeneous job, ``12+0`` and ``12+1``, as one job: they start together."""
+    """Return the parts of a heterogeneous job as one job.
+
+    The parts, ``12+0`` and ``12+1``, start together.
+    """
     is_part = pl.col("job_id").str.contains("+", literal=True).fill_null(False)
     parts = frame.filter(is_part)
     if not len(parts):
@@ -191,7 +203,7 @@ def _heterogeneous(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
         .group_by("job_id", "submit", maintain_order=True)
         .agg(
             pl.col("start", "end", "runtime", "suspended", "walltime", "used_memory_gb").max(),
-            # A sum of nothing known is not known.
+            # The sum is unknown if no part is known.
             *(
                 pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name)
                 for name in ("nodes", "cores", "gpus", "memory_gb")
@@ -220,13 +232,13 @@ def _heterogeneous(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
 
 
 def _running(frame: pl.DataFrame, tally: Tally, treated: Running, at_s: float) -> pl.DataFrame:
-    """Give a run time to jobs that still ran when they were recorded, or leave them out.
+    """Give a run time to jobs that still ran when they were recorded, or skip them.
 
     Args:
-        frame: records.
-        tally: counts what is assumed.
-        treated: what becomes of these jobs.
-        at_s: when the records were made, in seconds since the epoch.
+        frame: Records.
+        tally: Counts the assumptions made.
+        treated: How to read these jobs.
+        at_s: Time of recording, in seconds since the epoch.
     """
     running = (pl.col("state").cast(pl.String) == "running").fill_null(False)
     if treated == "drop":
@@ -256,7 +268,7 @@ def _running(frame: pl.DataFrame, tally: Tally, treated: Running, at_s: float) -
 
 
 def _that_ran(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-    """The records of jobs with a known run time."""
+    """Return the records of jobs with a known run time."""
     state = pl.col("state").cast(pl.String)
     frame = tally.drop(
         frame, state == "waiting", "record left out: the job had not started when it was recorded"
@@ -266,7 +278,7 @@ def _that_ran(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     start = pl.col("start")
     nowhere = (
         start.is_null() & start.is_not_null().any()
-    )  # without a column of starts, run times tell it
+    )  # without a column of starts, use run times
     never = (state == "cancelled") & (nowhere | (pl.col("runtime").fill_null(0) <= 0))
     frame = tally.drop(frame, never, "record left out: the job was cancelled before it started")
     frame = tally.drop(
@@ -297,7 +309,10 @@ def _that_ran(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
 def _walltimes(
     frame: pl.DataFrame, limits: Mapping[str, float], tally: Tally
 ) -> tuple[pl.DataFrame, int]:
-    """Each job with a limit: its own, else its partition's (how many have one?), else its run time."""
+    """Return jobs with a time limit each, and the number of known limits.
+
+    The limit is the job's own, else its partition's, else its run time.
+    """
     if limits:
         label = pl.col("partition").cast(pl.String)
         longest = label.replace_strict(dict(limits), default=None, return_dtype=pl.Float64)

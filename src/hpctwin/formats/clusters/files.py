@@ -1,6 +1,7 @@
-"""Machines in files: our YAML, platforms of SPARS and Batsim, Alibaba's nodes, read into a `Cluster`.
+"""Read clusters from files into a `Cluster`.
 
-Lists of nodes that come beside data sets, read into a machine.
+Supported are hpctwin's YAML, platforms of SPARS and Batsim, and the list of nodes that comes with
+Alibaba's data set.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ _COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 
 
 def alibaba_nodes(path: Path, text: str, counts: dict[str, int]) -> dict[str, Any]:
-    """The nodes of Alibaba's GPU cluster of 2023 (``openb_node_list_*.csv``).
+    """Read the nodes of Alibaba's GPU cluster of 2023 (``openb_node_list_*.csv``).
 
-    Those that are alike are a group. Groups are in the order of their first nodes. The model of a node's GPUs
-    is a feature, as pods ask for it.
+    Equal nodes are a group. Groups are in the order of their first nodes. The model of a node's
+    GPUs is a feature, as pods request it.
 
     Args:
-        path: the file, for messages and the machine's name.
-        text: what is in it.
-        counts: gets the columns that are not read, with the number of nodes.
+        path: File, for messages and the cluster's name.
+        text: Content of the file.
+        counts: Gets the columns that are not read, with the number of nodes.
 
     Raises:
-        ConfigError: it is no such list; the message names line and column.
+        ConfigError: The file is no such list; the message names line and column.
 
     Source:
         https://github.com/alibaba/clusterdata, cluster-trace-gpu-v2023.
@@ -82,23 +83,28 @@ def _whole(text: str | None, name: str, where: str) -> int:
 _STATES = ("active", "switching_off", "sleeping", "switching_on")
 _OF_PROFILES = ("power", "compute_speed")
 _OF_STATES = (*_OF_PROFILES, "can_run_jobs", "transitions")
-"""Only active machines run jobs, at the speed of their DVFS profile: hpctwin has it so without being told."""
+"""Known fields of a SPARS state.
+
+``can_run_jobs`` and ``compute_speed`` are implied: in hpctwin, only active machines run jobs, at
+the speed of their DVFS profile.
+"""
 _OF_TRANSITIONS = ("state", "transition_time")
 _FOLLOWS = dict(zip(_STATES, (*_STATES[1:], _STATES[0]), strict=True))
 
 
 @check_arguments()
 def read_cluster(path: str | Path) -> Cluster:
-    """Read a machine: our YAML, SPARS's ``platform.json``, Batsim's XML or Alibaba's CSV, by the file's name.
+    """Read a cluster; the suffix of its file gives the format.
 
-    `Cluster.notes` has the fields of the last three that are not read.
+    Formats are hpctwin's YAML, SPARS's ``platform.json``, Batsim's XML and Alibaba's CSV.
+    `Cluster.notes` lists the fields of the last three that are not read.
 
-    A name without a suffix, of which there is no file, is a machine that comes with the package; so is its
-    name where a folder is called the same, such as one with its data set.
+    A name without a suffix is a cluster that comes with the package, if there is no such file. It
+    is also that cluster if a folder has the same name, such as one with its data set.
 
     Raises:
-        ConfigError: the file cannot be read or is not valid; the message names node and field.
-        UnknownNameError: neither such a file nor such a machine is there.
+        ConfigError: The file cannot be read or is not valid; the message names node and field.
+        UnknownNameError: There is neither such a file nor such a cluster.
     """
     name, path = str(path), Path(path)
     if not path.suffix and name and not name.startswith(("/", ".")):
@@ -120,10 +126,10 @@ def read_cluster(path: str | Path) -> Cluster:
 
 
 def _spars(path: Path, text: str, counts: dict[str, int]) -> dict[str, Any]:
-    """SPARS's ``platform.json``: equal machines that follow each other become a node group.
+    """Read SPARS's ``platform.json``: consecutive equal machines become a node group.
 
     Raises:
-        ConfigError: the file is not such a file; the message names machine and field.
+        ConfigError: The file is not such a file; the message names machine and field.
     """
     try:
         document = json.loads(text)
@@ -220,7 +226,7 @@ def _spars_machine(machine: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def _exit_time(states: dict[str, Any], name: str, where: str) -> float:
-    """The time of the transition out of a state."""
+    """Return the time of the transition out of a state."""
     where = f"{where}, states.{name}"
     transitions = states[name].get("transitions") if isinstance(states[name], dict) else None
     if not isinstance(transitions, list) or not transitions:
@@ -250,7 +256,10 @@ _OF_HOSTS = (
     "bw", "lat", "sharing_policy", "bb_bw", "bb_lat", "bb_sharing_policy", "loopback_bw", "loopback_lat",
     "limiter_link", "topology", "topo_parameters", "router_id", "coordinates",
 )  # fmt: skip
-"""The second half is of the network, which jobs without communication, the only ones read, do not use."""
+"""Attributes of a host that are known.
+
+The second half is about the network. Only jobs without communication are read; they do not use it.
+"""
 _OF_PROPERTIES = ("role", "wattage_per_state", "watt_per_state", "sleep_pstates")
 _ELEMENTS = (
     "platform", "zone", "AS", "config", "host", "cluster", "prop",
@@ -261,14 +270,15 @@ _FLOPS = {"f": 1.0, "kf": 1e3, "Mf": 1e6, "Gf": 1e9, "Tf": 1e12, "Pf": 1e15, "Ef
 
 
 def _batsim(path: Path, text: str, counts: dict[str, int]) -> dict[str, Any]:
-    """Batsim's XML platform: hosts and clusters with ``watt_per_state`` and ``sleep_pstates``.
+    """Read Batsim's XML platform: hosts and clusters with their power states.
 
-    Equal hosts that follow each other become a node group. A power state that ``sleep_pstates`` does
-    not name is a DVFS mode, with its speed relative to the first host's at the beginning. One flop in a
-    switching state is what the transition takes. The master host is left out.
+    The power states are in ``watt_per_state`` and ``sleep_pstates``. Consecutive equal hosts become
+    a node group. A power state that is not in ``sleep_pstates`` is a DVFS mode, with its speed
+    relative to the first host's at the beginning. A transition takes the time of one flop in its
+    switching state. The master host is skipped.
 
     Raises:
-        ConfigError: the file is not such a file; the message names host and field.
+        ConfigError: The file is not such a file; the message names host and field.
     """
     try:
         root = ElementTree.fromstring(text)
@@ -370,7 +380,7 @@ def _batsim_host(
 
 
 def _idle_and_busy(text: str, where: str) -> tuple[float, float]:
-    """Wattages as ``idle:busy``, or with that of one busy core between them."""
+    """Return the wattages of ``idle:busy``, or of ``idle:one busy core:busy``."""
     try:
         numbers = [float(number) for number in text.split(":")]
     except ValueError as error:
@@ -390,7 +400,7 @@ def _flops(text: str, where: str) -> float:
 
 
 def _radical(text: str, where: str) -> int:
-    """How many hosts a cluster's ``radical`` such as ``0-15,20`` makes."""
+    """Return the number of hosts in a cluster's ``radical`` such as ``0-15,20``."""
     count = 0
     for part in text.split(","):
         first, _, last = part.partition("-")

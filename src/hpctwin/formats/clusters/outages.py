@@ -1,4 +1,4 @@
-"""Nodes that were down or drained, as sites and data sets tell it, as outages of a cluster."""
+"""Recorded times when nodes were down or drained, as outages of a cluster."""
 
 from __future__ import annotations
 
@@ -18,9 +18,13 @@ from hpctwin.model.cluster.node_numbers import named_nodes, numbers_of
 __all__ = ["AWAY", "read_away", "with_outages"]
 
 AWAY = {"nodes": pl.String(), "start": pl.Float64(), "end": pl.Float64(), "drained": pl.Boolean()}
-"""What is told of nodes: names, as traces write them; since when and until when they were away, seconds since
-the epoch or from the trace's time zero; null where that is before, or after, all that is told; and whether
-they were drained, and so finished what ran on them."""
+"""Columns of recorded times away.
+
+- ``nodes``: node names, as traces write them.
+- ``start``, ``end``: in seconds since the epoch or from the trace's time zero; null if before, or
+  after, the recording.
+- ``drained``: whether the node was drained, and so finished its running jobs.
+"""
 
 _HEADS = {
     "nodes": ("nodename", "node", "nodes"),
@@ -33,21 +37,21 @@ _FOR_EVER_S = 10 * 365 * 86_400.0
 
 
 def read_away(path: str | Path, *, timezone: str | None = None) -> tuple[pl.DataFrame, Tally]:
-    """Nodes that were away, of a table with a head: ``sacctmgr -P list events``, or CSV.
+    """Read times away from a table with a header: ``sacctmgr -P list events``, or CSV.
 
-    Columns are called as Slurm does (``NodeName``, ``TimeStart``, ``TimeEnd``, ``State``) or ``node``,
-    ``start``, ``end``, ``state``; others are not read. Times are ISO dates, or seconds from the trace's time
-    zero. A state with ``DRAIN`` in it and without ``DOWN`` is one in which jobs finish. Rows without a node,
-    as Slurm has for the whole cluster, are left out and counted.
+    Columns have Slurm's names (``NodeName``, ``TimeStart``, ``TimeEnd``, ``State``) or ``node``,
+    ``start``, ``end``, ``state``; others are not read. Times are ISO dates, or seconds from the
+    trace's time zero. Jobs finish in a state that contains ``DRAIN`` and not ``DOWN``. Rows without
+    a node, as Slurm has for the whole cluster, are skipped and counted.
 
     Args:
-        path: the file.
-        timezone: of dates that name none; UTC if left out.
+        path: File.
+        timezone: Time zone of dates that name none; by default UTC.
 
     Raises:
-        TraceError: the file cannot be read, lacks a column, or has a time that cannot be read, or an end
-            before its beginning.
-        ConfigError: there is no such time zone.
+        TraceError: The file cannot be read, lacks a column, or has a time that cannot be read, or
+            an end before its beginning.
+        ConfigError: There is no such time zone.
     """
     path, zone, tally = Path(path), zone_of(timezone), Tally()
     text = read_bytes(path)
@@ -103,19 +107,19 @@ def read_away(path: str | Path, *, timezone: str | None = None) -> tuple[pl.Data
 
 
 def with_outages(cluster: Cluster, away: pl.DataFrame, workload: Workload, tally: Tally) -> Cluster:
-    """A cluster with recorded outages, of which no policy knows beforehand.
+    """Return a cluster with recorded outages, which no policy knows in advance.
 
-    Nodes are numbered by `hpctwin.model.cluster.node_numbers.named_nodes`, with those that jobs ran on.
-    A drained node is away from the end of the job that ran on it at that time.
+    Nodes are numbered by `hpctwin.model.cluster.node_numbers.named_nodes`, together with the nodes
+    on which jobs ran. A drained node is away from the end of the job that ran on it at that time.
 
     Args:
-        cluster: the machine, with outages of its own or without.
-        away: as of `AWAY`.
-        workload: the trace, for its time zero and its jobs' nodes.
-        tally: told of what is left out.
+        cluster: Cluster, with or without outages of its own.
+        away: Times away, with the columns `AWAY`.
+        workload: Trace, for its time zero and its jobs' nodes.
+        tally: Counts what is skipped.
 
     Raises:
-        TraceError: dates are told, and the trace has none.
+        TraceError: The times away are dates, and the trace has no date.
     """
     zero = 0.0
     if (away["start"].fill_null(0) > _EPOCH).any() or (away["end"].fill_null(0) > _EPOCH).any():
@@ -159,7 +163,7 @@ def with_outages(cluster: Cluster, away: pl.DataFrame, workload: Workload, tally
 def _busy(
     workload: Workload, cluster: Cluster, nodes: Iterable[int]
 ) -> dict[int, list[tuple[float, float]]]:
-    """When jobs are recorded to have run on some nodes, seconds, by node."""
+    """Return recorded run times of jobs on some nodes, in seconds, by node."""
     found: dict[int, list[tuple[float, float]]] = defaultdict(list)
     wanted = set(nodes)
     if not wanted:
@@ -174,5 +178,5 @@ def _busy(
 
 
 def _after(busy: list[tuple[float, float]], begin_s: float) -> float:
-    """When the jobs that ran on a node at a time had ended."""
+    """Return when the jobs that ran on a node at a time had ended."""
     return max((end for start, end in busy if start < begin_s < end), default=begin_s)

@@ -1,1 +1,1 @@
-"""What several formats share: files, fields, tables of records."""
+"""Parts that several formats share: files, fields, tables of records."""

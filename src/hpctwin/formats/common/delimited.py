@@ -1,7 +1,8 @@
-"""Large tables whose separator may occur within a text: read in blocks, and mended line by line where needed.
+"""Large tables of text in which a cell may contain the separator.
 
-`sacct` quotes nothing: a job's name may hold the separator, and a line's end too. Lines that have as many
-cells as the header go to Polars, a block at once; only others are looked at one by one.
+`sacct` quotes nothing: a job's name may contain the separator, and a line feed too. Lines with as
+many cells as the header go to Polars, a block at once. Only the others are examined and repaired
+one by one.
 """
 
 from __future__ import annotations
@@ -26,24 +27,25 @@ _MOST_JOINED = 8
 _MOST_WAYS = 2000
 
 Line = tuple[int, bytes]
-"""Its number, from 1, and its bytes without the line feed."""
+"""Number, from 1, and bytes without the line feed."""
 
 
 @dataclass
 class Table:
-    """How the lines of a file are to be read.
+    """How to read the lines of a file.
 
     Args:
-        path: the file.
-        names: the columns, in the order of the header.
-        separator: one byte.
-        wanted: the columns to read.
-        free: columns that may hold any text, the separator too.
-        fits: for a column, whether this may be its cell: whereby lines with surplus cells are mended.
-        strict: a line that cannot be mended is an error, not left out.
-        trailing: whether each line ends with the separator.
-        header: the header's line, which may come again.
-        lines: how many were read, the header's too.
+        path: File.
+        names: Columns, in the order of the header.
+        separator: One byte.
+        wanted: Columns to read.
+        free: Columns that may contain any text, the separator too.
+        fits: Whether a text may be a cell of a column; lines with surplus cells are repaired with
+            it.
+        strict: Whether a line that cannot be repaired is an error; else it is skipped.
+        trailing: Whether each line ends with the separator.
+        header: Header line, which may occur again.
+        lines: Number of lines read, the header included.
     """
 
     path: Path
@@ -59,15 +61,15 @@ class Table:
 
     @property
     def cells(self) -> int:
-        """How many a whole line has."""
+        """Number of cells of a whole line."""
         return len(self.names) + self.trailing
 
 
 def lines_in(path: Path, block: int = _BLOCK) -> Iterator[bytes]:
-    """Blocks of whole lines, each ended by a line feed.
+    """Yield blocks of whole lines, each ended by a line feed.
 
     Raises:
-        TraceError: the file cannot be read, or is cut off or corrupt.
+        TraceError: The file cannot be read, or is cut off or corrupt.
     """
     try:
         with open_binary(path) as file:
@@ -79,7 +81,7 @@ def lines_in(path: Path, block: int = _BLOCK) -> Iterator[bytes]:
                     rest += more
                     continue
                 whole, rest = rest + more[:end], more[end:]
-                # A file has them at all ends of lines or at none; to look for them everywhere costs.
+                # A file has them at all line ends or at none; to look for them everywhere is slow.
                 returns = returns or b"\r\n" in whole[:65536]
                 yield whole.replace(b"\r\n", b"\n") if returns else whole
             if rest:
@@ -89,10 +91,10 @@ def lines_in(path: Path, block: int = _BLOCK) -> Iterator[bytes]:
 
 
 def tables_in(blocks: Iterator[bytes], table: Table, tally: Tally) -> Iterator[pl.DataFrame]:
-    """The wanted columns of all lines, as text, block by block.
+    """Yield the wanted columns of all lines, as text, block by block.
 
     Raises:
-        TraceError: a line cannot be read, and the table is strict.
+        TraceError: A line cannot be read, and the table is strict.
     """
     held: list[Line] = []
     for block in blocks:
@@ -107,7 +109,10 @@ def tables_in(blocks: Iterator[bytes], table: Table, tally: Tally) -> Iterator[p
 def _others(
     lines: list[Line], table: Table, tally: Tally, end: int | None
 ) -> Generator[pl.DataFrame, None, list[Line]]:
-    """A frame of what could be mended; what may go on after line ``end`` is returned."""
+    """Yield a frame of repaired lines.
+
+    Return the lines that may continue after line ``end``.
+    """
     if not lines:
         return []
     rows, held = _mended(lines, table, tally, end)
@@ -119,7 +124,7 @@ def _others(
 
 
 def _sorted_out(block: bytes, table: Table) -> tuple[bytes, list[Line]]:
-    """The lines with as many cells as there are columns, and the others."""
+    """Return the lines with as many cells as there are columns, and the others."""
     data = np.frombuffer(block, np.uint8)
     ends = np.flatnonzero(data == 10)
     begins = np.concatenate(([0], ends[:-1] + 1))
@@ -157,7 +162,10 @@ def _parsed(block: bytes, table: Table) -> pl.DataFrame:
 def _mended(
     lines: list[Line], table: Table, tally: Tally, end: int | None
 ) -> tuple[list[list[str]], list[Line]]:
-    """Rows made of lines with too many or too few cells; and those that may go on after line ``end``."""
+    """Return repaired rows, and the lines that may continue after line ``end``.
+
+    The lines have too many or too few cells.
+    """
     rows: list[list[str]] = []
     at = 0
     while at < len(lines):
@@ -190,7 +198,10 @@ def _mended(
 
 
 def _joined(lines: list[bytes], table: Table) -> tuple[list[str] | None, int]:
-    """The row that the first of these lines begins, and how many lines it is of; None if it is none."""
+    """Return the row that begins in the first line, and its number of lines.
+
+    The row is None if none fits.
+    """
     for count in range(1, len(lines) + 1):
         text = b"\n".join(lines[:count]).decode("utf-8", "replace")
         cells = text.split(table.separator.decode())
@@ -217,9 +228,11 @@ def _refuse(number: int, line: bytes, table: Table, tally: Tally) -> None:
 
 
 def _fitted(cells: list[str], table: Table) -> list[str] | None:
-    """The row that these cells can only be, their surplus put back into the texts it came from.
+    """Return the only row that fits these cells; None if there is no such row.
 
-    A text of which that cannot be told is left empty.
+    Surplus cells are put back into texts.
+
+    A text that several fitting rows divide differently is left empty.
     """
     names = [*table.names, ""][: table.cells]
     extra = len(cells) - table.cells
@@ -240,7 +253,7 @@ def _fitted(cells: list[str], table: Table) -> list[str] | None:
 def _rows(
     cells: list[str], names: list[str], at: int, extra: int, table: Table
 ) -> Iterator[list[str]]:
-    """Rows that the cells from one on can be, as many of them too many as ``extra`` says."""
+    """Yield the rows that fit the cells from ``at`` on, with ``extra`` surplus cells."""
     begin = at
     column = at_column = len(names) - (len(cells) - at - extra)
     while column < len(names) and not (extra and names[column] in table.free):

@@ -1,4 +1,4 @@
-"""Texts that resource managers and tables write for times, durations and amounts, column by column."""
+"""Times, durations and amounts in texts of resource managers and tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOTHING = (
     "-",
     "none assigned",
 )
-"""What is written where there is nothing, in lower case."""
+"""Texts for a missing value, in lower case."""
 
 _CLOCK = r"^(?:(?<d>\d+)-)?(?:(?<h>\d+):)?(?<m>\d+):(?<s>\d+(?:[.,]\d+)?)$"
 _DAYS_HOURS = r"^(?<d>\d+)-(?<h>\d+)$"
@@ -35,9 +35,11 @@ _POWERS = {unit: power for power, unit in enumerate("KMGTPE", 1)}
 
 
 def duration_s(text: pl.Series) -> pl.Series:
-    """Seconds of ``1-02:03:04``, ``02:03:04``, ``03:04.5`` (minutes), ``1-02`` (days-hours) or plain seconds.
+    """Return the seconds of durations.
 
-    Else null: ``UNLIMITED``, ``Partition_Limit``, ``INVALID`` are for the caller to know.
+    Forms are ``1-02:03:04``, ``02:03:04``, ``03:04.5`` (minutes), ``1-02`` (days-hours) and plain
+    seconds. Others are null: the caller must handle ``UNLIMITED``, ``Partition_Limit`` and
+    ``INVALID``.
     """
     part = text.str.extract_groups(_CLOCK).struct.unnest()
     d, h, m = (part[name].cast(pl.Float64).fill_null(0.0) for name in ("d", "h", "m"))
@@ -52,12 +54,12 @@ def duration_s(text: pl.Series) -> pl.Series:
 
 
 def gigabytes(text: pl.Series, unit: str = "M") -> pl.Series:
-    """GiB of ``4000M``, ``1.5G``, ``550000``, ``200mb``; without a suffix, the number is in ``unit``."""
+    """Return the GiB of ``4000M``, ``1.5G``, ``550000`` (in ``unit``) or ``200mb``."""
     return _scaled(text, 1024.0, unit) / 2.0**30
 
 
 def amount(text: pl.Series) -> pl.Series:
-    """A number such as ``12``, ``1.5K`` (thousand) or ``2M``."""
+    """Return numbers such as ``12``, ``1.5K`` (thousand) or ``2M``."""
     number = text.cast(pl.Float64, strict=False)
     return _else(number, _scaled(text, 1000.0, "")) if _left(text, number) else number
 
@@ -75,7 +77,7 @@ def _scaled(text: pl.Series, base: float, unit: str) -> pl.Series:
 
 
 def _left(text: pl.Series, value: pl.Series) -> bool:
-    """Whether there is text of which no value was found yet."""
+    """Return whether there is text without a value yet."""
     return value.null_count() > text.null_count()
 
 
@@ -84,10 +86,10 @@ def _else(value: pl.Series, other: pl.Series) -> pl.Series:
 
 
 def zone_of(name: str | None) -> str | None:
-    """A time zone's name, checked.
+    """Return a time zone's name, checked.
 
     Raises:
-        ConfigError: there is no such zone.
+        ConfigError: There is no such zone.
     """
     if name is None:
         return None
@@ -103,15 +105,16 @@ def zone_of(name: str | None) -> str | None:
 def moments(
     column: pl.Series, zone: str | None, tally: Tally, *, seconds_only: bool = False
 ) -> pl.Series:
-    """Return the Unix time of texts: dates as `epoch_s_of` reads them, or Unix seconds.
+    """Return the Unix time of texts: dates of `epoch_s_of`, or Unix seconds.
 
-    ``3/4/2024`` has its day first if another date of the column can have nothing else there.
+    ``3/4/2024`` has its day first if another date of the column allows only that.
 
     Args:
-        column: texts; what says nothing (`NOTHING`) is null.
-        zone: of the dates that name none; left out, they are taken for UTC.
-        tally: told of texts that are no time, and of local times that are twice or not at all.
-        seconds_only: Whether numbers are always seconds. Otherwise large ones are milliseconds or finer.
+        column: Texts; those in `NOTHING` become null.
+        zone: Time zone of dates that name none; by default UTC.
+        tally: Counts texts that are no time, and local times that are ambiguous or do not exist.
+        seconds_only: Whether numbers are always seconds. Otherwise large ones are milliseconds or
+            finer.
     """
     text = column.cast(pl.String).str.strip_chars()
     text = text.set(text.str.to_lowercase().is_in(NOTHING), None)
@@ -144,7 +147,7 @@ def moments(
 
 
 def _zoned(text: pl.Series) -> pl.Series:
-    """Of ISO dates with a zone at their end, ``Z`` or ``+01:00``."""
+    """Return the Unix time of ISO dates that end with a zone, ``Z`` or ``+01:00``."""
     plain = text.str.replace(" ", "T", literal=True).str.replace(r"Z$", "+0000")
     plain = plain.str.replace(r"([+-]\d\d):(\d\d)$", "$1$2")
     made = plain.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f%z", strict=False, time_unit="ms")
@@ -152,7 +155,10 @@ def _zoned(text: pl.Series) -> pl.Series:
 
 
 def unix_s(number: pl.Series, tally: Tally) -> pl.Series:
-    """Return numbers as seconds: those too large for Unix seconds are milliseconds, or finer."""
+    """Return numbers as Unix seconds.
+
+    Numbers that are too large for seconds are milliseconds, or finer.
+    """
     per_s = {1e17: 1e9, 1e14: 1e6, 1e11: 1e3}
     scale = pl.lit(1.0)
     for least in reversed(per_s):
@@ -166,10 +172,10 @@ def unix_s(number: pl.Series, tally: Tally) -> pl.Series:
 
 
 def _written(text: pl.Series, zone: str | None, tally: Tally) -> pl.Series:
-    """Return the Unix time of dates as spreadsheets write them; null where there is none."""
+    """Return the Unix time of dates as spreadsheets write them; null for other texts."""
     parts = text.str.extract_groups(r"^(\d{1,2})[/-](\d{1,2})[/-]\d{4}").struct.unnest()
     first, second = (parts[name].cast(pl.Int64) for name in parts.columns)
-    # Both at once cannot be: then each date that has one meaning keeps it, and the others have none.
+    # If both occur, the order is unknown: dates with one meaning keep it, the others have none.
     day_first = None
     if (first > 12).any() != (second > 12).any():
         day_first = bool((first > 12).any())

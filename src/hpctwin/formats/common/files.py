@@ -1,4 +1,7 @@
-"""Files: read whole, decompressed, decoded with errors that name the cause; written whole or not at all."""
+"""Files: read, decompress and decode them; write them whole or not at all.
+
+Errors name the cause.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +38,13 @@ _LINE = 256
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a file, decompressed; its content tells how it is compressed, not its name.
+    """Read a file, decompressed; ``-`` is the standard input.
 
-    ``-`` is the standard input.
+    The content, not the name, shows how it is compressed.
 
     Raises:
-        TraceError: the file cannot be opened, is empty, cut off or corrupt, or an archive of several files.
+        TraceError: The file cannot be opened, is empty, cut off or corrupt, or an archive of
+            several files.
     """
     try:
         with open_binary(path) as file:
@@ -53,7 +57,10 @@ def read_bytes(path: Path) -> bytes:
 
 
 def first_bytes(path: Path, size: int = 1 << 16) -> bytes:
-    """Return what a file begins with, decompressed; nothing if it cannot be read: its reader says why."""
+    """Return the first decompressed bytes of a file; nothing if it cannot be read.
+
+    The reader of the whole file reports the reason.
+    """
     try:
         with open_binary(path) as file:
             return file.read(size)
@@ -65,7 +72,7 @@ def check_readable(path: Path) -> None:
     """Check that a file can be opened and decompressed.
 
     Raises:
-        TraceError: it cannot, or it is an empty standard input.
+        TraceError: It cannot, or it is an empty standard input.
     """
     try:
         with open_binary(path) as file:
@@ -77,13 +84,15 @@ def check_readable(path: Path) -> None:
 
 
 def open_binary(path: Path) -> BinaryIO:
-    """Open a file for reading: decompressed, an archive's only member, and UTF-16 as UTF-8.
+    """Open a file for reading, decompressed.
+
+    An archive's only member is opened, and UTF-16 is read as UTF-8.
 
     Raises:
-        TraceError: it is an archive of several files, or compressed in a way that is not supported.
+        TraceError: The file is an archive of several files, or its compression is not supported.
     """
     if path == STANDARD_INPUT or path.is_fifo():
-        # It can be read once, and recognizing the format and reading it are two readings.
+        # It can be read once, but recognizing the format and reading it are two passes.
         return _unpacked(path, io.BytesIO(_piped(path)))
     with path.open("rb") as file:
         packing = _packing(file.read(tarfile.BLOCKSIZE))
@@ -93,18 +102,21 @@ def open_binary(path: Path) -> BinaryIO:
 
 
 def _unpacked(path: Path, file: BinaryIO) -> BinaryIO:
-    """A file's content, however often it was packed."""
+    """Return a file's content, even if it was compressed several times."""
     packing = _packing(file.read(tarfile.BLOCKSIZE))
     file.seek(0)
     return file if packing is None else _unpacked(path, packing(path, file))
 
 
 Packing = Callable[[Path, Any], BinaryIO]
-"""Opens what is packed, given the path for messages, and that path or an open file."""
+"""Function that opens a compressed file.
+
+It takes the path for messages, and that path or an open file.
+"""
 
 
 def _packing(start: bytes) -> Packing | None:
-    """What opens a file that begins so; None if it is not packed."""
+    """Return the opener for a file that begins so; None if it is not compressed."""
     if start[257:262] == b"ustar":
         return _from_tar
     return next((one for magic, one in _PACKINGS.items() if start.startswith(magic)), None)
@@ -145,10 +157,10 @@ def _refused(what: str, command: str) -> Packing:
 
 
 def _only(path: Path, kind: str, names: list[str]) -> str:
-    """The one file of an archive; what macOS adds for itself does not count.
+    """Return the only file of an archive; files that macOS adds do not count.
 
     Raises:
-        TraceError: there are several, or none.
+        TraceError: There are several, or none.
     """
     files = [name for name in names if not name.startswith("__MACOSX/") and "/._" not in f"/{name}"]
     if len(files) == 1:
@@ -162,7 +174,7 @@ def _only(path: Path, kind: str, names: list[str]) -> str:
 
 
 def _zstd() -> Any:
-    """The module that reads and writes Zstandard; None if there is none."""
+    """Return the module for Zstandard; None if there is none."""
     for name in ("compression.zstd", "backports.zstd"):
         try:
             return importlib.import_module(name)
@@ -201,10 +213,13 @@ _PACKINGS: dict[bytes, Packing] = {
     b"\x1f\x9d": _refused("compress (.Z)", "gzip -d"),
     b"\x04\x22\x4d\x18": _refused("LZ4", "lz4 -d"),
 }
-"""By what a file begins with."""
+"""Openers by the first bytes of a file."""
 READING = (OSError, ValueError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError,
            RuntimeError)  # fmt: skip
-"""What reading a file may raise. ValueError: a path with a NUL in it; RuntimeError: a zip with a password."""
+"""Errors that reading may raise.
+
+ValueError: a path with a NUL in it; RuntimeError: a zip with a password.
+"""
 
 
 def unreadable(path: Path, error: Exception) -> TraceError:
@@ -221,7 +236,7 @@ def unreadable(path: Path, error: Exception) -> TraceError:
 
 @cache
 def _piped(path: Path) -> bytes:
-    """All that comes through the standard input, or a pipe."""
+    """Return all that comes through the standard input or a pipe."""
     if path != STANDARD_INPUT:
         return path.read_bytes()
     if sys.stdin is None:
@@ -230,7 +245,7 @@ def _piped(path: Path) -> bytes:
 
 
 def without_packing(name: str) -> str:
-    """Return a file's name in lower case without the suffixes that say how it is compressed."""
+    """Return a file's name in lower case without the suffixes for its compression."""
     lower = name.lower()
     while suffix := next((s for s in (*PACKED, *_ARCHIVES) if lower.endswith(s)), None):
         lower = lower.removesuffix(suffix)
@@ -241,7 +256,7 @@ def decode(path: Path, content: bytes) -> str:
     """Decode UTF-8, with or without byte order mark.
 
     Raises:
-        TraceError: the bytes are not UTF-8; the message gives the line.
+        TraceError: The bytes are not UTF-8; the message gives the line.
     """
     try:
         return content.decode("utf-8-sig")
@@ -258,7 +273,7 @@ def read_json(path: Path) -> Any:
     """Read one JSON document.
 
     Raises:
-        TraceError: the file is not JSON; the message gives line and column.
+        TraceError: The file is not JSON; the message gives line and column.
     """
     text = decode(path, read_bytes(path))
 
@@ -283,7 +298,7 @@ def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically, compressed if its name ends in one of `PACKED`.
 
     Raises:
-        OutputError: the file cannot be written.
+        OutputError: The file cannot be written.
     """
     lower = path.name.lower()
     if lower.endswith(".gz"):
@@ -308,7 +323,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def stem(path: Path) -> str:
-    """Return the file's name without the endings that tell its format."""
+    """Return the file's name without the suffixes for format and compression."""
     if path == STANDARD_INPUT:
         return "standard input"
     name = path.name[: len(without_packing(path.name))] or path.name

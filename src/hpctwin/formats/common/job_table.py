@@ -1,9 +1,9 @@
-"""Tables of any number of rows in order of submission: what does not fit in memory goes through files.
+"""Tables of jobs in order of submission, in files if they exceed memory.
 
-`ranges` sorts records by a key, as when they were submitted: into files as they come, and out of them again
-one range of the key after the other. `Collected` takes the jobs that each range gave, and looks last at what
-only all of them tell: ids that come again, and which columns there are. So no more than about a million rows
-are in memory at once, and 8 bytes of each.
+`ranges` sorts records by a key, such as their submit time. It writes them to files as they come,
+and reads them again one range of the key after the other. `Collected` takes the jobs of each range.
+At the end it handles what needs all jobs: repeated ids, and the set of columns. So at most about a
+million rows are in memory at once, and 8 bytes of each row.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import polars as pl
 __all__ = ["AT_ONCE", "Collected", "JobTable", "Key", "ranges"]
 
 AT_ONCE = 500_000
-"""So many rows at most are looked at together, unless more are of one step of their key."""
+"""Largest number of rows processed together, unless one step of the key has more."""
 
 _ROWS_OF_GROUP = 50_000
 _LAST_STEP = 2**40
@@ -30,11 +30,11 @@ _WITHOUT = {
     "fails": 0, "cores_per_task": 1.0, "gpus_per_task": 0.0, "memory_gb_per_task": 0.0,
     "cores_per_node": 0.0, "gpus_per_node": 0.0, "memory_gb_per_node": 0.0,
 }  # fmt: skip
-"""What stands in a column that some jobs have, for those that have nothing there; else null."""
+"""Value of a column that some jobs have, for the other jobs; by default null."""
 
 
 class Folder:
-    """A folder within that of temporary files; it lasts as long as this."""
+    """A temporary folder; it lasts as long as this object."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="hpctwin-"))
@@ -43,12 +43,14 @@ class Folder:
 
 @dataclass(frozen=True)
 class JobTable:
-    """Jobs in our own columns, in memory or in files that last as long as this.
+    """Jobs in hpctwin's columns, in memory or in files.
+
+    The files last as long as this object.
 
     Args:
-        frames: of files not read, or of what is in memory.
-        size: how many jobs there are.
-        folder: where files are.
+        frames: Frames of unread files, or of rows in memory.
+        size: Number of jobs.
+        folder: Folder of the files.
     """
 
     frames: tuple[pl.LazyFrame, ...]
@@ -59,7 +61,7 @@ class JobTable:
         return self.size
 
     def scan(self) -> pl.LazyFrame:
-        """All jobs, not read yet."""
+        """Return all jobs, not read yet."""
         return pl.concat(self.frames)
 
     @property
@@ -68,12 +70,12 @@ class JobTable:
         return self.frames[0].collect_schema().names()
 
     def with_columns(self, *columns: pl.Expr) -> JobTable:
-        """The same with columns in place of others, or besides."""
+        """Return the table with these columns added or replaced."""
         frames = tuple(frame.with_columns(*columns) for frame in self.frames)
         return replace(self, frames=frames)
 
     def last(self, jobs: int) -> pl.DataFrame:
-        """So many of the last jobs, in memory."""
+        """Return the last N jobs, in memory."""
         frames: list[pl.DataFrame] = []
         for frame in reversed(self.frames):
             frames.insert(0, frame.collect())
@@ -82,17 +84,17 @@ class JobTable:
         return pl.concat(frames).tail(jobs)
 
     def frame(self) -> pl.DataFrame:
-        """All jobs, in memory."""
+        """Return all jobs, in memory."""
         return self.scan().collect()
 
 
 @dataclass(frozen=True)
 class Key:
-    """By what rows are ranged.
+    """Key by which rows are divided into ranges.
 
     Args:
-        column: a number.
-        step: rows are counted by so much of it, and those of one step stay together.
+        column: Name of a column of numbers.
+        step: Rows are counted by steps of this size, and rows of one step stay together.
     """
 
     column: str
@@ -105,13 +107,15 @@ SUBMISSION = Key("submit", 3600)
 def ranges(
     records: Iterable[pl.DataFrame], at_once: int = AT_ONCE, key: Key = SUBMISSION
 ) -> Iterator[pl.DataFrame]:
-    """Records range by range of a key; those that have the same are in one range, as they came.
+    """Yield records range by range of a key.
+
+    Rows with the same key are in one range, in their original order.
 
     Args:
-        records: frames of one schema, with the key's column.
-        at_once: so many rows at most, unless more are of one step. If there are not more altogether, all come
-            at once and in no order of the key.
-        key: by what they are ranged.
+        records: Frames of one schema, with the key's column.
+        at_once: Largest number of rows of a range, unless one step has more. If there are not more
+            rows in total, all come at once, not sorted by the key.
+        key: Key of the ranges.
     """
     held: list[pl.DataFrame] = []
     rows = 0
@@ -134,7 +138,7 @@ def ranges(
 
 
 class _SortedOut:
-    """Files of records, each in order of a key, and how many there are of each of its steps."""
+    """Files of records, each sorted by a key, and the number of records in each step."""
 
     def __init__(self, key: Key) -> None:
         self.folder = Folder()
@@ -169,20 +173,20 @@ class _SortedOut:
         found = [
             pl.scan_parquet(path).filter(here)
             for path, first, last in self.parts
-            if not (last < begin or (first >= end and end < np.inf))  # NaN is the last of all
+            if not (last < begin or (first >= end and end < np.inf))  # NaN sorts last
         ]
         return pl.concat(found).collect()
 
 
 @dataclass
 class Collected:
-    """Jobs of ranges that come in order of submission, to be given ids of their own.
+    """Jobs of ranges in order of submission, which get distinct ids.
 
     Args:
-        at_once: so many rows in all are kept in memory; more go into files.
-        size: how many jobs there are.
-        unnamed: how many had no id.
-        repeats: how many came under an id that was there before.
+        at_once: Largest number of rows kept in memory; more go into files.
+        size: Number of jobs.
+        unnamed: Number of jobs that had no id.
+        repeats: Number of jobs whose id occurred before.
     """
 
     at_once: int = AT_ONCE
@@ -196,7 +200,7 @@ class Collected:
     _folder: Folder | None = None
 
     def add(self, jobs: pl.DataFrame) -> None:
-        """Take the next jobs, in our own columns with ids as text, in order of submission."""
+        """Add the next jobs in order of submission, in hpctwin's columns with ids as text."""
         missing = jobs["job_id"].null_count()
         if missing:
             rows = pl.int_range(self.size + 1, self.size + 1 + pl.len()).cast(pl.String)
@@ -218,7 +222,10 @@ class Collected:
         )
 
     def table(self) -> JobTable:
-        """All of them with all columns, and ids that are distinct: the second run of job 12 is 12r2."""
+        """Return all jobs with all columns and distinct ids.
+
+        The second run of job 12 is 12r2.
+        """
         again = _repeated(self._hashes)
         runs: dict[str, int] = {}
         parts: list[pl.LazyFrame] = []
@@ -251,12 +258,12 @@ class Collected:
     def _named(
         self, ids: pl.Series, again: npt.NDArray[np.uint64], runs: dict[str, int]
     ) -> pl.Series:
-        """Ids of one part, with the number of the run where it is not the first.
+        """Return the ids of a part, with the number of the run if it is not the first.
 
         Args:
-            ids: as they came.
-            again: hashes of those that come more than once, and perhaps of some others.
-            runs: how often each of them came in earlier parts; counted on here.
+            ids: Original ids.
+            again: Hashes of repeated ids, and perhaps of some others.
+            runs: Number of occurrences of each of them in earlier parts; updated here.
         """
         before = pl.col("id").replace_strict(runs, default=0, return_dtype=pl.Int64) if runs else 0
         run = pl.int_range(1, pl.len() + 1, dtype=pl.Int64).over("id") + before
@@ -269,13 +276,16 @@ class Collected:
 
 
 def _are_numbers(ids: pl.Series) -> bool:
-    """Whether ids are whole numbers as they are written."""
+    """Return whether all ids are whole numbers in their usual form."""
     whole = ids.cast(pl.Int64, strict=False)
     return whole.null_count() == 0 and bool((whole.cast(pl.String) == ids).all())
 
 
 def _repeated(hashes: list[npt.NDArray[np.uint64]]) -> npt.NDArray[np.uint64]:
-    """Those that are there more than once; the list is empty then, so that they are in memory once."""
+    """Return hashes that occur more than once.
+
+    The list is empty afterwards, so that the hashes are in memory only once.
+    """
     every = np.empty(sum(map(len, hashes)), np.uint64)
     end = len(every)
     while hashes:

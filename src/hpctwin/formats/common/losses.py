@@ -1,4 +1,4 @@
-"""What a workload holds that a format cannot carry."""
+"""Contents of a workload that a format cannot hold."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ SWF_ONLY = (
     "queue",
     "partition",
 )
-"""Fields of SWF that a workload only carries along."""
+"""Fields of SWF that a workload keeps but does not use."""
 
 
 def lost_by(format_name: str, workload: Workload, carried: Set[str]) -> tuple[str, ...]:
-    """One sentence for each column that is in use and not carried.
+    """Return one sentence for each column that is in use and cannot be written.
 
     Args:
-        format_name: for the sentences.
-        workload: what is to be written.
-        carried: the columns that the format has a place for.
+        format_name: Name of the format, for the sentences.
+        workload: Workload to write.
+        carried: Columns that the format can hold.
     """
     in_use = {
         "user": bool(workload.user.labels),
@@ -67,7 +67,7 @@ def lost_by(format_name: str, workload: Workload, carried: Set[str]) -> tuple[st
 
 
 def swf_fields_lost(format_name: str, workload: Workload) -> tuple[str, ...]:
-    """A sentence on the fields of an SWF log that only SWF has a place for, if any is known."""
+    """Return a sentence on known fields of a log that only SWF can hold, if any."""
     fields = [
         name
         for name in SWF_ONLY

@@ -1,4 +1,4 @@
-"""The form that accounting, of whatever manager, is brought into; and what is counted on the way."""
+"""The common form of accounting records, and counts of what is changed."""
 
 from __future__ import annotations
 
@@ -41,29 +41,35 @@ RECORD: dict[str, pl.DataType] = {
     "licences": pl.String(),
     "row": pl.Int64(),
 }
-"""A record's fields: moments in seconds since the epoch, durations in seconds, amounts of the whole job, but
-``used_memory_gb`` on one of its nodes at most; null where nothing is known. ``state`` is one of `STATES`.
-``job_id`` may come more than once. ``kinds`` are those of its tasks, where it has several, as
-`read_more_tasks` reads them, and ``tasks_per_node`` as many as may lie on a node. ``group_by`` names what all
-of its nodes have one value of, ``consumables`` what the whole job had of them, such as ``fpga=2,tmp=400``,
-and ``licences`` what it held of those of the cluster, such as ``matlab=2``.
-``row`` is for who wants to find a job's record again."""
+"""Fields of a record; null if unknown.
+
+- Times are in seconds since the epoch, durations in seconds.
+- Amounts are of the whole job, except ``used_memory_gb``: the maximum on one of its nodes.
+- ``job_id`` may occur more than once.
+- ``state`` is one of `STATES`.
+- ``kinds`` are the kinds of its tasks, if there are several, as `read_more_tasks` reads them.
+  ``tasks_per_node`` is the largest number of them on a node.
+- ``group_by`` is the resource or feature whose value is the same on all its nodes.
+- ``consumables`` are what the whole job had, such as ``fpga=2,tmp=400``.
+- ``licences`` are the cluster's licenses that it held, such as ``matlab=2``.
+- ``row`` serves to find a job's record again.
+"""
 
 STATES = ("completed", "failed", "requeued", "node failure", "cancelled", "running", "waiting")
-"""What became of a job's run, in one word for all managers."""
+"""States of a job's run, the same for all managers."""
 
 _EXAMPLES = 1000
 
 
 @dataclass
 class Tally:
-    """Counts what is taken, changed and left out, so that nothing is dropped in silence.
+    """Counts of what is read, changed and skipped: nothing is dropped silently.
 
     Args:
-        counts: how often, by a sentence that says what was done.
-        skipped: a message for each malformed record, up to a thousand.
-        remarks: what is to be said once.
-        named: for a sentence that has an example, the sentence with it, as it stands in ``counts``.
+        counts: Number of cases, by a sentence that says what was done.
+        skipped: A message for each malformed record, up to a thousand.
+        remarks: Sentences to report once.
+        named: For a sentence with an example, the sentence with it, as in ``counts``.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -72,50 +78,56 @@ class Tally:
     named: dict[str, str] = field(default_factory=dict)
 
     def add(self, what: str, count: int = 1, example: str = "") -> None:
-        """Count what happened, unless the count is zero; the first example is shown with it."""
+        """Count what happened, unless the count is zero.
+
+        The first example is shown with it.
+        """
         if count:
             if example:
                 what = self.named.setdefault(what, f"{what} ({example})")
             self.counts[what] = self.counts.get(what, 0) + int(count)
 
     def skip(self, message: str) -> None:
-        """Keep what is to be said of a malformed record."""
+        """Keep the message about a malformed record."""
         if len(self.skipped) < _EXAMPLES:
             self.skipped.append(message)
 
     def drop(self, frame: pl.DataFrame, which: pl.Expr, why: str) -> pl.DataFrame:
-        """The frame without some rows, which are counted."""
+        """Return the frame without some rows, and count these."""
         kept = frame.filter(~which.fill_null(False))
         self.add(why, len(frame) - len(kept))
         return kept
 
     def notes(self) -> ReadNotes:
-        """As a workload carries them."""
+        """Return the notes for a workload."""
         return ReadNotes(dict(self.counts), tuple(self.skipped), tuple(self.remarks))
 
 
 def empty_records() -> pl.DataFrame:
-    """No records, with all fields."""
+    """Return no records, with all fields."""
     return pl.DataFrame(schema=RECORD)
 
 
 Running = Literal["elapsed", "limit", "drop"]
-"""What becomes of a job that still ran when it was recorded: it ends then, at its limit, or is left out."""
+"""Treatment of a job that still ran when it was recorded.
+
+The job ends at that time (``elapsed``), at its limit (``limit``), or is skipped (``drop``).
+"""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What accounting leaves open, and a site's settings or its user decide.
+    """Settings of a site or user that accounting does not contain.
 
     Args:
-        limits: of each partition on walltimes, s.
-        shared: whether jobs share nodes: then a job asks, on each of the nodes that it was on, for a task
-            of its share of cores, GPUs and memory; or for what its tasks of several kinds ask.
-        memory: whether memory is shared out too.
-        consumables: names of those that its nodes have.
-        licences: names of those that the cluster has.
-        features: those that nodes have together; None to take over whatever jobs ask for.
-        running: what becomes of jobs that still ran when they were recorded.
+        limits: Limit on walltimes by partition, in seconds.
+        shared: Whether jobs share nodes. Then a job requests a task on each of its nodes, with its
+            share of cores, GPUs and memory; or what its tasks of several kinds request.
+        memory: Whether memory is allocated to jobs too.
+        consumables: Names of the nodes' consumables.
+        licences: Names of the cluster's licenses.
+        features: Feature sets of the nodes; None to accept all requested features.
+        running: How to read jobs that still ran when they were recorded.
     """
 
     limits: Mapping[str, float] = field(default_factory=dict)
@@ -128,5 +140,5 @@ class Machine:
 
 
 def count_of(frame: pl.DataFrame, which: pl.Expr) -> int:
-    """Of how many rows it is true."""
+    """Return the number of rows for which it is true."""
     return int(frame.select(which.fill_null(False).sum()).item()) if len(frame) else 0

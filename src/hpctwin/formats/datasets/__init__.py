@@ -1,4 +1,4 @@
-"""Published data sets, each a declaration: where it is from, its columns, how its jobs are made of them."""
+"""Published data sets, each declared by its source, columns, and records."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ DATASETS: dict[str, DataSet] = {
         LASSEN, LISA, LUMOS, MARCONI100, PHILLY, SUPERCLOUD,
     )
 }  # fmt: skip
-"""All of them, by name."""
+"""All data sets, by name."""
 
 _MOST = 0.7
 
 
 def dataset(name: str) -> DataSet:
-    """A data set by its name.
+    """Return a data set by its name.
 
     Raises:
-        UnknownNameError: there is no such data set.
+        UnknownNameError: There is no such data set.
     """
     if name not in DATASETS:
         raise UnknownNameError("data set", name, DATASETS)
@@ -47,9 +47,9 @@ def dataset(name: str) -> DataSet:
 
 
 def told_by(path: Path) -> DataSet | None:
-    """The data set that a file or a folder is of, by its columns; None if it is of none.
+    """Return the data set whose columns a file or folder has, else None.
 
-    A file that lacks few of the columns is of it too: reading it says which.
+    A file that lacks few of the columns counts too; reading it reports which.
     """
     best, share = None, _MOST
     for one in DATASETS.values():

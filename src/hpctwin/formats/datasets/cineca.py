@@ -1,4 +1,7 @@
-"""Jobs with the power of their nodes: PM100 of Marconi100 (CINECA), and Adastra (CINES) in its columns."""
+"""Jobs with node power: PM100 of Marconi100 (CINECA), and Adastra (CINES).
+
+Both have the same columns.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _LONGEST_LIMIT_MIN = 1e6
 
 
 def _samples(watts: str) -> pl.Expr:
-    """What all nodes of a job drew, a sample every 20 s."""
+    """Return the power draw of all nodes of a job, a sample every 20 s."""
     all_w = (pl.col(watts) * pl.col("nodes")).round().cast(pl.Int64)
     return all_w.repeat_by((pl.col("runtime") / STEP_S).ceil().cast(pl.Int64))
 
@@ -118,7 +121,7 @@ def _records(
 
 
 def _use(given: Given, divisor: pl.Expr, step_s: float | None) -> dict[str, pl.Expr]:
-    """Power of a node, or how much of its parts was used, in samples or as means."""
+    """Return a node's power or its components' use, in samples or as means."""
     if given.use == "none":
         return {}
     names = ["node"] if given.use == "measured" else ["node", "mem", "cpu"]

@@ -33,7 +33,7 @@ _TASKS = (
 
 
 def _events(made: pl.DataFrame) -> pl.DataFrame:
-    """What happens to each task of each made-up job: each fills a machine."""
+    """Return the events of each task of each synthetic job: each task fills a machine."""
     first = made["submit"].min()
     tasks = made.with_columns(task=pl.int_ranges(0, pl.col("nodes"))).explode("task")
     frames = [
@@ -73,7 +73,7 @@ _USED = (
 
 
 def _periods(made: pl.DataFrame) -> pl.DataFrame:
-    """What each task of each made-up job uses, every five minutes."""
+    """Return the use of each task of each synthetic job, every five minutes."""
     first = made["submit"].min()
     begin, end = (
         (600 + pl.col(when) - first).cast(pl.Int64).alias(when) for when in ("start", "end")
@@ -86,10 +86,16 @@ def _periods(made: pl.DataFrame) -> pl.DataFrame:
 
 
 _ZERO_S = 1_304_290_200.0
-"""Time 0: the trace begins at 600 s, 2011-05-01 19:00 EDT (google/cluster-data, ClusterData2011_2.md)."""
+"""Unix time of time 0.
+
+The trace begins at 600 s, 2011-05-01 19:00 EDT (google/cluster-data, ClusterData2011_2.md).
+"""
 _LATEST = 1e15
 _AT = pl.when(pl.col("time") < _LATEST).then(_ZERO_S + pl.col("time") / 1e6)
-"""Seconds since the epoch; null of what happened after the trace, which is told as 2^63 - 1."""
+"""Seconds since the epoch.
+
+Null for events after the trace, which have the time 2^63 - 1.
+"""
 
 _MACHINES = (
     Column("time", "µs, as of tasks", needed=True, made=pl.col("at")),
@@ -103,14 +109,17 @@ _ADD, _REMOVE = 0, 1
 
 
 def _machine_events(made: pl.DataFrame) -> pl.DataFrame:
-    """Ten machines that are there from the beginning, one of which is away for an hour."""
+    """Return ten machines that exist from the beginning; one is away for an hour."""
     there = [(0, number, _ADD) for number in range(10)]
     away = [(int(3600e6), 3, _REMOVE), (int(7200e6), 3, _ADD)]
     return pl.DataFrame([*there, *away], schema=["at", "machine", "what"], orient="row")
 
 
 def _machines_away(events: pl.LazyFrame) -> pl.LazyFrame:
-    """From each removal to the next addition; one that comes late was not there before."""
+    """Return the times from each removal to the next addition.
+
+    A machine that is first added later was away before that.
+    """
     sorted_events = (
         events.filter(_EVENT.is_in([_ADD, _REMOVE]))
         .select("machine", _EVENT.alias("event"), _AT.alias("at"))
@@ -134,7 +143,7 @@ def _machines_away(events: pl.LazyFrame) -> pl.LazyFrame:
 def _google(given: Given) -> pl.LazyFrame:
     at = _AT
     ended = ~_EVENT.is_in([_SUBMIT, _SCHEDULE, *_UPDATES])
-    # A task that is evicted and begins again asks once.
+    # A task that is evicted and starts again counts once.
     tasks = given.main.group_by("job", "index", maintain_order=True).agg(
         at.filter(_EVENT == _SUBMIT).min().alias("submit"),
         at.filter(_EVENT == _SCHEDULE).min().alias("start"),

@@ -1,6 +1,6 @@
-"""What a published data set is: its files, their columns, and what becomes of them.
+"""Declaration of a published data set: files, columns, and how to read them.
 
-Samples of measurements with their times, made into samples at equal steps from each job's start.
+`at_steps` turns timed measurements into samples at equal steps from each job's start.
 """
 
 from __future__ import annotations
@@ -38,17 +38,18 @@ def at_steps(
     step_s: float,
     values: Mapping[str, pl.Expr],
 ) -> pl.LazyFrame:
-    """Lists of samples by job, and the column of their steps.
+    """Return lists of samples by job, and the columns of their steps.
 
-    A sample counts in the step in which it was taken, several in one as their mean. Where there is none
-    the one before it holds, at the beginning the first.
+    A sample counts in the step in which it was taken; several in one step count as their mean. A
+    step without a sample has the value of the step before it; at the beginning, that of the first
+    sample.
 
     Args:
-        rows: a row for each measurement.
-        key: the column that tells the job.
-        since_s: seconds since the job began; measurements before it are left out.
-        step_s: of the lists, seconds.
-        values: what is measured, by the name that it gets.
+        rows: One row for each measurement.
+        key: Column that identifies the job.
+        since_s: Seconds since the job began; earlier measurements are ignored.
+        step_s: Step of the lists, in seconds.
+        values: Measured values, by the name in the result.
     """
     step = (since_s / step_s).floor().cast(pl.Int64)
     known = rows.select(key, step.alias("_step"), *(v.alias(name) for name, v in values.items()))
@@ -67,23 +68,26 @@ def at_steps(
 Kind = Literal["number", "text", "time", "list"]
 Use = Literal["measured", "components", "none"]
 USES: tuple[Use, ...] = ("measured", "components", "none")
-"""What is read of how jobs used nodes: measured power where there is one; use of components; nothing."""
+"""Data to read on how jobs used nodes.
+
+``measured`` is measured power if there is one, ``components`` is the use of components.
+"""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a file as it is published.
+    """A column of a published file.
 
     Args:
-        name: its head.
-        meaning: what it says, and in what unit.
-        kind: how it is read: ``number``; ``time`` (a date, or seconds since the epoch), which becomes seconds
-            since the epoch; ``list`` (of numbers); ``text``.
-        needed: whether there are no jobs without it.
-        median: what the median of those above 0 lies between, so that another unit is noticed.
-        made: what a sample has in it, of the columns of `MADE`; nothing if left out.
-        dtype: what Parquet has it as; by its kind if left out.
-        read_for: for which `Use` it is read, where it is large; for all if left out.
+        name: Its header.
+        meaning: Its meaning and unit.
+        kind: How to read it: ``number``; ``time`` (a date, or seconds since the epoch), which
+            becomes seconds since the epoch; ``list`` (of numbers); ``text``.
+        needed: Whether jobs cannot be read without it.
+        median: Range of the median of the values above 0; outside it, the unit must be another one.
+        made: Content in a sample, from the columns of `MADE`; by default nothing.
+        dtype: Type in Parquet; by default from its kind.
+        read_for: For a large column, the `Use` for which it is read; by default all.
     """
 
     name: str
@@ -111,19 +115,19 @@ MADE = {
     "gpu": "",
     "node_w": "mean power of one of its nodes, W",
 }
-"""Columns of the made-up jobs that samples are written of."""
+"""Columns of the synthetic jobs from which samples are written."""
 
 
 @dataclass(frozen=True)
 class Given:
-    """What there is of a data set.
+    """The available data of a data set.
 
     Args:
-        main: of the first file, columns as they are read, null where they are not there.
-        more: of other files that are there, by name.
-        parts: the node groups of the data set's machine, by name.
-        use: what is to be read of how much jobs used.
-        tally: told of what is changed or left out.
+        main: First file, columns as read; null where missing.
+        more: Other available files, by name.
+        parts: Node groups of the data set's cluster, by name.
+        use: Data to read on how much jobs used.
+        tally: Counts what is changed or skipped.
     """
 
     main: pl.LazyFrame
@@ -134,7 +138,7 @@ class Given:
 
     @property
     def node(self) -> NodeGroup:
-        """What a node is, where there is one kind."""
+        """The first node group; the only one if all nodes are equal."""
         return next(iter(self.parts.values()))
 
 
@@ -143,15 +147,15 @@ class File:
     """A file of a data set.
 
     Args:
-        name: as published.
-        globs: how it may be called, in the data set's folder.
-        columns: all that it has, in order.
-        needed: whether there are no jobs without it.
-        form: ``table`` is CSV with a head, or Parquet; ``headless`` CSV; ``swf`` separated by blanks,
-            comments after ``;``; others are read by ``read``.
-        rows: the rows of a sample, of the made-up jobs.
-        read: reads files that are none of these.
-        write: writes them, of the rows of a sample.
+        name: Published name.
+        globs: Possible names in the data set's folder.
+        columns: All its columns, in order.
+        needed: Whether jobs cannot be read without it.
+        form: ``table`` is CSV with a header, or Parquet; ``headless`` is CSV without one; ``swf``
+            is separated by blanks, with comments after ``;``; others are read by ``read``.
+        rows: Rows of a sample, from the synthetic jobs.
+        read: Reads files of another form.
+        write: Writes files of another form, from the rows of a sample.
     """
 
     name: str
@@ -169,21 +173,22 @@ class DataSet:
     """A published data set.
 
     Args:
-        name: in short.
-        title: what it is, of which machine, how much of it.
-        source: where it is published.
-        licence: of the data, as published.
-        citation: of whom its authors ask to be named.
-        files: the first has the jobs.
-        records: the fields of `formats.common.record.RECORD`, and of use (``use_cpu``, ``node_w``, … as of
-            `hpctwin.model.workload.frame`).
-        system: the machine that comes with the package.
-        zone: of dates that name none.
-        rules: what is done with what is missing or odd, a sentence each.
-        shared: whether jobs share nodes.
-        told: whether columns (name, type) that fit are of it and not of another.
-        content: a regular expression that the beginning of the first file fits, where columns do not tell.
-        away: the file that tells which nodes were away, and what it says, in the columns of
+        name: Short name.
+        title: Its content, cluster and size.
+        source: Place of publication.
+        licence: License of the data, as published.
+        citation: Reference that its authors request.
+        files: Its files; the first has the jobs.
+        records: Returns the fields of `formats.common.record.RECORD`, and of use (``use_cpu``,
+            ``node_w``, … as in `hpctwin.model.workload.frame`).
+        system: Cluster that comes with the package.
+        zone: Time zone of dates that name none.
+        rules: Treatment of missing or odd values, a sentence each.
+        shared: Whether jobs share nodes.
+        told: Whether matching columns (name, type) are of this data set and not of another.
+        content: Regular expression that matches the beginning of the first file, if columns cannot
+            identify it.
+        away: File that records which nodes were away, and its content in the columns of
             `hpctwin.formats.clusters.outages.AWAY`.
     """
 
@@ -209,17 +214,17 @@ class DataSet:
 
 
 def size(name: str = "nodes") -> pl.Expr:
-    """A number of nodes that can be divided by."""
+    """Return a number of nodes to divide by; null if it is not above 0."""
     return pl.when(pl.col(name) > 0).then(pl.col(name))
 
 
 def share_used(group: NodeGroup, part: str, watts: pl.Expr) -> pl.Expr:
-    """How much of a component was used when all of a node's drew so much, 0 to 1."""
+    """Return the use of a component, 0 to 1, from the power of all of them in a node."""
     one = group.components[part]
     idle, full = one.count * one.idle_w, one.count * one.full_w
     return ((watts - idle) / (full - idle)).clip(0.0, 1.0)
 
 
 def listed(numbers: pl.Expr) -> pl.Expr:
-    """The text that lists of node numbers are, ``3,4,5``."""
+    """Return lists of node numbers as text, ``3,4,5``."""
     return numbers.cast(pl.List(pl.Int64)).cast(pl.List(pl.String)).list.join(",")

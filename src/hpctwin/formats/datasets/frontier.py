@@ -1,4 +1,7 @@
-"""Frontier: telemetry in the layout of ExaDigiT's loader, and the public SWF log with its 21 fields."""
+"""Frontier: telemetry in the layout of ExaDigiT's loader, and the public SWF log.
+
+The log has 21 fields.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ def _time(name: str, made: str) -> Column:
 
 
 def _xname() -> pl.Expr:
-    """What the nodes of a made-up job are called: 128 in a rack, twelve racks in a row, none in row 6."""
+    """Return node names of a synthetic job.
+
+    A rack has 128 nodes, a row has twelve racks, and none is in row 6.
+    """
     node = pl.element()
     rack, rest = node // 128, node % 128
     name = pl.format(
@@ -98,7 +104,10 @@ def _telemetry(given: Given) -> pl.LazyFrame:
 
 
 def _number_of(name: pl.Expr) -> pl.Expr:
-    """The number of a node as ExaDigiT counts: 128 to a rack, twelve racks to a row."""
+    """Return the number of a node as ExaDigiT counts.
+
+    There are 128 nodes per rack and twelve racks per row.
+    """
     part = [
         name.str.extract(r"^x2(\d)(\d\d)c(\d)s(\d)b\dn(\d)$", i).cast(pl.Int64) for i in range(1, 6)
     ]

@@ -1,4 +1,4 @@
-"""LAST: allocations of Lassen (LLNL), and what was measured on their nodes."""
+"""LAST: allocations of Lassen (LLNL), and measurements on their nodes."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _NODES = (
 
 
 def _per_node(made: pl.DataFrame) -> pl.DataFrame:
-    """A row for each node of each job."""
+    """Return a row for each node of each job."""
     nodes = pl.int_ranges("first_node", pl.col("first_node") + pl.col("nodes"))
     return made.with_columns(node=nodes).explode("node")
 

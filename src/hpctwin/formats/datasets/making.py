@@ -1,4 +1,4 @@
-"""Small files of exactly a data set's schema, of jobs that are made up."""
+"""Small files with a data set's exact schema, from synthetic jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FIRST = 1_693_526_400.0
 """2023-09-01, UTC."""
 _DAY, _WIDEST = 86_400, 64
 _MOST_NODES, _LOAD = 1024, 0.5
-"""Jobs are on the first so many nodes of a machine, and use this share of them or less."""
+"""Jobs use at most the first N nodes of a cluster, and at most this share of them."""
 _DATE = "%Y-%m-%d %H:%M:%S"
 _NODE = NodeGroup.model_validate(
     {
@@ -37,21 +37,23 @@ _NODE = NodeGroup.model_validate(
         },
     }
 )
-"""Of a data set of which nothing is known of its nodes."""
+"""Node group for a data set whose nodes are unknown."""
 
 
 def node_of(dataset: DataSet) -> NodeGroup:
-    """What made-up jobs of a data set run on."""
+    """Return the node group on which synthetic jobs of a data set run."""
     return read_system(dataset.system).nodes[-1] if dataset.system else _NODE
 
 
 def made_jobs(node: NodeGroup, jobs: int, seed: int) -> pl.DataFrame:
-    """Jobs of a day or more, in the columns of `MADE`, times in whole seconds; no two have a node at a time.
+    """Return jobs of a day or more, in the columns of `MADE`, times in whole seconds.
+
+    No two jobs use a node at the same time.
 
     Args:
-        node: what they run on, for their power.
-        jobs: how many, 1 or more.
-        seed: of all that is drawn.
+        node: Node group on which they run, for their power.
+        jobs: Number of jobs, 1 or more.
+        seed: Seed of all random values.
     """
     rng = np.random.default_rng(seed)
     submit = np.sort(rng.integers(0, max(_DAY, 60 * jobs), jobs)).astype(np.float64)
@@ -60,7 +62,7 @@ def made_jobs(node: NodeGroup, jobs: int, seed: int) -> pl.DataFrame:
     wait = np.where(rng.random(jobs) < 0.5, 0, rng.integers(0, 3600, jobs))
     nodes = np.minimum(2 ** rng.integers(0, 7, jobs), min(_WIDEST, node.count))
     there = min(node.count, _MOST_NODES)
-    # Where it is more than they can do, jobs come more slowly.
+    # If the load is too high, jobs arrive more slowly.
     load = float(runtime @ nodes) / (there * max(_DAY, 60 * jobs))
     submit = np.floor(submit * max(1.0, load / _LOAD))
     ready = submit + wait
@@ -95,13 +97,15 @@ def made_jobs(node: NodeGroup, jobs: int, seed: int) -> pl.DataFrame:
 def _placed(
     ready: FloatArray, runtime: FloatArray, nodes: IntArray, there: int
 ) -> tuple[FloatArray, IntArray]:
-    """When each job starts and the first of its nodes, which follow each other and no other job has.
+    """Return each job's start and its first node; its nodes are consecutive.
+
+    A node has one job at a time.
 
     Args:
-        ready: it starts then at the earliest, s [jobs].
-        runtime: s [jobs].
-        nodes: [jobs].
-        there: nodes of the machine, as many as the widest job has or more.
+        ready: Earliest start, in seconds [jobs].
+        runtime: Run time, in seconds [jobs].
+        nodes: Number of nodes [jobs].
+        there: Nodes of the cluster, at least as many as the widest job has.
     """
     free_at = np.zeros(there)
     start, first = np.empty(len(ready)), np.empty(len(ready), np.int64)
@@ -116,20 +120,20 @@ def _placed(
 def write_sample(
     dataset: DataSet, folder: str | Path, *, jobs: int = 100, seed: int = 0
 ) -> list[Path]:
-    """Write files as the data set has them, of made-up jobs; no real ones are in them.
+    """Write files as in the data set, with synthetic jobs only.
 
     Args:
-        dataset: which.
-        folder: made if it is not there.
-        jobs: how many.
-        seed: of all that is drawn.
+        dataset: Data set.
+        folder: Target folder; created if missing.
+        jobs: Number of jobs.
+        seed: Seed of all random values.
 
     Returns:
-        The files, the first one first.
+        The files, the main one first.
 
     Raises:
-        ConfigError: there is to be less than one job.
-        OutputError: a file cannot be written.
+        ConfigError: ``jobs`` is less than one.
+        OutputError: A file cannot be written.
     """
     if jobs < 1:
         raise ConfigError(f"a sample of {jobs} jobs cannot be written, it must be 1 or more")
@@ -157,7 +161,7 @@ def _write(file: File, rows: pl.DataFrame, folder: Path) -> Path:
 
 
 def _name(file: File) -> str:
-    """What the sample's file is called: as published, made definite."""
+    """Return the file name of the sample: the published pattern, filled in."""
     names = {
         "YY_MM.parquet": "23_09.parquet",
         "ANL-ALCF-DJC.csv": "ANL-ALCF-DJC-POLARIS_20230901_20230930.csv",

@@ -1,4 +1,4 @@
-"""Microsoft's Philly: jobs of deep learning, their attempts, and how much of their GPUs they used."""
+"""Microsoft's Philly: deep-learning jobs, their attempts, and their use of GPUs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,12 @@ __all__ = ["PHILLY"]
 _SMALL, _GPUS = 2, 8
 _GROUPS = ("2-gpu", "8-gpu")
 _SPAN = 1 << 40
-"""Longer than any time, s: GPU and time make one number that sorts by both."""
+"""A span longer than any time, in seconds.
+
+With it, GPU and time make one number that sorts by both.
+"""
 _AT_ONCE = 500_000
-"""Rows of use that are read at a time."""
+"""Number of rows of use that are read at a time."""
 
 _ATTEMPTS = (
     Column("jobid", "", "text", needed=True, made=pl.format("application_{}", "number")),
@@ -57,7 +60,7 @@ _ATTEMPTS = (
 
 
 def _read(path: Path) -> pl.DataFrame:
-    """A row for each job, of its attempts."""
+    """Return a row for each job, from its attempts."""
     document: Any = read_json(path)
     if not isinstance(document, list) or not all(isinstance(job, dict) for job in document):
         raise TraceError(path, "is no list of jobs; is it the cluster_job_log?")
@@ -92,7 +95,7 @@ def _number(gpu: Any) -> int:
 
 
 def _text(value: Any) -> str:
-    """Dates without the label of their zone, which is always that of the data set."""
+    """Return dates without their zone label, which is always that of the data set."""
     return str(value).removesuffix(" PST").removesuffix(" PDT")
 
 
@@ -136,9 +139,9 @@ _USE = (
 
 
 def _table(path: Path) -> pl.LazyFrame:
-    """A table that has blanks in its head and labels of zones behind its dates.
+    """Return a table that has blanks in its header and zone labels after its dates.
 
-    A few rows have cells of two in them; what is too much is left out.
+    A few rows contain cells of two rows; surplus cells are dropped.
     """
     table = pl.scan_csv(path, infer_schema=False, truncate_ragged_lines=True, null_values=["NA"])
     found = table.rename(lambda name: name.strip())
@@ -153,7 +156,7 @@ def _written(rows: pl.DataFrame) -> bytes:
 
 
 def _minutes(made: pl.DataFrame) -> pl.DataFrame:
-    """What each node of each made-up job tells each minute."""
+    """Return what each node of each synthetic job reports each minute."""
     ips = pl.int_ranges("first_node", pl.col("first_node") + pl.col("nodes"))
     at = pl.int_ranges(pl.col("start").cast(pl.Int64), pl.col("end").cast(pl.Int64), 60)
     nodes = made.with_columns(ip=ips).explode("ip").with_columns(at=at).explode("at")
@@ -202,9 +205,9 @@ def _records(given: Given) -> pl.LazyFrame:
 def _machines(
     nodes: pl.DataFrame, listed: pl.LazyFrame | None, parts: Mapping[str, NodeGroup]
 ) -> pl.DataFrame:
-    """Name, node group and number of each machine, in the order of the names within its group.
+    """Return name, node group and number of each machine, sorted by name in its group.
 
-    The number is null of those that are more than the group has nodes.
+    The number is null for machines beyond the group's node count.
     """
     seen = nodes.group_by("name").agg(pl.col("gpu").explode().max().alias("highest") + 1)
     if listed is not None:
@@ -230,12 +233,14 @@ def _machines(
 
 
 def _use(main: pl.DataFrame, placed: pl.DataFrame, use: pl.LazyFrame) -> pl.Series:
-    """The mean use of the GPUs that each job had in its last attempt, 0 to 1; null if nothing is told of it.
+    """Return the mean use of each job's GPUs in its last attempt, 0 to 1.
+
+    The use is null if unknown.
 
     Args:
-        main: the jobs, with ``row``, ``last_start`` and ``end``.
-        placed: the machines of each, and the numbers of its GPUs on them.
-        use: of the GPUs of machines by time.
+        main: Jobs, with ``row``, ``last_start`` and ``end``.
+        placed: Machines of each job, and the numbers of its GPUs on them.
+        use: GPU use of machines by time.
     """
     names = placed["name"].unique().sort()
     code = dict(zip(names.to_list(), range(len(names)), strict=True))

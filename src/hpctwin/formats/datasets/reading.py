@@ -1,4 +1,7 @@
-"""Published data sets into workloads: files found and told by their columns, read lazily, checked once."""
+"""From published data sets to workloads.
+
+Files are found, recognized by their columns, read lazily, and checked once.
+"""
 
 from __future__ import annotations
 
@@ -34,16 +37,16 @@ from hpctwin.model.workload.usage import NODE_W
 __all__ = ["columns_in", "files_of", "fits", "nodes_away", "read_dataset"]
 
 _UNIX = (1e8, 1e10)
-"""Seconds since the epoch lie between, from 1973 to 2286."""
+"""Range of valid seconds since the epoch, from 1973 to 2286."""
 _MUCH_LONGER = 1.5
 
 
 def files_of(dataset: DataSet, path: Path) -> dict[str, list[Path]]:
-    """The files that there are of a data set, by name.
+    """Return the existing files of a data set, by name.
 
     Args:
-        dataset: which.
-        path: its folder, or its first file; others are looked for beside it.
+        dataset: Data set.
+        path: Its folder, or its first file; the other files are searched next to it.
     """
     folder = path if path.is_dir() else path.parent
     found = {
@@ -56,10 +59,12 @@ def files_of(dataset: DataSet, path: Path) -> dict[str, list[Path]]:
 
 
 def columns_in(path: Path, file: File) -> dict[str, pl.DataType]:
-    """The columns of a file and their types, text in CSV; of one without a head, as declared.
+    """Return the columns of a file and their types, which are text in CSV.
+
+    A file without a header has the declared columns.
 
     Raises:
-        TraceError: the file cannot be read as what it should be.
+        TraceError: The file cannot be read as declared.
     """
     try:
         if file.form in ("headless", "swf", "other"):
@@ -85,7 +90,10 @@ def columns_in(path: Path, file: File) -> dict[str, pl.DataType]:
 
 
 def fits(dataset: DataSet, path: Path) -> float:
-    """The share of needed columns that a file has, if it may be the first file of the data set."""
+    """Return the share of needed columns in a file.
+
+    The share is 0 if the file cannot be the data set's first one.
+    """
     file = dataset.main
     if dataset.content is not None:
         head = first_bytes(path, 1 << 14)
@@ -113,17 +121,17 @@ def read_dataset(
     """Read a data set as it is published.
 
     Args:
-        path: its folder, or its first file; others are looked for beside it.
-        dataset: which it is.
-        use: what is read of how much jobs used of their nodes; see `USES`.
-        only: which rows of the first file: ``column=value,value``; all of these must hold.
-        skip_invalid: leave rows out that have a cell that cannot be read, and say which.
-        timezone: of dates that name none, in place of the data set's.
+        path: Its folder, or its first file; the other files are searched next to it.
+        dataset: Data set.
+        use: Data to read on how much jobs used of their nodes; see `USES`.
+        only: Rows of the first file to read, ``column=value,value``; all conditions must hold.
+        skip_invalid: Skip rows with a cell that cannot be read, and report them.
+        timezone: Time zone of dates that name none, instead of the data set's.
 
     Raises:
-        TraceError: a file or a needed column is not there, a cell cannot be read, or numbers are in another
-            unit than they should be; the message names file and column.
-        ConfigError: an option is wrong.
+        TraceError: A file or a needed column is missing, a cell cannot be read, or numbers are in
+            another unit than declared; the message names file and column.
+        ConfigError: An option is wrong.
     """
     path, tally = Path(path), Tally()
     if use not in USES:
@@ -157,14 +165,16 @@ def read_dataset(
 
 
 def nodes_away(path: str | Path, dataset: DataSet) -> tuple[pl.DataFrame, Tally] | None:
-    """Outages of nodes in a data set, with columns `clusters.outages.AWAY`; None if it has none.
+    """Return outages of nodes in a data set, with columns `clusters.outages.AWAY`.
+
+    None if the data set has no outages.
 
     Args:
-        path: its folder, or its first file.
-        dataset: which it is.
+        path: Its folder, or its first file.
+        dataset: Data set.
 
     Raises:
-        TraceError: the file that tells it cannot be read.
+        TraceError: The file of outages cannot be read.
     """
     if dataset.away is None:
         return None
@@ -180,9 +190,9 @@ def nodes_away(path: str | Path, dataset: DataSet) -> tuple[pl.DataFrame, Tally]
 
 
 def _scan(paths: Sequence[Path], file: File, use: Use, zone: str, tally: Tally) -> pl.LazyFrame:
-    """The declared columns of a file, each read as its kind says, and nulls where there are none.
+    """Return the declared columns of a file, each read as its kind requires.
 
-    So are columns that are not read for this use.
+    Missing columns, and columns that are not read for this use, are null.
     """
     frames = [_one(path, file) for path in paths]
     frame = frames[0] if len(frames) == 1 else pl.concat(frames, how="diagonal_relaxed")
@@ -211,7 +221,10 @@ def _scan(paths: Sequence[Path], file: File, use: Use, zone: str, tally: Tally) 
 
 
 def _counted(table: pl.LazyFrame, file: File, tally: Tally) -> pl.LazyFrame:
-    """A table beside the first, with needed numbers and times that are not there counted when it is read."""
+    """Return a secondary table that counts missing values when it is read.
+
+    It counts needed numbers and times.
+    """
     lock = Lock()
 
     def count(kind: str, cells: pl.Series) -> pl.Series:
@@ -228,7 +241,7 @@ def _counted(table: pl.LazyFrame, file: File, tally: Tally) -> pl.LazyFrame:
 
 
 def _why(error: Exception) -> str:
-    """In one line; what Polars adds about its plan is of no use to who has the file."""
+    """Return the error in one line; Polars adds its plan, which does not help users."""
     said = cause(error) if isinstance(error, OSError) else str(error)
     return said.strip().partition("\n")[0]
 
@@ -243,7 +256,7 @@ def _one(path: Path, file: File) -> pl.LazyFrame:
             raise TraceError(path, f"cannot be read: {_why(error)}") from error
     if file.form == "swf":
         return _separated(path, file)
-    columns_in(path, file)  # says what is wrong with the file, if something is
+    columns_in(path, file)  # reports what is wrong with the file, if anything
     if path.suffix == ".parquet":
         return pl.scan_parquet(path)
     names = _names_without_head(path, file) if file.form == "headless" else None
@@ -258,10 +271,12 @@ def _one(path: Path, file: File) -> pl.LazyFrame:
 
 
 def _names_without_head(path: Path, file: File) -> list[str]:
-    """The names of all columns of a file that has no head; those after the published ones have none.
+    """Return the names of all columns of a file without a header.
+
+    Columns after the published ones have no published name.
 
     Raises:
-        TraceError: it has too few.
+        TraceError: The file has too few columns.
     """
     names = [column.name for column in file.columns]
     with open_binary(path) as source:
@@ -275,7 +290,10 @@ def _names_without_head(path: Path, file: File) -> list[str]:
 
 
 def _separated(path: Path, file: File) -> pl.LazyFrame:
-    """Columns separated by blanks, as text; submissions since the epoch, where the header tells."""
+    """Return columns separated by blanks, as text.
+
+    Submit times are since the epoch if the header gives the start.
+    """
     lines = pl.Series("line", read_bytes(path).decode("utf-8", "replace").splitlines(), pl.String)
     lines = lines.str.strip_chars()
     zero: Any = lines.str.extract(r"^;\s*UnixStartTime:\s*(\d+)", 1).cast(pl.Float64).max()
@@ -292,7 +310,7 @@ def _separated(path: Path, file: File) -> pl.LazyFrame:
 
 
 def _read_as(column: Column, dtype: pl.DataType | None, zone: str, tally: Tally) -> pl.Expr:
-    """A column as `Column.kind` says; a text in CSV that is no number or time is kept beside it."""
+    """Return a column as `Column.kind` requires."""
     name = column.name
     if dtype is None:
         kind: Any = {"text": pl.String, "list": pl.List(pl.Float64)}.get(column.kind, pl.Float64)
@@ -315,7 +333,7 @@ def _read_as(column: Column, dtype: pl.DataType | None, zone: str, tally: Tally)
 
 
 def listed_text(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
-    """A text as it is; numbers without a point; lists joined by commas."""
+    """Return text as it is; numbers without a point; lists joined by commas."""
     if isinstance(dtype, pl.List):
         return value.cast(pl.List(pl.String)).list.join(",")
     if dtype.is_float():
@@ -327,11 +345,11 @@ def listed_text(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
 def _rows(
     path: Path, frame: pl.LazyFrame, dataset: DataSet, only: Sequence[str], tally: Tally
 ) -> pl.DataFrame:
-    """The rows of the first file that are asked for.
+    """Return the requested rows of the first file.
 
     Raises:
-        ConfigError: what is asked for is no ``column=value`` or there is no such column.
-        TraceError: the file cannot be read, or no row is asked for.
+        ConfigError: A request is no ``column=value`` or there is no such column.
+        TraceError: The file cannot be read, or no row matches.
     """
     wanted = []
     for text in only:
@@ -367,11 +385,11 @@ def _rows(
 def _sound(
     path: Path, frame: pl.DataFrame, dataset: DataSet, tally: Tally, *, skip_invalid: bool
 ) -> pl.DataFrame:
-    """The rows that have all that is needed, in the units that are expected.
+    """Return the rows that have all needed values, in the expected units.
 
     Raises:
-        TraceError: a needed cell is empty or cannot be read and ``skip_invalid`` is false; or the numbers
-            of a column are in another unit.
+        TraceError: A needed cell is empty or cannot be read and ``skip_invalid`` is false; or the
+            numbers of a column are in another unit.
     """
     if not len(frame):
         raise TraceError(path, "there are no jobs in it")
@@ -412,11 +430,11 @@ def _check_unit(
 
 
 def _check_lengths(path: Path, records: pl.DataFrame) -> None:
-    """See that run times and limits are not in another unit than starts and ends.
+    """Check that run times and limits are in the same unit as starts and ends.
 
     Raises:
-        TraceError: they do not agree, or more than half of the jobs that have one ran much longer than
-            their limit.
+        TraceError: They do not agree, or more than half of the jobs with a limit ran much longer
+            than it.
     """
     if not {"walltime", "start", "end"} <= set(records.columns):
         return
@@ -462,7 +480,7 @@ def _workload(
 
 
 def _tell_of_use(name: str, jobs: pl.DataFrame, tally: Tally) -> None:
-    """Count the jobs of which it is not known, or not to their end."""
+    """Count the jobs whose use is unknown, or not known to their end."""
     column = jobs[name]
     if not isinstance(column.dtype, pl.List):
         tally.add(f"job of which {name} is not known", int(column.is_null().sum()))
@@ -474,10 +492,10 @@ def _tell_of_use(name: str, jobs: pl.DataFrame, tally: Tally) -> None:
 
 
 def _check_power(path: Path, power: pl.Series, parts: Mapping[str, NodeGroup]) -> None:
-    """See that nodes draw what nodes of this machine can.
+    """Check that the power of nodes is possible on this cluster.
 
     Raises:
-        TraceError: the median is far from that.
+        TraceError: The median is far from the nodes' range of power.
     """
     mean: Any = (power.list.mean() if isinstance(power.dtype, pl.List) else power).median()
     idle = min((node_w(group.components, 0) for group in parts.values()), default=0)

@@ -16,7 +16,7 @@ _CODES = (
     "PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL",
     "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY",
 )  # fmt: skip
-"""Slurm's numbers of states, from 0."""
+"""Slurm's states in the order of their numbers, from 0."""
 _CORES, _STEP_S = 40, 10
 
 
@@ -70,7 +70,7 @@ def _steps(made: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_job(path: Path) -> str:
-    """The job that a file is of: its name begins with the number."""
+    """Return the job of a file: its name begins with the number."""
     found = re.match(r"(\d+)", path.name)
     return found[1] if found else ""
 
@@ -161,7 +161,7 @@ def _records(given: Given) -> pl.LazyFrame:
 
 
 def _by_job(rows: pl.DataFrame) -> bytes:
-    """The samples of the first job alone: each has a file of its own."""
+    """Return the samples of the first job only: each job has a file of its own."""
     own = rows.filter(pl.col("job") == pl.col("job").first())
     return own.drop("job").write_csv().encode()
 

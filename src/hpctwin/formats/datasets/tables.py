@@ -1,6 +1,7 @@
-"""Data sets that are little more than a table of jobs: Kestrel, Eagle, Lisa, and DIR-LAB's tables.
+"""Data sets that are little more than a table of jobs.
 
-Blue Waters: day's logs of Torque, which are accounting as PBS writes it.
+These are Kestrel, Eagle, Lisa, DIR-LAB's tables, and Blue Waters. The last has Torque's logs by
+day, which are accounting in the form that PBS writes.
 """
 
 from __future__ import annotations
@@ -239,7 +240,7 @@ def _lisa(given: Given) -> pl.LazyFrame:
     parts = given.more.get("fragments.parquet")
     if parts is None or given.use == "none":
         return jobs.drop("cpu_capacity")
-    # The fragments of a job follow each other in the file.
+    # The fragments of a job are consecutive in the file.
     used = parts.group_by("id", maintain_order=True).agg(
         pl.col("cpu_usage").forward_fill().backward_fill().drop_nulls(),
         (pl.col("duration").drop_nulls().first() / 1000).alias("use_cpu_step_s"),

@@ -1,8 +1,10 @@
 """Batsim workloads: ``{"nb_res": …, "jobs": […], "profiles": {…}}``.
 
-A job names a profile, which says what it does. Two types can be read: ``delay`` (runs that many
-seconds) and ``parallel_homogeneous`` without communication (computes that many flops on each node,
-at a speed that the platform, not the workload, knows).
+A job names a profile, which says what it does. Two types can be read:
+
+- ``delay`` runs for a number of seconds.
+- ``parallel_homogeneous``, without communication, computes a number of flops on each node. The
+  platform, not the workload, defines their speed.
 """
 
 from __future__ import annotations
@@ -31,31 +33,33 @@ __all__ = ["is_batsim", "read_batsim", "write_batsim"]
 _CARRIED = frozenset({"nodes_hint"})
 _SHORTEST_S = 0.001
 ASSUMED_FLOPS_PER_S = 1e9
-"""Speed of a node, where nothing says it."""
+"""Speed of a node if none is given."""
 _OF_JOBS = ("id", "subtime", "res", "walltime", "profile")
 _OF_PROFILES = ("type", "delay", "cpu", "com", "ret")
 _SUPPORTED = "delay, parallel_homogeneous"
 
 
 def is_batsim(document: Any) -> bool:
-    """Whether a JSON document looks like a Batsim workload."""
+    """Return whether a JSON document looks like a Batsim workload."""
     return isinstance(document, dict) and "jobs" in document and "profiles" in document
 
 
 def read_batsim(path: Path, document: Any, *, flops_per_s: float, skip_invalid: bool) -> Workload:
     """Read a Batsim workload.
 
-    Jobs without walltime (left out or -1) get their run time as walltime. A job whose profile returns
-    something other than 0 (``ret``) fails. Fields that are not read are counted in the read notes.
+    A job without walltime (missing or -1) gets its run time as walltime. A job fails if its profile
+    returns something other than 0 (``ret``). Fields that are not read are counted in the read
+    notes.
 
     Args:
-        path: the file.
-        document: what is in it.
-        flops_per_s: speed of a node, for ``parallel_homogeneous`` profiles.
-        skip_invalid: leave faulty jobs out and list them in the read notes.
+        path: File.
+        document: Content of the file.
+        flops_per_s: Speed of a node, for ``parallel_homogeneous`` profiles.
+        skip_invalid: Skip faulty jobs and list them in the read notes.
 
     Raises:
-        TraceError: it is not such a workload, a job is faulty, or its profile is not supported.
+        TraceError: The document is no such workload, a job is faulty, or its profile is not
+            supported.
         ConfigError: ``flops_per_s`` is not a number above 0.
     """
     if not (flops_per_s > 0 and math.isfinite(flops_per_s)):
@@ -116,10 +120,10 @@ def write_batsim(workload: Workload, path: str | Path) -> tuple[str, ...]:
     """Write a Batsim workload with a ``delay`` profile for each run time, atomically.
 
     Returns:
-        What the format could not carry, a sentence each.
+        One sentence for each thing that the format cannot hold.
 
     Raises:
-        OutputError: the file cannot be written.
+        OutputError: The file cannot be written.
     """
     delays = {ms: plain_seconds(ms) for ms in sorted(set(workload.runtime_ms.tolist()))}
     jobs = [
@@ -160,7 +164,7 @@ def _runtime_s(job: JsonRecord, profiles: Mapping[str, Any], flops_per_s: float)
 
 
 def _flops(profile: JsonRecord) -> float:
-    # Flops are beyond any bound that is sensible for times, so only the kind is checked here.
+    # Flops exceed any bound that is sensible for times, so only the type is checked here.
     value = profile.values.get("cpu")
     if isinstance(value, bool) or not isinstance(value, int | float):
         found = "is missing" if value is None else f"is {value!r:.40}"

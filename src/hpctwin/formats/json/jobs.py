@@ -1,4 +1,4 @@
-"""What the JSON formats share: a list of jobs whose values are checked one by one."""
+"""Common parts of the JSON formats: lists of jobs, with each value checked."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _LIMIT = 1e12  # keeps sums of milliseconds far inside int64; 30,000 years as se
 
 @dataclass(frozen=True)
 class JsonRecord:
-    """One object, with access to its values that tells what is wrong and where.
+    """A JSON object; errors about its values say what is wrong and where.
 
     Args:
-        path: the file.
-        where: how messages call the object, such as ``job 12``.
-        values: the object.
+        path: File.
+        where: Name of the object in messages, such as ``job 12``.
+        values: The object.
     """
 
     path: Path
@@ -47,14 +47,14 @@ class JsonRecord:
     values: Mapping[str, Any]
 
     def has(self, key: str) -> bool:
-        """Whether the key is there and not null."""
+        """Return whether the key exists and is not null."""
         return self.values.get(key) is not None
 
     def number(self, key: str, *, least: float = 0, whole: bool = False) -> float:
-        """A number of at least ``least``.
+        """Return a number of at least ``least``.
 
         Raises:
-            TraceError: it is missing, no number, or out of bounds.
+            TraceError: It is missing, no number, or out of bounds.
         """
         expected = f"{'a whole number' if whole else 'a number'}, {least:g} or more"
         value = self.values.get(key)
@@ -67,11 +67,11 @@ class JsonRecord:
         return float(value)
 
     def unread(self, known: Iterable[str]) -> list[str]:
-        """The keys that are not among those that are read."""
+        """Return the keys that are not read."""
         return [str(key) for key in self.values if key not in known]
 
     def fault(self, key: str, what: str) -> TraceError:
-        """The error that says what is wrong with a key."""
+        """Return the error about a key."""
         return TraceError(self.path, f"{self.where}: {key} {what}", field=key)
 
 
@@ -86,17 +86,17 @@ def read_jobs(
     """Read the list ``jobs`` of a document.
 
     Args:
-        path: for messages.
-        document: what the JSON file holds.
-        id_key: the key of a job's id.
-        read_one: takes what the format needs from one job.
-        skip_invalid: leave faulty jobs out, with a message for each.
+        path: File, for messages.
+        document: Content of the JSON file.
+        id_key: Key of a job's id.
+        read_one: Returns what the format needs from one job.
+        skip_invalid: Skip faulty jobs, with a message for each.
 
     Returns:
-        Ids, what ``read_one`` gave, and the messages.
+        Ids, results of ``read_one``, and the messages.
 
     Raises:
-        TraceError: there is no such list, or a job is faulty and ``skip_invalid`` is false.
+        TraceError: There is no such list, or a job is faulty and ``skip_invalid`` is false.
     """
     jobs = document.get("jobs") if isinstance(document, dict) else None
     if not isinstance(jobs, list):
@@ -125,12 +125,12 @@ def read_jobs(
 def not_read(
     what: str, records: Iterable[JsonRecord], known: Iterable[str]
 ) -> Iterator[tuple[str, int]]:
-    """Yield a sentence on each field that is there and is not read, and in how many records it is.
+    """Yield a sentence on each field that is not read, and its number of records.
 
     Args:
-        what: How messages call such a record.
-        records: The records.
-        known: The keys that are read.
+        what: Name of such a record in messages.
+        records: Records.
+        known: Keys that are read.
     """
     counts = Counter(key for record in records for key in record.unread(known))
     for key, count in counts.items():
@@ -138,17 +138,17 @@ def not_read(
 
 
 def job_ids(ids: list[int | str]) -> npt.NDArray[Any]:
-    """Ids as a column: integers if all are, else text."""
+    """Return ids as a column: integers if all are, else text."""
     if all(isinstance(job, int) for job in ids):
         return np.array(ids, np.int64)
     return np.array([str(job) for job in ids], np.str_)
 
 
 def machine_size(path: Path, document: Mapping[str, Any]) -> int | None:
-    """The number of nodes that the document states as ``nb_res``.
+    """Return the number of nodes that the document states as ``nb_res``.
 
     Raises:
-        TraceError: it is there and no whole number above 0.
+        TraceError: It is no whole number above 0.
     """
     if document.get("nb_res") is None:
         return None
@@ -156,15 +156,15 @@ def machine_size(path: Path, document: Mapping[str, Any]) -> int | None:
 
 
 def plain_seconds(ms: int) -> int | float:
-    """Milliseconds as seconds, without a fraction where there is none."""
+    """Return milliseconds as seconds, as an integer if there is no fraction."""
     return ms // MS_PER_S if ms % MS_PER_S == 0 else ms / MS_PER_S
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write a document, one job a line.
+    """Write a document, one job per line.
 
     Raises:
-        OutputError: the file cannot be written.
+        OutputError: The file cannot be written.
     """
     jobs = ",\n    ".join(json.dumps(job, ensure_ascii=False) for job in document["jobs"])
     rest = {key: value for key, value in document.items() if key != "jobs"}
@@ -174,7 +174,7 @@ def write_json(path: Path, document: Any) -> None:
 
 def _job_id(record: JsonRecord, key: str) -> int | str:
     value = record.values.get(key)
-    # JSON can spell half a character (\ud800), which no file can be written with.
+    # JSON can express half a character (\ud800), which cannot be written to a file.
     if isinstance(value, str) and value and value.isprintable():
         return value
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**62:

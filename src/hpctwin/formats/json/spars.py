@@ -1,7 +1,8 @@
-"""SPARS workloads: ``{"nb_res": …, "jobs": [{"job_id", "res", "subtime", "reqtime", "runtime"}]}``.
+"""SPARS workloads: JSON with the number of nodes and a list of jobs.
 
-``user_id`` is read where it is there. An older form of the format calls the id ``id`` and the
-requested time ``walltime`` and has no run time; its jobs run for the whole requested time.
+The form is ``{"nb_res": …, "jobs": [{"job_id", "res", "subtime", "reqtime", "runtime"}]}``;
+``user_id`` is read if present. An older form calls the id ``id`` and the requested time
+``walltime``, and has no run time. Its jobs run for the whole requested time.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _OF_JOBS = (
     "profile",
 )
 _OF_ALL = ("nb_res", "jobs", "profiles")
-"""What is read, and what the older form has of Batsim's and needs not be read."""
+"""Keys that are read, and keys from Batsim in the older form that are not needed."""
 
 
 class _Job(NamedTuple):
@@ -52,10 +53,10 @@ class _Job(NamedTuple):
 
 
 def is_spars(document: Any) -> bool:
-    """Whether a JSON document looks like a SPARS workload rather than another format."""
+    """Return whether a JSON document looks like a SPARS workload, not another format."""
     jobs = document.get("jobs") if isinstance(document, dict) else None
     first = jobs[0] if isinstance(jobs, list) and jobs else None
-    # Its older form differs from Batsim's only in the user.
+    # The older form differs from Batsim's only in the user.
     return isinstance(first, dict) and bool({"job_id", "reqtime", "user_id"} & set(first))
 
 
@@ -63,12 +64,12 @@ def read_spars(path: Path, document: Any, *, skip_invalid: bool) -> Workload:
     """Read a SPARS workload.
 
     Args:
-        path: the file.
-        document: what is in it.
-        skip_invalid: leave faulty jobs out and list them in the read notes.
+        path: File.
+        document: Content of the file.
+        skip_invalid: Skip faulty jobs and list them in the read notes.
 
     Raises:
-        TraceError: it is not such a workload, or a job is faulty.
+        TraceError: The document is no such workload, or a job is faulty.
     """
     records: list[JsonRecord] = []
 
@@ -102,15 +103,15 @@ def read_spars(path: Path, document: Any, *, skip_invalid: bool) -> Workload:
 
 
 def write_spars(workload: Workload, path: str | Path) -> tuple[str, ...]:
-    """Write a SPARS workload, compressed if the name ends in ``.gz``, all of it or nothing.
+    """Write a SPARS workload atomically, compressed if the name ends in ``.gz``.
 
-    SPARS takes only integers as ids and users; others are numbered from 1.
+    SPARS accepts only integers as ids and users; others are numbered from 1.
 
     Returns:
-        What the format could not carry, a sentence each.
+        One sentence for each thing that the format cannot hold.
 
     Raises:
-        OutputError: the file cannot be written.
+        OutputError: The file cannot be written.
     """
     lost = list(lost_by("SPARS", workload, _CARRIED))
     ids = workload.job_id.tolist()

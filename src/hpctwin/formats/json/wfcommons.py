@@ -1,8 +1,10 @@
-"""Workflows in WfCommons' JSON (WfFormat, versions 1.0 to 1.6): each task becomes a job.
+"""Workflows in WfCommons' JSON: each task becomes a job.
 
-From version 1.5 on, ``workflow.specification.tasks`` say who waits for whom and
-``workflow.execution.tasks`` how long each ran and on how many cores; before, ``workflow.tasks``
-(``workflow.jobs`` up to 1.2) say both. See github.com/wfcommons/WfFormat.
+Supported are versions 1.0 to 1.6 of WfFormat.
+
+Since version 1.5, ``workflow.specification.tasks`` has the dependencies.
+``workflow.execution.tasks`` has the run time and cores of each task. Earlier versions have both in
+``workflow.tasks`` (``workflow.jobs`` up to 1.2). See github.com/wfcommons/WfFormat.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ class _Task(NamedTuple):
 
 
 def is_wfcommons(document: Any) -> bool:
-    """Whether a JSON document looks like a WfCommons workflow."""
+    """Return whether a JSON document looks like a WfCommons workflow."""
     workflow = document.get("workflow") if isinstance(document, dict) else None
     return isinstance(workflow, dict) and bool({"specification", "tasks", "jobs"} & set(workflow))
 
@@ -50,19 +52,19 @@ def read_wfcommons(
 ) -> Workload:
     """Read a workflow.
 
-    All jobs are submitted at time 0, take a node each, ask it for their cores and memory, and depend
-    (``afterok``) on their parents. Walltimes are not in the format: jobs get their run time.
+    All jobs are submitted at time 0. Each runs on a node, requests its cores and memory from it,
+    and depends (``afterok``) on its parents. The format has no walltimes: jobs get their run time.
 
     Args:
-        path: the file.
-        document: what is in it.
-        skip_invalid: leave faulty tasks out, and what depends on them without them, and say so in the
-            read notes.
-        shared: whether they share nodes, as a task of so many cores (1 where nothing is said) and memory.
+        path: File.
+        document: Content of the file.
+        skip_invalid: Skip faulty tasks and dependencies on them, and report this in the read notes.
+        shared: Whether jobs share nodes. Each is then a task with its cores (1 if none are given)
+            and memory.
 
     Raises:
-        TraceError: it is not a workflow, a task is faulty, waits for one that is not there, or for itself;
-            the message names the chain.
+        TraceError: The document is no workflow, or a task is faulty or depends on a missing task or
+            on itself; the message names the chain.
     """
     if not is_wfcommons(document):
         raise TraceError(
@@ -152,7 +154,10 @@ def _tasks(path: Path, where: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _names(path: Path, tasks: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the jobs are called: the tasks' ids if all have one, and no two the same, else their names."""
+    """Return the names of the jobs.
+
+    These are the tasks' ids if all have one and they are distinct, else the tasks' names.
+    """
     key = "id" if all("id" in task for task in tasks) else "name"
     names = [_name(JsonRecord(path, f"tasks[{i}]", task), key) for i, task in enumerate(tasks)]
     if key == "id" and len(set(names)) < len(names) and all("name" in task for task in tasks):
@@ -173,7 +178,7 @@ def _name(record: JsonRecord, key: str) -> str:
 
 
 def _unread(records: Iterable[JsonRecord]) -> list[tuple[str, int]]:
-    """Fields of tasks that are not read, and how many tasks have each."""
+    """Return fields of tasks that are not read, and the number of tasks with each."""
     return Counter(key for one in records for key in one.unread(_OF_TASKS)).most_common()
 
 
@@ -200,7 +205,10 @@ def _edges(
     kept: Sequence[str],
     forgive: bool,
 ) -> tuple[Dependencies, int]:
-    """Who waits for whom, said by either; and how many of these lead to a task that is not there."""
+    """Return the dependencies, and the number of those on a missing task.
+
+    Either of the two tasks may state the dependency.
+    """
     row_of = {name: row for row, name in enumerate(kept)}
     known = {str(task.get("name")): name for task, name in zip(tasks, names, strict=True)}
     known |= {str(task.get("id")): name for task, name in zip(tasks, names, strict=True)}
@@ -233,7 +241,10 @@ def _edges(
 
 
 def _said(path: Path, task: Mapping[str, Any], name: str) -> Iterator[tuple[str, str, str]]:
-    """Of each dependency that a task states: who waits, for whom, and under which key."""
+    """Yield each dependency that a task states.
+
+    It is the waiting task, the other task, and the key.
+    """
     for key in ("parents", "children"):
         others = task.get(key) or []
         if not isinstance(others, list) or not all(isinstance(o, str | int) for o in others):
@@ -245,7 +256,7 @@ def _said(path: Path, task: Mapping[str, Any], name: str) -> Iterator[tuple[str,
 
 
 def _epoch_s(text: Any) -> float | None:
-    """Unix time of an ISO 8601 date; None if it is none."""
+    """Return the Unix time of an ISO 8601 date; None for other texts."""
     try:
         return epoch_s_of(text)
     except ValueError:

@@ -1,4 +1,7 @@
-"""Large logs, read in one pass by a compiled function, which is worth loading for them alone."""
+"""Large logs, read in one pass by a compiled function.
+
+Only for large logs is the function worth loading.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,21 @@ from hpctwin.formats.swf.records import FIELDS, WHOLE, Records
 __all__ = ["LARGE", "parse_large"]
 
 LARGE = 1 << 25
-"""Bytes; with fewer, loading the function takes longer than Polars takes to read the log."""
+"""Smallest size of a large log, in bytes.
 
-_LINES = 1 << 12  # at a time, so that they lie in a core's cache
+Below it, loading the function takes longer than Polars takes to read the log.
+"""
+
+_LINES = 1 << 12  # at a time, so that they fit into a core's cache
 _SHORTEST = 2 * len(FIELDS)  # a line has a digit and a blank for each field
 
 
 class _Column:
-    """What a field has in all lines so far; one that is -1 throughout takes no room.
+    """A field of all lines so far; if it is -1 throughout, it uses no memory.
 
     Args:
-        most: so many lines at most.
-        dtype: of the numbers.
+        most: Largest number of lines.
+        dtype: Type of the numbers.
     """
 
     def __init__(self, most: int, dtype: type[np.generic]) -> None:
@@ -32,7 +38,7 @@ class _Column:
         self._values: npt.NDArray[Any] | None = None
 
     def put(self, first: int, values: npt.NDArray[Any]) -> None:
-        """The next lines, from number ``first`` on."""
+        """Add the next lines, from number ``first`` on."""
         if self._values is None:
             if (values == -1).all():
                 return
@@ -41,22 +47,24 @@ class _Column:
         self._values[first : first + len(values)] = values
 
     def of(self, lines: int) -> npt.NDArray[Any]:
-        """All that was put."""
+        """Return all values."""
         if self._values is None:
             return np.broadcast_to(np.array(-1, self._dtype), lines)
         return self._values[:lines]
 
 
 def parse_large(body: bytes | memoryview) -> Records | None:
-    """As `hpctwin.formats.swf.records.parse_fast`, of lines whose ends and blanks are as they are.
+    """Return the records of lines, as `hpctwin.formats.swf.records.parse_fast` does.
+
+    Line ends and blanks need not be normalized.
 
     Args:
-        body: lines without comments.
+        body: Lines without comments.
 
     Returns:
-        The records; None if any line is not in order, or has a number that is not written as most are.
+        The records; None if any line is malformed, or has a number in an unusual form.
     """
-    # Who reads a small log does not wait for Numba to be loaded.
+    # Numba is imported here so that reading a small log does not load it.
     from hpctwin.engine.containers.number_table import NOT_IN_ORDER, READ_LINES
     from hpctwin.engine.operations.loading import prepare
 

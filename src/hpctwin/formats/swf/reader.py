@@ -1,9 +1,13 @@
-"""The Standard Workload Format, version 2.2, as the Parallel Workloads Archive defines it.
+"""The Standard Workload Format, version 2.2, of the Parallel Workloads Archive.
 
-Each line is a job with 18 fields; further fields are not read. Comment lines start with a semicolon.
-Jobs get: user of field 12, account of field 13 (group), nodes of field 8 or 5, the walltime of
-field 9, the recorded start of submit and wait time, and a dependency on the preceding job of field 17:
-``think`` with the think time of field 18 (the job is submitted when it is over), ``afterany`` without one.
+Each line is a job with 18 fields; further fields are not read. Comment lines start with a
+semicolon. A job's attributes are:
+
+- user: field 12; account: field 13 (group).
+- nodes: field 8 or 5; walltime: field 9.
+- recorded start: submit time plus wait time.
+- dependency: on the preceding job of field 17. With a think time in field 18 it is ``think``: the
+  job is submitted when the think time ends. Without one it is ``afterany``.
 """
 
 from __future__ import annotations
@@ -60,12 +64,12 @@ def read_swf(
     """Read an SWF log, compressed or not.
 
     Args:
-        path: the file.
-        rules: what to do where the log leaves something open.
-        skip_invalid: leave malformed lines out and list them in the read notes.
+        path: File.
+        rules: How to read what the log leaves open.
+        skip_invalid: Skip malformed lines and list them in the read notes.
 
     Raises:
-        TraceError: the file cannot be read, a line is malformed, or dependencies form a cycle.
+        TraceError: The file cannot be read, a line is malformed, or dependencies form a cycle.
     """
     path = Path(path)
     rules = rules or SwfRules()
@@ -89,7 +93,7 @@ def read_swf(
 
 
 def _remarks(header: tuple[str, ...], found: int) -> tuple[str, ...]:
-    """What is to be said of the log as a whole."""
+    """Return remarks on the log as a whole."""
     stated = _header_number(header, "MaxJobs")
     if found == 0:
         return ("the log has no jobs, only comments",)
@@ -105,7 +109,7 @@ def _remarks(header: tuple[str, ...], found: int) -> tuple[str, ...]:
 
 
 def _choose(records: Records, rules: SwfRules) -> tuple[dict[str, int], BoolArray]:
-    """Which lines become jobs, and how many did not by which rule."""
+    """Return which lines become jobs, and the number of others by rule."""
     column = records.columns
     status = column["status"]
     never_ran = (status == _CANCELLED) & (column["run time"] <= 0)
@@ -145,11 +149,13 @@ def _choose(records: Records, rules: SwfRules) -> tuple[dict[str, int], BoolArra
 
 
 def _put_together(column: dict[str, npt.NDArray[Any]], alone: BoolArray) -> BoolArray:
-    """Make a job of its parts where it has no line of its own: its first one, run for as long as all.
+    """Merge the parts of a job without a line of its own into its first part.
+
+    The first part then runs for as long as all of them.
 
     Args:
-        column: fields of all lines; run time and status of first parts are replaced.
-        alone: lines of such jobs.
+        column: Fields of all lines; run time and status of first parts are replaced.
+        alone: Lines of such jobs.
 
     Returns:
         Which lines are of later parts.
@@ -173,7 +179,7 @@ def _put_together(column: dict[str, npt.NDArray[Any]], alone: BoolArray) -> Bool
 
 
 def _faults(records: Records, kept: BoolArray) -> dict[int, tuple[str, str]]:
-    """Field and reason for each row that cannot become a job."""
+    """Return field and reason for each row that cannot become a job."""
     column = records.columns
     faults: dict[int, tuple[str, str]] = {}
 
@@ -213,10 +219,10 @@ def _repeated(jobs: npt.NDArray[np.int64], kept: BoolArray) -> list[int]:
 def _without_faults(
     path: Path, records: Records, kept: BoolArray, *, skip_invalid: bool
 ) -> tuple[Records, BoolArray]:
-    """The records and rows to keep, without those that cannot become jobs.
+    """Return the records and rows to keep, without those that cannot become jobs.
 
     Raises:
-        TraceError: there is one, and ``skip_invalid`` is false.
+        TraceError: There is one, and ``skip_invalid`` is false.
     """
     assert records.line is not None
     rows = _faults(records, kept)
@@ -312,7 +318,7 @@ def _workload(
 
 
 def _carried(column: dict[str, npt.NDArray[Any]], rules: SwfRules) -> dict[str, FloatArray]:
-    """Fields as they are in the log, where nothing else of the workload tells them."""
+    """Return original fields of the log that the workload does not hold elsewhere."""
     carried: dict[str, FloatArray] = {}
     for field in SWF_ONLY:
         values = column[field]
@@ -321,7 +327,7 @@ def _carried(column: dict[str, npt.NDArray[Any]], rules: SwfRules) -> dict[str, 
         if field in ("queue", "partition", "allocated processors") or (values != -1).any():
             carried[field] = values
     if rules.procs_per_node > 1:
-        # As the requested ones: nodes.
+        # Like the requested processors: nodes.
         processors = carried["allocated processors"]
         nodes = np.ceil(processors / rules.procs_per_node)
         carried["allocated processors"] = np.where(processors > 0, nodes, processors)
@@ -367,7 +373,7 @@ def _nodes(processors: FloatArray, rules: SwfRules) -> FloatArray:
 def _chunks(
     column: dict[str, npt.NDArray[Any]], processors: FloatArray
 ) -> dict[str, npt.ArrayLike]:
-    """A task of one core for each processor, with the memory asked for it (in KB)."""
+    """Return a task of one core for each processor, with its requested memory (in KB)."""
     memory = np.maximum(column["requested memory"], 0)
     return {"tasks": processors, "memory_gb_per_task": memory / _KB_PER_GB}
 
@@ -375,7 +381,7 @@ def _chunks(
 def _time_zero(
     header: tuple[str, ...], submit: FloatArray, *, rebase: bool
 ) -> tuple[float, float | None]:
-    """The submit time that becomes zero, and the Unix time of zero where it is known."""
+    """Return the submit time that becomes zero, and the Unix time of zero if known."""
     first = float(submit.min(initial=np.inf))
     zero = first if rebase and len(submit) else 0.0
     if len(submit) and first > _UNIX_TIMES_FROM:
@@ -390,7 +396,7 @@ def _size(
     processors: FloatArray,
     procs_per_node: int,
 ) -> tuple[int | None, str, tuple[str, ...]]:
-    """The nodes as the header has them, which key says so, and what to say where jobs ask for more."""
+    """Return the nodes from the header, their key, and remarks if jobs request more."""
     per_node = "" if procs_per_node == 1 else f", with {procs_per_node} processors per node"
     largest = float(processors.max(initial=0))
     stated = _header_number(header, "MaxProcs")
@@ -467,13 +473,16 @@ def _dependencies(column: dict[str, npt.NDArray[Any]], counts: dict[str, int]) -
 
 
 def _without_cycles(edges: Dependencies, size: int) -> tuple[Dependencies, int]:
-    """Dependencies without those of jobs that wait for themselves, and how many these are.
+    """Return dependencies without those in a cycle, and the number of the latter.
+
+    Dependencies of jobs that lead into the cycle are kept.
 
     Each job waits for at most one.
     """
     on = np.full(size, -1)
     on[edges.job] = edges.on
-    # After as many steps as there are jobs, one is in a cycle or past the last job that it waits for.
+    # After as many steps as there are jobs, each position is in a cycle or past its chain's last
+    # job.
     at, steps = on.copy(), 1
     while steps < size:
         at = np.where(at >= 0, at[at], -1)

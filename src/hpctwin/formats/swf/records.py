@@ -1,4 +1,7 @@
-"""SWF lines as columns of numbers: all at once where every line is in order, else line by line."""
+"""SWF lines as columns of numbers.
+
+If every line is well-formed, all are read at once, else line by line.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ FIELDS = (
     "preceding job",
     "think time",
 )
-"""The fields of SWF 2.2, in the order of the columns."""
+"""Fields of SWF 2.2, in the order of the columns."""
 
 WHOLE = ("job number", "preceding job")
 """Fields that are whole numbers."""
@@ -65,13 +68,13 @@ _NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """The lines of a log.
+    """Lines of a log.
 
     Args:
-        columns: one array for each of `FIELDS`: int64 for job numbers, else float64.
-        wider: how many lines have more than 18 fields.
-        line: line numbers, from 1; None if they were not kept.
-        skipped: one message for each line left out.
+        columns: One array for each of `FIELDS`: int64 for job numbers, else float64.
+        wider: Number of lines with more than 18 fields.
+        line: Line numbers, from 1; None if they were not kept.
+        skipped: One message for each skipped line.
     """
 
     columns: dict[str, npt.NDArray[Any]]
@@ -84,7 +87,7 @@ class Records:
 
 
 def unify_line_ends(content: bytes) -> bytes:
-    """End every line with a line feed and take a byte order mark away."""
+    """End every line with a line feed, and remove a byte order mark."""
     content = content.removeprefix(b"\xef\xbb\xbf")
     if b"\r" in content:
         content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -92,18 +95,19 @@ def unify_line_ends(content: bytes) -> bytes:
 
 
 def plain_lines(content: bytes) -> tuple[bytes, tuple[str, ...]]:
-    """Bring a log that other programs wrote into SWF's own form; its lines keep their numbers.
+    """Convert a log of other programs to SWF; its lines keep their numbers.
 
     - ``#`` begins a comment as ``;`` does.
     - Fields may be separated by ``,``, ``;`` or ``|``; an empty one is unknown.
-    - All lines may end after the same field, from the 11th (status) on, or from the 5th (processors) on
-      where comments of SWF say what they are; the other fields are unknown.
+    - All lines may end after the same field, and the other fields are unknown. This field is the
+      11th (status) or a later one. If SWF comments identify the log, it may be the 5th
+      (processors).
 
     Args:
-        content: the log, with line feeds.
+        content: Log, with line feeds.
 
     Returns:
-        The log, and what was done that is not sure.
+        The log, and what was assumed.
     """
     if b"#" in content:
         content = _HASH.sub(rb"\1;", content)
@@ -144,14 +148,14 @@ _STATUS = 11
 
 
 def split_comments(content: bytes) -> tuple[tuple[str, ...], bytes | memoryview]:
-    """Take comment lines out of a log, wherever they are.
+    """Separate comment lines from a log, wherever they are.
 
     Args:
-        content: the log, with line feeds.
+        content: Log, with line feeds.
 
     Returns:
-        The comment lines, from their semicolon on, and all other lines; where these lie together, as they lie
-        there.
+        The comment lines, from their semicolon on, and all other lines. If the latter are
+        contiguous, they are not copied.
     """
     comments: list[bytes] = []
     others: list[memoryview] = []
@@ -179,7 +183,7 @@ def parse_fast(body: bytes | memoryview) -> Records | None:
     """Parse lines without comments, all at once.
 
     Returns:
-        The records; None if any line is not in order, without saying which.
+        The records; None if any line is malformed, without saying which.
     """
     body = _squeezed(bytes(body).strip())
     if not body:
@@ -205,7 +209,7 @@ def parse_fast(body: bytes | memoryview) -> Records | None:
 
 
 def _look_whole(body: bytes) -> tuple[str, ...]:
-    """Fields in which the first lines have whole numbers only."""
+    """Return the fields that are whole numbers in the first lines."""
     first = body[: body.rfind(b"\n", 0, _HEAD) + 1] or body
     rows = [line.split(b" ") for line in first.splitlines()]
     if any(len(row) != len(FIELDS) for row in rows):
@@ -215,7 +219,10 @@ def _look_whole(body: bytes) -> tuple[str, ...]:
 
 
 def _frame(body: bytes, whole: tuple[str, ...]) -> pl.DataFrame | None:
-    """Squeezed lines as a frame, some fields of int64; None if any line is not in order."""
+    """Return squeezed lines as a frame, some fields as int64.
+
+    None if any line is malformed.
+    """
     schema: dict[str, Any] = {field: pl.Int64 if field in whole else pl.Float64 for field in FIELDS}
     try:
         return pl.read_csv(body, has_header=False, schema=schema, separator=" ", quote_char=None)
@@ -227,12 +234,12 @@ def parse_lines(path: Path, content: bytes, *, skip_invalid: bool) -> Records:
     """Parse a log line by line.
 
     Args:
-        path: for messages.
-        content: the whole log with its comments, with line feeds.
-        skip_invalid: leave malformed lines out, with a message for each.
+        path: File, for messages.
+        content: Whole log with its comments, with line feeds.
+        skip_invalid: Skip malformed lines, with a message for each.
 
     Raises:
-        TraceError: a line is malformed and ``skip_invalid`` is false.
+        TraceError: A line is malformed and ``skip_invalid`` is false.
     """
     whole = {field: array("q") for field in WHOLE}
     numbers = array("d")
@@ -297,7 +304,7 @@ def _parse_line(path: Path, line: int, tokens: list[bytes]) -> tuple[list[float]
 def _whole(path: Path, line: int, field: str, token: bytes) -> int:
     value = float(token)
     if value.is_integer() and abs(value) < 2**62:
-        # Through float, job numbers beyond 2**53 would lose their last digits.
+        # As floats, job numbers beyond 2**53 would lose their last digits.
         return int(token) if token.lstrip(b"+-").isdigit() else int(value)
     raise TraceError(
         path, f"found {_text(token)!r}, expected a whole number", line=line, field=field
@@ -305,7 +312,7 @@ def _whole(path: Path, line: int, field: str, token: bytes) -> int:
 
 
 def _squeezed(body: bytes) -> bytes:
-    """One space between fields, none around them, no empty lines."""
+    """Return the lines with one space between fields, none around, no empty lines."""
     if any(blank in body for blank in (b"\t", b"\v", b"\f")):
         body = body.translate(bytes.maketrans(_OTHER_BLANKS, b" " * len(_OTHER_BLANKS))).strip()
     if not _has_neighbours(body):
@@ -319,10 +326,13 @@ def _squeezed(body: bytes) -> bytes:
 
 
 def _has_neighbours(body: bytes) -> bool:
-    """Whether two of spaces and line feeds follow each other anywhere; by piece, in a core's cache."""
+    """Return whether two spaces or line feeds are adjacent.
+
+    This goes by pieces that fit into a core's cache.
+    """
     text = np.frombuffer(body, np.uint8)
     for first in range(0, len(text), _PIECE):
-        # Nothing else that is not above a space is left but control characters, which are no numbers.
+        # Other bytes up to a space can only be control characters, which are not in numbers.
         blank = text[first : first + _PIECE + 1] <= _SPACE
         if (blank[1:] & blank[:-1]).any():
             return True
@@ -330,7 +340,7 @@ def _has_neighbours(body: bytes) -> bool:
 
 
 def _cut_to_fields(body: bytes) -> tuple[bytes, int]:
-    """Squeezed lines without what follows the 18 fields, and how many lines had more."""
+    """Return squeezed lines with 18 fields, and the number of lines that had more."""
     text = np.frombuffer(body, np.uint8)
     pieces = [text[first : first + _PIECE] for first in range(0, len(text), _PIECE)]
     lines = 1 + sum(np.count_nonzero(piece == _LINE_FEED) for piece in pieces)
@@ -342,7 +352,10 @@ def _cut_to_fields(body: bytes) -> tuple[bytes, int]:
 
 
 def _text(raw: bytes) -> str:
-    """Text of a comment: UTF-8 or, as in many old logs, Latin-1, which any bytes are."""
+    """Return a comment's text.
+
+    It is UTF-8 or, as in many old logs, Latin-1, which fits any bytes.
+    """
     try:
         return raw.decode()
     except UnicodeDecodeError:

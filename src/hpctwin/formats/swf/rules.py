@@ -1,4 +1,4 @@
-"""What an SWF reader does where the log leaves something open."""
+"""Rules of the SWF reader for what a log leaves open."""
 
 from __future__ import annotations
 
@@ -22,31 +22,30 @@ _CHOICES = {
 
 @dataclass(frozen=True)
 class SwfRules:
-    """How SWF fields become jobs. Every rule that touches jobs is counted in the read notes.
+    """How SWF fields become jobs; the read notes count every use of a rule.
 
     Args:
-        no_walltime: jobs without requested time (field 9 not above 0): take the ``"runtime"``
+        no_walltime: Jobs without requested time (field 9 not above 0): give them the ``"runtime"``
             (at least 1 ms), ``"drop"`` them, or give all the same number of seconds.
-        no_nodes: jobs without requested processors (field 8): take the ``"allocated"`` ones
-            (field 5), or ``"drop"`` them.
-        no_runtime: jobs without run time (field 4), unless cancelled before they started:
+        no_nodes: Jobs without requested processors (field 8): use the ``"allocated"`` ones (field
+            5), or ``"drop"`` them.
+        no_runtime: Jobs without run time (field 4), unless cancelled before they started:
             ``"drop"`` them or let them run ``"zero"`` seconds.
-        cancelled: jobs with status 5 that never ran: ``"drop"`` them, or ``"keep"`` them, waiting
-            until they were cancelled (submit + wait), with the requested time, or 0, as run
-            time. Those whose wait is unknown are dropped in any case: nothing says how long
-            they waited.
-        overrun: run times above the requested time: ``"keep"`` them (whether the walltime ends
-            them is the simulation's affair) or ``"cut"`` them to the requested time.
-        procs_per_node: processors that make one node; node counts are rounded up.
-        processors: what the log's processors are: ``"nodes"``, or parts of them (see ``procs_per_node``); or
-            ``"cores"`` of shared nodes: a job has a task of one core, with the memory asked per
-            processor (field 10), for each.
-        partition_field: the field that names the partition: ``"queue"`` (15), ``"partition"``
-            (16) or ``"none"``.
-        rebase: make the first submission time zero; else times stay as in the file.
+        cancelled: Jobs with status 5 that never ran: ``"drop"`` or ``"keep"`` them. A kept job
+            waits until it was cancelled (submit + wait), with the requested time, or 0, as run
+            time. Jobs with unknown wait are always dropped: nothing says how long they waited.
+        overrun: Run times above the requested time: ``"keep"`` them (the simulation decides whether
+            the walltime ends them) or ``"cut"`` them to the requested time.
+        procs_per_node: Processors per node; node counts are rounded up.
+        processors: Meaning of the log's processors. ``"nodes"``: nodes, or parts of them (see
+            ``procs_per_node``). ``"cores"``: cores of shared nodes; a job has a task of one core
+            for each, with the memory requested per processor (field 10).
+        partition_field: Field that names the partition: ``"queue"`` (15), ``"partition"`` (16) or
+            ``"none"``.
+        rebase: Whether the first submission time becomes zero; else times stay as in the file.
 
     Raises:
-        ConfigError: an option has a value that it cannot have.
+        ConfigError: An option has an invalid value.
     """
 
     no_walltime: Literal["runtime", "drop"] | float = "runtime"

@@ -1,4 +1,4 @@
-"""Writing SWF."""
+"""Write workloads as SWF."""
 
 from __future__ import annotations
 
@@ -30,22 +30,23 @@ _CARRIED = frozenset(
 
 
 def write_swf(workload: Workload, path: str | Path) -> tuple[str, ...]:
-    """Write an SWF log, compressed if the name ends in ``.gz``, all of it or nothing.
+    """Write an SWF log atomically, compressed if the name ends in ``.gz``.
 
-    Fields that the workload only carries along from another log (status, executable, …) are written as they
-    were there, and unknown ones stay unknown where a reader had filled in what is still there. Without
-    such fields, the partition goes to both field 15 (queue) and 16, and the status is 5 for jobs that left
-    the queue unstarted, else -1, unknown. Ids and labels that are not whole numbers
-    are numbered, and comments say which is which. Comment lines on the size of the machine and
-    the time of its start are brought in line with the workload.
+    Some fields are only kept from another log (status, executable, …). These are written as they
+    were there. Unknown values stay unknown if the reader's substitute is unchanged.
+
+    Without such fields, the partition goes to both field 15 (queue) and 16. The status is 5 for
+    jobs that left the queue unstarted, else -1, unknown. Ids and labels that are not whole numbers
+    are numbered, and comments list the numbers. Comment lines on the machine size and the start
+    time are updated from the workload.
 
     Returns:
-        What the format could not carry, a sentence each.
+        One sentence for each thing that the format cannot hold.
 
     Raises:
-        WorkloadError: a job has dependencies that SWF cannot express (it knows one ``think`` or
-            ``afterany`` for a job).
-        OutputError: the file cannot be written.
+        WorkloadError: A job has dependencies that SWF cannot express (it has one ``think`` or
+            ``afterany`` per job).
+        OutputError: The file cannot be written.
     """
     lost = list(lost_by("SWF", workload, _CARRIED))
     key: list[str] = []
@@ -118,7 +119,10 @@ def write_swf(workload: Workload, path: str | Path) -> tuple[str, ...]:
 
 
 def with_own_count(workload: Workload) -> Workload:
-    """The workload with a header that promises no more jobs than there are, where it promises any."""
+    """Return the workload with MaxJobs in its header at most its job count.
+
+    A header without MaxJobs stays as it is.
+    """
     header = []
     for line in workload.header:
         match = re.match(r"\s*;\s*MaxJobs\s*:\s*(\d+)", line, re.IGNORECASE)
@@ -128,13 +132,16 @@ def with_own_count(workload: Workload) -> Workload:
 
 
 class _Gaps:
-    """What was unknown in the log that a workload came from, or is only carried along from it."""
+    """Values that were unknown in a workload's original log, or only kept from it."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
 
     def field(self, name: str, otherwise: IntArray | None = None) -> pl.Series:
-        """A field as it was in the log; what is given, or unknown, if there was no log."""
+        """Return a field of the original log.
+
+        Without a log, return the given values, or unknown ones.
+        """
         if name in self._workload.carried:
             return _numbers(self._workload.carried[name])
         return pl.Series(np.full(len(self._workload), -1) if otherwise is None else otherwise)
@@ -142,7 +149,10 @@ class _Gaps:
     def filled(
         self, name: str, values: IntArray | pl.Series, still: npt.NDArray[np.bool_]
     ) -> pl.Series:
-        """The workload's values, but the log's where it has none and what was filled in is there still."""
+        """Return the workload's values, with the log's value in unchanged gaps.
+
+        A gap is unchanged if the log has no value and the reader's substitute is still there.
+        """
         written = pl.Series(values)
         if name not in self._workload.carried:
             return written
@@ -154,7 +164,10 @@ class _Gaps:
         return written.cast(pl.String).zip_with(~gaps, _numbers(was).cast(pl.String))
 
     def think(self, values: pl.Series, preceding: IntArray, think_ms: IntArray) -> pl.Series:
-        """The think times, but the log's where it has one for no job, or none for a job."""
+        """Return the think times.
+
+        The log's value is used for a job without a preceding job, and if neither has a think time.
+        """
         if "think time" not in self._workload.carried:
             return values
         was = self._workload.carried["think time"]
@@ -162,7 +175,7 @@ class _Gaps:
         return values.cast(pl.String).zip_with(~gaps, _numbers(was).cast(pl.String))
 
     def given_allocated(self) -> npt.NDArray[np.bool_]:
-        """Jobs that have as many nodes as they were allocated."""
+        """Return the jobs that have as many nodes as they were allocated."""
         allocated = self._workload.carried.get("allocated processors")
         if allocated is None:
             return np.zeros(len(self._workload), np.bool_)
@@ -170,7 +183,7 @@ class _Gaps:
         return same
 
     def waits_for_none(self, numbers: IntArray) -> npt.NDArray[np.bool_]:
-        """Jobs whose preceding job in the log is none of those here, or the same for all."""
+        """Return jobs whose preceding job in the log is missing, or the same for all."""
         was = self._workload.carried.get("preceding job")
         if was is None:
             return np.zeros(len(self._workload), np.bool_)
@@ -179,14 +192,14 @@ class _Gaps:
 
 
 def _numbers(values: npt.NDArray[Any]) -> pl.Series:
-    """Numbers as short as they can be written exactly."""
+    """Return numbers in their shortest exact form."""
     if (values == np.floor(values)).all():
         return pl.Series(values).cast(pl.Int64)
     return pl.Series([np.format_float_positional(value, trim="-") for value in values])
 
 
 def _seconds(ms: IntArray) -> pl.Series:
-    """Seconds as short as they can be written exactly; -1 stays."""
+    """Return seconds in their shortest exact form; -1 stays."""
     whole = pl.Series("whole", np.where(ms < 0, -1, ms // MS_PER_S), dtype=pl.Int64)
     rest = pl.Series("rest", np.where(ms < 0, 0, ms % MS_PER_S), dtype=pl.Int64)
     if not (rest != 0).any():
@@ -242,18 +255,18 @@ def _preceding(workload: Workload, numbers: IntArray) -> tuple[IntArray, IntArra
             f"job {workload.job_id[row]} depends on {times[times > 1][0]} jobs; SWF can only express one"
         )
     preceding[edges.job] = numbers[edges.on]
-    # Without a think time a job waits for the other one in the queue.
+    # Without a think time a job waits in the queue for the other one.
     think_ms[edges.job] = np.where(held & (edges.delay_ms == 0), -1, edges.delay_ms)
     return preceding, think_ms
 
 
 def _header(workload: Workload) -> list[str]:
-    """The comment lines, with what they say of size and start as the workload has it."""
+    """Return the comment lines, with the size and start of the workload."""
     start = workload.start_epoch_s
     values: dict[str, str | None] = {
         "MaxProcs": None if workload.nodes_hint is None else str(workload.nodes_hint),
     }
-    if start != 0:  # submit times that are Unix times themselves say so without a comment
+    if start != 0:  # submit times that are Unix times need no comment
         values["UnixStartTime"] = (
             None if start is None else np.format_float_positional(start, trim="-")
         )

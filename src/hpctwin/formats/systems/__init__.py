@@ -1,4 +1,4 @@
-"""Machines that come with the package: one YAML file each, beside this one."""
+"""Clusters that come with the package: one YAML file each, in this folder."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _FOLDER = Path(__file__).parent
 
 
 def system_names() -> list[str]:
-    """The names of all of them."""
+    """Return the names of all clusters that come with the package."""
     return sorted((file.stem for file in _FOLDER.glob("*.yaml")), key=str.lower)
 
 
 def read_system(name: str) -> Cluster:
-    """A machine by its name; ``NAME/GROUP`` is one of its node groups alone.
+    """Return a cluster by its name; ``NAME/GROUP`` is one of its node groups only.
 
     Raises:
-        UnknownNameError: there is no such machine, or no such group of it.
-        ConfigError: the machine has a single node group, which is the machine itself.
+        UnknownNameError: There is no such cluster, or no such group of it.
+        ConfigError: The cluster has a single node group, which is the whole cluster.
     """
     system, _, group = name.partition("/")
     known = {one.lower(): one for one in system_names()}

@@ -1,4 +1,4 @@
-"""What each of our own columns must hold in a table, and what is said of those that are not there."""
+"""Valid values of hpctwin's columns in a table, and remarks on missing columns."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LIMIT = 1e12  # keeps sums of milliseconds far inside int64; 30,000 years as se
 
 @dataclass(frozen=True)
 class _Rule:
-    """What a column of numbers must hold; or of words, which stand for the whole numbers from 0 on."""
+    """Valid values of a column: numbers, or words for the whole numbers from 0 on."""
 
     least: float | None = None
     whole: bool = False
@@ -85,10 +85,10 @@ _OPTIONAL = tuple(name for name, rule in _NUMBERS.items() if not rule.required)
 
 
 def check_types(path: Path, frame: pl.DataFrame) -> None:
-    """Refuse columns of types that do not fit.
+    """Reject columns of unsuitable types.
 
     Raises:
-        TraceError: there is one.
+        TraceError: There is one.
     """
     for name, dtype in frame.schema.items():
         if isinstance(dtype, pl.List) and is_usage(name):
@@ -106,7 +106,7 @@ def check_types(path: Path, frame: pl.DataFrame) -> None:
 
 
 def rule_of(name: str, dtype: pl.DataType) -> _Rule | None:
-    """What a column must hold; None if it is none of numbers."""
+    """Return the valid values of a column; None if it is no column of numbers."""
     if is_usage(name):
         return None if dtype.is_nested() else _Rule(0)
     if is_usage(name.removesuffix(USE_STEP)):
@@ -117,7 +117,7 @@ def rule_of(name: str, dtype: pl.DataType) -> _Rule | None:
 
 
 def faults_of(frame: pl.DataFrame) -> dict[int, tuple[str, str]]:
-    """Field and reason for each row that cannot become a job."""
+    """Return field and reason for each row that cannot become a job."""
     faults: dict[int, tuple[str, str]] = {}
     for name in frame.columns:
         column = frame[name]
@@ -145,7 +145,7 @@ def faults_of(frame: pl.DataFrame) -> dict[int, tuple[str, str]]:
 
 
 def remarks_of(columns: list[str]) -> tuple[str, ...]:
-    """What is to be said of the columns that are there, and of walltimes if they are not."""
+    """Return remarks on missing columns, with a similar column of the table."""
     remarks = []
     if "walltime_s" not in columns:
         remarks.append(
@@ -161,20 +161,20 @@ def remarks_of(columns: list[str]) -> tuple[str, ...]:
 
 
 def perhaps(name: str, columns: list[str]) -> str:
-    """A question whether a column that is none of ours is meant to be the one that is missing."""
+    """Return the question whether an unknown column is the missing one, or no text."""
     others = {_plain(column): column for column in columns if not is_ours(column)}
     near = difflib.get_close_matches(_plain(name), others, n=1, cutoff=0.75)
     return f"; did you mean {name} by {others[near[0]]!r}?" if near else ""
 
 
 def _plain(name: str) -> str:
-    """A column's name without what people write in different ways."""
+    """Return a column's name without parts that people write in different ways."""
     plain = "".join(letter for letter in name.lower() if letter.isalnum())
     return re.sub(r"(seconds|secs?|s)$", "", plain) or plain
 
 
 def is_ours(name: str) -> bool:
-    """Whether a column is read."""
+    """Return whether a column is read."""
     others = (*TEXTS, *_OTHERS)
     return (
         name in _NUMBERS

@@ -1,7 +1,8 @@
-"""Tables of jobs whose columns are not ours: which of them is what, a mapping says.
+"""Tables of jobs with other columns than hpctwin's, read with a mapping.
 
-A value of the mapping is the name of a column, or an expression over columns in SQL (as Polars has it):
-``walltime: wall_min * 60``, ``nodes: 1``, ``state: CASE WHEN ok = 1 THEN 'COMPLETED' ELSE 'FAILED' END``.
+A value of the mapping is the name of a column, or an expression over columns in Polars's SQL:
+``walltime: wall_min * 60``, ``nodes: 1``, ``state: CASE WHEN ok = 1 THEN 'COMPLETED' ELSE 'FAILED'
+END``.
 """
 
 from __future__ import annotations
@@ -42,22 +43,24 @@ _PAIR = re.compile(r",(?=\s*[a-z_]+\s*=(?!=))")
 
 
 class Columns(Settings):
-    """Which column of a table, or expression over columns, is what of a job.
+    """Columns of a table, or expressions over them, by field of a job.
 
     Args:
-        submit, start, end: moments: dates (ISO 8601, with or without zone) or numbers of seconds.
-        interval: in place of ``submit``: from the submission of the job before to its own, seconds.
-        wait: in place of ``start``: from submission to start, seconds or as ``1-02:03:04``.
-        runtime: how long it ran, as ``wait``; from ``start`` to ``end`` if left out.
-        walltime: what was requested, as ``wait``; the run time if left out or unlimited.
-        nodes, cores, gpus: of the whole job; a node if left out.
-        memory_gb: of the whole job, GiB, or with a unit: ``4000M``.
-        used_memory_gb: what it used on one of its nodes at most, as ``memory_gb``.
-        state: of Slurm's words (``COMPLETED``, ``CANCELLED by 0``) or `STATES`, in any case.
-        job_id, user, account, partition, qos, priority: as in `hpctwin.model.workload.frame`.
-        recorded_nodes: numbers of the nodes that it ran on, ``3,4,5``.
-        timezone: of dates that name none; UTC if left out.
-        shared: whether jobs share nodes: then each asks for its cores, GPUs and memory on each of its nodes.
+        submit, start, end: Dates (ISO 8601, with or without zone) or numbers of seconds.
+        interval: Time from the previous job's submission to this one's, in seconds; replaces
+            ``submit``.
+        wait: Time from submission to start, in seconds or as ``1-02:03:04``; replaces ``start``.
+        runtime: Run time, as ``wait``; by default from ``start`` to ``end``.
+        walltime: Requested time, as ``wait``; the run time by default or if unlimited.
+        nodes, cores, gpus: Amounts of the whole job; by default one node.
+        memory_gb: Memory of the whole job, in GiB, or with a unit: ``4000M``.
+        used_memory_gb: Maximum memory used on one of its nodes, as ``memory_gb``.
+        state: Slurm's words (``COMPLETED``, ``CANCELLED by 0``) or `STATES`, in any case.
+        job_id, user, account, partition, qos, priority: As in `hpctwin.model.workload.frame`.
+        recorded_nodes: Numbers of the nodes on which it ran, ``3,4,5``.
+        timezone: Time zone of dates that name none; by default UTC.
+        shared: Whether jobs share nodes. Then each requests its cores, GPUs and memory on each of
+            its nodes.
     """
 
     submit: Value | None = None
@@ -86,7 +89,7 @@ class Columns(Settings):
     settings: ClassVar[frozenset[str]] = frozenset({"timezone", "shared"})
 
     def given(self) -> dict[str, str]:
-        """What is mapped, by field."""
+        """Return the mapped values, by field."""
         fields = self.model_dump(exclude=set(self.settings), exclude_none=True)
         return {
             name: f"{value:g}" if isinstance(value, float) else value
@@ -94,10 +97,10 @@ class Columns(Settings):
         }
 
     def enough(self) -> None:
-        """See that they tell when jobs come and how long they run.
+        """Check that submit times and run times can be read.
 
         Raises:
-            ConfigError: they do not.
+            ConfigError: They cannot.
         """
         if (self.submit is None) == (self.interval is None):
             raise ConfigError("columns: say what submit is, or interval; one of the two")
@@ -109,13 +112,13 @@ class Columns(Settings):
 
 
 def columns_of(texts: Sequence[str]) -> Columns:
-    """A mapping as it is written on a command line.
+    """Return a mapping from the command line.
 
     Args:
-        texts: each a YAML file, or ``field=column``, or several of these separated by commas.
+        texts: A YAML file, or ``field=column``, or several of these separated by commas, each.
 
     Raises:
-        ConfigError: one is neither, the file cannot be read, or there is no such field.
+        ConfigError: One is neither, the file cannot be read, or there is no such field.
     """
     found: dict[str, Value] = {}
     for text in texts:
@@ -143,7 +146,7 @@ def as_columns(given: Columns | Mapping[str, Value] | Sequence[str] | str) -> Co
     """Return a mapping that is given as one, as a dict, or as text.
 
     Raises:
-        ConfigError: It is none, or has a field that there is not.
+        ConfigError: It is none of these, or has an unknown field.
     """
     if isinstance(given, Columns):
         return given
@@ -167,18 +170,18 @@ def read_mapped(
 ) -> Workload:
     """Read a table of jobs: CSV, compressed or not, or Parquet.
 
-    Columns of CSV without a header line are named by their numbers, from 1.
+    Columns of CSV without a header line have their numbers as names, from 1.
 
     Args:
-        path: the file.
-        columns: what its columns are.
-        timezone: of dates that name none, in place of the mapping's.
-        skip_invalid: leave rows out that have a cell that cannot be read, and say which.
-        running: what becomes of jobs without an end, which still ran when the table was written.
+        path: File.
+        columns: Mapping of its columns.
+        timezone: Time zone of dates that name none, instead of the mapping's.
+        skip_invalid: Skip rows with a cell that cannot be read, and report them.
+        running: How to read jobs without an end, which still ran when the table was written.
 
     Raises:
-        TraceError: the file or a cell cannot be read; the message names line and column.
-        ConfigError: the mapping names a column that is not there, or is no expression.
+        TraceError: The file or a cell cannot be read; the message names line and column.
+        ConfigError: The mapping names a missing column, or is no expression.
     """
     columns.enough()
     cells, tally = read_cells(path, skip_invalid=skip_invalid), Tally()
@@ -215,12 +218,12 @@ def read_mapped(
 
 
 def _columns_in(what: str, there: Sequence[str]) -> list[str]:
-    """The columns that a value of the mapping names."""
+    """Return the columns in a value of the mapping."""
     return [what] if what in there else pl.sql_expr(what).meta.root_names()
 
 
 def _found(path: Path, frame: pl.DataFrame, name: str, what: str) -> pl.Series:
-    """The values of a column, or of an expression."""
+    """Return the values of a column or of an expression."""
     if what in frame.columns:
         return frame[what]
     here = f"columns, {name}: {what!r}"
@@ -249,7 +252,7 @@ def _found(path: Path, frame: pl.DataFrame, name: str, what: str) -> pl.Series:
 
 
 def _number_if_any(column: pl.Series) -> pl.Series:
-    """Numbers where all texts are."""
+    """Return numbers if all texts are numbers."""
     if column.dtype != pl.String:
         return column
     number = column.cast(pl.Float64, strict=False)
@@ -259,7 +262,7 @@ def _number_if_any(column: pl.Series) -> pl.Series:
 def _read(
     name: str, found: pl.Series, zone: str | None, tally: Tally
 ) -> tuple[pl.Series, pl.Series]:
-    """A field's values, and in which rows there is something that cannot be read."""
+    """Return a field's values, and the rows with a value that cannot be read."""
     if found.dtype == pl.String:
         text = found.str.strip_chars()
         text = text.set(text.str.to_lowercase().is_in(NOTHING), None)
@@ -280,7 +283,7 @@ def _moment(text: pl.Series, zone: str | None, tally: Tally) -> pl.Series:
         mine = Tally()
         found = moments(text, zone, mine)
         for what, count in mine.counts.items():
-            if "cannot be read" not in what:  # the caller names that with its line
+            if "cannot be read" not in what:  # the caller reports it with its line
                 tally.add(what, count)
         return found
     if text.dtype == pl.Date:
@@ -346,7 +349,7 @@ _EXPECTED = {
 
 
 def _derived(records: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-    """Records with the fields that follow from others."""
+    """Return records with the fields that follow from others."""
     if "interval" in records.columns:
         records = records.with_columns(submit=pl.col("interval").fill_null(0).cum_sum())
     if "wait" in records.columns:
@@ -358,7 +361,7 @@ def _derived(records: pl.DataFrame, tally: Tally) -> pl.DataFrame:
         records = records.with_columns(state=pl.when(unended).then(pl.lit("running")))
     if "job_id" not in records.columns:
         return records.with_columns(job_id=pl.int_range(1, pl.len() + 1).cast(pl.String))
-    # Tasks of an array, often: each row is a job.
+    # Often these are tasks of an array: each row is a job.
     task = pl.int_range(pl.len()).over("job_id", "submit").alias("_task")
     numbers = records.select("job_id", "submit", task)["_task"]
     tally.add("job under an id that was there before, named as in 12_1", int((numbers > 0).sum()))

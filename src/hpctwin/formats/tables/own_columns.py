@@ -1,8 +1,8 @@
-"""Workloads as CSV and Parquet in our own columns (`hpctwin.model.workload.frame` lists them).
+"""Workloads as CSV and Parquet in hpctwin's columns.
 
-The jobs come back as they were written. What describes the workload as a whole, its header, start
-date and machine size, has no place in a table; the name is the file's. A table is separated by the one of
-``,``, ``;``, tab and ``|`` that is most frequent in its first line.
+`hpctwin.model.workload.frame` lists the columns. Jobs are read as they were written. A table cannot
+hold what describes the whole workload: header, start date and cluster size. The name is the file's.
+The separator of a table is the most frequent of ``,``, ``;``, tab and ``|`` in its first line.
 """
 
 from __future__ import annotations
@@ -58,9 +58,10 @@ _PARQUET_MAGIC = b"PAR1"
 
 @dataclass(frozen=True)
 class Cells:
-    """Rows of text or typed values, and the line of each where the file has lines; or rows before them.
+    """Rows of text or typed values.
 
-    ``remarks`` say how the text was read.
+    ``line`` is the line of each row if the file has lines, else ``before`` counts the rows before
+    them. ``remarks`` say how the text was read.
     """
 
     frame: pl.DataFrame
@@ -76,11 +77,11 @@ def read_csv(path: str | Path, *, skip_invalid: bool = False) -> Workload:
     """Read a CSV file with a header line, compressed or not.
 
     Args:
-        path: the file, separated by ``,``, ``;``, tab or ``|``.
-        skip_invalid: leave malformed rows out and list them in the read notes.
+        path: File, separated by ``,``, ``;``, tab or ``|``.
+        skip_invalid: Skip malformed rows and list them in the read notes.
 
     Raises:
-        TraceError: the file cannot be read, a required column is missing or a row is malformed.
+        TraceError: The file cannot be read, a required column is missing or a row is malformed.
     """
     path = Path(path)
     text = _Text.of(path, read_bytes(path))
@@ -99,7 +100,7 @@ def read_csv(path: str | Path, *, skip_invalid: bool = False) -> Workload:
             table = None
     if table is not None and not faults_of(table.frame):
         return _workload(path, table)
-    # Something is not in order: read row by row, to say where.
+    # There is an error: read row by row, to report where.
     return _checked(path, _csv_by_rows(path, text, skip_invalid), skip_invalid)
 
 
@@ -107,12 +108,12 @@ def read_parquet(path: str | Path, *, skip_invalid: bool = False) -> Workload:
     """Read a Parquet file.
 
     Args:
-        path: the file.
-        skip_invalid: leave malformed rows out and list them in the read notes.
+        path: File.
+        skip_invalid: Skip malformed rows and list them in the read notes.
 
     Raises:
-        TraceError: the file cannot be read, a required column is missing, has a type that does
-            not fit, or a row is malformed.
+        TraceError: The file cannot be read, a required column is missing or has an unsuitable type,
+            or a row is malformed.
     """
     path = Path(path)
     frame = _parquet(path, read_bytes(path))
@@ -125,11 +126,11 @@ def read_cells(path: Path, *, skip_invalid: bool = False) -> Cells:
     Without a header row, columns have their numbers as names, from 1.
 
     Args:
-        path: the file.
-        skip_invalid: leave rows of CSV out that have more or fewer cells than the header.
+        path: File.
+        skip_invalid: Skip rows of CSV that have more or fewer cells than the header.
 
     Raises:
-        TraceError: it is neither, or rows differ in length.
+        TraceError: The file is neither, or rows differ in length.
     """
     content = read_bytes(path)
     if content.startswith(_PARQUET_MAGIC):
@@ -152,29 +153,29 @@ def _parquet(path: Path, content: bytes) -> pl.DataFrame:
 
 
 def checked_piece(path: Path, frame: pl.DataFrame, before: int) -> Workload:
-    """Some rows of a table as a workload; dependencies are not read.
+    """Return some rows of a table as a workload; dependencies are not read.
 
     Args:
-        path: where they are from, for messages.
-        frame: the rows.
-        before: so many rows come before them.
+        path: Source of the rows, for messages.
+        frame: Rows.
+        before: Number of rows before them.
 
     Raises:
-        TraceError: a column is missing, or a row is malformed.
+        TraceError: A column is missing, or a row is malformed.
     """
-    # Pieces have one time zero only if it is that of Unix time.
+    # Pieces have the same time zero only if it is that of Unix time.
     table = Cells(frame.drop("depends", strict=False), None, before=before, start_epoch_s=0.0)
     return _checked(path, table, skip_invalid=False)
 
 
 def write_csv(workload: Workload, path: str | Path) -> tuple[str, ...]:
-    """Write a CSV file, all of it or nothing; ``.tsv`` is separated by tabs, ``.gz`` … compress it.
+    """Write a CSV file atomically; ``.tsv`` means tabs, ``.gz`` etc. compression.
 
     Returns:
-        What the format could not carry, a sentence each.
+        One sentence for each thing that the format cannot hold.
 
     Raises:
-        OutputError: the file cannot be written.
+        OutputError: The file cannot be written.
     """
     frame = workload.to_frame()
     lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List)]
@@ -186,13 +187,13 @@ def write_csv(workload: Workload, path: str | Path) -> tuple[str, ...]:
 
 
 def write_parquet(workload: Workload, path: str | Path) -> tuple[str, ...]:
-    """Write a Parquet file, all of it or nothing.
+    """Write a Parquet file atomically.
 
     Returns:
-        What the format could not carry, a sentence each.
+        One sentence for each thing that the format cannot hold.
 
     Raises:
-        OutputError: the file cannot be written.
+        OutputError: The file cannot be written.
     """
     with write_atomically(Path(path)) as file:
         workload.to_frame().write_parquet(file)
@@ -200,10 +201,10 @@ def write_parquet(workload: Workload, path: str | Path) -> tuple[str, ...]:
 
 
 def write_parquet_parts(workloads: Iterable[Workload], path: str | Path) -> None:
-    """Write workloads into one Parquet file, one after the other, with one at a time in memory.
+    """Write workloads into one Parquet file, with one at a time in memory.
 
     Raises:
-        OutputError: the file cannot be written.
+        OutputError: The file cannot be written.
     """
     with tempfile.TemporaryDirectory(prefix="hpctwin-") as folder:
         parts = []
@@ -233,9 +234,9 @@ class _Text:
     """A table's text.
 
     Args:
-        text: all of it.
-        mark: what separates its cells.
-        remarks: how it was read.
+        text: Whole text.
+        mark: Separator of its cells.
+        remarks: How it was read.
     """
 
     text: str
@@ -244,10 +245,10 @@ class _Text:
 
     @classmethod
     def of(cls, path: Path, content: bytes) -> _Text:
-        """Decode a table's bytes and find out what separates its cells.
+        """Decode a table's bytes and detect the separator of its cells.
 
         Raises:
-            TraceError: they are not text.
+            TraceError: They are not text.
         """
         if b"\0" in content[:_HEAD]:
             raise TraceError(path, "found binary data, expected a table of text (CSV)")
@@ -255,7 +256,7 @@ class _Text:
         try:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            if b"\xff" in content:  # no letter of Western Europe's texts
+            if b"\xff" in content:  # not a letter of Western European texts
                 decode(path, content)
             line = content.count(b"\n", 0, error.start) + 1
             text = content.decode("latin-1")
@@ -284,7 +285,7 @@ _NUMBER = re.compile(r"[+-]?\d+([.,]\d*)?([eE][+-]?\d+)?")
 
 
 def _with_points(table: Cells, mark: str) -> Cells:
-    """Numbers with a decimal comma with a point in its place, where commas do not separate cells."""
+    """Replace decimal commas by points, unless commas separate cells."""
     if mark == ",":
         return table
     columns = []
@@ -301,14 +302,14 @@ def _with_points(table: Cells, mark: str) -> Cells:
 
 
 def _csv_at_once(given: _Text) -> Cells | None:
-    """The rows as text; None if rows differ in length or nothing sure can be said."""
+    """Return the rows as text; None if rows differ in length or this is uncertain."""
     text, mark = given.text, given.mark
     header, _, body = text.partition("\n")
     columns = header.rstrip("\r").split(mark)
     if given.headless:
         columns, body = [str(number + 1) for number in range(len(columns))], text
     rows = body.rstrip("\n").count("\n") + 1
-    # With quotes, separators do not tell how many cells a row has; nor do empty lines hold rows.
+    # With quotes, separators do not give the number of cells; empty lines are no rows.
     if any(column != column.strip() for column in columns):
         return None
     if '"' in text or "\n\n" in text or "\r" in text or len(set(columns)) != len(columns):
@@ -363,11 +364,11 @@ def _csv_by_rows(path: Path, given: _Text, skip_invalid: bool) -> Cells:
 
 
 def _checked(path: Path, table: Cells, skip_invalid: bool) -> Workload:
-    """The workload without rows that are malformed.
+    """Return the workload without malformed rows.
 
     Raises:
-        TraceError: a column is missing or does not fit, or a row is malformed and
-            ``skip_invalid`` is false.
+        TraceError: A column is missing or unsuitable, or a row is malformed and ``skip_invalid`` is
+            false.
     """
     table = _prepared(path, _with_requests_read(path, table, skip_invalid))
     for name in REQUIRED:
@@ -430,10 +431,10 @@ def _workload(path: Path, table: Cells) -> Workload:
 
 
 def _with_requests_read(path: Path, table: Cells, skip_invalid: bool) -> Cells:
-    """The rows of which the request can be read.
+    """Return the rows whose request can be read.
 
     Raises:
-        TraceError: one cannot, and ``skip_invalid`` is false.
+        TraceError: One cannot be read, and ``skip_invalid`` is false.
     """
     if "request" not in table.frame.columns:
         return table
@@ -462,7 +463,10 @@ def _with_requests_read(path: Path, table: Cells, skip_invalid: bool) -> Cells:
 
 
 def _prepared(path: Path, table: Cells) -> Cells:
-    """Return the table with the nodes of jobs that leave them open, and dates as seconds from time zero."""
+    """Return the table with missing node counts filled in, and dates as seconds.
+
+    The seconds count from time zero.
+    """
     counts = dict(table.counts)
     try:
         frame = with_least_nodes(table.frame, counts)
@@ -486,7 +490,7 @@ def _prepared(path: Path, table: Cells) -> Cells:
     if zero is None:
         zero = float(at["submit_s"].min() or 0)  # type: ignore[arg-type]
     for name, seconds in at.items():
-        # What is no date stays as it is, for the message that names its line.
+        # Texts that are no dates stay as they are, for the message that names their line.
         text = frame[name].cast(pl.String)
         since = (seconds - zero).round(3).cast(pl.String).alias(name)
         frame = frame.with_columns(since.zip_with(seconds.is_not_null() | text.is_null(), text))
@@ -518,7 +522,10 @@ def _moments(column: pl.Series, tally: Tally) -> pl.Series:
 
 
 def whole_or_text(column: pl.Series) -> pl.Series:
-    """Ids or labels: whole numbers where all are and nothing is lost by it (007 stays text), else text."""
+    """Return ids or labels as whole numbers if this loses nothing, else as text.
+
+    For example, 007 stays text.
+    """
     if column.dtype.is_float() and (column.drop_nulls() % 1 == 0).all():
         return column.cast(pl.Int64, strict=False)
     text = column.cast(pl.String)

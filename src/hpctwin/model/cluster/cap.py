@@ -1,4 +1,4 @@
-"""A cap on what all nodes draw together."""
+"""A cap on the total power draw of all nodes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ _WINDOW = re.compile(r"(\d{1,2}):(\d\d)-(\d{1,2}):(\d\d)=(.+)")
 
 @dataclass(frozen=True)
 class CapWindow:
-    """A time of day with a cap of its own.
+    """A time of day with a different cap.
 
     Args:
-        start_s, end_s: seconds after midnight; over midnight if the end is not after the start.
-        watts: the cap, W.
+        start_s, end_s: Seconds after midnight; the window spans midnight if the end is not after
+            the start.
+        watts: Cap, in W.
     """
 
     start_s: float
@@ -38,13 +39,13 @@ class CapWindow:
 
 @dataclass(frozen=True)
 class PowerCap:
-    """What all nodes may draw together.
+    """A cap on the total power draw of all nodes.
 
     Args:
-        watts: at times that no window is for, W.
-        windows: times of day with other caps.
-        lower_modes: whether DVFS modes are lowered to fit: a job may start if it fits with all node groups in
-            their slowest mode, and at each instant the fastest modes that fit are taken.
+        watts: Cap outside all windows, in W.
+        windows: Times of day with other caps.
+        lower_modes: Whether DVFS modes are lowered to fit. A job may start if it fits with all node
+            groups in their slowest mode; at each event time, the fastest modes that fit are used.
     """
 
     watts: float
@@ -61,11 +62,11 @@ class PowerCap:
         """Read ``20kW``, or ``20kW,22:00-06:00=30kW``.
 
         Args:
-            text: so written.
-            lower_modes: as of `PowerCap`.
+            text: Cap in this form.
+            lower_modes: See `PowerCap`.
 
         Raises:
-            ConfigError: it cannot be read so.
+            ConfigError: The text has another form.
         """
         first, *rest = text.split(",")
         windows = []
@@ -83,11 +84,11 @@ class PowerCap:
 
     @property
     def lowest(self) -> float:
-        """The lowest cap of the day, W."""
+        """Lowest cap of the day, in W."""
         return min(watts for _, watts in self._levels())
 
     def at(self, time_of_day_s: float) -> float:
-        """The cap at a time of day, W: that of the first window it is in."""
+        """Return the cap at a time of day, in W: that of the first matching window."""
         for window in self.windows:
             if window.start_s < window.end_s:
                 inside = window.start_s <= time_of_day_s < window.end_s
@@ -98,7 +99,10 @@ class PowerCap:
         return self.watts
 
     def _levels(self) -> list[tuple[float, float]]:
-        """When the cap changes over a day, from midnight, and what it is from then on."""
+        """Return the times of day at which the cap changes, and the new caps.
+
+        The first is midnight.
+        """
         times = {0.0}
         for window in self.windows:
             times |= {window.start_s % DAY_S, window.end_s % DAY_S}
@@ -107,11 +111,13 @@ class PowerCap:
     def raised(
         self, start_epoch_s: float | None, until_s: float
     ) -> list[tuple[float, float, float]]:
-        """Start and end in seconds of simulated time, and watts above the lowest cap, of each raise.
+        """Return start, end and watts above the lowest cap of each raise.
+
+        Start and end are in seconds of simulated time.
 
         Args:
-            start_epoch_s: Unix time of time zero; midnight (UTC) if not known.
-            until_s: seconds.
+            start_epoch_s: Unix time of time zero; if unknown, time zero is midnight (UTC).
+            until_s: End of the period, in seconds.
         """
         levels = self._levels()
         ends = [*(time for time, _ in levels[1:]), DAY_S]

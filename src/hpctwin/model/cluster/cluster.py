@@ -1,4 +1,4 @@
-"""The cluster: what a site writes in YAML, validated."""
+"""The cluster: a site's YAML, validated."""
 
 from __future__ import annotations
 
@@ -49,18 +49,19 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Partition(Settings):
-    """Some node groups under common limits; what Slurm calls a partition and PBS a queue.
+    """Node groups under common limits: a partition in Slurm, a queue in PBS.
 
     Args:
-        name: the name that jobs give.
-        groups: names of node groups; all if left out.
-        min_nodes, max_nodes: width of a job.
-        max_walltime: longest walltime, seconds or text such as ``"24h"``.
-        max_jobs_per_user: running at once.
-        priority: weight for orderings; larger is sooner.
-        default: jobs without a partition go here.
-        qos: its jobs are under the limits of this QOS, too.
-        backfill_depth: of the policy ``pbs``: so many of its own jobs that do not fit have reservations.
+        name: Name that jobs give.
+        groups: Names of node groups; by default all.
+        min_nodes, max_nodes: Smallest and largest number of nodes of a job.
+        max_walltime: Longest walltime, seconds or text such as ``"24h"``.
+        max_jobs_per_user: Largest number of running jobs of a user.
+        priority: Weight for orderings; larger is sooner.
+        default: Whether jobs without a partition go here.
+        qos: QOS whose limits also apply to its jobs.
+        backfill_depth: For the policy ``pbs``: number of its own jobs that get a reservation if
+            they do not fit.
     """
 
     name: str
@@ -79,12 +80,12 @@ class Reservation(Settings):
     """Maintenance: nodes that are away from ``start`` to ``end``, known in advance.
 
     Args:
-        name: the name.
-        start: Seconds from time zero, text such as ``"30d"``, or a date (UTC if it names no zone) for
-            workloads that say their own.
-        end: When they are back, in the same way.
-        groups: whole node groups.
-        nodes: node numbers such as ``"0-127,512"``. With neither, all nodes.
+        name: Name of the reservation.
+        start: Seconds from time zero, text such as ``"30d"``, or a date (UTC if it names no zone)
+            for workloads that have dates.
+        end: End of the maintenance, in the same form.
+        groups: Whole node groups.
+        nodes: Node numbers such as ``"0-127,512"``. With neither groups nor nodes, all nodes.
     """
 
     name: str = "maintenance"
@@ -114,17 +115,19 @@ class Reservation(Settings):
 
 
 def _is_after(one: Moment, other: Moment) -> bool:
-    """Whether a time is at another or later; False if they cannot be compared yet."""
+    """Return whether a time is at another or later; False if not comparable yet."""
     return type(one) is type(other) and one >= other  # type: ignore[operator]
 
 
 class Outage(Settings):
-    """One node failure: the node is away from ``start`` for ``duration``, known to nobody before.
+    """One node failure, not known in advance.
+
+    The node is away from ``start`` for ``duration``.
 
     Args:
-        node: node number.
-        start: Seconds from time zero, or a date, as of a reservation.
-        duration: seconds.
+        node: Node number.
+        start: Seconds from time zero, or a date, as for a reservation.
+        duration: Duration, in seconds.
     """
 
     node: int = Field(ge=0)
@@ -144,14 +147,14 @@ class Outage(Settings):
 
 
 class Failures(Settings):
-    """Node failures, recorded or drawn.
+    """Node failures, recorded or random.
 
     Args:
-        outages: recorded ones.
-        mtbf: mean time between failures of one node while it is up (exponential).
-        mttr: mean time to repair (exponential).
-        seed: of the draw.
-        then: what becomes of the job on the node: back into the queue, or ended.
+        outages: Recorded failures.
+        mtbf: Mean time between failures of one node while it is up (exponential).
+        mttr: Mean time to repair (exponential).
+        seed: Seed of the random times.
+        then: What happens to the job on the node: back into the queue, or ended.
     """
 
     outages: tuple[Outage, ...] = ()
@@ -171,16 +174,17 @@ class FairShare(Settings):
     """How past use counts in fair-share orderings.
 
     Args:
-        kind: ``classic``, 2 to the power of minus use over share; or ``tree``, users ranked by the shares of
-            `Cluster.accounts`.
-        by: whose use is added up; in a tree it is that of each user in an account.
-        half_life: after this time, use counts half.
-        shares: promised shares by label, in any unit; 1 for those not named. A tree's are those of accounts.
-        every: a tree is ranked once in so long, and limits of use that decays are looked at.
-        resets: Times or dates at which all use is forgotten, one after the other.
-        factors: by QOS, use of its jobs counts so many times, for fair shares and under limits (to a
-            thousandth); once for those not named.
-        safe_factors: QOS whose factor also counts for the walltime of a job that is to start.
+        kind: ``classic``, 2 to the power of minus use over share; or ``tree``, users ranked by the
+            shares of `Cluster.accounts`.
+        by: Label by which use is added up; in a tree, it is that of each user in an account.
+        half_life: Time after which use counts half.
+        shares: Promised shares by label, in any unit; by default 1. A tree has the shares of
+            accounts.
+        every: Interval at which a tree is ranked, and at which limits on decaying use are checked.
+        resets: Times or dates at which all use is forgotten, in order.
+        factors: Factor by QOS for the use of its jobs, in fair shares and under limits (to a
+            thousandth); by default 1.
+        safe_factors: QOS whose factor also applies to the walltime of a job that is about to start.
     """
 
     kind: Literal["classic", "tree"] = "classic"
@@ -193,7 +197,7 @@ class FairShare(Settings):
     safe_factors: tuple[str, ...] = ()
 
     def factor_of(self, qos: str | None) -> float:
-        """How often use of the jobs of a QOS counts."""
+        """Return the factor for the use of a QOS's jobs."""
         return round(self.factors.get(qos, 1.0), 3) if qos else 1.0
 
     @model_validator(mode="after")
@@ -215,30 +219,35 @@ class FairShare(Settings):
 
 
 class Cluster(Shown, Settings):
-    """One system with one queue.
+    """A cluster with one queue.
 
     Args:
-        name: the name.
-        nodes: the node groups; nodes are numbered from 0 through the groups in order.
-        partitions: none means one partition of all nodes without limits, and the partition
-            that a job names is not looked at.
-        resources: cluster-wide amounts that jobs share: licences, I/O bandwidth, burst buffer.
-        reservations: maintenance.
-        failures: node failures.
-        cleanup: so long after a job has ended its nodes are still taken: epilogs, health checks.
-        qos: weight of each quality of service for orderings; 0 for those not named.
-        fairshare: how past use counts.
-        accounts: the tree of accounts, with shares.
-        limits: what jobs of a user, account, QOS or partition may have at once.
-        preemption: whose jobs make room for whose.
-        cap: of what all nodes draw together: text such as ``20kW,22:00-06:00=30kW``, or its fields.
-        price: of electricity per kWh: a number, or a CSV file of prices over time, relative to this one.
-        carbon: of electricity, g/kWh: the same.
-        cooling: what takes the machine's heat away; its nodes have components then.
-        about: what machine it is, in a line.
-        switches: how nodes are connected, as a tree: each with node numbers, or names of other switches.
-        sources: where the numbers are from: text by the path of a field, such as
-            ``nodes.gpu-node.components.gpu``; it holds for all below that has none of its own.
+        name: Name of the cluster.
+        nodes: Node groups; nodes are numbered from 0 through the groups in order.
+        partitions: Partitions; if empty, one partition of all nodes without limits, and the
+            partition that a job names is ignored.
+        resources: Cluster-wide amounts that jobs share: licenses, I/O bandwidth, burst buffer.
+        reservations: Maintenance.
+        failures: Node failures.
+        cleanup: Time after a job's end during which its nodes stay allocated: epilogs, health
+            checks.
+        qos: Weight of each quality of service for orderings; by default 0.
+        fairshare: How past use counts.
+        accounts: Tree of accounts, with shares.
+        limits: Limits on what jobs of a user, account, QOS or partition may have at once.
+        preemption: Which jobs preempt which others.
+        cap: Cap on the total power draw of all nodes: text such as ``20kW,22:00-06:00=30kW``, or
+            its fields.
+        price: Price of electricity per kWh: a number, or a CSV file of prices over time, relative
+            to this file.
+        carbon: Carbon intensity of electricity, in g/kWh: a number or a file, like the price.
+        cooling: Cooling plant; its nodes need components then.
+        about: Description of the cluster, in a line.
+        switches: Connection of the nodes, as a tree: each switch with node numbers, or names of
+            other switches.
+        sources: Sources of the numbers: text by the path of a field, such as
+            ``nodes.gpu-node.components.gpu``; it holds for all fields below that have none of their
+            own.
     """
 
     name: str = "cluster"
@@ -265,7 +274,7 @@ class Cluster(Shown, Settings):
 
     @property
     def notes(self) -> ReadNotes:
-        """What its reader omitted or assumed; it is not among the fields, and no file has it."""
+        """Omissions and assumptions of its reader; this is no field, and no file has it."""
         return self._notes
 
     def noted(self, notes: ReadNotes) -> Self:
@@ -293,23 +302,23 @@ class Cluster(Shown, Settings):
         on_w: float = 0.0,
         **about: Any,
     ) -> Cluster:
-        """A cluster of equal nodes.
+        """Return a cluster of equal nodes.
 
         Args:
-            nodes: how many.
-            name: the cluster's name.
-            active_w: drawn while a job runs, W; left out, what nodes draw is not known. Else they have
-                one mode and one sleep state:
-            idle_w: drawn while no job runs, W; as ``active_w`` if left out.
-            sleep_w: drawn asleep, W.
-            off_s: time to switch off, s.
-            off_w: drawn meanwhile, W.
-            on_s: time to switch on, s.
-            on_w: drawn meanwhile, W.
-            about: further fields of the cluster, for example ``resources={"licence": 10}``.
+            nodes: Number of nodes.
+            name: Name of the cluster.
+            active_w: Power draw while a job runs, in W; if omitted, the nodes have no power model.
+                Otherwise they have one mode and one sleep state, with the following values.
+            idle_w: Power draw while no job runs, in W; by default ``active_w``.
+            sleep_w: Power draw asleep, in W.
+            off_s: Time to switch off, in seconds.
+            off_w: Power draw while switching off, in W.
+            on_s: Time to switch on, in seconds.
+            on_w: Power draw while switching on, in W.
+            about: Further fields of the cluster, for example ``resources={"licence": 10}``.
 
         Raises:
-            ConfigError: a value is not valid.
+            ConfigError: A value is not valid.
         """
         group: dict[str, Any] = {"name": "node", "count": nodes}
         if active_w is not None:
@@ -329,7 +338,7 @@ class Cluster(Shown, Settings):
         """Read a YAML file.
 
         Raises:
-            ConfigError: the file cannot be read or is not valid; the message names the field.
+            ConfigError: The file cannot be read or is not valid; the message names the field.
         """
         made = cls.checked(read_yaml(path, "nodes"), str(path))
         files = {
@@ -345,8 +354,8 @@ class Cluster(Shown, Settings):
         What ended before that is omitted.
 
         Args:
-            start_epoch_s: The Unix time of time zero; None if it is not known.
-            workload: Its name, for messages.
+            start_epoch_s: Unix time of time zero; None if unknown.
+            workload: Name of the workload, for messages.
 
         Raises:
             ConfigError: A time is a date, and the workload has none.
@@ -374,7 +383,7 @@ class Cluster(Shown, Settings):
 
     @property
     def node_count(self) -> int:
-        """All nodes."""
+        """Number of all nodes."""
         return sum(group.count for group in self.nodes)
 
     def shown(self) -> tuple[str, dict[str, str]]:
@@ -401,23 +410,23 @@ class Cluster(Shown, Settings):
 
     @property
     def consumables(self) -> tuple[str, ...]:
-        """What nodes have that jobs use up, besides cores, memory and GPUs; types of GPUs last."""
+        """Consumables of the nodes other than cores, memory and GPUs; GPU types last."""
         names = dict.fromkeys(name for group in self.nodes for name in group.consumables)
         return tuple(sorted(names, key=lambda name: name.startswith(GPU_TYPE)))
 
     @property
     def gpu_types(self) -> tuple[str, ...]:
-        """Those of them that are GPUs of a type, in the order in which node groups name them."""
+        """Consumables that are GPUs of a type, in the order of the node groups."""
         return tuple(name for name in self.consumables if name.startswith(GPU_TYPE))
 
     @property
     def has_power(self) -> bool:
-        """Whether it is known what nodes draw."""
+        """Whether the nodes have a power model."""
         return bool(self.nodes[0].modes)
 
     @property
     def depths(self) -> int:
-        """The most sleep states a node group has."""
+        """Largest number of sleep states of a node group."""
         return max(len(group.sleep) for group in self.nodes)
 
     @model_validator(mode="after")
@@ -474,7 +483,7 @@ def _distinct(kind: str, names: list[str]) -> None:
 
 
 def _power_of_all(cluster: Cluster) -> None:
-    """What nodes draw is known of all groups or of none."""
+    """Check that all node groups have a power model, or none."""
     without = [group.name for group in cluster.nodes if not group.modes]
     if without and len(without) < len(cluster.nodes):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The cooling plant of a machine: water loop, pumps, towers."""
+"""The cooling plant of a cluster: water loop, pumps, towers."""
 
 from __future__ import annotations
 
@@ -16,23 +16,25 @@ Celsius = Annotated[float, Field(ge=-20, le=70)]
 
 
 class Cooling(Settings):
-    """Water that takes the heat of a machine to evaporative towers; equations in docs/systems.md.
+    """Water loop from a cluster to evaporative towers; equations in docs/systems.md.
 
     Args:
-        liquid_share: of the machine's heat that the water takes; the rest goes to the air of the room …
-        air_cop: … from where a watt of cooling moves so many; its power is not counted if left out.
-        supply_c: the towers keep the water that goes to the machine at this temperature where they can, °C.
-        range_k: pumps follow the load so that water comes back so much warmer, K.
-        flow_kg_s: the most that pumps move, kg/s.
-        least_flow: the least they move, as a share of that.
-        pump_w: drawn by the plant's pumps at full flow, W.
-        fan_w: drawn by the towers' fans at full speed, W.
-        design_heat_w: what the towers reject at full flow and full speed of the fans where the water leaves
-            at ``supply_c``, W …
-        design_wet_bulb_c: … at this wet-bulb temperature, below ``supply_c``, °C.
-        air_kg_s: air that the fans move at full speed, kg/s; ``flow_kg_s`` if left out.
-        water_kg: water on the way, kg.
-        cycles: by how much salts are concentrated before water is drained.
+        liquid_share: Share of the cluster's heat that the water removes; the rest goes to the air
+            of the room.
+        air_cop: Heat removed from the room's air per watt of cooling power; by default that power
+            is not counted.
+        supply_c: Temperature at which the towers keep the supply water if they can, in °C.
+        range_k: Temperature rise of the water that the pumps maintain by following the load, in K.
+        flow_kg_s: Largest flow of the pumps, in kg/s.
+        least_flow: Smallest flow of the pumps, as a share of the largest.
+        pump_w: Power draw of the plant's pumps at full flow, in W.
+        fan_w: Power draw of the towers' fans at full speed, in W.
+        design_heat_w: Heat that the towers reject at the design wet-bulb temperature with full flow
+            and full fan speed, if the water leaves at ``supply_c``, in W.
+        design_wet_bulb_c: Design wet-bulb temperature, below ``supply_c``, in °C.
+        air_kg_s: Air flow of the fans at full speed, in kg/s; by default ``flow_kg_s``.
+        water_kg: Water in the loop, in kg.
+        cycles: Factor by which salts are concentrated before water is drained.
     """
 
     liquid_share: float = Field(default=1.0, gt=0, le=1)

@@ -1,4 +1,4 @@
-"""Accounts, and limits on what jobs of a user, an account or a QOS may have at once."""
+"""Accounts, and limits on what jobs of a user, account or QOS may have at once."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ Used = dict[Measure | Literal["wall"], Annotated[float, Field(ge=0)]]
 
 
 class Account(Settings):
-    """An account, in the tree of all of them.
+    """An account in the tree of accounts.
 
     Args:
-        name: the name that jobs give.
-        parent: the account that it is part of; ``root`` if left out.
-        share: its share of what its parent has, in the unit of its siblings; ``parent``: what is below it
-            counts as below its parent.
-        users: shares of its users; ``parent``: a user comes before the others. Account ``root`` has no more.
+        name: Name that jobs give.
+        parent: Account that it is part of; by default ``root``.
+        share: Its share of its parent's share, in the unit of its siblings. ``parent``: its
+            accounts and users count as those of its parent.
+        users: Shares of its users. ``parent``: a user comes before the others. Account ``root`` has
+            no further fields.
     """
 
     name: str
@@ -49,28 +50,34 @@ class Account(Settings):
 
 
 class Limit(Settings):
-    """What some jobs may have at most, together or each.
+    """Upper bound on what some jobs may have, together or each.
 
     Args:
-        qos: the jobs of a quality of service, or of a partition that has it.
-        account: … of an account, and of those below it; ``root``: of all; in these partitions, if some are.
-        user: … of a user; in this account, if one is given; in these partitions, if some are.
-        partitions: … in these partitions together, or in ``all``, whatever other limits say.
-        per: what is counted together: ``all`` of these jobs, those of each ``user`` (with an account: in each
-            account) or ``account`` (of a QOS or of partitions), or each ``job`` alone.
-        jobs: so many run.
-        submitted: so many wait and run; one more is rejected.
-        nodes, cores, gpus, memory_gb: so much is in use.
-        minutes: amounts times minutes that are left of the walltimes of running jobs; of a job alone, of its
-            walltime.
-        used: amounts times minutes that jobs have used; ``wall``, the minutes that they ran. It decays and is
-            forgotten as `FairShare` says.
-        decays: whether what was used decays.
-        safe: of ``used``, a job starts only if it can run for its walltime, and so can all that run.
-        walltime: of a job alone.
-        least: what a job alone asks at least.
-        per_node: what a job alone asks at most in the mean of its nodes, rounded down.
-        deny: jobs of this QOS that could never start under their limits are rejected; others wait for ever.
+        qos: Jobs of a quality of service, or of a partition that has it.
+        account: Jobs of an account and of those below it; ``root`` means all. With ``partitions``,
+            only in these.
+        user: Jobs of a user. With ``account``, only in this account; with ``partitions``, only in
+            these.
+        partitions: Jobs in these partitions together, or in ``all``; such a limit holds in addition
+            to all others.
+        per: Jobs that are counted together: ``all`` of these jobs, those of each ``user`` (with an
+            account: in each account) or ``account`` (of a QOS or of partitions), or each ``job``
+            alone.
+        jobs: Largest number of running jobs.
+        submitted: Largest number of pending and running jobs; one more is rejected.
+        nodes, cores, gpus, memory_gb: Largest amount in use.
+        minutes: Amounts times the remaining minutes of running jobs' walltimes; for a job alone,
+            times its walltime.
+        used: Amounts times minutes that jobs have used; ``wall`` is the minutes that they ran. This
+            use decays and is forgotten as `FairShare` says.
+        decays: Whether past use decays.
+        safe: For ``used``: a job starts only if it and all running jobs can run for their
+            walltimes.
+        walltime: Longest walltime of a job alone.
+        least: Smallest request of a job alone.
+        per_node: Largest request of a job alone per node, as the mean over its nodes, rounded down.
+        deny: Whether jobs of this QOS that could never start under their limits are rejected;
+            otherwise they wait forever.
     """
 
     qos: str | None = None
@@ -95,13 +102,13 @@ class Limit(Settings):
 
     @property
     def amounts(self) -> dict[str, float]:
-        """Of what is in use, so much at most."""
+        """Upper bounds on amounts in use, by name."""
         said = {name: getattr(self, name) for name in ("nodes", "cores", "gpus", "memory_gb")}
         return {name: value for name, value in said.items() if value is not None}
 
     @property
     def is_timed(self) -> bool:
-        """Whether minutes that are left of the walltimes of running jobs count."""
+        """Whether the remaining minutes of running jobs' walltimes count."""
         return bool(self.minutes or (self.used and self.safe)) and self.per != "job"
 
     @model_validator(mode="after")
@@ -160,11 +167,11 @@ class Limit(Settings):
 
 
 def line_of(account: str | None, parents: Mapping[str, str]) -> list[str]:
-    """An account and those above it, up to the root.
+    """Return an account and those above it, up to the root.
 
     Args:
-        account: None where it is not known, which leaves the root.
-        parents: of all accounts that have one.
+        account: Account; None if unknown, which gives the root only.
+        parents: Parent of each account that has one.
     """
     line = [] if account in (None, ROOT) else [str(account)]
     while line and parents.get(line[-1], ROOT) != ROOT:
@@ -173,10 +180,10 @@ def line_of(account: str | None, parents: Mapping[str, str]) -> list[str]:
 
 
 def check_accounts(accounts: Iterable[Account]) -> None:
-    """Whether they are a tree.
+    """Check that accounts are a tree.
 
     Raises:
-        ValueError: they are not.
+        ValueError: They are not.
     """
     accounts = list(accounts)
     parents = {account.name: account.parent for account in accounts}
@@ -199,10 +206,10 @@ def check_accounts(accounts: Iterable[Account]) -> None:
 def check_limits(
     limits: Iterable[Limit], accounts: Iterable[Account], partitions: Collection[str]
 ) -> None:
-    """Whether accounts that limits are of are known, if any are, and partitions.
+    """Check that partitions of limits exist, and accounts if any are defined.
 
     Raises:
-        ValueError: one is not.
+        ValueError: One does not.
     """
     names = {account.name for account in accounts}
     for limit in limits:
@@ -221,13 +228,13 @@ def idle_limits(
     labels: Mapping[str, Collection[str]],
     listed_qos: Collection[str],
 ) -> Iterator[str]:
-    """Sentences on limits that hold nobody back, and factors of use, as no job is of what they are of.
+    """Yield sentences on limits and use factors that apply to no job.
 
     Args:
-        limits: of a cluster.
-        factors: QOS whose use counts otherwise there.
-        labels: those that jobs have, by ``qos``, ``account`` and ``user``.
-        listed_qos: those that the cluster lists, and those of its partitions.
+        limits: Limits of a cluster.
+        factors: QOS with a factor for use.
+        labels: Labels of the jobs, by ``qos``, ``account`` and ``user``.
+        listed_qos: QOS of the cluster and of its partitions.
     """
     named = {
         kind: {getattr(limit, kind) for limit in limits} - {None, ROOT}

@@ -1,4 +1,4 @@
-"""Nodes that are alike: what they have, how fast they are, and what they draw in each power state."""
+"""Groups of equal nodes: resources, speeds, and power in each power state."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from hpctwin.model.requests.consumables import GPU_TYPE, Amount, check_names
 __all__ = ["LYING", "MOST_NODES", "Mode", "NodeGroup", "Sleep", "Transition"]
 
 LYING = ("sockets", "cores_per_socket", "threads_per_core")
-"""Fields on how the cores of a node lie."""
+"""Fields on the layout of a node's cores."""
 MOST_NODES = 10_000_000
-"""Of one cluster; the state of each node is held in memory."""
+"""Limit for one cluster; the state of each node is held in memory."""
 
 # YAML reads a bare off as a truth value.
 SleepName = Annotated[str, BeforeValidator(lambda value: "off" if value is False else value)]
 
 
 class Transition(Settings):
-    """On the way into or out of a sleep state.
+    """Transition into or out of a sleep state.
 
     Args:
-        time: how long it takes, seconds or text such as ``"45m"``; it must end.
-        power_w: drawn meanwhile, W.
+        time: Duration, seconds or text such as ``"45m"``; it must end.
+        power_w: Power draw meanwhile, in W.
     """
 
     time: Duration = Field(ge=0)
@@ -46,7 +46,7 @@ Gpus = Annotated[
         }
     ),
 ]
-"""How many, or how many of each type."""
+"""Number of GPUs, or the number of each type."""
 
 _BOTH_WAYS = "a sleep state needs a way in and a way out, with time and power_w"
 
@@ -55,10 +55,10 @@ class Sleep(Settings):
     """A sleep state.
 
     Args:
-        name: such as ``suspend`` or ``off``.
-        power_w: drawn meanwhile, W.
-        switch_off: the way into it.
-        switch_on: the way back to where jobs can run.
+        name: Name such as ``suspend`` or ``off``.
+        power_w: Power draw in this state, in W.
+        switch_off: Transition into it.
+        switch_on: Transition back to where jobs can run.
     """
 
     name: SleepName = "off"
@@ -71,9 +71,9 @@ class Mode(Settings):
     """A DVFS mode.
 
     Args:
-        power_w: drawn while a job runs, W.
-        speed: relative to the group's.
-        idle_w: drawn while no job runs, W; as ``power_w`` if left out.
+        power_w: Power draw while a job runs, in W.
+        speed: Speed relative to the group's.
+        idle_w: Power draw while no job runs, in W; by default ``power_w``.
     """
 
     power_w: Watts
@@ -82,31 +82,37 @@ class Mode(Settings):
 
     @property
     def idle(self) -> float:
-        """Drawn while no job runs, W."""
+        """Power draw while no job runs, in W."""
         return self.power_w if self.idle_w is None else self.idle_w
 
 
 class NodeGroup(Settings):
-    """Nodes that are alike.
+    """A group of equal nodes.
 
     Args:
-        name: the group's name.
-        count: how many nodes, at most 10,000,000.
-        cores, gpus, memory_gb: what each has; left out, it is not modelled and any job fits. GPUs by type,
-            ``{a100: 2, t4: 4}``, are kept as how many there are, and consumables ``gpu/a100`` and ``gpu/t4``.
-        consumables: what else each has that jobs use up, by name: ``{scratch_gb: 800, fpga: 2}``.
-        features: what else its nodes have that jobs may ask for, by name: models of GPUs, networks, …
-        sockets, cores_per_socket, threads_per_core: how its cores lie, where that is known; jobs may ask for
-            it as for features, see `all_features`.
-        weight: where nodes are shared and the placement is ``weight``, those with the smallest come first.
-        speed: relative to the machine the runtimes were measured on; a job on nodes of
+        name: Name of the group.
+        count: Number of nodes, at most 10,000,000.
+        cores, gpus, memory_gb: Amounts of each node; if omitted, they are not modeled and any job
+            fits. GPUs by type, ``{a100: 2, t4: 4}``, become their number, and consumables
+            ``gpu/a100`` and ``gpu/t4``.
+        consumables: Other resources of each node that jobs use up, by name: ``{scratch_gb: 800,
+            fpga: 2}``.
+        features: Other properties of its nodes that jobs may request, by name: models of GPUs,
+            networks, …
+        sockets, cores_per_socket, threads_per_core: Layout of its cores, if known; jobs may request
+            it like features, see `all_features`.
+        weight: Rank for shared nodes with the placement ``weight``: nodes with the smallest weight
+            come first.
+        speed: Speed relative to the cluster on which run times were measured; a job on nodes of
             several speeds runs at the slowest.
-        modes: DVFS modes by name; left out, what nodes draw is not known.
-        mode: the mode at the beginning; the first one if left out.
-        sleep: sleep states, the one that is quickest to wake from first; none: never switched off.
-        components: what each node is made of, by name (cpu, gpu, memory, nic, …): what it draws by how much
-            each is used. They are its mode ``base``: all used while a job runs, none while idle.
-        racks: how the nodes are fed, and what that loses.
+        modes: DVFS modes by name; if omitted, the nodes have no power model.
+        mode: Mode at the beginning; by default the first one.
+        sleep: Sleep states, in the order of their wake-up times; if none, nodes are never switched
+            off.
+        components: Components of each node, by name (cpu, gpu, memory, nic, …), with their power
+            draw by use. They define its mode ``base``: all in full use while a job runs, none while
+            idle.
+        racks: Power supply of the nodes, and its losses.
     """
 
     name: str
@@ -130,7 +136,7 @@ class NodeGroup(Settings):
     @model_validator(mode="before")
     @classmethod
     def _by_type(cls, content: Any) -> Any:
-        """GPUs that are given by type as how many there are, and consumables."""
+        """Return GPUs by type as their number and as consumables."""
         by_type = content.get("gpus") if isinstance(content, Mapping) else None
         if not isinstance(by_type, Mapping):
             return content
@@ -218,7 +224,10 @@ class NodeGroup(Settings):
         return self
 
     def amount(self, name: str) -> float | None:
-        """What each node has of ``cores``, ``memory_gb``, ``gpus``, or a consumable; None if not said."""
+        """Return each node's amount of a resource; None if not given.
+
+        The resource is ``cores``, ``memory_gb``, ``gpus``, or a consumable.
+        """
         if name in ("cores", "memory_gb", "gpus"):
             found: float | None = getattr(self, name)
             return found
@@ -226,13 +235,19 @@ class NodeGroup(Settings):
 
     @property
     def gpu_kinds(self) -> int:
-        """How many kinds of GPUs its nodes have, each type one, and those of none."""
+        """Number of kinds of GPUs of its nodes.
+
+        Each type is one kind, and so are all GPUs without type.
+        """
         types = [count for n, count in self.consumables.items() if n.startswith(GPU_TYPE) and count]
         return len(types) + ((self.gpus or 0) > sum(types))
 
     @property
     def all_features(self) -> tuple[str, ...]:
-        """Its features, and such as ``sockets=2``, ``cores_per_socket=16``, ``threads_per_core=2``."""
+        """Its features, and those of the layout of its cores.
+
+        The latter are ``sockets=2``, ``cores_per_socket=16``, ``threads_per_core=2`` and so on.
+        """
         told = [(name, getattr(self, name)) for name in LYING]
         return (
             *self.features,
@@ -241,20 +256,20 @@ class NodeGroup(Settings):
 
     @property
     def first_mode(self) -> str:
-        """The name of the mode at the beginning."""
+        """Name of the mode at the beginning."""
         return self.mode or next(iter(self.modes))
 
     @property
     def initial(self) -> Mode:
-        """The mode at the beginning."""
+        """Mode at the beginning."""
         return self.modes[self.first_mode]
 
     @property
     def speed_at_first(self) -> float:
-        """The speed in the mode at the beginning."""
+        """Speed in the mode at the beginning."""
         return self.speed * self.initial.speed if self.modes else self.speed
 
     def by_power(self) -> list[str]:
-        """The mode at the beginning, and those that draw less, the one that draws most first."""
+        """Return the mode at the beginning, and modes with less power, by falling power."""
         less = [name for name, mode in self.modes.items() if mode.power_w < self.initial.power_w]
         return [self.first_mode, *sorted(less, key=lambda name: -self.modes[name].power_w)]

@@ -1,4 +1,4 @@
-"""Numbers of nodes that traces name."""
+"""Numbers of the nodes that traces name."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ _RANGE = re.compile(r"(\d{1,9})-(\d{1,9})")
 
 
 def numbers_of(recorded: Sequence[str | None] | None, count: int) -> list[IntArray | None]:
-    """The numbers of recorded nodes, by job; None where they are not known, or are none of the machine's.
+    """Return the numbers of recorded nodes, by job; None if there are none.
 
-    Names that are numbers count from 0, or from 1 if one is as large as the machine. Other names get
-    numbers in their order, if there are no more of them than nodes.
+    There are none if the nodes are unknown or not in the cluster.
+
+    Names that are numbers count from 0, or from 1 if one is as large as the cluster. Other names
+    get numbers in their order, if there are at most as many names as nodes.
 
     Args:
-        recorded: texts such as ``3,4,5``, ``3-5``, ``n17+n18`` or Slurm's ``n[17-18]`` [jobs].
-        count: nodes of the machine.
+        recorded: Texts such as ``3,4,5``, ``3-5``, ``n17+n18`` or Slurm's ``n[17-18]`` [jobs].
+        count: Number of nodes of the cluster.
     """
     if recorded is None:
         return []
@@ -39,7 +41,7 @@ def numbers_of(recorded: Sequence[str | None] | None, count: int) -> list[IntArr
 
 
 def _names(text: str) -> list[str]:
-    """The names of nodes that a text lists; none if it cannot be read."""
+    """Return the node names that a text lists; none if it cannot be read."""
     text = text.strip()
     if text[:1] + text[-1:] in ("[]", "()"):
         text = text[1:-1]
@@ -53,7 +55,7 @@ def _names(text: str) -> list[str]:
 
 
 def _range(name: str) -> list[str]:
-    """The numbers of ``3-5``; any other name as it is."""
+    """Return the numbers of ``3-5``; any other name as it is."""
     ends = _RANGE.fullmatch(name)
     if ends is None or int(ends[2]) - int(ends[1]) > MOST:
         return [name]
@@ -67,15 +69,15 @@ def _by_number(name: str) -> list[int | str]:
 def named_nodes(
     texts: Sequence[str | None], recorded: Sequence[str | None] | None, count: int
 ) -> list[list[int]]:
-    """The numbers of nodes that texts list, beside those that jobs are recorded on.
+    """Return the node numbers in texts, consistent with the jobs' recorded nodes.
 
-    A name that jobs are recorded on has the number that `numbers_of` gives it; the others get those that are
-    left over, in their order. Of names that are more than the machine has nodes, the last have none.
+    A name in the recorded nodes has its number in `numbers_of`. The other names get the remaining
+    numbers, in their order. If there are more names than nodes in the cluster, the last have none.
 
     Args:
-        texts: as of `numbers_of` [texts].
-        recorded: the nodes of jobs; None if they are not known.
-        count: nodes of the machine.
+        texts: Texts as in `numbers_of` [texts].
+        recorded: Nodes of jobs; None if unknown.
+        count: Number of nodes of the cluster.
     """
     names = [_names(text or "") for text in texts]
     known = {name for text in set(recorded or ()) for name in _names(text or "")}
@@ -95,7 +97,7 @@ def _all_numbers(names: set[str]) -> bool:
 
 
 def _numbered(names: set[str], count: int) -> dict[str, int] | None:
-    """Numbers by name; None if there are more of them than nodes."""
+    """Return numbers by name; None if there are more names than nodes."""
     if len(names) > count:
         return None
     if not _all_numbers(names):

@@ -1,4 +1,4 @@
-"""Preemption: whose jobs make room for whose, and what becomes of them."""
+"""Preemption: which jobs preempt which others, and what happens to these."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Least = Annotated[Duration, Field(ge=0)]
 
 
 class _Preempted(Settings):
-    """What is the same for classes of either kind."""
+    """Common fields of partitions and QOS."""
 
     mode: Mode | None = None
     grace: Least | None = None
@@ -34,22 +34,22 @@ class _Preempted(Settings):
 
 
 class PreemptedPartition(_Preempted):
-    """Of a partition: which jobs its own preempt, and what becomes of them.
+    """Preemption settings of a partition.
 
     Args:
-        tier: its jobs preempt those of partitions with a lower one.
-        mode, grace, exempt: of its jobs, if not as of all.
+        tier: Its jobs preempt those of partitions with a lower tier.
+        mode, grace, exempt: Settings for its jobs; by default those for all.
     """
 
     tier: int = 1
 
 
 class PreemptedQos(_Preempted):
-    """Of a quality of service: which jobs its own preempt, and what becomes of them.
+    """Preemption settings of a quality of service.
 
     Args:
-        preempts: names of those whose jobs its own may preempt.
-        mode, grace, exempt: of its jobs, if not as of all.
+        preempts: Names of the QOS whose jobs its jobs may preempt.
+        mode, grace, exempt: Settings for its jobs; by default those for all.
     """
 
     preempts: tuple[str, ...] = ()
@@ -59,18 +59,20 @@ class Preemption(Settings):
     """Jobs that end, or wait again, so that others can start; by partition or by QOS.
 
     Args:
-        partitions: by name; one that is not named has tier 1.
-        qos: by name, in place of partitions. Jobs without a QOS neither preempt nor are preempted.
-        mode: what becomes of a job that is preempted: it waits again (``requeue``), ends (``cancel``), or
-            keeps its nodes and goes on there when they are no longer others' (``suspend``); ``off``: its like
-            is not preempted.
-        grace: it goes on for so long after it was chosen; who is suspended has none.
-        exempt: who has run for less is not chosen.
-        requeue_after: who is requeued does not start again for so long.
-        youngest_first: choose those that started last, not those of the lowest tier (or QOS) with the fewest
-            nodes.
-        checkpoint: jobs write one after so long, and so long again, and begin with it again; those do not
-            whose workload says otherwise (column ``checkpoint_s``). Without it they begin anew.
+        partitions: Settings by partition; by default tier 1.
+        qos: Settings by QOS, instead of partitions. Jobs without a QOS neither preempt nor are
+            preempted.
+        mode: What happens to a preempted job. It waits again (``requeue``), ends (``cancel``), or
+            keeps its nodes and resumes there when the others have ended (``suspend``). With ``off``
+            it is not preempted.
+        grace: Time that a chosen job still runs; a suspended job has none.
+        exempt: Run time before which a job is not chosen.
+        requeue_after: Time before a requeued job can start again.
+        youngest_first: Whether the jobs that started last are chosen, instead of those of the
+            lowest tier (or QOS) with the fewest nodes.
+        checkpoint: Interval of checkpoints; a job restarts from its last one. The column
+            ``checkpoint_s`` of a workload overrides it. Without checkpoints, a job restarts from
+            the beginning.
     """
 
     partitions: dict[str, PreemptedPartition] = Field(default_factory=dict)
@@ -102,7 +104,7 @@ class Preemption(Settings):
         return "suspend" in (self.mode, *(one.mode for one in classes))
 
     def _line(self, name: str, above: tuple[str, ...]) -> None:
-        """Go through all that a QOS preempts, and those that these do."""
+        """Check all QOS that a QOS preempts, directly or not, for cycles."""
         if name in above:
             said = " preempts ".join([*above[above.index(name) :], name])
             raise ValueError(f"QOS preempt each other, which comes to no end: {said}")
@@ -113,15 +115,15 @@ class Preemption(Settings):
 def check_preemption(
     preemption: Preemption, partitions: Collection[str], qos: Mapping[str, float]
 ) -> None:
-    """Whether what jobs preempt each other by is there.
+    """Check that the partitions or QOS of preemption settings exist.
 
     Args:
-        preemption: the settings.
-        partitions: names of the cluster's.
-        qos: weights of the cluster's.
+        preemption: Settings.
+        partitions: Names of the cluster's partitions.
+        qos: Weights of the cluster's QOS.
 
     Raises:
-        ValueError: it is not.
+        ValueError: One does not exist.
     """
     for name in preemption.partitions:
         if name not in partitions:

@@ -1,4 +1,4 @@
-"""What nodes are made of and how they are fed: components, racks, converters, and what these lose."""
+"""Components of nodes and their power supply: racks, converters, and losses."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ FloatArray = npt.NDArray[np.float64]
 
 
 class Component(Settings):
-    """Equal devices of a node: they draw ``idle_w`` when not used, ``max_w`` in full use, linear between.
+    """Equal devices of a node.
+
+    A device draws ``idle_w`` without use and ``max_w`` in full use, and is linear between.
 
     Args:
-        count: devices in each node.
-        idle_w: one draws not used, W.
-        max_w: one draws in full use, W; ``idle_w`` if left out.
-        uncertainty: relative standard deviation of both, which are unsure each for itself.
+        count: Number of devices in each node.
+        idle_w: Power draw of one device without use, in W.
+        max_w: Power draw of one device in full use, in W; by default ``idle_w``.
+        uncertainty: Relative standard deviation of both, which vary independently.
     """
 
     count: int = Field(default=1, ge=0)
@@ -41,28 +43,33 @@ class Component(Settings):
 
     @property
     def full_w(self) -> float:
-        """One draws in full use, W."""
+        """Power draw of one device in full use, in W."""
         return self.idle_w if self.max_w is None else self.max_w
 
     def watts(self, use: npt.ArrayLike) -> FloatArray:
-        """All of a node's draw at a use from 0 to 1 (their mean), W."""
+        """Return the power draw of a node's devices at a mean use from 0 to 1, in W."""
         part: FloatArray = np.asarray(use, np.float64)
         return self.count * (self.idle_w + part * (self.full_w - self.idle_w))
 
 
 def node_w(components: Mapping[str, Component], use: float) -> float:
-    """What a node draws with all its components at one use from 0 to 1, before conversion, W."""
+    """Return a node's power draw with all components at one use from 0 to 1, in W.
+
+    Conversion losses are not included.
+    """
     return float(sum(component.watts(use) for component in components.values()))
 
 
 class Converter(Settings):
-    """A stage of conversion: to give ``P`` it takes ``(P + constant_w) / efficiency``.
+    """A stage of conversion.
+
+    To supply ``P`` it draws ``(P + constant_w) / efficiency``.
 
     Args:
-        constant_w: lost at any load, W.
-        efficiency: of the rest, more than 0 and at most 1.
-        curve: efficiency by load, in place of ``efficiency``: pairs of W given and efficiency, by rising
-            load; linear between, and the nearest beyond.
+        constant_w: Loss at any load, in W.
+        efficiency: Efficiency of the rest, more than 0 and at most 1.
+        curve: Efficiency by load, instead of ``efficiency``: pairs of W supplied and efficiency, by
+            rising load; linear between, and the nearest value beyond.
     """
 
     constant_w: Watts = 0.0
@@ -80,11 +87,11 @@ class Converter(Settings):
 
     @property
     def linear(self) -> bool:
-        """Whether what is taken is linear in what is given."""
+        """Whether the power drawn is linear in the power supplied."""
         return not self.curve
 
     def taken(self, given_w: npt.ArrayLike) -> FloatArray:
-        """What it takes to give so much, W."""
+        """Return the power drawn to supply a power, in W."""
         given = np.asarray(given_w, np.float64)
         efficiency: float | FloatArray = self.efficiency
         if self.curve:
@@ -95,24 +102,25 @@ class Converter(Settings):
 
 
 class Racks(Settings):
-    """How the nodes of a group stand in chassis and racks, and what feeds and cools these.
+    """Chassis and racks of a group's nodes, with their power supply and cooling.
 
-    Nodes fill the chassis in order. A chassis feeds its nodes, each through a converter, and its switches by
-    rectifiers, which share the load equally. A node that is not there draws nothing.
+    Nodes fill the chassis in order. A chassis feeds its nodes, each through a converter, and its
+    switches by rectifiers, which share the load equally. A missing node draws nothing.
 
     Args:
-        cdus: coolant distribution units.
-        racks_per_cdu: racks that each of them serves.
-        missing: numbers, from 0, of racks that are not there.
-        chassis_per_rack: chassis in a rack.
-        nodes_per_chassis: nodes in a chassis.
-        converter: of each node.
-        switches: in each chassis.
-        switch_w: drawn by one, W.
-        rectifiers: in each chassis.
-        rectifier: one of them.
-        rectifier_load_w: so few rectifiers work that none is loaded above this, W; all if left out.
-        cdu_w: drawn by the pumps of one coolant distribution unit, W.
+        cdus: Number of coolant distribution units.
+        racks_per_cdu: Number of racks that each of them serves.
+        missing: Numbers, from 0, of racks that do not exist.
+        chassis_per_rack: Number of chassis in a rack.
+        nodes_per_chassis: Number of nodes in a chassis.
+        converter: Converter of each node.
+        switches: Number of switches in each chassis.
+        switch_w: Power draw of one switch, in W.
+        rectifiers: Number of rectifiers in each chassis.
+        rectifier: Conversion of one rectifier.
+        rectifier_load_w: Largest load of a rectifier, in W; the fewest rectifiers work that keep
+            it. By default all work.
+        cdu_w: Power draw of the pumps of one coolant distribution unit, in W.
     """
 
     cdus: int = Field(default=1, ge=1)
@@ -138,32 +146,35 @@ class Racks(Settings):
 
     @property
     def racks(self) -> int:
-        """Racks that are there."""
+        """Number of racks that exist."""
         return self.cdus * self.racks_per_cdu - len(set(self.missing))
 
     @property
     def chassis(self) -> int:
-        """Chassis that are there."""
+        """Number of chassis that exist."""
         return self.racks * self.chassis_per_rack
 
     @property
     def places(self) -> int:
-        """Nodes for which there is room."""
+        """Number of nodes that fit."""
         return self.chassis * self.nodes_per_chassis
 
     @property
     def linear(self) -> bool:
-        """Whether what a chassis takes is linear in what its nodes take."""
+        """Whether the power that a chassis draws is linear in that of its nodes."""
         return self.rectifier.linear and self.rectifier_load_w is None
 
     @property
     def chassis_of_cdu(self) -> npt.NDArray[np.int64]:
-        """The coolant distribution unit of each chassis that is there [chassis]."""
+        """Coolant distribution unit of each existing chassis [chassis]."""
         there = np.setdiff1d(np.arange(self.cdus * self.racks_per_cdu), self.missing)
         return np.repeat(there // self.racks_per_cdu, self.chassis_per_rack)
 
     def chassis_taken(self, nodes_w: npt.ArrayLike) -> FloatArray:
-        """What a chassis takes when its nodes, with their converters, take so much [any shape], W."""
+        """Return the power that a chassis draws, in W.
+
+        ``nodes_w`` is the power draw of its nodes with their converters [any shape].
+        """
         load = np.asarray(nodes_w, np.float64) + self.switches * self.switch_w
         working: int | FloatArray = self.rectifiers
         if self.rectifier_load_w is not None:

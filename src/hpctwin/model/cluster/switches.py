@@ -1,4 +1,4 @@
-"""How nodes are connected: switches as a tree, as in Slurm's ``topology.conf``."""
+"""Connection of nodes: switches as a tree, as in Slurm's ``topology.conf``."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Switch(Settings):
     """A switch with the nodes, or the switches, that are connected to it.
 
     Args:
-        name: its name.
-        nodes: node numbers such as ``"0-15,32"``.
-        switches: names of other switches.
+        name: Name of the switch.
+        nodes: Node numbers such as ``"0-15,32"``.
+        switches: Names of other switches.
     """
 
     name: str
@@ -40,12 +40,12 @@ class Switch(Settings):
 def check_switches(
     switches: Sequence[Switch], count: int, nodes: Sequence[str] | None = None
 ) -> None:
-    """Check that switches are a tree, or several, and that each node is at one.
+    """Check that switches are one or several trees, with each node at one switch.
 
     Args:
-        switches: The switches.
-        count: The number of nodes.
-        nodes: Names of the nodes, for messages; their numbers by default.
+        switches: Switches.
+        count: Number of nodes.
+        nodes: Names of the nodes, for messages; by default their numbers.
 
     Raises:
         ValueError: They are not.
@@ -87,15 +87,15 @@ def check_switches(
 
 
 def switch_tree(switches: Sequence[Switch], count: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Switches as numbers, each after all below it.
+    """Return switches as numbers, each after all below it.
 
     Args:
-        switches: a tree, or several.
-        count: how many nodes.
+        switches: One or several trees of switches.
+        count: Number of nodes.
 
     Returns:
-        Of each switch the one above it, -1 for none, and its height, 0 for those with nodes [switches]; and
-        of each node its switch [nodes].
+        For each switch, the one above it, -1 for none, and its height, 0 for a switch with nodes
+        [switches]; and for each node its switch [nodes].
     """
     by_name = {switch.name: switch for switch in switches}
 

@@ -1,1 +1,1 @@
-"""What the jobs of a workload ask of a cluster."""
+"""Requests of a workload's jobs to a cluster."""

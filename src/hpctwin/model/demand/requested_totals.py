@@ -1,6 +1,7 @@
-"""What jobs ask in all, whether for whole nodes or for tasks.
+"""Total requests of jobs, for whole nodes or for tasks.
 
-Types of GPUs that jobs ask for, on a machine whose node groups tell of them as features alone.
+`as_features` turns requested GPU types into features, for clusters whose node groups have the types
+as features only.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def consumables_asked(workload: Workload) -> tuple[str, ...]:
-    """The consumables of which any job asks for some."""
+    """Return the consumables that any job requests."""
     if not workload.consumables and not workload.more_tasks.labels:
         return ()
     own = [name for name, amounts in workload.consumables.items() if amounts.any()]
@@ -42,14 +43,14 @@ def consumables_asked(workload: Workload) -> tuple[str, ...]:
 def totals_asked(
     workload: Workload, per_node: Mapping[str, FloatArray] | None = None
 ) -> dict[str, FloatArray]:
-    """What all tasks, or all nodes, of each job ask together.
+    """Return the request of each job in total, over all its tasks or nodes.
 
     Args:
-        workload: the jobs.
-        per_node: what whole nodes must have; as the workload says if left out.
+        workload: Jobs.
+        per_node: Requirements on whole nodes; by default the workload's.
 
     Returns:
-        ``cores``, ``memory_gb``, ``gpus``, and each consumable that any job asks for [jobs].
+        ``cores``, ``memory_gb``, ``gpus``, and each consumable that any job requests [jobs].
     """
     chunks, nodes = workload.chunks, workload.nodes
     needs = workload.per_node if per_node is None else per_node
@@ -71,11 +72,11 @@ def totals_asked(
 
 
 def in_whole_nodes(workload: Workload, cluster: Cluster) -> Workload:
-    """Give jobs that ask for nothing but a number of nodes whole ones, if the nodes' cores are unknown.
+    """Give jobs that request only nodes whole ones, if the nodes' cores are unknown.
 
     Args:
-        workload: the jobs; those of which any asks for more, such as cores, stay as they are.
-        cluster: the cluster; if any of its node groups says its cores, jobs stay as they are.
+        workload: Jobs; if any of them requests more, such as cores, all stay as they are.
+        cluster: Cluster; if any of its node groups gives its cores, jobs stay as they are.
     """
     asks = workload.chunks
     if not asks or any(group.cores is not None for group in cluster.nodes):
@@ -101,13 +102,13 @@ def in_whole_nodes(workload: Workload, cluster: Cluster) -> Workload:
 
 
 def as_features(workload: Workload, cluster: Cluster) -> Workload:
-    """Jobs that ask for GPUs of a type, on nodes of which a feature says what type theirs are.
+    """Return jobs with GPU types as features, if nodes have their types as features.
 
-    They ask for as many GPUs, and for nodes with the feature.
+    The jobs request the same number of GPUs, and nodes with the feature.
 
     Args:
-        workload: the jobs.
-        cluster: the machine; a type that it counts, or knows nothing of, stays what it is.
+        workload: Jobs.
+        cluster: Cluster; a type that it counts, or does not know, stays as it is.
     """
     consumables = consumables_asked(workload)
     if not consumables:
@@ -123,7 +124,7 @@ def as_features(workload: Workload, cluster: Cluster) -> Workload:
     if not types:
         return workload
     had = workload.features
-    # Which of the types each job asks for, a bit for each, and its own features above them.
+    # One bit for each type that a job requests, and its own features above them.
     wants = (had.codes.astype(np.int64) + 1) << len(types)
     further = [read_more_tasks(text) for text in workload.more_tasks.labels]
     for bit, name in enumerate(types):

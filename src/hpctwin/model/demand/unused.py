@@ -1,4 +1,4 @@
-"""What a workload or a cluster says and a simulation of the two does not use, and what it assumes instead."""
+"""Parts of a workload and a cluster that a simulation does not use or assumes."""
 
 from __future__ import annotations
 
@@ -24,22 +24,24 @@ def assumptions(workload: Workload, cluster: Cluster) -> list[str]:
     """Return what a simulation assumes or does not use, a sentence each.
 
     Args:
-        workload: The jobs; what their reader changed or left out is among the sentences.
-        cluster: The cluster.
+        workload: Jobs; the sentences include what their reader changed or skipped.
+        cluster: Cluster.
     """
     return [*workload.notes.sentences(), *unused(workload, cluster)]
 
 
 def unused(workload: Workload, cluster: Cluster) -> Iterator[str]:
-    """Yield sentences on what of a workload a cluster does not know, and on numbers that are assumed."""
+    """Yield sentences on what a cluster does not know, and on assumed values."""
     return Mismatches(cluster).add(workload).sentences()
 
 
 class Mismatches:
-    """What of jobs, added part by part, a cluster does not know, and which numbers are assumed.
+    """Values of jobs that a cluster does not know, and assumed numbers.
+
+    Jobs are added part by part.
 
     Args:
-        cluster: The cluster.
+        cluster: Cluster.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -64,7 +66,7 @@ class Mismatches:
         return self
 
     def sentences(self) -> Iterator[str]:
-        """Yield what is to be said of all jobs that were added, a sentence each."""
+        """Yield the remarks on all added jobs, a sentence each."""
         cluster = self._cluster
         jobs = {kind: Counter(dict(sorted(some.items()))) for kind, some in self._jobs.items()}
         yield from (f"cluster {cluster.name!r}: {one}" for one in cluster.notes.sentences())

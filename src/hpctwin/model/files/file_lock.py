@@ -1,6 +1,6 @@
-"""Files that say that somebody works on something, for as long as he lives.
+"""Lock files: a process holds one for as long as it lives.
 
-The library filelock locks in the same way; it does not tell who has the lock, as messages must.
+The library filelock locks in the same way, but does not say who has the lock, as messages must.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ __all__ = ["FileLock"]
 
 
 class FileLock:
-    """A lock that the system takes back when its holder dies, however it dies.
+    """A lock that the system takes back when its holder dies, for any reason.
 
-    The file itself stays and means nothing; it names the last holder, for messages only. Over NFS the
-    server keeps the lock, so it holds between hosts (unless mounted with ``local_lock``).
+    The file itself stays and means nothing; it names the last holder, for messages only. Over NFS
+    the server keeps the lock, so it holds between hosts (unless mounted with ``local_lock``).
 
     Args:
-        path: the file; made with mode 0600.
+        path: File; created with mode 0600.
     """
 
     def __init__(self, path: Path) -> None:
@@ -29,11 +29,11 @@ class FileLock:
         self._file: int | None = None
 
     def take(self) -> str | None:
-        """Take it, if nobody has it; why not, in words, if that fails."""
+        """Take the lock if it is free; return the reason if that fails."""
         if self.held():
             return None
         self.release()
-        # A file that was deleted between opening and locking would be nobody's lock.
+        # A file that was deleted between opening and locking would lock nothing.
         for _ in range(10):
             try:
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -54,7 +54,7 @@ class FileLock:
         return f"{self.path}: is deleted again and again"
 
     def held(self) -> bool:
-        """Whether it is ours, and the file still the one that others find."""
+        """Return whether this object has the lock, and the file is still at its path."""
         if self._file is None:
             return False
         try:
@@ -64,13 +64,13 @@ class FileLock:
         return (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino)
 
     def release(self) -> None:
-        """Let another have it."""
+        """Release the lock."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
     def _holder(self) -> str:
-        """Who has it, as the file says."""
+        """Return the holder's name from the file."""
         if self._file is None:
             return ""
         try:

@@ -1,6 +1,7 @@
-"""Files are written whole or not at all, and folders of files together or not at all.
+"""Write files whole or not at all, and folders together or not at all.
 
-Libraries write single files so (atomicwrites is given up by its author); none knows folders, pipes and modes.
+Libraries do so for single files (atomicwrites is abandoned by its author), but none handles
+folders, pipes and modes.
 """
 
 from __future__ import annotations
@@ -22,22 +23,23 @@ __all__ = [
 ]  # fmt: skip
 
 _LONGEST_STEM = (
-    180  # with what is added, a temporary name stays within the 255 bytes of file systems
+    180  # with prefix and suffix, a temporary name stays within the 255 bytes of file systems
 )
 
 
 @contextmanager
 def write_atomically(path: str | Path) -> Iterator[BinaryIO]:
-    """Give a buffer for a file's bytes; the file is written, whole, when all has gone well.
+    """Give a buffer for a file's bytes; write the file if there was no error.
 
-    Whoever reads the path meanwhile sees the old file or none, never half of the new one. A new file has
-    the mode that the umask gives, an old one keeps its mode; a link stays, and what it names is replaced.
-    What is no file but can be written, such as a pipe, is written as it is.
+    A reader of the path meanwhile sees the old file or none, never half of the new one. A new file
+    has the mode that the umask gives, an old one keeps its mode. A link stays, and its target is
+    replaced. A path that is no file but can be written, such as a pipe, is written directly.
 
     Raises:
-        OutputError: the file cannot be written.
+        OutputError: The file cannot be written.
     """
-    # Libraries that write into a file take a full disk for faults of their own; into memory they do not.
+    # Libraries that write into a file report a full disk as an error of their own; in memory they
+    # do not.
     content = io.BytesIO()
     yield content
     named = Path(path)
@@ -62,14 +64,14 @@ def write_atomically(path: str | Path) -> Iterator[BinaryIO]:
 
 
 def put_file(source: Path, path: str | Path) -> None:
-    """Write a file with what another has, however much that is; all of it or nothing.
+    """Write a copy of a file of any size atomically.
 
     Args:
-        source: a file of our own.
-        path: the file to write.
+        source: File that hpctwin has written.
+        path: File to write.
 
     Raises:
-        OutputError: the file cannot be written.
+        OutputError: The file cannot be written.
     """
     target = Path(path)
     try:
@@ -86,12 +88,13 @@ def put_file(source: Path, path: str | Path) -> None:
 
 @contextmanager
 def write_folder(folder: str | Path) -> Iterator[Path]:
-    """Give a folder to write files into; they go to ``folder`` together when all has gone well.
+    """Give a folder for files; move them to ``folder`` if there was no error.
 
-    Files of the same name are replaced, others stay. After a fault, no file and no folder is left of it.
+    Files of the same name are replaced, others stay. After an error, no new file and no new folder
+    is left.
 
     Raises:
-        OutputError: a file cannot be written, or the folder not made.
+        OutputError: A file cannot be written, or the folder not created.
     """
     target = Path(folder)
     made: list[Path] = []
@@ -127,10 +130,10 @@ def write_folder(folder: str | Path) -> Iterator[Path]:
 
 
 def check_file(path: str | Path) -> None:
-    """Find out before the work whether a file could be written after it; nothing is written.
+    """Check before the work that a file can be written after it; nothing is written.
 
     Raises:
-        OutputError: it could not.
+        OutputError: It cannot.
     """
     target = Path(path)
     try:
@@ -148,10 +151,12 @@ def check_file(path: str | Path) -> None:
 
 
 def check_folder(path: str | Path) -> None:
-    """Find out before the work whether a folder could be written into after it; nothing is written.
+    """Check before the work that a folder can be written into after it.
+
+    Nothing is written.
 
     Raises:
-        OutputError: it could not.
+        OutputError: It cannot.
     """
     target = Path(path)
     try:
@@ -170,7 +175,7 @@ def check_folder(path: str | Path) -> None:
 
 
 def cause(error: Exception) -> str:
-    """What the system says of a fault, without its number."""
+    """Return the system's message for an error, without its number."""
     return getattr(error, "strerror", None) or str(error)
 
 
@@ -179,7 +184,7 @@ def _beside(target: Path) -> Path:
 
 
 def _make_parents(folder: Path) -> list[Path]:
-    """Make a folder and those above it; those made, the deepest first."""
+    """Create a folder and those above it; return the created ones, the deepest first."""
     lacking = []
     while not folder.exists():
         lacking.append(folder)
@@ -199,13 +204,13 @@ def _move_files(source: Path, target: Path) -> None:
 
 
 def other_format(path: Path, found: object, reads: int, writer: object = None) -> str:
-    """What is said of a file that another version wrote, in a format that this one does not read.
+    """Return the message about a file in a format that this version does not read.
 
     Args:
-        path: the file, or the folder.
-        found: its format.
-        reads: the format of this version.
-        writer: the version of hpctwin that wrote it, where it says so.
+        path: File or folder.
+        found: Its format.
+        reads: Format of this version.
+        writer: Version of hpctwin that wrote it, if known.
     """
     by = "" if writer is None else f", written by hpctwin {writer}"
     return (

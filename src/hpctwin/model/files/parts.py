@@ -1,4 +1,4 @@
-"""Tables in many files, each written whole while the next one is made."""
+"""Tables in many files, each written whole while the next one is computed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ __all__ = ["Parts"]
 
 
 class Parts:
-    """Folders of Parquet files below one: ``TABLE/part-000000.parquet`` and so on; a context manager.
+    """Parquet files by table in a folder; a context manager.
+
+    The files are ``TABLE/part-000000.parquet`` and so on.
 
     Args:
-        folder: it; made by `begin` if it is not there.
+        folder: Folder; `begin` creates it if it is missing.
 
     Raises:
-        OutputError: it has parts already, or could not be made.
+        OutputError: It has parts already, or could not be created.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -42,10 +44,10 @@ class Parts:
         self._thread.shutdown()
 
     def begin(self) -> None:
-        """Make the folder.
+        """Create the folder.
 
         Raises:
-            OutputError: it cannot be made.
+            OutputError: It cannot be created.
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -53,10 +55,12 @@ class Parts:
             raise OutputError(self.folder, error.strerror or str(error)) from error
 
     def write(self, **tables: pl.DataFrame) -> None:
-        """Write the next part of some tables; at once if nothing is being written, else after that.
+        """Write the next part of some tables.
+
+        If a part is being written, this one follows after it.
 
         Raises:
-            OutputError: this or the part before could not be written.
+            OutputError: This or the previous part could not be written.
         """
         self.finish()
         self._last = self._thread.submit(self._write, tables)
@@ -65,7 +69,7 @@ class Parts:
         """Wait until all is written.
 
         Raises:
-            OutputError: it could not be written.
+            OutputError: It could not be written.
         """
         if self._last is not None:
             last, self._last = self._last, None

@@ -1,4 +1,4 @@
-"""Keeping passwords out of what is written down."""
+"""Remove passwords from URLs before they are written."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _SECRET = re.compile(r"pass|secret|token", re.I)
 
 
 def without_password(url: str) -> str:
-    """A URL without the password in it, neither before the host nor among its parameters.
+    """Return a URL without passwords, neither before the host nor in its parameters.
 
-    The user's name stays. What cannot be read as a URL is left out altogether.
+    The user's name stays. A text that cannot be read as a URL becomes empty.
     """
     try:
         parts = urlsplit(url)
@@ -28,7 +28,7 @@ def without_password(url: str) -> str:
 
 
 def has_password(url: str) -> bool:
-    """Whether a URL has a password in it, or what cannot be read as a URL might."""
+    """Return whether a URL contains a password; True if it cannot be read as a URL."""
     try:
         parts = urlsplit(url)
         asked = any(_SECRET.search(name) for name, _ in parse_qsl(parts.query, True))

@@ -1,12 +1,9 @@
-"""Whether others may change a file that is about to run as code.
+"""Python files and modules of users, and whether they are safe to run.
 
-Settings name Python files and modules, and the commands of a resource manager; what they say is done with
-the rights of whoever runs hpctwin. So they are used only where nobody else can have written them, as
-sshd and sudo do with theirs.
-
-Python of the user's: found by ``FILE.py:NAME`` or ``module:NAME``.
-
-Files that only their owner may read.
+Settings name Python files (``FILE.py:NAME``), modules (``module:NAME``), and the commands of a
+resource manager. These run with the rights of the user who runs hpctwin. So they are used only if
+no other user can have written them, as sshd and sudo do with theirs. The module also creates files
+that only their owner may read.
 """
 
 from __future__ import annotations
@@ -43,7 +40,7 @@ def load_module(name: str) -> ModuleType:
         name: ``FILE.py``, or a module's name as in an import.
 
     Raises:
-        PolicyError: it is not there, or fails.
+        PolicyError: It does not exist, or fails.
     """
     path = Path(name)
     try:
@@ -67,22 +64,22 @@ def load_module(name: str) -> ModuleType:
             else f"it imports {error.name!r}, which is not installed"
         )
         raise PolicyError(f"{name}: {lacking}") from error
-    except (Exception, SystemExit) as error:  # whatever a user's code raises when it is loaded
+    except (Exception, SystemExit) as error:  # any error of a user's code when it is loaded
         raise PolicyError(f"{name} fails when it is loaded: {error!r}") from error
     return module
 
 
 def named_in(module: ModuleType, name: str, where: str, also: Iterable[str] = ()) -> Any:
-    """What has a name in a module.
+    """Return the object with a name in a module.
 
     Args:
-        module: as `load_module` gives it.
-        name: of a function, or of what a decorator made of it.
-        where: the file or module, for messages.
-        also: names besides its functions that could be meant.
+        module: Module from `load_module`.
+        name: Name of a function, or of what a decorator made of it.
+        where: File or module, for messages.
+        also: Further names that could be meant, other than its functions.
 
     Raises:
-        UnknownNameError: nothing has; the message lists what there is.
+        UnknownNameError: There is none; the message lists the known names.
     """
     if not hasattr(module, name):
         raise UnknownNameError(f"function in {where}", name, {*functions_in(module), *also})
@@ -90,7 +87,7 @@ def named_in(module: ModuleType, name: str, where: str, also: Iterable[str] = ()
 
 
 def functions_in(module: ModuleType) -> list[str]:
-    """The names of what can be called and is the module's own."""
+    """Return the names of the module's own callables."""
     return sorted(
         name
         for name, value in vars(module).items()
@@ -99,12 +96,14 @@ def functions_in(module: ModuleType) -> list[str]:
 
 
 def make_private(path: Path) -> None:
-    """Make an SQLite file if it is not there; it and what SQLite puts beside it, for its owner only.
+    """Create an SQLite file if it is missing; it is for its owner only.
+
+    The same holds for the files that SQLite puts next to it (``-wal`` and ``-shm``).
 
     Raises:
-        OSError: it cannot be made, or is somebody else's.
+        OSError: It cannot be created, or belongs to another user.
     """
-    # SQLite gives the files beside it the mode of this one.
+    # SQLite gives the files next to it the mode of this one.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     for file in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
         if file.exists() and file.stat().st_mode & 0o077:
@@ -117,18 +116,21 @@ _ACL = "system.posix_acl_access"
 
 
 def check_trusted(path: str | Path) -> None:
-    """Refuse a file that somebody other than us and root may write, or put another one in the place of.
+    """Reject a file that other users than the current one and root may change.
 
-    The file and each folder above it, as symbolic links lead to it, must belong to us, to root, or to
-    whoever hpctwin itself was installed by, and must not be writable for others. Writable for the
-    group is fine where the group is the owner's own (umask 002 with private groups). A folder that all
-    may write is fine if it is sticky, such as ``/tmp``: there everybody renames and deletes their own only.
+    This includes replacing it.
+
+    The file and each folder above it, along symbolic links, must belong to the current user, to
+    root, or to the user who installed hpctwin. They must not be writable for others. Writable for
+    the group is fine if the group is the owner's own (umask 002 with private groups). A folder that
+    all may write is fine if it is sticky, such as ``/tmp``: users rename and delete only their own
+    files there.
 
     Args:
-        path: the file, which must be there.
+        path: File, which must exist.
 
     Raises:
-        ConfigError: it is not to be trusted; the message names the file or folder, and the remedy.
+        ConfigError: It is not trusted; the message names the file or folder, and the remedy.
     """
     try:
         _walk(Path(path), _owners())
@@ -137,13 +139,15 @@ def check_trusted(path: str | Path) -> None:
 
 
 def check_module(name: str) -> None:
-    """Refuse a module that others may write; see `check_trusted`. One that is not there is passed over.
+    """Reject a module that others may write; see `check_trusted`.
+
+    A missing module is ignored.
 
     Args:
-        name: as in an import.
+        name: Name as in an import.
 
     Raises:
-        ConfigError: it, or a package that it is in, is not to be trusted.
+        ConfigError: It, or a package that it is in, is not trusted.
     """
     parts = name.split(".")
     # Looking for a module runs the packages that it is in: the outermost is checked first.
@@ -159,7 +163,7 @@ def check_module(name: str) -> None:
 
 
 def _walk(named: Path, owners: set[int]) -> None:
-    """Check each folder and link on the way as the system goes it."""
+    """Check each folder and link on the path, in the system's order."""
     left = list(Path(os.path.abspath(named)).parts)
     here = Path(left.pop(0))
     _check(named, here, os.lstat(here), owners)
@@ -183,7 +187,10 @@ def _walk(named: Path, owners: set[int]) -> None:
 
 
 def _owners() -> set[int]:
-    """Whose files may run as code: ours, root's, and of whoever could have changed this very file."""
+    """Return the users whose files may run as code.
+
+    These are the current user, root, and the owner of this very file, who could have changed it.
+    """
     return {os.geteuid(), 0, os.stat(__file__).st_uid}
 
 
@@ -195,7 +202,7 @@ def _check(named: Path, here: Path, about: os.stat_result, owners: set[int]) -> 
             "yours or root's; run as that user, or change the owner (chown)"
         )
     if stat.S_ISLNK(about.st_mode):
-        return  # its own mode says nothing; whoever may change the folder may change it
+        return  # its own mode means nothing; a user who may change the folder may change the link
     sticky = stat.S_ISDIR(about.st_mode) and about.st_mode & stat.S_ISVTX
     for who, bit in (("others", stat.S_IWOTH), ("its group", stat.S_IWGRP)):
         if not about.st_mode & bit or sticky:
@@ -209,20 +216,23 @@ def _check(named: Path, here: Path, about: os.stat_result, owners: set[int]) -> 
 
 
 def _private_group(about: os.stat_result) -> bool:
-    """Whether a file's group has no other member than the file's owner or root."""
+    """Return whether a file's group has no members but the file's owner and root."""
     try:
         owner = pwd.getpwuid(about.st_uid)
         group = grp.getgrgid(about.st_gid)
     except KeyError:
         return False
-    # Users whose first group it is are not among its members, so it must bear its owner's name too.
+    # A group does not list the users whose first group it is, so it must have its owner's name too.
     if group.gr_name != owner.pw_name or owner.pw_gid != about.st_gid:
         return False
     return set(group.gr_mem) <= {owner.pw_name, "root"}
 
 
 def _has_acl(path: Path) -> bool:
-    """Whether an access list gives further users the rights that the group's bits show."""
+    """Return whether an access list gives rights to other users.
+
+    The group's bits show these rights.
+    """
     try:
         return _ACL in os.listxattr(path)
     except (OSError, AttributeError):
@@ -230,7 +240,10 @@ def _has_acl(path: Path) -> bool:
 
 
 def _unmapped_root(path: Path, uid: int) -> bool:
-    """Whether ``/`` belongs to a root of outside, as it does in a container of an ordinary user."""
+    """Return whether ``/`` belongs to an outside root.
+
+    This is so in a container of an ordinary user.
+    """
     try:
         overflow = int(Path("/proc/sys/kernel/overflowuid").read_text())
         whole = Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]

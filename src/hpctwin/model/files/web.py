@@ -1,4 +1,4 @@
-"""Asking over HTTP: addresses, and why there was no answer, in our words."""
+"""HTTP addresses, and reasons for missing answers in hpctwin's words."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from hpctwin.errors import ConfigError
 __all__ = ["UNREAD", "http_address", "why_unread"]
 
 UNREAD = (OSError, http.client.HTTPException)
-"""What `urllib.request.urlopen` and reading its answer raise, but for codes that say why."""
+"""Errors of `urllib.request.urlopen` and of reading its answer.
+
+Codes that give the reason are not included.
+"""
 
 
 def http_address(url: str) -> str:
-    """A URL of the web, as it is.
+    """Return an HTTP or HTTPS URL unchanged.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: It is none.
     """
     try:
         parts = urlsplit(url)
@@ -25,11 +28,14 @@ def http_address(url: str) -> str:
     except ValueError:
         fine = False
     if not fine or any(letter.isspace() for letter in url):
-        # It may hold a password, and so is not repeated.
+        # It may contain a password, and so is not repeated.
         raise ConfigError("the URL must begin with http:// or https:// and name a host")
     return url
 
 
 def why_unread(error: Exception) -> str:
-    """The kind of a fault: its words may have the whole address in them, and that a token."""
+    """Return the kind of an error.
+
+    Its text may contain the whole address, and so a token.
+    """
     return type(getattr(error, "reason", error)).__name__

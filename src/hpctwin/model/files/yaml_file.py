@@ -15,11 +15,11 @@ __all__ = ["Fields", "located", "parse_yaml", "read_yaml", "yaml_document"]
 
 
 class Fields(dict[str, Any]):
-    """Plain values of a file, and the lines in which they stand.
+    """Plain values of a file, and their lines.
 
     Args:
-        values: the fields.
-        root: what YAML made of the file.
+        values: Fields.
+        root: YAML's node of the file.
     """
 
     def __init__(self, values: dict[str, Any], root: yaml.Node) -> None:
@@ -27,7 +27,7 @@ class Fields(dict[str, Any]):
         self._root = root
 
     def line_of(self, place: Iterable[int | str]) -> int | None:
-        """The line, from 1, of a value, or of what should hold it; None for the file as a whole."""
+        """Return the line, from 1, of a value or of its parent; None for the whole file."""
         node, line = self._root, None
         for part in place:
             if isinstance(node, yaml.MappingNode):
@@ -44,12 +44,12 @@ class Fields(dict[str, Any]):
 
 
 def located(content: Mapping[str, Any], where: str, place: Iterable[int | str]) -> str:
-    """How messages name a field: ``twin.yaml, line 3, act.mode``.
+    """Return the name of a field in messages: ``twin.yaml, line 3, act.mode``.
 
     Args:
-        content: the fields; the line is told if they are `Fields`.
-        where: the file.
-        place: keys and indices from the outside in.
+        content: Fields; the line is included if they are `Fields`.
+        where: File.
+        place: Keys and indices from the outside in.
     """
     place = tuple(place)
     line = content.line_of(place) if isinstance(content, Fields) else None
@@ -62,12 +62,12 @@ def read_yaml(path: str | Path, example: str) -> Fields:
     """Read a YAML file of fields.
 
     Args:
-        path: the file.
-        example: a field that such a file has, for the message where it has none.
+        path: File.
+        example: A field of such a file, for the message if it has none.
 
     Raises:
-        ConfigError: the file cannot be read, is not YAML, has a field twice or no fields; the message
-            names the line where there is one.
+        ConfigError: The file cannot be read, is not YAML, has a field twice or no fields; the
+            message names the line if there is one.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -79,15 +79,15 @@ def read_yaml(path: str | Path, example: str) -> Fields:
 
 
 def parse_yaml(text: str, where: str, example: str) -> Fields:
-    """Read YAML of fields that has been read from somewhere; otherwise as `read_yaml`.
+    """Read fields from a YAML text; otherwise like `read_yaml`.
 
     Args:
-        text: the YAML.
-        where: what messages call it.
-        example: as for `read_yaml`.
+        text: YAML.
+        where: Name of the text in messages.
+        example: See `read_yaml`.
 
     Raises:
-        ConfigError: as `read_yaml`.
+        ConfigError: See `read_yaml`.
     """
     root, content = yaml_document(text, where)
     if root is None or not isinstance(content, dict):
@@ -97,14 +97,17 @@ def parse_yaml(text: str, where: str, example: str) -> Fields:
 
 
 def yaml_document(text: str, where: str) -> tuple[yaml.Node | None, Any]:
-    """Read one YAML document: its nodes and its plain values; None and None if it is empty.
+    """Read one YAML document: its nodes and its plain values.
+
+    Both are None if it is empty.
 
     Args:
-        text: the YAML.
-        where: what messages call it.
+        text: YAML.
+        where: Name of the text in messages.
 
     Raises:
-        ConfigError: it is not YAML, or has a field twice; the message names the line where there is one.
+        ConfigError: It is not YAML, or has a field twice; the message names the line if there is
+            one.
     """
     try:
         loader = _Loader(text)
@@ -121,7 +124,7 @@ def yaml_document(text: str, where: str) -> tuple[yaml.Node | None, Any]:
     except yaml.YAMLError as error:
         said = " ".join(str(error).split())
         raise ConfigError(f"{where}: not YAML: {said}") from error
-    except ValueError as error:  # a date that no calendar has, a number of thousands of digits
+    except ValueError as error:  # an impossible date, or a number of thousands of digits
         raise ConfigError(f"{where}: not a usable value: {error}") from error
     except RecursionError as error:
         raise ConfigError(f"{where}: nested too deeply for settings") from error
@@ -129,7 +132,10 @@ def yaml_document(text: str, where: str) -> tuple[yaml.Node | None, Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain values; of two equal keys YAML's own loader would take the last without a word."""
+    """Loader of plain values that rejects equal keys.
+
+    YAML's own loader silently takes the last.
+    """
 
     where = ""
 

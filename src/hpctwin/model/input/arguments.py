@@ -1,4 +1,4 @@
-"""What users pass to public functions: checked in one way, and named if it cannot be used."""
+"""Arguments of public functions: checked in one way, and named if invalid."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _WORDS = {
 
 
 def check_arguments(*skipped: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Have a function's arguments checked against its annotations before it runs.
+    """Return a decorator that checks a function's arguments against its annotations.
 
     Args:
         skipped: Names of arguments that the function itself checks.
 
     Returns:
-        The decorator. The function then raises `ArgumentError` with argument, value and what is right.
+        The decorator. The function then raises `ArgumentError` with argument, value and valid form.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -70,11 +70,11 @@ def column(name: str, values: object) -> FloatArray:
     """Return a column of numbers, one per job; durations become seconds.
 
     Args:
-        name: The argument's, for messages.
-        values: A list, an array, a column of a table, or whatever else gives numbers one by one.
+        name: Name of the argument, for messages.
+        values: A list, an array, a column of a table, or any other iterable of numbers.
 
     Raises:
-        ArgumentError: It is none, or something in it is no number.
+        ArgumentError: It is none, or contains something that is no number.
     """
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "iufb":
         return np.asarray(values, np.float64)
@@ -102,7 +102,7 @@ def column(name: str, values: object) -> FloatArray:
 
 
 def _resolved(annotation: Any, function: Callable[..., Any]) -> Any:
-    """What an annotation says; anything, where it names what is there for type checkers alone."""
+    """Return the annotated type; Any if only type checkers know its names."""
     if annotation is inspect.Parameter.empty:
         return Any
     if not isinstance(annotation, str):
@@ -114,14 +114,14 @@ def _resolved(annotation: Any, function: Callable[..., Any]) -> Any:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is what an annotation says, or works like it."""
+    """Return whether a value has the annotated type, or works like it."""
     origin, within = typing.get_origin(hint), typing.get_args(hint)
     if hint is npt.ArrayLike or hint is Any or isinstance(hint, (TypeVar, str)):
         return True
     if origin in (typing.Union, types.UnionType):
         return any(_fits(value, one) for one in within)
     if origin is typing.Literal:
-        return isinstance(value, str)  # the function says which words there are
+        return isinstance(value, str)  # the function reports the valid words
     if origin is typing.Annotated:
         return _fits(value, within[0])
     kind = origin or hint
@@ -163,7 +163,7 @@ def _is_finite(value: numbers.Real) -> bool:
 
 
 def _form(hint: Any) -> str:
-    """What an annotation asks for, in words."""
+    """Return the form that an annotation requires, in words."""
     origin, within = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return " or ".join(dict.fromkeys(_form(one) for one in within))

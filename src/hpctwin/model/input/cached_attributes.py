@@ -1,4 +1,4 @@
-"""Attributes that are found when they are first asked for, and kept."""
+"""Attributes that are computed on first access, and kept."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ T = TypeVar("T")
 
 
 class kept(Generic[T]):  # noqa: N801  a decorator, as `property`
-    """As `functools.cached_property`, of which that of Python 3.11 lets one thread find it at a time.
+    """A cached attribute without a lock across objects.
 
-    There what takes long for one object is waited for by whoever asks it of any other. Here two threads that
-    ask it of one object may both look for it; both get what the first has found.
+    `functools.cached_property` of Python 3.11 lets one thread compute it at a time. A slow
+    computation for one object then delays access to any other. Here two threads may both compute it
+    for one object; both get the result of the first.
 
     Args:
-        find: finds it, given the object, which has a ``__dict__``.
+        find: Computes it from the object, which has a ``__dict__``.
     """
 
     def __init__(self, find: Callable[[Any], T]) -> None:

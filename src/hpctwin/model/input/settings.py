@@ -1,7 +1,8 @@
-"""Settings that people write: checked in one way, and refused in plain words.
+"""Settings that people write: checked in one way, and rejected in plain words.
 
-Each fault is one line: file, line, field, and what would be right. That is why it is not pydantic-settings,
-whose errors know no lines of a file; the environment holds options of commands and secrets, no settings.
+Each error is one line: file, line, field, and the valid form. That is why this is not
+pydantic-settings, whose errors have no lines of a file. The environment holds options of commands
+and secrets, no settings.
 """
 
 from __future__ import annotations
@@ -31,48 +32,48 @@ def _not_before_zero(value: Any) -> Moment:
 
 
 Time = Annotated[Moment, BeforeValidator(_not_before_zero, json_schema_input_type=float | str)]
-"""Seconds or a duration from time zero, or a date, which is in UTC if it names no zone."""
+"""Seconds or a duration from time zero, or a date (UTC if it names no zone)."""
 
 Place = tuple[int | str, ...]
 
 
 class Settings(BaseModel):
-    """Base of all settings: they do not change, and fields that are not known are refused."""
+    """Base of all settings: they are immutable, and unknown fields are rejected."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     def __init__(self, **content: Any) -> None:
-        """Make them of their fields.
+        """Create the settings from their fields.
 
         Raises:
-            ConfigError: they are not right; a line for each fault.
+            ConfigError: They are invalid; a line for each error.
         """
         with _told(type(self), content, type(self).__name__):
             super().__init__(**content)
 
-    # What is made within others is checked with them, and its faults are told with theirs.
+    # Settings within others are checked with them, and their errors are reported together.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
     @classmethod
     def model_validate(cls, obj: Any, **options: Any) -> Self:
-        """Make them of plain values.
+        """Create the settings from plain values.
 
         Raises:
-            ConfigError: they are not right; a line for each fault.
+            ConfigError: They are invalid; a line for each error.
         """
         with _told(cls, obj, cls.__name__):
             return super().model_validate(obj, **options)
 
     @classmethod
     def checked(cls, content: Mapping[str, Any], where: str) -> Self:
-        """Make them of plain values that are from a file, say.
+        """Create the settings from plain values, for example of a file.
 
         Args:
-            content: the fields; with `Fields`, messages tell lines too.
-            where: what messages begin with, such as the file's name.
+            content: Fields; with `Fields`, messages include lines.
+            where: Beginning of messages, such as the file's name.
 
         Raises:
-            ConfigError: they are not right; a line for each fault.
+            ConfigError: They are invalid; a line for each error.
         """
         with _told(cls, content, where):
             try:
@@ -83,7 +84,7 @@ class Settings(BaseModel):
 
 @contextmanager
 def _told(model: type[BaseModel], content: Any, where: str) -> Iterator[None]:
-    """Tell what is wrong in our words."""
+    """Report validation errors in hpctwin's words."""
     try:
         yield
     except ValidationError as error:
@@ -93,13 +94,13 @@ def _told(model: type[BaseModel], content: Any, where: str) -> Iterator[None]:
 def faults_of(
     error: ValidationError, model: type[BaseModel], content: Mapping[str, Any], where: str
 ) -> Iterator[str]:
-    """What is wrong, in plain words: a line for each field.
+    """Yield the errors in plain words: a line for each field.
 
     Args:
-        error: what pydantic says of it.
-        model: what the values were to become.
-        content: the values; with `Fields`, lines are told too.
-        where: what each line begins with.
+        error: Pydantic's error.
+        model: Intended type of the values.
+        content: Values; with `Fields`, the lines are included.
+        where: Beginning of each line.
     """
     said: dict[Place, list[str]] = {}
     for fault in error.errors():
@@ -107,22 +108,25 @@ def faults_of(
         said.setdefault(place, []).append(_words(fault, model, place))
     for place, texts in said.items():
         if any(deeper != place and deeper[: len(place)] == place for deeper in said):
-            continue  # an alternative form, which was not meant
+            continue  # an alternative form, which was not intended
         at = located(content, where, place)
         called = _name_of(place, content)
-        # Where one of several forms would do, each says what it lacks.
+        # If several forms are possible, each says what it lacks.
         yield f"{at}: {'; or '.join(dict.fromkeys(texts))}{f' (of {called!r})' if called else ''}"
 
 
 def first_fault(error: ValidationError) -> str:
-    """The first thing that is wrong with what another program sent: field and fault in plain words."""
+    """Return the first error in another program's data, in plain words.
+
+    It is field and error.
+    """
     fault = error.errors()[0]
     field = ".".join(map(str, fault["loc"]))
     return f"{field}{': ' if field else ''}{_words(fault, BaseModel, tuple(fault['loc']))}"
 
 
 def _name_of(place: Place, content: Any) -> str:
-    """The name of the first thing with one in a list on the way to a place; else empty."""
+    """Return the first name within a list on the way to a place; else empty."""
     for part in place:
         try:
             content = content[part]
@@ -134,7 +138,7 @@ def _name_of(place: Place, content: Any) -> str:
 
 
 def _place(loc: Place, content: Any, *, missing: bool) -> Place:
-    """Where a fault is, without what pydantic adds for the alternatives that it has tried."""
+    """Return the place of an error, without pydantic's parts for alternatives."""
     place: list[int | str] = []
     for part in loc:
         if isinstance(content, Mapping):
@@ -206,11 +210,11 @@ _MUST = {
     "model_attributes_type": _FIELDS,
     "none_required": "left out",
 }
-"""What a value must be, by pydantic's name of the fault."""
+"""Valid values, by pydantic's name of the error."""
 
 
 def _models_at(model: type[BaseModel], place: Place) -> list[type[BaseModel]]:
-    """What the fields at a place may belong to."""
+    """Return the models to which the fields at a place may belong."""
     here = [model]
     for part in place:
         fields = [one.model_fields[part] for one in here if part in one.model_fields]
@@ -220,7 +224,7 @@ def _models_at(model: type[BaseModel], place: Place) -> list[type[BaseModel]]:
 
 
 def _models_in(annotation: Any) -> Iterable[type[BaseModel]]:
-    """The models that a type is made of: optional, in lists, by name or alternatives."""
+    """Yield the models within a type: optional, in lists, by name or alternatives."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for part in get_args(annotation):

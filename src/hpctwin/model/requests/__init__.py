@@ -1,1 +1,1 @@
-"""What jobs ask for, as users write it."""
+"""Requests of jobs, as users write them."""

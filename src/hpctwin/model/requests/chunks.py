@@ -1,4 +1,4 @@
-"""What jobs ask that share nodes with others: tasks, and what each task needs on the node it lies on."""
+"""Requests of jobs that share nodes: tasks, and the resources of each task."""
 
 from __future__ import annotations
 
@@ -34,13 +34,16 @@ CHUNKS = {
     "shared_with": 0.0,
     "spread_job": 0.0,
 }
-"""The columns, and what holds where a job leaves one open."""
+"""Columns, and their defaults."""
 
 WHOLE_CHUNKS = ("tasks", "tasks_per_node", "exclusive", "shared_with", "spread_job")
-"""Those of them that are whole numbers."""
+"""Columns of whole numbers."""
 
 SHARED_WITH = ("anyone", "user", "account")
-"""Whose jobs may be on a job's nodes besides: anyone's, its user's, its account's; by number."""
+"""Jobs that may run next to a job on its nodes, by number.
+
+They are any jobs, those of its user, or those of its account.
+"""
 
 _LARGEST = {
     "exclusive": (1, "0 or 1"),
@@ -53,10 +56,10 @@ PER_TASK = {
     "memory_gb": "memory_gb_per_task",
     "gpus": "gpus_per_task",
 }
-"""Amounts, and the columns that say what each task asks of them."""
+"""Amounts, and the columns with the request of each task."""
 
 GROUP = r"[A-Za-z][\w-]*"
-"""Names of what all nodes of a job may have one value of, as a pattern."""
+"""Pattern of names of which all nodes of a job may have the same value."""
 
 _MORE = re.compile(
     r"(?P<tasks>\d{1,9})(?::cores=(?P<cores>[\d.e+-]+?))?(?::memory_gb=(?P<memory_gb>[\d.e+-]+?))?"
@@ -69,9 +72,9 @@ class Tasks:
     """Tasks of one kind, of a job that has several.
 
     Args:
-        tasks: how many.
-        cores, memory_gb, gpus: what each asks, on one node.
-        consumables: names of what each asks besides, and how much.
+        tasks: Number of tasks.
+        cores, memory_gb, gpus: Request of each task, on one node.
+        consumables: Names and amounts of further resources of each task.
     """
 
     tasks: int
@@ -82,11 +85,11 @@ class Tasks:
 
     @property
     def each(self) -> tuple[float, float, float]:
-        """What each asks, in this order."""
+        """Cores, memory and GPUs that each task requests."""
         return self.cores, self.memory_gb, self.gpus
 
     def asks(self, name: str) -> float:
-        """How much each asks of ``cores``, ``memory_gb``, ``gpus`` or a consumable."""
+        """Return each task's ``cores``, ``memory_gb``, ``gpus`` or consumable."""
         if name in PER_TASK:
             found: float = getattr(self, name)
             return found
@@ -94,7 +97,7 @@ class Tasks:
 
 
 def together(kinds: Sequence[Tasks]) -> Tasks:
-    """One task that asks for all that some ask."""
+    """Return one task that requests the total of several kinds."""
     consumables = dict.fromkeys(name for kind in kinds for name, _ in kind.consumables)
     names = ("cores", "memory_gb", "gpus", *consumables)
     cores, memory, gpus, *others = (sum(k.tasks * k.asks(name) for k in kinds) for name in names)
@@ -103,12 +106,13 @@ def together(kinds: Sequence[Tasks]) -> Tasks:
 
 @lru_cache(maxsize=4096)
 def read_more_tasks(text: str) -> tuple[Tasks, ...]:
-    """The further kinds of a job's tasks, of text such as ``1:cores=32:gpus=4+2:memory_gb=16``.
+    """Return a job's further kinds of tasks from text.
 
-    Of each kind how many, and what a task asks: one core, and no memory or GPUs, where nothing else is said.
+    ``1:cores=32:gpus=4+2:memory_gb=16`` gives the number of tasks of each kind, and the request of
+    a task. By default, a task requests one core, and no memory or GPUs.
 
     Raises:
-        WorkloadError: it is not such text.
+        WorkloadError: The text has another form.
     """
     found = []
     for part in text.split("+"):
@@ -137,7 +141,7 @@ def read_more_tasks(text: str) -> tuple[Tasks, ...]:
 
 
 def more_tasks_text(kinds: Iterable[Tasks]) -> str:
-    """Text that `read_more_tasks` reads as these kinds."""
+    """Return text that `read_more_tasks` reads as these kinds."""
     found = []
     for kind in kinds:
         amounts = [("memory_gb", kind.memory_gb), ("gpus", kind.gpus), *kind.consumables]
@@ -149,16 +153,16 @@ def more_tasks_text(kinds: Iterable[Tasks]) -> str:
 def check_more_tasks(
     more: Category, chunks: Mapping[str, FloatArray], nodes: FloatArray, ids: npt.NDArray[Any]
 ) -> None:
-    """Whether further kinds of tasks can be understood, and stand beside others.
+    """Check further kinds of tasks, and whether they fit the other requests.
 
     Args:
-        more: the text of each job [jobs].
-        chunks: what jobs ask otherwise; see `checked_chunks`.
-        nodes: so many nodes at least has each job [jobs].
-        ids: of the jobs, for messages.
+        more: Text of each job [jobs].
+        chunks: Other requests of jobs; see `checked_chunks`.
+        nodes: Minimum number of nodes of each job [jobs].
+        ids: Ids of the jobs, for messages.
 
     Raises:
-        WorkloadError: they do not.
+        WorkloadError: They are invalid, or do not fit.
     """
     for text in more.labels:
         read_more_tasks(text)
@@ -190,14 +194,15 @@ def check_more_tasks(
 
 
 def gpus_of_types(gpus: float, types: Mapping[str, float]) -> float:
-    """How many GPUs a task asks for in all, of which it may say the types.
+    """Return the total number of GPUs of a task, which may give their types.
 
     Args:
-        gpus: so many, it says; 0: it leaves that to the types.
-        types: how many of each type.
+        gpus: Requested total; with 0, the types give it.
+        types: Number of GPUs of each type.
 
     Raises:
-        WorkloadError: it asks for more or fewer than these, or for parts of several.
+        WorkloadError: The total differs from the sum of the types, or the task requests parts of
+            GPUs of several types.
     """
     asked = [amount for amount in types.values() if amount]
     if not asked:
@@ -213,12 +218,12 @@ def gpus_of_types(gpus: float, types: Mapping[str, float]) -> float:
 
 
 def _gpus_of_types(gpus: FloatArray, types: Mapping[str, FloatArray], ids: Any) -> FloatArray:
-    """As `gpus_of_types`, of the tasks of each job [jobs]."""
+    """Return the result of `gpus_of_types` for the tasks of each job [jobs]."""
     if not types:
         return gpus
     asked = np.stack(list(types.values()))
     in_all = asked.sum(axis=0)
-    # What is of one type, and said once or twice alike, is right; the others are few.
+    # Requests of one type, with an equal total or none, are valid; the others are few.
     unclear = (np.count_nonzero(asked, axis=0) > 1) | ((gpus != 0) & (gpus != in_all))
     for row in np.flatnonzero(unclear & (in_all != 0)):
         try:
@@ -229,11 +234,11 @@ def _gpus_of_types(gpus: FloatArray, types: Mapping[str, FloatArray], ids: Any) 
 
 
 def spread_over(room: Sequence[int], tasks: int) -> list[int]:
-    """How many tasks of a job that is to be spread lie on each of some nodes.
+    """Return the number of tasks on each node for a job that is to be spread.
 
     Args:
-        room: for how many each has room, all for one at least.
-        tasks: how many there are, not more than there is room for.
+        room: Number of tasks that fit on each node, 1 or more.
+        tasks: Number of tasks, at most as many as fit.
     """
     most, left = [], tasks
     for has in room[:tasks]:
@@ -254,15 +259,15 @@ def spread_over(room: Sequence[int], tasks: int) -> list[int]:
 def check_group_by(
     group_by: Category, chunks: Mapping[str, FloatArray], ids: npt.NDArray[Any]
 ) -> None:
-    """Whether jobs that ask for nodes of one group have tasks, and name what the groups are by.
+    """Check that jobs with ``group_by`` have tasks, and a name in it.
 
     Args:
-        group_by: what each job asks for [jobs].
-        chunks: what jobs ask otherwise; see `checked_chunks`.
-        ids: of the jobs, for messages.
+        group_by: Name for each job [jobs].
+        chunks: Other requests of jobs; see `checked_chunks`.
+        ids: Ids of the jobs, for messages.
 
     Raises:
-        WorkloadError: one has none, or asks for what is no name.
+        WorkloadError: A job has no tasks, or its text is no name.
     """
     no_name = [re.fullmatch(GROUP, label) is None for label in group_by.labels]
     _refuse(
@@ -290,16 +295,16 @@ def checked_chunks(
     nodes: FloatArray,
     consumables: Mapping[str, FloatArray],
 ) -> dict[str, FloatArray]:
-    """All columns, if any job asks for tasks; none if every job asks for whole nodes.
+    """Return all columns if any job requests tasks; none for whole nodes only.
 
     Args:
-        given: columns by their names in `CHUNKS` [jobs]; NaN where a job leaves it open.
-        ids: of the jobs, for messages.
-        nodes: so many nodes at least has each job [jobs].
-        consumables: what jobs ask of each [jobs].
+        given: Columns by their names in `CHUNKS` [jobs]; NaN for the default.
+        ids: Ids of the jobs, for messages.
+        nodes: Minimum number of nodes of each job [jobs].
+        consumables: Requests of jobs by consumable [jobs].
 
     Raises:
-        WorkloadError: a column is none of these or has another length, or what a job asks is impossible.
+        WorkloadError: A column is unknown or has another length, or a request is impossible.
     """
     columns: dict[str, FloatArray] = {}
     for name, values in (given or {}).items():
@@ -320,7 +325,7 @@ def checked_chunks(
     asks = tasks > 0
     for name, column in columns.items():
         _check_column(name, column, ids)
-        # A job of whole nodes has no tasks, whatever else its row says.
+        # A job of whole nodes has no tasks, whatever else its row contains.
         column[~asks] = 0.0
     types = {
         name: np.where(asks, c, 0.0) for name, c in consumables.items() if name.startswith(GPU_TYPE)

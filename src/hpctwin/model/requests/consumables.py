@@ -1,4 +1,9 @@
-"""What nodes have besides cores, memory and GPUs that jobs use up while they run: scratch space, FPGAs."""
+"""Consumables: other node resources that running jobs use up.
+
+Cores, memory and GPUs are not among them.
+
+Examples are scratch space and FPGAs.
+"""
 
 from __future__ import annotations
 
@@ -27,19 +32,22 @@ __all__ = [
 FloatArray = npt.NDArray[np.float64]
 
 COLUMN = "consumable_"
-"""How the heads of columns begin that say how much jobs ask."""
+"""Prefix of the columns with the jobs' requests."""
 
 NAME = r"[A-Za-z][\w./-]{0,62}"
-"""Names of consumables, as a pattern."""
+"""Pattern of names of consumables."""
 
 GPU_TYPE = "gpu/"
-"""How the names of those begin that are GPUs of one type, such as ``gpu/a100``; they are some of ``gpus``."""
+"""Prefix of consumables that are GPUs of one type, such as ``gpu/a100``.
+
+These GPUs count in ``gpus``.
+"""
 
 MOST = 1e15
-"""So much of one a node has at most: a petabyte, in bytes."""
+"""Largest amount of a consumable in a node: a petabyte, in bytes."""
 
 NOT_CONSUMED = ("gpu", "shard", "mps")
-"""Generic resources of Slurm's that are GPUs, or parts of them."""
+"""Generic resources of Slurm that are GPUs, or parts of them."""
 
 _TAKEN = (
     "cores", "core", "cpus", "cpu", "ncpus", "memory_gb", "memory", "mem", "mem_gb", "gpus", "gpu", "ngpus",
@@ -50,14 +58,14 @@ _SIZES = {unit: 1024.0**n for n, unit in enumerate(("b", "kb", "mb", "gb", "tb",
 
 
 def amount_of(text: str) -> float:
-    """An amount as users and sites write it.
+    """Return an amount as users and sites write it.
 
     Args:
-        text: a number; one with K, M, G, T or P (times 1024, 1024², …), as Slurm counts; or a size with b,
-            kb, mb, gb, tb or pb as PBS has it, which is given in GB.
+        text: A number; one with K, M, G, T or P (times 1024, 1024², …), as in Slurm; or a size with
+            b, kb, mb, gb, tb or pb as in PBS, which becomes GB.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: It is none of these.
     """
     match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,9})?)([A-Za-z]*)", text.strip())
     unit = match[2].lower() if match else "?"
@@ -67,10 +75,10 @@ def amount_of(text: str) -> float:
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Whether consumables may have these names.
+    """Check that consumables may have these names.
 
     Raises:
-        ValueError: one may not.
+        ValueError: One may not.
     """
     for name in names:
         if name in _TAKEN or not re.fullmatch(NAME, name):
@@ -89,20 +97,20 @@ Amount = Annotated[
     BeforeValidator(_read, json_schema_input_type=float | str),
     Field(ge=0, le=MOST, allow_inf_nan=False),
 ]
-"""Of a consumable, as a number or as `amount_of` reads it."""
+"""Amount of a consumable, as a number or as `amount_of` reads it."""
 
 
 def checked_consumables(
     given: Mapping[str, npt.ArrayLike] | None, ids: npt.NDArray[Any]
 ) -> dict[str, FloatArray]:
-    """How much jobs ask of each consumable [jobs].
+    """Return the jobs' requests of each consumable [jobs].
 
     Args:
-        given: columns by the names of consumables; NaN where a job asks for none.
-        ids: of the jobs, for messages.
+        given: Columns by the names of consumables; NaN if a job requests none.
+        ids: Ids of the jobs, for messages.
 
     Raises:
-        WorkloadError: a name or an amount cannot be.
+        WorkloadError: A name or an amount is invalid.
     """
     found = {}
     for name, values in (given or {}).items():

@@ -1,10 +1,10 @@
-"""Features that nodes must have, in hpctwin's own form and as Slurm's ``--constraint`` writes them.
+"""Features that nodes must have, in hpctwin's form and Slurm's ``--constraint``.
 
-Also what groups of nodes are by, such as ``rack`` of features ``rack=r1`` and ``rack=r2``.
+A group of nodes is a feature with values, such as ``rack`` with ``rack=r1`` and ``rack=r2``.
 
 Source:
-    Manual page sbatch(1), 22.05, ``--constraint``; Slurm combines ``&``, ``,`` and ``|`` from left to right,
-    without precedence, except within parentheses.
+    Manual page sbatch(1), 22.05, ``--constraint``; Slurm combines ``&``, ``,`` and ``|`` from left
+    to right, without precedence, except within parentheses.
 """
 
 from __future__ import annotations
@@ -31,15 +31,18 @@ _OPERATORS = {"&": "&", ",": "&", "|": "|"}
 _MOST_CLAUSES = 64
 
 Clauses = list[frozenset[str]]
-"""Each must be true of a node; one is true if the node has any of its features, or lacks ``a`` of ``!a``."""
+"""Conditions that must all be true of a node.
+
+One is true if the node has any of its features, or lacks ``a`` for ``!a``.
+"""
 
 
 class Constraint(NamedTuple):
-    """What a job's ``--constraint`` asks of every node of the job.
+    """Requirement of a job's ``--constraint`` on each of its nodes.
 
     Args:
-        features: as `has_features` reads it; empty for any node.
-        lost: what of the constraint ``features`` does not say; empty if it says all.
+        features: Text for `has_features`; empty for any node.
+        lost: Part of the constraint that ``features`` does not express; empty if none.
     """
 
     features: str
@@ -50,7 +53,8 @@ def alternatives(text: str) -> list[list[str]]:
     """Return lists of features; a node must have one of each list.
 
     Args:
-        text: such as ``a100``, ``a100|v100``, ``(a100|v100)&ib`` or ``!gpu`` (a node without it).
+        text: Text such as ``a100``, ``a100|v100``, ``(a100|v100)&ib`` or ``!gpu`` (a node without
+            it).
     """
     parts = [part.strip() for part in text.split("&")]
     within = [p[1:-1] if len(parts) > 1 and p[:1] + p[-1:] == "()" else p for p in parts]
@@ -61,7 +65,7 @@ def check_features(texts: Iterable[str]) -> None:
     """Check that texts such as ``avx512&ib`` (all) or ``a100|v100`` (any) can be read.
 
     Raises:
-        WorkloadError: one cannot.
+        WorkloadError: One cannot.
     """
     for text in texts:
         if re.search(r"\|[^()&]*&|&[^()&]*\|", text):
@@ -77,7 +81,7 @@ def check_features(texts: Iterable[str]) -> None:
 
 
 def has_features(text: str, features: Collection[str]) -> bool:
-    """Whether a node with some features has what a text asks for."""
+    """Return whether a node with some features meets a requirement."""
     return all(
         any(name[1:] not in features if name.startswith("!") else name in features for name in some)
         for some in alternatives(text)
@@ -87,12 +91,12 @@ def has_features(text: str, features: Collection[str]) -> bool:
 def read_constraint(text: str, nodes: float | None = None) -> Constraint:
     """Read a job's constraint as users write it for Slurm.
 
-    A constraint on how many nodes have a feature, or on all nodes having the same one, becomes what it says
-    of each single node. It never becomes stricter than what the job asks for.
+    A constraint on how many nodes have a feature, or on all nodes having the same one, becomes a
+    condition on each single node. The condition is never stricter than the job's request.
 
     Args:
-        text: such as ``a100``, ``(a100|v100)&ib``, ``!gpu``, ``a100*2`` or ``[rack1|rack2]``.
-        nodes: number of nodes of the job; None if unknown.
+        text: Text such as ``a100``, ``(a100|v100)&ib``, ``!gpu``, ``a100*2`` or ``[rack1|rack2]``.
+        nodes: Number of nodes of the job; None if unknown.
 
     Returns:
         Any node and the reason, if the text cannot be read.
@@ -106,7 +110,7 @@ def read_constraint(text: str, nodes: float | None = None) -> Constraint:
 
 @dataclass
 class _Term:
-    """A part of a constraint: what each node must have, and on how many nodes; 0: on all."""
+    """A part of a constraint: conditions, and the number of nodes; 0 for all."""
 
     clauses: Clauses
     count: int = 0
@@ -129,7 +133,7 @@ class _Reading:
         return clauses
 
     def _joined(self) -> Clauses:
-        """Terms and what joins them, from left to right."""
+        """Read terms and their operators from left to right."""
         found = self._on_all(self._term())
         while (operator := self._operator()) is not None:
             other = self._on_all(self._term())
@@ -169,14 +173,17 @@ class _Reading:
             raise ValueError
 
     def _on_all(self, term: _Term) -> Clauses:
-        """What a term asks of every node."""
+        """Return the conditions of a term on each node."""
         if not term.count or (self.nodes is not None and term.count >= self.nodes):
             return term.clauses
         self.lost = "constraint on some of the nodes (a*2), left open"
         return []
 
     def _bracket(self) -> Clauses:
-        """``[a|b]``: one of them for all nodes; ``[a*2&b*4]``: each for some of the nodes."""
+        """Read a constraint in brackets.
+
+        ``[a|b]`` means one of them for all nodes, ``[a*2&b*4]`` each for some of the nodes.
+        """
         terms, operators = [self._term()], set[str]()
         while (operator := self._operator()) is not None:
             operators.add(operator)
@@ -204,7 +211,7 @@ class _Reading:
 
 
 def _both(one: Clauses, other: Clauses) -> Clauses:
-    """Clauses without those that always hold, and those that follow from others."""
+    """Return clauses, without those that always hold or follow from others."""
     if len(one) + len(other) > _MOST_CLAUSES:
         raise ValueError
     found = list(dict.fromkeys([*one, *other]))
@@ -243,11 +250,11 @@ def _written(clauses: Clauses) -> str:
 
 
 def without_groups(asked: Mapping[str, int], features: Collection[str]) -> Iterator[str]:
-    """Sentences on jobs that ask for nodes of one group, where no node has a value of what it is by.
+    """Yield sentences on jobs that request a group that no node has.
 
     Args:
-        asked: how many jobs ask for each.
-        features: those that any nodes have.
+        asked: Number of jobs by name of the groups.
+        features: Features of any nodes.
     """
     known = {name for name, equals, _ in (one.partition("=") for one in features) if equals}
     for name, jobs in asked.items():

@@ -1,8 +1,9 @@
-"""Slurm's generic resources (GRES) as slurm.conf, scontrol, sacct and job requests write them.
+"""Slurm's generic resources (GRES) in slurm.conf, scontrol, sacct and requests.
 
 Source:
-    Manual pages slurm.conf(5) (Gres of a node), gres.conf(5) and sbatch(1) (``--gres``), 20.11 to 25.05.
-    Slurm reads the last part of an item as a count if it is digits with an optional suffix, else as a type.
+    Manual pages slurm.conf(5) (Gres of a node), gres.conf(5) and sbatch(1) (``--gres``), 20.11 to
+    25.05. Slurm reads the last part of an item as a count if it is digits with an optional suffix,
+    else as a type.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ class Gres(NamedTuple):
     """One generic resource of a node or a job.
 
     Args:
-        name: ``gpu``, ``shard``, ``fpga``, …
-        kind: its type, such as ``2080ti`` or ``1g.10gb``; empty if it has none.
-        amount: how many; 1 if no count is written.
+        name: Name: ``gpu``, ``shard``, ``fpga``, …
+        kind: Type, such as ``2080ti`` or ``1g.10gb``; empty if it has none.
+        amount: Amount; 1 if no count is written.
         consumed: False if it has the flag ``no_consume``: jobs do not use it up.
-        detail: what stands in parentheses, such as ``S:0-1`` or ``IDX:0,2``.
-        tres: whether it is written as a TRES, with ``gres/`` or ``gres:`` before it.
+        detail: Text in parentheses, such as ``S:0-1`` or ``IDX:0,2``.
+        tres: Whether it is written as a TRES, with ``gres/`` or ``gres:`` before it.
     """
 
     name: str
@@ -40,11 +41,11 @@ class Gres(NamedTuple):
 
 
 def parse_gres(text: object) -> Iterator[Gres]:
-    """Read the generic resources of a text; ignore what is none.
+    """Read the generic resources of a text; other parts are ignored.
 
     Args:
-        text: a list with commas of ``name[:type][:no_consume][:count][(…)]``, or a TRES text such as
-            ``cpu=4,gres/gpu:a100=2``. Anything but a string has no resources.
+        text: A list with commas of ``name[:type][:no_consume][:count][(…)]``, or a TRES text such
+            as ``cpu=4,gres/gpu:a100=2``. Anything but a string has no resources.
     """
     if not isinstance(text, str):
         return
@@ -78,7 +79,7 @@ def parse_gres(text: object) -> Iterator[Gres]:
 
 
 def gres_count(text: str) -> float | None:
-    """Read a count: digits, optionally with K, M, G, T or P; None if the text is no count.
+    """Read a count: digits, optionally with K, M, G, T or P; None for other texts.
 
     K is 1,024 and KB is 1,000, as Slurm multiplies them.
     """

@@ -1,8 +1,8 @@
-"""Resources that jobs ask for in PBS's and Torque's words.
+"""Requests of jobs in the words of PBS and Torque.
 
 Source:
-    PBS Professional Reference Guide 2022.1, qsub(1B) and pbs_resources(7B); Torque 6.1 Administrator Guide,
-    "Requesting resources".
+    PBS Professional Reference Guide 2022.1, qsub(1B) and pbs_resources(7B); Torque 6.1
+    Administrator Guide, "Requesting resources".
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DEFAULT_PROJECT = "_pbs_project_default"
 
 _OF_NODES = {"ncpus", "mpiprocs", "ompthreads", "mem", "vmem", "ngpus"}
 _OF_PBS = {"host", "vnode", "arch", "aoe", "eoe", "nchunk", "pcpus", "hpctwin", "hpctwin_wait"}
-"""Resources that PBS has itself, of which jobs use nothing up, and the twin's."""
+"""Resources of PBS itself that jobs do not use up, and those of the twin."""
 _GPU_MODES = {"default", "exclusive", "exclusive_process", "exclusive_thread", "reseterr", "shared"}
 
 
@@ -38,10 +38,11 @@ class Chunk:
     """Equal parts of a request.
 
     Args:
-        count: number of the parts.
-        cores, gpus, memory_gb: what each asks for.
-        others: what else each asks for, as ``name=value``, or as the name of a host or property.
-        consumables: resources of the site that each uses up, and how much; sizes in GB.
+        count: Number of parts.
+        cores, gpus, memory_gb: Request of each part.
+        others: Further requests of each part, as ``name=value``, or as the name of a host or
+            property.
+        consumables: Resources of the site that each part uses up, and the amounts; sizes in GB.
     """
 
     count: int
@@ -53,7 +54,7 @@ class Chunk:
 
     @property
     def properties(self) -> tuple[str, ...]:
-        """Names that each node must have, sorted; modes of GPUs are none."""
+        """Names that each node must have, sorted; modes of GPUs are excluded."""
         names = filter(re.compile(r"[\w.-]+").fullmatch, self.others)
         return tuple(sorted(name for name in names if name.lower() not in _GPU_MODES))
 
@@ -62,7 +63,7 @@ def parse_select(text: str) -> tuple[Chunk, ...]:
     """Read a select statement such as ``2:ncpus=8:mem=4gb+1:ncpus=1``.
 
     Raises:
-        ValueError: it is not one.
+        ValueError: The text is none.
     """
     chunks = []
     for part in text.strip().strip('"').split("+"):
@@ -82,12 +83,13 @@ def parse_select(text: str) -> tuple[Chunk, ...]:
 
 
 def parse_nodes(text: str) -> tuple[Chunk, ...]:
-    """Read Torque's node specification, such as ``2:ppn=8:gpus=1+host1:ppn=4`` or ``4:bigmem#shared``.
+    """Read Torque's node specification.
 
-    Each chunk is one node; names of hosts and properties are among its ``others``.
+    Examples are ``2:ppn=8:gpus=1+host1:ppn=4`` and ``4:bigmem#shared``. Each chunk is one node.
+    Names of hosts and properties are in its ``others``.
 
     Raises:
-        ValueError: it is not one.
+        ValueError: The text is none.
     """
     chunks = []
     for part in text.partition("#")[0].strip('"').split("+"):
@@ -108,7 +110,7 @@ def parse_nodes(text: str) -> tuple[Chunk, ...]:
 
 
 def _chunk(count: int, pairs: Iterable[str]) -> Chunk:
-    """A chunk of pairs ``name=value``; a name without a value is a property."""
+    """Return a chunk from pairs ``name=value``; a name without a value is a property."""
     asked = dict(pair.partition("=")[::2] for pair in pairs)
     memory = memory_gb(asked.get("mem", "0"))
     if memory is None:
@@ -124,13 +126,16 @@ def _chunk(count: int, pairs: Iterable[str]) -> Chunk:
 
 
 def resources_in(text: str) -> dict[str, str]:
-    """Read a list of resources, such as ``select=2:ncpus=4,walltime=1:00:00``, by their names."""
+    """Return a list of resources by name.
+
+    An example is ``select=2:ncpus=4,walltime=1:00:00``.
+    """
     found = re.split(r",(?=\s*[A-Za-z][\w.]*(?:=|,|$))", text)
     return {n.strip(): v.strip().strip("\"'") for n, _, v in (one.partition("=") for one in found)}
 
 
 def parse_duration(value: object) -> float | None:
-    """Seconds of ``HH:MM:SS``, ``MM:SS`` or a number of seconds; None if it is none of them."""
+    """Return the seconds of ``HH:MM:SS``, ``MM:SS`` or a number, else None."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
@@ -146,7 +151,7 @@ def parse_duration(value: object) -> float | None:
 
 
 def is_consumable(name: str, said: str) -> bool:
-    """Whether a chunk's ``name=value`` asks for so much of a resource of the site's."""
+    """Return whether a chunk's ``name=value`` requests an amount of a site's resource."""
     try:
         check_names([name])
     except ValueError:
@@ -157,7 +162,7 @@ def is_consumable(name: str, said: str) -> bool:
 
 
 def amount_said(value: object) -> float | None:
-    """A number, or a size in GB, as PBS writes them; None if it is neither."""
+    """Return a number, or a size in GB, as PBS writes them; None for other values."""
     said = str(value).strip()
     if re.fullmatch(r"\d{1,15}(\.\d{1,9})?", said):
         return float(said)
@@ -165,7 +170,12 @@ def amount_said(value: object) -> float | None:
 
 
 def memory_gb(value: object) -> float | None:
-    """Gigabytes (2³⁰ bytes) of a PBS size such as ``24684084kb`` or ``2gw``; None if it is none."""
+    """Return the gigabytes (2³⁰ bytes) of a PBS size.
+
+    Examples are ``24684084kb`` and ``2gw``.
+
+    None for other values.
+    """
     match = re.fullmatch(r"(\d{1,18})([kmgtp]?)([bw]?)", str(value).strip().lower())
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""What pods ask, in Kubernetes' words and quantities."""
+"""Requests of pods, in Kubernetes' words and quantities."""
 
 from __future__ import annotations
 
@@ -22,21 +22,22 @@ _NUMBER = r"(\d{1,15}(?:\.\d{1,9})?)"
 
 
 def is_pods(words: Sequence[str]) -> bool:
-    """Whether the words of a request are those of Kubernetes."""
+    """Return whether the words of a request are those of Kubernetes."""
     return any(word.startswith(_OPTIONS) for word in words)
 
 
 def parse_pods(words: Sequence[str]) -> Tasks:
-    """What pods ask, such as ``--requests=cpu=500m,memory=2Gi --limits=nvidia.com/gpu=1 --replicas=4``.
+    """Return the tasks that pods request.
 
-    A resource that has a limit and no request asks for its limit, and what a pod may use beyond its request
-    keeps nobody else away: as Kubernetes places pods.
+    An example is ``--requests=cpu=500m,memory=2Gi --limits=nvidia.com/gpu=1 --replicas=4``. As in
+    Kubernetes' placement of pods, a resource with a limit and no request requests its limit. What a
+    pod may use beyond its request keeps no other pod away.
 
     Returns:
         As many tasks as pods; extended resources are consumables.
 
     Raises:
-        ValueError: they cannot be understood, or ask for what is not modelled.
+        ValueError: The words are invalid, or request something that is not modeled.
     """
     said: dict[str, str] = {}
     for word in words:

@@ -1,4 +1,4 @@
-"""Read what jobs ask for as users write it for Slurm, PBS, Torque or Kubernetes; see `chunks`."""
+"""Read requests of jobs for Slurm, PBS, Torque or Kubernetes; see `chunks`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SIZES = (
     "gpus-per-node", "gpus-per-task", "gres", "constraint", "exclusive", "spread-job", "cpus-per-gpu",
     "ntasks-per-gpu", "gpus-per-socket", "sockets-per-node", "tres-per-task",
 )  # fmt: skip
-"""Options of Slurm that say what each part of a job asks of nodes."""
+"""Options of Slurm with the request of each part of a job."""
 _LABELS = {"partition": "partition", "account": "account", "qos": "qos", "job-name": "name"}
 _UNITS = {"": 1 / 1024, "k": 1 / 1024**2, "m": 1 / 1024, "g": 1.0, "t": 1024.0}
 _PLACES = {"free", "pack", "scatter", "excl", "exclhost", "shared", "group=host", "group=vnode"}
@@ -43,27 +43,27 @@ _GROUP = re.compile(rf"group=(?!(?:host|vnode)$)({GROUP})")
 
 @dataclass(frozen=True)
 class Request:
-    """What one job asks.
+    """Request of one job.
 
     Args:
-        nodes: number of nodes at least; of whole nodes, the exact number.
-        tasks: number of tasks; 0: it asks for whole nodes.
-        cores, memory_gb, gpus: of each task.
-        tasks_per_node: at most; 0: any number.
+        nodes: Minimum number of nodes; the exact number of whole nodes.
+        tasks: Number of tasks; 0 for whole nodes.
+        cores, memory_gb, gpus: Request of each task.
+        tasks_per_node: Largest number of tasks on a node; 0 for any number.
         exclusive: 1 if it shares its nodes with no other job.
-        spread_job: 1 if it is placed on as many nodes as it can.
-        shared_with: 1 if it shares them with jobs of its user only, 2 with those of its account.
-        more: further kinds of tasks, besides those that the fields above describe.
-        features: of its nodes; None for any.
-        consumables: names of what each task asks besides, and how much.
-        group_by: all of its nodes have one value of this; None for any nodes.
-        walltime_s: its limit, in seconds; None if it asks for none.
-        partition, account, qos: labels; None if it names none.
-        name: the name of the job.
-        dependency: which jobs it waits for, as ``--dependency`` or ``depend=`` says it.
-        priority: larger is sooner.
-        ignored: options and parts of options that are read and have no effect.
-        sized: whether it says how many nodes, tasks, cores, GPUs or how much memory it asks for.
+        spread_job: 1 if it is placed on as many nodes as possible.
+        shared_with: 1 if it shares nodes only with jobs of its user, 2 with those of its account.
+        more: Further kinds of tasks; the fields above describe the first.
+        features: Features of its nodes; None for any.
+        consumables: Names and amounts of further resources of each task.
+        group_by: Name whose value is the same on all its nodes; None for any nodes.
+        walltime_s: Time limit, in seconds; None if it requests none.
+        partition, account, qos: Labels; None if it names none.
+        name: Name of the job.
+        dependency: Jobs that it waits for, as in ``--dependency`` or ``depend=``.
+        priority: Priority; larger is sooner.
+        ignored: Options and parts of options that are read and have no effect.
+        sized: Whether it gives a number of nodes, tasks, cores or GPUs, or an amount of memory.
     """
 
     nodes: int = 1
@@ -91,14 +91,18 @@ class Request:
 
 
 def parse_request(text: str) -> Request:
-    """Read what a user asks, such as ``-N 2 -n 8 -c 4 --mem-per-cpu=2G``.
+    """Read a user's request, such as ``-N 2 -n 8 -c 4 --mem-per-cpu=2G``.
 
-    Or ``select=3:ncpus=8 place=scatter``, or ``nodes=2:ppn=8,walltime=1:00:00``, or what pods ask, each of
-    which is a task: ``--replicas=4 --requests=cpu=500m,memory=2Gi``. The command, ``#SBATCH`` and ``#PBS``
-    may stand before the options, and a script behind them.
+    Other forms are:
+
+    - ``select=3:ncpus=8 place=scatter``.
+    - ``nodes=2:ppn=8,walltime=1:00:00``.
+    - Pods, each of which is a task: ``--replicas=4 --requests=cpu=500m,memory=2Gi``.
+
+    The command, ``#SBATCH`` and ``#PBS`` may precede the options, and a script may follow them.
 
     Raises:
-        WorkloadError: it cannot be understood.
+        WorkloadError: The text cannot be understood.
     """
     try:
         words = _words(text)
@@ -114,7 +118,7 @@ def parse_request(text: str) -> Request:
 
 
 def _words(text: str) -> list[str]:
-    """The words as a shell splits them, without ``#SBATCH`` and comments."""
+    """Return the words as a shell splits them, without ``#SBATCH`` and comments."""
     found: list[str] = []
     for line in re.split(r"[\r\n]+|(?=#SBATCH\s|#PBS\s)", text):
         if line.startswith("##") or (
@@ -127,7 +131,7 @@ def _words(text: str) -> list[str]:
 
 
 def _is_pbs(words: Sequence[str]) -> bool:
-    """Whether words are of ``qsub``: a resource list, or an attribute of a job."""
+    """Return whether words are of ``qsub``: a resource list, or an attribute of a job."""
     for word, after in zip(words, [*words[1:], ""], strict=False):
         if re.match(r"(-[lW])?[A-Za-z][\w.]*=", word) or (word in ("-l", "-W") and "=" in after):
             return True
@@ -135,7 +139,7 @@ def _is_pbs(words: Sequence[str]) -> bool:
 
 
 def _slurm(parts: Sequence[Options]) -> Request:
-    """The request of all parts of a job; a heterogeneous one has several."""
+    """Return the request of all parts of a job; a heterogeneous job has several."""
     ignored: list[str] = []
     about: dict[str, str] = {}
     found = []
@@ -175,7 +179,7 @@ def _slurm(parts: Sequence[Options]) -> Request:
 
 
 def _together(first: Request, others: Sequence[Request], ignored: list[str]) -> Request:
-    """One job of kinds of tasks, of the parts of a heterogeneous job."""
+    """Return the parts of a heterogeneous job as one job with several kinds of tasks."""
     kinds = [
         Tasks(one.tasks, one.cores, one.memory_gb, one.gpus, one.consumables)
         for one in (first, *others)
@@ -196,7 +200,10 @@ def _together(first: Request, others: Sequence[Request], ignored: list[str]) -> 
 
 
 def _slurm_time(text: str, ignored: list[str]) -> float | None:
-    """Seconds of minutes, ``M:S``, ``H:M:S``, ``D-H``, ``D-H:M`` or ``D-H:M:S``; None for no limit."""
+    """Return the seconds of a time limit; None for no limit.
+
+    Forms are minutes, ``M:S``, ``H:M:S``, ``D-H``, ``D-H:M`` and ``D-H:M:S``.
+    """
     match = re.fullmatch(r"(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,6}))?(?::(\d{1,6}))?", text.strip())
     if match is None or not re.search("[1-9]", text):
         if text:
@@ -213,7 +220,7 @@ def _slurm_time(text: str, ignored: list[str]) -> float | None:
 
 
 def _part(asked: dict[str, str], ignored: list[str]) -> Request:
-    """What one part of a job asks of nodes."""
+    """Return the request of one part of a job."""
     _by_tres(asked, ignored)
     alone, shared_with = _exclusive(asked, ignored)
     # A job with --nodes gets exactly that number of nodes.
@@ -258,7 +265,7 @@ def _part(asked: dict[str, str], ignored: list[str]) -> Request:
             nodes, tasks, cores, memory, gpus_task, per_node, alone, features, shared_with, spread,
             consumables=_of_types(of_task),
         )  # fmt: skip
-    # What is asked of each node makes one task of all that are on it.
+    # If amounts are requested per node, all tasks on a node become one task.
     if "nodes" not in asked:
         nodes = -(-tasks // per_node) if per_node else 1
         if tasks > 1 and not per_node:
@@ -285,7 +292,7 @@ def _part(asked: dict[str, str], ignored: list[str]) -> Request:
 
 
 def _by_tres(asked: dict[str, str], ignored: list[str]) -> None:
-    """Put ``--tres-per-task=cpu=2,gres/gpu:a100=1`` into the options that ask for the same."""
+    """Turn ``--tres-per-task=cpu=2,gres/gpu:a100=1`` into the equivalent options."""
     for one in asked.pop("tres-per-task", "").split(","):
         match = re.fullmatch(r"(?:(cpu)|gres[/:]gpu(?::([\w.-]+?))?)[=:](\d+)", one.strip())
         if match and match[1]:
@@ -297,7 +304,10 @@ def _by_tres(asked: dict[str, str], ignored: list[str]) -> None:
 
 
 def _by_gpus(tasks: int, cores: float, gpus: float, nodes: int) -> tuple[int, float]:
-    """Tasks that get whole GPUs, and the cores of each: tasks that share a GPU are one."""
+    """Return tasks with whole GPUs, and their cores.
+
+    Tasks that share a GPU become one.
+    """
     common = math.gcd(tasks, int(gpus))
     if not gpus % tasks or not common or common < nodes:
         return tasks, cores
@@ -316,7 +326,10 @@ def _features(constraint: str, nodes: int, types: Sequence[str], ignored: list[s
 
 @dataclass
 class _Generic:
-    """What ``--gres`` asks of each node: GPUs by type, and other things by name; and types of these."""
+    """Request of ``--gres`` per node.
+
+    It has GPUs by type, other resources by name, and the types of these.
+    """
 
     gpus: dict[str, float]
     types: list[str]
@@ -342,7 +355,7 @@ def _generic(text: str) -> _Generic:
 
 
 def _exclusive(asked: Mapping[str, str], ignored: list[str]) -> tuple[int, int]:
-    """Whether a job shares its nodes with no other job, and with whose jobs it does."""
+    """Return ``exclusive`` and ``shared_with`` of a job."""
     if "exclusive" not in asked:
         return 0, 0
     with_whom = {"user": (0, 1), "mcs": (0, 2)}
@@ -355,7 +368,7 @@ _QSUB_LABELS = {"q": "partition", "A": "account", "N": "name"}
 
 
 def _pbs(options: Options) -> Request:
-    """What options of ``qsub`` ask."""
+    """Return the request in options of ``qsub``."""
     ignored: list[str] = []
     resources: dict[str, str] = {}
     about: dict[str, str] = {}
@@ -396,13 +409,13 @@ def _pbs(options: Options) -> Request:
 
 
 def _of_chunks(resources: dict[str, str], ignored: list[str]) -> Request:
-    """What resources ask of nodes; those that are used are taken out."""
+    """Return the request in resources; used ones are removed from them."""
     select, nodes = resources.pop("select", None), resources.pop("nodes", None)
     place = {word.removeprefix("v") for word in resources.pop("place", "free").split(":")}
     features = None
     if select is not None:
         inside = re.search(r":walltime=(\d+(?::\d+){0,2}(?:\.\d+)?)", select)
-        if inside:  # a resource of the whole job, whatever chunk it stands in
+        if inside:  # a resource of the whole job, in any chunk
             select = select.replace(inside[0], "")
             resources.setdefault("walltime", inside[1])
         chunks = parse_select(select)
@@ -424,7 +437,10 @@ def _of_chunks(resources: dict[str, str], ignored: list[str]) -> Request:
 
 
 def _of_nodes(nodes: str, resources: dict[str, str]) -> tuple[tuple[Chunk, ...], str | None]:
-    """The chunks of Torque's ``nodes=``, each one node, and the properties that all of them have."""
+    """Return the chunks of Torque's ``nodes=``, and the properties common to all.
+
+    Each chunk is one node.
+    """
     chunks = parse_nodes(nodes)
     count = sum(chunk.count for chunk in chunks)
     each = _size(resources.pop("pmem", None))
@@ -439,7 +455,10 @@ def _of_nodes(nodes: str, resources: dict[str, str]) -> tuple[tuple[Chunk, ...],
 
 
 def _of_job(resources: dict[str, str]) -> tuple[Chunk, ...]:
-    """The chunks of a job that says only sums: ``ncpus=8,mem=16gb``, or Torque's ``procs=16``."""
+    """Return the chunks of a job that gives only sums.
+
+    Examples are ``ncpus=8,mem=16gb``, and Torque's ``procs=16``.
+    """
     procs, cores = resources.pop("procs", None), resources.pop("ncpus", None)
     gpus = resources.pop("ngpus", resources.pop("gpus", None))
     whole, each = _size(resources.pop("mem", None)), _size(resources.pop("pmem", None))
@@ -452,7 +471,7 @@ def _of_job(resources: dict[str, str]) -> tuple[Chunk, ...]:
 
 
 def _size(said: str | None) -> float:
-    """GB of a size of PBS's; 0 where nothing is said."""
+    """Return the GB of a PBS size; 0 if none is given."""
     found = memory_gb(said or "0")
     if found is None:
         raise ValueError(f"{said!r} is no amount of memory, such as 4000, 16G or 16gb")
@@ -460,7 +479,7 @@ def _size(said: str | None) -> float:
 
 
 def _placed(chunks: Iterable[Chunk], place: set[str], ignored: list[str]) -> Request:
-    """A request for chunks that are placed in some way."""
+    """Return a request for chunks with a placement."""
     groups = [match for word in sorted(place) if (match := _GROUP.fullmatch(word))][:1]
     place = place - {match[0] for match in groups}
     ignored += [f"place={word}" for word in sorted(place - _PLACES)]
@@ -482,7 +501,7 @@ def _placed(chunks: Iterable[Chunk], place: set[str], ignored: list[str]) -> Req
 
 
 def _alike_together(kinds: Iterable[Tasks]) -> list[Tasks]:
-    """Kinds of which neighbors that are alike are one."""
+    """Return kinds of tasks with equal neighbors merged."""
     found: list[Tasks] = []
     for kind in kinds:
         if found and replace(found[-1], tasks=kind.tasks) == kind:
@@ -500,7 +519,7 @@ def _whole(asked: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _gpus(text: str) -> dict[str, float]:
-    """Count GPUs by type; GPUs of any type under an empty name."""
+    """Count GPUs by type; GPUs of any type have an empty name."""
     found: dict[str, float] = {}
     for part in text.split(","):
         one = next(parse_gres(f"gpu:{part.removeprefix('gpu:')}"), None) if part else None
@@ -511,10 +530,10 @@ def _gpus(text: str) -> dict[str, float]:
 
 
 def _of_types(gpus: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
-    """GPUs by type as consumables.
+    """Return GPUs by type as consumables.
 
     Raises:
-        ValueError: some are of a type, and others of any.
+        ValueError: Some GPUs have a type, and others have none.
     """
     types = {model: count for model, count in gpus.items() if count}
     if "" in types and len(types) > 1:
@@ -525,7 +544,7 @@ def _of_types(gpus: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
 
 
 def _memory(text: str, units: Mapping[str, float]) -> float:
-    """In GB."""
+    """Return an amount of memory in GB."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([A-Za-z]*)", text)
     unit = match[2].lower() if match else "?"
     if match is None or unit not in units:

@@ -1,8 +1,8 @@
-"""Options of the commands that submit jobs: their names, abbreviations and whether they take a value.
+"""Options of commands that submit jobs: names, abbreviations, and values.
 
 Source:
-    Manual pages sbatch(1), salloc(1) and srun(1) of Slurm 22.05 with the options of 14.03 to 25.05, qsub(1B)
-    of PBS Professional 2022.1 and qsub of Torque 6.1.
+    Manual pages sbatch(1), salloc(1) and srun(1) of Slurm 22.05 with the options of 14.03 to 25.05,
+    qsub(1B) of PBS Professional 2022.1 and qsub of Torque 6.1.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from hpctwin.errors import near
 __all__ = ["Options", "read_qsub", "read_slurm"]
 
 Options = list[tuple[str, str]]
-"""Names of options and their values, in the order written; an option without a value has an empty one."""
+"""Names of options and their values, in the order written.
+
+An option without a value has an empty one.
+"""
 
 _VALUED_NAMES = """
     accel-bind account acctg-freq array batch bb bbf bcast-exclude begin blrts-image chdir cluster-constraint
@@ -41,7 +44,7 @@ _MAYBE_NAMES = """
     bcast compress exclusive get-user-env immediate kill-command kill-on-bad-exit nice no-kill oom-kill-step
     propagate resv-ports send-libs wait x11
 """
-"""Options with a value only if it stands behind ``=``."""
+"""Options with a value only if it follows ``=``."""
 
 _VALUED = frozenset(_VALUED_NAMES.split())
 _FLAGS = frozenset(_FLAGS_NAMES.split())
@@ -67,15 +70,15 @@ def read_slurm(words: Sequence[str], *, srun: bool = False) -> list[Options]:
     """Read the options of ``sbatch``, ``salloc`` or ``srun``.
 
     Args:
-        words: what stands behind the command, split as a shell does.
-        srun: whether the command is ``srun``, whose ``-W`` takes a value.
+        words: Words after the command, split as by a shell.
+        srun: Whether the command is ``srun``, whose ``-W`` takes a value.
 
     Returns:
-        The options of each part of a heterogeneous job, by their long names; of others one part. A script or
-        program ends the options; it is an option ``script``.
+        The options of each part of a heterogeneous job, by their long names; one part for other
+        jobs. A script or program ends the options; it is an option ``script``.
 
     Raises:
-        ValueError: a word is no option, or an option lacks its value.
+        ValueError: A word is no option, or an option lacks its value.
     """
     parts: list[Options] = [[]]
     left = list(words)[::-1]
@@ -106,7 +109,7 @@ def read_slurm(words: Sequence[str], *, srun: bool = False) -> list[Options]:
 
 
 def _letters(word: str, left: list[str], srun: bool) -> Options:
-    """Options of one letter, of which the last may have a value, as in ``-Hn4``."""
+    """Read options of one letter; the last may have a value, as in ``-Hn4``."""
     found: Options = []
     rest = word[1:]
     while rest:
@@ -126,7 +129,7 @@ def _letters(word: str, left: list[str], srun: bool) -> Options:
 
 
 def _long(name: str) -> str:
-    """The full name of a long option, which may be abbreviated."""
+    """Return the full name of a long option, which may be abbreviated."""
     known = _VALUED | _FLAGS | _MAYBE
     if name in known or name.startswith("container-"):
         return name
@@ -150,13 +153,13 @@ def read_qsub(words: Sequence[str]) -> Options:
     """Read the options of PBS's or Torque's ``qsub``.
 
     Args:
-        words: what stands behind the command, split as a shell does; resources may stand without ``-l``.
+        words: Words after the command, split as by a shell; resources need no ``-l``.
 
     Returns:
         The options by their letters; a script is an option ``script``.
 
     Raises:
-        ValueError: a word is no option, or an option lacks its value.
+        ValueError: A word is no option, or an option lacks its value.
     """
     found: Options = []
     left = list(words)[::-1]

@@ -1,9 +1,7 @@
-"""Slurm's way of writing many node names: ``n[1-4,7],login2``.
+"""Node lists: Slurm's form of names, ``n[1-4,7],login2``, and node numbers.
 
-It stays ours, one function without a dependency: python-hostlist and ClusterShell give the same names (each
-once, where it is written twice), and take 1.7 and 6 times as long for 9,408 nodes.
-
-Node numbers as people write them.
+This is own code, one function without a dependency. python-hostlist and ClusterShell give the same
+names (a repeated name only once), and take 1.7 and 6 times as long for 9,408 nodes.
 """
 
 from __future__ import annotations
@@ -16,10 +14,10 @@ __all__ = ["MOST", "expand", "parse_nodes"]
 
 
 def parse_nodes(text: str, count: int) -> list[int]:
-    """Node numbers of text such as ``"0-3,7"``, sorted.
+    """Return the node numbers of text such as ``"0-3,7"``, sorted.
 
     Raises:
-        ValueError: the text cannot be read, or a number is not below ``count``.
+        ValueError: The text cannot be read, or a number is not below ``count``.
     """
     numbers: set[int] = set()
     for part in text.split(","):
@@ -35,14 +33,14 @@ def parse_nodes(text: str, count: int) -> list[int]:
 
 
 MOST = 1_000_000
-"""A list names no more nodes than this."""
+"""Largest number of nodes that a list names."""
 
 
 def expand(text: str) -> list[str]:
-    """All names, in the order written; ``n[01-03]`` gives n01, n02, n03.
+    """Return all names, in the order written; ``n[01-03]`` gives n01, n02, n03.
 
     Raises:
-        FormatError: it cannot be read, or names more than a million nodes.
+        FormatError: The text cannot be read, or names more than a million nodes.
     """
     names: list[str] = []
     for part in _split(text):
@@ -53,7 +51,7 @@ def expand(text: str) -> list[str]:
 
 
 def _split(text: str) -> list[str]:
-    """At commas that are not within brackets."""
+    """Split at commas that are not within brackets."""
     parts, depth, begin = [], 0, 0
     for i, letter in enumerate(text):
         depth += (letter == "[") - (letter == "]")

@@ -1,4 +1,4 @@
-"""What a reader says of what it read."""
+"""Notes of a reader on what it read."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["ReadNotes"]
 
 @dataclass(frozen=True)
 class ReadNotes:
-    """What a reader did with what it found: nothing is changed or dropped in silence.
+    """Notes of a reader: it changes or drops nothing silently.
 
     Args:
-        counts: how many jobs each fall-back rule touched, by a sentence saying what was done.
-        skipped: one message for each record that was left out.
-        remarks: what is to be said of the file as a whole, a sentence each.
-        size_from: What of the file says the number of nodes (`Workload.nodes_hint`).
+        counts: Number of jobs that each fallback rule changed, by a sentence on what was done.
+        skipped: One message for each skipped record.
+        remarks: Remarks on the whole file, a sentence each.
+        size_from: Part of the file that gives the number of nodes (`Workload.nodes_hint`).
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -27,18 +27,18 @@ class ReadNotes:
     size_from: str = "the trace"
 
     def sentences(self) -> list[str]:
-        """Return all that is to be said, a sentence each, with counts."""
+        """Return all notes, a sentence each, with counts."""
         counted = (f"{count:,} × {what}" for what, count in self.counts.items())
         return [*self.remarks, *counted, *(f"skipped: {one}" for one in self.skipped)]
 
     def joined(self, later: ReadNotes) -> ReadNotes:
-        """Return these notes and those on a later part of the same."""
+        """Return these notes and those on a later part of the same file."""
         counts = Counter(self.counts) + Counter(later.counts)
         remarks = tuple(dict.fromkeys((*self.remarks, *later.remarks)))
         skipped = (*self.skipped, *later.skipped)
         return ReadNotes(dict(counts), skipped, remarks, self.size_from)
 
     def merged(self, **counts: int) -> ReadNotes:
-        """These notes and further counts (those above zero)."""
+        """Return these notes with further counts (those above zero)."""
         new = {name.replace("_", " "): n for name, n in counts.items() if n}
         return dataclasses.replace(self, counts={**self.counts, **new})

@@ -1,4 +1,4 @@
-"""How far the work is: a bar in a terminal or a notebook."""
+"""Progress of the work: a bar in a terminal or a notebook."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ _EVERY_S = 0.1
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Callable[[float], None]]:
-    """A bar with the time left, gone when done: on standard error, or below the cell of a notebook.
+    """Show a progress bar with the time left, on standard error or in a notebook.
+
+    The bar disappears at the end.
 
     Args:
-        title: before the bar.
+        title: Text before the bar.
 
     Yields:
-        What is told the share that is done, 0 to 1; it does nothing where there is neither a terminal nor a
+        Function that takes the completed share, 0 to 1; it does nothing without a terminal or a
         notebook.
     """
     if _in_notebook():
@@ -45,20 +47,23 @@ def progress_bar(title: str) -> Iterator[Callable[[float], None]]:
 
 
 def counted(told: Callable[[float], None], number: int) -> Callable[[object], None]:
-    """Progress by things done: each call is one more of a number of them, in any thread."""
+    """Return a function that counts one more of N items per call, in any thread."""
     done = count(1)
     return lambda _: told(next(done) / number)
 
 
 def _in_notebook() -> bool:
-    """Whether this is the kernel of a notebook; IPython in a terminal is none."""
+    """Return whether this is the kernel of a notebook; IPython in a terminal is none."""
     ipython = sys.modules.get("IPython")
     return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
 
 
 @contextmanager
 def _notebook_bar(title: str) -> Iterator[Callable[[float], None]]:
-    """The bar as HTML; Rich's asks for ipywidgets, and for a front end that has them."""
+    """Show the bar as HTML.
+
+    Rich's bar needs ipywidgets, and a front end that has them.
+    """
     shown_by: Any = import_module("IPython.display")
 
     began = shown = time.monotonic()

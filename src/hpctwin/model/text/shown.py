@@ -1,4 +1,4 @@
-"""How our objects show themselves: a line in Python, a table in a notebook."""
+"""Display of objects: a line in Python, a table in a notebook."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ __all__ = ["Shown"]
 
 
 class Shown:
-    """What has a short ``repr``, and a table in notebooks, of what `shown` tells."""
+    """Base of objects with a short ``repr``, and a table in notebooks, from `shown`."""
 
     def shown(self) -> tuple[str, dict[str, str]]:
-        """A title, and facts by name, the most telling first; none that takes long to find."""
+        """Return a title, and facts by name, the most important first.
+
+        All must be fast to find.
+        """
         raise NotImplementedError
 
     def shown_more(self) -> dict[str, str]:
-        """Further facts, for notebooks only; they may take a second."""
+        """Return further facts, for notebooks only; they may take a second."""
         return {}
 
     def __repr__(self) -> str:

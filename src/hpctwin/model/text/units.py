@@ -22,7 +22,10 @@ Moment = float | dt.datetime
 """A time as a user gives it: seconds from time zero, or a date."""
 
 FIRST_UNIX_S = 1e9
-"""A number of seconds from here on is Unix time (2001 and later), where dates are known at all."""
+"""Smallest number of seconds that is Unix time (2001 and later).
+
+This applies only if dates are known.
+"""
 
 MS_PER_S = 1000
 NEVER_MS = 2**62
@@ -38,14 +41,14 @@ def parse_duration_s(value: float | str | dt.timedelta) -> float:
     """Parse a duration.
 
     Args:
-        value: seconds; or text such as ``90``, ``"15m"``, ``"1d 12h"``, ``"2:30:00"`` or
+        value: Seconds; or text such as ``90``, ``"15m"``, ``"1d 12h"``, ``"2:30:00"`` or
             ``"1-12:00:00"`` (days-hours, as Slurm writes it); or a timedelta.
 
     Returns:
         Seconds.
 
     Raises:
-        ConfigError: it is not a duration, not finite, or of more than 1e12 s.
+        ConfigError: The value is not a duration, not finite, or above 1e12 s.
     """
     try:
         seconds = _seconds(value)
@@ -93,13 +96,13 @@ def epoch_s_of(date: object, *, day_first: bool | None = None) -> float:
     """Return the Unix time of a date, which is in UTC if it names no zone.
 
     Args:
-        date: A date or datetime, or text: ISO 8601 with ``T`` or a space, with or without a zone (``Z``,
-            ``+02:00``, ``Europe/Berlin``); ``@1711859400``; or as spreadsheets write it, ``31.03.2024 05:30``
-            or ``3/31/2024 5:30 PM``.
-        day_first: Whether ``3/4/2024`` is in April; None if it is not known.
+        date: A date or datetime, or text: ISO 8601 with ``T`` or a space, with or without a zone
+            (``Z``, ``+02:00``, ``Europe/Berlin``); ``@1711859400``; or as in spreadsheets,
+            ``31.03.2024 05:30`` or ``3/31/2024 5:30 PM``.
+        day_first: Whether ``3/4/2024`` is in April; None if unknown.
 
     Raises:
-        ValueError: It is no date, or day and month cannot be told apart.
+        ValueError: It is no date, or day and month are ambiguous.
     """
     if isinstance(date, dt.datetime):
         return (date if date.tzinfo else date.replace(tzinfo=dt.UTC)).timestamp()
@@ -178,12 +181,14 @@ def parse_moment(value: object) -> Moment:
 
 
 def since(moment: Moment, start_epoch_s: float | None, name: str) -> float:
-    """Return the seconds from the time zero of a workload to a time; below zero if the time is earlier.
+    """Return the seconds from a workload's time zero to a time.
+
+    They are negative if the time is earlier.
 
     Args:
-        moment: Seconds from time zero, Unix seconds of a workload that has a date, or a date.
-        start_epoch_s: The Unix time of time zero; None if it is not known.
-        name: The workload's, for the message.
+        moment: Seconds from time zero, Unix seconds for a workload that has a date, or a date.
+        start_epoch_s: Unix time of time zero; None if unknown.
+        name: Name of the workload, for the message.
 
     Raises:
         ConfigError: It is a date, and the workload has none.
@@ -212,7 +217,7 @@ def to_ms(seconds: Moment) -> int:
 
 
 def moment_text(moment: Moment) -> str:
-    """Return how a time is shown: ``1200 s`` or ``2024-01-31T13:00:00Z``."""
+    """Return a time as text: ``1200 s`` or ``2024-01-31T13:00:00Z``."""
     if isinstance(moment, dt.datetime):
         return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
     return f"{moment:g} s"
@@ -227,9 +232,10 @@ def format_duration(seconds: float) -> str:
 
 
 def exact(speed: float) -> Fraction:
-    """A node's speed as its decimals say, not as the nearest binary number: 0.7 is seven tenths.
+    """Return a node's speed by its decimals, not the nearest binary number.
 
-    To nine places; above 9 to fewer, so that whole numbers suffice.
+    0.7 is seven tenths. There are nine decimal places; above 9 there are fewer, so that whole
+    numbers suffice.
     """
     speed = min(max(float(speed), 1e-9), 1e9)
     return Fraction(speed).limit_denominator(min(10**9, int(3e9 / math.sqrt(speed))))

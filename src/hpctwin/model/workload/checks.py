@@ -1,4 +1,4 @@
-"""What ids and values of jobs can be."""
+"""Valid ids and values of jobs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["check_distinct", "check_values"]
 
 
 def check_distinct(ids: npt.NDArray[Any]) -> None:
-    """Whether each job has an id of its own.
+    """Check that job ids are distinct.
 
     Raises:
-        WorkloadError: two have the same.
+        WorkloadError: Two are equal.
     """
     if ids.dtype.kind == "i" and (ids[1:] > ids[:-1]).all():
         return
@@ -29,20 +29,20 @@ def check_distinct(ids: npt.NDArray[Any]) -> None:
 
 
 def check_values(ids: npt.NDArray[Any], columns: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Whether the columns of jobs have values that can be.
+    """Check that the columns of jobs have valid values.
 
     Args:
-        ids: of the jobs, for the message [jobs].
-        columns: as `Workload.build` names them, each [jobs].
+        ids: Ids of the jobs, for the message [jobs].
+        columns: Columns by their names in `Workload.build`, each [jobs].
 
     Raises:
-        WorkloadError: one has not; the first job with such a value is named.
+        WorkloadError: A value is invalid; the first job with such a value is named.
     """
     for name, values in columns.items():
         if values.dtype.kind != "f" or not len(values):
             continue
         rule = _rule(name)
-        # Of most columns the least and the largest tell; no number is neither.
+        # For most columns, the smallest and the largest value suffice; NaN fails both comparisons.
         if rule.least <= values.min() and values.max() < np.inf and not rule.whole:
             continue
         bad = ~((values >= rule.least) & (values < np.inf))
@@ -56,7 +56,7 @@ def check_values(ids: npt.NDArray[Any], columns: Mapping[str, npt.NDArray[Any]])
 
 
 class _Rule(NamedTuple):
-    """What the values of a column must be: no less than the least, whole numbers, known."""
+    """Rule for the values of a column: lower bound, whole numbers, known."""
 
     must: str
     least: float

@@ -1,4 +1,4 @@
-"""Which job waits for which."""
+"""Dependencies between jobs."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _SHOWN = 12
 
 
 class DependencyKind(IntEnum):
-    """What must have happened to the other job. The names are Slurm's and PBS's, but for ``THINK``."""
+    """Event of the other job. The names are Slurm's and PBS's, except ``THINK``."""
 
     AFTER = 0  # it has started, or ended without starting
-    AFTERANY = 1  # it has ended, however
+    AFTERANY = 1  # it has ended in any way
     AFTEROK = 2  # it has completed
     THINK = 3  # as AFTERANY; the user submits the job only then (SWF, fields 17 and 18)
 
@@ -45,12 +45,12 @@ class Said(NamedTuple):
     """One dependency as it is written.
 
     Args:
-        word: the kind, such as ``afterok`` or ``singleton``.
-        on: id of the other job, or a count; empty if it names none.
-        delay: number behind ``+``, in the unit of the text.
-        kind: how the engine models it; None if it does not.
-        waits: whether the other job is the one that waits, as of ``before``.
-        lost: what of its meaning is not modeled; empty if all is.
+        word: Kind, such as ``afterok`` or ``singleton``.
+        on: Id of the other job, or a count; empty if it names none.
+        delay: Number after ``+``, in the unit of the text.
+        kind: Engine's kind; None if it has none.
+        waits: Whether the other job is the waiting one, as for ``before``.
+        lost: Part of its meaning that is not modeled; empty if none.
     """
 
     word: str
@@ -76,16 +76,16 @@ _LOST = {
 
 
 def parse_dependencies(text: str, *, known: Callable[[str], bool] = lambda _: False) -> list[Said]:
-    """Read a list of dependencies as sbatch(1), qsub(1B) and Torque's qsub take it.
+    """Read a list of dependencies as in sbatch(1), qsub(1B) and Torque's qsub.
 
     Args:
-        text: such as ``afterok:12:13,afterany:14``, ``after:12+5?singleton``, ``before:12,on:2`` or
-            ``think:12+600``; what
-            squeue adds, such as ``(unfulfilled)``, is ignored. Parts may be separated by ``;``, too.
-        known: whether a text is the id of a job, though it has a separator in it.
+        text: Text such as ``afterok:12:13,afterany:14``, ``after:12+5?singleton``,
+            ``before:12,on:2`` or ``think:12+600``. Additions of squeue, such as ``(unfulfilled)``,
+            are ignored. Parts may be separated by ``;``, too.
+        known: Whether a text is the id of a job, even if it contains a separator.
 
     Raises:
-        ValueError: a part is no dependency.
+        ValueError: A part is no dependency.
     """
     found: list[Said] = []
     one_of = "?" in text and not known(text)
@@ -126,10 +126,10 @@ _ID = re.compile(r"(\d+)(?:_(\d+)|\[(\d+)\]|_\*|_?\[[^\]]*\](?:\[\d+\])?)?(?:[.@
 
 
 def finder(ids: Iterable[Any]) -> Callable[[str], list[int]]:
-    """Make a function that finds the rows of jobs by an id as users write it.
+    """Return a function that finds the rows of jobs by an id as users write it.
 
-    Of an array (``12``, ``12[]``, ``12_[1-4]``) it finds all tasks that are there, ``12_3`` and ``12[3]``;
-    the name of the server (``12.pbs01``) is ignored if no job has it.
+    For an array (``12``, ``12[]``, ``12_[1-4]``) it finds all existing tasks, ``12_3`` and
+    ``12[3]``. The name of the server (``12.pbs01``) is ignored if no job has it.
     """
     row_of = {str(job): row for row, job in enumerate(ids)}
     by_number: dict[tuple[str, str | None], list[int]] = {}
@@ -150,18 +150,18 @@ def finder(ids: Iterable[Any]) -> Callable[[str], list[int]]:
 
 
 def singletons(names: Sequence[Any], alone: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """Rows of jobs that wait, and of those they wait for, by ``singleton``.
+    """Yield rows of waiting jobs, and of the jobs they wait for, by ``singleton``.
 
     Args:
-        names: name and user of each job, in the order of submission.
-        alone: whether each has the dependency.
+        names: Name and user of each job, in the order of submission.
+        alone: Whether each has the dependency.
     """
     before: dict[Any, list[int]] = {}
     for row, (name, waits) in enumerate(zip(names, alone, strict=True)):
         earlier = before.setdefault(name, [])
         if waits:
             yield from ((row, on) for on in earlier)
-            earlier.clear()  # the jobs behind this one wait for it, and so for all before it
+            earlier.clear()  # later jobs wait for this one, and so for all before it
         earlier.append(row)
 
 
@@ -170,7 +170,7 @@ class Dependencies:
     """Edges between rows of a workload.
 
     Args:
-        job: int64 rows of the jobs that wait.
+        job: int64 rows of the waiting jobs.
         on: int64 rows of the jobs they wait for.
         kind: int8, `DependencyKind`.
         delay_ms: int64, time that must pass after the event; for ``THINK`` the think time.
@@ -184,12 +184,12 @@ class Dependencies:
     @classmethod
     @cache
     def none(cls) -> Dependencies:
-        """No dependencies."""
+        """Return no dependencies."""
         return cls.of([])
 
     @classmethod
     def of(cls, edges: list[tuple[int, int, DependencyKind, int]]) -> Dependencies:
-        """Make them of edges: (job row, row it waits for, kind, delay in ms)."""
+        """Return dependencies from edges: (job row, row it waits for, kind, delay in ms)."""
         columns = list(zip(*edges, strict=True)) if edges else [(), (), (), ()]
         return cls(
             np.array(columns[0], np.int64),
@@ -202,7 +202,7 @@ class Dependencies:
         return len(self.job)
 
     def reindexed(self, order: npt.NDArray[Any]) -> Dependencies:
-        """The edges after the rows were permuted or selected by ``order``."""
+        """Return the edges after the rows were permuted or selected by ``order``."""
         if not len(self):
             return self
         new_row = np.full(int(max(self.job.max(), self.on.max(), order.max(initial=0))) + 1, -1)
@@ -212,13 +212,16 @@ class Dependencies:
         return Dependencies(job[kept], on[kept], self.kind[kept], self.delay_ms[kept])
 
     def thinks(self, size: int) -> npt.NDArray[np.bool_]:
-        """Return which of ``size`` jobs are submitted only when their dependencies are met [jobs]."""
+        """Return which of ``size`` jobs are submitted after their dependencies [jobs]."""
         found = np.zeros(size, np.bool_)
         found[self.job[self.kind == DependencyKind.THINK]] = True
         return found
 
     def levels(self, size: int) -> npt.NDArray[np.int64]:
-        """Most dependencies in a chain of jobs that wait for each of ``size`` jobs, one for another."""
+        """Return the longest chain of jobs that wait for each of ``size`` jobs.
+
+        The length is the number of dependencies in the chain.
+        """
         level = np.zeros(size, np.int64)
         if not len(self):
             return level
@@ -243,11 +246,11 @@ class Columns:
     """Arrays of the same length."""
 
     def where(self, which: npt.NDArray[Any]) -> Self:
-        """Some of the rows."""
+        """Return some of the rows."""
         return type(self)(**{f.name: getattr(self, f.name)[which] for f in fields(self)})
 
     def and_then(self, other: Self) -> Self:
-        """These rows, and others after them."""
+        """Return these rows, and others after them."""
         return type(self)(
             **{
                 f.name: np.concatenate([getattr(self, f.name), getattr(other, f.name)])
@@ -258,13 +261,13 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class NamedEdges(Columns):
-    """As `Dependencies`, but by ids: the other job may be in another batch.
+    """Same as `Dependencies`, but by ids: the other job may be in another batch.
 
     Args:
-        job: ids of the jobs that wait.
-        on: ids of the jobs they wait for.
+        job: Ids of the waiting jobs.
+        on: Ids of the jobs they wait for.
         kind: `DependencyKind`.
-        delay_ms: time that must pass after the event.
+        delay_ms: Time that must pass after the event, in ms.
     """
 
     job: npt.NDArray[Any]
@@ -274,7 +277,7 @@ class NamedEdges(Columns):
 
     @classmethod
     def of(cls, edges: Dependencies, ids: npt.NDArray[Any]) -> Self:
-        """Dependencies between the rows of a workload, by the ids of its jobs."""
+        """Return dependencies between the rows of a workload, by the ids of its jobs."""
         return cls(ids[edges.job], ids[edges.on], edges.kind, edges.delay_ms)
 
     def __len__(self) -> int:
@@ -282,14 +285,16 @@ class NamedEdges(Columns):
 
 
 def doomed_by(dependencies: Dependencies, fails: npt.NDArray[np.bool_]) -> dict[int, int]:
-    """Jobs that can never start, since an ``afterok`` of theirs, or of a job in between, fails.
+    """Return jobs that never start because a job fails.
+
+    Each waits by ``afterok`` for the failing job, or for another such job.
 
     Args:
-        dependencies: the edges.
-        fails: which jobs will not complete [jobs].
+        dependencies: Edges.
+        fails: Whether each job will not complete [jobs].
 
     Returns:
-        For the row of each such job, the row of the job it waits for on the way to the one that fails.
+        For the row of each such job, the row of the job it waits for on the way to the failing one.
     """
     strict = dependencies.kind == DependencyKind.AFTEROK
     job, on = dependencies.job[strict], dependencies.on[strict]
@@ -308,10 +313,10 @@ def doomed_by(dependencies: Dependencies, fails: npt.NDArray[np.bool_]) -> dict[
 
 
 def check_acyclic(dependencies: Dependencies, job_id: npt.NDArray[Any]) -> None:
-    """Check that no job waits for itself, however long the chain.
+    """Check that no job waits for itself, in chains of any length.
 
     Raises:
-        WorkloadError: there is a cycle; the message names its jobs in order.
+        WorkloadError: There is a cycle; the message names its jobs in order.
     """
     if not len(dependencies):
         return
@@ -346,7 +351,7 @@ def check_acyclic(dependencies: Dependencies, job_id: npt.NDArray[Any]) -> None:
 
 
 def chain_text(names: Sequence[str]) -> str:
-    """Jobs that wait for one another, for a message; the middle of a long chain is left out."""
+    """Return a chain of waiting jobs for a message, without the middle of a long one."""
     if len(names) > _SHOWN:
         half = _SHOWN // 2
         between = f"… {len(names) - 2 * half:,} more …"
@@ -355,11 +360,13 @@ def chain_text(names: Sequence[str]) -> str:
 
 
 def waiting_chain(waits: Mapping[str, str], job: str) -> list[str]:
-    """Jobs from one that nothing waits for, as far as is told, down to a job; each waits for the next.
+    """Return a chain of jobs down to a job; each waits for the next.
+
+    It begins with a job that no other waits for, as far as known.
 
     Args:
-        waits: for a job, one that waits for it.
-        job: where the chain ends.
+        waits: For a job, one that waits for it.
+        job: End of the chain.
     """
     chain = {job: None}
     last = job

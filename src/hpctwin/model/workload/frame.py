@@ -1,53 +1,60 @@
-"""A workload as a table: our own columns, for CSV, Parquet and data frames.
+"""A workload as a table: hpctwin's columns, for CSV, Parquet and data frames.
 
-======================  =========================================================================
+======================  ==========================================================================
 column                  meaning
-======================  =========================================================================
+======================  ==========================================================================
 ``job_id``              integer or text, unique; default 1, 2, …
 ``submit_s``            submit time, seconds (required)
-``runtime_s``           seconds (required)
-``walltime_s``          requested limit, seconds; default the runtime
-``nodes``               nodes requested (required); of a job with ``tasks``, so many at least (default 1)
-``tasks``               tasks of a job that shares nodes; empty or 0: it asks for whole nodes
-``cores_per_task`` …    what each task asks: ``cores_per_task`` (default 1), ``memory_gb_per_task``,
-                        ``gpus_per_task`` (default 0; parts of one too)
-``tasks_per_node``      at most so many tasks of the job are on a node; 0: any number
-``request``             what a user asks for as ``sbatch`` or ``qsub`` take it: ``-N 2 -n 8 -c 4 -t 60``,
-                        ``select=3:ncpus=8:ngpus=1 place=scatter`` (`hpctwin.model.requests.requests`)
+``runtime_s``           run time, seconds (required)
+``walltime_s``          requested limit, seconds; default the run time
+``nodes``               nodes requested (required); for a job with ``tasks``, the minimum
+                        (default 1)
+``tasks``               tasks of a job that shares nodes; empty or 0 for whole nodes
+``cores_per_task`` …    request of each task: ``cores_per_task`` (default 1),
+                        ``memory_gb_per_task``, ``gpus_per_task`` (default 0; may be fractions)
+``tasks_per_node``      largest number of tasks of the job on a node; 0: any number
+``request``             user's request for ``sbatch`` or ``qsub``: ``-N 2 -n 8 -c 4 -t 60``,
+                        ``select=3:ncpus=8:ngpus=1 place=scatter``
+                        (`hpctwin.model.requests.requests`)
 ``exclusive``           1 (or true) if it shares its nodes with no other job, else 0
-``spread_job``          1 (or true) if it lies on as many nodes as it can, else 0
-``shared_with``         whose jobs may be on its nodes besides: ``anyone`` (0), its ``user``'s (1) or
-                        ``account``'s (2) only
+``spread_job``          1 (or true) if it is placed on as many nodes as possible, else 0
+``shared_with``         jobs that may run next to it on its nodes: of ``anyone`` (0), only of its
+                        ``user`` (1) or ``account`` (2)
 ``user`` … ``qos``      labels: ``user``, ``account``, ``partition``, ``qos``
-``more_tasks``          further kinds of its tasks: ``1:cores=32:gpus=4`` (`chunks.read_more_tasks`)
-``group_by``            all of its nodes have one value of this: ``rack``, of features such as ``rack=r1``
-``features``            what its nodes must have: ``a100``, ``a100|v100`` (any), ``avx512&ib`` (all)
+``more_tasks``          further kinds of its tasks: ``1:cores=32:gpus=4``
+                        (`chunks.read_more_tasks`)
+``group_by``            name whose value is the same on all its nodes: ``rack``, for features
+                        such as ``rack=r1``
+``features``            features its nodes must have: ``a100``, ``a100|v100`` (any),
+                        ``avx512&ib`` (all)
 ``priority``            larger is sooner
-``cores_per_node`` …    what each node must have: ``cores``, ``gpus``, ``memory_gb``
-``consumable_NAME``     what each task asks of what nodes have besides, such as ``consumable_fpga``; of a job
-                        of whole nodes, what each of them must have
+``cores_per_node`` …    minimum of each node: ``cores``, ``gpus``, ``memory_gb``
+``consumable_NAME``     request of each task for another node resource, such as
+                        ``consumable_fpga``; for whole nodes, the minimum of each node
 ``res_NAME``            amount of the cluster-wide resource NAME
-``depends``             ``afterok:12;afterany:13+600`` or ``think:13+600``: kind, id, seconds after it
-``dependency``          the same as ``sbatch --dependency`` or ``qsub -W depend`` take it, with minutes; a job
-                        that is not there counts as ended
-``job_name``            name of a job, by which ``singleton`` knows jobs
-``recorded_start_s``    when it started in reality
-``recorded_nodes``      where it ran, as text
-``cancel_s``            when its user cancelled it
-``fails``               1 if it ends with an error when its runtime is over, else 0
-``checkpoint_s``        it writes a checkpoint whenever it has run for so long again; 0: never
-``min_nodes``           it may run on so many nodes at least (default ``nodes``), …
-``max_nodes``           … and at most (default ``nodes``), if sizes are decided while it runs
-``speedup``             how many times as fast on n nodes as on one: ``linear`` (default),
+``depends``             ``afterok:12;afterany:13+600`` or ``think:13+600``: kind, id, seconds
+                        after it
+``dependency``          the same as in ``sbatch --dependency`` or ``qsub -W depend``, with
+                        minutes; a missing job counts as ended
+``job_name``            name of a job, by which ``singleton`` finds jobs
+``recorded_start_s``    recorded start
+``recorded_nodes``      recorded nodes, as text
+``cancel_s``            time at which its user cancelled it
+``fails``               1 if it ends with an error at the end of its run time, else 0
+``checkpoint_s``        interval of its checkpoints, in run time; 0: never
+``min_nodes``           smallest number of nodes (default ``nodes``), and …
+``max_nodes``           … largest (default ``nodes``), if sizes are decided while it runs
+``speedup``             speed on n nodes relative to one: ``linear`` (default),
                         ``amdahl:0.05`` (serial share), or for 1, 2, … nodes ``1/1.9/2.7``
-``suspendable``         1 (or true) if it may be suspended and go on later, else 0
-``resize_s``            seconds that it does nothing whenever it goes on or changes its nodes
-``use_NAME``            how much of the component NAME of its nodes was used, 0 to 1: the mean, or a list
+``suspendable``         1 (or true) if it may be suspended and resumed later, else 0
+``resize_s``            seconds without progress after it resumes or changes its nodes
+``use_NAME``            use of the component NAME of its nodes, 0 to 1: the mean, or a list
 ``node_w``              measured power of one of its nodes, W: the mean, or a list
-``used_memory_gb``      memory that it used on one of its nodes at most, GiB
+``used_memory_gb``      maximum memory used on one of its nodes, GiB
 ``predicted_NAME``      predicted ``runtime_s``, ``node_w`` or ``memory_gb`` (of a node)
-``use_NAME_step_s`` …   seconds from one sample of such a list to the next, also ``node_w_step_s``
-======================  =========================================================================
+``use_NAME_step_s`` …   seconds from one sample of such a list to the next, also
+                        ``node_w_step_s``
+======================  ==========================================================================
 
 Other columns are not read. Empty cells are unknown.
 """
@@ -93,7 +100,7 @@ __all__ = [
 ]
 
 USE_STEP = "_step_s"
-"""How the head of a column of steps ends, after that of the column of usage."""
+"""Suffix of a column of steps, after the name of the column of usage."""
 
 _LABELS = ("user", "account", "partition", "qos", "features", "more_tasks", "group_by")
 _EDGE = re.compile(r"(after(?:any|ok)?|think):([^+;]+)(?:\+(\d+(?:\.\d+)?))?")
@@ -102,11 +109,14 @@ _MINUTE_S = 60.0
 NOT_THERE = "dependency on a job that is not there: taken as ended"
 
 Counts = dict[str, int]
-"""How many jobs, by what a reader did with something of theirs."""
+"""Number of jobs, by what a reader changed."""
 
 
 def to_frame(workload: Mapping[str, Any]) -> pl.DataFrame:
-    """A workload, given as its fields by name, as a frame; columns in which nothing is known are left out."""
+    """Return a workload, given as its fields by name, as a frame.
+
+    Columns in which all values are unknown are omitted.
+    """
     columns: dict[str, Any] = {
         "job_id": workload["job_id"],
         "submit_s": workload["submit_ms"] / MS_PER_S,
@@ -178,19 +188,19 @@ def as_frame(given: Any) -> pl.DataFrame:
 
 
 def columns_of(frame: pl.DataFrame, counts: Counts | None = None) -> dict[str, Any]:
-    """Make what `Workload.build` takes of a frame with the columns above.
+    """Return the arguments of `Workload.build` from a frame with the columns above.
 
     Args:
-        frame: the table.
-        counts: what is ignored or changed is added.
+        frame: Table.
+        counts: Gets what is ignored or changed.
 
     Raises:
-        WorkloadError: a required column is missing, or a value is impossible.
+        WorkloadError: A required column is missing, or a value is impossible.
     """
     counts = {} if counts is None else counts
     said = "walltime_s" in frame.columns
     frame = with_least_nodes(frame, counts)
-    if not said and {"walltime_s", "runtime_s"} <= set(frame.columns):  # some requests say it
+    if not said and {"walltime_s", "runtime_s"} <= set(frame.columns):  # some requests give it
         empty = int(frame["walltime_s"].null_count())
         counts |= {"job without walltime, given its run time": empty} if empty else {}
         instead = pl.max_horizontal(
@@ -250,7 +260,7 @@ def columns_of(frame: pl.DataFrame, counts: Counts | None = None) -> dict[str, A
 
 
 def is_usage(name: str) -> bool:
-    """Whether a column is of how much was used of nodes."""
+    """Return whether a column is about the use of nodes."""
     return name == NODE_W or (name.startswith("use_") and not name.endswith(USE_STEP))
 
 
@@ -259,7 +269,7 @@ def _usage_columns(usage: Mapping[str, Usage]) -> dict[str, pl.Series]:
     for name, found in usage.items():
         head = name if name == NODE_W else f"use_{name}"
         if (found.count > 1).any():
-            # Polars makes lists of one length fixed arrays, whatever type is asked for.
+            # Polars turns lists of one length into fixed arrays, regardless of the requested type.
             lists = pl.Series(np.split(found.values, found.first[1:-1]))
             columns[head] = lists.cast(pl.List(pl.Float64))
             columns[head + USE_STEP] = pl.Series(found.step_ms / MS_PER_S)
@@ -301,14 +311,16 @@ def _usage(frame: pl.DataFrame, ids: npt.NDArray[Any]) -> dict[str, Usage]:
 
 
 def with_least_nodes(frame: pl.DataFrame, counts: Counts | None = None) -> pl.DataFrame:
-    """Fill in what requests say, one node for jobs with tasks and no ``nodes``, and 0 and 1 for truths.
+    """Fill in values from requests, missing node counts, and 0 and 1 for truth values.
+
+    A job with tasks and no ``nodes`` gets one node.
 
     Args:
-        frame: the table.
-        counts: what of requests is ignored is added.
+        frame: Table.
+        counts: Gets the ignored parts of requests.
 
     Raises:
-        WorkloadError: a request cannot be understood.
+        WorkloadError: A request cannot be understood.
     """
     if "request" in frame.columns:
         frame = _with_requests(frame, {} if counts is None else counts)
@@ -338,7 +350,7 @@ def with_least_nodes(frame: pl.DataFrame, counts: Counts | None = None) -> pl.Da
 
 
 def _with_requests(frame: pl.DataFrame, counts: Counts) -> pl.DataFrame:
-    """A frame with the columns that ``request`` stands for; a cell that another column has goes before."""
+    """Return a frame with the columns from ``request``; other columns have precedence."""
     jobs = frame["request"].drop_nulls().value_counts(sort=True)
     requests = {text: parse_request(text) for text in jobs["request"]}
     if not requests:
@@ -363,7 +375,7 @@ def _with_requests(frame: pl.DataFrame, counts: Counts) -> pl.DataFrame:
     asked = asked[[name for name in asked.columns if asked[name].null_count() < len(asked)]]
     found = frame.join(asked, on="request", how="left", maintain_order="left", suffix="_asked")
     if "nodes" in frame.columns:
-        # A request that says nothing of sizes leaves them to the column.
+        # A request without sizes leaves them to the column.
         sized = (
             pl.col("request").replace_strict(
                 {text: one.sized for text, one in requests.items()}, default=True
@@ -438,7 +450,7 @@ def _optional(
 def _group(
     frame: pl.DataFrame, columns: Mapping[str, str], ids: npt.NDArray[Any], unknown: float
 ) -> dict[str, npt.NDArray[np.float64]]:
-    """Numbers by name, of the columns that are there."""
+    """Return numbers by name, from the existing columns."""
     there = {name: column for name, column in columns.items() if column in frame.columns}
     return {name: _numbers(frame, column, ids, unknown) for name, column in there.items()}
 
@@ -448,7 +460,7 @@ def _prefixed(frame: pl.DataFrame, prefix: str) -> dict[str, str]:
 
 
 def _decimal(ms: int) -> str:
-    """Seconds, to the millisecond, without an exponent."""
+    """Return seconds, to the millisecond, without an exponent."""
     return f"{ms // MS_PER_S}.{ms % MS_PER_S:03}".rstrip("0").rstrip(".")
 
 
@@ -461,7 +473,7 @@ def _depends_text(edges: Dependencies, ids: npt.NDArray[Any]) -> pl.Series:
 
 
 def _waits(depends: pl.Series, ids: npt.NDArray[Any]) -> dict[str, str]:
-    """For each job that another waits for, the first that does."""
+    """Return the first waiting job for each job that another waits for."""
     waits: dict[str, str] = {}
     for other, text in enumerate(depends.cast(pl.String)):
         for match in _EDGE.finditer(text or ""):
@@ -472,14 +484,16 @@ def _waits(depends: pl.Series, ids: npt.NDArray[Any]) -> dict[str, str]:
 def named_edges(
     depends: pl.Series, ids: npt.NDArray[Any]
 ) -> list[tuple[int, str, DependencyKind, int]]:
-    """Read a column ``depends``: row of the job that waits, id of the other, kind, delay in ms.
+    """Read a column ``depends``.
+
+    An edge is the row of the waiting job, the id of the other, the kind, and the delay in ms.
 
     Args:
-        depends: the column.
-        ids: of the jobs, for messages.
+        depends: Column.
+        ids: Ids of the jobs, for messages.
 
     Raises:
-        WorkloadError: a cell cannot be read, or says more than that.
+        WorkloadError: A cell cannot be read, or has further parts.
     """
     edges = []
     for row, said in _said(depends, ids):
@@ -493,7 +507,7 @@ def named_edges(
 
 
 def _said(depends: pl.Series, ids: npt.NDArray[Any]) -> Iterator[tuple[int, Said]]:
-    """The dependencies in a column, each with the row of its job."""
+    """Yield the dependencies in a column, each with the row of its job."""
     names = set(map(str, ids))
     for row, text in enumerate(depends.cast(pl.String)):
         if not text:
@@ -518,7 +532,7 @@ def _said(depends: pl.Series, ids: npt.NDArray[Any]) -> Iterator[tuple[int, Said
 
 
 def _dependencies(frame: pl.DataFrame, ids: npt.NDArray[Any], counts: Counts) -> Dependencies:
-    """The edges of columns ``depends``, with seconds, and ``dependency``, with minutes."""
+    """Return the edges of ``depends``, in seconds, and ``dependency``, in minutes."""
     edges: list[tuple[int, int, DependencyKind, int]] = []
     find, alone = finder(ids), np.zeros(len(ids), bool)
 
@@ -559,7 +573,7 @@ def _dependencies(frame: pl.DataFrame, ids: npt.NDArray[Any], counts: Counts) ->
 def _one_at_a_time(
     frame: pl.DataFrame, alone: npt.NDArray[np.bool_], count: Callable[[str], None]
 ) -> Iterator[tuple[int, int, DependencyKind, int]]:
-    """What ``singleton`` makes jobs wait for: earlier ones of the same name and user."""
+    """Yield the edges of ``singleton``: to earlier jobs of the same name and user."""
     if "job_name" not in frame.columns:
         for _ in range(int(alone.sum())):
             count("dependency singleton of a job without a name: ignored")

@@ -1,4 +1,4 @@
-"""What became of a job."""
+"""States of a job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["State"]
 
 
 class State(IntEnum):
-    """What became of a job."""
+    """State of a job."""
 
     PENDING = 0  # not submitted yet, or a dependency is open
     WAITING = 1
@@ -24,5 +24,5 @@ class State(IntEnum):
 
     @property
     def label(self) -> str:
-        """The name as results show it."""
+        """Name as results show it."""
         return self.name.lower()

@@ -1,7 +1,4 @@
-"""Workloads one after the other, as one.
-
-Jobs in batches, of which some may wait for jobs of others.
-"""
+"""Join workloads, and jobs in batches with dependencies across batches."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ from hpctwin.model.workload.workload import Workload
 __all__ = ["LABELS", "Batch", "joined", "joined_labels", "plain"]
 
 LABELS = ("user", "account", "partition", "qos")
-"""The columns of labels."""
+"""Columns of labels."""
 
 IntArray = npt.NDArray[np.int64]
 
@@ -36,7 +33,7 @@ _ARRAYS = (
 
 
 def plain(workload: Workload) -> Workload:
-    """A workload without what no simulation looks at, and without dependencies."""
+    """Return a workload without dependencies and without what no simulation uses."""
     return dataclasses.replace(
         workload,
         dependencies=Dependencies.none(),
@@ -49,15 +46,15 @@ def plain(workload: Workload) -> Workload:
 
 
 def joined(first: Workload, second: Workload) -> tuple[Workload, IntArray, IntArray]:
-    """The jobs of two `plain` workloads as one, in order of submit time, then id.
+    """Return the jobs of two `plain` workloads as one, by submit time, then id.
 
     Their labels may differ; those of the first keep their codes.
 
     Returns:
-        The workload, and where the jobs of each of the two are in it.
+        The workload, and the positions of the jobs of each of the two in it.
 
     Raises:
-        WorkloadError: an id is in both, or some ids are numbers and some are not.
+        WorkloadError: An id is in both, or some ids are numbers and some are not.
     """
     if first.job_id.dtype.kind != second.job_id.dtype.kind:
         odd = {"U": "text", "i": "whole numbers"}
@@ -114,10 +111,10 @@ class Batch:
     """Some jobs of a stream, in order of submit time.
 
     Args:
-        workload: the jobs, as `hpctwin.model.workload.joining.plain`.
-        edges: which of them wait for which, here or in other batches.
-        across: whether jobs of this or later batches may wait for jobs of others.
-        shares: whether jobs of this or later batches may ask for tasks, so that nodes are shared.
+        workload: Jobs, as from `hpctwin.model.workload.joining.plain`.
+        edges: Dependencies of these jobs, on jobs here or in other batches.
+        across: Whether jobs of this or later batches may wait for jobs of others.
+        shares: Whether jobs of this or later batches may request tasks, so that nodes are shared.
     """
 
     workload: Workload
@@ -130,20 +127,22 @@ class Batch:
 
     @classmethod
     def of_workload(cls, workload: Workload) -> Self:
-        """A workload as a batch."""
+        """Return a workload as a batch."""
         edges = NamedEdges.of(workload.dependencies, workload.job_id)
         return cls(plain(workload), edges, shares=workload.shares_nodes)
 
     @classmethod
     def of_frame(cls, frame: pl.DataFrame, first: int = 0) -> Self:
-        """A table in our columns (`hpctwin.model.workload.frame`) as a batch.
+        """Return a table in hpctwin's columns as a batch.
+
+        The columns are those of `hpctwin.model.workload.frame`.
 
         Args:
-            frame: the table.
-            first: so many rows came before it; ids are row numbers where there are none.
+            frame: Table.
+            first: Number of rows before it; ids are row numbers if there are none.
 
         Raises:
-            WorkloadError: it is not valid.
+            WorkloadError: It is not valid.
         """
         if "job_id" not in frame.columns:
             frame = frame.with_columns(job_id=pl.int_range(first + 1, first + len(frame) + 1))
@@ -160,7 +159,7 @@ class Batch:
 
     @classmethod
     def pieces(cls, workload: Workload, size: int) -> Iterator[Self]:
-        """A workload as batches of so many jobs."""
+        """Yield a workload as batches of N jobs."""
         edges = NamedEdges.of(workload.dependencies, workload.job_id)
         by_job = np.argsort(workload.dependencies.job, kind="stable")
         row = workload.dependencies.job[by_job]
@@ -173,10 +172,10 @@ class Batch:
 
     @classmethod
     def joined(cls, batches: Sequence[Self]) -> Self:
-        """Several batches as one."""
+        """Return several batches as one."""
         parts = list(batches)
         while len(parts) > 1:
-            # By twos, so that each job is copied as often as the logarithm of their number.
+            # In pairs, so that each job is copied only as often as the logarithm of their number.
             pairs = zip(parts[::2], parts[1::2], strict=False)
             odd = parts[-1:] if len(parts) % 2 else []
             parts = [
@@ -192,14 +191,14 @@ class Batch:
 
 
 def edges_of(depends: pl.Series, ids: npt.NDArray[Any]) -> NamedEdges:
-    """The dependencies in a column ``depends``.
+    """Return the dependencies in a column ``depends``.
 
     Args:
-        depends: the column.
-        ids: of the jobs, as they are in it.
+        depends: Column.
+        ids: Ids of the jobs, of the type in the table.
 
     Raises:
-        WorkloadError: a cell cannot be read, or names a job that cannot be there.
+        WorkloadError: A cell cannot be read, or names an impossible job.
     """
     edges = named_edges(depends, ids)
     names = [name for _, name, _, _ in edges]

@@ -1,6 +1,6 @@
-"""Jobs that may run on fewer or more nodes than they ask for, or be suspended.
+"""Malleable jobs: they may run on other numbers of nodes, or be suspended.
 
-How much faster a job runs on more nodes.
+`Speedup` is the speed of a job by its number of nodes.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ _AMDAHL = "amdahl"
 
 @dataclass(frozen=True)
 class Speedup:
-    """How many times as fast a job runs on n nodes as on one; exact, so that no work is lost in rounding.
+    """Speed of a job on n nodes relative to one.
+
+    It is exact, so that no work is lost in rounding.
 
     Args:
-        name: its text, which `parse_speedup` reads.
-        serial: share of the work on one node that no further node makes shorter (Amdahl, 1967).
-        table: for 1, 2, … nodes; in the place of that where it is not empty.
+        name: Text that `parse_speedup` reads.
+        serial: Share of the work on one node that no further node makes shorter (Amdahl, 1967).
+        table: Speeds for 1, 2, … nodes; if not empty, they replace ``serial``.
     """
 
     name: str
@@ -50,14 +52,14 @@ class Speedup:
 
     @property
     def most(self) -> int | None:
-        """On so many nodes at most it is known; None for any number."""
+        """Largest number of nodes for which it is known; None for any number."""
         return len(self.table) or None
 
     def at(self, nodes: int) -> Fraction:
-        """On so many nodes, 1 or more.
+        """Return the speed on a number of nodes, 1 or more.
 
         Raises:
-            WorkloadError: it is not known of so many.
+            WorkloadError: It is unknown for this number.
         """
         if not self.table:
             return nodes / (1 + self.serial * (nodes - 1))
@@ -70,10 +72,14 @@ class Speedup:
 
 @lru_cache(maxsize=1024)
 def parse_speedup(text: str) -> Speedup:
-    """Read ``linear``, ``amdahl:0.05`` (share that is serial), or numbers for 1, 2, … nodes: ``1/1.9/2.7``.
+    """Read the speed of a job by its number of nodes.
+
+    Forms are ``linear``, ``amdahl:0.05`` (serial share), or numbers for 1, 2, … nodes:
+    ``1/1.9/2.7``.
 
     Raises:
-        WorkloadError: it is none of these; or a number is not above 0, or below the one before.
+        WorkloadError: It has none of these forms; or a number is not above 0, or below the one
+            before.
     """
     name = text.strip()
     if name == LINEAR:
@@ -107,18 +113,19 @@ def _number(part: str, text: str) -> Fraction:
 IntArray = npt.NDArray[np.int64]
 
 MALLEABLE = ("min_nodes", "max_nodes", "speedup", "suspendable", "resize_s")
-"""The columns."""
+"""Names of the columns."""
 
 
 @dataclass(frozen=True, eq=False)
 class Malleable:
-    """On how many nodes each job may run, and how that changes it.
+    """Numbers of nodes on which each job may run, and the effect on it.
 
     Args:
-        min_nodes, max_nodes: it runs on so many at least, and at most; both its nodes if it is rigid [jobs].
-        speedup: texts for `parse_speedup` [jobs]; `LINEAR` where nothing is said.
-        suspendable: whether it may be suspended, and go on later [jobs].
-        resize_ms: whenever it goes on, or on other nodes than before, it does nothing for so long [jobs].
+        min_nodes, max_nodes: Smallest and largest number of nodes; both its nodes if it is rigid
+            [jobs].
+        speedup: Texts for `parse_speedup` [jobs]; by default `LINEAR`.
+        suspendable: Whether it may be suspended, and resumed later [jobs].
+        resize_ms: Time without progress after it resumes, or changes its nodes, in ms [jobs].
     """
 
     min_nodes: IntArray
@@ -128,7 +135,7 @@ class Malleable:
     resize_ms: IntArray
 
     def take(self, index: npt.NDArray[Any]) -> Malleable:
-        """The rows at ``index``."""
+        """Return the rows at ``index``."""
         return Malleable(
             self.min_nodes[index],
             self.max_nodes[index],
@@ -138,12 +145,12 @@ class Malleable:
         )
 
     def speedup_of(self, row: int) -> Speedup:
-        """The speed-up of a job."""
+        """Return the speedup of a job."""
         code = int(self.speedup.codes[row])
         return parse_speedup(LINEAR if code < 0 else self.speedup.labels[code])
 
     def columns(self) -> dict[str, Any]:
-        """As columns of a table, by the names of `MALLEABLE`."""
+        """Return the columns of a table, by the names of `MALLEABLE`."""
         return {
             "min_nodes": self.min_nodes,
             "max_nodes": self.max_nodes,
@@ -154,7 +161,7 @@ class Malleable:
 
 
 def rigid(nodes: IntArray) -> Malleable:
-    """Jobs that run on their nodes, and on no others."""
+    """Return jobs that run on their nodes only."""
     size = len(nodes)
     return Malleable(
         nodes, nodes, Category.unknown(size), np.zeros(size, bool), np.zeros(size, np.int64)
@@ -164,16 +171,16 @@ def rigid(nodes: IntArray) -> Malleable:
 def checked_malleable(
     given: Mapping[str, Any] | None, ids: npt.NDArray[Any], nodes: IntArray
 ) -> Malleable | None:
-    """All columns, if any of them is given and any job is not rigid; else None.
+    """Return all columns if any is given and any job is not rigid; else None.
 
     Args:
-        given: by the names of `MALLEABLE` [jobs]; NaN, and in ``speedup`` a negative code, where a job leaves
-            it open: it has its nodes, `LINEAR`, and is not suspended.
-        ids: of the jobs, for messages.
-        nodes: that they ask for [jobs].
+        given: Columns by the names of `MALLEABLE` [jobs]. NaN, and a negative code in ``speedup``,
+            stand for the defaults: its nodes, `LINEAR`, not suspended.
+        ids: Ids of the jobs, for messages.
+        nodes: Requested nodes [jobs].
 
     Raises:
-        WorkloadError: a column is none of these or has another length, or a value is impossible.
+        WorkloadError: A column is unknown or has another length, or a value is impossible.
     """
     found = dict(given or {})
     for name in found:
@@ -250,11 +257,11 @@ def joined_malleable(
     parts: tuple[tuple[Malleable | None, IntArray], tuple[Malleable | None, IntArray]],
     order: IntArray,
 ) -> Malleable | None:
-    """Two workloads' columns as one.
+    """Return the columns of two workloads as one.
 
     Args:
-        parts: of each, its columns, if it has any, and what its jobs ask for.
-        order: in which the rows come then.
+        parts: Columns of each, if it has any, and the requested nodes of its jobs.
+        order: Order of the resulting rows.
     """
     if all(found is None for found, _ in parts):
         return None

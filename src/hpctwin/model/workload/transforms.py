@@ -1,4 +1,4 @@
-"""Parts of a workload, and the same jobs under another load: what `Workload` needs for them."""
+"""Parts of a workload, and the same jobs under another load, for `Workload`."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _NEVER = np.iinfo(np.int64).max
 def submit_for_load(
     submit_ms: IntArray, runtime_ms: IntArray, nodes: IntArray, load: float, machine: int
 ) -> IntArray:
-    """Submit times for which jobs offer a machine some load; see `Workload.scale`.
+    """Return submit times that give a cluster some load; see `Workload.scale`.
 
     Args:
-        submit_ms: submit times, ascending, ms [jobs].
-        runtime_ms: how long jobs run, ms [jobs].
-        nodes: how many they ask for [jobs].
-        load: what is wanted, as a share of what the machine can do.
-        machine: nodes that it has.
+        submit_ms: Submit times, ascending, in ms [jobs].
+        runtime_ms: Run times, in ms [jobs].
+        nodes: Requested nodes [jobs].
+        load: Target load, as a share of the cluster's capacity.
+        machine: Number of nodes of the cluster.
 
     Raises:
-        ConfigError: the load is not above 0.
-        WorkloadError: all jobs come at once.
+        ConfigError: The load is not above 0.
+        WorkloadError: All jobs are submitted at once.
     """
     if not 0 < load < np.inf:
         raise ConfigError(f"load is {load!r}; it must be above 0, such as 0.9")
@@ -47,13 +47,13 @@ def submit_for_load(
 def rows_within(
     submit_ms: IntArray, begin: object, end: object, start_epoch_s: float | None, name: str
 ) -> npt.NDArray[np.bool_]:
-    """Return which jobs come in a part of the time; see `Workload.window` [jobs]."""
+    """Return which jobs are submitted in a period; see `Workload.window` [jobs]."""
     first_s = int(submit_ms.min(initial=_NEVER)) / MS_PER_S if len(submit_ms) else 0.0
 
     def at_ms(given: object) -> int:
         found = parse_moment(given)
         at_s = since(found, start_epoch_s, name)
-        # A date is a time of the trace; what is none counts from the first submission.
+        # A date is a time of the trace; other times count from the first submission.
         return to_ms(at_s if at_s != found else at_s + first_s)
 
     last = _NEVER if end is None else at_ms(end)
@@ -62,10 +62,10 @@ def rows_within(
 
 
 def rows_drawn(size: int, jobs: int | float, seed: int) -> npt.NDArray[Any]:
-    """Rows drawn at random; see `Workload.sample`.
+    """Return random rows; see `Workload.sample`.
 
     Raises:
-        ConfigError: there are not so many.
+        ConfigError: There are fewer jobs.
     """
     if seed < 0:
         raise ConfigError(f"seed is {seed}, it must be 0 or more")
@@ -79,5 +79,5 @@ def rows_drawn(size: int, jobs: int | float, seed: int) -> npt.NDArray[Any]:
 
 
 def _since_first(submit_ms: IntArray) -> IntArray:
-    """Times since the first submission, wherever that is."""
+    """Return times since the first submission."""
     return submit_ms - submit_ms.min() if len(submit_ms) else submit_ms

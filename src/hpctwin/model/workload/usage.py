@@ -1,4 +1,4 @@
-"""How much jobs used of their nodes while they ran."""
+"""Use of nodes by running jobs."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 NODE_W = "node_w"
-"""The name under which a workload has the measured power of a job's nodes (W, their mean)."""
+"""Name of the measured power of a job's nodes in a workload (W, their mean)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Usage:
-    """Samples of each job at equal steps from its start: each holds until the next, the last to the end.
+    """Samples of each job at equal steps from its start.
+
+    Each sample holds until the next, the last to the end.
 
     Args:
-        first: where the samples of each job begin; those of the last end at ``first[-1]`` [jobs + 1]. A job
-            without samples is not known.
-        step_ms: from one sample of a job to the next [jobs].
-        values: from 0 (not used) to 1; of `NODE_W`, watts [samples].
+        first: First sample of each job; those of the last end at ``first[-1]`` [jobs + 1]. The use
+            of a job without samples is unknown.
+        step_ms: Time from one sample of a job to the next, in ms [jobs].
+        values: Use from 0 (none) to 1; for `NODE_W`, watts [samples].
     """
 
     first: IntArray
@@ -37,7 +39,7 @@ class Usage:
 
     @classmethod
     def averages(cls, values: npt.ArrayLike) -> Usage:
-        """One value for each job, NaN where it is not known [jobs]."""
+        """Return usage with one value for each job, NaN if unknown [jobs]."""
         found = np.asarray(values, np.float64)
         known = ~np.isnan(found)
         first = np.concatenate([[0], np.cumsum(known)])
@@ -45,10 +47,10 @@ class Usage:
 
     @classmethod
     def traces(cls, samples: Sequence[npt.ArrayLike], step_s: float) -> Usage:
-        """The samples of each job, at one step; none where they are not known.
+        """Return usage from samples of each job, at one step; none if unknown.
 
         Raises:
-            WorkloadError: the step is not above 0.
+            WorkloadError: The step is not above 0.
         """
         if not step_s * MS_PER_S >= 1:
             raise WorkloadError(f"samples are {step_s:g} s apart, it must be 0.001 s or more")
@@ -62,27 +64,27 @@ class Usage:
 
     @property
     def count(self) -> IntArray:
-        """Samples of each job [jobs]."""
+        """Number of samples of each job [jobs]."""
         return np.diff(self.first)
 
     def take(self, index: IntArray) -> Usage:
-        """The jobs at ``index``."""
+        """Return the jobs at ``index``."""
         count = self.count[index]
         first = np.concatenate([[0], np.cumsum(count)])
         rows = np.arange(first[-1]) + np.repeat(self.first[index] - first[:-1], count)
         return Usage(first, self.step_ms[index], self.values[rows])
 
     def at(self, job: IntArray, time_ms: IntArray) -> FloatArray:
-        """The values of jobs that are known, so long after their starts [any]."""
+        """Return the values of jobs with known use, at times after their starts [any]."""
         sample = np.minimum(time_ms // self.step_ms[job], self.count[job] - 1)
         found: FloatArray = self.values[self.first[job] + sample]
         return found
 
     def check(self, name: str, ids: npt.NDArray[np.generic]) -> None:
-        """See that values can be.
+        """Check that values are valid.
 
         Raises:
-            WorkloadError: a value is not finite or out of bounds; the message names the job.
+            WorkloadError: A value is not finite or out of bounds; the message names the job.
         """
         most = np.inf if name == NODE_W else 1.0
         bad = ~(np.isfinite(self.values) & (self.values >= 0) & (self.values <= most))

@@ -35,7 +35,7 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 Labels = Category | Sequence[Any] | npt.NDArray[Any]
-"""Labels of jobs: a column of them, or a list with one each."""
+"""Labels of jobs: a `Category`, or a list with one label per job."""
 
 _OF_ROWS = (
     "submit_s", "runtime_s", "nodes", "walltime_s", "job_id", "user", "account", "partition", "qos",
@@ -45,54 +45,58 @@ _OF_ROWS = (
 """Arguments of `Workload.build` that it checks itself."""
 
 _OF_ALL = ("name", "start_epoch_s", "header", "nodes_hint", "notes")
-"""Fields that are of all jobs together."""
+"""Fields of the whole workload, not of each job."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Workload(Shown):
-    """Jobs as columns, sorted by submit time, then id. Made by `Workload.build` or a reader.
+    """Jobs as columns, sorted by submit time, then id.
+
+    `Workload.build` and the readers make it.
 
     Args:
         job_id: int64, or strings; unique.
-        submit_ms: submit time, ms from the workload's time zero.
-        runtime_ms: how long the job runs if nothing ends it; schedulers never see it.
-        walltime_ms: requested limit, > 0.
-        nodes: nodes requested, > 0; of a job that asks for tasks, so many at least.
-        user, account, partition, qos: labels.
-        features: what nodes must have, such as ``a100|v100``; see `hpctwin.model.requests.features`.
-        more_tasks: the further kinds of tasks of jobs that have several, such as ``1:cores=32:gpus=4``; see
-            `hpctwin.model.requests.chunks.read_more_tasks`.
-        group_by: of jobs with tasks, what all of its nodes have one value of, such as ``rack``, where
-            features of node groups are such as ``rack=r1``.
-        priority: the trace's own priority, larger is sooner; 0 where unknown.
-        per_node: what each node must have, by name (`PER_NODE`); 0 where nothing is asked.
-        chunks: what jobs ask that share nodes, by the names of `CHUNKS` [jobs]; a job with 0 ``tasks`` asks
-            for whole nodes. Empty if all jobs do.
-        resources: amounts of cluster-wide resources, by name; integers.
-        consumables: what each task asks of what nodes have besides cores, memory and GPUs, by name; of a job
-            of whole nodes, what each of them must have.
-        dependencies: which job waits for which.
-        recorded_start_ms: when the job started in reality; -1 where unknown.
-        recorded_nodes: the nodes it ran on, as text; None where unknown.
-        cancel_ms: when its user cancelled it; -1 for never.
-        fails: whether it ends with an error when its runtime is over; None if no job does.
-        checkpoint_ms: it writes a checkpoint whenever it has run for so long again; 0: never; -1 where that
-            is not known; None if it is of no job.
-        used_memory_gb: how much memory it used on one of its nodes at most, GiB; NaN where that is not
-            known, None if it is of no job. Nothing that a scheduler sees.
-        name: for titles.
-        start_epoch_s: Unix time of time zero, where known.
-        header: comment lines of the file it came from.
-        nodes_hint: size of the machine as the file states it.
-        notes: what the reader changed or left out.
-        carried: fields of an SWF log that nothing here uses, or as they were before something unknown was
-            filled in, by the format's names; SWF's writer puts them back.
-        usage: how much each job used of its nodes' components, by the component's name, and measured power
-            of its nodes; nothing that a scheduler sees.
-        predicted: what was predicted of each job when it was submitted, by the names of `PREDICTED` [jobs];
-            NaN where nothing was. Orderings see it.
-        malleable: on how many nodes else jobs may run, and whether they may be suspended; None if all are
-            rigid. Only where sizes are decided (`hpctwin.Simulation`, ``sizing``) it matters.
+        submit_ms: Submit time, in ms from the workload's time zero.
+        runtime_ms: Run time if nothing ends the job, in ms; schedulers never see it.
+        walltime_ms: Requested limit, in ms, > 0.
+        nodes: Requested nodes, > 0; the minimum for a job that requests tasks.
+        user, account, partition, qos: Labels.
+        features: Features that nodes must have, such as ``a100|v100``; see
+            `hpctwin.model.requests.features`.
+        more_tasks: Further kinds of tasks of jobs that have several, such as ``1:cores=32:gpus=4``;
+            see `hpctwin.model.requests.chunks.read_more_tasks`.
+        group_by: For jobs with tasks, name whose value is the same on all their nodes, such as
+            ``rack`` for features of node groups such as ``rack=r1``.
+        priority: The trace's own priority, larger is sooner; 0 if unknown.
+        per_node: Minimum of each node, by name (`PER_NODE`); 0 if none is requested.
+        chunks: Requests of jobs that share nodes, by the names of `CHUNKS` [jobs]; a job with 0
+            ``tasks`` requests whole nodes. Empty if all jobs do.
+        resources: Amounts of cluster-wide resources, by name; integers.
+        consumables: Request of each task for node resources other than cores, memory and GPUs, by
+            name; for a job of whole nodes, the minimum of each node.
+        dependencies: Dependencies between the jobs.
+        recorded_start_ms: Recorded start of the job, in ms; -1 if unknown.
+        recorded_nodes: Recorded nodes of the job, as text; None if unknown.
+        cancel_ms: Time at which its user cancelled it, in ms; -1 for never.
+        fails: Whether it ends with an error at the end of its run time; None if no job does.
+        checkpoint_ms: Interval of its checkpoints, in ms of run time; 0 for never, -1 if unknown;
+            None if unknown for all jobs.
+        used_memory_gb: Maximum memory used on one of its nodes, in GiB; NaN if unknown, None if
+            unknown for all jobs. Schedulers do not see it.
+        name: Name, for titles.
+        start_epoch_s: Unix time of time zero, if known.
+        header: Comment lines of its original file.
+        nodes_hint: Size of the cluster as the file states it.
+        notes: What the reader changed or skipped.
+        carried: Fields of an SWF log that are unused here, or their values before unknown ones were
+            filled in, by the format's names; SWF's writer restores them.
+        usage: Use of each job's node components, by the component's name, and measured power of its
+            nodes; schedulers do not see it.
+        predicted: Predictions for each job at its submission, by the names of `PREDICTED` [jobs];
+            NaN for none. Orderings see them.
+        malleable: Other numbers of nodes on which jobs may run, and whether jobs may be suspended;
+            None if all are rigid. It only matters if sizes are decided (`hpctwin.Simulation`,
+            ``sizing``).
     """
 
     job_id: npt.NDArray[Any]
@@ -170,16 +174,17 @@ class Workload(Shown):
     ) -> Workload:
         """Validate columns (times in seconds), sort them, and make the workload.
 
-        Numbers are lists, arrays or columns of tables; labels may be lists of text. ``start_epoch_s`` is a
-        number or a date (UTC if it names no zone).
+        Numbers are lists, arrays or columns of tables; labels may be lists of text.
+        ``start_epoch_s`` is a number or a date (UTC if it names no zone).
 
-        Columns have the meaning of the fields of the same name; ``walltime_s`` is the runtime (at least 1 ms)
-        if left out, ``job_id`` 1, 2, …. Negative ``recorded_start_s`` and ``cancel_s`` mean unknown and
-        never. Dependencies refer to rows as given here. ``malleable`` has columns by the names of
-        `hpctwin.model.workload.malleable.MALLEABLE`, NaN where a job leaves one open.
+        Columns have the meaning of the fields of the same name. By default, ``walltime_s`` is the
+        run time (at least 1 ms), and ``job_id`` is 1, 2, …. Negative ``recorded_start_s`` and
+        ``cancel_s`` mean unknown and never. Dependencies refer to rows as given here. ``malleable``
+        has columns by the names of `hpctwin.model.workload.malleable.MALLEABLE`, NaN for the
+        default.
 
         Raises:
-            WorkloadError: a column has the wrong length, a value is impossible, an id is not
+            WorkloadError: A column has the wrong length, a value is impossible, an id is not
                 unique, or dependencies form a cycle; the message names the job.
         """
         nodes_f = column("nodes", nodes)
@@ -200,7 +205,7 @@ class Workload(Shown):
             "recorded_start_s": recorded_start_s, "cancel_s": cancel_s, "checkpoint_s": checkpoint_s,
         }  # fmt: skip
         times |= {k: column(k, v) for k, v in may_be_unknown.items() if v is not None}
-        # What is kept as it is given is copied: a workload is not changed from outside.
+        # Columns that are kept as given are copied: a workload is not changed from outside.
         amounts, per, further, foretold, used_up, parts = (
             {k: column(f"{name} {k}", v).copy() for k, v in (given or {}).items()}
             for name, given in (
@@ -312,7 +317,10 @@ class Workload(Shown):
         return len(self.nodes)
 
     def __getitem__(self, rows: slice | npt.NDArray[Any]) -> Workload:
-        """Some of the jobs, as by `take`: ``workload[:1000]``, ``workload[workload.nodes > 8]``."""
+        """Return some of the jobs, as by `take`.
+
+        Examples are ``workload[:1000]`` and ``workload[workload.nodes > 8]``.
+        """
         if isinstance(rows, slice):
             return self.take(np.arange(len(self))[rows])
         return self.take(np.atleast_1d(np.asarray(rows)))
@@ -342,19 +350,20 @@ class Workload(Shown):
 
     @check_arguments()
     def scale(self, load: float, nodes: int | None = None) -> Workload:
-        """The same jobs, closer together or further apart, so that they offer a machine some load.
+        """Return the same jobs, closer together or further apart, with a given load.
 
         Args:
-            load: node-seconds that jobs run, of those that there are from the first submission to the last;
-                1.0 is all the machine can do.
-            nodes: size of the machine; what the trace says of it if left out.
+            load: Node-seconds that jobs run, as a share of those available from the first
+                submission to the last; 1.0 is the cluster's full capacity.
+            nodes: Size of the cluster; by default from the trace.
 
         Returns:
-            A workload with other submit times, and without recorded starts, which are true no longer.
+            A workload with other submit times, and without recorded starts, which are no longer
+            true.
 
         Raises:
-            ConfigError: the load is not above 0, or the size is not known or not 1 or more.
-            WorkloadError: all jobs come at once.
+            ConfigError: The load is not above 0, or the size is unknown or not 1 or more.
+            WorkloadError: All jobs are submitted at once.
         """
         if nodes is not None and nodes < 1:
             raise ConfigError(f"nodes is {nodes}, it must be 1 or more")
@@ -377,12 +386,14 @@ class Workload(Shown):
     def window(
         self, begin: float | str | dt.date, end: float | str | dt.date | None = None
     ) -> Workload:
-        """Return the jobs submitted in a part of the time; see also `hpctwin.simulation.running.window`.
+        """Return the jobs submitted in a period.
+
+        See also `hpctwin.simulation.running.window`.
 
         Args:
-            begin: Time since the first submission, in seconds or as text such as ``30d``; or a date, in UTC
-                if it names no zone.
-            end: The same, of the first job that is not wanted; by default all to the last.
+            begin: Time since the first submission, in seconds or as text such as ``30d``; or a
+                date, in UTC if it names no zone.
+            end: End of the period, in the same form, exclusive; by default after the last job.
 
         Raises:
             ConfigError: It is no time, or a date and the workload has none.
@@ -392,25 +403,25 @@ class Workload(Shown):
 
     @check_arguments()
     def sample(self, jobs: int | float, seed: int = 0) -> Workload:
-        """Some of the jobs, drawn at random; dependencies on others are dropped.
+        """Return some of the jobs at random; dependencies on others are dropped.
 
         Args:
-            jobs: how many, or as a share from 0.0 to 1.0.
-            seed: of what is drawn.
+            jobs: Number of jobs, or a share from 0.0 to 1.0.
+            seed: Seed of the random choice.
 
         Raises:
-            ConfigError: there are not so many.
+            ConfigError: There are fewer jobs.
         """
         return self.take(rows_drawn(len(self), jobs, seed))
 
     @property
     def shares_nodes(self) -> bool:
-        """Whether any job asks for tasks, so that nodes are shared."""
+        """Whether any job requests tasks, so that nodes are shared."""
         return bool(self.chunks)
 
     @property
     def predicted_runtime_s(self) -> FloatArray:
-        """Predicted runtimes, seconds, at most the walltimes; these where nothing is predicted [jobs]."""
+        """Predicted run times in seconds, at most the walltimes; by default these [jobs]."""
         walltime = self.walltime_ms / MS_PER_S
         found = self.predicted.get("runtime_s")
         return walltime if found is None else np.fmin(found, walltime)
@@ -421,10 +432,13 @@ class Workload(Shown):
         return float(np.ptp(self.submit_ms)) / MS_PER_S if len(self) else 0.0
 
     def take(self, rows: npt.ArrayLike) -> Workload:
-        """Return the jobs at ``rows`` (indices or a mask); dependencies on others are dropped.
+        """Return the jobs at ``rows`` (indices or a mask).
+
+        Dependencies on others are dropped.
 
         Raises:
-            ArgumentError: The rows are neither indices of jobs nor a mask with a value for each job.
+            ArgumentError: The rows are neither indices of jobs nor a mask with a value for each
+                job.
         """
         given, size = np.asarray(rows), len(self)
         if given.ndim == 1 and not len(given):
@@ -438,15 +452,20 @@ class Workload(Shown):
         return self.in_order(np.sort(given % size if size else given))
 
     def in_order(self, index: IntArray) -> Workload:
-        """The jobs at ``index``, which must be by submit time and id; dependencies on others are dropped."""
+        """Return the jobs at ``index``, which must be sorted by submit time and id.
+
+        Dependencies on others are dropped.
+        """
         told = vars(self).items()
         return self.replace(**{k: _at(v, index) for k, v in told if k not in _OF_ALL})
 
     def replace(self, **columns: Any) -> Workload:
-        """Return a copy with some columns replaced, for example ``walltime_ms=w.runtime_ms``.
+        """Return a copy with some columns replaced.
+
+        An example is ``walltime_ms=w.runtime_ms``.
 
         Raises:
-            ArgumentError: A column is none, or not of as many jobs as the others.
+            ArgumentError: A value is no column, or has a different number of jobs than the others.
         """
         made = {name: self._as_column(name, given) for name, given in columns.items()}
         size = len(made.get("nodes", self.nodes))
@@ -456,7 +475,7 @@ class Workload(Shown):
         return dataclasses.replace(self, **made)
 
     def _as_column(self, name: str, given: Any) -> Any:
-        """What is given for a field, of the kind that it is of."""
+        """Return the value given for a field, converted to the field's type."""
         now = getattr(self, name, None)
         if isinstance(now, Category) and not isinstance(given, Category):
             return Category.given(name, given, None)
@@ -475,7 +494,7 @@ class Workload(Shown):
         return _epoch_s(given) if name == "start_epoch_s" else given
 
     def to_frame(self) -> pl.DataFrame:
-        """All columns as a Polars frame; `Workload.from_frame` reads it back."""
+        """Return all columns as a Polars frame; `Workload.from_frame` reads it back."""
         from hpctwin.model.workload.frame import to_frame
 
         return to_frame(vars(self))
@@ -491,13 +510,13 @@ class Workload(Shown):
         nodes_hint: int | None = None,
         notes: ReadNotes | None = None,
     ) -> Workload:
-        """Make a workload of a Polars frame in our columns; see `hpctwin.model.workload.frame`.
+        """Make a workload from a Polars frame in hpctwin's columns.
 
-        What is not a column is as of the fields of the same name. The frame may also be a dict of columns,
-        or a table of pandas or Arrow.
+        See `hpctwin.model.workload.frame`. The other arguments are as the fields of the same name.
+        The frame may also be a dict of columns, or a table of pandas or Arrow.
 
         Raises:
-            WorkloadError: a required column is missing or a value is impossible.
+            WorkloadError: A required column is missing or a value is impossible.
             ArgumentError: It is no table.
         """
         from hpctwin.model.workload.frame import as_frame, columns_of
@@ -518,7 +537,7 @@ class Workload(Shown):
 
 
 def _at(column: Any, index: IntArray) -> Any:
-    """A column's values at some rows; None where there is no such column."""
+    """Return a column's values at some rows; None if there is no such column."""
     match column:
         case None:
             return None
@@ -529,20 +548,20 @@ def _at(column: Any, index: IntArray) -> Any:
         case tuple():
             return tuple(column[row] for row in index)
         case np.ndarray():
-            # What has one value in all rows stays so.
+            # A column with one value in all rows stays so.
             same = column.strides == (0,) and len(column) > 0
             return np.broadcast_to(column[0], len(index)) if same else column[index]
     return column.take(index)
 
 
 def _in_order(ids: npt.NDArray[Any], submit_s: FloatArray) -> bool:
-    """Whether rows are by submit time, then id, as those of most logs are."""
+    """Return whether rows are sorted by submit time, then id, as in most logs."""
     later = submit_s[1:] > submit_s[:-1]
     return bool((later | ((submit_s[1:] == submit_s[:-1]) & (ids[1:] > ids[:-1]))).all())
 
 
 def _ids(given: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Ids of jobs: whole numbers, or texts."""
+    """Return ids of jobs: whole numbers, or texts."""
     if isinstance(given, (str, bytes, Mapping, Set)):
         raise ArgumentError(f"job_id is {in_brief(given)}; it must be a list of numbers or texts")
     found = np.asarray(list(given) if isinstance(given, Iterator) else given)
@@ -552,7 +571,7 @@ def _ids(given: npt.ArrayLike) -> npt.NDArray[Any]:
 
 
 def _epoch_s(given: float | str | dt.date | None) -> float | None:
-    """Unix time of time zero, given as a number or a date."""
+    """Return the Unix time of time zero from a number or a date."""
     if given is None:
         return None
     found = parse_moment(given)
@@ -569,7 +588,7 @@ def _at_least_one(ms: IntArray) -> IntArray:
 
 
 def _known_ms(times: Mapping[str, FloatArray], name: str, size: int) -> IntArray:
-    """A column of times of which some, or all, are not known."""
+    """Return a column of times, some or all of which are unknown."""
     if name not in times:
         return alike(UNKNOWN, size, np.int64)
     return np.where(times[name] < 0, UNKNOWN, ms_of(times[name]))
