@@ -1,4 +1,4 @@
-"""Execution of a resource manager's commands, without a shell and with time limits."""
+"""Execution of a resource manager's commands, without a shell, with time limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MINUTE_S = 60.0
 
 
 def not_inherited(*names: str) -> list[str]:
-    """Return variables that are set but that `Commands` does not pass, as ``NAME=value``."""
+    """Return those variables that are set but not passed on, as ``NAME=value``."""
     return [f"{name}={os.environ[name]}" for name in names if os.environ.get(name)]
 
 
@@ -56,7 +56,7 @@ class Commands:
         self._kept: dict[tuple[str, ...], tuple[float, bytes]] = {}
 
     def again(self) -> Commands:
-        """Return a runner with equal settings for another thread, with its own counts and cache."""
+        """Return an equal runner for another thread, with its own counts and cache."""
         return Commands(self.folder, timeout_s=self.timeout_s, environment=self.environment)
 
     def run(self, name: str, arguments: Sequence[str]) -> bytes:

@@ -1,4 +1,4 @@
-"""Identity of a cluster, as its resource manager reports it and not as settings say."""
+"""Identity of a cluster as its resource manager reports it, whatever settings say."""
 
 from __future__ import annotations
 

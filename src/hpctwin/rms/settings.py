@@ -196,7 +196,7 @@ class ManagerSettings(Settings):
 
 
 class NewsSettings(Settings):
-    """Place where hooks of the resource manager write news, so that it is known at once.
+    """Place where hooks of the resource manager write news, so it is known at once.
 
     Args:
         spool: File on this host that the hooks write; an alternative to ``url``.

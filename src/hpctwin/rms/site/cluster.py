@@ -1,4 +1,4 @@
-"""Node groups and partitions of a cluster, from a resource manager's list of nodes."""
+"""Node groups and partitions of a cluster, from a manager's list of nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes derived from accounting: their number and sizes, and whether jobs share them.
+"""Nodes derived from accounting: number, sizes, and whether jobs share them.
 
 The sizes are cores, GPUs and memory. A node has at least what jobs had allocated on it at once.
 Nodes whose names differ in numbers only are alike: a size that several of them reached and did not
