@@ -268,7 +268,7 @@ def take_in():
     own = refused = False
     if kind == QUEUEJOB:
         safely(submitted, event.job)
-        # Where there is a later event that knows the job's id, that one is noted.
+        # If a later event knows the job's id, that one is recorded.
         own = hasattr(pbs, "POSTQUEUEJOB")
     elif kind == RUNJOB:
         refused = safely(waits, event.job) and MESSAGE

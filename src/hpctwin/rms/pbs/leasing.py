@@ -106,7 +106,7 @@ class WaitLimit:
             try:
                 self.commands.run("qalter", ["-l", f"{WAIT}={amount}", *some])
             except CommandError as error:
-                # It names those that it could not change, and has changed the others.
+                # It names the jobs that it could not change, and has changed the others.
                 named = set(re.split(r"\s+", error.said)) & set(some)
                 missed |= dict.fromkeys(named or some, Outcome("refused", str(error)))
             except UnreachableError as error:
