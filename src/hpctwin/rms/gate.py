@@ -34,7 +34,7 @@ _HEX = 32
 class Mark:
     """Marks of one queue: a job's key, with proof that the queue's owner wrote it.
 
-    Users who see the comment of a job can read a mark and copy it. So callers must also check the
+    Anyone can read and copy the mark of a job whose comment they see. So callers must also check the
     owner of the job that carries it.
 
     Args:

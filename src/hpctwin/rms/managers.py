@@ -28,7 +28,7 @@ MANAGERS: Mapping[str, type[ManagerSettings]] = {
 
 
 def kind_of(manager: object) -> type[ManagerSettings] | None:
-    """Return the kind that a manager's settings name, validated or not; None if unknown."""
+    """Return the kind in a manager's settings, validated or not; None if unknown."""
     if isinstance(manager, ManagerSettings):
         return type(manager)
     name = manager.get("kind") if isinstance(manager, Mapping) else None

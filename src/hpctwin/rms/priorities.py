@@ -140,7 +140,7 @@ def _anew(jobs: Sequence[_Job]) -> dict[str, float]:
 def _between(
     true: Sequence[float], low: tuple[float, float] | None, high: tuple[float, float] | None
 ) -> list[float]:
-    """Return priorities for jobs between two others (true, published) that keep theirs."""
+    """Return priorities for jobs between two others (true, published) that stay."""
     if not true:
         return []
     if low is None or high is None:

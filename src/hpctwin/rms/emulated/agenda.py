@@ -28,7 +28,7 @@ class AgendaEntry:
 
 
 class Agenda:
-    """Actions ordered by time, then kind, then arrival; times are rounded to milliseconds."""
+    """Actions ordered by time (rounded to milliseconds), then kind, then arrival."""
 
     def __init__(self) -> None:
         self.due = 0

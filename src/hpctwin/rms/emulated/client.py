@@ -35,7 +35,7 @@ class _SnapshotReply(BaseModel):
 
 
 class EmulatedManager(PlainManager):
-    """Controls an emulated cluster in another process; reconnects after a lost connection.
+    """Controls an emulated cluster in another process; restores a lost connection.
 
     Args:
         path: Path of its Unix socket.

@@ -1,4 +1,4 @@
-"""The emulated cluster itself: jobs, nodes and a virtual clock; no thread, no socket.
+"""The emulated cluster itself: jobs, nodes, virtual clock; no thread, no socket.
 
 `Planner` is the interface to its own scheduling, which the caller provides.
 """
@@ -169,7 +169,7 @@ class EmulatedCluster(NodeLife):
         return self.agenda.next_time()
 
     def advance(self, until_s: float) -> None:
-        """Process everything up to a time, event time by event time; `schedule` after each."""
+        """Process everything up to a time, with a `schedule` after each event time."""
         agenda = self.agenda
         while (due_s := agenda.next_time()) is not None and due_s <= until_s:
             self.now_s = max(self.now_s, due_s)
@@ -322,7 +322,7 @@ class EmulatedCluster(NodeLife):
     def take_scheduling(self) -> Outcome:
         """Start no job by itself from now on.
 
-        It is refused if nodes are woken for the jobs of its own plan.
+        It is refused if nodes are woken for the jobs that it plans to start.
         """
         if self.powers.there and self.plan.by_plan:
             return Outcome(

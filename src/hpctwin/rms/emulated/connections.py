@@ -43,7 +43,7 @@ class Request:
 
 
 class Feeds:
-    """Subscribers to events, each with a separate queue, so that none delays the others."""
+    """Subscribers to events, each with its own queue, so that none delays others."""
 
     def __init__(self) -> None:
         self._queues: list[queue.Queue[bytes | None]] = []
@@ -62,7 +62,7 @@ class Feeds:
                     lines.put(line)
 
     def open(self, recent: int) -> queue.Queue[bytes | None]:
-        """Return a new subscriber's queue, which begins with ``recent`` of the last events."""
+        """Return a new subscriber's queue, starting with ``recent`` of the last events."""
         lines: queue.Queue[bytes | None] = queue.Queue()
         with self._lock:
             for line in list(self._recent)[max(0, len(self._recent) - recent) :]:
@@ -87,7 +87,7 @@ class Feeds:
 
 
 class Listener:
-    """Accepts connections on a Unix socket that only its owner may use, each in a thread.
+    """Accepts connections on a Unix socket for its owner alone, each in a thread.
 
     Args:
         path: Path of the socket.

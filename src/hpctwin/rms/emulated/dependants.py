@@ -18,7 +18,10 @@ WELL = ("after", "afterany", "afterok")
 """Kinds of dependency that are true once a job has started, ended, or ended well."""
 
 REMEMBERED = 10_000
-"""Number of ended jobs known for later dependencies; a workload's own are all known."""
+"""Number of ended jobs known for later dependencies.
+
+A job that a workload names is always known.
+"""
 
 
 @dataclass
@@ -128,7 +131,7 @@ class Dependants:
                 self._past.pop(self._forgettable.popleft(), None)
 
     def settle(self, job_id: str, kinds: tuple[str, ...]) -> Settled:
-        """Return the dependencies on a job that become true, and jobs that can never start.
+        """Return a job's dependencies that become true, and jobs that can never start.
 
         Args:
             job_id: Job that has started or is gone.

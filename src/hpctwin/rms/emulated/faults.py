@@ -1,6 +1,6 @@
 """Faults of real resource managers, each with a seed.
 
-Nodes of an emulated cluster fail and come back, by a plan or by chance.
+Nodes of an emulated cluster fail and recover, by a plan or by chance.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ class Faults(Settings):
         return self
 
     def draws(self, what: str) -> random.Random:
-        """Return a generator for one kind of fault, so that kinds do not affect each other."""
+        """Return a generator for one kind of fault; kinds do not affect each other."""
         return random.Random(f"{self.seed} {what}")
 
 
 class Channel:
-    """Sends events as a faulty bus would: late, twice, in another order, or not at all.
+    """Sends events as a faulty bus would: late, twice, out of order, or not at all.
 
     Args:
         publish: Function that takes the events.

@@ -1,4 +1,4 @@
-"""The jobs of an emulated cluster from start to end, and its nodes as operators see them.
+"""Jobs of an emulated cluster from start to end, and operators' view of its nodes.
 
 Jobs: why one may not start, and its events. Nodes: up, down, drained, reserved.
 """

@@ -31,7 +31,7 @@ TICK_S = 0.2
 
 
 class Server:
-    """Server of one emulated cluster, made with ``publish=server.publish``; see `attach`.
+    """Server of one emulated cluster with ``publish=server.publish``; see `attach`.
 
     Args:
         path: Path of the Unix socket.

@@ -246,7 +246,7 @@ def append(line):
 
 
 def safely(what, *arguments):
-    """Call a function; an error becomes one line in the server's log and one for the twin."""
+    """Call a function; report an error with a line in the log and one for the twin."""
     try:
         return what(*arguments)
     except Exception:

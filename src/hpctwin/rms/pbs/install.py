@@ -28,7 +28,7 @@ LIFTING_HOOK = "hpctwin_lift"
 LIFTS_EVERY_S = 10
 
 EVENTS = ("queuejob", "runjob", "postqueuejob", "jobobit", "modifyjob", "movejob")
-"""Events on the server: the first two keep leases; together they report all of jobs.
+"""Events on the server: the first two keep leases; together they report all jobs.
 
 MoM hooks are not needed, and each delays a job's start by more than 100 ms. The event modifyvnode
 comes for each node that a job takes or leaves, 0.7 ms of the server every time.
@@ -152,7 +152,7 @@ def install(
     *,
     user: str = "",
 ) -> None:
-    """Create the spool's folder, write the hook and install it; undo this after an error.
+    """Create the spool's folder, write the hook and install it; undo on errors.
 
     Args:
         commands: Runner of qmgr.

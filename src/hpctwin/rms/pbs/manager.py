@@ -50,7 +50,7 @@ QRUN_OVERRIDES = (
 )
 _NO_RIGHTS = re.compile(r"unauthorized|insufficient permission|\(15007\)", re.I)
 BEAT_AGAIN_S = 4.0
-"""Age at which the heartbeat is renewed; after 15 s the hook counts the twin as dead."""
+"""Age at which the heartbeat is renewed; the hook counts the twin as dead at 15 s."""
 MOST_TIMES = 4
 """Number of refusals in a row of a job's vnodes after which it is left to PBS."""
 RIGHTS_AGAIN_S = 600.0
@@ -59,7 +59,10 @@ _STATES = re.compile(r"no reservations|unknown.*resv", re.I)
 
 
 class _Lies(NamedTuple):
-    """Select and place of a pending job, and the time of the hook's report if unpolled."""
+    """Select and place of a pending job, and the time of the hook's report.
+
+    The time is 0 once a poll has shown the job.
+    """
 
     how: tuple[str, str]
     told_s: float = 0.0
@@ -343,7 +346,7 @@ class PbsManager(PlainManager):
         self.leasing.end_run_out()
 
     def now_s(self) -> float:
-        """Return the time; the hooks run on the server's host, whose clock is taken as ours.
+        """Return the time; the clock of the hooks' host is taken as equal.
 
         See `Hooked`.
         """

@@ -63,7 +63,7 @@ def _chunks(part: str, consumables: Collection[str]) -> list[str]:
 
 
 def rooms_watched(heartbeat: Path | None) -> bool:
-    """Return whether the hook refuses jobs that do not fit, as its periodic part shows.
+    """Return whether the hook refuses jobs that do not fit; its periodic part says so.
 
     Args:
         heartbeat: Heartbeat of the twin; the hook's own file is next to it.

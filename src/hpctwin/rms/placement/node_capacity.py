@@ -258,7 +258,7 @@ class Room:
         return bool(there.all() and (self.free[rows] + SLACK >= held).all())
 
     def _apart(self, spec: JobSpec) -> npt.NDArray[np.bool_]:
-        """Return the nodes with a job that may not share a node with this one, or vice versa."""
+        """Return the nodes with a job that may not share a node with this one."""
         found = np.zeros(len(self.group), bool)
         if self._choosy or spec.shared_with:
             own = _owner(spec)
@@ -287,7 +287,7 @@ def _go_together(one: _Owner, other: _Owner) -> bool:
 
 
 def parts_of(spec: JobSpec, taken: Taken) -> tuple[NodePart, ...]:
-    """Return what a job holds of each node of a placement; empty unless nodes are shared."""
+    """Return what a job holds of each node placed on; empty unless nodes are shared."""
     if not spec.shares:
         return ()
     others = tuple(dict.fromkeys(name for kind in spec.kinds for name, _ in kind.consumables))

@@ -1,4 +1,4 @@
-"""Local file to which hooks append lines; a reader gets each once, across restarts."""
+"""Local file to which hooks append lines; each is read once, across restarts."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ def _as_before(power: NodePower, known: NodePower | None) -> bool:
 
 
 def _as_told(snapshot: Snapshot, last: Snapshot) -> Snapshot:
-    """Return a snapshot with the published starts and power states if only times differ.
+    """Return a snapshot that keeps published starts and power if only times differ.
 
     News report a job's start to fractions of a second. The resource manager's lists round, and may
     count from a little later.

@@ -81,11 +81,15 @@ class Jobs:
         """Return a value that is not a number, of some jobs [rows] or all [jobs].
 
         Args:
-            name: ``id`` or one of `LABELS`; ``resources``, ``consumables``, ``dependencies``, or
-                the request of the ``tasks`` in the order of `CHUNKS`, each None without any;
-                ``held``: numbers of its nodes; ``amounts``: amounts that it holds of them, None if
-                it has them whole; ``uses_up``: its record if it holds consumables, else None.
-            rows: Rows of the jobs.
+            name: One of these names:
+
+            - ``id`` or one of `LABELS`
+            - ``resources``, ``consumables``, ``dependencies``: None without any
+            - ``tasks``: their request in the order of `CHUNKS`, None without any
+            - ``held``: numbers of its nodes
+            - ``amounts``: amounts that it holds of them, None if it has them whole
+            - ``uses_up``: its record if it holds consumables, else None
+        rows: Rows of the jobs.
         """
         found: list[Any] = self.objects[:, _OBJECTS[name]][rows].tolist()
         return found

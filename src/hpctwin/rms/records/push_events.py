@@ -143,7 +143,7 @@ def updated(snapshot: Snapshot, news: Sequence[News]) -> Updated:
             jobs.setdefault(item.record.spec.id, item.record)
         elif isinstance(item, JobBegan):
             job = jobs.get(item.job_id)
-            # PBS also names the node of a host that has no cores of its own.
+            # PBS also names the node of a host that has no cores itself.
             names = tuple(name for name in item.node_names if name in nodes)
             if job is None or not names or (job.start_s is None and job.spec.shares):
                 # If its nodes are shared, only a poll shows what it holds.

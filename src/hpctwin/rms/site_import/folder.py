@@ -102,7 +102,7 @@ MANAGERS: Mapping[str, Callable[[], SlurmFiles | PbsFiles]] = {"slurm": SlurmFil
 _OF_NODES = ("gres.conf", "topology.conf")
 _MOST_FILES = 20_000
 _MOST_JOBS = 1_000_000
-"""Number of last jobs that nodes are derived from; each counts on each of its nodes."""
+"""Number of last jobs from which nodes are derived; each counts on all its nodes."""
 
 
 @dataclass
@@ -253,7 +253,7 @@ def _told_of_features(text: str, new: Mapping[str, str]) -> str:
 
 
 def pseudonyms(made: Imported, salt: bytes) -> Imported:
-    """Return the same with pseudonyms for users, accounts, partitions, QOS and cluster.
+    """Return the same with pseudonyms: users, accounts, partitions, QOS and cluster.
 
     The same name and salt always give the same pseudonym. Names of nodes, file names, the starts of
     lines and settings without a bearing are omitted.

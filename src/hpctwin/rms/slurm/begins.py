@@ -38,7 +38,7 @@ class Begins:
         self.mine: Mapping[str, Mine] = {}
         self.leases: dict[str, float] = {}
         self.to_end: dict[str, float] = {}
-        """Jobs that are left to Slurm and still have a lease, and the begin time their users asked for."""
+        """Requested begin times of jobs that are left to Slurm and still have a lease."""
         self._given: dict[str, deque[float]] = {}
         self._lock = threading.Lock()
         self._wished: dict[str, float] = {}

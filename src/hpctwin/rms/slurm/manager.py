@@ -31,7 +31,10 @@ logger = logging.getLogger(__name__)
 
 HIGHEST_PRIORITY = 4_294_967_294
 PRIORITY_STEP = 10.0
-"""Least useful step: Slurm shows 1 for all lower priorities, so order might not change."""
+"""Least useful step of priorities.
+
+Slurm shows 1 for all priorities below it, so a job raised by less might not move.
+"""
 RULES_S = 10.0
 """Minimum age for a new query of partitions and reservations.
 
@@ -41,7 +44,10 @@ SELDOM_S = 60.0
 """Minimum age for a new query of settings and of preempting QOS."""
 DAY_S = 86_400.0
 CLOCK_SLACK_S = 2.0
-"""Difference up to which clocks are equal: the controller reports whole seconds, late."""
+"""Difference up to which clocks are equal.
+
+The controller reports whole seconds, and late.
+"""
 MOST_AT_ONCE = 1000
 """Jobs changed by one command: their numbers must fit into one argument."""
 _ID = re.compile(r"[1-9]\d{0,11}(_\d{1,7})?")

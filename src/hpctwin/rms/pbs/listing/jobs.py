@@ -65,7 +65,10 @@ _KINDS = tuple(
         (r"zero shares", "account"),
     )
 )
-"""The first match counts; with an empty kind, the job waits for nodes or for its turn."""
+"""Kinds by pattern; the first match counts.
+
+With an empty kind, the job waits for nodes or for its turn.
+"""
 
 
 def reason_of(comment: str, consumables: Collection[str] = ()) -> str:
@@ -90,9 +93,12 @@ def reason_of(comment: str, consumables: Collection[str] = ()) -> str:
 
 
 MARK = "hpctwin"
-"""Resource by which the hook marks jobs as the twin's, with 0; operators remove one with 1."""
+"""Resource by which the hook marks the twin's jobs, with 0.
+
+Operators take a job out with 1.
+"""
 WAIT = "hpctwin_wait"
-"""Resource of which a leased job has 1, so that a limit of the server holds it back."""
+"""Resource of which a leased job has 1, so that a limit of the server holds it."""
 
 LONGEST_S = 365 * 86_400.0
 """Stands for a walltime without limit."""
@@ -143,7 +149,7 @@ class LeaseMark:
 
 
 def array_of(job_id: str) -> str:
-    """Return the id of a subjob's array, as ``17[].vm`` of ``17[3].vm``, or any other id."""
+    """Return the id of a subjob's array, ``17[].vm`` of ``17[3].vm``, or any other id."""
     return re.sub(r"\[\d+\]", "[]", job_id)
 
 

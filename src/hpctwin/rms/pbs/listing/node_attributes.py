@@ -23,7 +23,9 @@ __all__ = ["SiteResources", "is_parent", "is_passing", "node_settings", "used_up
 
 
 class SiteResources:
-    """Custom resources that the server reports; queried before the first job asks for one.
+    """Custom resources that the server reports.
+
+    They are queried before the first job asks for one.
 
     Args:
         commands: Runner of qmgr.

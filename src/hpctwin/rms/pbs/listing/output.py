@@ -38,7 +38,7 @@ def objects(content: Mapping[str, Any], key: str) -> dict[str, dict[str, Any]]:
 
 
 def resources(value: Any) -> dict[str, Any]:
-    """Return resources from an object, or from text such as ``ncpus=2,select=2:ncpus=1``."""
+    """Return resources from an object, or from text: ``ncpus=2,select=2:ncpus=1``."""
     if isinstance(value, dict):
         return value
     parts = re.split(r",(?=[\w.]+=)", value) if isinstance(value, str) and value else []
@@ -89,7 +89,7 @@ _CLOSE = re.compile(r"^\s*([}\]])\s*,?\s*$")
 
 
 def read_output(text: bytes, what: str, notes: list[str]) -> dict[str, Any]:
-    """Return the object that a command with ``-F json`` wrote, with every value as text.
+    """Return the object that a command with ``-F json`` wrote, all values as text.
 
     Each version writes some texts as JSON numbers, ``true`` or ``null``: a user named 1e5 is a
     number. They become text again. An unset value (``null`` or an empty text) is omitted. Some
@@ -118,7 +118,7 @@ def read_output(text: bytes, what: str, notes: list[str]) -> dict[str, Any]:
 
 
 def _put(inside: dict[str, Any], key: str, value: Any) -> None:
-    """Set a key; limits such as ``[u:alice=3]`` come under one key each, and are joined."""
+    """Set a key; limits such as ``[u:alice=3]`` repeat one key, and are joined."""
     if isinstance(value, bool):
         value = str(value).lower()
     before = inside.get(key, "")

@@ -65,7 +65,10 @@ _UP = {
 }  # fmt: skip
 
 _LIMITS = re.compile("max_(run|user_|group_|queued_res)")
-"""Limits on running jobs; new qstat versions list ``max_run_res`` in ``max_queued_res``."""
+"""Limits on running jobs.
+
+New versions of qstat list those of ``max_run_res`` in ``max_queued_res``.
+"""
 
 
 @dataclass
@@ -84,8 +87,8 @@ class Found:
         strange: Whether jobs are in queues that were not reported.
         limit_counts: Whether running jobs count in the limit of jobs that must wait.
         unequal: Vnodes where the amounts of jobs differ from PBS's totals, with the difference.
-        asked: Custom resources of the site of which chunks request an amount.
-        told: Custom resources of the site of which it is known whether jobs use them up.
+        asked: Custom resources of the site that chunks request by amount.
+        told: Custom resources of the site for which hpctwin knows whether jobs use them up.
         lies: Select and place of each pending job that has parts of vnodes.
         consumables: Custom resources of the site that vnodes have and jobs use up.
     """
@@ -394,7 +397,7 @@ def _serves(row: Mapping[str, Any], has: Mapping[str, Any], needed: Mapping[str,
 
 
 def asked_by_name(jobs: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-    """Return custom resources of which chunks request, or hold, an amount."""
+    """Return custom resources that chunks request, or hold, by amount."""
     found: set[str] = set()
     for row in jobs:
         for text in (row.get("exec_vnode"), selected(row)):
@@ -404,7 +407,7 @@ def asked_by_name(jobs: Iterable[Mapping[str, Any]]) -> frozenset[str]:
 
 
 def routed(name: str, queues: Mapping[str, dict[str, Any]]) -> str:
-    """Return the queue that a job gets into; a routing queue leads to its first target."""
+    """Return the queue that a job enters: the first target of a routing queue."""
     for _ in queues:
         about = queues.get(name, {})
         if not str(about.get("queue_type", "")).lower().startswith("r"):
@@ -471,7 +474,7 @@ def _listed_job(
     largest: LargestNode,
     notes: list[str],
 ) -> JobRecord | str | None:
-    """Return one job of qstat, or why it is left alone; None if it has ended, or is an array."""
+    """Return one job of qstat, or why it is left alone; None if ended, or an array."""
     if job_id.partition(".")[0].endswith("[]"):
         stem = job_id.partition("[")[0] + "["
         if not any(other != job_id and other.startswith(stem) for other in rows):
@@ -503,7 +506,7 @@ def _left(
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return why pending jobs with the hook's mark are left to PBS, and those skipped.
 
-    Skipped jobs are those that PBS's scheduler still skips. If jobs of an array are listed, they
+    PBS's scheduler still skips the latter. If jobs of an array are listed, they
     are named instead of the array.
     """
     own = {array_of(job_id) for job_id, mark in marks.items() if not mark.free}
@@ -523,7 +526,7 @@ def _left(
 
 
 def _leads_to(name: str, queues: Mapping[str, dict[str, Any]], acted: Collection[str]) -> bool:
-    """Return whether a routing queue leads to one of the queues in which the twin acts."""
+    """Return whether a routing queue leads to a queue in which the twin acts."""
     seen, to_see = set[str](), [name]
     while to_see:
         about = queues.get(one := to_see.pop(), {})
@@ -548,7 +551,7 @@ def _is_reservation(queue: str) -> bool:
 def _reservations(
     text: bytes, known: Mapping[str, NodeRecord], notes: list[str], now_s: float
 ) -> tuple[NodeReservation, ...]:
-    """Return the reservations of ``pbs_rstat -f``: blocks that begin with ``Resv ID:``."""
+    """Return the reservations of ``pbs_rstat -f``: blocks starting with ``Resv ID:``."""
     result = []
     blocks = re.split(r"^Resv ID:", text.decode("utf-8", errors="replace"), flags=re.MULTILINE)
     for block in blocks[1:]:

@@ -48,7 +48,7 @@ def nodes_needed(chunks: tuple[Chunk, ...], place: str, cores: float, gpus: floa
 
 
 def vnodes(exec_vnode: str) -> tuple[str, ...]:
-    """Return the nodes of ``(a:ncpus=1)+(b[1]:ncpus=1+b[2]:ncpus=1)``, each once, in order."""
+    """Return nodes of ``(a:ncpus=1)+(b[1]:ncpus=1+b[2]:ncpus=1)``, once, in order."""
     parts = re.split(r"[()+]+", exec_vnode)
     names = (part.partition(":")[0].strip() for part in parts)
     return tuple(dict.fromkeys(name for name in names if name))

@@ -1,4 +1,4 @@
-"""PBS jobs on parts of vnodes: requests, allocations, and whether the totals match.
+"""PBS jobs on parts of vnodes: requests, allocations, and checks of the totals.
 
 Source:
     PBS Professional Reference Guide 2022.1, pbs_resources(7B); outputs of OpenPBS 23.06.
@@ -35,7 +35,7 @@ class Sharing:
 
 
 def how_shared(rows: Mapping[str, dict[str, Any]]) -> tuple[Sharing | None, str]:
-    """Return how vnodes are shared, None for whole vnodes, and why that is not modeled.
+    """Return how vnodes are shared, None for whole ones, and why it is not modeled.
 
     The reason is empty if it is modeled.
 
@@ -113,7 +113,10 @@ def _one_after_the_other(kinds: Iterable[Tasks], notes: list[str]) -> list[Tasks
 
 
 def parts_held(exec_vnode: str) -> dict[str, NodePart]:
-    """Return what a running job holds of each vnode, from ``(a:ncpus=2:mem=4kb)+(b:ncpus=1)``."""
+    """Return the parts of vnodes that a running job holds.
+
+    The text is, for example, ``(a:ncpus=2:mem=4kb)+(b:ncpus=1)``.
+    """
     found: dict[str, NodePart] = {}
     for piece in re.split(r"[()+]+", exec_vnode):
         name, *pairs = piece.strip().split(":")

@@ -29,7 +29,10 @@ def is_torque(row: Mapping[str, Any]) -> bool:
 
 
 def as_pbs(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a node with ``resources_available``, from Torque's ``np``, ``gpus``, ``status``."""
+    """Return a node with ``resources_available``.
+
+    It is made of Torque's ``np``, ``gpus`` and ``status``.
+    """
     if not is_torque(row):
         return dict(row)
     status = resources(row.get("status"))
@@ -80,7 +83,7 @@ def is_nodes_file(text: str, name: str) -> bool:
 
 
 def nodes_file(text: str, name: str, notes: list[str]) -> dict[str, dict[str, Any]]:
-    """Return the nodes of ``server_priv/nodes``, such as ``node[1-4] np=16 gpus=2 bigmem``.
+    """Return nodes of ``server_priv/nodes``, as in ``node[1-4] np=16 gpus=2 bigmem``.
 
     Args:
         text: Content of the file.

@@ -39,7 +39,10 @@ class Shares(NamedTuple):
 
 
 def is_resource_group(text: str) -> bool:
-    """Return whether a text is a file of shares: name, number, group and shares per line."""
+    """Return whether a text is a file of shares.
+
+    Each line has a name, a number, the group, and shares.
+    """
     lines = [
         line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")
     ]

@@ -132,7 +132,7 @@ def _take(
 
 
 def _measure(name: str, value: str) -> tuple[str | None, str]:
-    """Return the measure of a limit, None if not one, and its value as newer PBS writes it."""
+    """Return a limit's measure, None for others, and its value as newer PBS writes it."""
     if name in _OLD:
         measure, written = _OLD[name]
         return measure, written.format(value)

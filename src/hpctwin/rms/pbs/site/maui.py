@@ -1,4 +1,4 @@
-"""Settings of ``maui.cfg`` and ``moab.cfg`` with an exact counterpart; others by name.
+"""Settings of ``maui.cfg`` and ``moab.cfg`` with exact counterparts, and others.
 
 Source:
     Maui 3.3 Administrator's Guide, appendix F; Moab Workload Manager 9.1 Administrator Guide,
@@ -86,7 +86,7 @@ def read_maui(text: str, name: str) -> list[Parameter]:
 
 
 def maui_meaning(lines: Sequence[Parameter]) -> tuple[str, bool, list[Setting]]:
-    """Return the policy, whether jobs have whole nodes, and the treatment of each line."""
+    """Return the policy, whether jobs have whole nodes, and each line's treatment."""
     last = {line.name: line.value.upper() for line in lines if not line.of}
     backfill, taken = _backfill(last)
     order = _order(last, taken)

@@ -116,7 +116,7 @@ def _read(value: str) -> _Key | None:
 
 
 def _ranks(rows: Mapping[str, Mapping[str, Any]], keys: list[_Key]) -> dict[str, float]:
-    """Return the rank of each vnode by keys that do not change; empty if all are equal."""
+    """Return each vnode's rank by keys that do not change; empty if all are equal."""
     values = {
         name: tuple((-1 if key.high else 1) * _amount(row, key.name) for key in keys)
         for name, row in rows.items()

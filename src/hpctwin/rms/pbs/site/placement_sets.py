@@ -1,4 +1,6 @@
-"""Placement sets: jobs without ``place=group=`` get vnodes of one ``node_group_key`` value.
+"""Placement sets: vnodes of one ``node_group_key`` value for each job.
+
+They apply to jobs without ``place=group=``.
 
 Source:
     PBS Professional 2022.1 Administrator's Guide, "Placement sets"; OpenPBS 23.06: a queue's key

@@ -1,4 +1,4 @@
-"""PBS's scheduling settings as policy ``pbs``, and reasons why others have no counterpart."""
+"""PBS's scheduling settings as policy ``pbs``, and settings without counterpart."""
 
 from __future__ import annotations
 

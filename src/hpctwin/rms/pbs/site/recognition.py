@@ -1,4 +1,4 @@
-"""Files of PBS or Torque in a folder, and the cluster and policy that they describe.
+"""Files of PBS or Torque in a folder, with the cluster and policy they describe.
 
 Source:
     PBS Professional 2022.1 Administrator's Guide and Reference Guide; OpenPBS 23.06; Torque 6.1
@@ -127,7 +127,7 @@ class PbsFiles:
         return self._not_used(path.name, listed[0].removesuffix("s")) if listed else ""
 
     def _not_used(self, name: str, what: str) -> str:
-        """Return the command that printed a current list; a note says what to give instead."""
+        """Return the command that printed a current list; note what to give instead."""
         command, instead = {
             "Job": (
                 "qstat -f",
@@ -340,7 +340,7 @@ class PbsFiles:
 
     @property
     def accounts(self) -> Accounts:
-        """Meaning of jobs' accounts: groups or projects if limits, or fair shares, are of these."""
+        """Meaning of jobs' accounts: groups or projects if limits or shares are of these."""
         said = site_limits(self._server, self._queues, self._where).accounts
         entity = SchedConfig(tuple(self._sched)).value("fairshare_entity", "euser").lower()
         return "group" if (said, entity) == ("account", "egroup") else said
@@ -386,7 +386,7 @@ def _more(before: str, sign: str, value: str) -> str:
 
 
 def _with_nested(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``resources_available.ncpus`` as ``ncpus`` within ``resources_available``."""
+    """Return attributes with ``resources_available.ncpus`` and the like nested."""
     made: dict[str, Any] = {}
     for key, value in about.items():
         outer, dot, inner = key.partition(".")

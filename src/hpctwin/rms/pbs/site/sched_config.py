@@ -99,7 +99,7 @@ def _line(name: str, value: str, rest: str, where: str) -> Line:
 
 @dataclass(frozen=True)
 class SchedConfig:
-    """Settings for prime time, which is all day unless a file of holidays says otherwise."""
+    """Settings for prime time, all day unless a file of holidays says otherwise."""
 
     lines: tuple[Line, ...] = ()
 
@@ -138,7 +138,7 @@ def _plain(value: str) -> str:
 
 
 def has_sched_config(text: str) -> bool:
-    """Return whether a text is such a file: it sets a parameter that no other file has."""
+    """Return whether a text sets a parameter that only this file has."""
     names: Iterable[str] = (
         "strict_ordering", "strict_fifo", "job_sort_key", "smp_cluster_dist", "fair_share", "round_robin",
         "by_queue", "backfill_prime", "node_sort_key", "preemptive_sched",

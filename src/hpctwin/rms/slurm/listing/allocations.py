@@ -103,7 +103,10 @@ def held_in_parts(rows: Iterable[Mapping[str, Any]]) -> dict[int, dict[str, list
 
 
 def _allocated(resources: Any) -> Iterable[tuple[str, float, float]]:
-    """Yield name, cores and MB of each node: 22.05 lists sockets, 23.11 and later allocations."""
+    """Yield name, cores and MB of each node.
+
+    Slurm 22.05 lists sockets, 23.11 and later allocations.
+    """
     if not isinstance(resources, dict):
         return
     listed = resources.get("allocated_nodes")
@@ -124,7 +127,9 @@ def _allocated(resources: Any) -> Iterable[tuple[str, float, float]]:
 
 
 def _cores(told: Any) -> int:
-    """Count the cores that a job has: 22.05 names their states by number, later versions list all.
+    """Return the number of cores that a job has.
+
+    Slurm 22.05 names their states by number, later versions list all.
     """
     if isinstance(told, dict):
         states = list(told.values())
@@ -209,7 +214,7 @@ def idle_of(
     sharing: Sharing | None,
     leased: Collection[str] = (),
 ) -> dict[str, Idle]:
-    """Return the idle capacity of each partition; none if a job is pending for its nodes.
+    """Return each partition's idle capacity; none if a job is pending for its nodes.
 
     Args:
         rows: Rows of the nodes.

@@ -41,7 +41,9 @@ _WEIGHTS = {
 
 @dataclass(frozen=True)
 class Row:
-    """A line of settings: the first names its kind, as ``NodeName``. Keys are in lower case.
+    """A line of settings, with keys in lower case.
+
+    The first setting names its kind, as ``NodeName``.
 
     Args:
         values: Values by key, without quotes.
@@ -239,7 +241,7 @@ def row_of(line: str, where: str) -> Row | None:
 
 
 def blocks(text: str, key: str, where: str) -> list[Row]:
-    """Return a row for each object that ``scontrol show node`` or ``partition`` prints.
+    """Return a row for each object in ``scontrol show node`` or ``partition``.
 
     The output may be with ``-o`` or without.
 
@@ -295,7 +297,7 @@ def column_of(written: str) -> str:
 
 
 def shown_weights(text: str, name: str) -> list[Row]:
-    """Return the weights of ``sprio -w``, as slurm.conf has them; none without that line.
+    """Return the weights of ``sprio -w`` as in slurm.conf; none without that line.
 
     Its columns are aligned at their ends, and some are empty.
     """
@@ -334,7 +336,7 @@ def shown_shares(text: str, where: str, notes: list[str]) -> list[Row]:
 
 
 def dumped_associations(text: str, where: str) -> list[Row]:
-    """Return accounts and users of ``sacctmgr dump``, as rows of ``sacctmgr show assoc``."""
+    """Return associations of ``sacctmgr dump`` as rows of ``sacctmgr show assoc``."""
     rows, parent, cluster = [], "root", ""
     for number, line in enumerate(text.splitlines(), start=1):
         match = re.match(r"(Cluster|Parent|Account|User) - '([^']*)'(?::(.*))?$", line)

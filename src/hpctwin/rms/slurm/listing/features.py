@@ -25,7 +25,9 @@ _ASKED = dict(zip(LYING, ("sockets_per_node", "cores_per_socket", "threads_per_c
 def features_asked(
     rows: Sequence[Mapping[str, Any]], lying: Mapping[str, Collection[int]]
 ) -> str | None:
-    """Return a job's request as `hpctwin.model.requests.features` reads it; None if impossible.
+    """Return a job's request as text of features; None if that is impossible.
+
+    `hpctwin.model.requests.features` reads the text.
 
     Args:
         rows: Rows of ``squeue --json``, one for each part of a heterogeneous job.
@@ -68,7 +70,10 @@ def features_of(row: Mapping[str, Any], asked: Collection[str]) -> tuple[str, ..
 
 
 def lying_of(row: Mapping[str, Any], cores: float | None) -> tuple[int | None, ...]:
-    """Return a node's core layout as in `model.cluster.node_group.LYING`; None if impossible."""
+    """Return a node's core layout as in `LYING`; None if it is impossible.
+
+    See `model.cluster.node_group.LYING`.
+    """
     told = tuple(whole(row.get(key)) or None for key in ("sockets", "cores", "threads"))
     if None in told or (cores or 0.0) > math.prod(number or 0 for number in told):
         return (None,) * len(LYING)

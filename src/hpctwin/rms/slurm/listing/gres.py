@@ -1,4 +1,4 @@
-"""Generic resources of Slurm: amounts that nodes have, and that jobs hold and request.
+"""Generic resources of Slurm that nodes have, and that jobs hold and request.
 
 Source:
     Manual pages gres.conf(5) and sbatch(1), 22.05; outputs of a Slurm 22.05.8.
@@ -34,13 +34,18 @@ MB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0
 
 
 def gpus_of(gres: Any) -> float | None:
-    """Count the GPUs of a text such as ``gpu:a100:4(S:0-1),shard:8``; None if it names none."""
+    """Return the number of GPUs in a text; None if it names none.
+
+    The text is, for example, ``gpu:a100:4(S:0-1),shard:8``.
+    """
     counts = [one.amount for one in parse_gres(gres) if one.name == "gpu"]
     return sum(counts) if counts else None
 
 
 def gpus_in_parts(gres: Any) -> frozenset[int]:
-    """Find the GPUs of a node that jobs share: ``shard:2(IDX:0),mps:50(IDX:1-2)``, ``shard:a:3(3/4,0/4)``.
+    """Return the GPUs of a node that jobs share.
+
+    The text is, for example, ``shard:2(IDX:0),mps:50(IDX:1-2)`` or ``shard:a:3(3/4,0/4)``.
 
     No job gets one of these whole meanwhile.
     """
@@ -81,7 +86,9 @@ def gpu_types(gres: Any) -> frozenset[str]:
 
 
 def gpus_by_type(gres: Any) -> dict[str, float]:
-    """Count the GPUs of each type, under the names of consumables; untyped GPUs are ignored.
+    """Return the number of GPUs of each type; GPUs without a type are ignored.
+
+    The keys are names of consumables.
 
     The text is, for example, ``gpu:a100:4(S:0-1),gpu:t4:2`` of a node, or ``gpu:a100:1(IDX:2)`` of
     a job.
@@ -94,7 +101,10 @@ def gpus_by_type(gres: Any) -> dict[str, float]:
 
 
 def types_by_index(gres: Any) -> tuple[str, ...]:
-    """List the type of each GPU of a node by index, as `gpus_by_type` names it; empty for no type."""
+    """Return the type of each GPU of a node by index, as in `gpus_by_type`.
+
+    It is empty for a GPU without a type.
+    """
     found: list[str] = []
     for one in parse_gres(gres):
         if one.name == "gpu":

@@ -1,4 +1,4 @@
-"""Slurm's jobs from rows of ``squeue --json``: single, array and heterogeneous ones."""
+"""Slurm's jobs from ``squeue --json``: single, array and heterogeneous ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ __all__ = ["MARK", "Jobs", "Mine", "read_jobs", "targets", "tasks_of"]
 MARK = "hpctwin"
 """Start of the admin comment of the twin's jobs; the requested begin time follows."""
 MOST_TASKS = 1000
-"""Maximum number of modeled pending tasks per array; the last of them leases the rest."""
+"""Maximum number of modeled pending tasks per array.
+
+The rest is leased with the last of them.
+"""
 LAST_TASK = 4_000_000
 """Slurm's largest `MaxArraySize`."""
 LONGEST_S = 365 * 86_400.0
@@ -170,7 +173,7 @@ def read_jobs(
 
 
 def targets(ids: Iterable[str], mine: Mapping[str, Mine], *, rest: bool) -> list[str]:
-    """Return the value of ``scontrol update JobId=`` for jobs; tasks of one array are joined.
+    """Return ``scontrol update JobId=`` values; tasks of one array are joined.
 
     Args:
         ids: Ids of the jobs.

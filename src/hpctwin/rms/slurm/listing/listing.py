@@ -27,7 +27,10 @@ from hpctwin.rms.slurm.listing.values import fields_of, limit_s, moment, number,
 __all__ = ["FIELDS", "Listing", "rows_of"]
 
 MOST_PENDING = 1000
-"""Maximum number of pending jobs queried in JSON at a time; others are as in the text."""
+"""Maximum number of pending jobs queried in JSON at a time.
+
+Meanwhile the other jobs are as in the text.
+"""
 MOST_NAMED = 2000
 """Maximum number of jobs that one command names."""
 _END = "\x1f"

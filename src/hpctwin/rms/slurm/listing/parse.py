@@ -210,7 +210,7 @@ def cluster_snapshot(
 
 
 def _with_start(job: JobRecord, woken: Mapping[str, float]) -> JobRecord:
-    """Return a job whose start is the time when its nodes are on, not their allocation.
+    """Return a job that starts when its nodes are on, not when it was given them.
 
     Args:
         job: Job as read.
@@ -269,7 +269,10 @@ def start_times(text: bytes) -> dict[str, float]:
 
 
 def _node_rows(text: bytes) -> list[dict[str, Any]]:
-    """Return the nodes of 22.05; later versions of sinfo group them, and scontrol has ``nodes``."""
+    """Return the nodes of 22.05, or of later versions.
+
+    Later versions of sinfo group them, and scontrol has ``nodes``.
+    """
     try:
         return rows_of(text, "sinfo --json", "nodes")
     except FormatError:

@@ -51,6 +51,9 @@ def preempting_partitions(
 
 
 def preempting_qos(said: bytes) -> frozenset[str]:
-    """Return QOS that may preempt others, from ``sacctmgr -nP show qos format=Name,Preempt``."""
+    """Return the QOS that may preempt others.
+
+    The text is the output of ``sacctmgr -nP show qos format=Name,Preempt``.
+    """
     rows = (line.partition("|") for line in said.decode(errors="replace").splitlines())
     return frozenset(name.strip() for name, _, others in rows if others.strip())

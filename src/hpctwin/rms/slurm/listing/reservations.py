@@ -1,4 +1,4 @@
-"""Reservations in the output of ``scontrol show reservation``: times, nodes, users.
+"""Reservations in ``scontrol show reservation``: times, nodes, users.
 
 Source:
     Manual page scontrol(1), section "Reservations - specification for create, update, and delete
@@ -42,7 +42,7 @@ A plan has two more rows for each time.
 _DAYS_OF = {
     "DAILY": range(7), "WEEKDAY": range(5), "WEEKEND": range(5, 7), "WEEKLY": None, "HOURLY": None,
 }  # fmt: skip
-"""Flags of repeated reservations, and their days of the week; None for the first one's."""
+"""Flags of repeated reservations, with their days; None for the first one's day."""
 
 _NEEDED = ("starttime", "endtime", "nodes", "flags", "users", "accounts", "licenses")
 _NOBODY = ("", "(null)", "n/a", "none")
@@ -122,7 +122,10 @@ def said(row: Row, key: str) -> str:
 
 
 def lacking(row: Row) -> list[str]:
-    """Return keys that every printed reservation has and this one lacks: its text is cut."""
+    """Return keys that every printed reservation has and this one lacks.
+
+    If there are any, its text is cut.
+    """
     return [key for key in _NEEDED if key not in row.values]
 
 

@@ -48,7 +48,7 @@ _ELSE = (
     ("MaxCPUsPerNode", "UNLIMITED"), ("MaxCPUsPerSocket", "UNLIMITED"),
     ("SelectTypeParameters", "NONE"),
 )  # fmt: skip
-"""Partition settings that change how parts of nodes are allocated, with plain values."""
+"""Partition settings that change the allocation of parts, with plain values."""
 
 
 @dataclass(frozen=True)
@@ -168,10 +168,10 @@ def how_shared(
 
 
 def used_of(gres: Any, name: str, sharing: Sharing | None) -> dict[str, float]:
-    """Return the amounts of consumables in a text, and of GPU types if these are counted.
+    """Return amounts of consumables in a text, and of GPU types if counted.
 
     Args:
-        gres: What a node has or has in use, or what a job holds of it.
+        gres: Text of what a node has or has in use, or of what a job holds.
         name: Name of the node.
         sharing: How parts of nodes are allocated.
     """
@@ -180,7 +180,10 @@ def used_of(gres: Any, name: str, sharing: Sharing | None) -> dict[str, float]:
 
 
 def _cpus(row: Mapping[str, Any]) -> float:
-    """Return the CPUs of a node that jobs may have; CPUs reserved for the system do not count."""
+    """Return the CPUs of a node that jobs may have.
+
+    CPUs reserved for the system do not count.
+    """
     return tres_of(row.get("tres")).get("cpu") or number(row.get("cpus")) or 0.0
 
 
@@ -194,7 +197,7 @@ def cores_of(row: Mapping[str, Any], sharing: Sharing | None) -> float | None:
 def tasks_asked(
     rows: Sequence[Mapping[str, Any]], sharing: Sharing, sizes: Sizes, notes: list[str]
 ) -> dict[str, Any]:
-    """Return a job's request as fields of `JobSpec`; of several parts, the most of each.
+    """Return a job's request as fields of `JobSpec`; the most of several parts.
 
     Args:
         rows: Rows of ``squeue --json``, one for each part of a heterogeneous job.

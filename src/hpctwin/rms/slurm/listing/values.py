@@ -33,7 +33,7 @@ _NARROW = {"nice": 31} | dict.fromkeys((
     "tasks_per_node", "tasks_per_core", "tasks_per_socket", "tasks_per_board", "cpus_per_task",
     "sockets", "cores", "threads",
 ), 16)  # fmt: skip
-"""Width of job and node fields below 32 bits; nice values have an offset subtracted."""
+"""Width of job and node fields below 32 bits; nice values are less an offset."""
 
 _SIGNS = {
     "*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "!": "POWER_DOWN", "%": "POWERING_DOWN",
@@ -75,7 +75,7 @@ def whole(value: Any) -> int:
 
 
 def words(value: Any) -> set[str]:
-    """Return state words of any version: a word, several joined by +, or a list of words."""
+    """Return state words of any version: a word, words joined by +, or a list."""
     if isinstance(value, str):
         return {word.strip("*~#!%$@^-").upper() for word in re.split(r"[+,\s]+", value) if word}
     if isinstance(value, list):
@@ -84,7 +84,7 @@ def words(value: Any) -> set[str]:
 
 
 def node_flags(text: str) -> set[str]:
-    """Return a node's state as words: ``DOWN*``, ``IDLE+DRAIN`` and ``mix-`` have several."""
+    """Return words of a node's state, such as ``DOWN*``, ``IDLE+DRAIN`` or ``mix-``."""
     found = set()
     for word in re.split(r"[+,\s]+", text.upper()):
         bare = word.rstrip("".join(_SIGNS))

@@ -65,7 +65,7 @@ _QOS = {
 def document_rows(
     document: Mapping[str, Any], where: str, notes: list[str]
 ) -> dict[str, list[Row]]:
-    """Return a document as rows of text, by the names of `KINDS`; none without such a list.
+    """Return a document as rows of text, by the names of `KINDS`; none without lists.
 
     Nodes and partitions of ``sinfo --json`` are under ``sinfo``.
 
@@ -95,7 +95,7 @@ def document_rows(
 
 
 def version_of_document(document: Mapping[str, Any]) -> str:
-    """Return the version of a document's Slurm, such as ``24.11.5``; empty without one."""
+    """Return the Slurm version of a document, as ``24.11.5``; empty without one."""
     release = _at(document, "meta/slurm/release") or _at(document, "meta/Slurm/release")
     return release if isinstance(release, str) and re.match(r"\d+\.\d+", release) else ""
 
@@ -332,7 +332,10 @@ def _qos(one: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _amount(value: Any) -> str:
-    """Return a number, or resources as sacctmgr writes them: ``cpu=8,mem=1000M,gres/gpu=2``."""
+    """Return a number, or resources in sacctmgr's form.
+
+    Such as ``cpu=8,mem=1000M,gres/gpu=2``.
+    """
     if not isinstance(value, list):
         found = number(value)
         return f"{found:.15g}" if found is not None and math.isfinite(found) else ""

@@ -104,7 +104,10 @@ class Enforced(NamedTuple):
 
 
 def enforced(values: Mapping[str, Row]) -> Enforced:
-    """Return Slurm's enforcement by ``AccountingStorageEnforce``; without settings, limits."""
+    """Return what Slurm enforces by ``AccountingStorageEnforce``.
+
+    Without any settings, it is assumed to enforce limits.
+    """
     if not values:
         return Enforced(held=True, safe=False, counts=True, decays=True)
     words = {word.strip().lower() for word in said(values, "accountingstorageenforce").split(",")}
@@ -141,7 +144,7 @@ def tres(text: str) -> tuple[dict[str, float], list[str]]:
 def limits_of_qos(
     rows: Sequence[Row], settings: list[Setting], holds: Enforced
 ) -> list[dict[str, Any]]:
-    """Return the limits of ``sacctmgr show qos``; treatments are added to ``settings``."""
+    """Return the limits of ``sacctmgr show qos``; ``settings`` gets the treatments."""
     held = holds.held
     made: list[dict[str, Any]] = []
     for row in rows:

@@ -43,7 +43,7 @@ _WHY = {
 
 
 def node_settings(conf: Conf, *, shared: bool) -> list[Setting]:
-    """Return the keys of NodeName and FrontendName lines that are not modeled, each once."""
+    """Return keys of NodeName and FrontendName lines that are not modeled, once each."""
     made: dict[str, Setting] = {}
     for row in [*conf.of("nodename"), *conf.of("frontendname")]:
         used = _NO_BEARING | (_USED if shared else _USED - {"weight"})
@@ -154,7 +154,7 @@ _ORDINARY = {"IDLE", "ALLOCATED", "MIXED", "COMPLETING", "UNKNOWN", "DYNAMIC_NOR
 def _away(
     rows: Mapping[str, Row], in_partitions: Mapping[str, set[str]] | None, notes: list[str]
 ) -> set[str]:
-    """Return the nodes that jobs cannot be given; note them and unusual states of others.
+    """Return nodes that jobs cannot be given; note them and other unusual states.
 
     Args:
         rows: Rows of the nodes, by name.
@@ -212,7 +212,7 @@ def _named(rows: Sequence[Row], kind: str, notes: list[str]) -> dict[str, Row]:
 
 
 def _from_conf(conf: Conf, notes: list[str]) -> dict[str, Row]:
-    """Return the nodes of slurm.conf, in the states that its DownNodes lines give them."""
+    """Return the nodes of slurm.conf, in the states of its DownNodes lines."""
     named = _named(with_defaults(conf.of("nodename"), "nodename"), "nodename", notes)
     for row in conf.of("downnodes"):
         state = row.get("state") or "DOWN"
@@ -238,7 +238,7 @@ def _laid_out(row: Row) -> Row:
 
 
 def with_defaults(rows: Sequence[Row], kind: str) -> list[Row]:
-    """Return rows with the values of DEFAULT lines before them; equal names are merged."""
+    """Return rows with the values of earlier DEFAULT lines; equal names are merged."""
     default = Row({}, "", {})
     made: dict[str, Row] = {}
     for row in rows:
@@ -397,7 +397,7 @@ def _named_features(row: Row) -> tuple[str, ...]:
 
 
 def _lying(row: Row) -> tuple[int | None, ...]:
-    """Return sockets, cores per socket and threads per core if they match the node's CPUs."""
+    """Return sockets, cores per socket, threads per core if they match the CPUs."""
     told = [row.get(key) for key in ("sockets", "corespersocket", "threadspercore")]
     numbers = [int(text) if text.isdigit() else 0 for text in told]
     fits = 0 not in numbers and math.prod(numbers) >= _cores(row)

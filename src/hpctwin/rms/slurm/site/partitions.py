@@ -26,7 +26,7 @@ _WHERE = "nodes and partitions"
 
 
 def weights_of(rows: Mapping[str, Row]) -> dict[str, float]:
-    """Return weights of nodes by name; empty if all are the same and so have no effect."""
+    """Return weights of nodes by name; empty if all are the same."""
     weights = {name: _weight(row) for name, row in rows.items()}
     return weights if len(set(weights.values())) > 1 else {}
 
@@ -125,7 +125,7 @@ def described_partitions(
     whole: bool,
     topology: str = "",
 ) -> dict[str, Row]:
-    """Return the rows by name; settings that are not modeled are added to ``settings``.
+    """Return the rows by name; ``settings`` gets the settings that are not modeled.
 
     Args:
         named: The rows.

@@ -1,4 +1,4 @@
-"""The policy nearest to Slurm's scheduling settings, and settings without counterpart."""
+"""The policy nearest to Slurm's settings, and settings without counterpart."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNIT = {
     "bf_max_job_test": "",
     "bf_max_job_user": "", "bf_max_job_start": "", "bf_job_part_count_reserve": "", "bf_min_age_reserve": "s",
 }  # fmt: skip
-"""Settings in both SchedulerParameters and the ``slurm`` backfill, with Slurm's units."""
+"""Settings of both SchedulerParameters and ``slurm`` backfill, with Slurm's units."""
 _SECONDS = {"s": 1.0, "min": 60.0, "us": 1e-6}
 _AS_IT_IS = (
     "bf_continue",
@@ -105,7 +105,7 @@ _PLAIN = {
 _FLAGS = {"SMALL_RELATIVE_TO_TIME": "relative_to_time", "ACCRUE_ALWAYS": "accrue_always"}
 """PriorityFlags, with their names in `multifactor`."""
 _TRES = {"node": "per_node", "cpu": "per_core", "mem": "per_gb", "gres/gpu": "per_gpu"}
-"""TRES of PriorityWeightTRES, with `multifactor`'s names of weight over total amount."""
+"""TRES of PriorityWeightTRES, with `multifactor`'s name of weight over amount."""
 _OF_TREE = ("FAIR_TREE", "NO_FAIR_TREE", "DEPTH_OBLIVIOUS")
 _OF_PASSES = (
     "assoc_limit", "batch_sched", "bf_", "default_queue", "defer", "enable_", "ignore_prefer", "max_sched",
@@ -272,7 +272,7 @@ def _is_weight(text: str) -> bool:
 
 
 def _backfill(values: Mapping[str, Row], settings: list[Setting]) -> str:
-    """Return the backfill; the treatment of SchedulerParameters is added to ``settings``."""
+    """Return the backfill; ``settings`` gets the SchedulerParameters' treatment."""
     told = partial(said, values)
     pairs = [part.partition("=") for part in told("schedulerparameters").split(",")]
     parameters = {name.strip().lower(): value.strip() for name, _, value in pairs if name.strip()}

@@ -31,7 +31,10 @@ _SLICES = (
 )
 _NOTHING = ("", "(null)", "none", "n/a", "cluster", "-1", "00:00:00", "0")
 CREDENTIAL_S = 120.0
-"""Lifetime of a job's credential (``AuthInfo=cred_expire=``); a requeue waits for it."""
+"""Lifetime of a job's credential; a requeued job waits for its end.
+
+It is set by ``AuthInfo=cred_expire=``.
+"""
 
 
 @dataclass

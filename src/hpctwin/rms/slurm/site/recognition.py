@@ -82,7 +82,7 @@ _PARTITION_SHOWN = {"totalcpus", "totalnodes"}
 _OTHERS = {
     "helper": "helpers.conf", "basepath": "job_container.conf", "autobasepath": "job_container.conf",
 }  # fmt: skip
-"""Keys of other files with NodeName lines; these files do not affect when jobs start."""
+"""Keys of other files with NodeName lines, which do not affect when jobs start."""
 _SUFFIX = re.compile(r"(?:^[^.]+|\.conf|\.txt|\.cfg|\.out|^slurm\.conf.*)$")
 _RULED = re.compile(rb"[^\n|=]*\n[- ]*---[- ]*\r?\n")
 
@@ -97,7 +97,7 @@ class SlurmFiles:
     ) -> None:
         self._folder, self._known = folder, known
         self.columns = columns
-        """The ``--format`` that ``sacct`` was called with, for its output without a header."""
+        """The ``--format`` of the ``sacct`` call, for its output without a header."""
         self._unknown: list[str] = []
         self._settings = SlurmSettings()
         self._confs: list[Path] = []
@@ -147,7 +147,7 @@ class SlurmFiles:
         return "" if b"\0" in head else self._take_settings(path, head)
 
     def _take_settings(self, path: Path, head: bytes) -> str:
-        """Import a file of keys and values, identified by keys that no other kind of file has."""
+        """Import a file of settings, identified by keys that no other kind of file has."""
         rows = conf_rows(head.decode("utf-8-sig", "replace"))
         first, keys = {row.kind for row in rows}, {key for row in rows for key in row.values}
         shown = []

@@ -93,7 +93,7 @@ class _Past:
 def take_reservations(
     site: Site, jobs: JobTable, rows: Sequence[Row], timezone: str | None
 ) -> None:
-    """Add a site's reservations to its cluster as maintenance, and record each treatment.
+    """Add a site's reservations to its cluster as maintenance, with their treatment.
 
     A reservation with the flag MAINT, or that none of the jobs used, takes its nodes away. Nodes
     reserved for some users are not modeled.
@@ -160,7 +160,7 @@ def _past(site: Site, jobs: JobTable) -> _Past | None:
 def _taken(
     row: Row, past: _Past | None, zone: str | None
 ) -> tuple[list[dict[str, Any]], list[Setting]]:
-    """Return a reservation's maintenance and treatment: of the whole, then of each flag."""
+    """Return a reservation's maintenance and treatment: the whole, then each flag."""
     name = row.get("reservationname")
 
     def became(what: str, why: str) -> Setting:
@@ -297,7 +297,7 @@ def _longer(found: Sequence[tuple[float, float]], past: _Past) -> int:
 
 
 def _flags(one: Shown, row: Row) -> list[Setting]:
-    """Return the treatment of an imported reservation's flags, and of its other resources."""
+    """Return the treatment of an imported reservation's flags and other resources."""
 
     def told(kind: str, value: str, became: str, why: str) -> Setting:
         return Setting(f"reservation {one.name}: {kind}", value, row.where, became, why)
@@ -320,7 +320,7 @@ def _flags(one: Shown, row: Row) -> list[Setting]:
 def _who_ran(
     row: Row, past: _Past, found: Sequence[tuple[float, float]], numbers: set[int]
 ) -> tuple[int, int]:
-    """Return how many allowed jobs ran there meanwhile, and how many others started there.
+    """Return how many allowed jobs ran there meanwhile, and how many others began.
 
     Allowed jobs are those of users who may use the reservation. If user, time or node is not
     recorded, an allowed job may have run there at any time. Other jobs count only if they are known
@@ -356,7 +356,7 @@ def _who_ran(
 
 
 def _may(row: Row, past: _Past, columns: Iterable[str]) -> pl.Expr:
-    """Return whether a job's user and account may use the reservation, as far as named."""
+    """Return whether a job's user and account, if named, may use the reservation."""
     if said(row, "groups"):  # no file says which users they have
         return pl.lit(True)
     both = pl.lit(True)
@@ -377,7 +377,7 @@ def _there(
     number: Mapping[str, int],
     numbers: set[int],
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Return which jobs had, or may have had, one of the nodes, and for which it is recorded.
+    """Return which jobs (maybe) had one of the nodes, and for which that is recorded.
 
     Only the wanted jobs are checked.
     """
@@ -402,7 +402,7 @@ def _hits(text: str, number: Mapping[str, int], numbers: set[int]) -> bool | Non
 
 
 def _moment(text: str, zone: str | None) -> float:
-    """Return seconds since the epoch for a time of Slurm, read like times of accounting.
+    """Return seconds since the epoch for a time of Slurm, read as in accounting.
 
     Raises:
         ValueError: The text is no time.

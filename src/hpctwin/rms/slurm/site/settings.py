@@ -95,7 +95,7 @@ class SlurmSettings:
 
     @property
     def shown_partitions(self) -> list[list[Row]]:
-        """Rows of partitions that a running Slurm printed: text first, then JSON and sinfo."""
+        """Rows of partitions that a running Slurm printed: text, then JSON and sinfo."""
         return [self.partitions, *self._of_documents("partitions", "partitionname")]
 
     def _of_documents(self, name: str, kind: str) -> list[list[Row]]:
@@ -126,7 +126,7 @@ class SlurmSettings:
 
     @property
     def values(self) -> dict[str, Row]:
-        """Settings that are not of a node, partition or the like, by key; the last one counts."""
+        """Settings not of a node, partition or the like, by key; the last one counts."""
         kinds = (
             "nodename", "partitionname", "nodeset", "downnodes", "frontendname", "switchname", "blockname",
         )  # fmt: skip
@@ -135,7 +135,7 @@ class SlurmSettings:
 
     @property
     def slurm_version(self) -> str:
-        """Slurm's version from its settings, a document or else its nodes; empty without one."""
+        """Slurm's version from settings, a document or else nodes; empty without one."""
         told = said(self.values, "slurm_version") or self.version
         nodes = {row.get("version") for some in self.shown_nodes for row in some}
         known = [text for text in nodes if re.match(r"\d+\.\d+\b", text)]
@@ -367,7 +367,7 @@ def _enforcing(values: Mapping[str, Row], *, held: bool) -> list[Setting]:
 
 
 def _with_accounts(limits: list[dict[str, Any]], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return limits, and a root-level account for each account that only a limit names."""
+    """Return limits, and a root-level account for each name that only a limit has."""
     accounts = list(fields.get("accounts", ()))
     known = {account["name"] for account in accounts} | {ROOT}
     for limit in limits:

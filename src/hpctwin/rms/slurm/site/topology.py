@@ -1,4 +1,4 @@
-"""Connections of nodes: switches of ``topology/tree``, blocks of ``topology/block``.
+"""Connections of nodes: ``topology/tree`` switches and ``topology/block`` blocks.
 
 Source:
     Manual pages topology.conf(5) and topology.yaml(5), 22.05 to 26.05; outputs of ``scontrol show
@@ -34,7 +34,7 @@ _LISTS = {
     "ring": ("rings", {"ringname": "ring", "nodes": "nodes"}),
     "torus3d": ("toruses", {"torusname": "name", "nodes": "nodes"}),
 }
-"""List of each kind in topology.yaml, and fields of an element by topology.conf's keys."""
+"""Each kind's list in topology.yaml, and its fields by topology.conf's keys."""
 _WHY = {
     "ring": "jobs have nodes that follow each other in a ring; no placement looks at rings",
     "torus3d": "jobs have boxes of a torus; no placement looks at one",
@@ -126,7 +126,9 @@ def _written(value: Any) -> str:
 def chosen_topology(
     conf: Sequence[Row], shown: Sequence[Row], topologies: Sequence[Topology]
 ) -> Chosen:
-    """Return the topology in effect: Slurm's output, else topology.yaml or topology.conf.
+    """Return the topology in effect.
+
+    What Slurm shows counts, else topology.yaml, else topology.conf.
 
     Args:
         conf: Rows of topology.conf.
@@ -209,7 +211,7 @@ def _told(chosen: Chosen, became: str, why: str) -> Setting:
 
 
 def _with_nodes(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
-    """Return switches without those that have no available node."""
+    """Return switches except those without any available node."""
     here = set(names)
     empty = {
         row.get("switchname")
@@ -235,7 +237,7 @@ def _switch(row: Row, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _of_blocks(rows: Sequence[Row], sizes: str, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return blocks, and above consecutive ones the larger blocks that Slurm makes of them."""
+    """Return blocks, and above consecutive ones Slurm's larger blocks."""
     found: list[dict[str, Any]] = [
         {"name": row.get("blockname"), "nodes": _numbers(row.get("blockname"), row, names)}
         for row in rows
@@ -260,7 +262,7 @@ def _of_blocks(rows: Sequence[Row], sizes: str, names: Sequence[str]) -> list[di
 
 
 def _numbers(name: str, row: Row, names: Sequence[str]) -> str:
-    """Return the numbers of a switch's nodes, as text; nodes that no longer exist are omitted."""
+    """Return the node numbers of a switch, as text; nodes that are gone are omitted."""
     place = {node: number for number, node in enumerate(names)}
     numbers = sorted({place[node] for node in expand(row.get("nodes")) if node in place})
     if not numbers:
