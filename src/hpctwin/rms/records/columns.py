@@ -55,18 +55,17 @@ class Jobs:
     def of(self, name: str) -> FloatArray:
         """Return a number of each job [jobs].
 
-        Args:
-            name: One of these names:
+        These are the names:
 
-                - ``submit_s``, ``walltime_s``, ``priority``, ``nodes``, ``tasks``
-                - ``start_s`` and ``not_before_s``: NaN without one
-                - the needs per node, and ``needs``: whether there are any
-                - ``number``: the id as a number, -1 if it is not written as one
-                - ``barred``: whether it is held, or the resource manager would not start it
-                - ``depends``: whether it depends on other jobs
-                - ``uses``: whether it uses resources or consumables
-                - ``later``: whether it has an earliest begin time
-                - each of `LABELS`: whether it has that label
+        - ``submit_s``, ``walltime_s``, ``priority``, ``nodes``, ``tasks``
+        - ``start_s`` and ``not_before_s``: NaN without one
+        - the needs per node, and ``needs``: whether there are any
+        - ``number``: the id as a number, -1 if it is not written as one
+        - ``barred``: whether it is held, or the resource manager would not start it
+        - ``depends``: whether it depends on other jobs
+        - ``uses``: whether it uses resources or consumables
+        - ``later``: whether it has an earliest begin time
+        - each of `LABELS`: whether it has that label
         """
         found: FloatArray = self.numbers[_NUMBERS[name]]
         return found
@@ -80,16 +79,18 @@ class Jobs:
     def told(self, name: str, rows: npt.NDArray[np.int64] | slice = slice(None)) -> list[Any]:
         """Return a value that is not a number, of some jobs [rows] or all [jobs].
 
-        Args:
-            name: One of these names:
+        These are the names:
 
-            - ``id`` or one of `LABELS`
-            - ``resources``, ``consumables``, ``dependencies``: None without any
-            - ``tasks``: their request in the order of `CHUNKS`, None without any
-            - ``held``: numbers of its nodes
-            - ``amounts``: amounts that it holds of them, None if it has them whole
-            - ``uses_up``: its record if it holds consumables, else None
-        rows: Rows of the jobs.
+        - ``id`` or one of `LABELS`
+        - ``resources``, ``consumables``, ``dependencies``: None without any
+        - ``tasks``: their request in the order of `CHUNKS`, None without any
+        - ``held``: numbers of its nodes
+        - ``amounts``: amounts that it holds of them, None if it has them whole
+        - ``uses_up``: its record if it holds consumables, else None
+
+        Args:
+            name: Name of the value.
+            rows: Rows of the jobs.
         """
         found: list[Any] = self.objects[:, _OBJECTS[name]][rows].tolist()
         return found

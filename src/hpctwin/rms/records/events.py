@@ -175,7 +175,10 @@ class ReservationRemoved(_Event):
 
 
 class SchedulerRestarted(_Event):
-    """It has restarted, or has other nodes or partitions: only a snapshot is current."""
+    """The resource manager has restarted, or has other nodes or partitions.
+
+    Only a snapshot shows the current state.
+    """
 
     kind: Literal["scheduler_restarted"] = "scheduler_restarted"
 
