@@ -314,7 +314,7 @@ def _flags(one: Shown, row: Row) -> list[Setting]:
     return made
 
 
-# --- who ran there ---------------------------------------------------------------------------------
+# --- jobs that ran there ---------------------------------------------------------------------------
 
 
 def _who_ran(
@@ -322,9 +322,9 @@ def _who_ran(
 ) -> tuple[int, int]:
     """Return how many allowed jobs ran there meanwhile, and how many others began.
 
-    Allowed jobs are those of users who may use the reservation. If user, time or node is not
-    recorded, an allowed job may have run there at any time. Other jobs count only if they are known
-    to have started there.
+    Allowed jobs belong to users with access to the reservation. If the user is not recorded, a job
+    counts as allowed. If its time or nodes are not recorded, an allowed job counts as having run
+    there. Other jobs count only if they are known to have started there.
     """
     columns = past.jobs.columns
     has = [name for name in ("recorded_start_s", "recorded_nodes") if name in columns]
