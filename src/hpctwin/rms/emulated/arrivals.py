@@ -39,7 +39,7 @@ class Arrival:
 
 
 def arrivals(workload: Workload, start_s: float) -> Iterator[Arrival]:
-    """Yield the jobs in order of submission; ``start_s`` is the workload's time zero.
+    """Return the jobs in order of submission; ``start_s`` is the workload's time zero.
 
     Raises:
         WorkloadError: A resource manager would refuse an id or label, or a job shares its nodes

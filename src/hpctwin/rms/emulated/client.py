@@ -96,7 +96,7 @@ class EmulatedManager(PlainManager):
 
         Args:
             job: Request of the job; it is submitted now, whatever ``submit_s`` says.
-            runtime_s: Runtime; by default a share of its walltime, drawn by the cluster's faults.
+            runtime_s: Runtime; by default a share of its walltime, drawn as its faults say.
         """
         return self._act("submit", job=job.model_dump(mode="json"), runtime_s=runtime_s)
 

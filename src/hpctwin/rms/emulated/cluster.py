@@ -224,7 +224,7 @@ class EmulatedCluster(NodeLife):
         Args:
             spec: Request of the job.
             runtime_s: Runtime on nodes of speed 1, in seconds; by default a share of its walltime,
-                drawn by the faults.
+                drawn as the faults say.
             fails: Whether it ends with an error after its runtime.
 
         Returns:
@@ -301,7 +301,7 @@ class EmulatedCluster(NodeLife):
     def lease(self, until_s: Mapping[str, float]) -> dict[str, Outcome]:
         """Delay pending jobs until a time; jobs submitted soon after get a first lease.
 
-        Without further leases, the first leases stop when the longest of these ends.
+        Without further leases, new jobs get no first lease once the longest of these ends.
         """
         self.first_lease_s = FIRST_LEASE_S
         for end_s in until_s.values():

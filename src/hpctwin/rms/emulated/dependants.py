@@ -20,7 +20,7 @@ WELL = ("after", "afterany", "afterok")
 REMEMBERED = 10_000
 """Number of ended jobs known for later dependencies.
 
-A job that a workload names is always known.
+A job that others of the workload depend on is always known.
 """
 
 
@@ -131,7 +131,7 @@ class Dependants:
                 self._past.pop(self._forgettable.popleft(), None)
 
     def settle(self, job_id: str, kinds: tuple[str, ...]) -> Settled:
-        """Return a job's dependencies that become true, and jobs that can never start.
+        """Return which dependencies on a job become true, and which never can.
 
         Args:
             job_id: Job that has started or is gone.

@@ -290,7 +290,7 @@ class Leasing:
     def let_run(self, job_id: str) -> Outcome:
         """Have the hook allow a job that is started by force, and ask no scheduler.
 
-        A scheduler that was asked would be quicker, and place the job where it likes.
+        A scheduler that was asked would be faster, and would place the job where it likes.
         """
         self._before = {array_of(job_id): self._until.get(array_of(job_id), 0.0)}
         return self._write({job_id: 0.0})[job_id]

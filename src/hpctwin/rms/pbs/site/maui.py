@@ -1,4 +1,4 @@
-"""Settings of ``maui.cfg`` and ``moab.cfg`` with exact counterparts, and others.
+"""Exact counterparts of ``maui.cfg`` and ``moab.cfg``; all other settings by name.
 
 Source:
     Maui 3.3 Administrator's Guide, appendix F; Moab Workload Manager 9.1 Administrator Guide,

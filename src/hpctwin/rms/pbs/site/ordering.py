@@ -146,7 +146,7 @@ class Key(NamedTuple):
     Args:
         name: Name in formulas of hpctwin.
         scale: Amount that counts as 1.
-        span: Upper bound of its whole-number value.
+        span: Exclusive upper bound of its whole-number value.
     """
 
     name: str
@@ -172,7 +172,7 @@ TERMS = frozenset(
 )  # fmt: skip
 """Names that a formula may contain."""
 _SHARES_SPAN = 2**26
-"""Resolution of fair-share factors: closer factors are equal if sort keys follow."""
+"""Steps of fair-share factors if sort keys follow; closer factors are equal."""
 _EXACT = 2**53
 _AFTER_FORMULA = "the formula goes first; between equal ones time decides"
 _EXPRESS = 10**12
