@@ -1,4 +1,4 @@
-"""Running a resource manager's commands: never through a shell, always with a time limit."""
+"""Execution of a resource manager's commands, without a shell, with time limits."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ MINUTE_S = 60.0
 
 
 def not_inherited(*names: str) -> list[str]:
-    """Which of these variables the environment sets and `Commands` does not pass on: ``NAME=value``."""
+    """Return those variables that are set but not passed on, as ``NAME=value``."""
     return [f"{name}={os.environ[name]}" for name in names if os.environ.get(name)]
 
 
 def passed_on(*names: str) -> dict[str, str]:
-    """Those of these variables that the environment sets, for `Commands` to pass on."""
+    """Return those of these variables that the environment sets, for `Commands`."""
     return {name: os.environ[name] for name in names if os.environ.get(name)}
 
 
 class Commands:
-    """Runs commands of one resource manager, and counts them.
+    """Runner of one resource manager's commands; it counts the calls.
 
     Args:
-        folder: where the commands are; found on the twin's own path if empty.
-        timeout_s: of each call.
-        environment: added to a small fixed environment; nothing else is inherited.
+        folder: Folder of the commands; if empty, they are searched on the twin's own path.
+        timeout_s: Time limit of each call, in seconds.
+        environment: Variables added to a small fixed environment; nothing else is inherited.
     """
 
     def __init__(
@@ -56,15 +56,15 @@ class Commands:
         self._kept: dict[tuple[str, ...], tuple[float, bytes]] = {}
 
     def again(self) -> Commands:
-        """The same commands, counted and kept apart: for another thread."""
+        """Return an equal runner for another thread, with its own counts and cache."""
         return Commands(self.folder, timeout_s=self.timeout_s, environment=self.environment)
 
     def run(self, name: str, arguments: Sequence[str]) -> bytes:
-        """The standard output of a command.
+        """Return the standard output of a command.
 
         Raises:
-            CommandError: it ended with an error.
-            UnreachableError: it is not there, took too long, or wrote more than 256 MiB.
+            CommandError: The command ended with an error.
+            UnreachableError: The command is missing, took too long, or wrote more than 256 MiB.
         """
         output = self._output(name, arguments, subprocess.PIPE, self.timeout_s)
         if len(output) > MAX_OUTPUT:
@@ -74,17 +74,17 @@ class Commands:
     def run_into(
         self, file: BinaryIO, name: str, arguments: Sequence[str], *, timeout_s: float
     ) -> None:
-        """Have a command write into a file, however much it is.
+        """Run a command that writes into a file, without a limit on its output.
 
         Args:
-            file: of the operating system.
-            name: of the command.
-            arguments: of it.
-            timeout_s: of this call.
+            file: File of the operating system.
+            name: Name of the command.
+            arguments: Arguments of the command.
+            timeout_s: Time limit of this call, in seconds.
 
         Raises:
-            CommandError: it ended with an error.
-            UnreachableError: it is not there, or took too long.
+            CommandError: The command ended with an error.
+            UnreachableError: The command is missing or took too long.
         """
         self._output(name, arguments, file, timeout_s)
 
@@ -130,7 +130,7 @@ class Commands:
         return output
 
     def run_at_times(self, name: str, arguments: Sequence[str], every_s: float) -> bytes:
-        """As `run`, for what seldom changes: an answer younger than ``every_s`` is given again."""
+        """Return the output of `run`; reuse an answer younger than ``every_s``."""
         key = (name, *arguments)
         now = time.monotonic()
         if key not in self._kept or self._kept[key][0] < now - every_s:
@@ -138,16 +138,17 @@ class Commands:
         return self._kept[key][1]
 
     def calls_per_minute(self) -> int:
-        """How many commands were run in the last minute."""
+        """Return the number of commands run in the last minute."""
         now = time.monotonic()
         # Other threads run commands meanwhile; a copy is made in one step.
         return sum(at >= now - MINUTE_S for at in tuple(self._calls))
 
 
 def _on_path(name: str) -> str | None:
-    """Where a command is, by our own path: PBS's and Slurm's are often in folders of their own.
+    """Return the path of a command, found on the twin's own path.
 
-    Entries of the path that depend on where we are do not count.
+    PBS's and Slurm's commands are often in separate folders. Path entries that depend on the
+    current folder do not count.
     """
     entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return shutil.which(name, path=os.pathsep.join(filter(os.path.isabs, entries)))

@@ -1,10 +1,10 @@
-"""Submitting jobs so that each gets in once, whoever dies on the way.
+"""Submission of jobs so that each enters once, even if the submitter dies.
 
-A job comes with a key. It is submitted held; when whoever submits it has written down its id, it is
-admitted. A held job neither runs nor ends by itself, so one whose id was lost with its submitter is
-still there, and is found by its key.
+A job comes with a key and is submitted held. Once the submitter has written down its id, the job is
+admitted. A held job neither runs nor ends by itself. So a job whose id was lost with its submitter
+is still there, and its key finds it.
 
-What a placer writes on its jobs, so that it knows them again and nobody else can write it.
+A placer writes a mark on its jobs. It recognizes them by it, and no other user can forge one.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ _HEX = 32
 
 
 class Mark:
-    """Marks of one queue: the job's key, and proof that it was written by who knows the queue's secret.
+    """Marks of one queue: a job's key, with proof that the queue's owner wrote it.
 
-    A mark can be read by whoever sees the job's comment, and copied: whose job it stands on must be looked
-    at too.
+    Anyone can read and copy the mark of a job whose comment they see. So callers must also check the
+    owner of the job that carries it.
 
     Args:
-        secret: known to the queue's owner only.
+        secret: Secret that only the queue's owner knows.
     """
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
 
     def of(self, key: str) -> str:
-        """The mark of the job with a key."""
+        """Return the mark of the job with this key."""
         return f"{_PREFIX}:{key}:{self._proof(key)}"
 
     def key(self, text: object) -> str | None:
-        """The key that a mark of this queue stands for; None if the text is none."""
+        """Return the key that a mark of this queue stands for; None for any other text."""
         if not isinstance(text, str):
             return None
         head, _, proof = text.strip().rpartition(":")
@@ -62,20 +62,20 @@ class Mark:
 
 
 MAX_SCRIPT = 4_000_000
-"""Characters of a batch script; Slurm's own default limit is 4 MB."""
+"""Longest batch script, in characters; Slurm's own default limit is 4 MB."""
 
 
 class JobRequest(Record):
-    """A job for whichever cluster.
+    """A job request for any cluster.
 
     Args:
-        key: tells it from all others; a second one with the same key is the same job.
-        nodes: how many whole nodes.
-        walltime_s: requested limit, on a cluster of factor 1.
-        name: what users see.
-        user, account, partition, qos: labels, empty where there is none.
-        cores, gpus, memory_gb: needs per node.
-        script: the batch script.
+        key: Unique key; a second request with the same key is the same job.
+        nodes: Number of whole nodes.
+        walltime_s: Requested limit on a cluster of factor 1, in seconds.
+        name: Name shown to users.
+        user, account, partition, qos: Labels; empty without one.
+        cores, gpus, memory_gb: Needs per node.
+        script: The batch script.
     """
 
     key: JobId
@@ -97,8 +97,8 @@ class SubmittedJob:
     """A job that was submitted with a key and has not ended.
 
     Args:
-        id: as the resource manager writes it.
-        held: whether it is held.
+        id: Id as the resource manager writes it.
+        held: Whether the job is held.
     """
 
     id: str
@@ -106,52 +106,52 @@ class SubmittedJob:
 
 
 class Gate(Protocol):
-    """Where jobs get into a cluster. All calls have a time limit of their own."""
+    """Entry for jobs into a cluster. Every call has its own time limit."""
 
     def submit(self, job: JobRequest, *, delay_s: float = 0.0) -> tuple[Outcome, str]:
         """Submit a job, held.
 
         Args:
-            job: what it asks for here.
-            delay_s: it may not start before so many seconds from now.
+            job: Request of the job on this cluster.
+            delay_s: Time from now before which the job may not start, in seconds.
 
         Returns:
-            What became of it, and its id if it is done.
+            The outcome, and the job's id if the outcome is done.
 
         Raises:
-            UnreachableError: it certainly was not sent.
+            UnreachableError: The job certainly was not sent.
         """
 
     def jobs(self) -> dict[str, list[SubmittedJob]]:
-        """All jobs that were submitted with a key and have not ended, by key.
+        """Return all jobs that were submitted with a key and have not ended, by key.
 
         Raises:
-            UnreachableError: no answer.
+            UnreachableError: No answer.
         """
 
     def admit(self, job_id: str) -> Outcome:
-        """Let a job go that was submitted held.
+        """Release a job that was submitted held.
 
         Raises:
-            UnreachableError: no answer.
+            UnreachableError: No answer.
         """
 
     def cancel(self, job_id: str) -> Outcome:
-        """Take a job away.
+        """Cancel a job.
 
         Raises:
-            UnreachableError: no answer.
+            UnreachableError: No answer.
         """
 
 
 class ListedJob(NamedTuple):
-    """A job of whoever, as a resource manager lists it.
+    """A job of any user, as a resource manager lists it.
 
     Args:
-        mark: what stands where a mark would.
-        owner: whose it is.
-        id: as the resource manager writes it.
-        held: whether a user holds it.
+        mark: Value of the field that holds marks.
+        owner: Owner of the job.
+        id: Id as the resource manager writes it.
+        held: Whether a user holds the job.
     """
 
     mark: Any
@@ -161,29 +161,30 @@ class ListedJob(NamedTuple):
 
 
 class CommandGate(ABC):
-    """A gate into a resource manager that is asked by commands; scripts are handed over as files.
+    """Gate into a resource manager by commands; scripts are passed as files.
 
-    Jobs run as whoever submits them. Only jobs of that user count as submitted with a key: what another
-    user writes where marks are, made up or copied, adopts nothing and cancels nothing.
+    Jobs run as the submitting user. Only jobs of that user count as submitted with a key. If
+    another user writes a mark, made up or copied, no job is adopted or canceled because of it.
 
     Args:
-        commands: the resource manager's.
-        mark: what tells jobs that were submitted with a key.
-        owner: whose jobs they are.
-        options: further options of the submitting command.
-        changed: called when a job was submitted or admitted: there will be news of it.
+        commands: The resource manager's commands.
+        mark: Marks that identify jobs submitted with a key.
+        owner: Owner of these jobs.
+        options: Further options of the submitting command.
+        changed: Function called after a job was submitted or admitted, since news of it will
+            follow.
     """
 
     manager: ClassVar[str]
-    """Its name, for messages."""
+    """Name of the resource manager, for messages."""
     submitter: ClassVar[str]
     admitter: ClassVar[tuple[str, ...]]
     canceller: ClassVar[tuple[str, ...]]
-    """The commands that submit a job, let it go, and take it away; a job's number comes last."""
+    """Commands that submit, release and cancel a job; the job's number comes last."""
     id: ClassVar[re.Pattern[str]]
-    """What a job's number looks like."""
+    """Pattern of a job's number."""
     lost: ClassVar[re.Pattern[str]]
-    """In an error that is not the manager's word, so that the job may have got in all the same."""
+    """Pattern of errors that are not the manager's answer: the job may have entered."""
 
     def __init__(
         self,
@@ -238,14 +239,14 @@ class CommandGate(ABC):
 
     @abstractmethod
     def _asked(self, job: JobRequest, delay_s: float) -> list[str]:
-        """What a job asks for, as options of the submitting command; held, and with its mark."""
+        """Return a job's request as options of the submitting command, held and marked."""
 
     @abstractmethod
     def _listed(self) -> Iterator[ListedJob]:
-        """All jobs that have not ended.
+        """Return all jobs that have not ended.
 
         Raises:
-            UnreachableError: no answer, or one that cannot be read.
+            UnreachableError: No answer, or one that cannot be read.
         """
 
     def _do(self, command: tuple[str, ...], job_id: str) -> Outcome:
@@ -263,6 +264,6 @@ class CommandGate(ABC):
 
 
 def _number(job: SubmittedJob) -> int:
-    """The number that a job's id begins with."""
+    """Return the number at the start of a job's id."""
     found = re.match(r"\d+", job.id)
     return int(found[0]) if found else 0

@@ -1,4 +1,4 @@
-"""The heartbeat of a twin that is in charge: a file that it renews and that a site's submit rule reads."""
+"""Heartbeat of an acting twin: a file that it renews for a site's submit rule."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def beat(
     """Write that the twin is in charge.
 
     Args:
-        path: the file.
-        seq: the last event that the twin has processed.
-        time_s: the present by the resource manager's clock; by this computer's if omitted.
-        more: further fields for the submit rule.
+        path: Path of the file.
+        seq: Number of the last event that the twin has processed.
+        time_s: Current time by the resource manager's clock; by default this computer's clock.
+        more: Further fields for the submit rule.
 
     Raises:
-        UnreachableError: the file cannot be written.
+        UnreachableError: The file cannot be written.
     """
     body = {"time_s": time_s or time.time(), "seq": seq, "pid": os.getpid(), **(more or {})}
     try:

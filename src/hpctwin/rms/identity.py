@@ -1,4 +1,4 @@
-"""Which cluster a resource manager is of, by its own word and not by the name that settings give it."""
+"""Identity of a cluster as its resource manager reports it, whatever settings say."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["cluster_identity"]
 
 
 def cluster_identity(manager: ResourceManager) -> str:
-    """The same text for any two managers of one cluster on one host, another for any other.
+    """Return a text that is equal for managers of the same cluster on one host only.
 
     Raises:
-        UnreachableError: it does not answer.
+        UnreachableError: The manager does not answer.
     """
     if isinstance(manager, PolledManager):
         return cluster_identity(manager.manager)
     if isinstance(manager, Identified):
         return manager.identity()
-    # One that lives in this process is nobody else's.
+    # A manager that lives in this process belongs to no other one.
     return f"process {os.getpid()}, object {id(manager)}"

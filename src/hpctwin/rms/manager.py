@@ -1,6 +1,6 @@
 """The one interface to resource managers.
 
-A resource manager that can be looked at, and nothing else: what others are made from.
+`PlainManager` can be observed and does nothing else; other managers derive from it.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ __all__ = [
 ]
 
 Way = Literal["lease", "start", "priority"]
-"""How the twin can act: by begin times a little ahead, by starting jobs itself, by their order."""
+"""How the twin can act: begin times a little ahead, forced starts, or priorities."""
 
 
 Where = Sequence[tuple[str, Sequence[int]]]
-"""Nodes of a job by name, and how many of its tasks of each kind are on each."""
+"""Nodes of a job by name, each with the number of its tasks of each kind."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of an action.
+    """Result of an action.
 
     Args:
         result: ``done``; ``refused``: it certainly did not happen; ``unknown``: the answer was
-            lost, and only events or a snapshot will tell.
-        reason: why not, in the resource manager's words.
+            lost, and only events or a snapshot will show the result.
+        reason: Reason against it, in the resource manager's words.
     """
 
     result: Literal["done", "refused", "unknown"]
@@ -52,15 +52,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Report:
-    """How we stand with a resource manager.
+    """State of the connection to a resource manager.
 
     Args:
-        calls_per_minute: how often we asked it for something in the last minute.
-        notes: one sentence for each thing that the last snapshot leaves out or takes for granted.
-        look_age_s: how long ago the last look at all of it began; None where each snapshot is a look.
-        fault: why the look after that one failed; empty if it did not.
-        partitions: names of the partitions in which the twin may act; None for all.
-        left: why the twin leaves a pending job to the manager, by job id.
+        calls_per_minute: Number of calls in the last minute.
+        notes: One sentence for each thing that the last snapshot omits or assumes.
+        look_age_s: Seconds since the start of the last full poll; None if each snapshot is a poll.
+        fault: Error of the poll after that one; empty if it did not fail.
+        partitions: Names of the partitions in which the twin may act; None for all.
+        left: Reasons why the twin leaves pending jobs to the manager, by job id.
     """
 
     calls_per_minute: int = 0
@@ -72,11 +72,11 @@ class Report:
 
 
 class Priorities(NamedTuple):
-    """Priorities of jobs.
+    """Range and resolution of job priorities.
 
     Args:
-        highest: the highest that can be set.
-        step: by so much two jobs should differ that are to go one after the other.
+        highest: Highest priority that can be set.
+        step: Least difference between two jobs that should start one after the other.
     """
 
     highest: float = float("inf")
@@ -84,148 +84,151 @@ class Priorities(NamedTuple):
 
 
 class ResourceManager(Protocol):
-    """What the twin asks of a resource manager. All calls have a time limit of their own."""
+    """Calls that the twin makes to a resource manager; each has its own time limit."""
 
     @property
     def cluster(self) -> str:
-        """The cluster's name."""
+        """Name of the cluster."""
 
     @property
     def clock_speed(self) -> float:
-        """Seconds of its clock per second: 1 for a real one, 0 for one that waits for heartbeats."""
+        """Seconds of its clock per second: 1 if real, 0 if the clock waits for heartbeats."""
 
     @property
     def priorities(self) -> Priorities:
-        """What `set_priority` takes."""
+        """Priorities that `set_priority` accepts."""
 
     def ways(self) -> frozenset[Way]:
-        """The ways to act that work here."""
+        """Return the ways to act that work here."""
 
     def report(self) -> Report:
-        """What we cost it, and what could not be read in the last snapshot."""
+        """Return the load that the twin causes, and what the last snapshot could not read."""
 
     def own_estimates(self) -> dict[str, float]:
-        """When it says itself that jobs will start, seconds since the epoch by job id.
+        """Return the manager's own start estimates, in seconds since the epoch, by job id.
 
-        Jobs of which it says nothing are not in it.
+        Jobs without an estimate are omitted.
 
         Raises:
-            UnreachableError: no answer.
+            UnreachableError: No answer.
         """
 
     def snapshot(self) -> Snapshot:
-        """Everything it knows now.
+        """Return everything that the manager knows now.
 
         Raises:
-            UnreachableError: no answer.
+            UnreachableError: No answer.
         """
 
     def leases(self) -> Mapping[str, float]:
-        """The waiting jobs that are the twin's, and until when each is leased, seconds since the epoch.
+        """Return the twin's pending jobs, each with the end of its lease.
 
-        As of the last look, with what was done since; nobody is asked. 0 where the job has no lease, or
-        an old one. A job is the twin's where the site's submit rule has marked it.
+        Times are in seconds since the epoch; 0 if a job has no lease or an old one. The state is
+        that of the last poll plus the twin's own actions since then; the manager is not asked. A
+        job is the twin's if the site's submit rule has marked it.
         """
 
     def lease(self, until_s: Mapping[str, float]) -> dict[str, Outcome]:
-        """Let waiting jobs of the twin's not start before a time, in one command or a few.
+        """Delay pending jobs of the twin until a time, in one command or a few.
 
-        A begin time that the user asked for is never shortened. A job that is not the twin's, is gone,
-        runs or is held is refused, and the others are done.
+        A begin time that the user requested is never shortened. A job that is not the twin's, is
+        gone, runs or is held is refused; the other jobs are still delayed.
 
         Args:
-            until_s: seconds since the epoch by the manager's clock, by job.
+            until_s: Seconds since the epoch by the manager's clock, by job.
         """
 
     def admit(self, job_ids: Sequence[str]) -> dict[str, Outcome]:
-        """End the leases of jobs, in one command or a few: the manager starts them by its own rules.
+        """End the leases of jobs, in one command or a few.
 
-        A begin time that the user asked for stays.
+        The manager then starts them by its own rules. A begin time that the user requested stays.
         """
 
     def start(self, job_id: str) -> Outcome:
-        """Start a waiting job now, by force; refused if it does not wait or does not fit."""
+        """Start a pending job now, by force; refused if it is not pending or does not fit."""
 
     def set_priority(self, job_id: str, priority: float) -> Outcome:
-        """Change a waiting job's priority; larger is sooner."""
+        """Change a pending job's priority; a larger one starts sooner."""
 
     def heartbeat(self, seq: int, *, starts_at_once: bool = False) -> None:
-        """Show that the twin is in charge, and has processed all events up to ``seq``.
+        """Show that the twin is in charge and has processed all events up to ``seq``.
 
-        While no heartbeats come, the site's submit rule gives no leases.
+        Without heartbeats, the site's submit rule gives no leases.
 
         Args:
-            seq: the number of that event.
-            starts_at_once: whether a job may start without a decision of the twin where no job is pending
+            seq: Number of that event.
+            starts_at_once: Whether a job may start without the twin's decision if no job is pending
                 and it fits.
 
         Raises:
-            UnreachableError: no answer.
+            UnreachableError: No answer.
         """
 
     def close(self) -> None:
-        """Give back connections."""
+        """Close the connections."""
 
 
 @runtime_checkable
 class LendsScheduling(Protocol):
-    """A manager whose whole scheduling can rest while heartbeats come: a lease on all of it."""
+    """A manager that can pause all its scheduling while heartbeats come."""
 
     def take_scheduling(self) -> Outcome:
-        """Ask it to start no job by itself from now on, as long as heartbeats come."""
+        """Ask the manager to start no job by itself from now on, while heartbeats come."""
 
     def give_scheduling(self) -> Outcome:
-        """Let it schedule by itself again."""
+        """Let the manager schedule by itself again."""
 
 
 @runtime_checkable
 class Places(Protocol):
-    """A manager that starts jobs on the nodes that it is told."""
+    """A manager that starts jobs on given nodes."""
 
     def start_on(self, job_id: str, where: Where) -> Outcome:
-        """Start a waiting job now, on these nodes where that can be had, else by `ResourceManager.start`.
+        """Start a pending job now, on these nodes if possible.
+
+        If not, `ResourceManager.start` starts it.
 
         Returns:
-            With the way that was taken, where it was done.
+            The outcome; if it is done, with the way that was used.
         """
 
 
 @runtime_checkable
 class Tells(Protocol):
-    """A manager that sends its events by itself; one that does not is polled."""
+    """A manager that sends its events by itself; any other is polled."""
 
     def subscribe(self, take: Callable[[bytes], None]) -> None:
-        """Have each event from now on given to a function, as a line of JSON, in a thread."""
+        """Pass each event from now on to a function, as a line of JSON, in a thread."""
 
 
 @runtime_checkable
 class Hooked(Protocol):
-    """A manager that is polled, and has hooks that note what happens between two looks."""
+    """A polled manager with hooks that record what happens between two polls."""
 
     def translator(self) -> Callable[[str], Sequence[News]]:
-        """What says what a line of theirs means."""
+        """Return the function that translates a line of these hooks."""
 
     def now_s(self) -> float:
-        """The time by the clock that they note, seconds since the epoch."""
+        """Return the time by the hooks' clock, in seconds since the epoch."""
 
 
 @runtime_checkable
 class Identified(Protocol):
-    """A manager that says which cluster it is of, whatever the settings call it."""
+    """A manager that identifies its cluster, whatever name the settings give it."""
 
     def identity(self) -> str:
-        """The same text for any two managers of one cluster on one host, another for any other.
+        """Return a text that is equal for managers of the same cluster on one host only.
 
         Raises:
-            UnreachableError: it does not answer.
+            UnreachableError: The manager does not answer.
         """
 
 
 class PlainManager:
-    """Says no to whatever is asked of it; see `ResourceManager` for what each method is for.
+    """A manager that refuses every action; see `ResourceManager` for the methods.
 
     Args:
-        cluster: name for events and snapshots.
+        cluster: Name for events and snapshots.
     """
 
     clock_speed: float = 1.0
@@ -235,50 +238,50 @@ class PlainManager:
         self.cluster = cluster
 
     def ways(self) -> frozenset[Way]:
-        """None."""
+        """Return no way."""
         return frozenset()
 
     def report(self) -> Report:
-        """It costs nothing, and nothing is left out."""
+        """Return an empty report: no calls, nothing omitted."""
         return Report()
 
     def own_estimates(self) -> dict[str, float]:
-        """It says nothing."""
+        """Return no estimate."""
         return {}
 
     def snapshot(self) -> Snapshot:
-        """Each manager's own.
+        """Fail: each manager has its own.
 
         Raises:
-            UnreachableError: its class does not say how.
+            UnreachableError: The class does not define it.
         """
         raise UnreachableError(f"{type(self).__name__} has no method snapshot")
 
     def leases(self) -> Mapping[str, float]:
-        """No job is the twin's."""
+        """Return no job: none is the twin's."""
         return {}
 
     def lease(self, until_s: Mapping[str, float]) -> dict[str, Outcome]:
-        """Refused."""
+        """Refuse all leases."""
         return dict.fromkeys(until_s, self._no("leases"))
 
     def admit(self, job_ids: Sequence[str]) -> dict[str, Outcome]:
-        """Refused."""
+        """Refuse: there are no leases."""
         return dict.fromkeys(job_ids, self._no("leases"))
 
     def start(self, job_id: str) -> Outcome:
-        """Refused."""
+        """Refuse the start."""
         return self._no("way to start a job by force")
 
     def set_priority(self, job_id: str, priority: float) -> Outcome:
-        """Refused."""
+        """Refuse the change."""
         return self._no("priorities that can be set")
 
     def heartbeat(self, seq: int, *, starts_at_once: bool = False) -> None:
-        """No submit rule reads it."""
+        """Do nothing: no submit rule reads it."""
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: nothing is open."""
 
     def _no(self, what: str) -> Outcome:
         return Outcome("refused", f"{self.cluster} has no {what}")

@@ -1,4 +1,4 @@
-"""The kinds of resource manager: those with a name, and a site's own."""
+"""The kinds of resource manager: built-in ones by name, and a site's custom class."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ MANAGERS: Mapping[str, type[ManagerSettings]] = {
     "slurm": SlurmSettings,
     "pbs": PbsSettings,
 }
-"""The settings of each kind, by its name: what ``manager.kind`` may be, besides ``FILE.py:CLASS``."""
+"""Settings of each built-in kind, by the value of ``manager.kind``."""
 
 
 def kind_of(manager: object) -> type[ManagerSettings] | None:
-    """The kind that settings of a manager name, validated or not; None if they name none that is known."""
+    """Return the kind in a manager's settings, validated or not; None if unknown."""
     if isinstance(manager, ManagerSettings):
         return type(manager)
     name = manager.get("kind") if isinstance(manager, Mapping) else None
@@ -38,21 +38,21 @@ def kind_of(manager: object) -> type[ManagerSettings] | None:
 
 
 def probe(folder: str = "", conf: Path | None = None) -> list[Probe]:
-    """Look for resource managers here. Only commands that read are run.
+    """Search for resource managers on this host; only commands that read are run.
 
     Args:
-        folder: where the commands are; the path is searched if empty.
-        conf: ``SLURM_CONF``, where it is not the default.
+        folder: Folder of the commands; if empty, the path is searched.
+        conf: ``SLURM_CONF``, if it is not the default.
     """
     found = (kind.probe(folder, conf) for kind in MANAGERS.values())
     return [one for one in found if one is not None]
 
 
 def _own(name: str) -> type[ManagerSettings]:
-    """The class of a site's own settings.
+    """Return the class of a site's custom settings.
 
     Raises:
-        HpctwinError: it cannot be loaded, or is not one.
+        HpctwinError: The class cannot be loaded, or is not a settings class.
     """
     where, _, attribute = name.rpartition(":")
     found = named_in(load_module(where), attribute, where)
@@ -82,4 +82,4 @@ else:
         WrapValidator(_validated),
         PlainSerializer(_plain),
     ]
-    """Settings of a manager of whichever kind; ``kind`` says which."""
+    """Settings of a manager of any kind, given by ``kind``."""

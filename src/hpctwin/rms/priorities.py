@@ -1,8 +1,9 @@
-"""Priorities that drift with age, kept still while the queue's order stays the same.
+"""Drifting priorities, held constant while the queue's order stays the same.
 
-Under a multifactor scheduler each waiting job's priority is another one at each look. What matters of it is
-its place among the others, and roughly its distance from them. So jobs keep the priority that they had when
-they were first seen, or last changed places: on a scale of their own, that runs along with the drift.
+Under a multifactor scheduler each pending job's priority differs at every poll. Only two things
+matter: its place among the other jobs, and roughly its distance from them. So a job keeps the
+priority it had when it was first seen or last changed places. These published priorities have their
+own scale, which moves along with the drift.
 """
 
 from __future__ import annotations
@@ -19,16 +20,19 @@ from hpctwin.rms.records.records import JobRecord, Snapshot
 __all__ = ["StillPriorities"]
 
 FAR = 0.05
-"""A job whose priority has moved, against the drift of all, by more than this share of the span of all
-priorities is told again, though its place in the order is the same."""
+"""Move of a job's priority against the common drift that is published again.
+
+It is a share of the span of all priorities. Beyond it, a job is published again even if its place
+in the order is the same.
+"""
 MOST = 0.5
-"""If more than this share of the jobs must be told again, all of them are, with the priorities they have."""
+"""Share of jobs to publish again above which all are, with their true priorities."""
 APART = 0.001
-"""Jobs of one priority, beyond all others, are told so far apart, as the queue takes them."""
+"""Distance between published priorities of equal jobs beyond all others."""
 
 
 class _Job(NamedTuple):
-    """A waiting job: the fields that its place in the queue is by, told and true."""
+    """A pending job: submit time, published and true priority decide its place."""
 
     id: str
     submit_s: float
@@ -37,23 +41,28 @@ class _Job(NamedTuple):
 
     @property
     def place(self) -> tuple[float, float, tuple[int, ...]]:
-        """Sorts by what goes last to what goes first: the later submitted of two of one priority before.
+        """Sort key from last to first in the queue.
 
-        Of two submitted in the same second, that is the one with the larger number.
+        Of two jobs with equal priority, the later submitted one is lower. Of two jobs submitted in
+        the same second, the one with the larger number is lower.
         """
         return self.true, -self.submit_s, tuple(-int(part) for part in re.findall(r"\d+", self.id))
 
 
 class StillPriorities:
-    """Gives the jobs of a snapshot the priorities told of them before, where those still tell the order."""
+    """Gives jobs the priorities published before while those still show the order."""
 
     def __init__(self) -> None:
         self._told: dict[str, float] = {}
-        # Told and true of each waiting job. Replaced whole: another thread may be asking `true`.
+        # Published and true priority of each pending job. Replaced whole: another thread may call
+        # `true`.
         self._waiting: dict[str, tuple[float, float]] = {}
 
     def settled(self, snapshot: Snapshot) -> Snapshot:
-        """What the resource manager gave, with priorities that change only where they say more."""
+        """Return the snapshot with priorities that change only if their order does.
+
+        A large move of one priority against the common drift counts as a change, too.
+        """
         waiting = [
             _Job(i, job.spec.submit_s, self._told.get(i), job.spec.priority)
             for job in snapshot.jobs
@@ -61,7 +70,7 @@ class StillPriorities:
             for i in (job.spec.id,)
         ]
         told = _told(sorted(waiting, key=lambda job: job.place))
-        # A job that runs has its last one: nothing depends on it any more.
+        # A running job keeps its last one: nothing depends on it any more.
         for job in snapshot.jobs:
             if job.start_s is not None and job.spec.id in self._told:
                 told[job.spec.id] = self._told[job.spec.id]
@@ -72,9 +81,9 @@ class StillPriorities:
         )
 
     def true(self, priority: float) -> float:
-        """A priority on the scale of those told, as the resource manager means it.
+        """Convert a published priority to the resource manager's scale.
 
-        Above the true priority of every job that was told a lower one, by as much.
+        The result is above the true priority of every job with a lower published one, by as much.
         """
         drifts = [(told, true - told) for told, true in self._waiting.values()]
         below = [drift for told, drift in drifts if told < priority]
@@ -84,9 +93,9 @@ class StillPriorities:
 
 
 def _told(jobs: Sequence[_Job]) -> dict[str, float]:
-    """What to tell of jobs in the order of their true priorities, changing as few as can be.
+    """Return the priorities to publish for jobs in true order.
 
-    No two are told the same, so that there is room between any two for a third.
+    As few as possible change. No two are equal, so that a third job always fits between any two.
     """
     known = [job for job in jobs if job.told is not None]
     drift = median(job.true - job.told for job in known if job.told is not None) if known else 0.0
@@ -114,7 +123,7 @@ def _told(jobs: Sequence[_Job]) -> dict[str, float]:
 
 
 def _anew(jobs: Sequence[_Job]) -> dict[str, float]:
-    """The true priorities; equal ones a little apart, in the order in which the queue takes them."""
+    """Return the true priorities; equal ones a little apart, in queue order."""
     told: dict[str, float] = {}
     number = 0
     while number < len(jobs):
@@ -131,7 +140,7 @@ def _anew(jobs: Sequence[_Job]) -> dict[str, float]:
 def _between(
     true: Sequence[float], low: tuple[float, float] | None, high: tuple[float, float] | None
 ) -> list[float]:
-    """Priorities to tell of a run of jobs between two others (true, told) that keep theirs."""
+    """Return priorities for jobs between two others (true, published) that stay."""
     if not true:
         return []
     if low is None or high is None:
@@ -156,7 +165,7 @@ def _between(
 
 
 def _in_order(told: Mapping[int, float]) -> dict[int, float]:
-    """The most of these, by place, that rise with their place."""
+    """Return as many of these as possible so that values rise with their place."""
     # The longest increasing subsequence, by patience sorting.
     tops: list[float] = []
     last: list[int] = []

@@ -1,9 +1,10 @@
-"""What the settings of all resource managers have in common; a kind of manager is a class of them.
+"""Settings that all resource managers share; each kind is a class of them.
 
-Each says how its manager is reached, and opens it. Those that are known by a name are listed in
-`hpctwin.rms.managers`.
+Each class says how its manager is reached, and opens it. `hpctwin.rms.managers` lists the kinds
+with a name.
 
-What there is on this machine: which resource manager, its version, our rights, what would work.
+A probe reports what this host offers: the resource manager, its version, the user's rights, and
+which ways to act would work.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was tried.
+    """Result of one check.
 
     Args:
-        what: what.
-        works: whether it would; None where that cannot be told without doing it.
-        says: how that is known, or what is missing.
+        what: Subject of the check.
+        works: Whether it would work; None if only doing it would show that.
+        says: Evidence, or what is missing.
     """
 
     what: str
@@ -55,12 +56,12 @@ class Finding:
 
 @dataclass
 class Probe:
-    """What was found of one resource manager.
+    """Findings about one resource manager.
 
     Args:
         manager: ``slurm`` or ``pbs``.
-        version: as it says itself; empty where it did not answer.
-        findings: what was tried. Nothing is changed by trying.
+        version: Version that the manager reports; empty without an answer.
+        findings: Results of the checks. A check changes nothing.
     """
 
     manager: str
@@ -68,12 +69,12 @@ class Probe:
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, what: str, works: bool | None, says: str) -> None:
-        """Note a finding."""
+        """Add a finding."""
         self.findings.append(Finding(what, works, says))
 
 
 def is_here(folder: str, *commands: str) -> bool:
-    """Whether commands are there: in a folder, or on the path if that is empty."""
+    """Return whether commands exist: in a folder, or on the path if that is empty."""
     return all(shutil.which(command, path=folder or None) for command in commands)
 
 
@@ -95,7 +96,7 @@ def look(manager: ResourceManager, result: Probe) -> None:
 
 
 def tried(ask: Callable[[], T], result: Probe, what: str) -> T | None:
-    """An answer; None, and a finding, where there is none."""
+    """Return an answer; without one, add a finding and return None."""
     try:
         return ask()
     except HpctwinError as error:
@@ -104,30 +105,30 @@ def tried(ask: Callable[[], T], result: Probe, what: str) -> T | None:
 
 
 RedisUrl = Annotated[str, PlainSerializer(without_password)]
-"""A URL whose password stays in the process: whatever writes settings down writes it without."""
+"""A URL whose password stays in the process: settings are written without it."""
 
 
 class ManagerSettings(Settings):
     """A resource manager, and how it is reached.
 
     Args:
-        kind: its name, or ``FILE.py:CLASS`` for a class of these settings of one's own.
+        kind: Name of the kind, or ``FILE.py:CLASS`` for a custom class of these settings.
     """
 
     ways: ClassVar[tuple[Way, ...]] = ("start", "lease", "priority")
-    """The ways to act that it may have; the first is taken where the settings name none."""
+    """Ways to act that the manager may support; the first is the default."""
 
     kind: str
 
     def open(self, *, longest_lease_s: float = 600.0) -> ResourceManager:
-        """The manager.
+        """Open the manager.
 
         Args:
-            longest_lease_s: the longest lease that the twin gives.
+            longest_lease_s: Longest lease that the twin gives, in seconds.
 
         Raises:
-            UnreachableError: it does not answer.
-            ConfigError: its class does not say how.
+            UnreachableError: The manager does not answer.
+            ConfigError: The class does not define how to open it.
         """
         raise ConfigError(f"manager.kind {self.kind}: {type(self).__name__} has no method open")
 
@@ -138,37 +139,43 @@ class ManagerSettings(Settings):
         options: tuple[str, ...],
         changed: Callable[[], None],
     ) -> Gate:
-        """Where a facility's jobs are submitted to it.
+        """Return the gate through which a facility's jobs are submitted.
 
         Args:
-            manager: as `open` gave it.
-            mark: of the facility's queue.
-            options: further options of the submitting command.
-            changed: called when a job was submitted or admitted.
+            manager: Manager that `open` returned.
+            mark: Marks of the facility's queue.
+            options: Further options of the submitting command.
+            changed: Function called after a job was submitted or admitted.
 
         Raises:
-            ConfigError: it takes none.
+            ConfigError: This kind accepts no such jobs.
         """
         raise ConfigError(f"jobs cannot be placed into a resource manager of kind {self.kind}")
 
     @classmethod
     def probe(cls, folder: str = "", conf: Path | None = None) -> Probe | None:
-        """What there is of it on this machine; None if nothing. Only commands that read are run.
+        """Return what this host offers of this kind; None if nothing.
+
+        Only commands that read are run.
 
         Args:
-            folder: where its commands are; the path is searched if empty.
-            conf: its configuration, where it is not the default.
+            folder: Folder of the commands; if empty, the path is searched.
+            conf: Its configuration, if that is not the default.
         """
         return None
 
     def environment(self) -> dict[str, tuple[str, ...]]:
-        """Variables that its commands would look at and are not told of, by the field that replaces them."""
+        """Return variables that its commands would read but do not get.
+
+        Each key is the field that replaces its variables.
+        """
         return {}
 
     def ignored_environment(self) -> str | None:
-        """What the environment says of it and is not used, in words.
+        """Return a message about unused variables of the environment; None without any.
 
-        Its commands get a small fixed environment, so that what a twin does depends on its settings alone.
+        The commands get a small fixed environment, so that the twin's actions depend on its
+        settings alone.
         """
         hints = [
             f"{', '.join(found)} is not used: name it as manager.{field}"
@@ -179,23 +186,23 @@ class ManagerSettings(Settings):
 
     @property
     def sign_of_life(self) -> Path | None:
-        """The file that says to hooks that a twin is in charge; None where there is none."""
+        """File that shows hooks that a twin is in charge; None without one."""
         return None
 
     @property
     def news_within_s(self) -> float:
-        """A change is known after so long."""
+        """Time after which a change is known, in seconds."""
         return 30.0
 
 
 class NewsSettings(Settings):
-    """Where hooks of the resource manager put what they notice, so that it is known at once.
+    """Place where hooks of the resource manager write news, so it is known at once.
 
     Args:
-        spool: file that the hooks write on this machine; or else:
-        url: of the Redis that `hpctwin rms ship` sends the lines of such a file to.
-        stream: its stream.
-        password_env: environment variable that holds the password.
+        spool: File on this host that the hooks write; an alternative to ``url``.
+        url: URL of the Redis to which `hpctwin rms ship` sends the lines of such a file.
+        stream: Name of the stream.
+        password_env: Environment variable that holds the password.
     """
 
     spool: Path | None = None
@@ -211,21 +218,21 @@ class NewsSettings(Settings):
 
 
 class PolledSettings(ManagerSettings):
-    """A resource manager that is looked at again and again.
+    """A resource manager that is polled.
 
     Args:
-        cluster: name for events and reports.
-        timeout: of each command.
-        poll_every: pause between two looks at the queue; 60 s spares the manager.
-        poll_floor: least pause, when something is known to have changed. The pause is longer where a look
-            takes long: no more than a tenth of the time is spent on looking.
-        heartbeat: file that is renewed while the twin is in charge, for hooks to look at.
-        news: what hooks notice.
+        cluster: Name for events and reports.
+        timeout: Time limit of each command.
+        poll_every: Pause between two polls of the queue; 60 s spares the manager.
+        poll_floor: Minimum pause if a change is known to have happened. The pause grows with the
+            duration of a poll: polling takes at most a tenth of the time.
+        heartbeat: File that is renewed while the twin is in charge, for hooks to check.
+        news: Source of the hooks' news.
     """
 
     ways: ClassVar[tuple[Way, ...]] = ("lease", "priority")
     drifting: ClassVar[bool] = False
-    """Whether priorities change by themselves as time goes by."""
+    """Whether priorities change by themselves over time."""
 
     cluster: str
     timeout: Duration = Field(default=10.0, gt=0)

@@ -1,4 +1,4 @@
-"""An emulated cluster: a resource manager with the faults of real ones, that needs nothing installed."""
+"""An emulated cluster with the faults of real ones, which needs nothing installed."""
 
 from hpctwin.rms.emulated.cluster import EmulatedCluster
 from hpctwin.rms.emulated.faults import Faults

@@ -1,4 +1,4 @@
-"""What an emulated cluster will do, and when."""
+"""Future actions of an emulated cluster, with their times."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 
 __all__ = ["CANCEL", "END", "NODE", "OTHER", "SUBMIT", "Agenda", "AgendaEntry"]
 
-# What happens at one instant happens in this order.
+# Actions at the same time happen in this order.
 END, NODE, SUBMIT, CANCEL, OTHER = range(5)
 
 
 @dataclass
 class AgendaEntry:
-    """One thing to do.
+    """One action.
 
     Args:
-        action: it; None once nothing is to be done any more.
-        counts: whether somebody waits for it.
+        action: The action; None once it is done or dropped.
+        counts: Whether a caller waits for it.
     """
 
     action: Callable[[], Any] | None
@@ -28,7 +28,7 @@ class AgendaEntry:
 
 
 class Agenda:
-    """Actions in order of time, then kind, then as they came. Times are rounded to milliseconds."""
+    """Actions ordered by time (rounded to milliseconds), then kind, then arrival."""
 
     def __init__(self) -> None:
         self.due = 0
@@ -39,27 +39,27 @@ class Agenda:
     def put(
         self, kind: int, time_s: float, action: Callable[[], Any], *, counts: bool = True
     ) -> AgendaEntry:
-        """Have something done at a time; ``counts`` is false for what nobody waits for."""
+        """Schedule an action; ``counts`` is false if no caller waits for it."""
         entry = AgendaEntry(action, counts)
         self.due += counts
         heapq.heappush(self._heap, (round(time_s, 3), kind, next(self._numbers), entry))
         return entry
 
     def drop(self, entry: AgendaEntry | None) -> None:
-        """Do not do it, if it is not done yet."""
+        """Cancel an action that is not done yet."""
         if entry is not None and entry.action is not None:
             entry.action = None
             self.due -= entry.counts
 
     def next_time(self) -> float | None:
-        """When the next thing is to be done."""
+        """Return the time of the next action."""
         heap = self._heap
         while heap and heap[0][3].action is None:
             heapq.heappop(heap)
         return heap[0][0] if heap else None
 
     def pop(self, now_s: float) -> Callable[[], Any] | None:
-        """The next thing that is due."""
+        """Return the next action that is due."""
         due_s = self.next_time()
         if due_s is None or due_s > now_s:
             return None

@@ -1,4 +1,4 @@
-"""The jobs of a workload as a resource manager gets them: one by one, at their times."""
+"""Jobs of a workload as a resource manager gets them: one by one, at their times."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Arrival:
     """A job that is submitted.
 
     Args:
-        spec: what it asks for; ``submit_s`` is when it comes.
-        runtime_s: how long it runs on nodes of speed 1.
-        cancel_s: when its user cancels it, not before its submission; None for never.
-        fails: whether it ends with an error when its runtime is over.
+        spec: Request of the job; ``submit_s`` is its arrival.
+        runtime_s: Runtime on nodes of speed 1, in seconds.
+        cancel_s: Time at which its user cancels it, not before its submission; None for never.
+        fails: Whether it ends with an error after its runtime.
     """
 
     spec: JobSpec
@@ -39,11 +39,11 @@ class Arrival:
 
 
 def arrivals(workload: Workload, start_s: float) -> Iterator[Arrival]:
-    """The jobs in order of submission; ``start_s`` is the time zero of the workload.
+    """Return the jobs in order of submission; ``start_s`` is the workload's time zero.
 
     Raises:
-        WorkloadError: an id or label is not one that a resource manager takes, or a job shares its nodes
-            with those of its user or account only, or asks for nodes of one group.
+        WorkloadError: A resource manager would refuse an id or label, or a job shares its nodes
+            only with jobs of its user or account, or requests nodes of one group.
     """
     _check_company(workload)
     _check_groups(workload)
@@ -55,7 +55,7 @@ def arrivals(workload: Workload, start_s: float) -> Iterator[Arrival]:
 
 
 def waited_for(workload: Workload) -> set[str]:
-    """Ids of the jobs that others depend on."""
+    """Return the ids of the jobs that others depend on."""
     return {str(workload.job_id[row]) for row in workload.dependencies.on}
 
 
@@ -135,7 +135,7 @@ def _edges(workload: Workload, ids: list[str]) -> dict[int, tuple[JobDependency,
         depends.job.tolist(), depends.on.tolist(), depends.kind.tolist(),
         depends.delay_ms.tolist(), strict=True,
     ):  # fmt: skip
-        # Resource managers know no think times: the job waits for the other in the queue.
+        # Resource managers have no think times: the job waits for the other in the queue.
         kind = DependencyKind.AFTERANY if kind == DependencyKind.THINK else DependencyKind(kind)
         edge = JobDependency.model_validate(
             {"on": ids[on], "kind": kind.name.lower(),

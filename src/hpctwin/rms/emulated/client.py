@@ -1,4 +1,4 @@
-"""The emulated cluster as a resource manager, over its socket."""
+"""The emulated cluster as a resource manager, reached over its socket."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ logger = logging.getLogger(__name__)
 
 MAX_REPLY = 1 << 30
 RETRY_S = 0.5
-"""Between two attempts to get a lost subscription back."""
+"""Pause between two attempts to restore a lost subscription."""
 RECENT = 10_000
-"""So many of the last events are asked for then; those known already do no harm."""
+"""Number of last events requested then; known ones do no harm."""
 
 
 class _SnapshotReply(BaseModel):
@@ -35,14 +35,14 @@ class _SnapshotReply(BaseModel):
 
 
 class EmulatedManager(PlainManager):
-    """Talks to an emulated cluster in another process; connects anew when the connection is lost.
+    """Controls an emulated cluster in another process; restores a lost connection.
 
     Args:
-        path: of its Unix socket.
-        timeout_s: of each call.
+        path: Path of its Unix socket.
+        timeout_s: Time limit of each call, in seconds.
 
     Raises:
-        UnreachableError: nobody answers there.
+        UnreachableError: No cluster answers there.
     """
 
     def __init__(self, path: str | Path, *, timeout_s: float = 5.0) -> None:
@@ -57,12 +57,12 @@ class EmulatedManager(PlainManager):
         self.clock_speed = float(said["speed"])
 
     def ask(self, op: str, **body: Any) -> dict[str, Any]:
-        """Send a request; its answer.
+        """Send a request and return its answer.
 
         Raises:
-            LostAnswerError: it was sent, and no answer came in time.
-            UnreachableError: it could not be sent.
-            CommandError: it was not understood.
+            LostAnswerError: It was sent, and no answer came in time.
+            UnreachableError: It could not be sent.
+            CommandError: It was not understood.
         """
         try:
             reply = json.loads(self._exchange({"op": op, **body}))
@@ -74,14 +74,14 @@ class EmulatedManager(PlainManager):
         return found
 
     def ways(self) -> frozenset[Way]:
-        """All of them."""
+        """Return all ways."""
         return frozenset({"lease", "start", "priority"})
 
     def snapshot(self) -> Snapshot:
-        """Everything it knows now.
+        """Return everything that the cluster knows now.
 
         Raises:
-            UnreachableError: no answer.
+            UnreachableError: No answer.
         """
         line = self._exchange({"op": "snapshot"})
         try:
@@ -95,27 +95,26 @@ class EmulatedManager(PlainManager):
         """Submit a job.
 
         Args:
-            job: what it asks for; it is submitted now, whatever ``submit_s`` says.
-            runtime_s: how long it would run; without, a share of its walltime as the cluster's
-                faults say.
+            job: Request of the job; it is submitted now, whatever ``submit_s`` says.
+            runtime_s: Runtime; by default a share of its walltime, drawn as its faults say.
         """
         return self._act("submit", job=job.model_dump(mode="json"), runtime_s=runtime_s)
 
     def cancel(self, job_id: str) -> Outcome:
-        """End a job, whether it waits or runs."""
+        """End a pending or running job."""
         return self._act("cancel", job_id=job_id)
 
     def leases(self) -> Mapping[str, float]:
         """See `ResourceManager`.
 
         Raises:
-            UnreachableError: no answer.
+            UnreachableError: No answer.
         """
         found: dict[str, float] = self.ask("leases")["leases"]
         return found
 
     def lease(self, until_s: Mapping[str, float]) -> dict[str, Outcome]:
-        """Let waiting jobs not start before a time."""
+        """Delay pending jobs until a time."""
         return self._act_on("lease", list(until_s), until_s=dict(until_s))
 
     def admit(self, job_ids: Sequence[str]) -> dict[str, Outcome]:
@@ -123,11 +122,11 @@ class EmulatedManager(PlainManager):
         return self._act_on("admit", job_ids, job_ids=list(job_ids))
 
     def start(self, job_id: str) -> Outcome:
-        """Start a waiting job now."""
+        """Start a pending job now."""
         return self._act("start", job_id=job_id)
 
     def hold(self, job_id: str) -> Outcome:
-        """Keep a waiting job from starting."""
+        """Keep a pending job from starting."""
         return self._act("hold", job_id=job_id)
 
     def release(self, job_id: str) -> Outcome:
@@ -135,33 +134,33 @@ class EmulatedManager(PlainManager):
         return self._act("release", job_id=job_id)
 
     def set_priority(self, job_id: str, priority: float) -> Outcome:
-        """Change a waiting job's priority."""
+        """Change a pending job's priority."""
         return self._act("set_priority", job_id=job_id, priority=priority)
 
     def take_scheduling(self) -> Outcome:
-        """Ask it to start no job by itself."""
+        """Ask the cluster to start no job by itself."""
         return self._act("take_scheduling")
 
     def give_scheduling(self) -> Outcome:
-        """Let it schedule by itself again."""
+        """Let the cluster schedule by itself again."""
         return self._act("give_scheduling")
 
     def heartbeat(self, seq: int, *, starts_at_once: bool = False) -> None:
-        """Show that the twin lives.
+        """Show that the twin is alive.
 
         Raises:
-            UnreachableError: no answer.
+            UnreachableError: No answer.
         """
         self.ask("heartbeat", seq=seq)
 
     def subscribe(self, take: Callable[[bytes], None]) -> None:
-        """Have each event from now on given to a function, as a line of JSON, in a thread.
+        """Pass each event from now on to a function, as a line of JSON, in a thread.
 
-        When the connection is lost, it is made again until `close`; the last events are told once
-        more then, and further ones that were missed show as a gap in their numbers.
+        A lost connection is restored until `close`. The last events are then sent once more, and
+        further missed events show as a gap in their numbers.
 
         Raises:
-            UnreachableError: nobody answers.
+            UnreachableError: No cluster answers.
         """
         feed = self._open_feed(recent=0)
         reading = threading.Thread(
@@ -226,7 +225,7 @@ class EmulatedManager(PlainManager):
             self._stream.write(line)
             self._stream.flush()
         except OSError as error:
-            # What lacks its end was not carried out.
+            # A line without its end was not carried out.
             self._hang_up()
             if not known:
                 raise UnreachableError(f"{self.path}: {cause(error)}") from error
@@ -258,7 +257,7 @@ class EmulatedManager(PlainManager):
                     stream.close()
                     raise OSError("the subscription was refused")
                 connection.settimeout(None)
-                # To be shut down while the stream is in the midst of reading.
+                # For a shutdown while the stream is being read.
                 feed = connection.dup()
         except OSError as error:
             raise UnreachableError(f"{self.path}: {cause(error)}") from error
@@ -269,7 +268,7 @@ class EmulatedManager(PlainManager):
         while True:
             with feed, contextlib.suppress(OSError), stream:
                 for line in stream:
-                    # One that was cut off comes again.
+                    # A line that was cut off comes again.
                     if line.endswith(b"\n"):
                         take(line[:-1])
             self._feeds.discard(feed)

@@ -1,6 +1,6 @@
-"""The emulated cluster itself: jobs, nodes and a virtual clock; no thread, no socket.
+"""The emulated cluster itself: jobs, nodes, virtual clock; no thread, no socket.
 
-What an emulated cluster asks of its own scheduling: whoever makes the cluster brings it along.
+`Planner` is the interface to its own scheduling, which the caller provides.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Plan(NamedTuple):
     """The jobs that start now, and the nodes that are switched.
 
     Args:
-        starts: id of each, in the order in which they start, and how many nodes it takes of each pool.
-        pool: the pool of each node.
-        taken: where nodes are shared or have power states, by id, the nodes that each takes and how many
-            tasks it has there.
-        switched: numbers of nodes, and the power states that they come into now.
-        again_s: when nodes are to be switched next if nothing else happens; None for never.
+        starts: Id of each job, in the order of starting, and the number of its nodes in each pool.
+        pool: Pool of each node.
+        taken: If nodes are shared or have power states, the nodes of each job with its tasks there,
+            by id.
+        switched: Numbers of nodes, and the power states that they enter now.
+        again_s: Next time to switch nodes if nothing else happens; None for never.
     """
 
     starts: Sequence[tuple[str, Sequence[int]]]
@@ -56,7 +56,7 @@ class Plan(NamedTuple):
 
 
 class Planner(Protocol):
-    """Says which jobs start now, and which nodes are switched."""
+    """Decides which jobs start now, and which nodes are switched."""
 
     @property
     def soonest(self) -> bool:
@@ -74,39 +74,41 @@ class Planner(Protocol):
         reservations: Sequence[NodeReservation],
         now_s: float,
     ) -> Plan:
-        """The jobs that start now.
+        """Return the jobs that start now.
 
         Args:
-            machine: node groups, partitions and resources.
-            jobs: those that run, and those that may start now if they fit.
-            nodes: in the order of their numbers.
-            reservations: those that have not ended.
-            now_s: the present by the cluster's clock.
+            machine: Node groups, partitions and resources.
+            jobs: Running jobs, and jobs that may start now if they fit.
+            nodes: Nodes in the order of their numbers.
+            reservations: Reservations that have not ended.
+            now_s: Current time by the cluster's clock, in seconds.
         """
 
 
 FIRST_LEASE_S = 20.0
-"""So long is the lease of a job that is submitted while leases are given."""
+"""Length of the lease of a job that is submitted while leases are given."""
 
 
 class EmulatedCluster(NodeLife):
-    """A resource manager with jobs of its own.
+    """A resource manager that simulates its jobs.
 
     The same arguments and the same calls give the same events, whatever the faults.
 
     Args:
-        machine: its nodes, partitions and resources; reservations and failures are taken over.
-        workload: jobs that are submitted at their times; how long they run is its secret.
-        plan: its own scheduling, where nobody else starts jobs.
-        publish: takes each event.
-        faults: what goes wrong.
-        start_s: its clock's beginning; the workload's time zero.
-        run: name of its first run, a number; see `restart`.
-        record: keep ``history``: time, job and what happened to it. It grows with each job.
+        machine: Its nodes, partitions and resources; reservations and failures apply, too.
+        workload: Jobs that are submitted at their times; their runtimes are hidden from the
+            scheduler.
+        plan: Its own scheduling, used while no other scheduler starts jobs.
+        publish: Function that takes each event.
+        faults: Faults to inject.
+        start_s: Start of its clock; the workload's time zero.
+        run: Name of its first run, a number; see `restart`.
+        record: Whether to keep ``history``: time, job and what happened to it. It grows with each
+            job.
 
     Raises:
-        ConfigError: the clock would begin before 0.
-        WorkloadError: a job has an id or label that resource managers do not take.
+        ConfigError: The clock would begin before 0.
+        WorkloadError: Resource managers would refuse an id or label of a job.
     """
 
     def __init__(
@@ -126,7 +128,7 @@ class EmulatedCluster(NodeLife):
         )  # fmt: skip
         machine = machine.at(zero, name)
         faults = with_failures(faults or Faults(), machine.failures)
-        # A clock that is wrong by a constant tells all times wrong by it.
+        # A clock with a constant error shifts all times by it.
         now_s = start_s + faults.clock_skew_s
         if now_s < 0:
             raise ConfigError(
@@ -158,7 +160,7 @@ class EmulatedCluster(NodeLife):
     # --- time ------------------------------------------------------------------------------------
 
     def next_time(self) -> float | None:
-        """When the next thing happens by itself; None if nothing will.
+        """Return the next time at which something happens by itself; None if nothing will.
 
         There are no node failures while there is no job and none to come.
         """
@@ -167,7 +169,7 @@ class EmulatedCluster(NodeLife):
         return self.agenda.next_time()
 
     def advance(self, until_s: float) -> None:
-        """Let everything happen up to a time, instant by instant; after each, `schedule`."""
+        """Process everything up to a time, with a `schedule` after each event time."""
         agenda = self.agenda
         while (due_s := agenda.next_time()) is not None and due_s <= until_s:
             self.now_s = max(self.now_s, due_s)
@@ -177,9 +179,9 @@ class EmulatedCluster(NodeLife):
         self.now_s = max(self.now_s, until_s)
 
     def schedule(self) -> None:
-        """Start jobs by the cluster's own planner, if nobody else does and something has changed.
+        """Start jobs by the cluster's own planner, unless another scheduler does.
 
-        It switches nodes whoever starts jobs.
+        It runs only if something has changed. It switches nodes in either case.
         """
         if not (self._look and (self.powers.there or (self.own_scheduling and self._waiting))):
             return
@@ -201,11 +203,11 @@ class EmulatedCluster(NodeLife):
         if planned.again_s is not None:
             self.agenda.put(NODE, planned.again_s, self._changed, counts=False)
         if self._look:
-            # At the same time still, but after the ends of jobs without length.
+            # Still at the same time, but after the ends of jobs without length.
             self.agenda.put(OTHER, self.now_s, self._changed)
 
     def _plannable(self, job: EmulatedJob) -> bool:
-        """Whether a job runs, or may start now if it fits."""
+        """Return whether a job runs, or may start now if it fits."""
         record, spec = job.record, job.record.spec
         due_s = max(spec.not_before_s or 0.0, job.lease_s)
         may_start = self.own_scheduling and not spec.held and not spec.dependencies
@@ -220,13 +222,13 @@ class EmulatedCluster(NodeLife):
         """Submit a job.
 
         Args:
-            spec: what it asks for.
-            runtime_s: how long it would run on nodes of speed 1; without, a share of its walltime
-                as the faults say.
-            fails: whether it ends with an error when its runtime is over.
+            spec: Request of the job.
+            runtime_s: Runtime on nodes of speed 1, in seconds; by default a share of its walltime,
+                drawn as the faults say.
+            fails: Whether it ends with an error after its runtime.
 
         Returns:
-            Refused if it could never run here, or waits for a job that is not known.
+            The outcome; refused if the job could never run here, or waits for an unknown job.
         """
         why_not = self._never(spec)
         if why_not:
@@ -253,7 +255,7 @@ class EmulatedCluster(NodeLife):
         return Outcome("done")
 
     def cancel(self, job_id: str) -> Outcome:
-        """End a job, whether it waits or runs."""
+        """End a pending or running job."""
         job = self.jobs.get(job_id)
         if job is None or job.ending is not None:
             return Outcome("refused", f"job {job_id} is not there")
@@ -264,7 +266,7 @@ class EmulatedCluster(NodeLife):
         return Outcome("done")
 
     def hold(self, job_id: str) -> Outcome:
-        """Keep a waiting job from starting."""
+        """Keep a pending job from starting."""
         return self._act(lambda: self._change(job_id, ev.JobHeld, held=True))
 
     def release(self, job_id: str) -> Outcome:
@@ -272,7 +274,7 @@ class EmulatedCluster(NodeLife):
         return self._act(lambda: self._change(job_id, ev.JobReleased, held=False))
 
     def set_priority(self, job_id: str, priority: float) -> Outcome:
-        """Change a waiting job's priority; larger is sooner."""
+        """Change a pending job's priority; a larger one starts sooner."""
         return self._act(lambda: self._change(job_id, ev.JobModified, priority=priority))
 
     def modify(
@@ -283,23 +285,23 @@ class EmulatedCluster(NodeLife):
         nodes: int | None = None,
         priority: float | None = None,
     ) -> Outcome:
-        """Change what a waiting job asks for; what is None stays."""
+        """Change a pending job's request; None keeps a value."""
         asked = {"walltime_s": walltime_s, "nodes": nodes, "priority": priority}
         changes = {name: value for name, value in asked.items() if value is not None}
         return self._change(job_id, ev.JobModified, **changes)
 
     def start(self, job_id: str) -> Outcome:
-        """Start a waiting job now; refused if it does not wait, may not start, or does not fit."""
+        """Start a pending job now; refused if not pending, not allowed, or not fitting."""
         return self._act(lambda: self._start(job_id))
 
     def leases(self) -> dict[str, float]:
-        """The waiting jobs, and until when each is leased; 0 where it is not."""
+        """Return the pending jobs with the end of each lease; 0 without one."""
         return {i: job.lease_s for i, job in self.jobs.items() if job.record.start_s is None}
 
     def lease(self, until_s: Mapping[str, float]) -> dict[str, Outcome]:
-        """Let waiting jobs not start before a time; jobs submitted soon after get a first lease.
+        """Delay pending jobs until a time; jobs submitted soon after get a first lease.
 
-        Without further leases, that ends when the longest of these would.
+        Without further leases, new jobs get no first lease once the longest of these ends.
         """
         self.first_lease_s = FIRST_LEASE_S
         for end_s in until_s.values():
@@ -311,14 +313,17 @@ class EmulatedCluster(NodeLife):
         return {i: self._act(partial(self._set_lease, i, 0.0)) for i in job_ids}
 
     def restart(self) -> None:
-        """The resource manager starts anew: a new run, whose events count from 1."""
+        """Restart the resource manager: a new run, whose events count from 1."""
         self._channel.flush()
         self.run = str(int(self.run) + 1)
         self.seq = self.heard = 0
         self._tell(ev.SchedulerRestarted)
 
     def take_scheduling(self) -> Outcome:
-        """Start no job by itself from now on; refused if nodes are woken for those that it will start."""
+        """Start no job by itself from now on.
+
+        It is refused if nodes are woken for the jobs that it plans to start.
+        """
         if self.powers.there and self.plan.by_plan:
             return Outcome(
                 "refused", "its nodes are woken for the jobs that its own scheduling plans"
@@ -334,18 +339,18 @@ class EmulatedCluster(NodeLife):
         return Outcome("done")
 
     def heartbeat(self, seq: int) -> None:
-        """Whoever schedules has dealt with all events up to ``seq``."""
+        """Record that the scheduler has processed all events up to ``seq``."""
         # A number that is too high is from before a restart.
         if self.heard < seq <= self.seq:
             self.heard = seq
 
     @property
     def confirmed(self) -> bool:
-        """Whether a heartbeat has told of all events that were sent."""
+        """Whether a heartbeat has confirmed all events that were sent."""
         return self.heard >= self._channel.last_seq(self.run)
 
     def snapshot(self) -> Snapshot:
-        """Everything it knows now."""
+        """Return everything that the cluster knows now."""
         self._channel.flush()
         return Snapshot.model_construct(
             cluster=self.machine.name,
@@ -362,7 +367,7 @@ class EmulatedCluster(NodeLife):
     # --- jobs ------------------------------------------------------------------------------------
 
     def _expect(self, arrival: Arrival | None) -> None:
-        """Have the next job of the workload submitted at its time."""
+        """Schedule the submission of the workload's next job."""
         if arrival is not None:
             self.agenda.put(SUBMIT, arrival.spec.submit_s, partial(self._arrive, arrival))
 
@@ -379,7 +384,7 @@ class EmulatedCluster(NodeLife):
         self._expect(next(self._arrivals, None))
 
     def _act(self, action: Callable[[], Outcome]) -> Outcome:
-        """Do what a scheduler asks for, or fail as the faults say."""
+        """Do what a scheduler requests, or fail as the faults say."""
         if self._actions.random() < self.faults.refused:
             return Outcome("refused", "the server is busy")
         outcome = action()

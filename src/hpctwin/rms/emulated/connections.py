@@ -22,9 +22,9 @@ __all__ = ["MAX_REQUEST", "Feeds", "Listener", "Request"]
 logger = logging.getLogger(__name__)
 
 MAX_REQUEST = 1_000_000
-"""Bytes of a request; of a longer one the rest is skipped."""
+"""Longest request, in bytes; the rest of a longer one is skipped."""
 MAX_SKIPPED = 100 * MAX_REQUEST
-"""So much is skipped; then the connection ends."""
+"""Bytes skipped at most; then the connection ends."""
 MAX_CONNECTIONS = 64
 MAX_BEHIND = 100_000
 """Events that a subscriber may be behind before it is cut off."""
@@ -35,7 +35,7 @@ LOOK_S = 0.2
 
 @dataclass
 class Request:
-    """What somebody asks; the owner of the cluster sets ``reply``, then ``done``."""
+    """A client's request; the owner of the cluster sets ``reply``, then ``done``."""
 
     body: dict[str, Any]
     reply: dict[str, Any] | bytes = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Request:
 
 
 class Feeds:
-    """The subscribers to events, each with a queue of its own, so that none keeps others waiting."""
+    """Subscribers to events, each with its own queue, so that none delays others."""
 
     def __init__(self) -> None:
         self._queues: list[queue.Queue[bytes | None]] = []
@@ -51,7 +51,7 @@ class Feeds:
         self._lock = threading.Lock()
 
     def put(self, line: bytes) -> None:
-        """Give an event to all; cut off who is too far behind."""
+        """Give an event to all subscribers; cut off any that is too far behind."""
         with self._lock:
             self._recent.append(line)
             for lines in list(self._queues):
@@ -62,7 +62,7 @@ class Feeds:
                     lines.put(line)
 
     def open(self, recent: int) -> queue.Queue[bytes | None]:
-        """A new subscriber's queue, which begins with so many of the last events."""
+        """Return a new subscriber's queue, starting with ``recent`` of the last events."""
         lines: queue.Queue[bytes | None] = queue.Queue()
         with self._lock:
             for line in list(self._recent)[max(0, len(self._recent) - recent) :]:
@@ -71,32 +71,32 @@ class Feeds:
         return lines
 
     def is_open(self, lines: queue.Queue[bytes | None]) -> bool:
-        """Whether it gets further events."""
+        """Return whether the queue gets further events."""
         return any(known is lines for known in self._queues)
 
     def drop(self, lines: queue.Queue[bytes | None]) -> None:
-        """The subscriber is gone."""
+        """Remove a subscriber that is gone."""
         with self._lock, contextlib.suppress(ValueError):
             self._queues.remove(lines)
 
     def close(self) -> None:
-        """End all."""
+        """End all subscriptions."""
         with self._lock:
             for lines in self._queues:
                 lines.put(None)
 
 
 class Listener:
-    """Takes connections on a Unix socket that only its owner may use; a thread for each.
+    """Accepts connections on a Unix socket for its owner alone, each in a thread.
 
     Args:
-        path: of the socket.
-        requests: where requests go.
-        feeds: where events come from.
-        stop: set when it is over.
+        path: Path of the socket.
+        requests: Queue for requests.
+        feeds: Source of events.
+        stop: Event set at the end.
 
     Raises:
-        HpctwinError: no socket can be made there, or somebody serves there already.
+        HpctwinError: The socket cannot be created, or another cluster is served there already.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Listener:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Take no more connections, and take the socket away."""
+        """Accept no more connections, and remove the socket."""
         self._listener.close()
         self.path.unlink(missing_ok=True)
 
@@ -158,7 +158,7 @@ class Listener:
                 stream.flush()
 
     def _feed(self, stream: Any, recent: int) -> None:
-        """Write events as they come until the subscriber goes away."""
+        """Write events as they come until the subscriber disconnects."""
         lines = self._feeds.open(recent)
         try:
             stream.write(b'{"subscribed": true}\n')
@@ -223,7 +223,7 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 
 
 def _skip_line(stream: Any, line: bytes) -> bool:
-    """Read on to the end of a line that is too long; whether it was found."""
+    """Read on to the end of a line that is too long; return whether it was found."""
     skipped = 0
     while not line.endswith(b"\n"):
         line = stream.readline(MAX_REQUEST)

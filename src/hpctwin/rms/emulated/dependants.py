@@ -1,4 +1,4 @@
-"""Which jobs of an emulated cluster wait for which others, and what has become of those."""
+"""Dependencies between jobs of an emulated cluster, and the fate of ended jobs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ __all__ = ["ENDED", "STARTED", "WELL", "Dependants", "EmulatedJob", "EndedJob", 
 STARTED = ("after",)
 ENDED = ("after", "afterany")
 WELL = ("after", "afterany", "afterok")
-"""The kinds of dependency that are true once a job has started, ended somehow, ended well."""
+"""Kinds of dependency that are true once a job has started, ended, or ended well."""
 
 REMEMBERED = 10_000
-"""So many ended jobs are known for dependencies of jobs to come; those that a workload names, all."""
+"""Number of ended jobs known for later dependencies.
+
+A job that others of the workload depend on is always known.
+"""
 
 
 @dataclass
@@ -26,15 +29,15 @@ class EmulatedJob:
     """A job that has not ended.
 
     Args:
-        record: what the cluster tells of it.
-        runtime_s: how long it runs, if its walltime does not end it before.
-        fails: whether it ends with an error.
-        nodes: numbers of those that it runs on.
-        first_start_s: when it started for the first time; dependencies look at that.
-        end: when it will end; None while it waits.
-        begin: when its nodes will be on; None if they are.
-        ending: why it has ended, while its nodes are cleaned up.
-        lease_s: by a lease it does not start before then.
+        record: Record that the cluster reports.
+        runtime_s: Runtime, unless its walltime ends it before, in seconds.
+        fails: Whether it ends with an error.
+        nodes: Numbers of the nodes that it runs on.
+        first_start_s: Time of its first start, which dependencies use.
+        end: Entry of its end; None while it is pending.
+        begin: Entry of the time when its nodes will be on; None if they are.
+        ending: Reason of its end, while its nodes are cleaned up.
+        lease_s: End of its lease; it does not start before.
     """
 
     record: JobRecord
@@ -52,9 +55,9 @@ class EndedJob(NamedTuple):
     """A job that has ended.
 
     Args:
-        first_start_s: when it started for the first time; None if it never did.
-        end_s: when it ended.
-        well: whether without an error.
+        first_start_s: Time of its first start; None if it never started.
+        end_s: Time of its end.
+        well: Whether it ended without an error.
     """
 
     first_start_s: float | None
@@ -63,11 +66,11 @@ class EndedJob(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What came of a job that has started or is gone.
+    """Effects on other jobs after a job has started or is gone.
 
     Args:
-        fulfilled: jobs with the dependencies that have come true, and those that are left.
-        doomed: jobs whose dependency on it cannot come true any more.
+        fulfilled: Jobs with their dependencies that have become true, and the remaining ones.
+        doomed: Jobs whose dependency on it cannot become true any more.
     """
 
     fulfilled: list[tuple[EmulatedJob, list[JobDependency], tuple[JobDependency, ...]]]
@@ -75,11 +78,11 @@ class Settled(NamedTuple):
 
 
 class Dependants:
-    """Knows the dependants of each job, and the jobs that are gone.
+    """Records the dependants of each job, and the jobs that are gone.
 
     Args:
-        jobs: those that have not ended, by id.
-        awaited: jobs that others will depend on; they are never forgotten.
+        jobs: Jobs that have not ended, by id.
+        awaited: Jobs that others will depend on; they are never forgotten.
     """
 
     def __init__(self, jobs: Mapping[str, EmulatedJob], awaited: Iterable[str] = ()) -> None:
@@ -90,7 +93,7 @@ class Dependants:
         self._forgettable: deque[str] = deque()
 
     def why_never(self, spec: JobSpec) -> str | None:
-        """Why what a new job waits for can never come true."""
+        """Return why a new job's dependencies can never become true."""
         for edge in spec.dependencies:
             past = self._past.get(edge.on)
             if past is not None and edge.kind == "afterok" and not past.well:
@@ -100,7 +103,10 @@ class Dependants:
         return None
 
     def left(self, spec: JobSpec) -> tuple[tuple[JobDependency, ...], float]:
-        """The dependencies of a new job that are not true yet, and since when the others let it start."""
+        """Return a new job's dependencies that are not true yet, and its earliest start.
+
+        The earliest start follows from the fulfilled dependencies and the requested begin time.
+        """
         left, due_s = [], spec.not_before_s or 0.0
         for edge in spec.dependencies:
             when_s = self._true_since(edge)
@@ -111,13 +117,13 @@ class Dependants:
         return tuple(left), due_s
 
     def add(self, spec: JobSpec) -> None:
-        """A job is there, with the dependencies that are left."""
+        """Add a job with its remaining dependencies."""
         self._past.pop(spec.id, None)
         for edge in spec.dependencies:
             self._dependants.setdefault(edge.on, {})[spec.id] = None
 
     def remember(self, job_id: str, past: EndedJob) -> None:
-        """A job is gone."""
+        """Record that a job is gone."""
         self._past[job_id] = past
         if job_id not in self._awaited:
             self._forgettable.append(job_id)
@@ -125,11 +131,11 @@ class Dependants:
                 self._past.pop(self._forgettable.popleft(), None)
 
     def settle(self, job_id: str, kinds: tuple[str, ...]) -> Settled:
-        """What comes true, and what cannot any more, of the dependencies on a job.
+        """Return which dependencies on a job become true, and which never can.
 
         Args:
-            job_id: the job that has started or is gone.
-            kinds: the kinds of dependency that are true now.
+            job_id: Job that has started or is gone.
+            kinds: Kinds of dependency that are true now.
         """
         gone = job_id in self._past
         waiting = self._dependants.pop(job_id, {}) if gone else self._dependants.get(job_id, {})
@@ -145,7 +151,7 @@ class Dependants:
         return settled
 
     def _true_since(self, edge: JobDependency) -> float | None:
-        """Since when a dependency is fulfilled; None if it is not, so far."""
+        """Return the time since when a dependency is fulfilled; None if it is not yet."""
         job = self._jobs.get(edge.on)
         if job is not None:
             return job.first_start_s if edge.kind == "after" else None

@@ -1,6 +1,6 @@
-"""The faults of real resource managers, each with a seed.
+"""Faults of real resource managers, each with a seed.
 
-Nodes of an emulated cluster that fail and come back: by a plan, or by chance.
+Nodes of an emulated cluster fail and recover, by a plan or by chance.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ Share = Field(default=0.0, ge=0, le=1)
 
 
 class Faults(Settings):
-    """What goes wrong, and how often.
+    """Kinds of faults, and their frequency.
 
     Args:
-        shortest_run, longest_run: jobs submitted without a runtime run for a share of their
-            walltime that is uniform between these.
-        cleanup_s: nodes are free, and the end is told, at most so long after a job has ended (uniform),
-            besides the machine's own cleanup.
-        late_s: an event is sent at most so long after what it tells (uniform).
-        late, duplicated, dropped, reordered: shares of the events to which that happens; reordered
-            ones change places with the next, or are sent a second late if none comes.
-        clock_skew_s: the cluster's clock is ahead by so much, or behind if negative.
-        mtbf_s, mttr_s: mean time between failures of one node, and to repair (exponential); no
+        shortest_run, longest_run: Bounds of the uniform share of its walltime that a job submitted
+            without a runtime runs.
+        cleanup_s: Maximum delay of freeing nodes and reporting a job's end (uniform), added to the
+            cluster's own cleanup.
+        late_s: Maximum delay of a late event (uniform).
+        late, duplicated, dropped, reordered: Shares of events affected. A reordered event changes
+            places with the next one, or is sent a second late if none comes.
+        clock_skew_s: Seconds that the cluster's clock is ahead, or behind if negative.
+        mtbf_s, mttr_s: Mean time between failures of one node, and to repair (exponential); no
             failures if 0.
-        requeue: whether a job whose node fails waits again, or ends.
-        refused: share of actions that are refused for no reason.
-        lost_answers: share of actions that are done but whose answer is lost.
-        seed: of all of this.
+        requeue: Whether a job is requeued after a node failure; otherwise it ends.
+        refused: Share of actions refused without a reason.
+        lost_answers: Share of actions that are done but whose answer is lost.
+        seed: Seed of all draws.
     """
 
     shortest_run: float = Field(default=1.0, gt=0, le=1)
@@ -70,17 +70,17 @@ class Faults(Settings):
         return self
 
     def draws(self, what: str) -> random.Random:
-        """A generator for one kind of fault, so that one kind does not change the draws of another."""
+        """Return a generator for one kind of fault; kinds do not affect each other."""
         return random.Random(f"{self.seed} {what}")
 
 
 class Channel:
-    """Sends events as a faulty bus would: late, twice, in another order, or not at all.
+    """Sends events as a faulty bus would: late, twice, out of order, or not at all.
 
     Args:
-        publish: where they go.
-        faults: how often what happens.
-        at: has a function called at a later time of the cluster's clock.
+        publish: Function that takes the events.
+        faults: Frequency of each fault.
+        at: Function that has a function called at a later time of the cluster's clock.
     """
 
     def __init__(
@@ -120,18 +120,18 @@ class Channel:
                 self.flush()
 
     def flush(self) -> None:
-        """Send what still waits to change places."""
+        """Send an event that still waits to change places."""
         kept, self._kept = self._kept, None
         if kept is not None:
             self._publish(kept)
 
     def last_seq(self, run: str) -> int:
-        """The highest sequence number of a run that was sent so far; 0 if none was."""
+        """Return the highest sequence number of a run that was sent so far; 0 if none was."""
         return self.last[1] if self.last[0] == run else 0
 
     def _publish(self, event: Event) -> None:
         self.sent += 1
-        # The names of runs are numbers: a late event of an earlier run does not count.
+        # Runs have numbers as names: a late event of an earlier run does not count.
         self.last = max(self.last, (event.run, event.seq), key=_place)
         self.publish(event)
 
@@ -145,11 +145,11 @@ class Failing(Protocol):
     """A cluster whose nodes fail.
 
     Args:
-        now_s: its clock.
-        faults: how often nodes fail, and for how long.
-        agenda: what will happen.
-        nodes: its nodes.
-        jobs: those that have not ended, by id.
+        now_s: Time of its clock.
+        faults: Frequency and length of node failures.
+        agenda: Its future actions.
+        nodes: Its nodes.
+        jobs: Jobs that have not ended, by id.
     """
 
     now_s: float
@@ -159,18 +159,18 @@ class Failing(Protocol):
     jobs: dict[str, Any]
 
     def node_down(self, name: str) -> object:
-        """A node fails."""
+        """Fail a node."""
 
     def node_up(self, name: str) -> object:
-        """It takes jobs again."""
+        """Let a node accept jobs again."""
 
 
 class NodeFailures:
     """Lets the nodes of a cluster fail.
 
     Args:
-        cluster: the cluster, at its beginning.
-        planned: the outages that its description names.
+        cluster: Cluster at the start of its clock.
+        planned: Outages that its description names.
     """
 
     def __init__(self, cluster: Failing, planned: Failures) -> None:
@@ -192,7 +192,7 @@ class NodeFailures:
 
     def _fail(self, name: str) -> None:
         if not self._cluster.jobs and not self._agenda.due:
-            # While nothing goes on, nothing is told.
+            # Without any jobs, no failure is reported.
             self._expect(name)
             return
         self._cluster.node_down(name)
@@ -208,7 +208,7 @@ class NodeFailures:
 
 
 def with_failures(faults: Faults, failures: Failures) -> Faults:
-    """Faults with the failures of a machine's description, where they have none of their own."""
+    """Return faults that use the cluster description's failures if they have none."""
     if faults.mtbf_s > 0:
         return faults
     changes: dict[str, Any] = {"requeue": failures.then == "requeue"} if failures.outages else {}
@@ -219,7 +219,7 @@ def with_failures(faults: Faults, failures: Failures) -> Faults:
 
 
 def _outages(failures: Failures) -> list[tuple[int, float, float]]:
-    """Node, start and end of each outage; those of one node that touch are one."""
+    """Return node, start and end of each outage; touching ones of one node are merged."""
     merged: list[tuple[int, float, float]] = []
     for outage in sorted(failures.outages, key=lambda o: (o.node, to_ms(o.start))):
         node, start_s = outage.node, since(outage.start, None, "the emulated cluster")

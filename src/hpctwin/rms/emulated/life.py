@@ -1,6 +1,6 @@
-"""The jobs of an emulated cluster from their start to their end, and why one may not start.
+"""Jobs of an emulated cluster from start to end, and operators' view of its nodes.
 
-The nodes of an emulated cluster as operators see them: up, down, drained, reserved.
+Jobs: why one may not start, and its events. Nodes: up, down, drained, reserved.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ __all__ = ["JobLife", "NodeLife"]
 
 
 class JobLife:
-    """Starts, ends and throws back jobs, and tells of each.
+    """Starts, ends and requeues jobs, and publishes an event for each.
 
     Args:
-        machine: nodes, partitions and resources.
-        faults: what goes wrong.
-        publish: takes each event.
-        now_s: the beginning of its clock.
-        run: name of its first run, a number.
-        awaited: jobs that others will depend on.
-        record: keep ``history``: time, job and what happened to it.
+        machine: Nodes, partitions and resources.
+        faults: Faults to inject.
+        publish: Function that takes each event.
+        now_s: Start of its clock.
+        run: Name of its first run, a number.
+        awaited: Jobs that others will depend on.
+        record: Whether to keep ``history``: time, job and what happened to it.
     """
 
     def __init__(
@@ -70,13 +70,13 @@ class JobLife:
     # --- why not ---------------------------------------------------------------------------------
 
     def _never(self, spec: JobSpec) -> str | None:
-        """Why a new job could never run here."""
+        """Return why a new job could never run here."""
         if spec.id in self.jobs:
             return f"job {spec.id} is there already"
         return self._dependants.why_never(spec) or self._too_large(spec)
 
     def _too_large(self, spec: JobSpec) -> str | None:
-        """Why a job could not run on the whole cluster, empty and healthy."""
+        """Return why a job could not run on the whole cluster, empty and healthy."""
         partition = partition_of(self.machine, spec)
         if partition is None:
             named = f"partition {spec.partition!r}" if spec.partition else "default partition"
@@ -99,7 +99,7 @@ class JobLife:
         return None
 
     def _why_not(self, job: EmulatedJob) -> str | None:
-        """Why a job may not start now, whatever nodes are free."""
+        """Return why a job may not start now, whatever nodes are free."""
         spec = job.record.spec
         if job.record.start_s is not None:
             return f"job {spec.id} does not wait"
@@ -151,7 +151,7 @@ class JobLife:
             self._begun(job, late)
 
     def _begun(self, job: EmulatedJob, late: bool) -> None:
-        """A job starts; late if it had to wait for its nodes to be on."""
+        """Start a job; ``late`` if it had to wait for its nodes to be on."""
         job_id = job.record.spec.id
         if job.first_start_s is None:
             job.first_start_s = self.now_s
@@ -159,7 +159,7 @@ class JobLife:
         self._settle(job_id, STARTED, tell=late)
 
     def _finish(self, job: EmulatedJob, reason: str) -> None:
-        """A job is over; its nodes are free when they are cleaned up."""
+        """Finish a job; its nodes are free once they are cleaned up."""
         if self.machine.cleanup == self.faults.cleanup_s == 0:
             self._end(job, reason)
             return
@@ -178,7 +178,7 @@ class JobLife:
         self._clear_away(self._gone(job, well))
 
     def _clear_away(self, doomed: list[EmulatedJob]) -> None:
-        """Delete jobs that wait, and those that can never run without them."""
+        """Delete pending jobs, and jobs that can never run without them."""
         queue = deque(doomed)
         while queue:
             job = queue.popleft()
@@ -190,7 +190,7 @@ class JobLife:
                 queue += self._gone(job, False)
 
     def _gone(self, job: EmulatedJob, well: bool) -> list[EmulatedJob]:
-        """A job is no more; those that can never run without it."""
+        """Remove a job; return the jobs that can never run without it."""
         job_id = job.record.spec.id
         del self.jobs[job_id]
         self.ended += 1
@@ -225,15 +225,15 @@ class JobLife:
     def _settle(
         self, job_id: str, kinds: tuple[str, ...], *, tell: bool = False
     ) -> list[EmulatedJob]:
-        """Strike out the dependencies on a job that have come true.
+        """Remove the dependencies on a job that have become true.
 
         Args:
-            job_id: the job that has started or is gone.
-            kinds: the kinds of dependency that are true now.
-            tell: whether events have to tell, since none has told of the job itself.
+            job_id: Job that has started or is gone.
+            kinds: Kinds of dependency that are true now.
+            tell: Whether events must report it, since no event has reported the job itself.
 
         Returns:
-            Once the job is gone, those whose dependency on it cannot come true any more.
+            Once the job is gone, the jobs whose dependency on it cannot become true any more.
         """
         settled = self._dependants.settle(job_id, kinds)
         for other, true, left in settled.fulfilled:
@@ -265,7 +265,7 @@ class JobLife:
         self._tell(kind, **fields)
         self._changed()
 
-    # --- telling ---------------------------------------------------------------------------------
+    # --- events ----------------------------------------------------------------------------------
 
     def _changed(self) -> None:
         self._look = True
@@ -286,22 +286,22 @@ _NODE_EVENTS = {"up": ev.NodeUp, "down": ev.NodeDown, "drained": ev.NodeDrained}
 
 
 class NodeLife(JobLife):
-    """What operators do to nodes, and what becomes of the jobs on them."""
+    """Actions of operators on nodes, and their effects on the jobs there."""
 
     def node_up(self, name: str) -> Outcome:
-        """A node takes jobs again."""
+        """Let a node accept jobs again."""
         return self._set_node(name, "up")
 
     def node_down(self, name: str) -> Outcome:
-        """A node fails; its jobs wait again or end, as the faults say."""
+        """Fail a node; its jobs are requeued or end, as the faults say."""
         return self._set_node(name, "down")
 
     def node_drain(self, name: str) -> Outcome:
-        """A node finishes its jobs and takes no other."""
+        """Drain a node: it finishes its jobs and accepts no other."""
         return self._set_node(name, "drained")
 
     def set_reservation(self, reservation: NodeReservation) -> Outcome:
-        """Keep nodes from jobs for a span of time; jobs that run there stay."""
+        """Reserve nodes for a time; jobs that run there stay."""
         for name in reservation.node_names:
             if name not in self.nodes.number:
                 return Outcome("refused", f"there is no node {name}")
@@ -313,7 +313,7 @@ class NodeLife(JobLife):
         return Outcome("done")
 
     def remove_reservation(self, name: str) -> Outcome:
-        """Give them back."""
+        """Remove a reservation."""
         if not self.nodes.remove_reservation(name):
             return Outcome("refused", f"there is no reservation {name}")
         self._tell(ev.ReservationRemoved, name=name)

@@ -1,7 +1,4 @@
-"""The nodes of an emulated cluster: who holds which, or parts of them, and which are free.
-
-The nodes of an emulated cluster go to sleep and wake up.
-"""
+"""Nodes of an emulated cluster: their allocation, and their power states."""
 
 from __future__ import annotations
 
@@ -28,14 +25,14 @@ NodeState = Literal["up", "down", "drained"]
 
 
 class Nodes:
-    """Nodes with names n0001, n0002, … in the order of their numbers.
+    """Nodes named n0001, n0002, … in the order of their numbers.
 
-    As in the engine, nodes of one group under the same reservations form a pool, pools are ordered
-    by their lowest number, and a job takes the free nodes of lowest number in the first pools; one with
-    tasks takes room on the nodes of lowest number.
+    As in the engine, nodes of one group under the same reservations form a pool, and pools are
+    ordered by their lowest number. A job takes the lowest-numbered free nodes in the first pools. A
+    job with tasks takes capacity on the lowest-numbered nodes.
 
     Args:
-        machine: the node groups and partitions.
+        machine: Node groups and partitions.
     """
 
     def __init__(self, machine: Cluster) -> None:
@@ -54,12 +51,12 @@ class Nodes:
         self._form_pools()
 
     def pick(self, spec: JobSpec, now_s: float, *, soonest: bool = False) -> Taken | None:
-        """Nodes that a job may have from now to its walltime; None if there are not enough.
+        """Return nodes that a job may have from now to its walltime; None if too few.
 
         Args:
-            spec: what the job asks for.
-            now_s: the present.
-            soonest: of each pool those that can be on first.
+            spec: Request of the job.
+            now_s: Current time, in seconds.
+            soonest: Whether to prefer, in each pool, the nodes that can be on first.
         """
         until_s = now_s + spec.walltime_s
         there = [
@@ -78,11 +75,11 @@ class Nodes:
         return [(node, (1,)) for node in chosen] if len(chosen) == spec.nodes else None
 
     def lowest(self, counts: Sequence[int], pool: Sequence[int]) -> Taken | None:
-        """So many free nodes of each pool, of lowest number; None if a pool has fewer.
+        """Return the lowest-numbered free nodes of each pool; None if a pool has too few.
 
         Args:
-            counts: how many of each pool.
-            pool: the pool of each node, as the plan has them: what is reserved may be told otherwise there.
+            counts: Number of nodes from each pool.
+            pool: Pool of each node in the plan, which may divide reserved nodes otherwise.
         """
         left = list(counts)
         chosen = []
@@ -93,11 +90,11 @@ class Nodes:
         return None if any(left) else chosen
 
     def sleep_of(self, node: int) -> tuple[Sleep, ...]:
-        """The sleep states that a node has."""
+        """Return the sleep states of a node."""
         return self.machine.nodes[self._group[node]].sleep
 
     def set_power(self, node: int, power: NodePower) -> None:
-        """A node is in another power state."""
+        """Set a node's power state."""
         self.records[node] = self.records[node].model_copy(update={"power": power})
 
     def _ready_s(self, node: int, now_s: float) -> float:
@@ -105,10 +102,10 @@ class Nodes:
         return now_s if power is None else power.ready_s(self.sleep_of(node), now_s)
 
     def hold(self, job: JobRecord, taken: Taken) -> None:
-        """Give nodes to a job that starts.
+        """Allocate nodes to a starting job.
 
         Raises:
-            HpctwinError: there is no room for it.
+            HpctwinError: The job does not fit.
         """
         job_id = job.spec.id
         if not self.room.has(job.spec, taken):
@@ -121,7 +118,7 @@ class Nodes:
             self._jobs[node].append(job_id)
 
     def give_back(self, job: JobRecord, nodes: Sequence[int]) -> None:
-        """Take nodes back from a job."""
+        """Free a job's nodes."""
         self.room.hold(nodes, self.room.held_by(job), -1, of=job.spec)
         for node in nodes:
             self._jobs[node].remove(job.spec.id)
@@ -129,11 +126,11 @@ class Nodes:
                 insort(self._free[self._pool[node]], node)
 
     def jobs_on(self, node: int) -> tuple[str, ...]:
-        """The jobs on a node."""
+        """Return the jobs on a node."""
         return tuple(self._jobs[node])
 
     def set_state(self, node: int, state: NodeState) -> bool:
-        """Change a node's state; whether that was a change."""
+        """Set a node's state; return whether it changed."""
         before = self.records[node].state
         if before == state:
             return False
@@ -148,19 +145,19 @@ class Nodes:
         return True
 
     def set_reservation(self, reservation: NodeReservation) -> None:
-        """Add or replace a reservation; its nodes are known."""
+        """Add or replace a reservation of known nodes."""
         self.reservations[reservation.name] = reservation
         self._form_pools()
 
     def remove_reservation(self, name: str) -> bool:
-        """Whether there was one."""
+        """Remove a reservation; return whether it existed."""
         found = self.reservations.pop(name, None) is not None
         if found:
             self._form_pools()
         return found
 
     def slowest(self, nodes: Iterable[int]) -> float:
-        """Relative speed of the slowest of some nodes."""
+        """Return the relative speed of the slowest of some nodes."""
         return min(
             self.machine.nodes[g].speed_at_first for g in {self._group[node] for node in nodes}
         )
@@ -185,12 +182,12 @@ class Nodes:
 def planned_reservations(
     machine: Cluster, names: Sequence[str], zero_s: float
 ) -> list[NodeReservation]:
-    """The reservations that a machine's description has, as a resource manager tells of them.
+    """Return a cluster description's reservations as a resource manager reports them.
 
     Args:
-        machine: the description.
-        names: of the nodes.
-        zero_s: the time zero of the description.
+        machine: Description of the cluster.
+        names: Names of the nodes.
+        zero_s: Time zero of the description.
     """
     found: dict[str, NodeReservation] = {}
     for number, window in enumerate(machine.reservations):
@@ -205,7 +202,7 @@ def planned_reservations(
 
 
 def _nodes_of(window: Reservation, machine: Cluster) -> list[int]:
-    """Node numbers of a reservation of the machine; none where it has all."""
+    """Return the node numbers of a reservation; none if it has all nodes."""
     if window.groups is None and window.nodes is None:
         return []
     numbers = set(parse_nodes(window.nodes, machine.node_count)) if window.nodes else set()
@@ -218,13 +215,13 @@ def _nodes_of(window: Reservation, machine: Cluster) -> list[int]:
 
 
 class NodePowers:
-    """Which nodes are on, and the ends of their transitions.
+    """Power states of nodes, and the ends of their transitions.
 
     Args:
-        nodes: the nodes; those of machines without sleep states are always on.
-        agenda: when transitions end.
-        now: the present by the cluster's clock, seconds.
-        tell: takes an event's class and fields.
+        nodes: Nodes; those of clusters without sleep states are always on.
+        agenda: Agenda for the ends of transitions.
+        now: Function that returns the time of the cluster's clock, in seconds.
+        tell: Function that takes an event's class and fields.
     """
 
     def __init__(
@@ -246,7 +243,7 @@ class NodePowers:
                 nodes.set_power(node, NodePower(since_s=now()))
 
     def wake(self, nodes: Iterable[int]) -> float:
-        """Switch on the nodes that a job was given; when they all are on, seconds."""
+        """Switch on the nodes given to a job; return the time when all are on, in seconds."""
         now_s = self._now()
         ready_s = now_s
         if self.there:
@@ -258,7 +255,7 @@ class NodePowers:
         return ready_s
 
     def used(self, nodes: Iterable[int]) -> None:
-        """Nodes on which a job ran are idle from now on."""
+        """Record that nodes on which a job ran are idle from now on."""
         if self.there:
             for node in nodes:
                 power = self._power(node)
@@ -267,7 +264,7 @@ class NodePowers:
                     self._nodes.set_power(node, idle)
 
     def set(self, node: int, power: NodePower) -> None:
-        """A node comes into a power state now; what follows from it comes by itself."""
+        """Put a node into a power state now; later transitions follow by themselves."""
         if power == self._power(node):
             return
         self._agenda.drop(self._ends.pop(node, None))

@@ -1,7 +1,7 @@
 """The emulated cluster as a process: a clock, a socket, and a dead-man's handle.
 
-One JSON object per line in both directions. One thread owns the cluster; those of the connections
-hand requests to it, so that everything happens in one order.
+Each direction carries one JSON object per line. One thread owns the cluster. The threads of
+connections pass requests to it, so that everything happens in one order.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ TICK_S = 0.2
 
 
 class Server:
-    """Serves one emulated cluster, which is made with ``publish=server.publish``; see `attach`.
+    """Server of one emulated cluster with ``publish=server.publish``; see `attach`.
 
     Args:
-        path: of the Unix socket.
-        speed: seconds of the cluster's clock per second; None for as fast as possible, where the
-            clock waits after each instant until the twin, if it is in charge, has dealt with it,
-            but not longer than ``takeover_s``.
-        takeover_s: after so long without a heartbeat the cluster schedules by itself again.
-        wait: the clock stands until somebody takes over scheduling for the first time.
+        path: Path of the Unix socket.
+        speed: Seconds of the cluster's clock per second; None for as fast as possible. Then the
+            clock waits at each event time until an acting twin has processed it, but at most
+            ``takeover_s``.
+        takeover_s: Time without a heartbeat after which the cluster schedules by itself again.
+        wait: Whether the clock stands until a twin takes over scheduling for the first time.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Server:
         self._feeds.put(event_json(event).encode() + b"\n")
 
     def send_to(self, sink: Callable[[Event], None]) -> None:
-        """Give events to a function too, such as a publisher to Redis."""
+        """Also give events to a function, such as a publisher to Redis."""
         self._sinks.append(sink)
 
     def stop(self) -> None:
@@ -86,10 +86,10 @@ class Server:
         """Run clock and socket until stopped.
 
         Raises:
-            HpctwinError: the socket cannot be made.
+            HpctwinError: The socket cannot be created.
         """
-        # The engine takes a second to load, or more where it must be compiled first: nobody waits for that
-        # between a request and its answer.
+        # The engine takes a second to load, or more if it must be compiled first. No client should
+        # wait for that between a request and its answer.
         _warm_up(self.cluster)
         listener = Listener(self.path, self._requests, self._feeds, self._stop)
         self._set_clock()
@@ -104,7 +104,7 @@ class Server:
     # --- the clock -------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        """Serve what is asked, and let the clock go on as far as it may."""
+        """Serve requests, and advance the clock as far as allowed."""
         due_s = self.cluster.next_time()
         if self._waits or due_s is None:
             self._serve_one(TICK_S)
@@ -116,12 +116,12 @@ class Server:
                 self._serve_one(min(TICK_S, self.takeover_s / 10))
         else:
             pause_s = (due_s - self._now_s()) / self.speed
-            # Also where something is due: a cluster that is behind its clock answers all the same.
+            # Even if something is due: a cluster that is behind its clock still answers.
             self._serve_one(max(0.0, min(TICK_S, pause_s)))
             self.cluster.advance(self._now_s())
 
     def _may_go_on(self) -> bool:
-        """Whether whoever schedules has dealt with what happened, or has had time enough."""
+        """Return whether the scheduler has processed all events, or has had enough time."""
         now = time.monotonic()
         if self.cluster.own_scheduling or self.cluster.confirmed:
             self._unconfirmed_since = None
@@ -196,7 +196,7 @@ class Server:
                 return {}
             case "take_scheduling":
                 self._beat = time.monotonic()
-                # What came before is not waited for: the twin has it from its snapshot.
+                # Earlier events need no confirmation: the twin has them from its snapshot.
                 cluster.heartbeat(cluster.seq)
                 self._go_on()
                 return asdict(cluster.take_scheduling())
@@ -218,13 +218,13 @@ class Server:
         return asdict(outcome)
 
     def _go_on(self) -> None:
-        """Whoever was waited for is there."""
+        """Start the clock if it was waiting for a scheduler."""
         if self._waits:
             self._waits = False
             self._set_clock()
 
     def _act(self, body: dict[str, Any]) -> Outcome:
-        """Requests that change jobs or nodes."""
+        """Carry out a request that changes jobs or nodes."""
         cluster = self.cluster
         match body.get("op"):
             case "give_scheduling":
@@ -266,7 +266,7 @@ def _seconds(value: Any) -> float:
 
 
 def _warm_up(cluster: EmulatedCluster) -> None:
-    """Plan one small job, so that no client waits for the planner to be loaded or compiled later."""
+    """Plan one small job, so that no client waits for loading or compiling later."""
     job = JobRecord(spec=JobSpec(id="1", submit_s=0.0, nodes=1, walltime_s=1.0))
     with contextlib.suppress(HpctwinError):
         machine = cluster.machine.model_copy(update={"partitions": ()})

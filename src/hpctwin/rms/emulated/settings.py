@@ -1,7 +1,4 @@
-"""How an emulated cluster is reached.
-
-Submitting jobs to an emulated cluster.
-"""
+"""Settings of a connection to an emulated cluster, and its gate for jobs."""
 
 from __future__ import annotations
 
@@ -21,10 +18,12 @@ __all__ = ["EmulatedGate", "EmulatedSettings"]
 
 
 class EmulatedGate:
-    """The key is the job's id there; how long the job runs is drawn by the cluster.
+    """Gate into an emulated cluster: the key is the job's id there.
+
+    The cluster draws the job's runtime.
 
     Args:
-        manager: the cluster.
+        manager: Manager of the cluster.
     """
 
     def __init__(self, manager: EmulatedManager) -> None:
@@ -33,7 +32,7 @@ class EmulatedGate:
     def submit(self, job: JobRequest, *, delay_s: float = 0.0) -> tuple[Outcome, str]:
         """See `Gate`."""
         labels = job.model_dump(exclude={"key", "name", "script"})
-        # Its own clock is asked for: the delay is counted from there.
+        # The delay counts from the cluster's own clock, so ask for it.
         now_s = float(self.manager.ask("state")["now_s"]) if delay_s else 0.0
         spec = JobSpec(
             id=job.key,
@@ -61,11 +60,11 @@ class EmulatedGate:
 
 
 class EmulatedSettings(ManagerSettings):
-    """An emulated cluster in a process of its own.
+    """An emulated cluster in a separate process.
 
     Args:
-        address: path of its socket.
-        timeout: of each call.
+        address: Path of its socket.
+        timeout: Time limit of each call.
     """
 
     kind: Literal["emulated"] = "emulated"

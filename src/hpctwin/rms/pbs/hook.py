@@ -1,27 +1,29 @@
 # mypy: ignore-errors
-"""PBS hook of hpctwin: keeps jobs that the twin has leased from starting, and notes what happens.
+"""PBS hook of hpctwin: keeps jobs that the twin has leased from starting.
 
-While the twin shows life, PBS's scheduler is refused the jobs that are to wait: those that the twin's
-file names with a time to come, and for a moment those that were just submitted, so that the twin can say
-whether they may go first. Jobs of queues that its heartbeat does not name are never refused. Which jobs are
-the twin's says a mark, a resource that users cannot write: 0; an operator takes a job out with 1. Without a
-fresh sign of life nothing is refused.
+It also records events. While the heartbeat is fresh, the hook refuses PBS's scheduler the jobs that
+must wait. These are the jobs that the twin's file names with a future time. For a moment, jobs just
+submitted must wait too, so that the twin can decide whether they may go first. Jobs of queues that
+the heartbeat does not name are never refused. A mark shows which jobs are the twin's: a resource
+that users cannot write, with the value 0. An operator takes a job out with 1. Without a fresh
+heartbeat nothing is refused.
 
-(Begin times would be simpler. But PBS 23.06 keeps the timer of each begin time that a job ever had, and
-puts a job that is just ending back into its queue when such a timer goes off: it runs twice.)
+(Begin times would be simpler. But PBS 23.06 keeps the timer of each begin time that a job ever had.
+When such a timer goes off, PBS puts a job that is just ending back into its queue: it runs twice.)
 
-A refusal is dear: PBS saves every vnode to its database after each, and its scheduler tries each job that
-fits anew in each cycle. So a job that is to wait also has 1 of the resource WAIT, and by a limit of the
-server's (max_run_res) nobody may run who has any: the scheduler passes it over by itself, and what is below
-refuses comes seldom. This hook gives it to new jobs while the twin shows life, and takes it from any job that
-starts; the twin gives and takes it of all others. Where the twin shows no life any more, the periodic part
-lifts the limit and has the scheduler look at all jobs.
+A refusal is expensive. PBS saves every vnode to its database after each, and its scheduler tries
+each job that fits again in each cycle. So a job that must wait also has 1 of the resource WAIT. By
+a limit of the server (max_run_res) no job with any of it may run. The scheduler then skips the job
+by itself, and the code below seldom refuses one. This hook gives WAIT to new jobs while the twin is
+alive, and takes it from any job that starts. The twin gives and takes it for all others. Once the
+twin's heartbeat is stale, the periodic part lifts the limit and has the scheduler look at all jobs.
 
-It runs inside the PBS server. It reads two local files, appends one line to another and talks to nobody
-(the periodic part, to the server alone), so nothing that is slow or down elsewhere can delay a job. It never
-refuses a submission or a change, and on any fault of its own it refuses nothing. When the file of notes has
-grown to LIMIT because nobody reads it, events are left out; the twin then learns of them from its next look
-at the queue. Written for every Python that PBS may bring (2.7 and later).
+The hook runs inside the PBS server. It reads two local files, appends one line to another and
+connects to nothing (the periodic part, to the server alone). So nothing slow or down elsewhere can
+delay a job. It never refuses a submission or a change, and after any error in the hook itself it
+refuses nothing. If the event file has grown to LIMIT because no reader takes it, events are
+omitted; the twin then learns of them from its next poll. Written for every Python that PBS may
+bring (2.7 and later).
 """
 
 import json
@@ -59,9 +61,10 @@ JOB = (
 
 
 def opened(path, flags, mode=0o640):
-    """A regular file of one name, never through a link; never waits.
+    """Open a regular file with one name, never through a link; never block.
 
-    Raises ValueError where the file is none of its own, and OSError where it cannot be opened.
+    Raises ValueError if the file has another name or is not regular, OSError if it cannot be
+    opened.
     """
     plain = os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     file = os.open(path, flags | plain, mode)
@@ -73,7 +76,7 @@ def opened(path, flags, mode=0o640):
 
 
 def read(path, most):
-    """What is in a file of the twin's, as JSON."""
+    """Return the content of a file of the twin, as JSON."""
     file = opened(path, os.O_RDONLY)
     try:
         data = b""
@@ -88,7 +91,7 @@ def read(path, most):
 
 
 def acts(queue=None):
-    """Whether the twin is in charge, and acts on jobs of a queue."""
+    """Return whether the twin is in charge, and acts on jobs of a queue."""
     try:
         said = read(HEARTBEAT, 1 << 20)
         fresh = abs(time.time() - said["time_s"]) <= FRESH_S
@@ -98,16 +101,19 @@ def acts(queue=None):
 
 
 def is_express(name):
-    """Whether PBS's scheduler preempts for the jobs of a queue: it has done so before it asks here."""
+    """Return whether PBS's scheduler preempts for a queue's jobs.
+
+    It has done so before it asks this hook.
+    """
     found = safely(lambda: pbs.server().queue(name).Priority)
-    # PBS gives a priority that is set as an object of its own, which is no number.
+    # PBS returns a priority that is set as a special object, which is no number.
     return found is not None and int(str(found)) >= EXPRESS
 
 
 def submitted(job):
     """Mark a job as the twin's."""
     name = str(job.queue or "") or str(pbs.server().default_queue or "")
-    # The jobs of a reservation are the reservation's.
+    # The jobs of a reservation belong to the reservation.
     if (QUEUES and name not in QUEUES) or re.match("[RSM][0-9]+$", name) or is_express(name):
         return
     job.Resource_List[MARK] = 0
@@ -116,7 +122,7 @@ def submitted(job):
 
 
 def waits(job):
-    """Whether the twin wants a job to wait."""
+    """Return whether the twin wants a job to wait."""
     now = time.time()
     mark = job.Resource_List[MARK]
     queue = str(job.queue or "")
@@ -137,10 +143,10 @@ def waits(job):
 
 
 def lacks(job):
-    """Which vnode is away or has jobs, or of what one has too little, for a job that is to run there.
+    """Return why a job's vnodes cannot take it: one is away, in use, or too small.
 
-    PBS's server does not look: it goes by its scheduler, which knows no more of what the twin has started
-    since its cycle began than the twin does of what it starts.
+    PBS's server does not check: it relies on its scheduler. That knows no more of what the twin has
+    started since its cycle began than the twin knows of what the scheduler starts.
     """
     if not acts() or re.match("[RSM][0-9]+$", str(job.queue or "")):
         return None
@@ -174,20 +180,20 @@ def lacks(job):
 
 
 def amount(said):
-    """A number, or a size in bytes."""
+    """Return a number, or a size in bytes."""
     match = re.match(r"([0-9.]+)([kmgtp]?)([bw]?)$", str(said).strip().lower())
     unit = 1024 ** "_kmgtp".index(match.group(2) or "_")
     return float(match.group(1)) * unit * (8 if match.group(3) == "w" else 1)
 
 
 def let_through(job):
-    """A job that starts takes nothing of the limit: others may be admitted beside it."""
+    """Free a starting job's share of the limit, so that others may be admitted."""
     if job.Resource_List[WAIT]:
         job.Resource_List[WAIT] = 0
 
 
 def show_life():
-    """Tell the twin that the limit would be lifted."""
+    """Show the twin that the limit would be lifted."""
     data = json.dumps({"time_s": time.time(), "rooms": True}).encode("utf-8")
     file = opened(HEARTBEAT + ".lifting", os.O_WRONLY | os.O_TRUNC | os.O_CREAT)
     try:
@@ -198,7 +204,7 @@ def show_life():
 
 
 def lift():
-    """Where the twin that kept the limit is gone, lift it and have PBS look at all jobs."""
+    """Lift the limit if its twin is gone, and have PBS look at all jobs."""
     if acts():
         return
     server = pbs.server()
@@ -211,7 +217,7 @@ def lift():
 
 
 def texts(thing, names):
-    """Those attributes that are set, as text."""
+    """Return the attributes that are set, as text."""
     found = {}
     for name in names:
         try:
@@ -240,7 +246,7 @@ def append(line):
 
 
 def safely(what, *arguments):
-    """Do something; of a fault, no more than a line in the server's log and one for the twin."""
+    """Call a function; report an error with a line in the log and one for the twin."""
     try:
         return what(*arguments)
     except Exception:
@@ -249,20 +255,20 @@ def safely(what, *arguments):
             try:
                 append({"v": 1, "t": time.time(), "type": 0, "fault": fault[:500]})
             finally:
-                # Where PBS 23.06 has a Python of 3.10 or later, this fails itself.
+                # If PBS 23.06 has a Python of 3.10 or later, this fails itself.
                 pbs.logmsg(pbs.LOG_DEBUG, "hpctwin: " + fault)
         except Exception:
             pass
 
 
 def take_in():
-    """Do what is to be done at this event; why it is refused, if it is."""
+    """Handle this event; return why it is refused, if it is."""
     event = pbs.event()
     kind = int(event.type)
     own = refused = False
     if kind == QUEUEJOB:
         safely(submitted, event.job)
-        # Where there is a later event that knows the job's id, that one is noted.
+        # If a later event knows the job's id, that one is recorded.
         own = hasattr(pbs, "POSTQUEUEJOB")
     elif kind == RUNJOB:
         refused = safely(waits, event.job) and MESSAGE
@@ -273,7 +279,7 @@ def take_in():
         if not refused:
             safely(let_through, event.job)
     elif kind == MODIFYJOB:
-        # PBS gives what is changed and nothing else: this is the twin's own doing.
+        # PBS passes only what is changed: this is the twin's own doing.
         asks = event.job.Resource_List
         own = bool(asks) and asks[WAIT] is not None
     elif kind == PERIODIC:

@@ -1,4 +1,4 @@
-"""Putting the hook into a PBS server, and taking it out."""
+"""Installation of the hook in a PBS server, and its removal."""
 
 from __future__ import annotations
 
@@ -24,30 +24,32 @@ __all__ = [
 
 HOOK = "hpctwin"
 LIFTING_HOOK = "hpctwin_lift"
-"""The same source at a periodic event: PBS lets that be the only one of a hook."""
+"""The same source at a periodic event, which PBS allows only in a separate hook."""
 LIFTS_EVERY_S = 10
 
 EVENTS = ("queuejob", "runjob", "postqueuejob", "jobobit", "modifyjob", "movejob")
-"""Events on the server: the first two keep leases, and together they tell all of jobs. MoM hooks are not
-needed, and each costs a job's start more than 100 ms; modifyvnode comes for each node that a job takes or
-leaves, 0.7 ms of the server every time."""
+"""Events on the server: the first two keep leases; together they report all jobs.
+
+MoM hooks are not needed, and each delays a job's start by more than 100 ms. The event modifyvnode
+comes for each node that a job takes or leaves, 0.7 ms of the server every time.
+"""
 
 _PREEMPTS_BY_QUEUE = {"express_queue", "normal_jobs"}
 
 OPTIONAL = {"postqueuejob", "jobobit"}
-"""Events that old versions do not have; the next look at the queue tells instead."""
+"""Events that old versions do not have; the next poll shows the change instead."""
 
 
 @dataclass(frozen=True)
 class HookSettings:
-    """What is written into the hook.
+    """Settings written into the hook.
 
     Args:
-        spool: the file that it writes.
-        heartbeat: the twin's; leases are given while it is fresh.
-        queues: only jobs of these are the twin's; of all where none is named.
-        lease_s: a job just submitted waits so long for the twin's word.
-        express: jobs of a queue of this priority preempt others, and are left to PBS.
+        spool: File that the hook writes.
+        heartbeat: Heartbeat of the twin; leases are given while it is fresh.
+        queues: Only jobs of these queues are the twin's; of all if empty.
+        lease_s: Time that a new job waits for the twin's decision, in seconds.
+        express: Jobs of a queue with this priority preempt others, and are left to PBS.
     """
 
     spool: Path = Path("/var/spool/hpctwin/pbs-events.jsonl")
@@ -58,11 +60,11 @@ class HookSettings:
 
 
 def hook_text(settings: HookSettings) -> str:
-    """The hook's source.
+    """Return the hook's source.
 
     Raises:
-        ConfigError: a path is not an absolute one of plain characters, a queue has no queue's name, or
-            the lease is not 1 to 600 s.
+        ConfigError: A path is not an absolute one of plain characters, a queue's name is invalid,
+            or the lease is not 1 to 600 s.
     """
     for queue in settings.queues:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", queue):
@@ -87,12 +89,12 @@ def hook_text(settings: HookSettings) -> str:
 
 
 def preempting_priority(commands: Commands) -> int:
-    """From which priority on PBS's scheduler preempts for the jobs of a queue.
+    """Return the lowest queue priority for whose jobs PBS's scheduler preempts.
 
     Raises:
-        ConfigError: it preempts for other jobs too. It would suspend jobs for one that is to wait.
+        ConfigError: It preempts for other jobs too. It would suspend jobs for one that must wait.
         CommandError: qmgr refused.
-        UnreachableError: no answer.
+        UnreachableError: No answer.
     """
     said = commands.run("qmgr", ["-c", "list sched"]).decode(errors="replace")
     about = dict(re.findall(r"^\s+(preempt_\w+) = (.*?)\s*$", said, flags=re.MULTILINE))
@@ -106,9 +108,12 @@ def preempting_priority(commands: Commands) -> int:
 
 
 def install_commands(hook_file: Path) -> list[list[str]]:
-    """The qmgr calls that put the hook in. Those for some events may be refused by old versions."""
+    """Return the qmgr calls that install the hook.
+
+    Old versions may refuse those for some events.
+    """
     directives = [
-        # Flag r: users see them, and cannot ask for them or change them.
+        # Flag r: users see them, and cannot request or change them.
         *(f"create resource {name} type=long, flag=r" for name in (MARK, WAIT)),
         *_hook_directives(HOOK, EVENTS, hook_file),
         *_hook_directives(LIFTING_HOOK, ("periodic",), hook_file, f"freq = {LIFTS_EVERY_S}"),
@@ -127,7 +132,10 @@ def _hook_directives(
 
 
 def uninstall_commands() -> list[list[str]]:
-    """The qmgr calls that take the hook out, its limit and its resources: PBS keeps those that a job has."""
+    """Return the qmgr calls that remove the hook, its limit and its resources.
+
+    PBS keeps resources that a job has.
+    """
     directives = [
         *(f"delete hook {name}" for name in (HOOK, LIFTING_HOOK)),
         f"unset server max_run_res.{WAIT}",
@@ -144,19 +152,19 @@ def install(
     *,
     user: str = "",
 ) -> None:
-    """Make the spool's folder, write the hook and put it in; at a fault the hook is taken out again.
+    """Create the spool's folder, write the hook and install it; undo on errors.
 
     Args:
-        commands: runs qmgr.
-        settings: what is written into it.
-        hook_file: where the hook's source is put for the import; deleted afterwards.
-        said: told of each step.
-        user: the twin's; the folders of both files are made for its group to read and write.
+        commands: Runner of qmgr.
+        settings: Settings written into the hook.
+        hook_file: Path of the hook's source for the import; deleted afterwards.
+        said: Function called with each step.
+        user: User of the twin; its group may read and write the folders of both files.
 
     Raises:
-        ConfigError: a path cannot be used, or there is no such user.
-        CommandError: qmgr refused; the hook is not in.
-        UnreachableError: no answer.
+        ConfigError: A path cannot be used, or the user does not exist.
+        CommandError: qmgr refused; the hook is not installed.
+        UnreachableError: No answer.
     """
     text = hook_text(settings)
     group = _group(user)
@@ -174,11 +182,11 @@ def install(
 
 
 def uninstall(commands: Commands, said: Callable[[str], None]) -> None:
-    """Take the hook out, its limit, and its resources if no job has them.
+    """Remove the hook, its limit, and its resources if no job has them.
 
     Raises:
         CommandError: qmgr refused to delete the hook.
-        UnreachableError: no answer.
+        UnreachableError: No answer.
     """
     hook, *others = uninstall_commands()
     commands.run(hook[0], hook[1:])
@@ -201,13 +209,13 @@ def _group(user: str) -> int | None:
 
 
 def _folder(folder: Path, group: int | None) -> None:
-    """Make a folder that nobody else can look into; one that is there is left as it is."""
+    """Create a folder closed to other users; an existing one is left as it is."""
     if folder.is_dir():
         return
     folder.mkdir(mode=0o750, parents=True)
     if group is not None:
         os.chown(folder, -1, group)
-        # What the server's hook writes there is for the twin's group to read.
+        # The twin's group must be able to read what the server's hook writes there.
         folder.chmod(0o2770)
 
 
@@ -248,7 +256,7 @@ def _resource(commands: Commands, command: list[str], run: Callable[[list[str]],
     try:
         run(command)
     except CommandError as error:
-        # It is there from an earlier time; with another type or flag users could set it.
+        # It exists from an earlier time; with another type or flag users could set it.
         name = command[-1].split()[2]
         about = commands.run("qmgr", ["-c", f"list resource {name}"]).decode(errors="replace")
         if not re.search(r"type = long\b", about) or not re.search(r"flag = r\s", about):

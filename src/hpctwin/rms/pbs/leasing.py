@@ -1,16 +1,14 @@
-"""Leases on PBS: a file that the hook reads before PBS's scheduler may start a job of the twin's.
+"""Leases on PBS: a file that the hook reads before PBS's scheduler starts a job.
 
-Which jobs are the twin's says their mark, a resource that only operators can set. The file says until when
-they are to wait, 0 for those that may go; it counts only while the twin shows life. However many jobs
-wait, renewing all leases is one file and no command. So that PBS's scheduler does not try leased jobs in
-vain, a job is also kept back by a limit (`hpctwin.rms.pbs.leasing`) from its submission or its first lease
-until it is admitted, or its lease runs out.
+A job's mark shows that it is the twin's: a resource that only operators can set. The file gives the
+end of each lease, 0 for jobs that may go. It counts only while the heartbeat is fresh. However many
+jobs are pending, renewing all leases is one file and no command.
 
-The limit for which PBS's scheduler passes leased jobs over, without asking the hook about each.
-
-A job that is to wait has 1 of a resource, and by the server's limit nobody runs who has any. The limit saves
-attempts and decides nothing: the hook refuses what is leased in either case. It stands only while both live
-who take it away again: the twin, and the hook's periodic part.
+PBS's scheduler should not try leased jobs in vain. So a limit (`WaitLimit`) also holds a job back,
+from its submission or first lease until it is admitted or its lease expires. A job that must wait
+has 1 of a resource, and by the server's limit no job with any of it may run. The limit saves
+attempts and decides nothing: the hook refuses leased jobs in either case. It exists only while both
+parts that remove it are alive: the twin and the hook's periodic part.
 """
 
 from __future__ import annotations
@@ -37,23 +35,23 @@ __all__ = ["Leasing", "WaitLimit", "leases_file", "lifting_file"]
 logger = logging.getLogger(__name__)
 
 LIFTS_WITHIN_S = 35.0
-"""The hook's periodic part shows itself every 10 s."""
+"""Age up to which the hook's periodic part counts as alive; it runs every 10 s."""
 MOST_IDS = 500
-"""Jobs of one command."""
+"""Maximum number of jobs of one command."""
 
 
 def lifting_file(heartbeat: Path) -> Path:
-    """What the hook's periodic part renews: beside the heartbeat."""
+    """Return the file that the hook's periodic part renews, next to the heartbeat."""
     return heartbeat.with_name(heartbeat.name + ".lifts")
 
 
 class WaitLimit:
-    """Sets the limit and takes it away, keeps jobs back and lets them through.
+    """Sets and removes the limit, holds jobs back and releases them.
 
     Args:
-        commands: runs qmgr and qalter.
-        heartbeat: the twin's; the hook's sign of life is beside it.
-        clock: seconds since the epoch.
+        commands: Runner of qmgr and qalter.
+        heartbeat: Heartbeat of the twin; the hook's own file is next to it.
+        clock: Function that returns seconds since the epoch.
     """
 
     def __init__(
@@ -67,21 +65,21 @@ class WaitLimit:
         self._refused = False
 
     def looked(self, server: Mapping[str, Any], counts_runners: bool) -> None:
-        """What a look found.
+        """Record the result of a poll.
 
         Args:
-            server: attributes of the server.
-            counts_runners: whether jobs run that have some of the resource: the limit would count them, and
-                let nobody through beside them.
+            server: Attributes of the server.
+            counts_runners: Whether running jobs have some of the resource: the limit would count
+                them, and hold back every job next to them.
         """
         self.stands = WAIT in resources(server.get("max_run_res"))
         self._counts_runners = counts_runners
 
     def keep(self) -> None:
-        """Have it as it should be while the twin is in charge.
+        """Set or remove the limit as needed while the twin is in charge.
 
         Raises:
-            UnreachableError: no answer.
+            UnreachableError: No answer.
         """
         wanted = not self._counts_runners and self._can_be_lifted()
         if wanted == self.stands or (wanted and self._refused):
@@ -97,10 +95,10 @@ class WaitLimit:
             self.stands = wanted
 
     def give(self, job_ids: Sequence[str], amount: int) -> dict[str, Outcome]:
-        """Give jobs so much of the resource: 1 keeps them back, 0 lets them through.
+        """Give jobs an amount of the resource: 1 holds them back, 0 releases them.
 
         Returns:
-            What became of those that were not done.
+            Outcomes of the jobs for which it failed.
         """
         missed: dict[str, Outcome] = {}
         for first in range(0, len(job_ids), MOST_IDS):
@@ -108,7 +106,7 @@ class WaitLimit:
             try:
                 self.commands.run("qalter", ["-l", f"{WAIT}={amount}", *some])
             except CommandError as error:
-                # It names those that it could not change, and has changed the others.
+                # It names the jobs that it could not change, and has changed the others.
                 named = set(re.split(r"\s+", error.said)) & set(some)
                 missed |= dict.fromkeys(named or some, Outcome("refused", str(error)))
             except UnreachableError as error:
@@ -124,34 +122,35 @@ class WaitLimit:
 
 
 OVERLAP_S = 1.0
-"""A look may not have seen what happened so long before it began."""
+"""A poll may have missed events up to this long before it began."""
 FIRST_S = 20.0
-"""A job of which nothing has been said is PBS's to start after so long."""
+"""Time after which PBS may start a job without a decision."""
 AGAIN_S = 10.0
-"""Between two attempts to let jobs through whose leases have run out."""
+"""Pause between two attempts to release jobs whose leases have expired."""
 COUNTED = ("ncpus", "mem", "ngpus")
-"""What vnodes have of PBS's own resources, and jobs use up."""
+"""PBS's own resources that vnodes have and jobs use up."""
 ADMITTED_S = 10.0
-"""So long is waited for an array's jobs to start after one was admitted, before it is leased again."""
+"""Time for an array's jobs to start after one was admitted, before a new lease."""
 
 
 def leases_file(heartbeat: Path) -> Path:
-    """Where the hook looks for leases: beside the heartbeat."""
+    """Return the file that the hook reads for leases, next to the heartbeat."""
     return heartbeat.with_name(heartbeat.name + ".leases")
 
 
 class Leasing:
     """Gives and ends leases.
 
-    Of an array, PBS's scheduler tries the first job that waits and no other: the jobs of an array are leased
-    and admitted together.
+    Of an array, PBS's scheduler tries only the first pending job. So the jobs of an array are
+    leased and admitted together.
 
     Args:
-        path: the file; no leases where there is none.
-        may_look: says whether it may be asked to look; runs beside what lets jobs through.
-        look_again: has PBS's scheduler look at all jobs.
-        limit: for which it passes over jobs that are kept back; None where there is none.
-        clock: seconds since the epoch.
+        path: Path of the file; None for no leases.
+        may_look: Function that checks whether a scheduling cycle may be requested; it runs while
+            jobs are released.
+        look_again: Function that has PBS's scheduler look at all jobs.
+        limit: Limit by which it skips jobs that are held back; None without one.
+        clock: Function that returns seconds since the epoch.
     """
 
     def __init__(
@@ -188,13 +187,13 @@ class Leasing:
         left: Iterable[str] = (),
         kept: Collection[str] = (),
     ) -> None:
-        """What a look found that began then; what was told since counts on.
+        """Record the result of a poll; later reports still count.
 
         Args:
-            marks: the waiting jobs that are the twin's.
-            began_s: when the look began.
-            left: waiting jobs with the hook's mark that are left to PBS.
-            kept: those of them that PBS's scheduler passes over; arrays as one.
+            marks: Pending jobs that are the twin's.
+            began_s: Start of the poll.
+            left: Pending jobs with the hook's mark that are left to PBS.
+            kept: Those of them that PBS's scheduler skips; arrays as one.
         """
         with self._lock:
             self._left = {whole: whole in kept for whole in map(array_of, left)}
@@ -206,7 +205,7 @@ class Leasing:
             self._seen()
 
     def told(self, job_id: str, mark: LeaseMark, is_left: bool = False) -> None:
-        """Note that a job was submitted, which is the twin's or is left to PBS."""
+        """Record a submitted job, which is the twin's or is left to PBS."""
         with self._lock:
             self._since.append((self.clock(), job_id, mark, is_left))
             self._take(job_id, mark, is_left)
@@ -220,14 +219,15 @@ class Leasing:
             self._marks[job_id] = mark
 
     def marks(self) -> dict[str, LeaseMark]:
-        """The waiting jobs that are the twin's, as last known."""
+        """Return the pending jobs that are the twin's, as last known."""
         with self._lock:
             return {job_id: mark for job_id, mark in self._marks.items() if not mark.free}
 
     def end_run_out(self) -> None:
-        """Let jobs go whose leases ran out, of which nothing was said, or that are left to PBS.
+        """Release jobs with an expired lease, without a decision, or left to PBS.
 
-        PBS does not look by itself. A job that is left to PBS goes at once, the others every `AGAIN_S`.
+        PBS does not look by itself. A job that is left to PBS goes at once, the others every
+        `AGAIN_S`.
         """
         now = self.clock()
         own = set(map(array_of, self.marks()))
@@ -243,7 +243,7 @@ class Leasing:
             self._let_through(found)
 
     def _run_out(self, now: float) -> list[str]:
-        """Jobs of the twin's whose leases ran out, or of which nothing was said."""
+        """Return the twin's jobs whose leases have expired, or that have no decision."""
         stands = self.limit is not None and self.limit.stands
         found = []
         for job_id, mark in self.marks().items():
@@ -270,7 +270,7 @@ class Leasing:
             if array_of(job_id) in self._admitted and "[" in job_id:
                 outcomes[job_id] = Outcome("done", "others of its array are just being started")
                 rest.remove(job_id)
-        # One that cannot be kept back is refused by the hook.
+        # If a job cannot be held back, the hook refuses it.
         self._give(rest, 1)
         return outcomes | self._write({job_id: until_s[job_id] for job_id in rest})
 
@@ -280,28 +280,28 @@ class Leasing:
         return outcomes | self._let_through(rest)
 
     def watch_rooms(self, consumables: Iterable[str]) -> None:
-        """Have the hook let no job run from now on where there is no room.
+        """Have the hook refuse, from now on, every job whose vnodes lack capacity.
 
         Args:
-            consumables: resources of the site's that vnodes have, and jobs use up.
+            consumables: Custom resources of the site that vnodes have and jobs use up.
         """
         self._rooms = (*COUNTED, *sorted(consumables))
 
     def let_run(self, job_id: str) -> Outcome:
-        """Have the hook let a job run that is run by force, and ask no scheduler.
+        """Have the hook allow a job that is started by force, and ask no scheduler.
 
-        One that was asked would be quicker, and put it where it likes.
+        A scheduler that was asked would be faster, and would place the job where it likes.
         """
         self._before = {array_of(job_id): self._until.get(array_of(job_id), 0.0)}
         return self._write({job_id: 0.0})[job_id]
 
     def keep_back(self, job_id: str) -> None:
-        """Have a job wait again that was to run by force, and did not: PBS would put it where it likes."""
+        """Lease a job again whose forced start failed: PBS would place it where it likes."""
         until_s = self.clock() + FIRST_S
         self._write({job_id: max(until_s, self._before.pop(array_of(job_id), 0.0))})
 
     def _let_through(self, job_ids: Sequence[str]) -> dict[str, Outcome]:
-        """Let jobs go, and have PBS's scheduler look at them."""
+        """Release jobs, and have PBS's scheduler look at them."""
         done = self._write(dict.fromkeys(job_ids, 0.0))
         if any(outcome.result == "done" for outcome in done.values()):
             self._admitted |= dict.fromkeys(map(array_of, done), self.clock())
@@ -317,11 +317,11 @@ class Leasing:
         return done
 
     def _seen(self) -> None:
-        """Note since when jobs wait, and which are kept back."""
+        """Record since when jobs are pending, and which are held back."""
         now = self.clock()
         wholes = set(map(array_of, self._marks))
         self._first_seen = {whole: self._first_seen.get(whole, now) for whole in wholes}
-        # What was given since the look began, it may not have seen.
+        # The poll may have missed what was given since it began.
         since_s = self._looked_s - OVERLAP_S
         self._given = {
             i: one for i, one in self._given.items() if i in wholes and one[0] >= since_s
@@ -330,10 +330,10 @@ class Leasing:
         self._kept = {i for i in wholes if (self._given[i][1] if i in self._given else i in kept)}
 
     def _give(self, job_ids: Sequence[str], amount: int) -> dict[str, Outcome]:
-        """Keep jobs back, or let them through; those of an array together.
+        """Hold jobs back or release them; those of an array together.
 
         Returns:
-            What became of those that were not done.
+            Outcomes of the jobs for which it failed.
         """
         if self.limit is None or not self.limit.stands:
             return {}
@@ -349,7 +349,7 @@ class Leasing:
         return missed
 
     def _apart(self, job_ids: Iterable[str]) -> tuple[dict[str, Outcome], list[str]]:
-        """Those that are refused, and the rest."""
+        """Return the outcomes of refused jobs, and the other jobs."""
         marks = self.marks()
         refused, rest = {}, []
         for job_id in job_ids:
@@ -364,7 +364,7 @@ class Leasing:
         return refused, rest
 
     def _write(self, changes: Mapping[str, float]) -> dict[str, Outcome]:
-        """Write the file with some changes; what became of each."""
+        """Write the file with some changes; return the outcome of each."""
         if not changes:
             return {}
         if self.path is None:

@@ -36,46 +36,54 @@ _ID = re.compile(r"\d{1,12}(\[\d{1,7}\])?(\.[A-Za-z0-9][A-Za-z0-9._-]{0,126})?")
 
 HIGHEST_PRIORITY = 1023.0
 SELDOM_S = 10.0
-"""Queues and reservations are asked for so often at most, and resources where chunks ask for a new one."""
+"""Minimum age for a new query of queues and reservations.
+
+It also holds for resources, if chunks request a new one.
+"""
 RESOURCES_S = 60.0
-"""Resources of the site's, else."""
+"""Minimum age for a new query of the site's resources otherwise."""
 MOST_HOOK_FAULTS = 5
-"""So many different ones are told."""
+"""Maximum number of different hook errors that are reported."""
 QRUN_OVERRIDES = (
     "qrun starts jobs past limits (max_run, max_run_res), stopped queues and the site's order; "
     "`act.by: lease` keeps all of them"
 )
 _NO_RIGHTS = re.compile(r"unauthorized|insufficient permission|\(15007\)", re.I)
 BEAT_AGAIN_S = 4.0
-"""The hook holds the twin for dead after 15 s."""
+"""Age at which the heartbeat is renewed; the hook counts the twin as dead at 15 s."""
 MOST_TIMES = 4
-"""A job that was refused its vnodes so often one after the other is left to PBS."""
+"""Number of refusals in a row of a job's vnodes after which it is left to PBS."""
 RIGHTS_AGAIN_S = 600.0
-"""After so long a twin whose user may not act tries whether it may now."""
+"""Time after which a twin whose user may not act checks its rights again."""
 _STATES = re.compile(r"no reservations|unknown.*resv", re.I)
 
 
 class _Lies(NamedTuple):
-    """Select and place of a job that waits, and when the hook told of it, if no look has yet."""
+    """Select and place of a pending job, and the time of the hook's report.
+
+    The time is 0 once a poll has shown the job.
+    """
 
     how: tuple[str, str]
     told_s: float = 0.0
 
 
 class PbsManager(PlainManager):
-    """Talks to a PBS server through its commands.
+    """Controls PBS through its commands.
 
-    PBS's own scheduling stays on. The hook keeps it from starting jobs that are leased, and PBS starts
-    those that are admitted by the site's rules. Where an administrator has turned scheduling off, nothing
-    may start.
+    PBS's own scheduling stays on. The hook keeps it from starting leased jobs, and PBS starts
+    admitted jobs by the site's rules. If an administrator has turned scheduling off, no job may
+    start.
 
     Args:
-        cluster: name for events and snapshots.
-        folder: where ``qstat``, ``pbsnodes``, ``qmgr`` and ``qrun`` are; found on the path if empty.
-        timeout_s: of each command.
-        heartbeat_file: says to the hook that the twin is in charge; leases are in a file beside it.
-        server: name of the server, where it is not the default one.
-        conf: value of ``PBS_CONF_FILE``, where it is not the default one.
+        cluster: Name for events and snapshots.
+        folder: Folder of ``qstat``, ``pbsnodes``, ``qmgr`` and ``qrun``; if empty, the path is
+            searched.
+        timeout_s: Time limit of each command, in seconds.
+        heartbeat_file: File that shows the hook that the twin is in charge; leases are in a file
+            next to it.
+        server: Name of the server, if it is not the default.
+        conf: Value of ``PBS_CONF_FILE``, if it is not the default.
     """
 
     priorities = Priorities(HIGHEST_PRIORITY)
@@ -133,10 +141,12 @@ class PbsManager(PlainManager):
         return Report(calls, (*faults, *found.notes), found.acted, found.left)
 
     def own_estimates(self) -> dict[str, float]:
-        """Starts that PBS estimates, where the site lets it (``est_start_time_freq``), s since the epoch.
+        """Return starts that PBS estimates, in seconds since the epoch.
+
+        The site must enable them (``est_start_time_freq``).
 
         Raises:
-            UnreachableError: the server does not answer, or refuses.
+            UnreachableError: The server does not answer, or refuses.
         """
         try:
             return own_estimates(self.commands.run("qstat", ["-f", "-t", "-F", "json"]))
@@ -144,11 +154,13 @@ class PbsManager(PlainManager):
             raise UnreachableError(f"PBS: {error}") from error
 
     def snapshot(self) -> Snapshot:
-        """Jobs, nodes and whether PBS schedules, in one query each; queues and reservations at times.
+        """Query jobs, nodes and whether PBS schedules, once each; queues less often.
+
+        Reservations, too, are queried less often.
 
         Raises:
-            UnreachableError: the server does not answer, or not in time.
-            FormatError: it answers in a form that is not known.
+            UnreachableError: The server does not answer, or not in time.
+            FormatError: The form of the answer is unknown.
         """
         run = self.commands.run
         try:
@@ -171,10 +183,10 @@ class PbsManager(PlainManager):
             self._resources.ask(RESOURCES_S)
             found = found_with(queues)
             if found.strange:
-                # A queue was made since they were asked for.
+                # A queue was created since they were queried.
                 found = found_with(self._queues(0.0))
             if found.asked - self._resources.used_up.keys():
-                # A resource was made since they were asked for.
+                # A resource was created since they were queried.
                 self._resources.ask(SELDOM_S)
                 found = found_with(self._queues(SELDOM_S))
             found.told = self._resources.known(found.asked)
@@ -191,7 +203,7 @@ class PbsManager(PlainManager):
         found.snapshot = found.snapshot.model_copy(update={"cluster": self.cluster})
         if self.limit is not None:
             self.limit.looked(server, found.limit_counts)
-        # Where the twin acts in no queue, the hook refuses no job.
+        # If the twin acts in no queue, the hook refuses no job.
         left = found.left if found.acted else found.kept
         self.leasing.looked(found.marks, now_s, left, found.kept)
         later = {i: one for i, one in self._lies.items() if one.told_s >= now_s - OVERLAP_S}
@@ -204,15 +216,18 @@ class PbsManager(PlainManager):
         return self.leasing.leases()
 
     def lease(self, until_s: Mapping[str, float]) -> dict[str, Outcome]:
-        """By a file that the hook reads; see `ResourceManager`."""
+        """Lease jobs by a file that the hook reads; see `ResourceManager`."""
         return self.leasing.lease(until_s)
 
     def admit(self, job_ids: Sequence[str]) -> dict[str, Outcome]:
-        """By the same file, and a scheduling cycle; see `ResourceManager`."""
+        """Admit jobs by the same file, and a scheduling cycle; see `ResourceManager`."""
         return self.leasing.admit(job_ids)
 
     def start(self, job_id: str) -> Outcome:
-        """``qrun``: PBS places the job now, or refuses; overrides limits, see `QRUN_OVERRIDES`."""
+        """Run ``qrun``: PBS places the job now, or refuses.
+
+        It overrides limits, see `QRUN_OVERRIDES`.
+        """
         self._warn()
         if job_id in self.leasing.marks():
             outcome = self.leasing.let_run(job_id)
@@ -221,7 +236,7 @@ class PbsManager(PlainManager):
         return self._change("qrun", [], job_id)
 
     def start_on(self, job_id: str, where: Where) -> Outcome:
-        """``qrun -H``, where the hook sees to it that there is room; else as `start`."""
+        """Run ``qrun -H`` if the hook checks the capacity; otherwise act as `start`."""
         if not rooms_watched(self.heartbeat_file):
             return self._by_pbs(job_id, "no hook of this version shows that it looks for room")
         lies = self._lies.get(job_id)
@@ -248,21 +263,27 @@ class PbsManager(PlainManager):
         return outcome
 
     def _still_alive(self) -> None:
-        """Renew the file amid many starts, where PBS is slow: else the hook lets go of all jobs meanwhile."""
+        """Renew the heartbeat during many starts on a slow PBS.
+
+        Otherwise the hook would release all jobs meanwhile.
+        """
         if self.heartbeat_file is not None and self._beat is not None:
             seq, at = self._beat
             if time.monotonic() - at >= BEAT_AGAIN_S:
                 self._beat_now(self.heartbeat_file, seq)
 
     def _beat_now(self, path: Path, seq: int) -> None:
-        """Renew the file, with the queues in which the twin acts."""
+        """Renew the heartbeat, with the queues in which the twin acts."""
         self._beat = (seq, time.monotonic())
         found = self.found
         queues = () if found is None else (*found.acted, *found.routes)
         beat(path, seq, more={"queues": queues})
 
     def _not_there(self, job_id: str) -> None:
-        """Keep a job for its next turn: else PBS starts it, on vnodes that others are just told to take."""
+        """Hold a job for its next turn.
+
+        Otherwise PBS would start it, on vnodes that other jobs have just been assigned.
+        """
         waiting = self.leasing.marks().keys()
         self._no_room = {i: times for i, times in self._no_room.items() if i in waiting}
         self._no_room[job_id] = self._no_room.get(job_id, 0) + 1
@@ -270,7 +291,10 @@ class PbsManager(PlainManager):
             self.leasing.keep_back(job_id)
 
     def _taken(self, job_id: str) -> Outcome:
-        """Whether a job was taken that was run with ``-a``: then PBS does not tell that it refuses."""
+        """Return whether a job was accepted that was run with ``-a``.
+
+        With that option PBS does not report a refusal.
+        """
         try:
             said = self.commands.run("qstat", ["-f", "-F", "json", job_id])
             (row,) = read_output(said, "qstat -f -F json", [])["Jobs"].values()
@@ -297,18 +321,18 @@ class PbsManager(PlainManager):
             self._warned = True
 
     def set_priority(self, job_id: str, priority: float) -> Outcome:
-        """The job's priority, −1024 to 1023; counts where the site's formula looks at it."""
+        """Set the job's priority, −1024 to 1023; it counts if the site's formula uses it."""
         if not -1024 <= priority <= HIGHEST_PRIORITY:
             says = f"priority {priority:g} is not within PBS's -1024 to {HIGHEST_PRIORITY:g}"
             return Outcome("refused", says)
         return self._change("qalter", ["-p", str(int(priority))], job_id)
 
     def heartbeat(self, seq: int, *, starts_at_once: bool = False) -> None:
-        """Renew the file that the hook looks at, keep the limit, and end what has run out.
+        """Renew the file that the hook reads, keep the limit, and end expired leases.
 
         Raises:
-            UnreachableError: the twin's user may not act, or no answer. Who cannot let jobs go must not keep
-                them: the hook lets all go where the file is not renewed.
+            UnreachableError: The twin's user may not act, or no answer. A twin that cannot release
+                jobs must not hold them: the hook releases all if the file is not renewed.
         """
         if self.heartbeat_file is None or self.limit is None:
             return
@@ -322,7 +346,10 @@ class PbsManager(PlainManager):
         self.leasing.end_run_out()
 
     def now_s(self) -> float:
-        """See `Hooked`; the hooks run on the server's host, whose clock is taken for ours."""
+        """Return the time; the clock of the hooks' host is taken as equal.
+
+        See `Hooked`.
+        """
         return time.time()
 
     def translator(self) -> PbsNews:
@@ -339,7 +366,7 @@ class PbsManager(PlainManager):
         return f"pbs {names[0] if names else self.cluster}"
 
     def _which_server(self, error: UnreachableError) -> str:
-        """Where a server's name comes from that cannot be reached."""
+        """Return where the name of an unreachable server comes from."""
         if "cannot connect" not in str(error):
             return ""
         if self.server:
@@ -347,7 +374,7 @@ class PbsManager(PlainManager):
         return "; PBS_SERVER of PBS's conf counts, as `manager.server` names none"
 
     def _lies_so(self, job_id: str, how: tuple[str, str]) -> None:
-        # Another dictionary: a look may go through this one.
+        # Another dictionary: a poll may iterate over this one.
         self._lies = {**self._lies, job_id: _Lies(how, time.time())}
 
     def _hook_failed(self, fault: str) -> None:
@@ -356,7 +383,7 @@ class PbsManager(PlainManager):
             self._hook_faults[fault] = None
 
     def _may_look(self) -> Outcome:
-        """Whether PBS's scheduler may be asked for a cycle."""
+        """Return whether PBS's scheduler may be asked for a cycle."""
         try:
             about = server_attributes(self.commands.run("qstat", ["-B", "-f", "-F", "json"]))
         except CommandError as error:
@@ -368,7 +395,7 @@ class PbsManager(PlainManager):
         return Outcome("done")
 
     def _look_again(self) -> Outcome:
-        """Have the scheduler begin a cycle. PBS does that when scheduling is set to true once more."""
+        """Start a scheduling cycle: PBS does so when scheduling is set to true once more."""
         return self._outcome("qmgr", ["-c", "set server scheduling=true"])
 
     def _change(self, command: str, options: list[str], job_id: str) -> Outcome:

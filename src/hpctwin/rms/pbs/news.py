@@ -1,4 +1,4 @@
-"""What the lines that the PBS hook writes say."""
+"""News in the lines that the PBS hook writes."""
 
 from __future__ import annotations
 
@@ -28,10 +28,12 @@ RUNJOB, JOBOBIT, POSTQUEUEJOB = 16, 0x800000, 0x8000000
 
 _WALLTIME = -29
 _RERUN = {-3, -11, -14, -16, -18, -20}
-"""Exit statuses of jobs that wait again (job.h: retry, rerun, rerun by a hook, MoM lost)."""
+"""Exit statuses of requeued jobs (job.h: retry, rerun, rerun by a hook, MoM lost)."""
 _LIMITS = range(-30, -23)
-"""Exit statuses of jobs that were ended for passing a limit (job.h); other negative ones may mean that the
-job waits again."""
+"""Exit statuses of jobs that were ended for exceeding a limit (job.h).
+
+Other negative ones may mean that the job is pending again.
+"""
 _KILLED = {256 + 9, 256 + 15}
 
 
@@ -39,10 +41,11 @@ class PbsNews:
     """Translates lines of the hook.
 
     Args:
-        found: gives what the last look found, for nodes and their sizes.
-        marked: told of each new job that is marked as the twin's, and whether it is left to PBS.
-        failed: told of each fault of the hook's own.
-        lies: told of select and place of each new job that is to have parts of vnodes.
+        found: Function that returns the last poll's result, for nodes and their sizes.
+        marked: Function called for each new job with the twin's mark, and whether it is left to
+            PBS.
+        failed: Function called with each error of the hook itself.
+        lies: Function called with select and place of each new job that shares vnodes.
     """
 
     def __init__(
@@ -59,7 +62,7 @@ class PbsNews:
         self.unreadable = 0
 
     def __call__(self, line: str) -> list[News]:
-        """The news in a line; none where it cannot be read."""
+        """Return the news in a line; none if it cannot be read."""
         try:
             time_s, about = read_line(line)
             kind, job = int(about["type"]), _texts(about.get("job"))

@@ -1,6 +1,7 @@
-"""Which vnodes a job is to run on, as ``qrun -H`` takes it.
+"""Vnodes that a job should run on, in the syntax of ``qrun -H``.
 
-PBS's server then asks no scheduler and does not look whether there is room: the hook does (`rooms_watched`).
+PBS's server then asks no scheduler and does not check the capacity: the hook does
+(`rooms_watched`).
 
 Source:
     qrun(8B), pbs_resources(7B); ``req_runjob.c`` and ``node_manager.c`` of OpenPBS 23.06.
@@ -21,22 +22,22 @@ __all__ = ["rooms_watched", "vnodes_text"]
 
 _OF_CHUNKS = ("ncpus", "mem", "ngpus")
 _OF_TASKS = ("mpiprocs", "ompthreads")
-"""What a chunk says of its processes, and has nothing of a vnode for."""
+"""Resources that describe a chunk's processes and take nothing of a vnode."""
 
 
 def vnodes_text(select: str, place: str, where: Where, consumables: Collection[str]) -> str:
-    """Such as ``(n1:ncpus=2:mem=4gb)+(n2:ncpus=1)``: each chunk, and the vnode that it is to have.
+    """Return each chunk with its vnode, such as ``(n1:ncpus=2:mem=4gb)+(n2:ncpus=1)``.
 
     Args:
-        select: the job's chunks, as the server completes them.
-        place: how they lie.
-        where: its vnodes, and how many of its tasks of each kind are on each; chunks that are alike and
-            follow each other are of one kind, with ``pack`` all are one task.
-        consumables: resources of the site's that vnodes have, and jobs use up.
+        select: Chunks of the job, as the server completes them.
+        place: Placement of the chunks.
+        where: Vnodes of the job, each with the number of its tasks of each kind. Equal chunks that
+            follow each other are of one kind; with ``pack`` all are one task.
+        consumables: Custom resources of the site that vnodes have and jobs use up.
 
     Raises:
-        ValueError: a chunk asks for what the picture of the vnodes has nothing of, or there are not as many
-            places as chunks.
+        ValueError: A chunk requests a resource that the model of the vnodes lacks, or the number of
+            places is not that of the chunks.
     """
     chunks = [one for part in select.split("+") for one in _chunks(part, consumables)]
     kinds = max(len(tasks) for _, tasks in where)
@@ -49,7 +50,7 @@ def vnodes_text(select: str, place: str, where: Where, consumables: Collection[s
 
 
 def _chunks(part: str, consumables: Collection[str]) -> list[str]:
-    """What each of so many equal chunks uses up, of ``2:ncpus=8:mem=4gb``."""
+    """Return what each of several equal chunks uses up, from ``2:ncpus=8:mem=4gb``."""
     first, *others = part.strip().split(":")
     count, pairs = (int(first), others) if first.isdigit() else (1, [first, *others])
     asked = dict(pair.partition("=")[::2] for pair in pairs)
@@ -62,10 +63,10 @@ def _chunks(part: str, consumables: Collection[str]) -> list[str]:
 
 
 def rooms_watched(heartbeat: Path | None) -> bool:
-    """Whether the hook lets no job run where there is no room: its periodic part says so.
+    """Return whether the hook refuses jobs that do not fit; its periodic part says so.
 
     Args:
-        heartbeat: the twin's; the hook's sign of life is beside it.
+        heartbeat: Heartbeat of the twin; the hook's own file is next to it.
     """
     if heartbeat is None:
         return False

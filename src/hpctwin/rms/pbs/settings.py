@@ -1,8 +1,7 @@
-"""How PBS is reached.
+"""Settings of a PBS connection, the probe of PBS on this host, and its gate.
 
-What there is of PBS on this machine: its version, our rights, what would work.
-
-Submitting jobs to PBS: the key stands in a variable of the job's environment.
+The probe reports the version, the user's rights, and which ways to act would work. The gate submits
+jobs with the key in a variable of the job's environment.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from hpctwin.rms.settings import PolledSettings, Probe, is_here, look, tried
 __all__ = ["PbsGate", "PbsSettings", "probe_pbs"]
 
 MOST_ITERATION_S = 60
-"""PBS's scheduler should look at its jobs so often by itself."""
+"""Longest interval at which PBS's scheduler should look at its jobs by itself."""
 
 
 def probe_pbs(folder: str) -> Probe:
@@ -70,7 +69,7 @@ def probe_pbs(folder: str) -> Probe:
 
 
 def _places(run: Callable[..., bytes], result: Probe) -> None:
-    """Whether ``act.by: start`` would run jobs on the vnodes that the twin chooses."""
+    """Report whether ``act.by: start`` would run jobs on the twin's choice of vnodes."""
     what = "starts where the twin says (`act.by: start`)"
     try:
         said = run("qmgr", ["-c", "export hook hpctwin application/x-python default"])
@@ -85,7 +84,7 @@ def _places(run: Callable[..., bytes], result: Probe) -> None:
 
 
 def _pbs_ends(run: Callable[..., bytes], about: dict[str, object], result: Probe) -> None:
-    """Whether PBS looks at the jobs of a twin that is gone."""
+    """Report whether PBS looks at the jobs of a twin that is gone."""
     with contextlib.suppress(CommandError, UnreachableError):
         said = run("qmgr", ["-c", f"list hook {LIFTING_HOOK}"]).decode(errors="replace")
         if re.search(r"enabled = true", said, re.I):
@@ -111,19 +110,20 @@ def _pbs_rights(about: dict[str, object], result: Probe) -> None:
 
 
 VARIABLE = "HPCTWIN_KEY"
-"""Environment variable of the job, which holds the mark."""
+"""Environment variable of the job that holds the mark."""
 
 _ENDED = {"F", "X", "M"}
 
 
 class PbsGate(CommandGate):
-    """See `CommandGate`; the owner of the jobs is whoever we are.
+    """Gate into PBS, see `CommandGate`; the owner of the jobs is the current user.
 
     Args:
-        commands: PBS's, with TZ=UTC.
-        mark: what is written into the jobs' environments.
-        options: further options of ``qsub``, such as ``-W umask=022``.
-        changed: called when a job was submitted or admitted: there will be news of it.
+        commands: PBS's commands, with TZ=UTC.
+        mark: Marks written into the jobs' environments.
+        options: Further options of ``qsub``, such as ``-W umask=022``.
+        changed: Function called after a job was submitted or admitted, since news of it will
+            follow.
     """
 
     manager = "PBS"
@@ -175,12 +175,13 @@ class PbsGate(CommandGate):
         options = [word for name, value in asked.items() if value for word in (name, value)]
         resources = [f"select={':'.join(chunk)}", "place=vscatter"]
         resources.append(f"walltime={math.ceil(job.walltime_s)}")
-        # -h: held. -f: qsub itself sends it, and leaves no process behind that keeps its output open.
+        # -h: held. -f: qsub itself sends it, and leaves no process behind that keeps its output
+        # open.
         return ["-f", "-h", *options, *(word for r in resources for word in ("-l", r))]
 
 
 def _apart(options: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Options without ``-v``, and what it names: of two, qsub takes the last one only."""
+    """Return options without ``-v``, and its values: qsub uses only the last of two."""
     others: list[str] = []
     variables: list[str] = []
     words = iter(options)
@@ -195,7 +196,7 @@ def _apart(options: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _name(text: str) -> str:
-    """A name that PBS takes: up to 230 characters, a letter first."""
+    """Return a name that PBS accepts: up to 230 characters, a letter first."""
     name = re.sub(r"[^A-Za-z0-9._+-]", "_", text)[:200]
     return name if name[0].isalpha() else f"j{name}"
 
@@ -205,14 +206,15 @@ def _held(row: dict[str, Any]) -> bool:
 
 
 class PbsSettings(PolledSettings):
-    """A PBS server, by its commands.
+    """A PBS server, reached by its commands.
 
     Args:
-        folder: where ``qstat``, ``pbsnodes``, ``qalter`` and ``qrun`` are; found on the path if left out.
-        server: name of the server, where it is not the default one.
-        conf: value of ``PBS_CONF_FILE``, where it is not the default one.
-        heartbeat: file that says that the twin is in charge; the hook gives leases only then.
-        news: what the hook of `hpctwin rms pbs install` notes.
+        folder: Folder of ``qstat``, ``pbsnodes``, ``qalter`` and ``qrun``; by default the path is
+            searched.
+        server: Name of the server, if it is not the default.
+        conf: Value of ``PBS_CONF_FILE``, if it is not the default.
+        heartbeat: File that shows that the twin is in charge; the hook gives leases only then.
+        news: Source of the news that the hook of `hpctwin rms pbs install` writes.
     """
 
     ways: ClassVar[tuple[Way, ...]] = ("lease", "start", "priority")
@@ -247,7 +249,7 @@ class PbsSettings(PolledSettings):
         from hpctwin.rms.pbs.manager import PbsManager
 
         assert isinstance(manager, PbsManager)
-        # Commands of its own: the mirror's poller runs them in another thread.
+        # Separate commands: the mirror's poller runs them in another thread.
         return PbsGate(manager.commands.again(), mark, options, changed)
 
     @classmethod

@@ -1,1 +1,1 @@
-"""Free capacity of shared nodes, and which jobs certainly fit."""
+"""Free capacity of shared nodes, and jobs that certainly fit."""

@@ -1,16 +1,22 @@
-"""Which jobs find room whatever the others get: where the manager chooses the nodes, nobody knows which.
+"""Jobs that certainly fit, whatever nodes the manager chooses for the others.
 
-A start is told by a lease, and the manager lays the job where it likes. Of jobs that all fit as one picture
-lays them, some may find no room as the manager does: the GPU of one type that a job needs has gone to one
-that takes any, a node's last cores to one that has room elsewhere. What is told together is therefore what
-fits wherever the rest of it comes to lie.
+The twin announces a start by a lease, and the manager places the job where it likes. Jobs that all
+fit in one placement may not all fit in the manager's placement. For example, a job that accepts any
+GPU takes the GPU of the one type that another job needs. Or a job that also fits elsewhere takes a
+node's last cores. So a set of jobs is announced together only if each fits wherever the others are
+placed.
 
-For each job two bounds are looked at, either of which is enough. What the others take of its room together:
-a task of theirs takes the room of as many of its tasks as the scarcest amount says, on nodes where both can
-be. And what is left of each node if all of them lie on that one. Both leave less than there is: who is held
-back by them is told as soon as it is seen where the others are.
+Two bounds are computed for each job, and either one is enough:
 
-A job of just some nodes may have unequal parts of them: Slurm divides ``-N2 -n4`` as there is room, 1 and 3.
+1. The capacity that the other jobs take from it together. One of their tasks takes the capacity of
+   as many of its tasks as the scarcest amount says, on nodes where both can be.
+2. The rest of each node if all the other jobs are placed on that one.
+
+Both leave less than is really free. A job that they delay is announced as soon as the nodes of the
+other jobs are known.
+
+A job of just some nodes may have unequal parts of them: Slurm divides ``-N2 -n4`` by free capacity,
+as 1 and 3.
 """
 
 from __future__ import annotations
@@ -34,12 +40,12 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass
 class _Alike:
-    """Jobs that ask for the same.
+    """Jobs with the same request.
 
     Args:
-        spec: of one of them.
-        room: what is free.
-        count: how many of them there are.
+        spec: Request of one of them.
+        room: Free capacity.
+        count: Number of these jobs.
     """
 
     spec: JobSpec
@@ -48,7 +54,7 @@ class _Alike:
 
     @cached_property
     def fits(self) -> FloatArray:
-        """For how many tasks of one of them, or nodes, each node has room now [nodes]."""
+        """Number of tasks, or nodes, of one job that fit on each node now [nodes]."""
         spec, there = self.spec, self.room.open(self.spec)
         if len(spec.kinds) > 1:
             return np.where(there, float(self.parts), 0.0)
@@ -56,12 +62,12 @@ class _Alike:
 
     @cached_property
     def parts(self) -> int:
-        """How many tasks, or whole nodes, one of them has."""
+        """Number of tasks, or whole nodes, of one job."""
         return sum(kind.tasks for kind in self.spec.kinds) or self.spec.nodes
 
     @cached_property
     def may_be_on(self) -> npt.NDArray[np.bool_]:
-        """On which nodes some of one of them may lie [nodes]."""
+        """Whether some part of one job may be on each node [nodes]."""
         if not self.uneven:
             return self.fits > 0
         cores = self.room.names.index("cores")
@@ -69,20 +75,20 @@ class _Alike:
 
     @cached_property
     def uneven(self) -> bool:
-        """Whether one of them may have more of one node than of another, and as little as a core of it."""
+        """Whether one job may have unequal parts of its nodes, down to a single core."""
         spec = self.spec
         return spec.shares and spec.tasks == spec.nodes > 1 and spec.cores_per_task > 1
 
     @cached_property
     def takes(self) -> FloatArray:
-        """The most that each kind of its tasks may take of each amount [kinds, amounts]."""
+        """The most that a task of each kind may take of each amount [kinds, amounts]."""
         return np.array(
             [[_most(kind, name) for name in self.room.names] for kind in self.spec.kinds]
         )
 
     @cached_property
     def most_of_a_node(self) -> FloatArray:
-        """The most that one of them may have of one node, of each amount [amounts]."""
+        """The most that one job may have of one node, of each amount [amounts]."""
         if self.uneven:
             others = (self.parts - 1) / self.spec.cores_per_task
             return np.asarray(self.takes[0] * (self.parts - others))
@@ -90,26 +96,32 @@ class _Alike:
 
     @cached_property
     def tasks(self) -> FloatArray:
-        """How many tasks of each kind one of them has [kinds]."""
+        """Number of tasks of each kind of one job [kinds]."""
         return np.array([kind.tasks for kind in self.spec.kinds], np.float64)
 
     @cached_property
     def asks(self) -> FloatArray:
-        """What each of its tasks asks [amounts]."""
+        """Request of each of its tasks [amounts]."""
         return np.array([self.spec.kinds[0].asks(name) for name in self.room.names])
 
     @cached_property
     def rising(self) -> FloatArray:
-        """Room of the nodes that have any, added up from the least [nodes with room + 1]."""
+        """Cumulative capacity of the nodes that have any, from the smallest.
+
+        Its shape is [nodes with capacity + 1].
+        """
         some = np.sort(self.fits[self.fits > 0])
         return np.concatenate([[0.0], np.cumsum(some)])
 
     def enough(self, fits: FloatArray) -> bool:
-        """Whether so much room on each node is enough for one of them."""
+        """Return whether this capacity on each node is enough for one job."""
         return bool(fits.sum() >= self.parts and np.count_nonzero(fits > 0) >= self.spec.nodes)
 
     def enough_without(self, parts: float, nodes: int) -> bool:
-        """Whether it is without room for so many parts, wherever they are missed most, and so many nodes."""
+        """Return whether one job still fits if some capacity and some nodes are missing.
+
+        The missing capacity for ``parts`` and the missing ``nodes`` are taken where they hurt most.
+        """
         rising, there = self.rising, len(self.rising) - 1
         if nodes >= there:
             return False
@@ -122,13 +134,15 @@ class _Alike:
 def fit_together(
     room: Room, under_way: Iterable[JobSpec], starts: Sequence[JobSpec]
 ) -> list[JobSpec]:
-    """Of jobs to start those that find room wherever they all come to lie, the first of them before others.
+    """Return the jobs to start that fit wherever they all are placed.
+
+    Earlier jobs take precedence.
 
     Args:
-        room: what is free, of jobs that are known to run.
-        under_way: jobs told to start of which it is not known where.
-        starts: those that are to start besides. Who has no room even alone takes none either: the manager
-            knows better.
+        room: Free capacity next to the jobs that are known to run.
+        under_way: Jobs announced to start whose nodes are unknown.
+        starts: Further jobs to start. A job that does not fit even alone takes no capacity: the
+            manager knows better.
     """
     chosen = _Chosen(room)
     for spec in under_way:
@@ -141,7 +155,7 @@ class _Chosen:
     """Jobs that start at the same time.
 
     Args:
-        room: what is free.
+        room: Free capacity.
     """
 
     def __init__(self, room: Room) -> None:
@@ -157,7 +171,7 @@ class _Chosen:
         return found
 
     def take(self, spec: JobSpec) -> bool:
-        """Count a job if then none is without room that has it otherwise."""
+        """Count a job if every job that fits without it still fits."""
         known = self._alike.get(self.room.asked(spec))
         if known is not None and id(known) in self._left:
             return False
@@ -174,12 +188,12 @@ class _Chosen:
         return fine
 
     def _others(self, one: _Alike) -> list[tuple[_Alike, int]]:
-        """Who there is besides one of some that are alike, and how many of them."""
+        """Return the jobs besides one of these equal jobs, with their numbers."""
         there = ((other, other.count - (other is one)) for other in self._alike.values())
         return [(other, count) for other, count in there if count > 0]
 
     def _has(self, one: _Alike) -> bool:
-        """Whether one of some that are alike finds room wherever all others lie."""
+        """Return whether one of these equal jobs fits wherever all others are placed."""
         others = [(o, n) for o, n in self._others(one) if any(self._taken(one, o))]
         if not others:
             return True
@@ -196,7 +210,10 @@ class _Chosen:
         return one.enough(room.tasks_that_fit(spec, room.open(spec), room.free - held))
 
     def _taken(self, one: _Alike, other: _Alike) -> tuple[float, int]:
-        """What one of the others takes at most: room for parts of the one, and whole nodes from it."""
+        """Return the most that one other job takes from this one.
+
+        The result is the capacity for parts of this one, and its whole nodes.
+        """
         key = id(one), id(other)
         if key not in self._meet:
             self._meet[key] = self._most_taken(one, other)
@@ -222,7 +239,10 @@ class _Chosen:
 
 
 def _most(kind: Tasks, name: str) -> float:
-    """The most that a task may take of an amount: GPUs of any type may all be of one."""
+    """Return the most that a task may take of an amount.
+
+    GPUs of any type may all be of one type.
+    """
     asked = kind.asks(name)
     if not name.startswith(GPU_TYPE):
         return asked

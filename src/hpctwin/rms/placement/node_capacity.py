@@ -1,4 +1,4 @@
-"""What is free of nodes that several jobs may share, as a resource manager counts it."""
+"""Free capacity of nodes that jobs may share, counted as a resource manager does."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["Room", "Taken", "amounts_held", "partition_of", "parts_of"]
 
 AMOUNTS = ("cores", "memory_gb", "gpus")
 SLACK = 1e-6
-"""Amounts that differ by less are the same."""
+"""Amounts that differ by less are equal."""
 
 Taken = Sequence[tuple[int, tuple[int, ...]]]
-"""Numbers of nodes, and how many tasks of each kind are on each."""
+"""Numbers of nodes, each with the number of tasks of each kind on it."""
 FloatArray = npt.NDArray[np.float64]
 _Owner = tuple[str, str, int]
-"""The user and the account of a job, and with whose it shares its nodes."""
+"""The user and the account of a job, and the jobs with which it shares its nodes."""
 
 
 def partition_of(machine: Cluster, spec: JobSpec) -> Partition | None:
-    """The partition that a job goes to; None if it is not there."""
+    """Return the partition of a job; None if it does not exist."""
     if not machine.partitions:
         return Partition(name="all")
     for partition in machine.partitions:
@@ -37,15 +37,16 @@ def partition_of(machine: Cluster, spec: JobSpec) -> Partition | None:
 
 
 class Room:
-    """The nodes of a machine, and what jobs hold of them.
+    """The nodes of a cluster, and what jobs hold of them.
 
-    An amount that no node group states is never short; if any states it, a group that does not has none.
-    Amounts are cores, memory, GPUs and the consumables of the machine's nodes, by ``names``.
+    An amount that no node group states is never short. If any group states it, a group that does
+    not has none. Amounts are cores, memory, GPUs and the consumables of the cluster's nodes, by
+    ``names``.
 
     Args:
-        machine: node groups and partitions. All nodes are up at first, and empty.
-        owned: whether some jobs share their nodes with those of their user or account only; then it is kept
-            whose jobs are where.
+        machine: Node groups and partitions. All nodes are up at first, and empty.
+        owned: Whether some jobs share their nodes only with jobs of their user or account. Then the
+            owners of the jobs on each node are recorded.
     """
 
     def __init__(self, machine: Cluster, *, owned: bool = False) -> None:
@@ -75,13 +76,13 @@ class Room:
         jobs: Iterable[JobRecord],
         names: Mapping[str, int],
     ) -> Room:
-        """As things are.
+        """Return the current capacity.
 
         Args:
-            machine: the nodes.
-            states: of each.
-            jobs: those of them that run hold what they say.
-            names: numbers of the nodes.
+            machine: Cluster of the nodes.
+            states: State of each node.
+            jobs: Jobs; running ones hold what they report.
+            names: Numbers of the nodes, by name.
         """
         jobs = list(jobs)
         room = cls(machine, owned=any(job.spec.shared_with for job in jobs))
@@ -93,19 +94,19 @@ class Room:
         return room
 
     def held_by(self, job: JobRecord) -> FloatArray | None:
-        """What a job holds of each of its nodes [nodes, amounts]; None for all."""
+        """Return what a job holds of each of its nodes [nodes, amounts]; None for all."""
         return job.holds(self.names[len(AMOUNTS) :])
 
     def hold(
         self, nodes: Sequence[int], parts: FloatArray | None, sign: int = 1, *, of: JobSpec
     ) -> None:
-        """Let a job have nodes, whole or in part.
+        """Allocate nodes to a job, whole or in part.
 
         Args:
-            nodes: their numbers.
-            parts: what it holds of each [nodes, amounts]; None for all.
-            sign: -1 to give them back.
-            of: the job.
+            nodes: Numbers of the nodes.
+            parts: Amounts held of each node [nodes, amounts]; None for all.
+            sign: -1 to free them.
+            of: The job.
         """
         if self.owned:
             self._choosy += sign * len(nodes) * bool(of.shared_with)
@@ -123,7 +124,7 @@ class Room:
         self._fits.clear()
 
     def eligible(self, spec: JobSpec) -> npt.NDArray[np.bool_]:
-        """Which nodes a job may ever be on [nodes]."""
+        """Return the nodes that a job may ever be on, as flags [nodes]."""
         needs = tuple(getattr(spec, name) for name in PER_NODE)
         consumables = () if spec.tasks else tuple(sorted(spec.consumables.items()))
         key = (spec.partition, spec.features, *needs, *map(str, consumables))
@@ -152,15 +153,15 @@ class Room:
         *,
         empty: bool = False,
     ) -> Taken | None:
-        """Where a job finds room, by the lowest numbers, one kind of its tasks after the other.
+        """Return a placement on the lowest-numbered nodes, kind of tasks by kind.
 
         Args:
-            spec: what it asks for.
-            among: only these nodes [nodes].
-            empty: as if all nodes were up and empty.
+            spec: Request of the job.
+            among: Allowed nodes [nodes]; by default all.
+            empty: Whether to assume that all nodes are up and empty.
 
         Returns:
-            None if it does not fit.
+            The placement; None if the job does not fit.
         """
         there = self.eligible(spec) if empty else self.open(spec)
         if among is not None:
@@ -196,25 +197,27 @@ class Room:
         return [(node, tuple(tasks)) for node, tasks in sorted(found.items())]
 
     def open(self, spec: JobSpec) -> npt.NDArray[np.bool_]:
-        """Which nodes a job may be on now, if there is enough left of them [nodes]."""
+        """Return the nodes that a job may be on now if enough of them is free [nodes]."""
         there = self.eligible(spec) & self.up & ~self.alone
         if not spec.shares:
             there &= self.jobs == 0
         return there & ~self._apart(spec)
 
     def free_for(self, spec: JobSpec) -> FloatArray:
-        """What there is of each node for a job that may be on it [nodes, amounts]."""
+        """Return the capacity of each node for a job that may be on it [nodes, amounts]."""
         return self.free if spec.shares else self.whole
 
     def tasks_that_fit(
         self, spec: JobSpec, there: npt.NDArray[np.bool_], free: FloatArray
     ) -> FloatArray:
-        """For how many tasks of a job each node has room; of one with whole nodes for 1 or 0 [nodes].
+        """Return how many tasks of a job fit on each node [nodes].
+
+        A job of whole nodes counts as 1 or 0.
 
         Args:
-            spec: the job; of several kinds of tasks the first counts.
-            there: on which nodes it may be [nodes].
-            free: what there is of each [nodes, amounts].
+            spec: The job; if it has several kinds of tasks, the first counts.
+            there: Nodes that it may be on [nodes].
+            free: Capacity of each node [nodes, amounts].
         """
         if not spec.tasks:
             return there.astype(np.float64)
@@ -223,11 +226,11 @@ class Room:
         return np.minimum(fits, spec.tasks_per_node) if spec.tasks_per_node else fits
 
     def beside(self, one: JobSpec, other: JobSpec) -> bool:
-        """Whether jobs that share nodes may be on one at the same time."""
+        """Return whether jobs that share nodes may be on one node at the same time."""
         return _go_together(_owner(one), _owner(other))
 
     def asked(self, spec: JobSpec) -> tuple[str | float, ...]:
-        """What decides where a job finds room; the same of jobs that ask for the same."""
+        """Return what decides where a job fits; equal for jobs with the same request."""
         return (
             spec.partition, spec.features, spec.nodes, spec.tasks, spec.tasks_per_node, spec.exclusive,
             spec.more_tasks, str(spec.consumables) if spec.consumables else "",
@@ -237,7 +240,7 @@ class Room:
         )  # fmt: skip
 
     def fits(self, spec: JobSpec) -> bool:
-        """Whether a job finds room now."""
+        """Return whether a job fits now."""
         key = self.asked(spec)
         found = self._fits.get(key)
         if found is None:
@@ -245,7 +248,7 @@ class Room:
         return found
 
     def has(self, spec: JobSpec, taken: Taken) -> bool:
-        """Whether there is room now on each of some nodes for so many of a job's tasks."""
+        """Return whether each of these nodes has capacity now for its tasks of a job."""
         rows = np.array([node for node, _ in taken], np.int64)
         there = self.up[rows] & ~self.alone[rows]
         if not spec.shares:
@@ -255,7 +258,7 @@ class Room:
         return bool(there.all() and (self.free[rows] + SLACK >= held).all())
 
     def _apart(self, spec: JobSpec) -> npt.NDArray[np.bool_]:
-        """On which nodes there is a job beside which this one may not be, or which may not be beside it."""
+        """Return the nodes with a job that may not share a node with this one."""
         found = np.zeros(len(self.group), bool)
         if self._choosy or spec.shared_with:
             own = _owner(spec)
@@ -264,12 +267,12 @@ class Room:
         return found
 
     def set_up(self, node: int, up: bool) -> None:
-        """Say whether jobs may start on a node."""
+        """Set whether jobs may start on a node."""
         self.up[node] = up
         self._fits.clear()
 
     def idle(self) -> int:
-        """How many nodes are up and held by nobody."""
+        """Return the number of nodes that are up and hold no job."""
         return int((self.up & (self.jobs == 0)).sum())
 
 
@@ -278,13 +281,13 @@ def _owner(spec: JobSpec) -> _Owner:
 
 
 def _go_together(one: _Owner, other: _Owner) -> bool:
-    """Whether jobs may be on a node at the same time, as far as it matters whose they are."""
+    """Return whether jobs may share a node as far as their owners matter."""
     asked = {one[2], other[2]}
     return not (1 in asked and one[0] != other[0]) and not (2 in asked and one[1] != other[1])
 
 
 def parts_of(spec: JobSpec, taken: Taken) -> tuple[NodePart, ...]:
-    """What a job holds of each node on which it has so many tasks; empty if it has them for itself."""
+    """Return what a job holds of each node placed on; empty unless nodes are shared."""
     if not spec.shares:
         return ()
     others = tuple(dict.fromkeys(name for kind in spec.kinds for name, _ in kind.consumables))
@@ -299,7 +302,7 @@ def parts_of(spec: JobSpec, taken: Taken) -> tuple[NodePart, ...]:
 
 
 def amounts_held(spec: JobSpec, taken: Taken, names: Sequence[str] = AMOUNTS) -> FloatArray:
-    """What a job's tasks have of each node [nodes, names]."""
+    """Return what a job's tasks hold of each node [nodes, names]."""
     tasks = np.array([tasks for _, tasks in taken], np.float64)
     held: FloatArray = tasks @ np.array(
         [[kind.asks(name) for name in names] for kind in spec.kinds]
@@ -310,7 +313,7 @@ def amounts_held(spec: JobSpec, taken: Taken, names: Sequence[str] = AMOUNTS) ->
 def _room_for(
     tasks: int, each: Sequence[float], free: FloatArray, there: npt.NDArray[np.bool_]
 ) -> FloatArray:
-    """For how many tasks that ask so much of each amount each node has room [nodes]."""
+    """Return how many tasks with this request per amount fit on each node [nodes]."""
     fits = np.where(there, np.float64(tasks), 0.0)
     for column, asked in enumerate(each):
         if asked > 0:
@@ -319,7 +322,7 @@ def _room_for(
 
 
 def _by_number(fits: FloatArray, tasks: int, least: int) -> list[tuple[int, int]] | None:
-    """Give tasks to the nodes of lowest number that have room, to so many nodes at least."""
+    """Give tasks to the lowest-numbered nodes that fit, to at least ``least`` nodes."""
     nodes = np.flatnonzero(fits > 0)
     if fits[nodes].sum() < tasks or len(nodes) < least:
         return None

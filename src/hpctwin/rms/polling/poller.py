@@ -1,4 +1,4 @@
-"""Events from a manager that can only be polled, without hurting it."""
+"""Events from a manager that can only be polled, at a low load."""
 
 from __future__ import annotations
 
@@ -34,38 +34,39 @@ __all__ = ["PolledManager", "Poller", "polled"]
 logger = logging.getLogger(__name__)
 
 LONGEST_PAUSE_S = 60.0
-"""After errors, where looks are not seldomer by themselves."""
+"""Longest pause after errors, unless polls are already rarer."""
 MOST_OF_THE_TIME = 0.1
-"""No greater part of the time is spent on looking."""
+"""Largest share of the time that is spent on polling."""
 READ_S = 0.2
-"""News are waited for so long at once; a wish for a look is seen as late."""
+"""Longest single wait for news; a request for a poll is noticed with this delay."""
 READ_WHILE_LOOKING_S = 0.02
-"""As `READ_S`, while a look runs: that it is done is seen as late."""
+"""Longest single wait for news during a poll; its end is noticed with this delay."""
 OVERLAP_S = 2.0
-"""News so much older than a look may tell of what that look did not see yet."""
+"""Age of news, relative to a poll, up to which the poll may have missed it."""
 END_OVERLAP_S = 10.0
-"""A job that has ended may be listed for so long, while its nodes are cleaned up."""
+"""Time that an ended job may still be listed, while its nodes are cleaned up."""
 KEPT_S = 600.0
-"""What was heard last of a job that is gone is remembered for so long, for news that come late."""
+"""Time that the last news of a job that is gone is remembered, for late news."""
 _MOVES = (JobBegan, JobBack, JobGone)
 
 
 class Poller:
-    """Looks at a resource manager in a thread, and publishes what has changed.
+    """Polls a resource manager in a thread, and publishes changes.
 
-    Where the resource manager pushes news by itself, they are published as they come, and the looks only
-    make sure that nothing was missed. After an error the pause doubles, up to four times. `snapshot`
-    gives what was last known, so the controller is asked once per interval however many ask us.
+    If the resource manager pushes news by itself, they are published as they come. The polls then
+    only make sure that nothing was missed. After an error the pause doubles, up to four times.
+    `snapshot` returns the last known state, so the controller is asked once per interval, whatever
+    the number of callers.
 
     Args:
-        manager: whom to ask.
-        publish: takes each event.
-        every_s: pause between two looks.
-        floor_s: least pause, also after `soon`.
-        lines: where pushed news come from.
-        translate: what a line of them says.
-        drifting: whether priorities change by themselves as time goes by; see `StillPriorities`.
-        clock: seconds since the epoch, by which the times of news are compared with those of looks.
+        manager: Manager to poll.
+        publish: Function that takes each event.
+        every_s: Pause between two polls, in seconds.
+        floor_s: Minimum pause, also after `soon`, in seconds.
+        lines: Source of pushed news.
+        translate: Function that translates a line of them.
+        drifting: Whether priorities change by themselves over time; see `StillPriorities`.
+        clock: Seconds since the epoch, by which the times of news are compared with those of polls.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class Poller:
         self._thread = threading.Thread(target=self._loop, name="poller", daemon=True)
 
     def start(self) -> None:
-        """Begin to poll."""
+        """Start polling."""
         self._thread.start()
 
     def close(self) -> None:
@@ -116,14 +117,16 @@ class Poller:
             self._lines.close()
 
     def soon(self) -> None:
-        """Look before the interval is over: something was done of which news is expected."""
+        """Poll before the interval ends: an action was taken, and news of it is expected."""
         self._soon.set()
 
     def snapshot(self) -> Snapshot:
-        """What was last known, with the number of the last event published; looks if nothing was yet.
+        """Return the last known state, with the last published event number.
+
+        Without a known state, poll first.
 
         Raises:
-            UnreachableError: the manager does not answer.
+            UnreachableError: The manager does not answer.
         """
         if self._changes is None:
             self._poll()
@@ -132,7 +135,7 @@ class Poller:
             return self._changes.last
 
     def look_age_s(self) -> float:
-        """How long ago the last look that succeeded began, seconds."""
+        """Return the seconds since the start of the last successful poll."""
         return time.monotonic() - self._began
 
     def _loop(self) -> None:
@@ -144,7 +147,7 @@ class Poller:
                 pause_s = self.every_s
                 self.fault = ""
             except Exception as error:
-                # Whatever it is, the next look may be better.
+                # Whatever it is, the next poll may be better.
                 self.errors += 1
                 known = isinstance(error, HpctwinError)
                 self.fault = str(error) if known else f"{type(error).__name__}: {error}"
@@ -161,14 +164,14 @@ class Poller:
             self._wait(begin + min(floor_s, pause_s), begin + pause_s)
 
     def _wait(self, earliest: float, latest: float) -> None:
-        """Publish news until the next look is due."""
+        """Publish news until the next poll is due."""
         while not self._stop.is_set():
             now = time.monotonic()
             if now >= latest or (self._soon.is_set() and now >= earliest):
                 break
             until = earliest if self._soon.is_set() else latest
             if self._lines is None:
-                # Without news there is nothing to do until somebody asks for a look.
+                # Without news there is nothing to do until a caller asks for a poll.
                 if self._soon.is_set():
                     self._stop.wait(until - now)
                 else:
@@ -183,7 +186,8 @@ class Poller:
     def _poll(self) -> None:
         with self._looking:
             if self._lines is not None and self._changes is None:
-                # What was pushed before the first look is in it, but for what users have asked for.
+                # News pushed before the first poll are in its result, except for what users have
+                # requested.
                 while lines := self._lines.read(0.0):
                     self._translated(lines)
             began, began_s = time.monotonic(), self._clock()
@@ -200,7 +204,7 @@ class Poller:
                     self._publish(updated(snapshot, self._missed(snapshot, began_s)))
 
     def _look(self) -> Snapshot:
-        """A look at the manager; news that come in meanwhile are published as they come."""
+        """Poll the manager; news that come in meanwhile are published at once."""
         if self._lines is None or self._changes is None:
             return self.manager.snapshot()
         with ThreadPoolExecutor(1, thread_name_prefix="look") as side:
@@ -217,7 +221,7 @@ class Poller:
         return [item for line in lines for item in self._translate(line)]
 
     def _take(self, lines: Sequence[str]) -> None:
-        """Publish what pushed lines say."""
+        """Publish the content of pushed lines."""
         assert self._lines is not None
         fresh = self._translated(lines)
         self.news += len(fresh)
@@ -240,7 +244,7 @@ class Poller:
             self._soon.set()
 
     def _missed(self, snapshot: Snapshot, look_s: float) -> list[News]:
-        """News that a look which began then may not have seen."""
+        """Return news that a poll which began at ``look_s`` may not have seen."""
         assert self._changes is not None
         before = {job.spec.id: job.requeues for job in self._changes.last.jobs}
         for job in snapshot.jobs:
@@ -253,13 +257,14 @@ class Poller:
         return list(self._recent)
 
     def _in_force(self, item: News) -> bool:
-        """Whether nothing later is known of the same job: news may come in any order."""
+        """Return whether nothing later is known of the job; news may come in any order."""
         return not isinstance(item, _MOVES) or item.time_s >= self._moved.get(item.job_id, 0.0)
 
     def _may_be_later(self, item: News, look_s: float) -> bool:
-        """Whether a look that began then may not have seen this yet.
+        """Return whether a poll which began at ``look_s`` may not have seen this yet.
 
-        A hook runs before what it tells of is done, so starts and ends from shortly before count too.
+        A hook runs before the change that it reports is done, so starts and ends from shortly
+        before count too.
         """
         match item:
             case JobBegan() | JobBack():
@@ -273,10 +278,10 @@ class Poller:
 
 
 class PolledManager:
-    """A resource manager whose snapshots are those of a poller, numbered like its events.
+    """A resource manager whose snapshots come from a poller, numbered like its events.
 
     Args:
-        poller: polls it.
+        poller: Poller of the manager.
     """
 
     def __init__(self, poller: Poller) -> None:
@@ -304,7 +309,7 @@ class PolledManager:
         return self.manager.own_estimates()
 
     def snapshot(self) -> Snapshot:
-        """What was last seen."""
+        """Return the last known state."""
         return self.poller.snapshot()
 
     def leases(self) -> Mapping[str, float]:
@@ -312,7 +317,7 @@ class PolledManager:
         return self.manager.leases()
 
     def lease(self, until_s: Mapping[str, float]) -> dict[str, Outcome]:
-        """See `ResourceManager`; one that is refused has begun or is gone, as a look will show."""
+        """See `ResourceManager`; a refused job has begun or is gone, as a poll will show."""
         outcomes = self.manager.lease(until_s)
         if any(outcome.result != "done" for outcome in outcomes.values()):
             self.poller.soon()
@@ -355,7 +360,7 @@ class PolledManager:
 
 
 class PolledLender(PolledManager):
-    """One whose whole scheduling can rest."""
+    """A polled manager that can pause its scheduling."""
 
     def take_scheduling(self) -> Outcome:
         """See `LendsScheduling`."""
@@ -369,6 +374,6 @@ class PolledLender(PolledManager):
 
 
 def polled(poller: Poller) -> PolledManager:
-    """A manager that can do what the polled one can, and no more."""
+    """Return a manager that can do exactly what the polled one can."""
     lends = isinstance(poller.manager, LendsScheduling)
     return PolledLender(poller) if lends else PolledManager(poller)

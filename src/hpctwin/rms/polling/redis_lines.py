@@ -1,6 +1,6 @@
-"""Lines of a spool, sent through a Redis stream to a twin on another machine.
+"""Lines of a spool, sent through a Redis stream to a twin on another host.
 
-The retries of redis-py end within a call; here lines wait for as long as Redis is away.
+The retries of redis-py end within a call; here lines wait as long as Redis is away.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ def ship(
     *,
     password_env: str | None = None,
 ) -> int:
-    """Send the lines of a spool to a stream until told to stop.
+    """Send the lines of a spool to a stream until stopped.
 
-    A line is dealt with once Redis has taken it; while Redis is away, lines wait in the spool.
+    A line is done once Redis has accepted it. While Redis is away, lines wait in the spool.
 
     Args:
-        lines: where they come from.
-        url: of Redis, see `connect_redis`.
-        stream: its name.
-        stop: ends it.
-        password_env: see `connect_redis`.
+        lines: Source of the lines.
+        url: URL of Redis, see `connect_redis`.
+        stream: Name of the stream.
+        stop: Event that ends it.
+        password_env: See `connect_redis`.
 
     Returns:
-        How many lines were sent.
+        Number of lines sent.
     """
     client = connect_redis(url, password_env=password_env, timeout_s=5.0)
     import redis
@@ -74,11 +74,11 @@ def ship(
 
 
 class RedisLines:
-    """Reads lines that `ship` has sent, from now on; what came before is seen by looking.
+    """Reads lines that `ship` sends, from now on; a poll shows what came before.
 
     Args:
-        url, password_env: of Redis, see `connect_redis`.
-        stream: its name.
+        url, password_env: Redis connection, see `connect_redis`.
+        stream: Name of the stream.
     """
 
     def __init__(self, url: str, stream: str, *, password_env: str | None = None) -> None:
@@ -89,7 +89,7 @@ class RedisLines:
         self._down = False
 
     def read(self, timeout_s: float) -> list[str]:
-        """New lines; none while Redis is away."""
+        """Return new lines; none while Redis is away."""
         import redis
 
         try:
@@ -116,7 +116,7 @@ class RedisLines:
         return lines
 
     def keep_place(self) -> None:
-        """The place need not be kept: a twin that starts looks at everything first."""
+        """Do nothing: a twin that starts polls everything first."""
 
     def close(self) -> None:
         """Close the connection."""

@@ -1,7 +1,7 @@
-"""Publishing events to a Redis stream.
+"""Publication of events to a Redis stream.
 
-The retries of redis-py end within a call; here events wait for as long as Redis is away,
-and those dropped are counted.
+The retries of redis-py end within a call; here events wait as long as Redis is away, and dropped
+events are counted.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ URL_VARIABLE = "HPCTWIN_REDIS_URL"
 
 
 def redis_url(given: str | None, file: Path | None) -> str:
-    """The URL of Redis: of the command line, of a file, of the environment, or that of this machine.
+    """Return the URL of Redis: as given, from a file, the environment, or this host's.
 
     Args:
-        given: on the command line, which everybody sees.
-        file: its first line; only its owner may read it.
+        given: URL from the command line, which every user sees.
+        file: File with the URL in its first line; only its owner may read it.
 
     Raises:
-        ConfigError: the command line has a password, others may read the file, or both were given.
+        ConfigError: The command line has a password, other users may read the file, or both were
+            given.
     """
     if given is not None and file is not None:
         raise ConfigError("--url, --url-file: give one of them")
@@ -64,12 +65,13 @@ def redis_url(given: str | None, file: Path | None) -> str:
 
 
 def connect_redis(url: str, *, password_env: str | None = None, timeout_s: float = 5.0) -> Redis:
-    """A client; nothing is sent yet.
+    """Return a client; nothing is sent yet.
 
     Args:
-        url: such as ``redis://localhost:6379/0``, ``rediss://…`` for TLS, ``unix:///run/redis.sock``.
-        password_env: environment variable that holds the password.
-        timeout_s: of each call and of connecting.
+        url: URL such as ``redis://localhost:6379/0``, ``rediss://…`` for TLS,
+            ``unix:///run/redis.sock``.
+        password_env: Environment variable that holds the password.
+        timeout_s: Time limit of each call and of connecting, in seconds.
 
     Raises:
         ConfigError: redis-py is not installed, the URL cannot be read, or the variable is not set.
@@ -89,26 +91,26 @@ def connect_redis(url: str, *, password_env: str | None = None, timeout_s: float
             url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, **about
         )
     except ValueError as error:
-        # The message of redis-py may hold the URL, and that a password.
+        # The message of redis-py may contain the URL, and with it a password.
         raise ConfigError(
             "the URL of Redis must begin with redis://, rediss:// or unix://"
         ) from error
 
 
 class RedisPublisher:
-    """Sends events to a stream, in order, without ever making the sender wait.
+    """Sends events to a stream, in order, without ever blocking the sender.
 
-    A thread does the sending. While Redis is away, events wait in memory, up to ``spool``; then the
+    A thread sends them. While Redis is away, events wait in memory, up to ``spool``. Then the
     oldest are dropped and counted: the reader sees the gap in the sequence numbers and asks for a
-    snapshot. The stream is trimmed to about ``max_length`` entries, whether they were read or not, for the
-    same reason.
+    snapshot. For the same reason the stream is trimmed to about ``max_length`` entries, read or
+    not.
 
     Args:
-        url: of Redis.
-        stream: its name.
-        password_env: see `connect_redis`.
-        max_length: of the stream.
-        spool: events kept while Redis is away.
+        url: URL of Redis.
+        stream: Name of the stream.
+        password_env: See `connect_redis`.
+        max_length: Maximum length of the stream.
+        spool: Maximum number of events kept while Redis is away.
     """
 
     def __init__(
@@ -143,11 +145,11 @@ class RedisPublisher:
             self._changed.notify()
 
     def waiting(self) -> int:
-        """Events not sent yet."""
+        """Return the number of events not sent yet."""
         return len(self._spool)
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Send what waits, for so long, and stop."""
+        """Send the waiting events, for up to ``timeout_s`` seconds, and stop."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -171,7 +173,7 @@ class RedisPublisher:
                     pipe.xadd(self.stream, {FIELD: line}, maxlen=self.max_length, approximate=True)
                 pipe.execute()
             except (redis.RedisError, OSError) as error:
-                # Some of the batch may have arrived: readers know duplicates by their numbers.
+                # Some of the batch may have arrived: readers recognize duplicates by their numbers.
                 if not down:
                     logger.warning(
                         "Redis does not take events, they wait: %s", type(error).__name__

@@ -1,4 +1,4 @@
-"""A local file that hooks append lines to, read once each, across restarts of the reader."""
+"""Local file to which hooks append lines; each is read once, across restarts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Lines", "Spool", "Tail", "checked_path"]
 logger = logging.getLogger(__name__)
 
 STEP_S = 0.01
-"""Pause between two looks at the file's length."""
+"""Pause between two checks of the file's length."""
 ROTATE_BYTES = 32 * 1024 * 1024
 MOST_AT_ONCE = 4 * 1024 * 1024
 
@@ -27,10 +27,10 @@ _PATH = re.compile(r"/[A-Za-z0-9._/-]{1,200}")
 
 
 def checked_path(path: Path) -> Path:
-    """A path that may be written into a script as it is.
+    """Return a path that is safe to write into a script as it is.
 
     Raises:
-        ConfigError: it is not an absolute one of plain characters.
+        ConfigError: The path is not an absolute one of plain characters.
     """
     if not _PATH.fullmatch(str(path)) or ".." in path.parts:
         raise ConfigError(
@@ -40,26 +40,26 @@ def checked_path(path: Path) -> Path:
 
 
 class Lines(Protocol):
-    """Where pushed lines come from."""
+    """Source of pushed lines."""
 
     def read(self, timeout_s: float) -> list[str]:
-        """New lines, after at most so long; none if there are none."""
+        """Return new lines after at most ``timeout_s`` seconds; none if there are none."""
 
     def keep_place(self) -> None:
-        """What was read so far has been dealt with: begin after it next time."""
+        """Record that all lines read so far are processed: begin after them next time."""
 
     def close(self) -> None:
-        """Give back connections."""
+        """Close the connections."""
 
 
 class Tail:
-    """Reads a file that others append whole lines to, each line once.
+    """Reads a file to which others append whole lines, each line once.
 
-    A file that is another one, or has become shorter, is read from its start.
+    If the file was replaced or has become shorter, it is read from its start.
 
     Args:
-        path: the file; it need not be there yet.
-        inode, place: which file it was, and how many bytes of it have been read.
+        path: Path of the file, which need not exist yet.
+        inode, place: Inode of the file read so far, and number of its bytes read.
     """
 
     def __init__(self, path: Path, inode: int = 0, place: int = 0) -> None:
@@ -67,7 +67,7 @@ class Tail:
 
     @classmethod
     def at_end(cls, path: Path) -> Tail:
-        """One that passes over what is in the file now."""
+        """Return a reader that skips the current content of the file."""
         try:
             about = path.stat()
         except FileNotFoundError:
@@ -75,7 +75,7 @@ class Tail:
         return cls(path, about.st_ino, about.st_size)
 
     def lines(self) -> list[str]:
-        """New whole lines; none if there are none, or the file is not there."""
+        """Return new whole lines; none if there are none, or the file does not exist."""
         try:
             with self.path.open("rb") as file:
                 about = os.fstat(file.fileno())
@@ -89,26 +89,26 @@ class Tail:
             return []
         end = data.rfind(b"\n") + 1
         if end == 0 and len(data) == MOST_AT_ONCE:
-            # No line is that long: it is not ours.
+            # No line is that long: hpctwin did not write it.
             end = len(data)
         self.place += end
         return data[:end].decode("utf-8", errors="replace").splitlines()
 
 
 class Spool:
-    """Reads a file that others append whole lines to.
+    """Reads a file to which others append whole lines.
 
-    The place reached is written down, so that a reader that is started again goes on where it stopped. A
-    file that has been read to its end and has grown large is put aside and deleted once nobody can be
-    writing to it any more, if the reader may write in its folder; else that is left to logrotate.
+    The position is saved, so that a restarted reader continues where it stopped. A large file that
+    has been read to its end is moved aside. It is deleted once no writer can still be writing to
+    it, if the reader may write in its folder. Otherwise that is left to logrotate.
 
     Args:
-        path: the file; it need not be there yet.
-        place: where the place reached is written down; beside the file if left out. Its name gets the
-            ending ``.place``.
+        path: Path of the file, which need not exist yet.
+        place: File for the saved position, by default next to ``path``. Its name gets the ending
+            ``.place``.
 
     Raises:
-        ConfigError: the folder of one of them is not there, or the place cannot be kept.
+        ConfigError: The folder of one of them does not exist, or the position cannot be saved.
     """
 
     def __init__(self, path: Path, place: Path | None = None) -> None:
@@ -123,7 +123,7 @@ class Spool:
         self._tail = Tail(path, *self._kept_place())
 
     def read(self, timeout_s: float) -> list[str]:
-        """New whole lines, as soon as there are any."""
+        """Return new whole lines, as soon as there are any."""
         give_up = time.monotonic() + timeout_s
         while True:
             lines = self._tail.lines()
@@ -132,14 +132,14 @@ class Spool:
             time.sleep(min(STEP_S, max(0.0, give_up - time.monotonic())))
 
     def keep_place(self) -> None:
-        """Write down the place reached; put a large file aside."""
+        """Save the position; move a large file aside."""
         with write_atomically(self._place_path) as file:
             file.write(json.dumps({"inode": self._tail.inode, "place": self._tail.place}).encode())
         if self._tail.place >= ROTATE_BYTES and self._rotates:
             self._rotate()
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: nothing is open."""
 
     def _kept_place(self) -> tuple[int, int]:
         try:
@@ -148,25 +148,29 @@ class Spool:
         except FileNotFoundError:
             return 0, 0
         except (ValueError, KeyError, TypeError) as error:
-            # Lines read twice do no harm: what they tell is known already.
+            # Lines read twice do no harm: their content is known already.
             logger.warning(
                 "%s cannot be read, all lines are read again: %s", self._place_path, error
             )
             return 0, 0
 
     def _rotate(self) -> None:
-        """Put the file aside if it was read to its end; whoever writes opens it anew each time."""
+        """Move the file aside if it was read to its end.
+
+        Writers open the file again for every write.
+        """
         aside = self.path.with_name(self.path.name + ".old")
         if self.path.stat().st_size != self._tail.place:
             return
         self.path.rename(aside)
-        # A writer that had opened it before the renaming has written long before this.
+        # A writer that opened it before the rename has finished long before this.
         time.sleep(0.05)
         with aside.open("rb") as file:
             file.seek(self._tail.place)
             late = file.read()
         if late:
-            # Back into the queue, in front of nothing: the new file has begun a moment ago at most.
+            # Append to the new file: it began a moment ago at most, so nothing is ahead of these
+            # lines.
             with self.path.open("ab") as file:
                 file.write(late)
         aside.unlink()

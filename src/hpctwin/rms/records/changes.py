@@ -1,6 +1,6 @@
-"""What must have happened between two snapshots: events for a manager that can only be polled.
+"""Events between two snapshots, for a manager that can only be polled.
 
-Nodes of which jobs hold otherwise than the resource manager says.
+`Doubts` records nodes for which jobs and resource manager disagree on what is held.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from hpctwin.rms.records.records import JobRecord, NodePart, NodePower, Snapshot
 __all__ = ["Changes", "Doubts", "End"]
 
 LASTING_S = 10.0
-"""A node that is doubtful for so long is not known well enough to act on.
+"""Time after which a doubtful node is not known well enough to act on.
 
-Jobs and nodes are asked for one after the other, and a job that completes gives back node by node.
+Jobs and nodes are queried one after the other, and a job that completes frees its nodes one by one.
 """
 
 
 class Doubts:
-    """Since when which nodes have been doubtful, and why.
+    """Doubtful nodes, since when, and why.
 
-    One that differs otherwise than at the last look is doubtful since now: where jobs come and go, each look
-    has some whose job began or ended just then.
+    A node that differs in another way than at the last poll is doubtful from now on. While jobs
+    come and go, each poll has some nodes whose job began or ended just then.
     """
 
     def __init__(self) -> None:
@@ -34,11 +34,11 @@ class Doubts:
         self._seen_s = 0.0
 
     def seen(self, differs: Mapping[str, str], now_s: float) -> None:
-        """These are doubtful now, and no others.
+        """Set the nodes that are doubtful now.
 
         Args:
-            differs: how, by name.
-            now_s: the present.
+            differs: Difference of each such node, by name.
+            now_s: Current time, in seconds.
         """
         same = {name for name, how in differs.items() if self._differs.get(name) == how}
         self._since = {name: self._since[name] if name in same else now_s for name in differs}
@@ -46,7 +46,7 @@ class Doubts:
         self._seen_s = now_s
 
     def lasting(self) -> set[str]:
-        """Those that had been for some time when they were last seen."""
+        """Return the nodes that had been doubtful for some time at the last poll."""
         return {n for n, since_s in self._since.items() if self._seen_s - since_s >= LASTING_S}
 
 
@@ -54,15 +54,15 @@ _NODE_EVENTS = {"up": ev.NodeUp, "down": ev.NodeDown, "drained": ev.NodeDrained}
 
 
 SAME_START_S = 10.0
-"""Starts of one run of a job that differ by no more than this are one start."""
+"""Two starts of one run of a job that differ by at most this are one start."""
 
 
 class End(NamedTuple):
-    """How a job ended, where the resource manager says so.
+    """How a job ended, if the resource manager reports it.
 
     Args:
-        reason: see `events.JobEnded`.
-        exit_code: of the job.
+        reason: Reason, see `events.JobEnded`.
+        exit_code: Exit code of the job.
     """
 
     reason: Literal["exit", "cancelled", "walltime", "node_failure"] = "exit"
@@ -75,13 +75,13 @@ _BY_ITSELF = End()
 class Changes:
     """Turns a series of snapshots into numbered events.
 
-    What came and went between two snapshots is not seen. A job that is gone counts as ended by
-    itself when it ran, unless something else is known, and as deleted when it waited; ends are told at
-    the time of the later snapshot.
+    A job or node that came and went between two snapshots is not seen. A running job that is gone
+    counts as ended by itself, unless something else is known. A pending job that is gone counts as
+    deleted. Ends have the time of the later snapshot.
 
     Args:
-        first: the snapshot to begin with; its ``seq`` is that of the last event before.
-        run: name of this run of the source.
+        first: First snapshot; its ``seq`` is that of the last event before it.
+        run: Name of this run of the source.
     """
 
     def __init__(self, first: Snapshot, run: str) -> None:
@@ -89,11 +89,11 @@ class Changes:
         self.last = first.model_copy(update={"run": run})
 
     def to(self, snapshot: Snapshot, ends: Mapping[str, End] | None = None) -> list[ev.Event]:
-        """The events that lead from the last snapshot to this one; `last` is then this one.
+        """Return the events from the last snapshot to this one, which becomes `last`.
 
         Args:
-            snapshot: the next one.
-            ends: how jobs ended of which that is known.
+            snapshot: Next snapshot.
+            ends: How jobs ended, by job id, as far as known.
         """
         events: list[ev.Event] = []
         snapshot = _as_told(snapshot, self.last)
@@ -109,10 +109,13 @@ class Changes:
 def _between(
     old: Snapshot, new: Snapshot, ends: Mapping[str, End]
 ) -> Iterator[tuple[type[Any], float, dict[str, Any]]]:
-    """Kind, time and fields of each event: first what frees nodes, then what asks for them."""
+    """Yield kind, time and fields of each event.
+
+    Events that free nodes come before events that request nodes.
+    """
     now_s = new.time_s
     if (old.machine, old.shared) != (new.machine, new.shared):
-        # No event tells of other nodes, or partitions: only a snapshot does.
+        # No event reports other nodes or partitions: only a snapshot does.
         yield ev.SchedulerRestarted, now_s, {}
     before = {job.spec.id: job for job in old.jobs}
     after = {job.spec.id: job for job in new.jobs}
@@ -161,7 +164,7 @@ def _between(
     moved = {i for i, job in before.items() if _moved(job, after.get(i))}
     for job_id, job in after.items():
         earlier = before.get(job_id)
-        # When a job starts or is gone, a reader strikes out dependencies on it by itself.
+        # When a job starts or is gone, a reader removes dependencies on it by itself.
         struck = any(edge.on in moved for edge in job.spec.dependencies)
         if earlier is not None and (earlier.spec != job.spec or struck):
             yield ev.JobModified, now_s, {"job": job.spec}
@@ -176,7 +179,10 @@ def _began(before: JobRecord, after: JobRecord) -> bool:
 
 
 def _elsewhere(before: JobRecord, after: JobRecord) -> bool:
-    """Whether a job that runs in both has another start or other nodes, though it was not thrown back."""
+    """Return whether a job runs in both records with another start or other nodes.
+
+    A job that was requeued does not count.
+    """
     return (
         before.start_s is not None
         and after.start_s is not None
@@ -190,7 +196,7 @@ def _elsewhere(before: JobRecord, after: JobRecord) -> bool:
 
 
 def _still_to_begin(before: JobRecord, after: JobRecord, then_s: float) -> bool:
-    """Whether a job had its nodes already, and waited for them to be switched on."""
+    """Return whether a job had its nodes already and waited for them to switch on."""
     if before.start_s is None or before.start_s <= then_s:
         return False
     return before.requeues == after.requeues and set(before.node_names) == set(after.node_names)
@@ -201,15 +207,18 @@ def _is_on(power: NodePower | None) -> bool:
 
 
 def _as_before(power: NodePower, known: NodePower | None) -> bool:
-    """Whether a node is in the same power state; since when an idle one is, its jobs tell."""
+    """Return whether a node is in the same power state.
+
+    The time since when a node is idle follows from its jobs.
+    """
     return known is not None and (power.state, power.depth) == (known.state, known.depth)
 
 
 def _as_told(snapshot: Snapshot, last: Snapshot) -> Snapshot:
-    """A snapshot with the starts, and power states, that were told, where they are the same but for when.
+    """Return a snapshot that keeps published starts and power if only times differ.
 
-    News say when a job begins to fractions of a second; the resource manager's lists round, and may count
-    from a little later.
+    News report a job's start to fractions of a second. The resource manager's lists round, and may
+    count from a little later.
     """
     told = {job.spec.id: job for job in last.jobs if job.start_s is not None}
     jobs = []
@@ -240,5 +249,5 @@ def _as_told(snapshot: Snapshot, last: Snapshot) -> Snapshot:
 
 
 def _holds(job: JobRecord) -> dict[str, NodePart | None]:
-    """What a job holds of each of its nodes; None for all, or what is not told."""
+    """Return what a job holds of each of its nodes; None for all, or if not reported."""
     return dict(zip_longest(job.node_names, job.parts))

@@ -1,4 +1,4 @@
-"""The jobs and nodes of a resource manager as columns, read from each record once."""
+"""Jobs and nodes of a resource manager as columns; each record is read once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["LABELS", "JobRows", "Jobs", "NodeRows", "jobs_to_come"]
 LABELS = ("user", "account", "partition", "qos", "features", "more_tasks")
 _LABELS_OF = attrgetter(*LABELS)
 LONGEST = 16
-"""Numbers of fewer digits are exact as floats."""
+"""Numbers with fewer digits are exact as floats."""
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -39,11 +39,11 @@ _OBJECTS = {name: place for place, name in enumerate((
 
 @dataclass(frozen=True)
 class Jobs:
-    """Jobs by row; nobody may write it.
+    """Jobs by row, read-only.
 
     Args:
-        numbers: see `of` [kinds, jobs].
-        objects: what is not a number; see `told` [jobs, kinds].
+        numbers: Numbers, see `of` [kinds, jobs].
+        objects: Other values, see `told` [jobs, kinds].
     """
 
     numbers: FloatArray
@@ -53,68 +53,78 @@ class Jobs:
         return len(self.objects)
 
     def of(self, name: str) -> FloatArray:
-        """A number [jobs].
+        """Return a number of each job [jobs].
 
-        Args:
-            name: ``submit_s``, ``walltime_s``, ``priority``, ``nodes``, ``tasks``; ``start_s`` and
-                ``not_before_s``, NaN where there is none; the needs per node, and whether there are any
-                (``needs``); the id as a ``number``, -1 where it is not written as one; ``barred``: whether it
-                is held, or the resource manager would not start it; whether it ``depends`` on others,
-                whether it ``uses`` resources or consumables, whether it may begin ``later`` only, and whether
-                it has each of `LABELS`.
+        These are the names:
+
+        - ``submit_s``, ``walltime_s``, ``priority``, ``nodes``, ``tasks``
+        - ``start_s`` and ``not_before_s``: NaN without one
+        - the needs per node, and ``needs``: whether there are any
+        - ``number``: the id as a number, -1 if it is not written as one
+        - ``barred``: whether it is held, or the resource manager would not start it
+        - ``depends``: whether it depends on other jobs
+        - ``uses``: whether it uses resources or consumables
+        - ``later``: whether it has an earliest begin time
+        - each of `LABELS`: whether it has that label
         """
         found: FloatArray = self.numbers[_NUMBERS[name]]
         return found
 
     @kept
     def known(self) -> frozenset[str]:
-        """What any has of that of which most have nothing: ``tasks``, ``needs`` … see `of`."""
+        """Return the rare properties that any job has: ``tasks``, ``needs`` … see `of`."""
         most = np.maximum.reduce(self.numbers[-len(_SELDOM) :], axis=1, initial=0.0)
         return frozenset(compress(_SELDOM, most.tolist()))
 
     def told(self, name: str, rows: npt.NDArray[np.int64] | slice = slice(None)) -> list[Any]:
-        """Something that is not a number, of some [rows] or all [jobs].
+        """Return a value that is not a number, of some jobs [rows] or all [jobs].
+
+        These are the names:
+
+        - ``id`` or one of `LABELS`
+        - ``resources``, ``consumables``, ``dependencies``: None without any
+        - ``tasks``: their request in the order of `CHUNKS`, None without any
+        - ``held``: numbers of its nodes
+        - ``amounts``: amounts that it holds of them, None if it has them whole
+        - ``uses_up``: its record if it holds consumables, else None
 
         Args:
-            name: ``id``, one of `LABELS`; ``resources``, ``consumables``, ``dependencies``, or by the names
-                of `CHUNKS` what the ``tasks`` ask, None where there are none; ``held``: numbers of its nodes,
-                the ``amounts`` that it has of them, None where it has them whole, and the record of one that
-                ``uses_up`` consumables besides, else None.
-            rows: of whom.
+            name: Name of the value.
+            rows: Rows of the jobs.
         """
         found: list[Any] = self.objects[:, _OBJECTS[name]][rows].tolist()
         return found
 
     @kept
     def runs(self) -> npt.NDArray[np.bool_]:
-        """Whether each has started, or has the nodes that it will start on [jobs]."""
+        """Return whether each job has started or has the nodes it will start on [jobs]."""
         has: npt.NDArray[np.bool_] = ~np.isnan(self.of("start_s"))
         return has
 
     @property
     def waiting(self) -> dict[str, int]:
-        """How many nodes each asks for that does not run, by id."""
+        """Number of requested nodes of each job that does not run, by id."""
         rows = (~self.runs).nonzero()[0]
         nodes = self.of("nodes")[rows].astype(np.int64)
         return dict(zip(self.told("id", rows), nodes.tolist(), strict=True))
 
     @kept
     def held(self) -> npt.NDArray[np.int64]:
-        """The numbers of the nodes that they hold, once for each job that does."""
+        """Return the numbers of the nodes held, once for each job that holds them."""
         return np.concatenate([_NO_NODES, *self.told("held", self.runs.nonzero()[0])])
 
     def take(self, rows: npt.NDArray[np.int64]) -> Jobs:
-        """Some of them, in another order."""
+        """Return some of the jobs, in another order."""
         return Jobs(self.numbers.take(rows, axis=1), self.objects.take(rows, axis=0))
 
     def in_order(self, rows: npt.NDArray[np.int64]) -> Jobs:
-        """All of them, in another order; what is known of them is not looked for again."""
+        """Return all of the jobs in another order; cached results are kept."""
         found = self.take(rows)
         vars(found).update(known=self.known, runs=self.runs.take(rows))
         return found
 
     def and_also(self, others: Jobs) -> Jobs:
-        """With others behind them."""
+        """Return these jobs followed by others."""
         if not len(others):
             return self
         return Jobs(
@@ -124,7 +134,7 @@ class Jobs:
 
 
 def same_objects(some: Sequence[Any], others: tuple[Any, ...]) -> bool:
-    """Whether they are the same objects in the same order."""
+    """Return whether both hold the same objects in the same order."""
     return some is others or (len(some) == len(others) and all(map(is_, some, others)))
 
 
@@ -132,11 +142,11 @@ class _Kept(NamedTuple):
     """Jobs that were read.
 
     Args:
-        number: which each node's name was.
-        jobs: themselves, so that no other object has the id of one.
-        names: the ids of these objects, rising [jobs].
-        row: of each of these [jobs].
-        rows: what was read.
+        number: Number of each node's name.
+        jobs: The records, kept so that no other object has the id of one.
+        names: Ids of these objects, rising [jobs].
+        row: Row of each of these [jobs].
+        rows: Columns read.
     """
 
     number: dict[str, int]
@@ -147,14 +157,14 @@ class _Kept(NamedTuple):
 
     @classmethod
     def nothing(cls, number: dict[str, int]) -> Self:
-        """None was read yet."""
+        """Return the state before any job was read."""
         return cls(number, (), _NO_NODES, _NO_NODES, _read([]))
 
 
 class JobRows:
-    """Reads jobs; one that it has read before, and that is the same object still, is not read again.
+    """Reads jobs; the same object is read only once.
 
-    Nodes are read so by ``nodes``.
+    ``nodes`` reads nodes in the same way.
     """
 
     def __init__(self) -> None:
@@ -162,11 +172,11 @@ class JobRows:
         self._kept = _Kept.nothing(self.nodes.number)
 
     def jobs(self, jobs: Sequence[JobRecord], nodes: Sequence[NodeRecord]) -> Jobs:
-        """These jobs, in their order.
+        """Return these jobs as columns, in their order.
 
         Args:
-            jobs: not two of one id; where they are the same tuple as before, they are not gone through.
-            nodes: in the order of their numbers; as with jobs.
+            jobs: Jobs with distinct ids; the same tuple as before is not read again.
+            nodes: Nodes in the order of their numbers; the same holds for them.
         """
         self.nodes.see(nodes)
         number, kept = self.nodes.number, self._kept
@@ -178,12 +188,12 @@ class JobRows:
         names = np.fromiter(map(id, jobs), np.int64, len(jobs))
         rows = self._rows(jobs, names, kept)
         row = names.argsort()
-        # At once, so that whoever looks from another thread finds what goes together.
+        # At once, so that a reader in another thread finds consistent values.
         self._kept = _Kept(number, tuple(jobs), names[row], row, rows)
         return rows
 
     def _rows(self, jobs: Sequence[JobRecord], names: npt.NDArray[np.int64], kept: _Kept) -> Jobs:
-        """These jobs, of which some may be among those that were read."""
+        """Return these jobs as columns; some of them may have been read before."""
         if not kept.jobs or not len(names):
             return _read([self._row(job) for job in jobs])
         place = kept.names.searchsorted(names)
@@ -201,15 +211,15 @@ class JobRows:
 
 
 def jobs_to_come(specs: Sequence[JobSpec]) -> Jobs:
-    """Jobs that are not there yet."""
+    """Return jobs that do not exist yet as columns."""
     return _read([_row(spec) for spec in specs])
 
 
 class NodeRows:
-    """Reads nodes; what is the same object as before is not read again.
+    """Reads nodes; the same objects are read only once.
 
     Args:
-        nodes: in the order of their numbers.
+        nodes: Nodes in the order of their numbers.
     """
 
     def __init__(self, nodes: Sequence[NodeRecord] = ()) -> None:
@@ -220,10 +230,11 @@ class NodeRows:
         self.see(nodes)
 
     def see(self, nodes: Sequence[NodeRecord]) -> None:
-        """The nodes are these now.
+        """Set the current nodes.
 
-        ``number`` is which each name is, another object whenever that has changed; ``up`` which can run jobs,
-        ``on`` which of these are switched on [nodes]; ``gone`` the numbers of those that cannot run jobs.
+        ``number`` is the number of each name; it is another object whenever it has changed. ``up``
+        says which nodes can run jobs, and ``on`` which of these are switched on [nodes]. ``gone``
+        has the numbers of the nodes that cannot run jobs.
         """
         # A changed node is another object: they are frozen.
         if same_objects(nodes, self._nodes):
@@ -239,7 +250,7 @@ class NodeRows:
         self.on, self._nodes = on, tuple(nodes)
 
     def numbers_of(self, names: Sequence[str]) -> npt.NDArray[np.int64]:
-        """The numbers of nodes; one that is not there has none."""
+        """Return the numbers of nodes; unknown ones are omitted."""
         number = self.number
         return np.array([number[name] for name in names if name in number], np.int64)
 

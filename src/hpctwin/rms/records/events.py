@@ -1,4 +1,4 @@
-"""Events: what happened on a cluster, as versioned JSON.
+"""Events on a cluster, as versioned JSON.
 
 One event is one JSON object; docs/events.schema.json is made from these models. ``time_s`` is the
 source's clock. ``seq`` counts the events of one ``run`` of the source from 1 without gaps, so that
@@ -51,7 +51,7 @@ __all__ = [
 
 SCHEMA_VERSION = 1
 MAX_EVENT_BYTES = 1_000_000
-"""Longer ones are refused; a job on 10,000 nodes takes about a tenth."""
+"""Longer events are refused; a job on 10,000 nodes takes about a tenth of it."""
 
 
 class _Event(Record):
@@ -63,21 +63,21 @@ class _Event(Record):
 
 
 class JobSubmitted(_Event):
-    """A job was submitted, or came to be seen."""
+    """A job was submitted, or was seen for the first time."""
 
     kind: Literal["job_submitted"] = "job_submitted"
     job: JobSpec
 
 
 class JobModified(_Event):
-    """What a job asks for has changed; ``job`` is what it asks for now."""
+    """The request of a job has changed; ``job`` is the new request."""
 
     kind: Literal["job_modified"] = "job_modified"
     job: JobSpec
 
 
 class JobHeld(_Event):
-    """A waiting job is held."""
+    """A pending job is held."""
 
     kind: Literal["job_held"] = "job_held"
     job_id: JobId
@@ -91,10 +91,10 @@ class JobReleased(_Event):
 
 
 class JobStarted(_Event):
-    """A job has got its nodes; and of those that it shares with others, the parts.
+    """A job has its nodes, and its parts of shared nodes.
 
-    ``begins_s`` is when it starts, where some of them must be switched on first. It may be told again of the
-    same nodes, when another time is known.
+    ``begins_s`` is its start if some nodes must be switched on first. The event may be repeated for
+    the same nodes when another time is known.
     """
 
     kind: Literal["job_started"] = "job_started"
@@ -114,9 +114,9 @@ class JobEnded(_Event):
 
 
 class JobRequeued(_Event):
-    """A running job was stopped, its nodes are free, and it waits again.
+    """A running job was stopped, its nodes are free, and it is pending again.
 
-    ``requeues`` is how often that has happened; one more than before if left out.
+    ``requeues`` is the number of requeues so far; by default one more than before.
     """
 
     kind: Literal["job_requeued"] = "job_requeued"
@@ -125,35 +125,35 @@ class JobRequeued(_Event):
 
 
 class JobDeleted(_Event):
-    """A job that waited is gone."""
+    """A pending job is gone."""
 
     kind: Literal["job_deleted"] = "job_deleted"
     job_id: JobId
 
 
 class NodeUp(_Event):
-    """A node takes jobs again."""
+    """A node accepts jobs again."""
 
     kind: Literal["node_up"] = "node_up"
     node_name: NodeName
 
 
 class NodeDown(_Event):
-    """A node cannot run jobs. What becomes of its job is told by an event of the job."""
+    """A node cannot run jobs. An event of its job reports what happens to that job."""
 
     kind: Literal["node_down"] = "node_down"
     node_name: NodeName
 
 
 class NodeDrained(_Event):
-    """A node finishes its job and takes no other."""
+    """A node finishes its job and accepts no other."""
 
     kind: Literal["node_drained"] = "node_drained"
     node_name: NodeName
 
 
 class NodePowered(_Event):
-    """A node is switched on or off, or has been."""
+    """A node is being switched on or off, or has been."""
 
     kind: Literal["node_powered"] = "node_powered"
     node_name: NodeName
@@ -161,7 +161,7 @@ class NodePowered(_Event):
 
 
 class ReservationSet(_Event):
-    """A reservation was made, or changed."""
+    """A reservation was created or changed."""
 
     kind: Literal["reservation_set"] = "reservation_set"
     reservation: NodeReservation
@@ -175,7 +175,10 @@ class ReservationRemoved(_Event):
 
 
 class SchedulerRestarted(_Event):
-    """It has started anew, or has other nodes or partitions: only a snapshot tells what is true now."""
+    """The resource manager has restarted, or has other nodes or partitions.
+
+    Only a snapshot shows the current state.
+    """
 
     kind: Literal["scheduler_restarted"] = "scheduler_restarted"
 
@@ -206,8 +209,8 @@ def parse_event(text: bytes | str) -> Event:
     """Read one event.
 
     Raises:
-        FormatError: it is too long, not JSON, or not an event of this version; the message names
-            the field.
+        FormatError: The text is too long, not JSON, or not an event of this version; the message
+            names the field.
     """
     data = text.encode() if isinstance(text, str) else text
     if len(data) > MAX_EVENT_BYTES:
@@ -220,12 +223,12 @@ def parse_event(text: bytes | str) -> Event:
 
 
 def event_json(event: Event) -> str:
-    """The event as one line of JSON; `parse_event` gives it back."""
+    """Return the event as one line of JSON, which `parse_event` reads."""
     return event.model_dump_json()
 
 
 def event_schema() -> dict[str, Any]:
-    """The JSON Schema of an event."""
+    """Return the JSON Schema of an event."""
     schema = _ADAPTER.json_schema()
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -1,4 +1,4 @@
-"""What a resource manager pushes by itself, between two looks at it."""
+"""News that a resource manager pushes by itself, between two polls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hpctwin.rms.records.records import JobRecord, Snapshot
 __all__ = ["JobBack", "JobBegan", "JobGone", "JobSeen", "Look", "News", "read_line", "updated"]
 
 MOST_CHARACTERS = 200_000
-"""Of a line."""
+"""Longest line, in characters."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class JobSeen:
     """A job was submitted.
 
     Args:
-        time_s: when.
-        record: the job.
+        time_s: Time of the event, in seconds since the epoch.
+        record: The job.
     """
 
     time_s: float
@@ -31,12 +31,12 @@ class JobSeen:
 
 @dataclass(frozen=True)
 class JobBegan:
-    """A job has got its nodes.
+    """A job has its nodes.
 
     Args:
-        time_s: when.
-        job_id: which.
-        node_names: its nodes.
+        time_s: Time of the event, in seconds since the epoch.
+        job_id: Id of the job.
+        node_names: Its nodes.
     """
 
     time_s: float
@@ -49,9 +49,9 @@ class JobGone:
     """A job has ended, or is gone from the queue.
 
     Args:
-        time_s: when.
-        job_id: which.
-        end: how, if it ran.
+        time_s: Time of the event, in seconds since the epoch.
+        job_id: Id of the job.
+        end: How it ended, if it ran.
     """
 
     time_s: float
@@ -61,12 +61,12 @@ class JobGone:
 
 @dataclass(frozen=True)
 class JobBack:
-    """A running job was stopped and waits again.
+    """A running job was stopped and is pending again.
 
     Args:
-        time_s: when.
-        job_id: which.
-        requeues: how often that has happened.
+        time_s: Time of the event, in seconds since the epoch.
+        job_id: Id of the job.
+        requeues: Number of its requeues so far.
     """
 
     time_s: float
@@ -76,10 +76,10 @@ class JobBack:
 
 @dataclass(frozen=True)
 class Look:
-    """Something has happened of which only a look tells more.
+    """An event whose result only a poll can show.
 
     Args:
-        time_s: when.
+        time_s: Time of the event, in seconds since the epoch.
     """
 
     time_s: float
@@ -89,10 +89,12 @@ News = JobSeen | JobBegan | JobBack | JobGone | Look
 
 
 def read_line(line: str) -> tuple[float, Any]:
-    """When what a script on the manager's side tells of was, seconds since the epoch, and the line's content.
+    """Return the time, in seconds since the epoch, and the content of a script's line.
+
+    The script runs on the manager's side.
 
     Raises:
-        ValueError, KeyError, TypeError, RecursionError: it cannot be read.
+        ValueError, KeyError, TypeError, RecursionError: The line cannot be read.
     """
     if len(line) > MOST_CHARACTERS:
         raise ValueError(f"a line of {len(line)} characters")
@@ -105,12 +107,12 @@ def read_line(line: str) -> tuple[float, Any]:
 
 @dataclass(frozen=True)
 class Updated:
-    """A snapshot with news put in.
+    """A snapshot with news applied.
 
     Args:
-        snapshot: it.
-        ends: how jobs ended that ran in the snapshot before.
-        look: whether something is not clear without another look.
+        snapshot: The snapshot.
+        ends: How jobs ended that ran in the snapshot before.
+        look: Whether something stays unclear without another poll.
     """
 
     snapshot: Snapshot
@@ -124,11 +126,11 @@ def _held(names: Sequence[str], jobs: Mapping[str, JobRecord], shared: Sequence[
 
 
 def updated(snapshot: Snapshot, news: Sequence[News]) -> Updated:
-    """Put news into a snapshot; what it holds already changes nothing.
+    """Apply news to a snapshot; news that it contains already change nothing.
 
     Args:
-        snapshot: what was known.
-        news: in the order of its happening.
+        snapshot: Last known state.
+        news: News in the order of the events.
     """
     jobs = {job.spec.id: job for job in snapshot.jobs}
     nodes = {node.name for node in snapshot.nodes}
@@ -141,13 +143,13 @@ def updated(snapshot: Snapshot, news: Sequence[News]) -> Updated:
             jobs.setdefault(item.record.spec.id, item.record)
         elif isinstance(item, JobBegan):
             job = jobs.get(item.job_id)
-            # PBS names also the node of a host that has no cores of its own.
+            # PBS also names the node of a host that has no cores itself.
             names = tuple(name for name in item.node_names if name in nodes)
             if job is None or not names or (job.start_s is None and job.spec.shares):
-                # Of nodes that are shared, only a look tells what it has.
+                # If its nodes are shared, only a poll shows what it holds.
                 look = True
             elif job.start_s is None and _held(names, jobs, snapshot.shared):
-                # Whoever had these nodes has ended, of which no news came.
+                # The job that held these nodes has ended, and no news of it came.
                 look = True
             elif job.start_s is None:
                 began = {"start_s": item.time_s, "node_names": names}
@@ -161,7 +163,7 @@ def updated(snapshot: Snapshot, news: Sequence[News]) -> Updated:
                 jobs[item.job_id] = job.model_copy(update=back)
         elif isinstance(item, JobGone):
             job = jobs.get(item.job_id)
-            # A start later than this end is that of a job thrown back into the queue.
+            # A start later than this end is that of a requeued job.
             if job is not None and (job.start_s is None or job.start_s <= item.time_s):
                 del jobs[item.job_id]
                 ends[item.job_id] = item.end

@@ -1,4 +1,4 @@
-"""What a resource manager tells of its jobs and nodes, in one vocabulary for all of them.
+"""Jobs and nodes as resource managers report them, in one vocabulary.
 
 Times are seconds since the epoch by the resource manager's own clock.
 """
@@ -40,26 +40,28 @@ Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 REASONS = (
     "account", "dependency", "hold", "licence", "limit", "nodes", "partition", "policy", "reservation",
 )  # fmt: skip
-"""What a job's reason for waiting begins with; the resource manager's own words follow after a colon.
+"""First word of a job's reason for waiting.
 
-``account``: it may not use its account, QOS or association. ``dependency``: can never be fulfilled.
-``nodes``: those that it needs are down, or none has what it asks for. ``policy``: anything else.
+The resource manager's own words follow after a colon. ``account``: the job may not use its account,
+QOS or association. ``dependency``: one can never be fulfilled. ``nodes``: those that it needs are
+down, or none has what it requests. ``policy``: anything else.
 """
 
 
 class Record(BaseModel):
-    """Frozen; fields that are not known are refused, so that a newer sender is noticed."""
+    """Frozen model; unknown fields are refused, so that a newer sender is noticed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class JobDependency(Record):
-    """A job may start only after something has happened to another one.
+    """A job may start only after an event of another job.
 
     Args:
-        on: the job waited for.
-        kind: it has started (``after``), ended (``afterany``), ended well (``afterok``).
-        delay_s: so many seconds later.
+        on: Id of the other job.
+        kind: The other job has started (``after``), ended (``afterany``), or succeeded
+            (``afterok``).
+        delay_s: Delay after that event, in seconds.
     """
 
     on: JobId
@@ -68,35 +70,36 @@ class JobDependency(Record):
 
 
 class JobSpec(Record):
-    """What a job asks for.
+    """Request of a job.
 
     Args:
-        id: as the resource manager writes it.
-        submit_s: when it was submitted.
-        nodes: how many whole nodes; where it asks for tasks, so many at least.
-        walltime_s: requested limit.
-        not_before_s: its user does not want it to start earlier (``--begin``, ``-a``); never our lease.
-        user, account, partition, qos: labels, empty where there is none.
-        priority: as the resource manager has it; larger is sooner.
-        cores, gpus, memory_gb: needs per node, of jobs with whole nodes.
-        features: what its nodes must have besides; see `hpctwin.model.requests.features`.
-        tasks: how many parts it has that may share nodes with other jobs; 0 for whole nodes.
-        cores_per_task, memory_gb_per_task, gpus_per_task: what each task needs, on one node.
-        consumables: what each task needs besides of what nodes have, by name; of a job with whole nodes, what
-            each of them must have.
-        tasks_per_node: so many of its tasks at most lie on one node; 0 for any number.
-        more_tasks: further kinds of its tasks, as `hpctwin.model.requests.chunks.read_more_tasks` reads them.
-        exclusive: whether a job with tasks has its nodes for itself all the same.
-        shared_with: whose jobs may be on the nodes of a job with tasks besides: 1: its user's only, 2: its
-            account's; 0: anyone's.
-        spread_job: whether a job with tasks lies on as many nodes as it can.
-        resources: cluster-wide resources by name.
-        dependencies: those not fulfilled yet.
-        held: whether a user or operator holds it.
-        reason: why the resource manager would not start it now, whatever nodes are free; see `REASONS`.
-            Empty where it waits only for nodes, for its turn or for the end of a lease.
-        constraints: licences, features, a reservation and the like that it asks for and that are not
-            modelled, as the resource manager writes them.
+        id: Id as the resource manager writes it.
+        submit_s: Submit time.
+        nodes: Number of whole nodes; for a job with tasks, the minimum number of nodes.
+        walltime_s: Requested limit, in seconds.
+        not_before_s: Earliest start that the user requested (``--begin``, ``-a``); never a lease.
+        user, account, partition, qos: Labels; empty without one.
+        priority: Priority in the resource manager; a larger one starts sooner.
+        cores, gpus, memory_gb: Needs per node, for jobs with whole nodes.
+        features: Features that its nodes must have; see `hpctwin.model.requests.features`.
+        tasks: Number of parts that may share nodes with other jobs; 0 for whole nodes.
+        cores_per_task, memory_gb_per_task, gpus_per_task: Needs of each task, on one node.
+        consumables: Other amounts that each task needs of its node, by name; for a job with whole
+            nodes, amounts that each node must have.
+        tasks_per_node: Maximum number of its tasks on one node; 0 for any number.
+        more_tasks: Further kinds of tasks, as `hpctwin.model.requests.chunks.read_more_tasks` reads
+            them.
+        exclusive: Whether a job with tasks has its nodes for itself all the same.
+        shared_with: Other jobs allowed on the nodes of a job with tasks: 1: only its user's, 2:
+            only its account's, 0: any.
+        spread_job: Whether a job with tasks is spread over as many nodes as possible.
+        resources: Cluster-wide resources by name.
+        dependencies: Dependencies not fulfilled yet.
+        held: Whether a user or operator holds it.
+        reason: Reason why the resource manager would not start it now, whatever nodes are free; see
+            `REASONS`. Empty if it waits only for nodes, for its turn or for the end of a lease.
+        constraints: Requested licenses, features, reservation and the like that are not modeled, as
+            the resource manager writes them.
     """
 
     id: JobId
@@ -148,7 +151,7 @@ class JobSpec(Record):
 
     @property
     def kinds(self) -> tuple[Tasks, ...]:
-        """Its tasks, of one kind or several; empty if it asks for whole nodes."""
+        """Its tasks, of one kind or several; empty if it requests whole nodes."""
         if not self.tasks:
             return ()
         each = (self.cores_per_task, self.memory_gb_per_task, self.gpus_per_task)
@@ -157,16 +160,16 @@ class JobSpec(Record):
 
     @property
     def shares(self) -> bool:
-        """Whether others may be on its nodes."""
+        """Whether other jobs may be on its nodes."""
         return self.tasks > 0 and not self.exclusive
 
 
 class NodePart(Record):
-    """What a job holds of a node that others share.
+    """Amounts that a job holds of a shared node.
 
     Args:
-        cores, memory_gb, gpus: amounts.
-        consumables: amounts by name.
+        cores, memory_gb, gpus: Amounts held.
+        consumables: Other amounts held, by name.
     """
 
     cores: Amount = 0.0
@@ -179,12 +182,12 @@ class JobRecord(Record):
     """A job that has not ended.
 
     Args:
-        spec: what it asks for.
-        start_s: when it started; None while it waits. In the future where it has nodes that must be switched
-            on first: then it starts when they are on.
-        node_names: the nodes it holds.
-        parts: what it holds of each of them; empty if it has them for itself, or where that is not told.
-        requeues: how often it was thrown back into the queue.
+        spec: Request of the job.
+        start_s: Start time; None while it is pending. A time in the future means that its nodes
+            must be switched on first: it starts when they are on.
+        node_names: Nodes that it holds.
+        parts: Amounts held of each of them; empty if it has them for itself, or if not reported.
+        requeues: Number of times that it was requeued.
     """
 
     spec: JobSpec
@@ -205,19 +208,19 @@ class JobRecord(Record):
 
     @property
     def amounts(self) -> npt.NDArray[np.float64] | None:
-        """Cores, memory and GPUs that it holds of each of its nodes [nodes, 3]; None if it has them whole."""
+        """Cores, memory and GPUs held of each node [nodes, 3]; None for whole nodes."""
         return self.holds()
 
     def holds(self, consumables: Sequence[str] = ()) -> npt.NDArray[np.float64] | None:
-        """What it holds of each of its nodes; None if it has them whole.
+        """Return what it holds of each of its nodes; None for whole nodes.
 
-        Where a job that shares nodes does not tell, its tasks are spread evenly.
+        If nothing is reported for a job that shares nodes, its tasks are spread evenly.
 
         Args:
-            consumables: names of those that the machine's nodes have.
+            consumables: Names of the consumables of the cluster's nodes.
 
         Returns:
-            Cores, memory, GPUs, and these [nodes, 3 + consumables].
+            Cores, memory, GPUs, and these consumables [nodes, 3 + consumables].
         """
         spec, nodes = self.spec, len(self.node_names)
         if not spec.shares:
@@ -251,13 +254,13 @@ class JobRecord(Record):
 
 
 class NodePower(Record):
-    """Whether a node is switched on.
+    """Power state of a node.
 
     Args:
-        state: ``on``, ``asleep``, or on the way from one to the other.
-        depth: number of the sleep state that it is in, or on its way to or from, among those of its group.
-        since_s: when it came into the state; of one that is on, when it was last without a job.
-        until_s: when the transition is to be over; None where it is in none.
+        state: ``on``, ``asleep``, or a transition between them.
+        depth: Number of its sleep state, or of the one it goes to or comes from, in its group.
+        since_s: Start of the state; for a node that is on, the start of its last idle time.
+        until_s: Expected end of the transition; None outside a transition.
     """
 
     state: Literal["on", "switching_off", "asleep", "switching_on"] = "on"
@@ -277,11 +280,11 @@ class NodePower(Record):
         return self
 
     def ready_s(self, sleep: Sequence[Sleep], now_s: float) -> float:
-        """When the node can be on, at the earliest.
+        """Return the earliest time at which the node can be on.
 
         Args:
-            sleep: the sleep states of its group.
-            now_s: the present.
+            sleep: Sleep states of its group.
+            now_s: Current time, in seconds.
         """
         over_s = max(now_s, self.until_s or now_s)
         if self.state in ("on", "switching_on"):
@@ -293,9 +296,9 @@ class NodeRecord(Record):
     """A node.
 
     Args:
-        name: its name.
-        state: ``up``; ``down``: cannot run jobs; ``drained``: finishes its job, takes no other.
-        power: whether it is switched on; None where it is never switched off, or that is not known.
+        name: Name of the node.
+        state: ``up``; ``down``: cannot run jobs; ``drained``: finishes its job, accepts no other.
+        power: Power state; None if it is never switched off, or if that is unknown.
     """
 
     name: NodeName
@@ -304,12 +307,12 @@ class NodeRecord(Record):
 
 
 class NodeReservation(Record):
-    """Nodes that are away from ``start_s`` to ``end_s``: maintenance, or kept for somebody.
+    """Nodes unavailable for a time: under maintenance, or reserved for a user.
 
     Args:
-        name: its name; a reservation of the same name replaces it.
-        start_s, end_s: the span.
-        node_names: the nodes; all where empty.
+        name: Name; a reservation of the same name replaces it.
+        start_s, end_s: Start and end.
+        node_names: The nodes; all if empty.
     """
 
     name: Label
@@ -328,16 +331,16 @@ class Snapshot(Record):
     """Everything a resource manager knows at one moment.
 
     Args:
-        cluster: the cluster's name.
-        time_s: the moment.
-        run: which run of the event source this belongs to; see `events.Event`.
-        seq: sequence number of the last event that this snapshot includes.
-        machine: node groups, partitions and resources. Nodes are numbered through its groups.
-        nodes: the nodes, in the order of their numbers.
-        jobs: all jobs that have not ended.
-        reservations: those that have not ended.
-        own_scheduling: whether the resource manager starts jobs by itself.
-        shared: names of the nodes on which it may run several jobs at once.
+        cluster: Name of the cluster.
+        time_s: Time of the snapshot.
+        run: Run of the event source that this belongs to; see `events.Event`.
+        seq: Sequence number of the last event that this snapshot includes.
+        machine: Node groups, partitions and resources. Nodes are numbered through its groups.
+        nodes: Nodes, in the order of their numbers.
+        jobs: All jobs that have not ended.
+        reservations: Reservations that have not ended.
+        own_scheduling: Whether the resource manager starts jobs by itself.
+        shared: Names of the nodes on which it may run several jobs at once.
     """
 
     cluster: Label

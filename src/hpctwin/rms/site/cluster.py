@@ -1,4 +1,4 @@
-"""A cluster's node groups and partitions, from nodes that a resource manager lists one by one."""
+"""Node groups and partitions of a cluster, from a manager's list of nodes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["Groups", "ListedNode", "Sleeping", "equal_nodes", "group_nodes"]
 
 
 class Sleeping(NamedTuple):
-    """What nodes draw that are switched off and on.
+    """Power draw of nodes that are switched off and on.
 
     Args:
-        power_w: while a job runs, W.
-        idle_w: while none does, W.
-        sleep: how they go off, and come back.
+        power_w: Power while a job runs, in W.
+        idle_w: Power while no job runs, in W.
+        sleep: How they switch off and on.
     """
 
     power_w: float
@@ -32,14 +32,14 @@ class ListedNode(NamedTuple):
     """A node as listed.
 
     Args:
-        record: name and state.
-        cores, gpus, memory_gb: what it has; None where not told.
-        partitions: the partitions that it is in, sorted.
-        sleeping: how it is switched off and on, if it is.
-        consumables: what it has besides, by name.
-        weight: where jobs share nodes, those with the smallest come first.
-        features: names of what else it has.
-        lying: its sockets, the cores of each, and the threads of these; see `NodeGroup`.
+        record: Name and state.
+        cores, gpus, memory_gb: Sizes of the node; None if not reported.
+        partitions: Partitions of the node, sorted.
+        sleeping: How it is switched off and on; None if it never is.
+        consumables: Other amounts of the node, by name.
+        weight: Order of shared nodes; jobs take those with the smallest weight first.
+        features: Names of its features.
+        lying: Its sockets, cores per socket and threads per core; see `NodeGroup`.
     """
 
     record: NodeRecord
@@ -55,12 +55,12 @@ class ListedNode(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Nodes grouped by what they have and the partitions they are in.
+    """Nodes grouped by what they have and by their partitions.
 
     Args:
-        groups: the node groups.
-        nodes: all nodes in the order of their numbers through the groups.
-        members: names of the groups of each partition.
+        groups: Node groups.
+        nodes: All nodes in the order of their numbers, group after group.
+        members: Names of the groups of each partition.
     """
 
     groups: tuple[NodeGroup, ...]
@@ -75,7 +75,7 @@ class Groups(NamedTuple):
 
 
 def equal_nodes(count: int, partitions: Iterable[str]) -> list[ListedNode]:
-    """Nodes of which nothing is known but how many they are, in all of the partitions."""
+    """Return nodes, in all of the partitions, if only their number is known."""
     of = tuple(sorted(partitions))
     return [
         ListedNode(NodeRecord(name=f"node{number}"), None, None, None, of)
@@ -84,7 +84,7 @@ def equal_nodes(count: int, partitions: Iterable[str]) -> list[ListedNode]:
 
 
 def group_nodes(listed: Sequence[ListedNode]) -> Groups:
-    """Put nodes that are alike into groups."""
+    """Return equal nodes as groups."""
     kinds: dict[tuple[object, ...], list[ListedNode]] = {}
     for node in listed:
         kinds.setdefault(tuple(node[1:]), []).append(node)
@@ -121,5 +121,5 @@ def _power(sleeping: Sleeping | None) -> dict[str, Any]:
 
 
 def _size(said: float | None) -> float | None:
-    """What a node has, where that can be; what cannot is not known."""
+    """Return the size of a node if it is possible; None, for unknown, if it is not."""
     return said if said is not None and math.isfinite(said) and said >= 0 else None

@@ -1,7 +1,8 @@
-"""The nodes that accounting shows: how many, with how many cores, GPUs and how much memory, shared or not.
+"""Nodes derived from accounting: number, sizes, and whether jobs share them.
 
-A node has at least what jobs had allocated on it at once. Nodes whose names differ in numbers only are alike:
-a size that several of them reached and did not exceed is taken for theirs.
+The sizes are cores, GPUs and memory. A node has at least what jobs had allocated on it at once.
+Nodes whose names differ in numbers only are alike: a size that several of them reached and did not
+exceed is taken as theirs.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ __all__ = ["Derived", "as_derived", "derived_cluster", "derived_nodes", "in_part
 
 _SIZES = ("cores", "gpus", "memory_gb")
 _OVERLAP = 0.01
-"""The share of jobs that start next to another job on a node, from which on nodes are taken as shared."""
+"""Share of jobs that must start next to another job for nodes to count as shared."""
 _LEVEL = 0.2
-"""The share of nodes that must have reached a size for it to be one."""
+"""Share of nodes that must have reached a size for it to count as one."""
 _GREW = 0.1
 
 
@@ -35,8 +36,8 @@ class Kind(NamedTuple):
     """A kind of node.
 
     Args:
-        stem: its nodes' names with ``#`` in place of numbers.
-        cores, gpus, memory_gb: what each has; None where nothing is recorded.
+        stem: Names of its nodes, with ``#`` in place of numbers.
+        cores, gpus, memory_gb: Sizes of each node; None if not recorded.
     """
 
     stem: str
@@ -50,10 +51,10 @@ class Derived:
     """What accounting shows of a cluster.
 
     Args:
-        nodes: the nodes, with the partitions whose jobs ran on such nodes if there are several kinds.
-        shared: whether jobs share nodes.
-        memory: whether jobs are given memory.
-        notes: what was derived and how certain it is, a sentence each.
+        nodes: Nodes; if there are several kinds, with the partitions whose jobs ran on such nodes.
+        shared: Whether jobs share nodes.
+        memory: Whether jobs are allocated memory.
+        notes: Facts derived and how certain they are, one sentence each.
     """
 
     nodes: Sequence[ListedNode]
@@ -66,8 +67,8 @@ def derived_nodes(jobs: pl.LazyFrame, manager: str = "slurm") -> Derived | None:
     """Derive nodes from where and when jobs ran; None if no job has a recorded start.
 
     Args:
-        jobs: in our own columns.
-        manager: ``slurm`` or ``pbs``: how the names of nodes are written.
+        jobs: Jobs in hpctwin's own columns.
+        manager: ``slurm`` or ``pbs``: syntax of node names.
     """
     names = jobs.collect_schema().names()
     if "recorded_start_s" not in names:
@@ -140,7 +141,7 @@ def derived_nodes(jobs: pl.LazyFrame, manager: str = "slurm") -> Derived | None:
 
 
 def derived_cluster(derived: Derived, name: str) -> Cluster:
-    """The cluster of derived nodes."""
+    """Return the cluster of derived nodes."""
     grouped = group_nodes(derived.nodes)
     fields = {
         "name": name,
@@ -153,7 +154,10 @@ def derived_cluster(derived: Derived, name: str) -> Cluster:
 
 
 def as_derived(workload: Workload, derived: Derived) -> Workload:
-    """The same jobs with notes on what was derived, and tasks in place of whole nodes if nodes are shared."""
+    """Return the same jobs with notes on what was derived.
+
+    If nodes are shared, jobs have tasks in place of whole nodes.
+    """
     notes = replace(workload.notes, remarks=(*workload.notes.remarks, *derived.notes))
     frame = workload.to_frame()
     if not derived.shared or "tasks" in frame.columns:
@@ -179,7 +183,11 @@ def as_derived(workload: Workload, derived: Derived) -> Workload:
 
 
 def in_partitions(nodes: Iterable[ListedNode], partitions: Iterable[str]) -> list[ListedNode]:
-    """Derived nodes in the partitions of a site: in those whose jobs ran on such nodes, else in all."""
+    """Return derived nodes in a site's partitions.
+
+    A node is in the partitions whose jobs ran on such nodes, and in every partition without such
+    jobs.
+    """
     nodes, names = list(nodes), sorted(partitions)
     seen = {name for node in nodes for name in node.partitions}
     return [
@@ -189,7 +197,7 @@ def in_partitions(nodes: Iterable[ListedNode], partitions: Iterable[str]) -> lis
 
 
 def names_in(manager: str, text: str | None) -> Sequence[str]:
-    """Names of nodes as accounting has them; none if they cannot be read."""
+    """Return the node names that accounting records; none if they cannot be read."""
     if text is None:
         return ()
     if manager == "pbs":
@@ -201,7 +209,7 @@ def names_in(manager: str, text: str | None) -> Sequence[str]:
 
 
 def _expanded(texts: pl.Series, manager: str) -> tuple[pl.DataFrame, str]:
-    """Each list of nodes with each of its nodes; and a list that cannot be read."""
+    """Return each list of nodes with each of its nodes, and one unreadable list."""
     unique = texts.drop_nulls().unique().to_list()
     names = {text: list(dict.fromkeys(names_in(manager, text))) for text in unique}
     unread = next((text[:40] for text, found in names.items() if not found), "")
@@ -213,11 +221,11 @@ def _expanded(texts: pl.Series, manager: str) -> tuple[pl.DataFrame, str]:
 
 
 def _most_at_once(placed: pl.DataFrame, by: str) -> pl.DataFrame:
-    """For each node: the most cores, GPUs, memory and jobs at once."""
+    """Return the most cores, GPUs, memory and jobs at once, for each node."""
     columns = (*_SIZES, "jobs")
     last = pl.max_horizontal(
         "start", pl.col("end") - 1
-    )  # what ends in the second of a start is gone
+    )  # a job that ends in the second of a start is gone
     lasting = placed.filter(pl.col("end") > pl.col("start")).with_columns(jobs=pl.lit(1.0))
     change = [
         lasting.select(by, pl.col("start").alias("time"), *columns),
@@ -242,7 +250,7 @@ def _most_at_once(placed: pl.DataFrame, by: str) -> pl.DataFrame:
 
 
 def _sharing(placed: pl.DataFrame) -> tuple[bool, str]:
-    """Whether jobs share nodes, and how that is known."""
+    """Return whether jobs share nodes, and the evidence."""
     lasting = placed.filter(pl.col("end") - 1 > pl.col("start"))
     before = pl.col("end").cum_max().shift(1).over("node")
     beside = lasting.sort("node", "start").filter(before - 1 > pl.col("start"))
@@ -260,7 +268,7 @@ def _sharing(placed: pl.DataFrame) -> tuple[bool, str]:
 
 
 def _kinds(use: pl.DataFrame) -> dict[str, Kind]:
-    """The kind of each node, by its name."""
+    """Return the kind of each node, by its name."""
     seen = {row["node"]: row for row in use.iter_rows(named=True)}
     found = {name: Kind(re.sub(r"\d+", "#", name)) for name in seen}
     for one in _SIZES:
@@ -280,14 +288,14 @@ def _kinds(use: pl.DataFrame) -> dict[str, Kind]:
 
 
 def _levels(seen: Iterable[float]) -> list[float]:
-    """Sizes that several nodes reached and did not exceed, smallest first."""
+    """Return sizes that several nodes reached and did not exceed, smallest first."""
     counts = Counter(seen)
     least, largest = max(2, _LEVEL * counts.total()), max(counts)
     return sorted(size for size, nodes in counts.items() if nodes >= least or size == largest)
 
 
 def _told_kinds(kinds: Mapping[str, Kind], use: pl.DataFrame) -> list[str]:
-    """What was derived of the nodes, and how certain it is."""
+    """Return notes on what was derived about the nodes, and how certain it is."""
     full = Counter(
         kinds[name]
         for name, cores in use.select("node", "cores").iter_rows()
@@ -311,7 +319,7 @@ def _told_kinds(kinds: Mapping[str, Kind], use: pl.DataFrame) -> list[str]:
 
 
 def _told_growth(placed: pl.DataFrame) -> list[str]:
-    """Whether nodes came or went."""
+    """Return a note if nodes came or went."""
     first, last = placed["start"].min(), placed["end"].max()
     middle = (float(first) + float(last)) / 2  # type: ignore[arg-type]
     early = set(placed.filter(pl.col("start") < middle)["node"].unique())
@@ -327,7 +335,10 @@ def _told_growth(placed: pl.DataFrame) -> list[str]:
 def _partitions(
     placed: pl.DataFrame, labels: pl.Series, kinds: Mapping[str, Kind]
 ) -> dict[Kind, tuple[str, ...]]:
-    """The partitions of each kind of node; none if all nodes are alike, or a job names no partition."""
+    """Return the partitions of each kind of node.
+
+    There are none if all nodes are alike or a job has no partition.
+    """
     every = set(kinds.values())
     if len(every) < 2 or labels.null_count():
         return {}
@@ -341,7 +352,7 @@ def _partitions(
 
 
 def _without_names(ran: pl.DataFrame) -> Derived:
-    """Equal nodes, where accounting has no names of nodes."""
+    """Return equal nodes, if accounting has no names of nodes."""
     total = ran.with_columns(
         whole=pl.lit(""), **{name: pl.col(name) * pl.col("nodes") for name in _SIZES}
     )

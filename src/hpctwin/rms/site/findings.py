@@ -1,4 +1,7 @@
-"""What a site's own settings say of its machine and its policy, and what of them has no counterpart here."""
+"""Cluster and policy as a site's settings describe them.
+
+A finding also names the settings that have no counterpart in hpctwin.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,14 @@ TAKEN, NOT_MODELLED, NO_BEARING = "taken over", "not modelled", "no bearing"
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting, and what became of it.
+    """One setting, and how hpctwin treats it.
 
     Args:
-        name: as the site writes it.
-        value: the same, cut where it is long.
-        where: file and line, or the command whose output it is in.
+        name: Name as the site writes it.
+        value: Value as the site writes it, cut if it is long.
+        where: File and line, or the command whose output has it.
         became: `TAKEN`, `NOT_MODELLED` or `NO_BEARING` (on when and where jobs start).
-        why: the reason; of what was taken over, what it became.
+        why: Reason; for an imported setting, its counterpart.
     """
 
     name: str
@@ -34,17 +37,18 @@ class Setting:
 
 @dataclass
 class Site:
-    """A machine and a policy, read off a site's settings.
+    """A cluster and a policy, derived from a site's settings.
 
     Args:
         manager: ``slurm`` or ``pbs``.
-        cluster: the machine.
-        policy: the nearest policy there is, as text.
-        settings: all settings seen.
-        notes: what else is to be said, a sentence each.
-        members: names of the nodes of each group.
-        sized: whether it is known how many nodes there are; if not, the cluster has one in their place.
-        shared_placement: the placement of the policy where jobs share nodes; empty if none is near.
+        cluster: The cluster.
+        policy: Nearest policy that hpctwin has, as text.
+        settings: All settings seen.
+        notes: Further notes, one sentence each.
+        members: Names of the nodes of each group.
+        sized: Whether the number of nodes is known; if not, the cluster has one node in their
+            place.
+        shared_placement: Placement of the policy if jobs share nodes; empty if none is near.
     """
 
     manager: str
@@ -58,22 +62,22 @@ class Site:
 
     @property
     def nodes(self) -> tuple[NodeGroup, ...]:
-        """The node groups that are known."""
+        """Node groups that are known."""
         return self.cluster.nodes if self.sized else ()
 
 
 def named_cluster(
     fields: Mapping[str, Any], members: Sequence[list[str]], manager: str
 ) -> tuple[Cluster, dict[str, list[str]]]:
-    """A cluster with groups called after what their nodes' names begin with; and their nodes, by group.
+    """Return a cluster with groups named after their nodes, and each group's nodes.
 
     Args:
-        fields: of the cluster, ``nodes`` and ``partitions`` as plain values.
-        members: the names of each group's nodes, in the order of the groups.
-        manager: whose it is, for messages.
+        fields: Fields of the cluster, with ``nodes`` and ``partitions`` as plain values.
+        members: Names of each group's nodes, in the order of the groups.
+        manager: Resource manager, for messages.
 
     Raises:
-        ConfigError: there is no such cluster.
+        ConfigError: No such cluster is possible.
     """
     new: dict[str, str] = {}
     for group, names in zip(fields["nodes"], members, strict=True):

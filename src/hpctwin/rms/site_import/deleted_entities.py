@@ -1,4 +1,4 @@
-"""What accounting names and the settings do not have: partitions, accounts and QOS deleted since."""
+"""Partitions, accounts and QOS that accounting names and that were deleted since."""
 
 from __future__ import annotations
 
@@ -15,22 +15,25 @@ from hpctwin.rms.site.findings import TAKEN, Setting, Site
 __all__ = ["take_gone"]
 
 RESERVED, UNNAMED = "reservations", "unnamed"
-"""The partitions of jobs in queues of PBS's reservations, and of jobs that name none where none is the
-default."""
+"""Partitions of jobs from queues of PBS's reservations, and of unassigned jobs.
+
+Unassigned jobs name no partition, and no partition is the default.
+"""
 
 _OF_RESERVATION = r"[RSM]\d+"
 _SHOWN = 10
 
 
 def take_gone(site: Site, jobs: JobTable) -> JobTable:
-    """Give a machine the partitions that only its past has, so that all jobs can be simulated, and say so.
+    """Add partitions that exist only in accounting to a cluster, and note them.
 
-    Such a partition has no limits, the least priority there is, and the groups on whose nodes its jobs ran;
-    all, where these are not recorded or are not there any more.
+    So all jobs can be simulated. Such a partition has no limits and the lowest priority there is.
+    It has the groups on whose nodes its jobs ran, or all groups if these nodes are not recorded or
+    no longer exist.
 
     Args:
-        site: gets the partitions, and notes on them, on accounts and on QOS.
-        jobs: in our own columns.
+        site: Site that gets the partitions, and notes on them, on accounts and on QOS.
+        jobs: Jobs in hpctwin's own columns.
 
     Returns:
         The jobs; those in queues of PBS's reservations are in one partition.
@@ -98,7 +101,7 @@ def _is_reservation(site: Site, name: str) -> bool:
 
 
 def _add_partitions(site: Site, jobs: JobTable, gone: Mapping[str, int], word: str) -> None:
-    """Put partitions into the cluster, and each into what was taken over."""
+    """Add partitions to the cluster and to the imported settings."""
     least = min(one.priority for one in site.cluster.partitions)
     made = []
     for name, count in gone.items():
@@ -115,7 +118,7 @@ def _add_partitions(site: Site, jobs: JobTable, gone: Mapping[str, int], word: s
 
 
 def _groups(site: Site, jobs: JobTable, partition: str) -> list[str]:
-    """Groups on whose nodes jobs of a partition ran; all, if some node is not known."""
+    """Return groups on whose nodes a partition's jobs ran; all if a node is unknown."""
     every = [group.name for group in site.cluster.nodes]
     if "recorded_nodes" not in jobs.columns or len(every) == 1:
         return every
@@ -134,7 +137,7 @@ def _groups(site: Site, jobs: JobTable, partition: str) -> list[str]:
 
 
 def _tell(site: Site, jobs: JobTable, kind: str, known: Collection[str], what_of_them: str) -> None:
-    """Say which accounts or QOS the settings do not have, if they have any."""
+    """Note which accounts or QOS the settings lack, if they have any."""
     if not known or kind not in jobs.columns:
         return
     counts = _counts(jobs, kind)
@@ -148,7 +151,7 @@ def _tell(site: Site, jobs: JobTable, kind: str, known: Collection[str], what_of
 
 
 def _counts(jobs: JobTable, kind: str) -> dict[str | None, int]:
-    """How many jobs have each label, those of most jobs first."""
+    """Return the number of jobs of each label, the most frequent first."""
     counted = jobs.scan().group_by(pl.col(kind).cast(pl.String)).len().collect(engine="streaming")
     return dict(counted.sort("len", kind, descending=[True, False]).iter_rows())
 

@@ -1,6 +1,7 @@
-"""A site's own files, found by their content in a folder, as a machine, a policy and a workload.
+"""Import of a site's files from a folder: cluster, policy and workload.
 
-What a running resource manager says of itself, as the files that a site would copy.
+Files are recognized by their content. A running resource manager can be asked instead; its answers
+become the files that a site would copy.
 """
 
 from __future__ import annotations
@@ -45,21 +46,21 @@ _DAYS = 30
 def asked(
     manager: str, folder: Path, *, since: str | None, beside: Path | None, commands_in: str = ""
 ) -> list[str]:
-    """Run the commands that tell of a site, and put what they print into a folder.
+    """Run the commands that describe a site, and write their output into a folder.
 
     Args:
         manager: ``slurm`` or ``pbs``.
-        folder: where their output goes.
-        since: a date, from which on accounting is asked for; 30 days ago if left out.
-        beside: folder with further files, such as accounting logs.
-        commands_in: where the commands are; found on the path if empty.
+        folder: Folder for their output.
+        since: First date of the accounting; by default 30 days ago.
+        beside: Folder with further files, such as accounting logs.
+        commands_in: Folder of the commands; if empty, the path is searched.
 
     Returns:
         A sentence for each command that failed.
 
     Raises:
-        ConfigError: ``since`` is no date, or the folder beside cannot be read.
-        UnreachableError: nothing is answered at all.
+        ConfigError: ``since`` is no date, or the folder with further files cannot be read.
+        UnreachableError: No command answers.
     """
     site = {"slurm": slurm_site, "pbs": pbs_site}[manager]
     first = since or (dt.date.today() - dt.timedelta(days=_DAYS)).isoformat()
@@ -81,9 +82,9 @@ def asked(
                     file, program, arguments, timeout_s=_LONGER_S.get(program, _TIMEOUT_S)
                 )
             if not path.stat().st_size:
-                path.unlink()  # a Slurm without switches prints nothing of them
+                path.unlink()  # a Slurm without switches prints nothing about them
         except (CommandError, UnreachableError) as error:
-            path.unlink()  # what it wrote before it failed is not all
+            path.unlink()  # its output before the failure is not complete
             notes.append(f"{program} {' '.join(arguments)[:60]}: {error}")
     if len(notes) == len(site.LIVE):
         raise UnreachableError("; ".join(notes))
@@ -96,24 +97,24 @@ def asked(
 
 
 MANAGERS: Mapping[str, Callable[[], SlurmFiles | PbsFiles]] = {"slurm": SlurmFiles, "pbs": PbsFiles}
-"""Resource managers of which files are read, and what tells them apart."""
+"""Resource managers whose files can be read, and the class that recognizes them."""
 
 _OF_NODES = ("gres.conf", "topology.conf")
 _MOST_FILES = 20_000
 _MOST_JOBS = 1_000_000
-"""Nodes are derived from the last jobs, since each job is looked at on each of its nodes."""
+"""Number of last jobs from which nodes are derived; each counts on all its nodes."""
 
 
 @dataclass
 class Imported:
-    """What came of a site's files.
+    """Result of importing a site's files.
 
     Args:
-        site: machine, policy, and what became of each setting.
-        table: the jobs in our own columns, times in seconds since the epoch.
-        tally: what was counted, changed and left out of the accounting.
-        files: what each file was taken for; empty where it is none that is known.
-        missing: what no file tells, and what would.
+        site: Cluster, policy, and the treatment of each setting.
+        table: Jobs in hpctwin's own columns; times in seconds since the epoch.
+        tally: Counts of jobs read, changed and skipped in the accounting.
+        files: Recognized kind of each file; empty if unknown.
+        missing: Information that no file has, and the file that would have it.
     """
 
     site: Site
@@ -136,19 +137,19 @@ def import_site(
     columns: str | None = None,
     running: Running = "elapsed",
 ) -> Imported:
-    """Read what a folder holds of a site: settings, what commands printed, accounting.
+    """Read a site's folder: settings, output of commands, accounting.
 
     Args:
-        manager: one of `MANAGERS`.
-        folder: with the files, in it and in folders within; each is known by its content.
-        timezone: where accounting wrote its times; UTC if left out.
-        columns: the ``--format`` that ``sacct`` was called with, for its output without a header.
-        running: what becomes of jobs that still ran when accounting was written.
+        manager: One of `MANAGERS`.
+        folder: Folder with the files, also in folders within; each is recognized by its content.
+        timezone: Time zone of the accounting; by default UTC.
+        columns: ``--format`` of the ``sacct`` call, for output without a header.
+        running: Treatment of jobs that still ran when accounting was written.
 
     Raises:
-        ConfigError: the folder is not there, has nothing of that manager, or has accounting whose columns are
-            not known.
-        TraceError: accounting cannot be read at all.
+        ConfigError: The folder does not exist, has no file of that manager, or has accounting with
+            unknown columns.
+        TraceError: Accounting cannot be read at all.
     """
     if not folder.is_dir():
         raise ConfigError(f"{folder}: expected a folder with the site's files")
@@ -205,10 +206,12 @@ def _machine(site: Site, shared: bool, memory: bool, running: Running) -> Machin
 def _of_unknown_size(
     manager: str, found: SlurmFiles | PbsFiles, derived: Derived | None, tally: Tally, jobs: int
 ) -> Site:
-    """What settings say, with the nodes that accounting shows, where nothing describes them.
+    """Return the site that settings describe, with nodes derived from accounting.
+
+    It is for settings that do not describe the nodes.
 
     Raises:
-        ConfigError: no settings are there, nor jobs with a start.
+        ConfigError: There are no settings, and no jobs with a start.
     """
     site = found.site(assumed=derived.nodes if derived else equal_nodes(1, ()))
     if site is None and derived is None:
@@ -237,7 +240,7 @@ def _of_unknown_size(
 
 
 def _of_no_use(files: Mapping[str, str]) -> list[str]:
-    """What is said of files that tell of nodes which nothing describes."""
+    """Return a note on files about nodes that no other file describes."""
     idle = [f"{name} ({kind})" for name, kind in files.items() if kind in _OF_NODES]
     return [f"not used, since nothing describes the nodes: {', '.join(idle)}"] if idle else []
 
@@ -250,14 +253,14 @@ def _told_of_features(text: str, new: Mapping[str, str]) -> str:
 
 
 def pseudonyms(made: Imported, salt: bytes) -> Imported:
-    """The same with other names: of users, accounts, partitions, QOS and the cluster.
+    """Return the same with pseudonyms: users, accounts, partitions, QOS and cluster.
 
-    The same name and salt give the same pseudonym, at all times. Names of nodes, file names, what a line
-    began with and settings without a bearing are left out.
+    The same name and salt always give the same pseudonym. Names of nodes, file names, the starts of
+    lines and settings without a bearing are omitted.
 
     Args:
-        made: of `import_site`.
-        salt: secret, of 16 bytes or more.
+        made: Result of `import_site`.
+        salt: Secret of 16 bytes or more.
     """
     table = made.table
     new: dict[str, str] = {}
@@ -335,7 +338,7 @@ def pseudonyms(made: Imported, salt: bytes) -> Imported:
     if share.get("factors"):
         share["factors"] = {pseudonym("qos", k): v for k, v in share["factors"].items()}
         share["safe_factors"] = [pseudonym("qos", name) for name in share.get("safe_factors", ())]
-    # Those whose limits PBS has, and nothing else tells.
+    # Users and groups whose limits PBS has and that appear nowhere else.
     for setting in made.site.settings:
         for kind, name in re.findall(r'\[\s*([ugp]):\s*"?((?!PBS_)[^="\]]+)', setting.value):
             pseudonym("user" if kind == "u" else "account", name.strip())
@@ -362,7 +365,7 @@ def pseudonyms(made: Imported, salt: bytes) -> Imported:
 
 
 def _told(text: str, new: Mapping[str, str]) -> str:
-    """A text with pseudonyms in place of names; the longest names first."""
+    """Return a text with pseudonyms in place of names; the longest names first."""
     if not new:
         return text
     names = "|".join(re.escape(name) for name in sorted(new, key=len, reverse=True))

@@ -1,1 +1,1 @@
-"""Slurm."""
+"""Slurm as a resource manager of the twin."""

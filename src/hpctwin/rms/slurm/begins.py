@@ -1,4 +1,4 @@
-"""Begin times of the twin's jobs: which are leases, and which ones a user asked for."""
+"""Begin times of the twin's jobs: leases, and begin times that users requested."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ __all__ = ["Begins"]
 SLACK_S = 2.0
 """Slurm keeps whole seconds."""
 REMEMBERED = 4
-"""So many leases of a job are remembered: a look may have begun before the last of them was given."""
+"""Number of leases remembered per job; a poll may have begun before the last one."""
 
 
 class Begins:
-    """Knows whose each begin time is.
+    """Decides whether each begin time is a lease or a request.
 
-    A begin time that neither the twin nor the submit rule gave is somebody's wish, and is kept: a user's, or
-    Slurm's own for a job thrown back. After a restart, when the leases given before are not known, one
-    that a lease could have made counts as one.
+    A begin time that neither the twin nor the submit rule gave is a request, and is kept: a user's,
+    or Slurm's own for a requeued job. After a restart the earlier leases are unknown. Then a begin
+    time that a lease could have set counts as a lease.
 
     Args:
-        since_s: since when the leases that were given are known.
-        longest_s: no lease of the twin's is longer.
-        first_s: how long the lease is that the submit rule gives.
+        since_s: Time since when the given leases are known, in seconds.
+        longest_s: Longest lease of the twin, in seconds.
+        first_s: Length of the lease that the submit rule gives, in seconds.
     """
 
     def __init__(self, since_s: float, longest_s: float, first_s: float = 20.0) -> None:
@@ -38,7 +38,7 @@ class Begins:
         self.mine: Mapping[str, Mine] = {}
         self.leases: dict[str, float] = {}
         self.to_end: dict[str, float] = {}
-        """Jobs that are left to Slurm and still have a lease, and the begin time their users asked for."""
+        """Requested begin times of jobs that are left to Slurm and still have a lease."""
         self._given: dict[str, deque[float]] = {}
         self._lock = threading.Lock()
         self._wished: dict[str, float] = {}
@@ -51,12 +51,12 @@ class Begins:
         now_s: float,
         left: Mapping[str, Mine] = MappingProxyType({}),
     ) -> dict[str, float | None]:
-        """Take in a snapshot; return the begin times that users asked for, None where there is none.
+        """Process a snapshot; return the begin times that users requested, None without.
 
         Args:
-            mine: the pending jobs that the twin may act on.
-            now_s: the present by the manager's clock.
-            left: the pending jobs that it leaves to Slurm, though they may have a lease.
+            mine: Pending jobs that the twin may act on.
+            now_s: Current time by the manager's clock, in seconds.
+            left: Pending jobs left to Slurm, which may still have a lease.
         """
         with self._lock:
             return self._seen(mine, now_s, left)
@@ -80,13 +80,13 @@ class Begins:
             for job_id, one in mine.items()
         }
         for job_id, asked_s in self._asked.items():
-            # A begin time that was asked for keeps the job waiting as a lease does.
+            # A requested begin time keeps the job waiting as a lease does.
             if asked_s > now_s:
                 self.leases[job_id] = asked_s
         return {i: asked_s if asked_s > now_s else None for i, asked_s in self._asked.items()}
 
     def given(self, until_s: Mapping[str, float], *, sure: bool = True) -> None:
-        """Leases were given, or ended (0); or only perhaps, where no answer came."""
+        """Record leases that were given or ended (0); not sure if no answer came."""
         with self._lock:
             for job_id, end_s in until_s.items():
                 self._given.setdefault(job_id, deque(maxlen=REMEMBERED)).append(end_s)
@@ -94,16 +94,16 @@ class Begins:
                     self.leases[job_id] = end_s
 
     def wished(self, job_id: str, begin_s: float) -> None:
-        """A user has asked for another begin time."""
+        """Record that a user has requested another begin time."""
         with self._lock:
             self._wished[job_id] = begin_s
 
     def asked_s(self, job_id: str) -> float:
-        """The begin time that the user of one of the twin's jobs asked for; 0 if none."""
+        """Return the begin time that the user of a twin's job requested; 0 without one."""
         return self._wished.get(job_id, self._asked.get(job_id, 0.0))
 
     def to_note(self) -> dict[str, float]:
-        """Begin times asked for after submission that are not in the admin comment yet."""
+        """Return begin times requested after submission that no admin comment has yet."""
         return {
             job_id: self.asked_s(job_id)
             for job_id, one in self.mine.items()
@@ -111,7 +111,7 @@ class Begins:
         }
 
     def noted(self, job_id: str) -> None:
-        """It is there now."""
+        """Record that the admin comment has it now."""
         self._noted[job_id] = self.asked_s(job_id)
 
     def _wish(self, job_id: str, one: Mine, now_s: float) -> float:
@@ -123,7 +123,7 @@ class Begins:
         return one.begin_s
 
     def _ours(self, job_id: str, one: Mine, now_s: float) -> bool:
-        """Whether a begin time ahead is a lease, or what was asked for already."""
+        """Return whether a future begin time is a lease, or was requested already."""
         begin_s = one.begin_s
         given = self._given.get(job_id, ())
         if begin_s in (*given, one.asked_s, self._noted.get(job_id)):

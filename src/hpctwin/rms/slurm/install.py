@@ -1,4 +1,4 @@
-"""What is put beside a Slurm controller: the event script, and the submit rule."""
+"""Files installed next to a Slurm controller: event script and submit rule."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["Rule", "events_script", "install_events", "rule_text"]
 
 @dataclass(frozen=True)
 class Rule:
-    """What the submit rule is to do.
+    """Configuration of the submit rule.
 
     Args:
-        partitions: only jobs that run in these alone are the twin's; all if there are none.
-        users: names or numbers of those who may end leases of their own jobs.
-        heartbeat: the file that is fresh while the twin is in charge.
-        spool: the file that is told of each submission.
-        lease_s: how long a first lease is, seconds.
+        partitions: Only jobs that run in these alone are the twin's; if empty, all jobs are.
+        users: Names or numbers of users allowed to end the leases of their jobs.
+        heartbeat: File that is fresh while the twin is in charge.
+        spool: File to which each submission is written.
+        lease_s: Length of a first lease, in seconds.
     """
 
     partitions: tuple[str, ...] = ()
@@ -37,10 +37,10 @@ class Rule:
 
 
 def rule_text(rule: Rule) -> str:
-    """The ``job_submit.lua``.
+    """Return the ``job_submit.lua``.
 
     Raises:
-        ConfigError: a name, path or number cannot be written into it.
+        ConfigError: A name, path or number cannot be written into it.
     """
     for name in rule.partitions:
         if not name.replace("-", "").replace("_", "").isalnum():
@@ -64,10 +64,10 @@ def rule_text(rule: Rule) -> str:
 
 
 def events_script(spool: Path) -> str:
-    """The script's text, for one spool.
+    """Return the script's text for one spool.
 
     Raises:
-        ConfigError: the path is not an absolute one of plain characters.
+        ConfigError: The path is not an absolute one of plain characters.
     """
     text = (files("hpctwin.rms.slurm") / "events.sh").read_text()
     line = "SPOOL=/var/spool/hpctwin/slurm-events.jsonl"
@@ -76,17 +76,17 @@ def events_script(spool: Path) -> str:
 
 
 def install_events(script: Path, spool: Path, owner: str) -> None:
-    """Make the spool's folder, mode 2750, and write the script.
+    """Create the spool's folder, mode 2750, and write the script.
 
     Args:
-        script: where it is written.
-        spool: the file that it will write.
-        owner: whose the folder is to be, ``USER`` or ``USER:GROUP``.
+        script: Path of the script.
+        spool: File that the script will write.
+        owner: Owner of the folder, ``USER`` or ``USER:GROUP``.
 
     Raises:
-        ConfigError: a path cannot be used, there is no such user or group, or others may write where the
-            script is put: it runs as the SlurmUser.
-        OutputError: the script cannot be written.
+        ConfigError: A path cannot be used, the user or group does not exist, or other users may
+            write in the script's folder: the script runs as the SlurmUser.
+        OutputError: The script cannot be written.
     """
     text = events_script(spool)
     uid, gid = _ids(owner)
@@ -99,7 +99,7 @@ def install_events(script: Path, spool: Path, owner: str) -> None:
             raise ConfigError(f"{folder}: must be a folder of its own, for the spool alone")
         if made:
             os.chown(folder, uid, gid, follow_symlinks=False)
-            # Not less than that by a umask; what the script writes there is for the folder's group to read.
+            # A umask must not reduce this; the folder's group reads what the script writes there.
             folder.chmod(0o2750)
         elif folder.stat().st_mode & 0o022:
             raise ConfigError(f"{folder}: others may write there; chmod 750 {folder}")

@@ -31,36 +31,45 @@ logger = logging.getLogger(__name__)
 
 HIGHEST_PRIORITY = 4_294_967_294
 PRIORITY_STEP = 10.0
-"""Slurm shows 1 for all priorities below it, so a job raised by less might not move."""
+"""Least useful step of priorities.
+
+Slurm shows 1 for all priorities below it, so a job raised by less might not move.
+"""
 RULES_S = 10.0
-"""Partitions and reservations are asked for so often at most: what a site changes is seen as soon."""
+"""Minimum age for a new query of partitions and reservations.
+
+It is also the delay after which a site's changes are seen.
+"""
 SELDOM_S = 60.0
-"""Settings, and which QOS preempt, are asked for so often at most."""
+"""Minimum age for a new query of settings and of preempting QOS."""
 DAY_S = 86_400.0
 CLOCK_SLACK_S = 2.0
-"""The controller tells its time in whole seconds, and late: clocks that differ by less are the same."""
+"""Difference up to which clocks are equal.
+
+The controller reports whole seconds, and late.
+"""
 MOST_AT_ONCE = 1000
-"""Jobs changed by one command: their numbers have to fit into one argument."""
+"""Jobs changed by one command: their numbers must fit into one argument."""
 _ID = re.compile(r"[1-9]\d{0,11}(_\d{1,7})?")
 _WHICH = re.compile(r"^(ClusterName|SlurmctldHost\[0\]|SlurmctldPort)\s*=\s*(\S+)", re.M)
 _SAID = (re.compile(r"(\d+(?:_[\d,-]+)?): (.+)"), re.compile(r"(.+) for job (\S+)"))
 
 
 class SlurmManager(PlainManager):
-    """Talks to a Slurm controller through its commands.
+    """Controls Slurm through its commands.
 
-    Only jobs that the submit rule has marked as the twin's (in the admin comment, which users cannot
-    write) are leased and admitted; all others are mirrored and left alone.
+    The submit rule marks the twin's jobs in the admin comment, which users cannot write. Only these
+    jobs are leased and admitted; all others are mirrored and left alone.
 
     Args:
-        cluster: name for events and snapshots.
-        folder: where ``squeue``, ``sinfo`` and ``scontrol`` are; found on the path if empty.
-        conf: ``SLURM_CONF``, where it is not the default.
-        timeout_s: of each command.
-        heartbeat_file: what the submit rule looks at.
-        longest_lease_s: no lease that the twin gives is longer.
-        first_lease_s: how long the lease is that the submit rule gives.
-        sleeping: names of nodes, all where empty, and how they are switched off and on.
+        cluster: Name for events and snapshots.
+        folder: Folder of ``squeue``, ``sinfo`` and ``scontrol``; if empty, the path is searched.
+        conf: ``SLURM_CONF``, if it is not the default.
+        timeout_s: Time limit of each command, in seconds.
+        heartbeat_file: File that the submit rule reads.
+        longest_lease_s: Longest lease that the twin gives, in seconds.
+        first_lease_s: Length of the lease that the submit rule gives, in seconds.
+        sleeping: Names of nodes, all if empty, and how they are switched off and on.
     """
 
     priorities = Priorities(HIGHEST_PRIORITY, PRIORITY_STEP)
@@ -96,7 +105,7 @@ class SlurmManager(PlainManager):
         self._listing = Listing(self.commands.run)
 
     def ways(self) -> frozenset[Way]:
-        """By lease and by priority; what our rights do not allow is refused by Slurm."""
+        """Return lease and priority; Slurm refuses what the user's rights do not allow."""
         return frozenset({"lease", "priority"})
 
     def report(self) -> Report:
@@ -111,14 +120,16 @@ class SlurmManager(PlainManager):
         )
 
     def now_s(self) -> float:
-        """The controller's time, seconds since the epoch."""
+        """Return the controller's time, in seconds since the epoch."""
         return time.time() + self._ahead_s
 
     def own_estimates(self) -> dict[str, float]:
-        """Of ``squeue --start``: what the backfill scheduler has planned, by job id, s since the epoch.
+        """Return the backfill scheduler's plan from ``squeue --start``, by job id.
+
+        Times are in seconds since the epoch.
 
         Raises:
-            UnreachableError: the controller does not answer, or refuses.
+            UnreachableError: The controller does not answer, or refuses.
         """
         try:
             said = self.commands.run("squeue", ["--start", "-h", "-o", "%i %S"])
@@ -127,11 +138,11 @@ class SlurmManager(PlainManager):
         return start_times(said)
 
     def snapshot(self) -> Snapshot:
-        """Query jobs and nodes; partitions and reservations every 10 s at most.
+        """Query jobs and nodes; partitions and reservations at most every 10 s.
 
         Raises:
-            UnreachableError: the controller does not answer, or not in time.
-            FormatError: it answers in a form that is not known.
+            UnreachableError: The controller does not answer, or not in time.
+            FormatError: The form of the answer is unknown.
         """
         try:
             about = self._settings()
@@ -185,11 +196,11 @@ class SlurmManager(PlainManager):
         return found.snapshot
 
     def _sleeps(self, name: str) -> Sleeping | None:
-        """How a node is switched off and on."""
+        """Return how a node is switched off and on."""
         return next((how for names, how in self._sleeping if not names or name in names), None)
 
     def _preempting_qos(self) -> bytes | None:
-        """What sacctmgr says of QOS; None if it does not answer."""
+        """Return sacctmgr's output on QOS; None if it does not answer."""
         try:
             return self.commands.run_at_times(
                 "sacctmgr", ["-nP", "show", "qos", "format=Name,Preempt"], SELDOM_S
@@ -202,7 +213,7 @@ class SlurmManager(PlainManager):
         return self.begins.leases
 
     def lease(self, until_s: Mapping[str, float]) -> dict[str, Outcome]:
-        """``scontrol update JobId=… StartTime=…``, one command for all that get the same time."""
+        """Run ``scontrol update JobId=… StartTime=…``, once for jobs with the same time."""
         outcomes: dict[str, Outcome] = {}
         together: dict[int, list[str]] = {}
         mine = {} if self.found is None else self.found.mine
@@ -229,7 +240,7 @@ class SlurmManager(PlainManager):
         return outcomes
 
     def admit(self, job_ids: Sequence[str]) -> dict[str, Outcome]:
-        """``scontrol update JobId=… StartTime=…`` with now, or the begin time that the user asked for."""
+        """Run ``scontrol update JobId=… StartTime=…`` with now or the requested time."""
         outcomes: dict[str, Outcome] = {}
         now_s = self.now_s()
         due: list[str] = []
@@ -248,9 +259,9 @@ class SlurmManager(PlainManager):
         return outcomes | said
 
     def set_priority(self, job_id: str, priority: float) -> Outcome:
-        """Bring a waiting job that is not held to a priority, by its nice value.
+        """Bring a pending job that is not held to a priority, by its nice value.
 
-        A priority set outright would no longer grow with the job's age. Only under
+        A priority set directly would no longer grow with the job's age. This works only under
         ``priority/multifactor``: under ``priority/basic`` a new nice value releases a held job.
         """
         if not _ID.fullmatch(job_id):
@@ -270,12 +281,12 @@ class SlurmManager(PlainManager):
         return self._update([job_id], f"Nice={nice}")
 
     def heartbeat(self, seq: int, *, starts_at_once: bool = False) -> None:
-        """Renew the file that the submit rule reads, with the partitions in which the twin acts.
+        """Renew the file that the submit rule reads, with the twin's partitions.
 
-        It also ends leases of jobs that are left to Slurm, and notes the begin times that users asked for.
+        It also ends leases of jobs left to Slurm, and saves the begin times that users requested.
 
         Raises:
-            UnreachableError: the file cannot be written.
+            UnreachableError: The file cannot be written.
         """
         found = self.found
         if self.heartbeat_file is not None:
@@ -308,11 +319,11 @@ class SlurmManager(PlainManager):
         return f"slurm {which or self.cluster}"
 
     def names(self) -> Mapping[str, str]:
-        """Ids of jobs by Slurm's own number, where the two differ."""
+        """Return the ids of jobs by Slurm's own number, if the two differ."""
         return {} if self.found is None else self.found.names
 
     def wished(self, job_id: str, begin_s: float) -> None:
-        """A user has changed the begin time of a job of theirs, as the submit rule tells."""
+        """Record that a user changed the begin time of a job, as the submit rule reports."""
         self.begins.wished(self.names().get(job_id, job_id), begin_s)
 
     def _begin(
@@ -321,10 +332,10 @@ class SlurmManager(PlainManager):
         """Set the begin time of jobs.
 
         Args:
-            job_ids: all of them in ``mine``, which a look meanwhile does not change.
-            mine: the twin's jobs.
-            when: as scontrol takes it.
-            rest: with the tasks of arrays that are not in the picture.
+            job_ids: Jobs, all in ``mine``, which a concurrent poll does not change.
+            mine: The twin's jobs.
+            when: Time in scontrol's syntax.
+            rest: Whether to include the tasks of arrays that the snapshot does not list.
         """
         outcomes = {}
         for first in range(0, len(job_ids), MOST_AT_ONCE):
@@ -342,7 +353,7 @@ class SlurmManager(PlainManager):
         return outcomes
 
     def _end_leases(self) -> None:
-        """End the leases of jobs that are left to Slurm; its submit rule cannot know each of them."""
+        """End the leases of jobs left to Slurm; the submit rule cannot know each of them."""
         left = {} if self.found is None else self.found.left
         together: dict[str, list[str]] = {}
         for job_id, asked_s in self.begins.to_end.items():
@@ -354,7 +365,7 @@ class SlurmManager(PlainManager):
             self._begin(job_ids, left, when, rest=True)
 
     def _note_wishes(self) -> None:
-        """Write down begin times that users have asked for after submission, where they cannot write."""
+        """Save begin times requested after submission, where users cannot write."""
         for job_id, asked_s in self.begins.to_note().items():
             mark = f"{MARK}:{asked_s:.0f}" if asked_s else MARK
             outcome = self._update(list(self.begins.mine[job_id].parts), f"AdminComment={mark}")
@@ -362,7 +373,10 @@ class SlurmManager(PlainManager):
                 self.begins.noted(job_id)
 
     def _update(self, names: Sequence[str], change: str) -> Outcome:
-        """``scontrol update`` of jobs; ``refused`` with all that it said if one of them is refused."""
+        """Run ``scontrol update`` of jobs.
+
+        The outcome is ``refused``, with the whole output, if one of them is refused.
+        """
         try:
             said = self.commands.run("scontrol", ["update", f"JobId={','.join(names)}", change])
         except CommandError as error:
@@ -370,12 +384,12 @@ class SlurmManager(PlainManager):
         except UnreachableError as error:
             return Outcome("unknown", str(error))
         if said.strip():
-            # It says nothing when it is done.
+            # It prints nothing on success.
             return Outcome("unknown", f"scontrol said {said[:100].decode(errors='replace')!r}")
         return Outcome("done")
 
     def _settings(self) -> dict[str, str]:
-        """Slurm's settings; and learn from them what time it is there."""
+        """Return Slurm's settings; also update the offset of its clock."""
         began_s = time.time()
         if began_s - self._config_s < SELDOM_S:
             return self._config
@@ -398,7 +412,7 @@ class SlurmManager(PlainManager):
         return self._listing.look()
 
     def _nodes(self) -> bytes:
-        """Nodes one by one: by sinfo in 22.05, by scontrol since."""
+        """Return the nodes one by one: from sinfo in 22.05, from scontrol since."""
         if not self._old:
             try:
                 return self.commands.run("scontrol", ["show", "nodes", "--json"])
@@ -414,9 +428,9 @@ def _text(time_s: float) -> str:
 
 
 def _refused(said: str) -> dict[str, str]:
-    """Which jobs an update was refused for, and why: the rest of them it was done for.
+    """Return the jobs whose update was refused, and why; for the rest it succeeded.
 
-    Only for what is reported: the next look tells what is true.
+    This is only for reports: the next poll shows the actual state.
     """
     found: dict[str, str] = {}
     for line in said.splitlines():

@@ -1,4 +1,4 @@
-"""What the lines that the event script writes say."""
+"""News in the lines that the event script writes."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ _ENDS = {
     "TIMEOUT": End("walltime"),
     "DEADLINE": End("cancelled"),
 }
-"""Job states after which a job is gone for good; after others it may wait again."""
+"""Job states after which a job is gone for good; after others it may be requeued."""
 
 
 class SlurmNews:
-    """Translates lines of the event script and of the submit rule, and counts those that cannot be read.
+    """Translates lines of event script and submit rule; counts unreadable ones.
 
     Args:
-        wished: told when a user has asked for another begin time: job, seconds since the epoch.
-        names: ids of jobs by Slurm's own number, where the two differ.
+        wished: Function called with job and time, in seconds since the epoch, when a user requests
+            another begin time.
+        names: Function that returns the ids of jobs by Slurm's own number, if the two differ.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class SlurmNews:
         self.unreadable = 0
 
     def __call__(self, line: str) -> list[News]:
-        """The news in a line; none where it cannot be read."""
+        """Return the news in a line; none if it cannot be read."""
         try:
             time_s, about = read_line(line)
             kind, job_id = str(about["kind"]), str(about.get("job", ""))

@@ -1,8 +1,7 @@
-"""How Slurm is reached.
+"""Settings of a Slurm connection, the probe of Slurm on this host, and its gate.
 
-What there is of Slurm on this machine: its version, our rights, what would work.
-
-Submitting jobs to Slurm: the key stands in the comment.
+The probe reports the version, the user's rights, and which ways to act would work. The gate submits
+jobs with the key in the comment.
 """
 
 from __future__ import annotations
@@ -115,16 +114,17 @@ _ENDED = {
 
 
 class SlurmGate(CommandGate):
-    """See `CommandGate`; the owner of the jobs is ours, or the user that ``--uid`` among the options names.
+    """Gate into Slurm, see `CommandGate`; the owner is this user or that of ``--uid``.
 
     Args:
-        commands: Slurm's.
-        mark: what is written into comments.
-        options: further options of ``sbatch``, such as ``--chdir=/scratch``.
-        changed: called when a job was submitted or admitted: there will be news of it.
+        commands: Slurm's commands.
+        mark: Marks written into comments.
+        options: Further options of ``sbatch``, such as ``--chdir=/scratch``.
+        changed: Function called after a job was submitted or admitted, since news of it will
+            follow.
 
     Raises:
-        ConfigError: there is no such user.
+        ConfigError: The user does not exist.
     """
 
     manager = "Slurm"
@@ -177,10 +177,10 @@ class SlurmGate(CommandGate):
 
 
 def _owner(options: Sequence[str]) -> int:
-    """Whose jobs ``sbatch`` submits: ours, or of the user that its option ``--uid`` names.
+    """Return the owner of jobs that ``sbatch`` submits: this user, or ``--uid``'s.
 
     Raises:
-        ConfigError: there is no such user.
+        ConfigError: The user does not exist.
     """
     said = [*options, ""]
     for option, following in pairwise(said):
@@ -199,10 +199,10 @@ class SleepingNodes(Settings):
     """Nodes that Slurm switches off and on, as it does by itself with ``SuspendTime``.
 
     Args:
-        nodes: their names, as in ``cn[1-64]``; all where left out.
-        power_w: drawn while a job runs, W.
-        idle_w: drawn while none does, W.
-        sleep: how they go off, and come back; times as they usually are, not as Slurm bounds them.
+        nodes: Names of the nodes, as in ``cn[1-64]``; by default all.
+        power_w: Power while a job runs, in W.
+        idle_w: Power while no job runs, in W.
+        sleep: How they switch off and on; times as they usually are, not Slurm's bounds.
     """
 
     nodes: str = ""
@@ -221,17 +221,17 @@ class SleepingNodes(Settings):
 
 
 class SlurmSettings(PolledSettings):
-    """A Slurm controller, by its commands.
+    """A Slurm controller, reached by its commands.
 
     Args:
-        folder: where ``squeue``, ``sinfo`` and ``scontrol`` are; found on the path if left out.
-        conf: value of ``SLURM_CONF``, where it is not the default.
-        heartbeat: file that the submit rule looks at: it is renewed while the twin is in charge.
-        first_lease: how long the lease is that the submit rule gives; `hpctwin rms slurm rule -c` takes
-            it from here.
-        news: what `hpctwin rms slurm events` notes.
-        power: nodes that sleep; without, all that Slurm has switched off count as on. The first that names a
-            node holds.
+        folder: Folder of ``squeue``, ``sinfo`` and ``scontrol``; by default the path is searched.
+        conf: Value of ``SLURM_CONF``, if it is not the default.
+        heartbeat: File that the submit rule reads; it is renewed while the twin is in charge.
+        first_lease: Length of the lease that the submit rule gives; `hpctwin rms slurm rule -c`
+            uses it.
+        news: Source of the news that `hpctwin rms slurm events` writes.
+        power: Nodes that sleep; if omitted, all nodes that Slurm has switched off count as on. The
+            first entry that names a node applies.
     """
 
     ways: ClassVar[tuple[Way, ...]] = ("lease", "priority")
@@ -273,7 +273,7 @@ class SlurmSettings(PolledSettings):
         from hpctwin.rms.slurm.manager import SlurmManager
 
         assert isinstance(manager, SlurmManager)
-        # Commands of its own: the mirror's poller runs them in another thread.
+        # Separate commands: the mirror's poller runs them in another thread.
         return SlurmGate(manager.commands.again(), mark, options, changed)
 
     @classmethod

@@ -1,6 +1,7 @@
 """Jobs as PBS's commands and hooks list them.
 
-Why PBS does not start a job: its comment, in the words of `hpctwin.rms.records.records.REASONS`.
+The reason why PBS does not start a job comes from its comment, in the words of
+`hpctwin.rms.records.records.REASONS`.
 """
 
 from __future__ import annotations
@@ -64,15 +65,19 @@ _KINDS = tuple(
         (r"zero shares", "account"),
     )
 )
-"""The first that is found counts; an empty kind: it waits for nodes or for its turn."""
+"""Kinds by pattern; the first match counts.
+
+With an empty kind, the job waits for nodes or for its turn.
+"""
 
 
 def reason_of(comment: str, consumables: Collection[str] = ()) -> str:
-    """What a comment of PBS's scheduler on a queued job says; empty where it is no reason of its own.
+    """Return the reason in a scheduler's comment on a queued job; empty without one.
 
     Args:
-        comment: such as ``Not Running: User has reached queue workq running job limit.``
-        consumables: resources of the site's that the picture's vnodes have: who lacks them waits for nodes.
+        comment: Comment such as ``Not Running: User has reached queue workq running job limit.``
+        consumables: Custom resources of the site that modeled vnodes have: a job that lacks them
+            waits for nodes.
     """
     said = _SAID.match(comment)
     if said is None:
@@ -88,33 +93,39 @@ def reason_of(comment: str, consumables: Collection[str] = ()) -> str:
 
 
 MARK = "hpctwin"
-"""The resource by which the hook marks jobs as the twin's, with 0; operators take one out with 1."""
+"""Resource by which the hook marks the twin's jobs, with 0.
+
+Operators take a job out with 1.
+"""
 WAIT = "hpctwin_wait"
-"""The resource of which a leased job has 1, so that a limit of the server's keeps it back."""
+"""Resource of which a leased job has 1, so that a limit of the server holds it."""
 
 LONGEST_S = 365 * 86_400.0
 """Stands for a walltime without limit."""
 
 _RUNNING, _WAITING = {"R", "E", "S", "U"}, {"Q", "W", "H", "T"}
 STATES = _RUNNING | _WAITING | {"B", "F", "M", "X", "C"}
-"""B: an array of which jobs have started. The others have ended, C in Torque."""
+"""States of jobs.
+
+B is an array of which jobs have started. The states without a group have ended, C in Torque.
+"""
 _STATE_NUMBERS = dict(zip("0123456789", "TQHWREXBMF", strict=True))
-"""Job states as hooks give them."""
+"""Job states as hooks report them."""
 _OTHER_WAY = {"before", "beforeany", "beforeok", "beforenotok"}
-"""Said of the job waited for, too; the job that waits says it with after…"""
+"""Kinds listed on the job waited for, too; the waiting job has them as after…"""
 _MODELLED = {
     "select", "place", "walltime", "ncpus", "mem", "ngpus", "nodect", "mpiprocs", "ompthreads",
     "vmem", "cput", "pcput", "pmem", "pvmem", "file", "nice", "preempt_targets", MARK, WAIT,
 }  # fmt: skip
-"""Resources that the picture holds, and limits of a process, which keep no job from starting."""
+"""Modeled resources, and limits of a process, which keep no job from starting."""
 
 
 class LargestNode(NamedTuple):
-    """What the largest node has: chunks are put together by it where jobs have whole nodes.
+    """Size of the largest node: chunks are combined by it if jobs have whole nodes.
 
     Args:
-        cores, gpus: so many; 0 where nothing is known.
-        sharing: how parts of nodes are given; None where jobs have whole ones.
+        cores, gpus: Amounts; 0 if unknown.
+        sharing: How parts of nodes are allocated; None if jobs have whole nodes.
     """
 
     cores: float = 0.0
@@ -124,12 +135,12 @@ class LargestNode(NamedTuple):
 
 @dataclass(frozen=True)
 class LeaseMark:
-    """A job that is the twin's and waits.
+    """Mark of a pending job of the twin.
 
     Args:
-        free: whether an operator has taken it out of the twin's hands.
-        held: whether it is held.
-        kept: whether PBS's scheduler passes it over, where there is the limit.
+        free: Whether an operator has taken it from the twin.
+        held: Whether it is held.
+        kept: Whether PBS's scheduler skips it, if the limit is set.
     """
 
     free: bool = False
@@ -138,12 +149,15 @@ class LeaseMark:
 
 
 def array_of(job_id: str) -> str:
-    """The id of a subjob's array, as ``17[].vm`` of ``17[3].vm``; any other id is left as it is."""
+    """Return the id of a subjob's array, ``17[].vm`` of ``17[3].vm``, or any other id."""
     return re.sub(r"\[\d+\]", "[]", job_id)
 
 
 def as_subjob(row: dict[str, Any], array: Mapping[str, Any]) -> dict[str, Any]:
-    """A subjob's attributes. One that waits is listed as queued, whatever keeps its whole array."""
+    """Return a subjob's attributes.
+
+    A pending subjob is listed as queued, whatever holds its whole array back.
+    """
     if state_of(row) not in _WAITING:
         return row
     state = str(array.get("job_state", "Q"))
@@ -153,7 +167,7 @@ def as_subjob(row: dict[str, Any], array: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def job_mark(row: Mapping[str, Any]) -> LeaseMark | None:
-    """How a waiting job is marked as the twin's; None where it is not, or runs."""
+    """Return a pending job's mark as the twin's; None without one, or if it runs."""
     state = state_of(row)
     value = str(resources(row.get("Resource_List")).get(MARK, ""))
     if state not in _WAITING or not re.fullmatch(r"\d{1,11}", value):
@@ -162,7 +176,7 @@ def job_mark(row: Mapping[str, Any]) -> LeaseMark | None:
 
 
 def counts(row: Mapping[str, Any]) -> bool:
-    """Whether it runs, and counts in the limit of those that wait: it was started past the hook."""
+    """Return whether a job runs and counts in the limit: it was started past the hook."""
     return state_of(row) in _RUNNING and _waits(row)
 
 
@@ -173,17 +187,17 @@ def job_record(
     largest: LargestNode,
     notes: list[str],
 ) -> JobRecord | None:
-    """One job, of its attributes as qstat or a hook gives them; None if it has ended.
+    """Return one job from its attributes in qstat or a hook; None if it has ended.
 
     Args:
-        job_id: its id.
-        row: its attributes. Resources may be an object or text, times text or seconds.
-        known: nodes by name.
-        largest: see `LargestNode`.
-        notes: what was assumed is added.
+        job_id: Id of the job.
+        row: Its attributes. Resources may be an object or text, times text or seconds.
+        known: Nodes by name.
+        largest: See `LargestNode`.
+        notes: List to which assumptions are added.
 
     Raises:
-        ValueError: the attributes do not say what is needed.
+        ValueError: A needed attribute is missing.
     """
     state = state_of(row)
     running = state in _RUNNING
@@ -191,7 +205,7 @@ def job_record(
         return None
     # A job on its way to its nodes runs already, but has no start time yet.
     start_s = (time_s(row.get("stime")) or time_s(row.get("mtime"))) if running else None
-    # What a suspended job had of vnodes that are shared is others' until it goes on.
+    # A suspended job's parts of shared vnodes belong to other jobs until it resumes.
     holds = running and not (state == "S" and largest.sharing is not None)
     exec_vnode = str(row.get("exec_vnode", "")) if holds else ""
     names = tuple(name for name in vnodes(exec_vnode) if name in known)
@@ -261,7 +275,7 @@ def _spec(
 
 
 def roughly(row: Mapping[str, Any], sharing: Sharing | None) -> str:
-    """Name what a job asks that is not modeled, of nodes, chunks and its array; empty if nothing."""
+    """Return a request on nodes, chunks or array that is not modeled; empty if none."""
     asks, notes = resources(row.get("Resource_List")), list[str]()
     if str(row.get("max_run_subjobs", "")) not in ("", "0"):
         return f"max_run_subjobs={row['max_run_subjobs']}"
@@ -278,12 +292,12 @@ def roughly(row: Mapping[str, Any], sharing: Sharing | None) -> str:
 
 
 def selected(row: Mapping[str, Any]) -> Any:
-    """The chunks by which PBS places a job: with what ``default_chunk`` adds, where that is told."""
+    """Return the chunks by which PBS places a job, with ``default_chunk`` if reported."""
     return row.get("schedselect") or resources(row.get("Resource_List")).get("select")
 
 
 def how_it_lies(row: Mapping[str, Any]) -> tuple[str, str]:
-    """A job's select and place."""
+    """Return a job's select and place."""
     return str(selected(row)), str(resources(row.get("Resource_List")).get("place", "free"))
 
 
@@ -296,7 +310,7 @@ def _dependencies(text: Any, job_id: str, notes: list[str]) -> tuple[JobDependen
     result: list[JobDependency] = []
     for one in said:
         if one.waits:
-            continue  # the job that waits says it with after…, too
+            continue  # the waiting job lists it with after…, too
         if one.kind is None or one.lost:
             notes.append(
                 f"job {job_id} has a dependency that is not modelled, and waits: {str(text)[:50]!r}"
@@ -308,7 +322,10 @@ def _dependencies(text: Any, job_id: str, notes: list[str]) -> tuple[JobDependen
 
 
 def _is_held(row: Mapping[str, Any]) -> bool:
-    """Whether somebody holds it; a hold of the system keeps it from starting before those it waits for."""
+    """Return whether a user or operator holds it.
+
+    A hold of the system keeps it from starting before the jobs it waits for.
+    """
     holds = set(str(row.get("Hold_Types", "n"))) - {"n"}
     kinds = {part.partition(":")[0] for part in str(row.get("depend", "")).split(",")}
     return bool(holds - {"s"}) or ("s" in holds and not kinds - _OTHER_WAY - {""})
@@ -327,7 +344,7 @@ def state_of(row: Mapping[str, Any]) -> str:
 def _constraints(
     asks: Mapping[str, Any], chunks: tuple[Chunk, ...], modelled: Collection[str]
 ) -> str:
-    """What it asks for that is in no picture of nodes, such as licences."""
+    """Return requests that no model of nodes covers, such as licenses."""
     modelled = _MODELLED | set(modelled)
     others = [f"{name}={value}" for name, value in asks.items() if name not in modelled]
     pairs = (pair for chunk in chunks for pair in chunk.others)

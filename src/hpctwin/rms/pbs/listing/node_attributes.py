@@ -1,9 +1,9 @@
-"""What became of each attribute of nodes that ``pbsnodes`` prints.
+"""Attributes of nodes that ``pbsnodes`` prints, and how hpctwin treats each.
+
+It also reads the resources that a PBS site has created, and whether jobs use them up on vnodes.
 
 Source:
     pbs_node_attributes(7B) of OpenPBS 23.06; Torque 6.1, ``pbsnodes``.
-
-Resources that a PBS site has created, and whether jobs use them up on vnodes.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ __all__ = ["SiteResources", "is_parent", "is_passing", "node_settings", "used_up
 
 
 class SiteResources:
-    """What the server tells of them; they are asked for before the first job asks for one.
+    """Custom resources that the server reports.
+
+    They are queried before the first job asks for one.
 
     Args:
-        commands: runs qmgr.
+        commands: Runner of qmgr.
     """
 
     def __init__(self, commands: Commands) -> None:
@@ -35,10 +37,10 @@ class SiteResources:
         self.notes: list[str] = []
 
     def ask(self, every_s: float) -> None:
-        """Ask for them, if that was not done within so long.
+        """Query the resources unless that was done within ``every_s`` seconds.
 
         Raises:
-            UnreachableError: no answer. That they are refused is a note, and all are as none.
+            UnreachableError: No answer. A refusal is only noted, and then no resource is known.
         """
         try:
             said = self.commands.run_at_times("qmgr", ["-c", "print resource"], every_s)
@@ -50,22 +52,25 @@ class SiteResources:
             self.notes = []
 
     def consumables(self) -> list[str]:
-        """Those that jobs use up."""
+        """Return the resources that jobs use up."""
         return [name for name, is_so in self.used_up.items() if is_so]
 
     def known(self, asked: Iterable[str]) -> frozenset[str]:
-        """Those of which more is not to be found out; such as PBS has itself are not told.
+        """Return the resources on which another query would show nothing new.
+
+        The server does not list PBS's own resources.
 
         Args:
-            asked: what chunks ask for.
+            asked: Resources that chunks request.
         """
         return frozenset(self.used_up if self.notes else {*asked, *self.used_up})
 
 
 def used_up_of(text: bytes) -> dict[str, bool]:
-    """Whether jobs use up each resource of the site's on vnodes, of ``qmgr -c 'print resource'``.
+    """Return whether jobs use up each of the site's resources on vnodes.
 
-    GPUs (``ngpus``) are a resource that sites create, and in the picture as what they are.
+    It reads ``qmgr -c 'print resource'``. GPUs (``ngpus``) are a resource that sites create, but
+    they are modeled as GPUs.
     """
     flags = re.findall(
         r"^set resource (\S+) flag = (\S+)", text.decode(errors="replace"), re.MULTILINE
@@ -121,13 +126,13 @@ _DEFAULTS = dict.fromkeys(
 
 
 def is_passing(row: Mapping[str, Any]) -> bool:
-    """Whether a node is away for a moment, and not down or offline."""
+    """Return whether a node is away for a moment, and not down or offline."""
     words = {word.strip().lower() for word in str(row.get("state", "")).split(",")}
     return bool(words) and words <= _PASSING | {"free"}
 
 
 def is_parent(row: Mapping[str, Any]) -> bool:
-    """Whether a vnode is a host's whose cores are all in other vnodes."""
+    """Return whether a vnode represents a host whose cores are all in other vnodes."""
     has = resources(row.get("resources_available"))
     return str(has.get("ncpus", "")) == "0" and integer(row.get("in_multivnode_host")) > 0
 
@@ -138,12 +143,14 @@ def node_settings(
     listed: Iterable[ListedNode],
     needed: Collection[str],
 ) -> list[Setting]:
-    """What became of each attribute that any node has, with the value of the first; and of nodes left out.
+    """Return the treatment of each attribute that any node has, and of omitted nodes.
+
+    An attribute is shown with the value of the first node.
 
     Args:
         rows: Attributes of each node.
-        where: The file of each, under ``node NAME``.
-        listed: The nodes that were taken over.
+        where: File of each, under ``node NAME``.
+        listed: Nodes that were imported.
         needed: Resources by which queues have some nodes alone.
     """
     known = {one.record.name: one for one in listed if one.record.name in rows}
@@ -158,7 +165,7 @@ def node_settings(
                 continue
             inner = resources(value) if name == "resources_available" else None
             pairs = {f"{name}.{k}": v for k, v in inner.items()} if inner else {name: value}
-            # Torque's nodes have no resources of their own: these were made of other attributes.
+            # Torque's nodes have no separate resources: these were made of other attributes.
             for key, said in pairs.items() if not inner or "np" not in row else ():
                 first.setdefault(key, (node, str(said)))
     made = [

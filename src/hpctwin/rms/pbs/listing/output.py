@@ -1,6 +1,7 @@
-"""What PBS commands write: JSON, well-formed or broken by what users put into their jobs; why they fail.
+"""Output of PBS commands: JSON, single values, and reasons of failures.
 
-Single values as PBS's commands and hooks write them.
+The JSON may be broken by what users put into their jobs. Single values are as PBS's commands and
+hooks write them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ __all__ = [
 
 
 def objects(content: Mapping[str, Any], key: str) -> dict[str, dict[str, Any]]:
-    """The objects under a key; no such key: there are none."""
+    """Return the objects under a key; without that key, none."""
     found = content.get(key)
     if not isinstance(found, dict):
         return {}
@@ -37,7 +38,7 @@ def objects(content: Mapping[str, Any], key: str) -> dict[str, dict[str, Any]]:
 
 
 def resources(value: Any) -> dict[str, Any]:
-    """Resources of an object, or of text such as ``ncpus=2,select=2:ncpus=1``."""
+    """Return resources from an object, or from text: ``ncpus=2,select=2:ncpus=1``."""
     if isinstance(value, dict):
         return value
     parts = re.split(r",(?=[\w.]+=)", value) if isinstance(value, str) and value else []
@@ -45,7 +46,10 @@ def resources(value: Any) -> dict[str, Any]:
 
 
 def time_s(value: Any) -> float | None:
-    """Seconds since the epoch, of such seconds or of the text that PBS's commands write where TZ is UTC."""
+    """Return seconds since the epoch, from a number or from text of PBS's commands.
+
+    The text must be written with TZ set to UTC.
+    """
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value) if 0 < value < 1e11 else None
     if not isinstance(value, str):
@@ -59,7 +63,7 @@ def time_s(value: Any) -> float | None:
 
 
 def begin_time(seconds: float) -> str:
-    """A time as ``qalter -a`` takes it where TZ is UTC."""
+    """Return a time as ``qalter -a`` reads it if TZ is UTC."""
     return time.strftime("%Y%m%d%H%M.%S", time.gmtime(seconds))
 
 
@@ -70,12 +74,12 @@ def integer(value: Any) -> int:
 
 
 def is_false(value: Any) -> bool:
-    """Whether PBS says no."""
+    """Return whether PBS says no."""
     return str(value).lower() in ("false", "0", "f", "n", "no")
 
 
 def is_true(value: Any) -> bool:
-    """Whether PBS says yes."""
+    """Return whether PBS says yes."""
     return str(value).lower() in ("true", "1", "t", "y", "yes")
 
 
@@ -85,23 +89,22 @@ _CLOSE = re.compile(r"^\s*([}\]])\s*,?\s*$")
 
 
 def read_output(text: bytes, what: str, notes: list[str]) -> dict[str, Any]:
-    """Return the object that a command with ``-F json`` wrote, with every value as text.
+    """Return the object that a command with ``-F json`` wrote, all values as text.
 
-    Each version writes some texts as JSON numbers, ``true`` or ``null``: a user named 1e5 is a number.
-    They become text again. What is not set (``null`` or an empty text) is omitted.
-
-    Some versions escape neither quotes nor backslashes nor line ends in values that users choose, and
-    leave values out or write them as they are. Such output is read line by line, one key to a line as PBS
+    Each version writes some texts as JSON numbers, ``true`` or ``null``: a user named 1e5 is a
+    number. They become text again. An unset value (``null`` or an empty text) is omitted. Some
+    versions do not escape quotes, backslashes or line ends in values that users choose, and omit
+    values or write them as they are. Such output is read line by line, one key to a line as PBS
     writes it, and a note says so.
 
     Args:
-        text: standard output.
-        what: the command, for messages.
-        notes: a sentence is added if it had to be mended.
+        text: Standard output.
+        what: Command, for messages.
+        notes: List to which a sentence is added if the output had to be repaired.
 
     Raises:
-        FormatError: it is not an object, or it was cut off: a list of jobs without its end would make
-            the others look deleted.
+        FormatError: It is not an object, or it was cut off: a list of jobs without its end would
+            make the other jobs look deleted.
     """
     content = text.decode("utf-8", errors="replace")
     try:
@@ -115,7 +118,7 @@ def read_output(text: bytes, what: str, notes: list[str]) -> dict[str, Any]:
 
 
 def _put(inside: dict[str, Any], key: str, value: Any) -> None:
-    """Set a key; limits such as ``[u:alice=3]`` are written under one key each, and joined."""
+    """Set a key; limits such as ``[u:alice=3]`` repeat one key, and are joined."""
     if isinstance(value, bool):
         value = str(value).lower()
     before = inside.get(key, "")
@@ -155,7 +158,7 @@ def _mended(content: str, what: str) -> dict[str, Any]:
         if _CLOSE.match(line):
             open_things.pop()
             continue
-        # What belongs to no key of its own goes on from the line before.
+        # A line without a key continues the line before.
         while i < len(lines) and not _KEY.match(lines[i]) and not _CLOSE.match(lines[i]):
             if isinstance(open_things[-1], list) or line.rstrip().endswith(("{", "[")):
                 break
@@ -168,7 +171,7 @@ def _mended(content: str, what: str) -> dict[str, Any]:
 
 
 def _take(line: str, open_things: list[dict[str, Any] | list[Any]]) -> None:
-    """Put what a line says into the innermost open thing."""
+    """Put the content of a line into the innermost open object or list."""
     inside = open_things[-1]
     if isinstance(inside, list):
         inside.append(_value(line))
@@ -199,14 +202,14 @@ def _value(text: str) -> Any:
 
 
 def words_of(error: CommandError) -> str:
-    """Why, in PBS's words: the last line of qmgr has a number only."""
+    """Return the reason in PBS's words: the last line of qmgr has only a number."""
     lines = filter(str.strip, error.said.splitlines())
     told = [line.strip() for line in lines if not _NUMBER_ONLY.match(line)]
     return told[-1] if told else str(error)
 
 
 def too_old(error: CommandError) -> str:
-    """What to say of a PBS whose commands write no JSON; empty if it is something else."""
+    """Return a message about a PBS whose commands write no JSON; empty otherwise."""
     if not re.search(r"^usage:|invalid option|illegal option", error.said, re.I | re.M):
         return ""
     return (

@@ -1,4 +1,4 @@
-"""A snapshot from what PBS's commands write."""
+"""Snapshot from the output of PBS's commands."""
 
 from __future__ import annotations
 
@@ -65,29 +65,32 @@ _UP = {
 }  # fmt: skip
 
 _LIMITS = re.compile("max_(run|user_|group_|queued_res)")
-"""Limits on what runs. New versions of qstat list those of ``max_run_res`` in ``max_queued_res``."""
+"""Limits on running jobs.
+
+New versions of qstat list those of ``max_run_res`` in ``max_queued_res``.
+"""
 
 
 @dataclass
 class Found:
-    """A snapshot, and what was not taken into it.
+    """A snapshot, and what it does not include.
 
     Args:
-        snapshot: jobs and nodes.
-        largest: what the largest node has.
-        notes: one sentence for each thing left out or assumed.
-        marks: the waiting jobs that are the twin's.
-        left: why a waiting job that the hook has marked is left to PBS, by job.
-        kept: those of them that PBS's scheduler still passes over.
-        acted: queues in which the twin acts.
-        routes: routing queues that lead to one of them.
-        strange: whether jobs are in queues that were not told of.
-        limit_counts: whether jobs run that the limit of those that wait counts.
-        unequal: vnodes of which jobs hold otherwise than PBS says in sum, and how.
-        asked: resources of the site's of which chunks ask for so much.
-        told: resources of the site's of which it is known whether jobs use them up.
-        lies: select and place of each waiting job that has parts of vnodes.
-        consumables: resources of the site's that vnodes have, and jobs use up.
+        snapshot: Jobs and nodes.
+        largest: Size of the largest node.
+        notes: One sentence for each thing omitted or assumed.
+        marks: Pending jobs that are the twin's.
+        left: Reasons why pending jobs that the hook has marked are left to PBS, by job.
+        kept: Those of them that PBS's scheduler still skips.
+        acted: Queues in which the twin acts.
+        routes: Routing queues that lead to one of them.
+        strange: Whether jobs are in queues that were not reported.
+        limit_counts: Whether running jobs count in the limit of jobs that must wait.
+        unequal: Vnodes where the amounts of jobs differ from PBS's totals, with the difference.
+        asked: Custom resources of the site that chunks request by amount.
+        told: Custom resources of the site for which hpctwin knows whether jobs use them up.
+        lies: Select and place of each pending job that has parts of vnodes.
+        consumables: Custom resources of the site that vnodes have and jobs use up.
     """
 
     snapshot: Snapshot
@@ -119,21 +122,21 @@ def cluster_snapshot(
     blind: Collection[str] = (),
     used_up: Collection[str] = (),
 ) -> Found:
-    """Everything PBS knows now.
+    """Return everything that PBS knows now.
 
     Args:
-        qstat: of ``qstat -f -t -F json``.
-        pbsnodes: of ``pbsnodes -a -v -F json``.
-        queues: of ``qstat -Q -f -F json``.
-        reservations: of ``pbs_rstat -f``.
-        now_s: seconds since the epoch, if PBS does not say.
-        scheduling: whether PBS's own scheduling is on.
-        default_queue: where jobs go that name none.
-        blind: names of vnodes that have been `Found.unequal` for some time.
-        used_up: resources of the site's that jobs use up on vnodes; see `SiteResources`.
+        qstat: Output of ``qstat -f -t -F json``.
+        pbsnodes: Output of ``pbsnodes -a -v -F json``.
+        queues: Output of ``qstat -Q -f -F json``.
+        reservations: Output of ``pbs_rstat -f``.
+        now_s: Time in seconds since the epoch, used if PBS reports none.
+        scheduling: Whether PBS's own scheduling is on.
+        default_queue: Queue of jobs that name none.
+        blind: Names of vnodes that have been `Found.unequal` for some time.
+        used_up: Custom resources of the site that jobs use up on vnodes; see `SiteResources`.
 
     Raises:
-        FormatError: an output is not what that command writes.
+        FormatError: An output is not from that command.
     """
     notes: list[str] = []
     jobs_about = read_output(qstat, "qstat -f -t -F json", notes)
@@ -199,7 +202,8 @@ def cluster_snapshot(
     booked = _reservations(reservations, known, notes, now_s)
     differs = {}
     if sharing is not None:
-        # What a reservation has that has begun, PBS counts as taken, with jobs in it or without.
+        # PBS counts the amounts of a reservation that has begun as taken, with jobs in it or
+        # without.
         begun = {name for one in booked if one.start_s <= now_s for name in one.node_names}
         there = {name: node_rows[name] for name in known.keys() - begun}
         differs = unequal(there, jobs.values(), sorted(consumables))
@@ -263,10 +267,10 @@ def cluster_snapshot(
 
 
 def server_attributes(text: bytes) -> dict[str, Any]:
-    """Attributes of the server, of ``qstat -B -f -F json``.
+    """Return the server's attributes from ``qstat -B -f -F json``.
 
     Raises:
-        FormatError: it is not what that command writes.
+        FormatError: It is not the output of that command.
     """
     about = read_output(text, "qstat -B -f -F json", [])
     servers = list(objects(about, "Server").values())
@@ -276,10 +280,10 @@ def server_attributes(text: bytes) -> dict[str, Any]:
 
 
 def own_estimates(text: bytes) -> dict[str, float]:
-    """When PBS estimates that jobs will start, by job id, of ``qstat -f -F json``.
+    """Return the start times that PBS estimates, by job id, from ``qstat -f -F json``.
 
     Raises:
-        FormatError: it is not what that command writes.
+        FormatError: It is not the output of that command.
     """
     rows = objects(read_output(text, "qstat -f -F json", []), "Jobs")
     times = {
@@ -299,17 +303,17 @@ def listed_nodes(
     consumables: Collection[str],
     sets: Collection[str] = (),
 ) -> list[ListedNode]:
-    """Nodes that have cores, of ``pbsnodes``, with the queues that use them.
+    """Return nodes of ``pbsnodes`` that have cores, with the queues that use them.
 
     Args:
-        rows: nodes by name.
-        queues: by name.
-        notes: what was left out is appended.
-        consumables: resources of the site's that jobs use up.
-        sets: resources of whose values placement sets are: features.
+        rows: Nodes by name.
+        queues: Queues by name.
+        notes: List to which omissions are added.
+        consumables: Custom resources of the site that jobs use up.
+        sets: Resources whose values make placement sets; they become features.
     """
     bound = {str(row.get("queue", "")) for row in rows.values()}
-    # A queue that has nodes of its own uses no others.
+    # A queue with dedicated nodes uses no other nodes.
     shared = tuple(sorted(queue for queue in queues if queue not in bound))
     needs = {queue: needed_of(about) for queue, about in queues.items()}
     listed, unknown = [], Counter[str]()
@@ -365,10 +369,10 @@ def listed_nodes(
 
 
 def needed_of(queue: Mapping[str, Any]) -> dict[str, str]:
-    """What nodes of a queue must have, by resource; Torque's properties under ``properties``.
+    """Return what nodes of a queue must have, by resource.
 
-    PBS's jobs get ``default_chunk`` of their queue, such as ``default_chunk.Qlist = gpu``; Torque's get
-    ``resources_default.neednodes``, a property.
+    PBS's jobs get ``default_chunk`` of their queue, such as ``default_chunk.Qlist = gpu``. Torque's
+    jobs get ``resources_default.neednodes``, a property; such properties are under ``properties``.
     """
     chunk = resources(queue.get("default_chunk"))
     needed = {
@@ -383,7 +387,7 @@ def needed_of(queue: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _serves(row: Mapping[str, Any], has: Mapping[str, Any], needed: Mapping[str, str]) -> bool:
-    """Whether a node has all that a queue's jobs need."""
+    """Return whether a node has all that a queue's jobs need."""
     for name, value in needed.items():
         said = row.get("properties", "") if name == "properties" else has.get(name, "")
         there = {word.strip().lower() for word in str(said).strip('"').split(",")}
@@ -393,7 +397,7 @@ def _serves(row: Mapping[str, Any], has: Mapping[str, Any], needed: Mapping[str,
 
 
 def asked_by_name(jobs: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-    """Resources of the site's of which chunks ask for, or hold, so much."""
+    """Return custom resources that chunks request, or hold, by amount."""
     found: set[str] = set()
     for row in jobs:
         for text in (row.get("exec_vnode"), selected(row)):
@@ -403,7 +407,7 @@ def asked_by_name(jobs: Iterable[Mapping[str, Any]]) -> frozenset[str]:
 
 
 def routed(name: str, queues: Mapping[str, dict[str, Any]]) -> str:
-    """The queue that a job gets into: of a routing queue, the first that it leads to."""
+    """Return the queue that a job enters: the first target of a routing queue."""
     for _ in queues:
         about = queues.get(name, {})
         if not str(about.get("queue_type", "")).lower().startswith("r"):
@@ -418,7 +422,7 @@ def partitions_of(
     default: str,
     notes: list[str],
 ) -> list[Partition]:
-    """Queues as partitions; what cannot be told of them is appended to ``notes``."""
+    """Return queues as partitions; what cannot be represented is added to ``notes``."""
     result = []
     for name, about in queues.items():
         if name not in members:
@@ -449,7 +453,10 @@ def partitions_of(
 def _with_others(
     partitions: Sequence[Partition], jobs: Iterable[JobRecord]
 ) -> tuple[Partition, ...]:
-    """Queues, and those of reservations and the like in which jobs run: nothing is started from these."""
+    """Return queues, and other queues in which jobs run, such as reservations'.
+
+    Nothing is started from the latter.
+    """
     names = {partition.name for partition in partitions}
     run_in = {job.spec.partition for job in jobs if job.start_s is not None}
     return (*partitions, *(Partition(name=name) for name in sorted(run_in - names - {""})))
@@ -467,7 +474,7 @@ def _listed_job(
     largest: LargestNode,
     notes: list[str],
 ) -> JobRecord | str | None:
-    """Return one job of qstat, or why it is left alone; None if it has ended, or is an array."""
+    """Return one job of qstat, or why it is left alone; None if ended, or an array."""
     if job_id.partition(".")[0].endswith("[]"):
         stem = job_id.partition("[")[0] + "["
         if not any(other != job_id and other.startswith(stem) for other in rows):
@@ -497,9 +504,10 @@ def _left(
     reasons: Mapping[str, str],
     of_all: str,
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Why waiting jobs with the hook's mark are left to PBS; and which of them it still passes over.
+    """Return why pending jobs with the hook's mark are left to PBS, and those skipped.
 
-    Of an array with jobs that are listed, these are named.
+    PBS's scheduler still skips the latter. If jobs of an array are listed, they
+    are named instead of the array.
     """
     own = {array_of(job_id) for job_id, mark in marks.items() if not mark.free}
     left: dict[str, str] = {}
@@ -518,7 +526,7 @@ def _left(
 
 
 def _leads_to(name: str, queues: Mapping[str, dict[str, Any]], acted: Collection[str]) -> bool:
-    """Whether a routing queue leads to one of the queues in which the twin acts."""
+    """Return whether a routing queue leads to a queue in which the twin acts."""
     seen, to_see = set[str](), [name]
     while to_see:
         about = queues.get(one := to_see.pop(), {})
@@ -543,7 +551,7 @@ def _is_reservation(queue: str) -> bool:
 def _reservations(
     text: bytes, known: Mapping[str, NodeRecord], notes: list[str], now_s: float
 ) -> tuple[NodeReservation, ...]:
-    """Of ``pbs_rstat -f``: blocks that begin with ``Resv ID:``."""
+    """Return the reservations of ``pbs_rstat -f``: blocks starting with ``Resv ID:``."""
     result = []
     blocks = re.split(r"^Resv ID:", text.decode("utf-8", errors="replace"), flags=re.MULTILINE)
     for block in blocks[1:]:

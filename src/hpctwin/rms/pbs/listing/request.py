@@ -1,4 +1,7 @@
-"""Requests and allocations of PBS jobs: whole nodes and vnodes. `hpctwin.model.requests` reads the texts."""
+"""Requests and allocations of PBS jobs: whole nodes and vnodes.
+
+`hpctwin.model.requests` reads the texts.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,15 @@ __all__ = [
 
 
 def nodes_needed(chunks: tuple[Chunk, ...], place: str, cores: float, gpus: float) -> int:
-    """How many whole nodes a request takes.
+    """Return the number of whole nodes that a request takes.
 
-    Chunks that may share a node are put together as far as cores and GPUs of a node go.
+    Chunks that may share a node are combined within the cores and GPUs of a node.
 
     Args:
-        chunks: what is asked for.
-        place: the place statement, such as ``vscatter:excl``.
-        cores: of a node; 0 where not known.
-        gpus: of a node; 0 where not known.
+        chunks: Requested chunks.
+        place: Place statement, such as ``vscatter:excl``.
+        cores: Cores of a node; 0 if unknown.
+        gpus: GPUs of a node; 0 if unknown.
     """
     arrangement = {word for word in re.split(r"[:\s]+", place) if word}
     if arrangement & {"scatter", "vscatter"}:
@@ -45,7 +48,7 @@ def nodes_needed(chunks: tuple[Chunk, ...], place: str, cores: float, gpus: floa
 
 
 def vnodes(exec_vnode: str) -> tuple[str, ...]:
-    """The nodes named in ``(a:ncpus=1)+(b[1]:ncpus=1+b[2]:ncpus=1)``, each once, in order."""
+    """Return nodes of ``(a:ncpus=1)+(b[1]:ncpus=1+b[2]:ncpus=1)``, once, in order."""
     parts = re.split(r"[()+]+", exec_vnode)
     names = (part.partition(":")[0].strip() for part in parts)
     return tuple(dict.fromkeys(name for name in names if name))

@@ -1,4 +1,4 @@
-"""PBS's jobs that get parts of vnodes: what they ask for, what they hold, and whether that adds up.
+"""PBS jobs on parts of vnodes: requests, allocations, and checks of the totals.
 
 Source:
     PBS Professional Reference Guide 2022.1, pbs_resources(7B); outputs of OpenPBS 23.06.
@@ -23,11 +23,11 @@ _KB_PER_GB = 2**20
 
 @dataclass(frozen=True)
 class Sharing:
-    """How a PBS gives parts of vnodes.
+    """How PBS allocates parts of vnodes.
 
     Args:
-        several: hosts have several vnodes, over which PBS may spread a chunk.
-        consumables: resources of the site's that vnodes have, and jobs use up.
+        several: Whether hosts have several vnodes, over which PBS may spread a chunk.
+        consumables: Custom resources of the site that vnodes have and jobs use up.
     """
 
     several: bool = False
@@ -35,10 +35,12 @@ class Sharing:
 
 
 def how_shared(rows: Mapping[str, dict[str, Any]]) -> tuple[Sharing | None, str]:
-    """How vnodes are given; None where each job has them whole. And why that is not modelled, if so.
+    """Return how vnodes are shared, None for whole ones, and why it is not modeled.
+
+    The reason is empty if it is modeled.
 
     Args:
-        rows: vnodes, of ``pbsnodes``.
+        rows: Vnodes of ``pbsnodes``.
     """
     large = [row for row in rows.values() if integer(_has(row).get("ncpus")) > 1]
     alone = [
@@ -55,13 +57,13 @@ def how_shared(rows: Mapping[str, dict[str, Any]]) -> tuple[Sharing | None, str]
 def tasks_asked(
     chunks: tuple[Chunk, ...], place: str, sharing: Sharing, notes: list[str]
 ) -> dict[str, Any]:
-    """What a job asks for, as fields of `JobSpec`.
+    """Return a job's request as fields of `JobSpec`.
 
     Args:
-        chunks: what it selects.
-        place: how they lie.
-        sharing: how parts are given.
-        notes: what is only nearly as asked for is appended.
+        chunks: Chunks that it selects.
+        place: Placement of the chunks.
+        sharing: How parts of vnodes are allocated.
+        notes: List to which approximations of the request are added.
     """
     words = {word for word in re.split(r"[:\s]+", place) if word}
     if sharing.several and "vscatter" not in words:
@@ -97,7 +99,7 @@ def tasks_asked(
 
 
 def _one_after_the_other(kinds: Iterable[Tasks], notes: list[str]) -> list[Tasks]:
-    """Kinds of tasks as PBS goes through them; neighbours that are alike are one."""
+    """Return kinds of tasks in PBS's order; equal neighbors are merged."""
     found: list[Tasks] = []
     for kind in kinds:
         if not any((*kind.each, *(amount for _, amount in kind.consumables))):
@@ -111,7 +113,10 @@ def _one_after_the_other(kinds: Iterable[Tasks], notes: list[str]) -> list[Tasks
 
 
 def parts_held(exec_vnode: str) -> dict[str, NodePart]:
-    """What a running job holds of each vnode, of ``(a:ncpus=2:mem=4kb)+(b:ncpus=1)``."""
+    """Return the parts of vnodes that a running job holds.
+
+    The text is, for example, ``(a:ncpus=2:mem=4kb)+(b:ncpus=1)``.
+    """
     found: dict[str, NodePart] = {}
     for piece in re.split(r"[()+]+", exec_vnode):
         name, *pairs = piece.strip().split(":")
@@ -129,7 +134,7 @@ def parts_held(exec_vnode: str) -> dict[str, NodePart]:
 
 
 def _more(known: Mapping[str, float], asked: Mapping[str, str]) -> dict[str, float]:
-    """Consumables that are held, with those of one more chunk."""
+    """Return the consumables held plus those of one more chunk."""
     found = dict(known)
     for name, said in asked.items():
         if is_consumable(name, said):
@@ -140,12 +145,12 @@ def _more(known: Mapping[str, float], asked: Mapping[str, str]) -> dict[str, flo
 def unequal(
     rows: Mapping[str, dict[str, Any]], jobs: Iterable[JobRecord], consumables: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Vnodes of which jobs hold otherwise than PBS says in sum, and how.
+    """Return vnodes where the amounts of jobs differ from PBS's totals, and how.
 
     Args:
-        rows: vnodes, of ``pbsnodes``.
-        jobs: those that run hold parts of vnodes.
-        consumables: names of those that vnodes have.
+        rows: Vnodes of ``pbsnodes``.
+        jobs: Jobs; running ones hold parts of vnodes.
+        consumables: Names of the vnodes' consumables.
     """
     held: dict[str, list[float]] = {}
     alone: set[str] = set()

@@ -1,7 +1,8 @@
-"""Nodes of Torque, brought to the form in which PBS lists its own.
+"""Nodes of Torque, converted to PBS's form.
 
 Source:
-    Torque 6.1 Administrator Guide, "Managing nodes", "Server node file configuration", ``pbsnodes``.
+    Torque 6.1 Administrator Guide, "Managing nodes", "Server node file configuration",
+    ``pbsnodes``.
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ _NODE_LINE = re.compile(rf"[A-Za-z0-9][\w.\[\],:-]*(?:\s+(?:{_ATTRIBUTE}|[\w.+-]
 
 
 def is_torque(row: Mapping[str, Any]) -> bool:
-    """Whether a node is listed by Torque: it has slots (``np``)."""
+    """Return whether a node is listed by Torque: it has slots (``np``)."""
     kind = str(row.get("ntype", "")).lower()
     return "np" in row or (kind == "cluster" and "resources_available" not in row)
 
 
 def as_pbs(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A node with ``resources_available``, of Torque's ``np``, ``gpus`` and ``status``."""
+    """Return a node with ``resources_available``.
+
+    It is made of Torque's ``np``, ``gpus`` and ``status``.
+    """
     if not is_torque(row):
         return dict(row)
     status = resources(row.get("status"))
@@ -42,17 +46,17 @@ def as_pbs(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def properties_of(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """Names of a Torque node's properties."""
+    """Return the names of a Torque node's properties."""
     return tuple(re.findall(r"[\w.-]+", str(row.get("properties", ""))))
 
 
 def nodes_xml(text: str, name: str, notes: list[str]) -> dict[str, dict[str, Any]]:
-    """Nodes of ``pbsnodes -x``.
+    """Return the nodes of ``pbsnodes -x``.
 
     Args:
         text: Content of the file.
         name: Name of the file, for messages.
-        notes: A sentence is added if a node is cut off.
+        notes: List to which a sentence is added if a node is cut off.
     """
     found = {}
     blocks = re.split(r"<Node>", text)[1:]
@@ -68,7 +72,10 @@ def nodes_xml(text: str, name: str, notes: list[str]) -> dict[str, dict[str, Any
 
 
 def is_nodes_file(text: str, name: str) -> bool:
-    """Whether a text is Torque's ``server_priv/nodes``: a node a line, one with ``np=`` at least."""
+    """Return whether a text is Torque's ``server_priv/nodes``.
+
+    It has a node per line, and at least one with ``np=``.
+    """
     lines = [line for line in map(str.strip, text.splitlines()) if line and line[0] != "#"]
     if not lines or not all(map(_NODE_LINE.fullmatch, lines)):
         return False
@@ -76,12 +83,12 @@ def is_nodes_file(text: str, name: str) -> bool:
 
 
 def nodes_file(text: str, name: str, notes: list[str]) -> dict[str, dict[str, Any]]:
-    """Nodes of ``server_priv/nodes``, such as ``node[1-4] np=16 gpus=2 bigmem``.
+    """Return nodes of ``server_priv/nodes``, as in ``node[1-4] np=16 gpus=2 bigmem``.
 
     Args:
         text: Content of the file.
         name: Name of the file, for messages.
-        notes: A sentence is added for a line that cannot be read.
+        notes: List to which a sentence is added for a line that cannot be read.
     """
     found: dict[str, dict[str, Any]] = {}
     for number, line in enumerate(text.splitlines(), start=1):

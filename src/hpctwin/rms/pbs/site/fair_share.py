@@ -1,8 +1,9 @@
-"""PBS's fair share as that of a cluster: how fast use is forgotten, and whose share is how large.
+"""PBS's fair share as that of a cluster: decay of past use, and shares of users.
 
 Source:
-    OpenPBS 23.06: ``sched_config`` and ``resource_group``. Users (``fairshare_entity``) are the leaves of a
-    tree of shares; of two the one goes first whose branch, where theirs part, has used less for its share.
+    OpenPBS 23.06: ``sched_config`` and ``resource_group``. Users (``fairshare_entity``) are the
+    leaves of a tree of shares. Two users are compared at the point where their branches part: the
+    branch that has used less for its share goes first.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ class Shares(NamedTuple):
     """A file of shares.
 
     Args:
-        parents: of each entity, the group that it is in.
-        shares: of each, of what its siblings have together.
-        where: the file.
+        parents: Group of each entity.
+        shares: Share of each entity among its siblings.
+        where: Name of the file.
     """
 
     parents: dict[str, str]
@@ -38,7 +39,10 @@ class Shares(NamedTuple):
 
 
 def is_resource_group(text: str) -> bool:
-    """Whether a text is such a file: names, a number, the group, and shares in each line."""
+    """Return whether a text is a file of shares.
+
+    Each line has a name, a number, the group, and shares.
+    """
     lines = [
         line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")
     ]
@@ -46,7 +50,10 @@ def is_resource_group(text: str) -> bool:
 
 
 def read_resource_group(text: str, name: str) -> Shares:
-    """The shares that a file says; PBS passes over a line whose group is not there, or whose name is."""
+    """Return the shares in a file.
+
+    PBS skips a line whose group does not exist yet, or whose name already does.
+    """
     parents: dict[str, str] = {}
     shares: dict[str, int] = {}
     for line in text.splitlines():
@@ -62,13 +69,13 @@ def read_resource_group(text: str, name: str) -> Shares:
 def fair_share(
     sched: SchedConfig, shares: Sequence[Shares], taken: dict[str, str], left: dict[str, str]
 ) -> dict[str, Any]:
-    """The cluster's fair share, if jobs go by it; what became of settings is put into the last two.
+    """Return the cluster's fair share if jobs are ordered by it.
 
     Args:
         sched: sched_config.
-        shares: of a file ``resource_group``, if one is there.
-        taken: what settings became, by name.
-        left: why others have no counterpart, by name.
+        shares: Shares of a file ``resource_group``, if there is one.
+        taken: Counterparts of settings, by name; entries are added.
+        left: Reasons why other settings have no counterpart, by name; entries are added.
     """
     names = ("fairshare_decay_time", "fairshare_decay_factor", "half_life")
     every = sched.value("fairshare_decay_time") or sched.value("half_life", "24:00:00")
@@ -76,7 +83,7 @@ def fair_share(
         factor = float(sched.value("fairshare_decay_factor", "0.5"))
     except ValueError:
         factor = 0.0
-    # What is no such factor PBS passes over.
+    # PBS ignores a value that is no such factor.
     factor = factor if 0 < factor < 1 else 0.5
     seconds = (parse_duration(every) or 86_400.0) * math.log(0.5) / math.log(factor)
     taken |= dict.fromkeys(names, "fairshare.half_life: it decays all the time, not in steps")
@@ -95,12 +102,12 @@ def fair_share(
 
 
 def _of_leaves(found: Shares) -> dict[str, float]:
-    """The part of the whole that each leaf of the tree has; the least is 1."""
+    """Return the part of the whole that each leaf of the tree has; the least is 1."""
     together: dict[str, int] = {}
     for name, parent in found.parents.items():
         together[parent] = together.get(parent, 0) + found.shares[name]
     parts: dict[str, float] = {_ROOT: 1.0}
-    for name, parent in found.parents.items():  # a group comes before those in it
+    for name, parent in found.parents.items():  # a group comes before its members
         parts[name] = parts[parent] * found.shares[name] / max(together[parent], 1)
     leaves = {
         name: parts[name] for name in found.parents if name not in together and parts[name] > 0
@@ -110,11 +117,11 @@ def _of_leaves(found: Shares) -> dict[str, float]:
 
 
 def told_of(found: Shares, fairshare: Mapping[str, Any]) -> Setting:
-    """What became of a file of shares.
+    """Return the treatment of a file of shares.
 
     Args:
-        found: it.
-        fairshare: of the cluster.
+        found: The file's shares.
+        fairshare: Fair share of the cluster.
     """
     without = sum(not share for share in found.shares.values())
     if not fairshare:

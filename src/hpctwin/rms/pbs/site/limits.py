@@ -1,7 +1,8 @@
-"""Limits of a PBS server and its queues on what runs and is queued, as limits of a cluster.
+"""Limits of a PBS server and its queues on running and queued jobs, for a cluster.
 
 Source:
-    PBS Professional 2022.1 Administrator's Guide, "Managing resource usage by users, groups, and projects".
+    PBS Professional 2022.1 Administrator's Guide, "Managing resource usage by users, groups, and
+    projects".
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ _WHO = re.compile(r'\[\s*([ougp]):\s*"?([^="\]]+?)"?\s*=\s*([^\]]*?)\s*\]')
 
 
 class One(NamedTuple):
-    """What a single limit says.
+    """A single limit.
 
     Args:
         kind: ``o`` of all, ``u`` of a user, ``g`` of a group, ``p`` of a project.
-        name: of whom.
-        fields: of a limit; empty where the value is none.
+        name: Name of the user, group or project.
+        fields: Fields of a limit; empty if the value is no limit.
     """
 
     kind: str
@@ -50,10 +51,10 @@ class SiteLimits:
     """The limits of a site.
 
     Args:
-        limits: those of the cluster.
-        accounts: what jobs' accounts are, so that those hold which are of groups or projects: ``group`` or
-            ``project``; ``account`` where none is.
-        told: what became of each setting; of a queue under ``queue: attribute``.
+        limits: Limits of the cluster.
+        accounts: Meaning of jobs' accounts, so that limits of groups or projects apply: ``group``
+            or ``project``; ``account`` if there are none.
+        told: Treatment of each setting; a queue's under ``queue: attribute``.
     """
 
     limits: list[dict[str, Any]] = field(default_factory=list)
@@ -64,12 +65,12 @@ class SiteLimits:
 def site_limits(
     server: Mapping[str, str], queues: Mapping[str, Mapping[str, Any]], where: Mapping[str, str]
 ) -> SiteLimits:
-    """The limits that the attributes of a server and of its queues say.
+    """Return the limits in the attributes of a server and of its queues.
 
     Args:
-        server: name and value.
-        queues: the same of each.
-        where: in which file they stood; of a queue under ``queue: attribute``.
+        server: Name and value of each attribute.
+        queues: Attributes of each queue.
+        where: File of each attribute; a queue's under ``queue: attribute``.
     """
     made = SiteLimits(accounts=_accounts(server, queues))
     for queue, about in queues.items():
@@ -81,7 +82,10 @@ def site_limits(
 
 
 def _accounts(server: Mapping[str, str], queues: Mapping[str, Mapping[str, Any]]) -> Accounts:
-    """What accounts are to be: of groups and projects those of which more limits are; of two groups."""
+    """Return the meaning of accounts: groups or projects, whichever have more limits.
+
+    If the numbers are equal, accounts are groups.
+    """
     counts = dict.fromkeys(_ACCOUNTS, 0)
     for about in (server, *queues.values()):
         for name, value in _flat(about).items():
@@ -94,7 +98,7 @@ def _accounts(server: Mapping[str, str], queues: Mapping[str, Mapping[str, Any]]
 
 
 def _flat(about: Mapping[str, Any]) -> dict[str, Any]:
-    """``ncpus`` within ``max_run_res`` as ``max_run_res.ncpus``."""
+    """Return ``ncpus`` within ``max_run_res`` as ``max_run_res.ncpus``."""
     found: dict[str, Any] = {}
     for key, value in about.items():
         if isinstance(value, Mapping):
@@ -107,7 +111,7 @@ def _flat(about: Mapping[str, Any]) -> dict[str, Any]:
 def _take(
     made: SiteLimits, key: str, name: str, value: str, where: Mapping[str, str], queue: str
 ) -> None:
-    """Take a limit over, and tell what became of it."""
+    """Import a limit, and record its treatment."""
     measure, written = _measure(name, value)
     if measure is None:
         return
@@ -128,7 +132,7 @@ def _take(
 
 
 def _measure(name: str, value: str) -> tuple[str | None, str]:
-    """What a limit is of, None if it is no such one; and its value as newer versions write it."""
+    """Return a limit's measure, None for others, and its value as newer PBS writes it."""
     if name in _OLD:
         measure, written = _OLD[name]
         return measure, written.format(value)
@@ -150,7 +154,7 @@ def _fields(measure: str, said: str) -> dict[str, Any]:
 
 
 def _why_not(one: One, accounts: Accounts) -> str:
-    """Why a limit has no counterpart; empty if it has one."""
+    """Return why a limit has no counterpart; empty if it has one."""
     if not one.fields:
         return "not a number"
     if _ACCOUNTS.get(one.kind, accounts) != accounts:
@@ -159,7 +163,7 @@ def _why_not(one: One, accounts: Accounts) -> str:
 
 
 def _limit(partitions: list[str] | str, one: One) -> dict[str, Any]:
-    """What PBS says of a queue, or of all: it holds besides what is said elsewhere."""
+    """Return a limit of a queue, or of all; it applies in addition to other limits."""
     made: dict[str, Any] = {"partitions": partitions}
     if one.kind == "u" and one.name == "PBS_GENERIC":
         made["per"] = "user"

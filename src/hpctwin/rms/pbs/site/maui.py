@@ -1,7 +1,8 @@
-"""``maui.cfg`` and ``moab.cfg``: what has an exact counterpart here, and the names of all else.
+"""Exact counterparts of ``maui.cfg`` and ``moab.cfg``; all other settings by name.
 
 Source:
-    Maui 3.3 Administrator's Guide, appendix F; Moab Workload Manager 9.1 Administrator Guide, appendix A.
+    Maui 3.3 Administrator's Guide, appendix F; Moab Workload Manager 9.1 Administrator Guide,
+    appendix A.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ class Parameter(NamedTuple):
     """A line of the file.
 
     Args:
-        name: In capital letters, as the case has no meaning.
-        title: The same as written, with what stands in brackets.
-        of: What stands in brackets; empty for ``DEFAULT``, ``0`` and none.
-        value: The rest of the line.
+        name: Name in capital letters, as the case has no meaning.
+        title: Name as written, with the brackets.
+        of: Text in the brackets; empty for ``DEFAULT``, ``0`` and none.
+        value: Rest of the line.
         where: File and line.
     """
 
@@ -57,19 +58,19 @@ class Parameter(NamedTuple):
 
 
 def is_maui(text: str) -> bool:
-    """Whether a text sets parameters that Maui and Moab alone have."""
+    """Return whether a text sets parameters that only Maui and Moab have."""
     return _TELLING.search(text) is not None
 
 
 def read_maui(text: str, name: str) -> list[Parameter]:
-    """All lines but comments.
+    """Return all lines except comments.
 
     Args:
         text: Content of the file.
         name: Name of the file, for `Parameter.where`.
     """
     found = []
-    # A line that goes on leaves an empty one behind it, so that those after it keep their numbers.
+    # A continued line leaves an empty one behind, so that the following lines keep their numbers.
     joined = re.sub(
         r"(?:[^\n]*\\\r?\n)+[^\n]*",
         lambda found: re.sub(r"\\\r?\n", " ", found[0]) + "\n" * found[0].count("\n"),
@@ -85,7 +86,7 @@ def read_maui(text: str, name: str) -> list[Parameter]:
 
 
 def maui_meaning(lines: Sequence[Parameter]) -> tuple[str, bool, list[Setting]]:
-    """The policy, whether jobs have whole nodes, and what became of each line."""
+    """Return the policy, whether jobs have whole nodes, and each line's treatment."""
     last = {line.name: line.value.upper() for line in lines if not line.of}
     backfill, taken = _backfill(last)
     order = _order(last, taken)
@@ -112,7 +113,7 @@ def maui_meaning(lines: Sequence[Parameter]) -> tuple[str, bool, list[Setting]]:
 
 
 def _backfill(last: dict[str, str]) -> tuple[str, dict[str, str]]:
-    """The backfill, and what the parameters that tell it became."""
+    """Return the backfill, and the counterparts of its parameters."""
     said = last.get("BACKFILLPOLICY", "FIRSTFIT")
     kept = last.get("RESERVATIONPOLICY", "CURRENTHIGHEST")
     depth = last.get("RESERVATIONDEPTH", "1")
@@ -134,8 +135,8 @@ def _backfill(last: dict[str, str]) -> tuple[str, dict[str, str]]:
 
 
 def _order(last: dict[str, str], taken: dict[str, str]) -> str:
-    """The ordering by time in the queue and expansion factor, whose formulas are Maui's own."""
-    # All weights of components are 1 and all others 0, but that of the time in the queue, which is 1.
+    """Return the ordering by queue time and expansion factor, in Maui's formulas."""
+    # Component weights default to 1 and all others to 0, except queue time, which defaults to 1.
     names = {"SERVICEWEIGHT": "1", "QUEUETIMEWEIGHT": "1", "XFACTORWEIGHT": "0"}
     weights = {
         name: float(said)

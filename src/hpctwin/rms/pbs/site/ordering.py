@@ -1,14 +1,12 @@
-"""In which order PBS's scheduler goes through jobs, as one of our orderings.
+"""Orders in which PBS's scheduler tries jobs and vnodes, as hpctwin orderings.
+
+Jobs are ordered by ``job_sort_formula``, then by fair share, then by ``job_sort_key``, then by the
+time at which they entered their queue. Jobs of express queues come before all others. Vnodes are
+ordered by the first ``node_sort_key``, equal ones by the next. By ``total``, the default, the order
+never changes.
 
 Source:
-    OpenPBS 23.06: jobs go by ``job_sort_formula``, then by fair share, then by ``job_sort_key``, then by the
-    time at which they came into their queue; those of express queues come before all others.
-
-In which order PBS's scheduler tries the vnodes, by ``node_sort_key``.
-
-Source:
-    PBS Professional 2022.1 Administrator's Guide, "Sorting vnodes on a key"; OpenPBS 23.06: vnodes go by the
-    first key, equal ones by the next; of ``total``, which is meant where nothing is said, the order stays.
+    OpenPBS 23.06; PBS Professional 2022.1 Administrator's Guide, "Sorting vnodes on a key".
 """
 
 from __future__ import annotations
@@ -38,7 +36,10 @@ _PASSED_OVER = (
 
 
 class _Key(NamedTuple):
-    """What a line sorts by: a resource, or ``sort_priority``; whether the most comes first; of what of it."""
+    """Sort key of a line: a resource or ``sort_priority``.
+
+    ``high`` says whether the most comes first, and ``of`` which amount of it counts.
+    """
 
     name: str
     high: bool
@@ -47,13 +48,13 @@ class _Key(NamedTuple):
 
 @dataclass
 class NodeOrder:
-    """The order in which vnodes are tried.
+    """Order in which vnodes are tried.
 
     Args:
-        placement: as a policy's.
-        taken: what the lines became.
-        left: why some have no counterpart.
-        weights: of vnodes by name: those with the smallest come first.
+        placement: Placement part of a policy.
+        taken: Counterpart of the lines.
+        left: Reasons why some lines have no counterpart.
+        weights: Weights of vnodes by name; vnodes with the smallest come first.
     """
 
     placement: str = ""
@@ -63,11 +64,11 @@ class NodeOrder:
 
 
 def node_order(sched: SchedConfig, rows: Mapping[str, Mapping[str, Any]]) -> NodeOrder:
-    """The order in which PBS tries vnodes, where jobs share them.
+    """Return the order in which PBS tries vnodes if jobs share them.
 
     Args:
         sched: sched_config.
-        rows: vnodes of ``pbsnodes`` by name.
+        rows: Vnodes of ``pbsnodes`` by name.
     """
     made = NodeOrder()
     keys: dict[Line, _Key] = {}
@@ -106,7 +107,7 @@ def node_order(sched: SchedConfig, rows: Mapping[str, Mapping[str, Any]]) -> Nod
 
 
 def _read(value: str) -> _Key | None:
-    """A line of ``node_sort_key``; None where PBS passes over it."""
+    """Return the key of a line of ``node_sort_key``; None if PBS skips the line."""
     name, way, *rest = [*value.split(), "", ""][:4]
     of = rest[0] or "total"
     if way not in ("high", "HIGH", "High", "low", "LOW", "Low"):
@@ -115,7 +116,7 @@ def _read(value: str) -> _Key | None:
 
 
 def _ranks(rows: Mapping[str, Mapping[str, Any]], keys: list[_Key]) -> dict[str, float]:
-    """The place of each vnode by keys that do not change; empty where all are equal."""
+    """Return each vnode's rank by keys that do not change; empty if all are equal."""
     values = {
         name: tuple((-1 if key.high else 1) * _amount(row, key.name) for key in keys)
         for name, row in rows.items()
@@ -127,7 +128,7 @@ def _ranks(rows: Mapping[str, Mapping[str, Any]], keys: list[_Key]) -> dict[str,
 
 
 def _amount(row: Mapping[str, Any], name: str) -> float:
-    """What a vnode has of something; 0 where it says nothing, as PBS takes it."""
+    """Return an amount of a vnode; 0 without a value, as in PBS."""
     said = (
         row.get("Priority")
         if name == "sort_priority"
@@ -140,12 +141,12 @@ def _amount(row: Mapping[str, Any], name: str) -> float:
 
 
 class Key(NamedTuple):
-    """A resource that jobs are sorted by.
+    """A resource by which jobs are sorted.
 
     Args:
-        name: as formulas here have it.
-        scale: so much of it is 1.
-        span: it is a whole number below this.
+        name: Name in formulas of hpctwin.
+        scale: Amount that counts as 1.
+        span: Exclusive upper bound of its whole-number value.
     """
 
     name: str
@@ -169,24 +170,27 @@ TERMS = frozenset(
         "abs",
     )
 )  # fmt: skip
-"""What a formula may be of."""
+"""Names that a formula may contain."""
 _SHARES_SPAN = 2**26
-"""Factors of fair shares that differ by less than one of so many are equal, where sort keys follow."""
+"""Steps of fair-share factors if sort keys follow; closer factors are equal."""
 _EXACT = 2**53
 _AFTER_FORMULA = "the formula goes first; between equal ones time decides"
 _EXPRESS = 10**12
-"""Far more than times and most formulas; of fair shares, which are at most 1, a million is."""
+"""Offset far above times and most formulas.
+
+For fair shares, which are at most 1, a million is enough.
+"""
 
 
 class Meaning(NamedTuple):
     """A policy, or its ordering alone.
 
     Args:
-        text: as a policy's.
-        taken: what settings became, by name.
-        left: why others have no counterpart, by name.
-        keys: lines of sort keys that have none, with the reason.
-        fairshare: of the cluster: how past use counts.
+        text: Text of the policy.
+        taken: Counterparts of settings, by name.
+        left: Reasons why others have no counterpart, by name.
+        keys: Lines of sort keys without a counterpart, with the reason.
+        fairshare: Fair share of the cluster: how past use counts.
     """
 
     text: str
@@ -199,7 +203,7 @@ class Meaning(NamedTuple):
 def ordering_of(
     sched: SchedConfig, server: Mapping[str, str], queues: Sequence[Partition]
 ) -> Meaning:
-    """The ordering, and what became of the settings that tell it."""
+    """Return the ordering, and the treatment of the settings that define it."""
     made = Meaning("", {}, {}, {})
     text = _by_formula(server, made)
     fair = sched.is_on("fair_share")
@@ -217,7 +221,7 @@ def ordering_of(
 
 
 def _by_formula(server: Mapping[str, str], made: Meaning) -> str:
-    """``job_sort_formula`` as an ordering; empty if there is none that is understood."""
+    """Return ``job_sort_formula`` as an ordering; empty if there is no supported one."""
     said = server.get("job_sort_formula", "").strip()
     if not said:
         return ""
@@ -246,7 +250,7 @@ def _by_formula(server: Mapping[str, str], made: Meaning) -> str:
 
 
 def _fault(text: str) -> str:
-    """Why a formula is none that is understood; empty if it is."""
+    """Return why a formula is not supported; empty if it is."""
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError):
@@ -257,7 +261,10 @@ def _fault(text: str) -> str:
 
 
 def _by_share_and_keys(keys: Sequence[Line], fair: bool, made: Meaning) -> tuple[str, bool]:
-    """By fair share, sort keys, or both; and whether something greater can still be put in front."""
+    """Return the ordering by fair share, sort keys, or both.
+
+    The flag says whether a larger term can still be put in front.
+    """
     terms: list[tuple[str, int]] = []
     room = _EXACT // (_SHARES_SPAN if fair else 1)
     for line in keys:
@@ -299,7 +306,7 @@ def _express_first(
     queues: Sequence[Partition],
     made: Meaning,
 ) -> str:
-    """Put jobs of express queues first, where queues do not go by their priority anyway."""
+    """Put jobs of express queues first, unless queues are ordered by priority anyway."""
     said = server.get("preempt_queue_prio", "150")
     least = int(said) if said.isdigit() else 150
     express = [queue.name for queue in queues if queue.priority >= least]

@@ -1,8 +1,10 @@
-"""Placement sets: jobs that do not say ``place=group=`` get vnodes of one value of ``node_group_key``.
+"""Placement sets: vnodes of one ``node_group_key`` value for each job.
+
+They apply to jobs without ``place=group=``.
 
 Source:
-    PBS Professional 2022.1 Administrator's Guide, "Placement sets"; OpenPBS 23.06: a queue's key stands in
-    the place of the server's. Which set a job gets is in docs/engine.md, "One group of nodes".
+    PBS Professional 2022.1 Administrator's Guide, "Placement sets"; OpenPBS 23.06: a queue's key
+    replaces the server's. docs/engine.md, "One group of nodes", explains which set a job gets.
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ _ON = ("true", "t", "yes", "y", "1")
 
 @dataclass
 class PlacementSets:
-    """Which resource's values make the sets.
+    """Resource whose values make the sets.
 
     Args:
-        by_queue: of each queue that has a key; of all others under an empty name.
-        told: what became of each setting; of a queue under ``queue: attribute``.
+        by_queue: Resource of each queue that has a key; of all others under an empty name.
+        told: Treatment of each setting; a queue's under ``queue: attribute``.
     """
 
     by_queue: dict[str, str] = field(default_factory=dict)
@@ -42,13 +44,13 @@ def placement_sets(
     *,
     shared: bool,
 ) -> PlacementSets:
-    """The placement sets of a site.
+    """Return the placement sets of a site.
 
     Args:
-        server: attributes of the server, and of its scheduler.
-        queues: the same of each queue.
-        where: in which file they stood; of a queue under ``queue: attribute``.
-        shared: whether jobs share nodes.
+        server: Attributes of the server, and of its scheduler.
+        queues: Attributes of each queue.
+        where: File of each attribute; a queue's under ``queue: attribute``.
+        shared: Whether jobs share nodes.
     """
     made = PlacementSets()
     on = server.get(_ENABLE, "").lower() in _ON

@@ -1,4 +1,4 @@
-"""What PBS's scheduling settings are here: the policy ``pbs``, and why others have no counterpart."""
+"""PBS's scheduling settings as policy ``pbs``, and settings without counterpart."""
 
 from __future__ import annotations
 
@@ -90,14 +90,14 @@ def meaning_of(
     shares: Sequence[Shares] = (),
     nodes: NodeOrder | None = None,
 ) -> Meaning:
-    """The policy that settings tell.
+    """Return the policy that the settings describe.
 
     Args:
         sched: sched_config.
-        server: attributes of the server and of its scheduler.
-        shares: of a file ``resource_group``.
-        queues: with their priorities.
-        nodes: in which order they are tried, where jobs share them.
+        server: Attributes of the server and of its scheduler.
+        shares: Shares of a file ``resource_group``.
+        queues: Queues with their priorities.
+        nodes: Order in which nodes are tried, if jobs share them.
     """
     made = ordering_of(sched, server, queues)
     taken, left = made.taken, made.left
@@ -116,7 +116,7 @@ def meaning_of(
 def _backfill(
     sched: SchedConfig, server: Mapping[str, str], taken: dict[str, str], left: dict[str, str]
 ) -> str:
-    """The backfill with its settings."""
+    """Return the backfill with its settings."""
     given = {}
     strict = sched.is_on("strict_ordering")
     if strict:
@@ -154,7 +154,7 @@ def _backfill(
 
 
 def _placement(sched: SchedConfig, order: NodeOrder, made: Meaning) -> str:
-    """The placement, where jobs share nodes."""
+    """Return the placement if jobs share nodes."""
     made.keys.update(order.left)
     if order.placement == "@round-robin":
         made.taken["smp_cluster_dist"] = "@round-robin, the nearest"
@@ -173,15 +173,15 @@ def explained(
     where: Mapping[str, str],
     told: Mapping[str, Setting],
 ) -> list[Setting]:
-    """What became of each setting.
+    """Return the treatment of each setting.
 
     Args:
-        meaning: the policy.
+        meaning: The policy.
         sched: sched_config.
-        server: attributes of the server and of its scheduler.
-        queues: attributes of each queue.
-        where: the file in which each attribute stood; of a queue under ``queue: attribute``.
-        told: what is known already, by the same.
+        server: Attributes of the server and of its scheduler.
+        queues: Attributes of each queue.
+        where: File of each attribute; a queue's under ``queue: attribute``.
+        told: Known treatments, by the same keys.
     """
     made = [_of_line(line, meaning, sched) for line in sched.lines]
     soft = _of_soft_limits(sched, server)
@@ -212,11 +212,11 @@ def explained(
 
 
 def _of_line(line: Line, meaning: Meaning, sched: SchedConfig) -> Setting:
-    """What became of a line of sched_config."""
+    """Return the treatment of a line of sched_config."""
     value = line.value if line.prime == "all" else f"{line.value} {line.prime}"
     if line.fault:
         asked = line.name in ("help_starving_jobs", "max_starve") and line.value.lower() != "false"
-        # PBS has no such parameters any more; pbs_sched of Torque goes by them.
+        # PBS has no such parameters any more; pbs_sched of Torque uses them.
         asked = asked or (line.name in ("sort_by", "multi_sort") and line.value != "no_sort")
         became, why = NOT_MODELLED if asked else NO_BEARING, line.fault
     elif sched.is_other(line):
@@ -233,7 +233,7 @@ def _of_line(line: Line, meaning: Meaning, sched: SchedConfig) -> Setting:
 
 
 def _of_queue(name: str, value: str) -> tuple[str, str]:
-    """What became of an attribute of a queue, and why."""
+    """Return the treatment of a queue's attribute, and why."""
     if name == "backfill_depth" and value.isdigit():
         return TAKEN, "the partition's backfill_depth"
     if name == "backfill_depth":
@@ -251,10 +251,10 @@ def _of_queue(name: str, value: str) -> tuple[str, str]:
 
 
 def _of_soft_limits(sched: SchedConfig, server: Mapping[str, str]) -> tuple[str, str]:
-    """What became of soft limits, and why.
+    """Return the treatment of soft limits, and why.
 
-    To PBS's scheduler who is above one is as any other, unless ``preempt_prio`` names it (see
-    ``set_preempt_prio`` of its sources).
+    PBS's scheduler treats a job above a soft limit like any other, unless ``preempt_prio`` names
+    soft limits (see ``set_preempt_prio`` of its sources).
     """
     if not sched.is_on("preemptive_sched", default=not sched.lines):
         return NO_BEARING, "soft limits count where preemptive_sched is on"
@@ -270,14 +270,14 @@ def _of_soft_limits(sched: SchedConfig, server: Mapping[str, str]) -> tuple[str,
 
 
 def _why_no_limit(name: str) -> str:
-    """Why a limit has no counterpart."""
+    """Return why a limit has no counterpart."""
     if name.startswith(("max_queued_res", "queued_jobs_threshold")):
         return "what waits is limited as a number of jobs that wait and run (max_queued)"
     return "the limit has no counterpart"
 
 
 def _became(name: str, value: str, meaning: Meaning) -> tuple[str, str]:
-    """What became of a setting, and why."""
+    """Return the treatment of a setting, and why."""
     if name in meaning.left:
         return NOT_MODELLED, meaning.left[name]
     if name in meaning.taken:

@@ -1,4 +1,4 @@
-"""Which files of a folder are of PBS or Torque, what each is; the machine and the policy that they describe.
+"""Files of PBS or Torque in a folder, with the cluster and policy they describe.
 
 Source:
     PBS Professional 2022.1 Administrator's Guide and Reference Guide; OpenPBS 23.06; Torque 6.1
@@ -45,14 +45,14 @@ __all__ = ["LIVE", "PbsFiles", "live_command"]
 
 _SHOWN = 50
 _QMGR = "queue|server|sched|resource|node"
-"""What lines of ``qmgr -c print`` are about."""
+"""Objects in lines of ``qmgr -c print``."""
 
 LIVE: dict[str, tuple[str, ...]] = {
     "pbsnodes.json": ("pbsnodes", "-a", "-v", "-F", "json"),
     "server.txt": ("qmgr", "-c", "print server"),
     "scheduler.txt": ("qmgr", "-c", "print sched"),
 }
-"""What a running PBS is asked, by the file that an answer would be in."""
+"""Commands for a running PBS, by the file that would have each answer."""
 
 
 class PbsFiles:
@@ -78,7 +78,7 @@ class PbsFiles:
         self._flags: dict[str, str] = {}
 
     def take(self, path: Path, head: bytes) -> str:
-        """What a file is, by what it begins with; empty if it is nothing of PBS's."""
+        """Return a file's kind, by its first bytes; empty if it is not PBS's."""
         if is_pbs_accounting(head):
             self._logs.append(path)
             return "accounting log"
@@ -127,7 +127,7 @@ class PbsFiles:
         return self._not_used(path.name, listed[0].removesuffix("s")) if listed else ""
 
     def _not_used(self, name: str, what: str) -> str:
-        """The command that printed a list of the present; a note says what to give in its place."""
+        """Return the command that printed a current list; note what to give instead."""
         command, instead = {
             "Job": (
                 "qstat -f",
@@ -140,7 +140,7 @@ class PbsFiles:
         return f"{command}, not used"
 
     def _add_nodes(self, rows: Mapping[str, Mapping[str, Any]], name: str) -> None:
-        """Take nodes over; of a node that stands in two files, the later file counts."""
+        """Import nodes; if two files list a node, the later file counts."""
         for node, row in rows.items():
             self._nodes[node] = as_pbs(row)
             self._where[f"node {node}"] = name
@@ -165,7 +165,7 @@ class PbsFiles:
             elif kind == "resource" and second == "flag":
                 self._flags[first] = value.strip()
             elif kind in ("server", "sched") and verb == "set" and second:
-                # Of several schedulers the first, which is called default, is the one that is meant here.
+                # Of several schedulers the first, named default, is the one meant here.
                 key = second if first in (None, "default") else f"{first} {second}"
                 self._server[key] = _more(self._server.get(key, ""), sign, value)
                 self._where[key] = name
@@ -177,10 +177,10 @@ class PbsFiles:
         self._notes += [f"{one.where}: {one.name[:50]!r}: {one.fault}" for one in unread]
 
     def site(self, *, assumed: Sequence[ListedNode] = ()) -> Site | None:
-        """Cluster and policy; None if nothing tells of them.
+        """Return cluster and policy; None if no file describes them.
 
         Args:
-            assumed: the nodes, if none are described; without any: None then.
+            assumed: Nodes to use if none are described; without any, the result is None then.
         """
         self._take_configured()
         if not self._nodes and not (assumed and self._tells):
@@ -191,7 +191,7 @@ class PbsFiles:
             if str(about.get("queue_type", "Execution")).lower().startswith("e")
         }
         if not self._queues:
-            # Nodes that are bound to queues tell of these.
+            # Nodes that are bound to queues name these queues.
             queues |= {str(row["queue"]): {} for row in self._nodes.values() if row.get("queue")}
         sched = SchedConfig(tuple(self._sched))
         sets = self._sets()
@@ -234,7 +234,7 @@ class PbsFiles:
 
     @property
     def _tells(self) -> bool:
-        """Whether settings are there, besides nodes."""
+        """Whether there are settings besides nodes."""
         return bool(self._queues or self._server or self._sched or self._maui)
 
     @cached_property
@@ -242,7 +242,7 @@ class PbsFiles:
         return maui_meaning(self._maui) if self._maui else ("", False, [])
 
     def _take_configured(self) -> None:
-        """Take over nodes of server_priv/nodes and of qmgr, where pbsnodes tells of none."""
+        """Import nodes of server_priv/nodes and of qmgr if pbsnodes lists none."""
         left = [name for name in self._configured if name not in self._nodes]
         if self._nodes and left:
             self._notes.append(
@@ -259,7 +259,7 @@ class PbsFiles:
         self._configured = {}
 
     def _available(self, listed: list[ListedNode]) -> list[ListedNode]:
-        """Nodes that can run jobs; a note names all others.
+        """Return nodes that can run jobs; a note names all others.
 
         Raises:
             ConfigError: There are nodes, and none can run jobs.
@@ -282,7 +282,7 @@ class PbsFiles:
         return found
 
     def _consumables(self, sched: SchedConfig) -> frozenset[str]:
-        """Resources of the site's that jobs use up on nodes, and by which its scheduler goes."""
+        """Return custom resources that jobs use up on nodes and that the scheduler heeds."""
         there = {
             name
             for row in self._nodes.values()
@@ -298,7 +298,7 @@ class PbsFiles:
         return frozenset(there - set(unheeded))
 
     def missing(self) -> list[str]:
-        """What no file tells, and what would."""
+        """Return the information that no file has, and the file that would have it."""
         there = {
             "nodes: what pbsnodes -av prints": self._nodes,
             "queues and limits: what qmgr -c 'print server' prints": self._queues or self._server,
@@ -309,7 +309,10 @@ class PbsFiles:
 
     @property
     def shared(self) -> tuple[bool, bool]:
-        """Whether jobs share nodes, as unless each vnode goes to one job alone; and whether by memory."""
+        """Whether jobs share nodes, and whether by memory.
+
+        They share nodes unless each vnode goes to one job alone.
+        """
         with_cores = [row for row in self._nodes.values() if _cores(row) > 0]
         alone = [str(row.get("sharing", "")).startswith("force_excl") for row in with_cores]
         if self._by_maui[1] or is_true(self._server.get("job_exclusive_on_use")):
@@ -317,7 +320,7 @@ class PbsFiles:
         return any(_cores(row) > 1 for row in with_cores) and not (alone and all(alone)), True
 
     def jobs(self, tally: Tally, machine: Machine, timezone: str | None) -> JobTable:
-        """All jobs of all logs."""
+        """Return all jobs of all logs."""
         table = pbs_table(
             self._logs, tally, machine, meant=Meant(self.accounts, self._sets().by_queue)
         )
@@ -337,7 +340,7 @@ class PbsFiles:
 
     @property
     def accounts(self) -> Accounts:
-        """What jobs' accounts are: groups or projects where limits, or fair shares, are of these."""
+        """Meaning of jobs' accounts: groups or projects if limits or shares are of these."""
         said = site_limits(self._server, self._queues, self._where).accounts
         entity = SchedConfig(tuple(self._sched)).value("fairshare_entity", "euser").lower()
         return "group" if (said, entity) == ("account", "egroup") else said
@@ -350,13 +353,16 @@ _SCHEDULING = {
 
 
 def _some(names: Sequence[str]) -> str:
-    """The first of some names, and how many more there are."""
+    """Return the first names, and how many more there are."""
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def pbsnodes_text(text: str) -> dict[str, dict[str, Any]]:
-    """Nodes of ``pbsnodes -av``, or of Torque's ``pbsnodes -a``, as JSON has them; none if it is neither."""
+    """Return nodes of ``pbsnodes -av``, or Torque's ``pbsnodes -a``, as JSON has them.
+
+    The result is empty for any other text.
+    """
     nodes: dict[str, dict[str, Any]] = {}
     about: dict[str, Any] | None = None
     for line in text.splitlines():
@@ -374,13 +380,13 @@ def pbsnodes_text(text: str) -> dict[str, dict[str, Any]]:
 
 
 def _more(before: str, sign: str, value: str) -> str:
-    """The value of an attribute that is set, or, with ``+=``, to which more is added."""
+    """Return an attribute's value after it is set, or extended with ``+=``."""
     value = value.strip().strip('"')
     return f"{before}, {value}" if sign == "+=" and before else value
 
 
 def _with_nested(about: Mapping[str, Any]) -> dict[str, Any]:
-    """``resources_available.ncpus`` as ``ncpus`` within ``resources_available``."""
+    """Return attributes with ``resources_available.ncpus`` and the like nested."""
     made: dict[str, Any] = {}
     for key, value in about.items():
         outer, dot, inner = key.partition(".")
@@ -398,6 +404,9 @@ def _cores(row: Mapping[str, Any]) -> int:
 
 
 def live_command(name: str, since: str) -> Sequence[str]:
-    """A command of `LIVE`. PBS's accounting logs are files of the server, and no command prints them."""
+    """Return a command of `LIVE`.
+
+    PBS's accounting logs are files of the server, and no command prints them.
+    """
     del since
     return LIVE[name]

@@ -1,7 +1,8 @@
 """``sched_config``, read as PBS's scheduler reads it.
 
 Source:
-    OpenPBS 23.06, what its scheduler does with a line, a second one of the same name, and a wrong one.
+    OpenPBS 23.06: its scheduler's treatment of a line, of a second line with the same name, and of
+    a wrong one.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ PARAMETERS = (
     "sort_queues", "strict_fifo", "strict_ordering", "susp_threshold", "unknown_shares",
     "update_comments", "load_balancing",
 )  # fmt: skip
-"""All that PBS knows."""
+"""All parameters that PBS knows."""
 
 _MORE_THAN_ONE = (
     "job_sort_key", "node_sort_key", "mom_resources", "peer_queue", "resource_unset_infinite",
@@ -42,10 +43,11 @@ class Line(NamedTuple):
     """A line of the file.
 
     Args:
-        name, value: what it sets; of a line that cannot be read, the name is all of it.
-        prime: ``all``, or the part of the day in which it holds: ``prime``, ``non_prime``, ``none``.
-        where: file and line.
-        fault: why PBS passes over it; empty if it does not.
+        name, value: Parameter and value; for an unreadable line, the name is all of it.
+        prime: ``all``, or the part of the day in which it applies: ``prime``, ``non_prime``,
+            ``none``.
+        where: File and line.
+        fault: Reason why PBS ignores it; empty if it does not.
     """
 
     name: str
@@ -56,11 +58,11 @@ class Line(NamedTuple):
 
 
 def read_sched_config(text: str, name: str) -> list[Line]:
-    """All lines but comments.
+    """Return all lines except comments.
 
     Args:
-        text: of the file.
-        name: of the file, for `Line.where`.
+        text: Content of the file.
+        name: Name of the file, for `Line.where`.
     """
     lines = []
     for number, written in enumerate(text.splitlines(), start=1):
@@ -91,18 +93,18 @@ def _line(name: str, value: str, rest: str, where: str) -> Line:
     if name in _OLD:
         return Line(name, value, prime, where, "PBS 23.06 passes over it; earlier versions did not")
     if prime not in ("all", _PRIME, _NON_PRIME, _NO_TIME):
-        prime = "all"  # so PBS reads it, besides complaining
+        prime = "all"  # PBS reads it so, apart from an error message
     return Line(name, value, prime, where)
 
 
 @dataclass(frozen=True)
 class SchedConfig:
-    """What lines say of prime time, which is all day unless a file of holidays says otherwise."""
+    """Settings for prime time, all day unless a file of holidays says otherwise."""
 
     lines: tuple[Line, ...] = ()
 
     def all(self, name: str, prime: str = _PRIME) -> list[Line]:
-        """The lines of a parameter that hold: of most parameters the last alone."""
+        """Return the lines of a parameter that apply; for most parameters the last alone."""
         held = [
             line
             for line in self.lines
@@ -111,20 +113,20 @@ class SchedConfig:
         return held if name in _MORE_THAN_ONE else held[-1:]
 
     def value(self, name: str, default: str = "") -> str:
-        """What a parameter is set to."""
+        """Return the value of a parameter."""
         held = self.all(name)
         return held[-1].value if held else default
 
     def is_on(self, name: str, *, default: bool = False) -> bool:
-        """Whether a parameter is on: PBS takes anything for yes that is neither false nor 0."""
+        """Return whether a parameter is on: PBS takes any value but false and 0 as yes."""
         return self.value(name, str(default)).lower() not in ("false", "0")
 
     def is_held(self, line: Line) -> bool:
-        """Whether a line counts."""
+        """Return whether a line applies."""
         return line in self.all(line.name)
 
     def is_other(self, line: Line) -> bool:
-        """Whether a line says something else of the rest of the day than what is said of prime time."""
+        """Return whether a line sets another value outside prime time than in it."""
         if line.prime != _NON_PRIME or line not in self.all(line.name, _NON_PRIME):
             return False
         prime = [_plain(one.value) for one in self.all(line.name)]
@@ -136,7 +138,7 @@ def _plain(value: str) -> str:
 
 
 def has_sched_config(text: str) -> bool:
-    """Whether a text is such a file: it sets one of the parameters that no other file has."""
+    """Return whether a text sets a parameter that only this file has."""
     names: Iterable[str] = (
         "strict_ordering", "strict_fifo", "job_sort_key", "smp_cluster_dist", "fair_share", "round_robin",
         "by_queue", "backfill_prime", "node_sort_key", "preemptive_sched",

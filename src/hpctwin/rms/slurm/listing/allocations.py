@@ -1,4 +1,4 @@
-"""What running jobs of a Slurm hold of nodes that they share, and whether that adds up.
+"""Allocations of running Slurm jobs on shared nodes, and whether the totals match.
 
 Source:
     ``squeue --json`` and ``sinfo --json`` of a Slurm 22.05.8.
@@ -28,19 +28,19 @@ def parts_held(
     sharing: Sharing,
     in_parts: Mapping[str, Collection[int]] = MappingProxyType({}),
 ) -> dict[str, NodePart]:
-    """What a running job holds of each node, of its ``job_resources``; empty where that is not told.
+    """Return what a running job holds of each node; empty if that is not reported.
 
     Args:
-        row: of ``squeue --json``.
-        sharing: how parts are given.
-        in_parts: of `held_in_parts`, for this job.
+        row: Row of ``squeue --json``; its ``job_resources`` are read.
+        sharing: How parts of nodes are allocated.
+        in_parts: Result of `held_in_parts` for this job.
     """
     nodes = list(_allocated(row.get("job_resources")))
-    # A job that is suspended keeps its memory and GPUs, and its cores are free for others.
+    # A suspended job keeps its memory and GPUs, and its cores are free for others.
     suspended = "SUSPENDED" in words(row.get("job_state"))
     cores = [0.0 if suspended else count for _, count, _ in nodes]
     if sharing.by_cpu:
-        # Which threads of a core it has is not told, only how many in all.
+        # Slurm does not report which threads of a core it has, only how many in all.
         cpus = tres_of(row.get("tres_alloc_str")).get("cpu", 0.0)
         cores = [cpus * count / max(1.0, sum(cores)) for count in cores]
     detail = row.get("gres_detail")
@@ -64,13 +64,13 @@ def parts_held(
 
 
 def add_types(amounts: dict[str, float], name: str, gpus: Iterable[int], sharing: Sharing) -> None:
-    """Count GPUs by the types that they are of.
+    """Count GPUs by their types.
 
     Args:
-        amounts: by names of consumables; they are added here.
-        name: of their node.
-        gpus: their indices there.
-        sharing: how parts are given.
+        amounts: Amounts by names of consumables; counts are added here.
+        name: Name of their node.
+        gpus: Indices of the GPUs on the node.
+        sharing: How parts of nodes are allocated.
     """
     types = sharing.gpu_types.get(name, ())
     for gpu in gpus:
@@ -79,12 +79,13 @@ def add_types(amounts: dict[str, float], name: str, gpus: Iterable[int], sharing
 
 
 def held_in_parts(rows: Iterable[Mapping[str, Any]]) -> dict[int, dict[str, list[int]]]:
-    """GPUs of each node that nobody is given whole, since jobs use parts of them, by number of the job.
+    """Return, by job number, GPUs of each node that jobs use in parts.
 
-    They are told by index. Each counts for the one of these jobs that may run longest.
+    No other job gets one of them whole. They are reported by index. Each counts for the one of
+    these jobs that may run longest.
 
     Args:
-        rows: of ``squeue --json``.
+        rows: Rows of ``squeue --json``.
     """
     last: dict[tuple[str, int], tuple[float, int]] = {}
     for row in rows:
@@ -102,7 +103,10 @@ def held_in_parts(rows: Iterable[Mapping[str, Any]]) -> dict[int, dict[str, list
 
 
 def _allocated(resources: Any) -> Iterable[tuple[str, float, float]]:
-    """Name, cores and MB of each node: in 22.05 by sockets, since 23.11 as a list of allocations."""
+    """Yield name, cores and MB of each node.
+
+    Slurm 22.05 lists sockets, 23.11 and later allocations.
+    """
     if not isinstance(resources, dict):
         return
     listed = resources.get("allocated_nodes")
@@ -123,7 +127,10 @@ def _allocated(resources: Any) -> Iterable[tuple[str, float, float]]:
 
 
 def _cores(told: Any) -> int:
-    """Count the cores that a job has: 22.05 names their states by number, later versions list all."""
+    """Return the number of cores that a job has.
+
+    Slurm 22.05 names their states by number, later versions list all.
+    """
     if isinstance(told, dict):
         states = list(told.values())
     else:
@@ -134,12 +141,12 @@ def _cores(told: Any) -> int:
 def unequal(
     rows: Sequence[Mapping[str, Any]], jobs: Iterable[JobRecord], sharing: Sharing
 ) -> dict[str, str]:
-    """Nodes of which jobs hold otherwise than Slurm says in sum, and how.
+    """Return nodes where the amounts of jobs differ from Slurm's totals, and how.
 
     Args:
-        rows: of the nodes.
-        jobs: those that run hold parts of nodes.
-        sharing: how parts are given.
+        rows: Rows of the nodes.
+        jobs: Jobs; running ones hold parts of nodes.
+        sharing: How parts of nodes are allocated.
     """
     held: dict[str, list[float]] = {}
     owners: dict[str, set[str]] = {}
@@ -161,7 +168,7 @@ def unequal(
         cpus = number(row.get("alloc_cpus"))
         if name not in sharing.nodes or name in alone or cpus is None:
             continue
-        # Not told of a user that Slurm knows no name of.
+        # Slurm does not report a user whose name it does not know.
         owner = said(row.get("owner"))
         if owner and owners.get(name, set()) != {owner}:
             found[name] = f"no job there keeps others than those of {owner} away, Slurm says so"
@@ -185,13 +192,13 @@ def unequal(
 
 
 class Idle(NamedTuple):
-    """What jobs of a partition may take at once without keeping a pending job from it.
+    """Capacity that a partition's jobs may take without delaying a pending job.
 
     Args:
-        nodes: idle nodes.
-        cpus: CPUs that no job has, of nodes that are up.
-        cpus_of_node: of its largest node.
-        whole: 1 where jobs get whole nodes, otherwise 0.
+        nodes: Idle nodes.
+        cpus: Free CPUs of nodes that are up.
+        cpus_of_node: CPUs of its largest node.
+        whole: 1 if jobs get whole nodes, otherwise 0.
     """
 
     nodes: int
@@ -207,17 +214,17 @@ def idle_of(
     sharing: Sharing | None,
     leased: Collection[str] = (),
 ) -> dict[str, Idle]:
-    """Return what is idle in each partition; nothing where a job is pending for one of its nodes.
+    """Return each partition's idle capacity; none if a job is pending for its nodes.
 
     Args:
-        rows: of the nodes.
-        members: names of the nodes of each partition.
-        jobs: all that have not ended.
-        sharing: how parts of nodes are given; None where jobs have whole ones.
+        rows: Rows of the nodes.
+        members: Names of the nodes of each partition.
+        jobs: All jobs that have not ended.
+        sharing: How parts of nodes are allocated; None if jobs have whole nodes.
         leased: Jobs whose begin time is that of a lease and not of their user: these are pending.
     """
-    # Nodes and jobs are of two moments: what either of them says is used is not idle. A job that has ended
-    # may still be completing.
+    # Nodes and jobs are from two moments: if either of them shows a use, it is not idle. A job that
+    # has ended may still be completing.
     held: dict[str, float] = {}
     for job in jobs.values():
         for i, name in enumerate(job.node_names):

@@ -1,7 +1,8 @@
 """Slurm's configuration files, and the same facts as its commands print them.
 
 Source:
-    Manual pages slurm.conf(5), gres.conf(5), topology.conf(5), scontrol(1), sacctmgr(1), 20.11 to 24.05.
+    Manual pages slurm.conf(5), gres.conf(5), topology.conf(5), scontrol(1), sacctmgr(1), 20.11 to
+    24.05.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = [
 _PAIR = re.compile(r'([\w/]+)\s*\+?=\s*("[^"]*"|\'[^\']*\'|\S*)')
 _DEEPEST = 10
 _SHOWN = ("NodeName", "PartitionName", "ReservationName")
-"""First keys of things that ``scontrol show`` prints."""
+"""First keys of the objects that ``scontrol show`` prints."""
 _WEIGHTS = {
     "age": "PriorityWeightAge",
     "assoc": "PriorityWeightAssoc",
@@ -35,17 +36,19 @@ _WEIGHTS = {
     "qos": "PriorityWeightQOS",
     "tres": "PriorityWeightTRES",
 }
-"""Columns of ``sprio``, and what slurm.conf calls their weights."""
+"""Columns of ``sprio``, and the names of their weights in slurm.conf."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of settings: the first names its kind, as ``NodeName``. Keys are in lower case.
+    """A line of settings, with keys in lower case.
+
+    The first setting names its kind, as ``NodeName``.
 
     Args:
-        values: by key, without quotes.
-        where: file and line.
-        names: the keys as they were written.
+        values: Values by key, without quotes.
+        where: File and line.
+        names: Keys as they were written.
     """
 
     values: Mapping[str, str]
@@ -54,24 +57,24 @@ class Row:
 
     @property
     def kind(self) -> str:
-        """The key of the first setting."""
+        """Key of the first setting."""
         return next(iter(self.values))
 
     def get(self, key: str, default: str = "") -> str:
-        """A value by its key, in any case."""
+        """Return a value by its key, in any case."""
         return self.values.get(key.lower(), default)
 
     def setting(
         self, key: str, became: str, why: str = "", *, of: str = "", value: str | None = None
     ) -> Setting:
-        """What became of one of its values.
+        """Return the treatment of one of its values.
 
         Args:
-            key: of the value.
-            became: see `Setting`.
-            why: see there.
-            of: whose setting it is, where it is of a partition or the like.
-            value: in place of its value.
+            key: Key of the value.
+            became: Treatment, see `Setting`.
+            why: Reason, see there.
+            of: Owner of the setting, such as a partition.
+            value: Text to show instead of its value.
         """
         name = self.names.get(key, key)
         text = self.get(key) if value is None else value
@@ -79,25 +82,25 @@ class Row:
 
 
 def said(values: Mapping[str, Row], key: str) -> str:
-    """What a setting says; empty where it is not there."""
+    """Return the value of a setting; empty if it is not set."""
     text = values[key].get(key) if key in values else ""
     return "" if text.lower() == "(null)" else text
 
 
 def take(values: Mapping[str, Row], key: str, what: str, settings: list[Setting]) -> None:
-    """Tell that a setting was taken over, if it is there."""
+    """Record that a setting was imported, if it is set."""
     if key in values:
         settings.append(values[key].setting(key, TAKEN, what))
 
 
 @dataclass
 class Conf:
-    """The lines of a configuration, in order, with those of the files that it includes.
+    """Lines of a configuration, in order, with those of included files.
 
     Args:
-        rows: lines of settings.
-        files: those read.
-        notes: what could not be read.
+        rows: Lines of settings.
+        files: Files read.
+        notes: Lines that could not be read.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -105,16 +108,18 @@ class Conf:
     notes: list[str] = field(default_factory=list)
 
     def of(self, kind: str) -> list[Row]:
-        """The lines of a kind, in order."""
+        """Return the lines of a kind, in order."""
         return [row for row in self.rows if row.kind == kind.lower()]
 
 
 def read_conf(path: Path, folder: Path | None = None, known: Sequence[Path] = ()) -> Conf:
-    """Read a file with the files that it includes: comments, quotes, lines continued by a backslash.
+    """Read a file with the files that it includes.
+
+    It handles comments, quotes, and lines continued by a backslash.
 
     Args:
         path: The file. ``%c`` in names of included files is the cluster's name.
-        folder: The folder that the site's files were copied to; that of the file by default.
+        folder: Folder to which the site's files were copied; by default that of the file.
         known: All files in the folder.
 
     Raises:
@@ -159,10 +164,11 @@ def _included(
     within: tuple[Path, ...],
     where: str,
 ) -> list[Path]:
-    """Find included files in a copied tree: files whose paths end as the name does, by most components.
+    """Return included files in a copied tree: files whose paths end as the name does.
 
-    An absolute path is that of the site, not of this computer: ``/etc/slurm/nodes.d/a.conf`` is
-    ``nodes.d/a.conf`` or ``a.conf`` of the folder. Of equal ones, the nearest to the including file counts.
+    The path with the most equal components counts. An absolute path is that of the site, not of
+    this computer: ``/etc/slurm/nodes.d/a.conf`` is ``nodes.d/a.conf`` or ``a.conf`` of the folder.
+    Of equal ones, the nearest to the including file counts.
     """
     if len(within) > _DEEPEST:
         conf.notes.append(f"{where}: {name} is included too deeply, not read")
@@ -199,13 +205,13 @@ def _included(
 
 
 def _alike(names: Sequence[str], patterns: Sequence[str]) -> int:
-    """Count the first names that are as the patterns are."""
+    """Return the number of first names that match their patterns."""
     pairs = zip(names, patterns, strict=False)
     return sum(1 for _ in takewhile(lambda pair: fnmatchcase(*pair), pairs))
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with settings and their numbers; those that go on are joined."""
+    """Yield lines with settings and their numbers; continued lines are joined."""
     begun, first = "", 0
     for number, raw in enumerate([*text.splitlines(), ""], start=1):
         line = re.sub(r"(^|[^\\])#.*$", r"\1", raw).rstrip()
@@ -220,13 +226,13 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def conf_rows(text: str) -> list[Row]:
-    """Read the lines of settings of a text; other lines are ignored."""
+    """Return the lines of settings in a text; other lines are ignored."""
     rows = (row_of(line, str(number)) for number, line in _lines(text))
     return [row for row in rows if row is not None]
 
 
 def row_of(line: str, where: str) -> Row | None:
-    """A line of ``Key=value Key=value``; None if there is none."""
+    """Return a line of ``Key=value Key=value``; None if it has none."""
     pairs = _PAIR.findall(line)
     if not pairs:
         return None
@@ -235,19 +241,21 @@ def row_of(line: str, where: str) -> Row | None:
 
 
 def blocks(text: str, key: str, where: str) -> list[Row]:
-    """Read what ``scontrol show node`` or ``partition`` prints, with ``-o`` or without: a row for each.
+    """Return a row for each object in ``scontrol show node`` or ``partition``.
+
+    The output may be with ``-o`` or without.
 
     Args:
-        text: The output; other things that are printed in it are ignored.
-        key: The first key of each thing, as ``NodeName``.
-        where: The name of the output.
+        text: The output; other objects in it are ignored.
+        key: First key of each object, as ``NodeName``.
+        where: Name of the output.
     """
     parts = re.split(rf"^(?=(?:{'|'.join(_SHOWN)})=)", text, flags=re.MULTILINE)
     return [_shown(part, where) for part in parts if part.startswith(f"{key}=")]
 
 
 def _shown(text: str, where: str) -> Row:
-    """Read one thing; of a key that comes twice the first counts, as free text is printed last."""
+    """Read one object; the first of equal keys counts, as free text is printed last."""
     free = re.compile(r"\s+(?:Reason|Comment|Extra|AdminComment|OS)=")
     lines = [line for line in text.splitlines() if not free.match(line)]
     pairs = _PAIR.findall(" ".join(lines))[::-1]
@@ -256,12 +264,14 @@ def _shown(text: str, where: str) -> Row:
 
 
 def table(text: str, where: str, notes: list[str]) -> list[Row]:
-    """What ``sacctmgr show … -P`` or ``-p`` prints: a header, and a row for each line as long as it.
+    """Return the output of ``sacctmgr show … -P`` or ``-p`` as rows.
+
+    The first line is the header; each line as long as it makes a row.
 
     Args:
-        text: the output.
-        where: of the output.
-        notes: lines that are cut short are told here.
+        text: The output.
+        where: Name of the output.
+        notes: List to which truncated lines are added.
     """
     lines = [(n, line) for n, line in enumerate(text.splitlines(), start=1) if line.strip()]
     names = lines[0][1].rstrip("|").split("|") if lines else []
@@ -282,14 +292,14 @@ def table(text: str, where: str, notes: list[str]) -> list[Row]:
 
 
 def column_of(written: str) -> str:
-    """The key of a column, as it stands in a header: ``Par Name`` and ``ParName`` are one."""
+    """Return the key of a column in a header: ``Par Name`` and ``ParName`` are one."""
     return written.strip().lower().replace(" ", "")
 
 
 def shown_weights(text: str, name: str) -> list[Row]:
-    """The weights of ``sprio -w``, as slurm.conf has them; none without that line.
+    """Return the weights of ``sprio -w`` as in slurm.conf; none without that line.
 
-    Its columns are aligned at their ends, and some have nothing in them.
+    Its columns are aligned at their ends, and some are empty.
     """
     lines = text.splitlines()
     multifactor = {"prioritytype": "priority/multifactor"}
@@ -307,7 +317,10 @@ def shown_weights(text: str, name: str) -> list[Row]:
 
 
 def shown_shares(text: str, where: str, notes: list[str]) -> list[Row]:
-    """What ``sshare -P`` prints, as rows of ``sacctmgr show assoc``: accounts are indented by their depth."""
+    """Return the output of ``sshare -P`` as rows of ``sacctmgr show assoc``.
+
+    Its accounts are indented by their depth.
+    """
     rows, above = [], [(-1, "")]
     for row in table(text, where, notes):
         written = row.get("account")
@@ -323,7 +336,7 @@ def shown_shares(text: str, where: str, notes: list[str]) -> list[Row]:
 
 
 def dumped_associations(text: str, where: str) -> list[Row]:
-    """Accounts and users of ``sacctmgr dump``, as rows of ``sacctmgr show assoc``."""
+    """Return associations of ``sacctmgr dump`` as rows of ``sacctmgr show assoc``."""
     rows, parent, cluster = [], "root", ""
     for number, line in enumerate(text.splitlines(), start=1):
         match = re.match(r"(Cluster|Parent|Account|User) - '([^']*)'(?::(.*))?$", line)

@@ -1,9 +1,9 @@
-"""What Slurm's jobs ask of nodes that is no amount: features, and how cores lie.
+"""Requests of Slurm jobs that are no amounts: features, and the layout of cores.
 
 Source:
-    Manual page sbatch(1), 22.05: ``--constraint``, ``--sockets-per-node``, ``--cores-per-socket`` and
-    ``--threads-per-core``, each of which asks for as many at least; ``squeue --json`` and
-    ``sinfo --json`` of a Slurm 22.05.8.
+    Manual page sbatch(1), 22.05: ``--constraint``, ``--sockets-per-node``, ``--cores-per-socket``
+    and ``--threads-per-core``, each of which requests a minimum; ``squeue --json`` and ``sinfo
+    --json`` of a Slurm 22.05.8.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ from hpctwin.rms.slurm.listing.values import whole
 __all__ = ["features_asked", "features_of", "lying_of", "names_asked"]
 
 _ASKED = dict(zip(LYING, ("sockets_per_node", "cores_per_socket", "threads_per_core"), strict=True))
-"""Fields of a job, by that of nodes."""
+"""Fields of a job, by the matching field of nodes."""
 
 
 def features_asked(
     rows: Sequence[Mapping[str, Any]], lying: Mapping[str, Collection[int]]
 ) -> str | None:
-    """What a job asks for, as `hpctwin.model.requests.features` reads it; None where that cannot be said.
+    """Return a job's request as text of features; None if that is impossible.
+
+    `hpctwin.model.requests.features` reads the text.
 
     Args:
-        rows: of ``squeue --json``, one for each part of a heterogeneous job.
-        lying: the numbers of sockets, of cores of each and of threads of these that nodes have.
+        rows: Rows of ``squeue --json``, one for each part of a heterogeneous job.
+        lying: Numbers of sockets, of cores per socket and of threads per core that nodes have.
     """
     texts = {_understood(row) for row in rows}
     if len(texts) > 1 or None in texts:
@@ -47,7 +49,7 @@ def features_asked(
 
 
 def _understood(row: Mapping[str, Any]) -> str | None:
-    """A row's features; None if its constraint says more than they do."""
+    """Return a row's features; None if its constraint says more than they do."""
     # A preference (--prefer) keeps no job waiting.
     text = "" if row.get("prefer") else str(row.get("features") or "")
     features, lost = read_constraint(text, whole(row.get("node_count")) or None)
@@ -55,20 +57,23 @@ def _understood(row: Mapping[str, Any]) -> str | None:
 
 
 def names_asked(rows: Iterable[Mapping[str, Any]]) -> set[str]:
-    """All features that jobs ask for by name."""
+    """Return all features that jobs request by name."""
     texts = {text for row in rows if (text := _understood(row))}
     return {name.lstrip("!") for text in texts for some in alternatives(text) for name in some}
 
 
 def features_of(row: Mapping[str, Any], asked: Collection[str]) -> tuple[str, ...]:
-    """Those features of a node, a row of ``sinfo --json``, that any job asks for."""
+    """Return the features of a node, a row of ``sinfo --json``, that any job requests."""
     said = row.get("active_features") or row.get("features") or ()
     names = said.split(",") if isinstance(said, str) else said
     return tuple(sorted({str(name).strip() for name in names} & set(asked)))
 
 
 def lying_of(row: Mapping[str, Any], cores: float | None) -> tuple[int | None, ...]:
-    """The layout of a node's cores as in `model.cluster.node_group.LYING`; None if it is impossible."""
+    """Return a node's core layout as in `LYING`; None if it is impossible.
+
+    See `model.cluster.node_group.LYING`.
+    """
     told = tuple(whole(row.get(key)) or None for key in ("sockets", "cores", "threads"))
     if None in told or (cores or 0.0) > math.prod(number or 0 for number in told):
         return (None,) * len(LYING)

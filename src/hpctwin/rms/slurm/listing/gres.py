@@ -1,4 +1,4 @@
-"""Generic resources of Slurm: what nodes have and what jobs hold and ask for.
+"""Generic resources of Slurm that nodes have, and that jobs hold and request.
 
 Source:
     Manual pages gres.conf(5) and sbatch(1), 22.05; outputs of a Slurm 22.05.8.
@@ -28,19 +28,24 @@ __all__ = [
 ]
 
 _MOST_GPUS = 4096
-"""A node has at most this many GPUs with an index of their own."""
+"""Maximum number of GPUs with separate indices on a node."""
 MB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 """Units of memory in TRES."""
 
 
 def gpus_of(gres: Any) -> float | None:
-    """Count the GPUs of a text such as ``gpu:a100:4(S:0-1),shard:8``; None if it names none."""
+    """Return the number of GPUs in a text; None if it names none.
+
+    The text is, for example, ``gpu:a100:4(S:0-1),shard:8``.
+    """
     counts = [one.amount for one in parse_gres(gres) if one.name == "gpu"]
     return sum(counts) if counts else None
 
 
 def gpus_in_parts(gres: Any) -> frozenset[int]:
-    """Find the GPUs of a node that jobs share: ``shard:2(IDX:0),mps:50(IDX:1-2)``, ``shard:a:3(3/4,0/4)``.
+    """Return the GPUs of a node that jobs share.
+
+    The text is, for example, ``shard:2(IDX:0),mps:50(IDX:1-2)`` or ``shard:a:3(3/4,0/4)``.
 
     No job gets one of these whole meanwhile.
     """
@@ -60,8 +65,8 @@ def gpus_in_parts(gres: Any) -> frozenset[int]:
 def consumables_of(gres: Any) -> dict[str, float]:
     """Count the consumables of ``gpu:a100:4(S:0-1),fpga:xilinx:2,tmp:800G`` by name.
 
-    A job holds such as ``fpga:xilinx(CNT:1),gpu:a100:2(IDX:0,2)``. Resources that jobs do not use up
-    (``no_consume``), GPUs and parts of GPUs (``shard``, ``mps``) are no consumables.
+    A job holds, for example, ``fpga:xilinx(CNT:1),gpu:a100:2(IDX:0,2)``. Resources that jobs do not
+    use up (``no_consume``), GPUs and parts of GPUs (``shard``, ``mps``) are no consumables.
     """
     found: dict[str, float] = {}
     for one in parse_gres(gres):
@@ -81,9 +86,12 @@ def gpu_types(gres: Any) -> frozenset[str]:
 
 
 def gpus_by_type(gres: Any) -> dict[str, float]:
-    """Count the GPUs of each type, under the names of consumables; GPUs without a type are ignored.
+    """Return the number of GPUs of each type; GPUs without a type are ignored.
 
-    Such as ``gpu:a100:4(S:0-1),gpu:t4:2`` of a node, or ``gpu:a100:1(IDX:2)`` of what a job holds.
+    The keys are names of consumables.
+
+    The text is, for example, ``gpu:a100:4(S:0-1),gpu:t4:2`` of a node, or ``gpu:a100:1(IDX:2)`` of
+    a job.
     """
     found: dict[str, float] = {}
     for one in parse_gres(gres):
@@ -93,7 +101,10 @@ def gpus_by_type(gres: Any) -> dict[str, float]:
 
 
 def types_by_index(gres: Any) -> tuple[str, ...]:
-    """List the type of each GPU of a node by index, as `gpus_by_type` names it; empty for no type."""
+    """Return the type of each GPU of a node by index, as in `gpus_by_type`.
+
+    It is empty for a GPU without a type.
+    """
     found: list[str] = []
     for one in parse_gres(gres):
         if one.name == "gpu":
@@ -113,10 +124,12 @@ def kinds_of_consumables(rows: Iterable[Mapping[str, Any]]) -> dict[str, frozens
 
 
 def not_used_up(rows: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-    """What jobs that run have asked for, and have none of: nodes are not told to be ``no_consume``.
+    """Return resources that running jobs requested but hold none of.
+
+    Slurm does not report that nodes have them as ``no_consume``.
 
     Args:
-        rows: of the jobs, as ``squeue --json`` has them.
+        rows: Rows of the jobs, as in ``squeue --json``.
     """
     found: dict[str, bool] = {}
     for row in rows:
@@ -132,7 +145,7 @@ def not_used_up(rows: Iterable[Mapping[str, Any]]) -> frozenset[str]:
 
 
 def tres_of(text: Any) -> dict[str, float]:
-    """Of ``cpu=6,mem=600M,node=1,billing=6``; memory in MB."""
+    """Return the amounts of ``cpu=6,mem=600M,node=1,billing=6``; memory in MB."""
     found = {}
     for key, value, unit in re.findall(
         r"([\w/:.-]+)=(\d{1,15}(?:\.\d+)?)([KMGTP]?)", text if isinstance(text, str) else ""
@@ -144,16 +157,16 @@ def tres_of(text: Any) -> dict[str, float]:
 def gres_asked(
     text: Any, kinds: Mapping[str, frozenset[str]], notes: list[str]
 ) -> dict[str, float]:
-    """Count what a job asks for by name: ``gres:gpu:a100:2,gres/fpga=1``.
+    """Count a job's requests by name: ``gres:gpu:a100:2,gres/fpga=1``.
 
-    A resource that no node has is noted, and so is one of several types. CPUs are ignored: ``cpu=2`` is what
-    ``--cpus-per-task`` becomes since 23.02, and other fields have it. GPUs of a type that is counted are
-    counted under that type, too.
+    A resource that no node has is noted, and so is one of several types. CPUs are ignored: since
+    23.02 ``--cpus-per-task`` becomes ``cpu=2``, and other fields have it. GPUs of a type that is
+    counted are counted under that type, too.
 
     Args:
-        text: as Slurm writes it.
-        kinds: those that there are of each, by name.
-        notes: what is only nearly as asked for is appended.
+        text: Text as Slurm writes it.
+        kinds: Existing types of each resource, by name.
+        notes: List to which approximations of the request are added.
     """
     found: dict[str, float] = {}
     for part in text.split(",") if isinstance(text, str) and text else ():

@@ -1,4 +1,4 @@
-"""Slurm's jobs, from rows of ``squeue --json``: single ones, tasks of arrays, heterogeneous ones."""
+"""Slurm's jobs from ``squeue --json``: single, array and heterogeneous ones."""
 
 from __future__ import annotations
 
@@ -25,15 +25,18 @@ from hpctwin.rms.slurm.listing.values import number, whole, words
 __all__ = ["MARK", "Jobs", "Mine", "read_jobs", "targets", "tasks_of"]
 
 MARK = "hpctwin"
-"""What the admin comment of the twin's jobs begins with; the begin time that the user asked for follows."""
+"""Start of the admin comment of the twin's jobs; the requested begin time follows."""
 MOST_TASKS = 1000
-"""So many waiting tasks of one array are in the picture; the rest is leased with the last of them."""
+"""Maximum number of modeled pending tasks per array.
+
+The rest is leased with the last of them.
+"""
 LAST_TASK = 4_000_000
 """Slurm's largest `MaxArraySize`."""
 LONGEST_S = 365 * 86_400.0
 """Stands for a walltime without limit."""
 DEADLINE_SLACK_S = 60.0
-"""A lease ends so long before the last moment at which a job could begin and meet its deadline."""
+"""Time between the end of a lease and the last start that meets a job's deadline."""
 
 _RUNNING = {
     "RUNNING",
@@ -46,7 +49,7 @@ _RUNNING = {
 }
 _WAITING = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 _TURN = {"", "None", "Priority", "Resources", "BeginTime", "Dependency", "Cleaning", "Prolog"}
-"""Reasons of jobs that wait for nodes, for their turn, or for what the picture has itself."""
+"""Reasons of jobs that wait for nodes, for their turn, or for a modeled condition."""
 _REASONS = (
     (r"JobHeld|JobRequeued|JobHoldMaxRequeue|launch failed", "hold"),
     (r"DependencyNeverSatisfied", "dependency"),
@@ -66,17 +69,18 @@ _CONSTRAINTS = (
 
 @dataclass(frozen=True)
 class Mine:
-    """A waiting job of the twin's.
+    """A pending job of the twin.
 
     Args:
-        parts: what Slurm calls it: a job number, a task (``7_3``), or all parts of a heterogeneous job.
-        begin_s: its begin time now; 0 for none.
-        asked_s: the begin time that its user asked for, as the admin comment has it; 0 for none.
-        submit_s: when it was submitted.
-        latest_s: no lease may end later, or it would miss its deadline.
-        rest: tasks of the same array that are not in the picture.
-        requeues: how often it was requeued.
-        left: why the twin leaves the job to Slurm; empty where it may act on it.
+        parts: Slurm's names for it: a job number, a task (``7_3``), or all parts of a heterogeneous
+            job.
+        begin_s: Current begin time; 0 for none.
+        asked_s: Begin time that its user requested, as the admin comment has it; 0 for none.
+        submit_s: Submit time.
+        latest_s: Latest end of a lease that still meets its deadline.
+        rest: Tasks of the same array that are not modeled.
+        requeues: Number of times that it was requeued.
+        left: Reason why the twin leaves the job to Slurm; empty if it may act on it.
     """
 
     parts: tuple[str, ...]
@@ -91,19 +95,19 @@ class Mine:
 
 @dataclass
 class Jobs:
-    """What rows say.
+    """Content of the rows.
 
     Args:
-        records: by id; a task's is ``7_3``, a heterogeneous job's that of its first part.
-        mine: the pending jobs that the submit rule has marked as the twin's.
-        names: ids by Slurm's own number, where the two differ.
-        nice: nice values of the jobs that wait and are not held.
-        rough: jobs that ask for what is not modelled where nodes are shared, and for what.
-        notes: one sentence for each thing left out or assumed.
-        preempting: whose jobs are not the twin's, since they preempt others.
-        sharing: how parts of nodes are given; None where jobs have whole ones.
-        in_parts: GPUs that jobs keep from others by using parts of them; see `held_in_parts`.
-        lying: how the cores of nodes lie; see `features_asked`.
+        records: Jobs by id; a task's is ``7_3``, a heterogeneous job's that of its first part.
+        mine: Pending jobs that the submit rule has marked as the twin's.
+        names: Ids by Slurm's own number, if the two differ.
+        nice: Nice values of pending jobs that are not held.
+        rough: Jobs whose request is not modeled on shared nodes, with that request.
+        notes: One sentence for each thing omitted or assumed.
+        preempting: Partitions and QOS whose jobs preempt others, and so are not the twin's.
+        sharing: How parts of nodes are allocated; None if jobs have whole nodes.
+        in_parts: GPUs that jobs block by using parts of them; see `held_in_parts`.
+        lying: Core layouts of nodes; see `features_asked`.
     """
 
     records: dict[str, JobRecord] = field(default_factory=dict)
@@ -126,15 +130,15 @@ def read_jobs(
     sharing: Sharing | None = None,
     lying: Mapping[str, Collection[int]] = MappingProxyType({}),
 ) -> Jobs:
-    """Jobs that have not ended.
+    """Return the jobs that have not ended.
 
     Args:
-        rows: of ``squeue --json``.
-        known: the nodes.
-        closed: states of the partitions that start no jobs.
-        preempting: whose jobs are left to Slurm.
-        sharing: how parts of nodes are given; None where jobs have whole ones.
-        lying: how the cores of nodes lie; see `features_asked`.
+        rows: Rows of ``squeue --json``.
+        known: The nodes.
+        closed: States of the partitions that start no jobs.
+        preempting: Partitions and QOS whose jobs are left to Slurm.
+        sharing: How parts of nodes are allocated; None if jobs have whole nodes.
+        lying: Core layouts of nodes; see `features_asked`.
     """
     in_parts = {} if sharing is None else held_in_parts(rows)
     jobs = Jobs(preempting=preempting, sharing=sharing, in_parts=in_parts, lying=lying)
@@ -169,12 +173,12 @@ def read_jobs(
 
 
 def targets(ids: Iterable[str], mine: Mapping[str, Mine], *, rest: bool) -> list[str]:
-    """What ``scontrol update JobId=`` takes for jobs; tasks of one array are joined.
+    """Return ``scontrol update JobId=`` values; tasks of one array are joined.
 
     Args:
-        ids: the jobs.
-        mine: the twin's.
-        rest: with the tasks that are not in the picture.
+        ids: Ids of the jobs.
+        mine: The twin's jobs.
+        rest: Whether to include the tasks that are not modeled.
     """
     found: list[str] = []
     tasks: dict[str, set[int]] = {}
@@ -201,10 +205,10 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def tasks_of(text: str) -> list[int]:
-    """Numbers of tasks, of ``1-3,7,10-20:2%4``.
+    """Return the numbers of tasks in ``1-3,7,10-20:2%4``.
 
     Raises:
-        ValueError: it is no such list.
+        ValueError: The text is no such list.
     """
     found: list[int] = []
     for part in text.partition("%")[0].split(","):
@@ -225,7 +229,7 @@ def _one(
     known: Mapping[str, NodeRecord],
     closed: Mapping[str, str],
 ) -> None:
-    """A job, or the tasks of an array."""
+    """Add a job, or the tasks of an array."""
     array = whole(row.get("array_job_id"))
     if array < 1:
         _add(raw, (raw,), [row], jobs, known, closed)
@@ -258,7 +262,7 @@ def _heterogeneous(
     known: Mapping[str, NodeRecord],
     closed: Mapping[str, str],
 ) -> None:
-    """One job of all its parts: they begin together."""
+    """Add one job with all its parts: they begin together."""
     rows = sorted(rows, key=lambda row: whole(row.get("job_id")))
     parts = tuple(str(whole(row.get("job_id"))) for row in rows)
     for part in parts:
@@ -316,7 +320,8 @@ def _add(
         jobs.nice[name] = number(row.get("nice")) or 0.0
     comment = re.fullmatch(MARK + r"(?::(\d{1,11}))?", str(row.get("admin_comment") or ""))
     left = jobs.rough.get(name, "")
-    # A job in a reservation has nodes of its own, and a job that preempts takes them: Slurm starts both.
+    # A job in a reservation has dedicated nodes, and a job that preempts takes them: Slurm starts
+    # both.
     if row.get("resv_name"):
         left = "in a reservation"
     elif any(jobs.preempting.holds(one) for one in rows):
@@ -385,7 +390,10 @@ def _spec(
 
 
 def _reason(row: dict[str, Any], closed: str | None) -> str:
-    """Why Slurm would not start a waiting job whatever nodes are free, in our words and its own."""
+    """Return why Slurm would not start a pending job whatever nodes are free.
+
+    The reason is in hpctwin's words and Slurm's own.
+    """
     said = str(row.get("state_reason") or "")
     if row.get("resv_name"):
         return f"reservation: {row['resv_name']}"[:128]
@@ -400,7 +408,7 @@ def _reason(row: dict[str, Any], closed: str | None) -> str:
 
 
 def _constraints(rows: list[dict[str, Any]], modelled: Collection[str]) -> str:
-    """What else a job asks for, but for some fields."""
+    """Return a job's other requests, except for some fields."""
     said = [
         f"{word}={row[key]}"
         for row in rows
@@ -437,7 +445,7 @@ def _dependencies(text: Any, name: str, notes: list[str]) -> tuple[JobDependency
 def _on_tasks(
     edges: Sequence[JobDependency], arrays: Mapping[str, Sequence[str]]
 ) -> tuple[JobDependency, ...]:
-    """A dependency on a whole array is one on each of its tasks."""
+    """Return dependencies in which a whole array is replaced by each of its tasks."""
     result: list[JobDependency] = []
     for edge in edges:
         tasks = arrays.get(edge.on)

@@ -1,11 +1,11 @@
-"""Jobs of Slurm 23.02 and later: text of all jobs each time, JSON of jobs that are new or have changed.
+"""Jobs of Slurm 23.02 and later: text of all jobs, JSON of new and changed ones.
 
-``squeue --json`` writes 8 KB for a job, most of which never changes. The text has what changes, and shows
-which jobs to query in JSON. The text alone is not enough:
+``squeue --json`` writes 8 KB for a job, most of which never changes. The text has what changes, and
+shows which jobs to query in JSON. The text alone is not enough:
 
-- It has neither ``--spread-job`` nor what a running job holds of each node.
-- It does not show whether memory is asked for of each CPU or of each node.
-- Before 26.05 it does not show whether a job asked for a number of nodes.
+- It has neither ``--spread-job`` nor the amounts that a running job holds of each node.
+- It does not show whether memory is requested of each CPU or of each node.
+- Before 26.05 it does not show whether a job requested a number of nodes.
 
 Slurm 22.05 writes all jobs as JSON, whatever the command asks for, so it is read by JSON alone.
 
@@ -27,11 +27,14 @@ from hpctwin.rms.slurm.listing.values import fields_of, limit_s, moment, number,
 __all__ = ["FIELDS", "Listing", "rows_of"]
 
 MOST_PENDING = 1000
-"""JSON is queried for at most this many pending jobs at a time; meanwhile others are as the text says."""
+"""Maximum number of pending jobs queried in JSON at a time.
+
+Meanwhile the other jobs are as in the text.
+"""
 MOST_NAMED = 2000
-"""Jobs that one command names."""
+"""Maximum number of jobs that one command names."""
 _END = "\x1f"
-"""Ends each field. No field of the list has free text of users, such as a job's name or comment."""
+"""End of each field; no listed field has users' free text, such as a job's name."""
 
 
 def _time(text: str) -> float | None:
@@ -110,8 +113,9 @@ FIELDS = {
 }  # fmt: skip
 """Fields of ``squeue -O`` by those of ``squeue --json``.
 
-What `changes` while a job is pending is read from the text each time. If anything else differs, the job is
-queried in JSON again. ``Exclusive`` exists since 26.05: ``OverSubscribe`` no longer has it there, nor JSON.
+A field that `changes` while a job is pending is read from the text each time. If anything else
+differs, the job is queried in JSON again. ``Exclusive`` exists since 26.05: ``OverSubscribe`` no
+longer has it there, nor JSON.
 """
 READ = {about.key for about in FIELDS.values()} | {
     "start_time", "end_time", "array_task_id", "max_nodes", "threads_per_core", "core_spec", "thread_spec",
@@ -124,11 +128,11 @@ _EXCLUSIVE, _TASKS = (list(FIELDS).index(name) for name in ("Exclusive", "ArrayT
 
 
 def rows_of(text: bytes, what: str = "squeue --json", key: str = "jobs") -> list[dict[str, Any]]:
-    """Read a list that a command of Slurm writes as JSON.
+    """Return a list that a command of Slurm writes as JSON.
 
     Args:
-        text: What it wrote.
-        what: The command, for messages.
+        text: Output of the command.
+        what: Command, for messages.
         key: Name of the list.
 
     Raises:
@@ -146,10 +150,10 @@ def rows_of(text: bytes, what: str = "squeue --json", key: str = "jobs") -> list
 
 @dataclass
 class Listing:
-    """The jobs of a Slurm, with what is known of them from query to query.
+    """Jobs of Slurm, with the knowledge from query to query.
 
     Args:
-        run: Runs a command and returns its output.
+        run: Function that runs a command and returns its output.
     """
 
     run: Callable[[str, Sequence[str]], bytes]
@@ -158,15 +162,15 @@ class Listing:
     def look(self) -> tuple[list[dict[str, Any]], int]:
         """Return the jobs that have not ended, as rows of ``squeue --json``.
 
-        Text and JSON are of two moments: a job that changes in between is as the later one shows it. A job
-        that is missing from JSON stays as it was and is queried again the next time.
+        Text and JSON are from two moments: a job that changes in between is as the later one shows
+        it. A job that is missing from JSON stays as it was and is queried again the next time.
 
         Returns:
             The rows, and the number of pending jobs that are known from the text alone.
 
         Raises:
             CommandError, UnreachableError: Slurm does not answer.
-            FormatError: An output is not what that command writes.
+            FormatError: An output is not from that command.
         """
         listed = self._listed()
         stale = [job for job, cells in listed.items() if self._of(job)[0] != _fixed(cells)]
@@ -184,7 +188,7 @@ class Listing:
                 **_row(cells, changes=True),
             }
             rows.append({**row, "exclusive": said(cells[_EXCLUSIVE])})
-        # An array's task that has started since the text was asked for.
+        # A task of an array that has started since the text was queried.
         rows += [row for job, row in fresh.items() if job not in listed]
         return rows, len(stale) - len(asked)
 
@@ -194,8 +198,8 @@ class Listing:
     def _listed(self) -> dict[int, tuple[str, ...]]:
         """Query the text: the fields of each job by its number.
 
-        Without ``-r``, squeue writes pending tasks of an array as one job even if they are several records
-        with begin times and reasons of their own, such as ``BeginTime,None``.
+        Without ``-r``, squeue writes pending tasks of an array as one job even if they are several
+        records with separate begin times and reasons, such as ``BeginTime,None``.
         """
         text = self.run("squeue", ["-h", "-a", "-r", "-O", _ASKED]).decode(errors="replace")
         found: dict[int, tuple[str, ...]] = {}
@@ -221,7 +225,7 @@ class Listing:
             try:
                 rows = rows_of(self.run("squeue", ["-a", "--json", "-j", names]))
             except CommandError:
-                # The only one that is named has ended, and Slurm has forgotten it.
+                # The only named job has ended, and Slurm has forgotten it.
                 continue
             for row in rows:
                 job = whole(row.get("job_id"))
@@ -235,7 +239,7 @@ def _fixed(cells: Sequence[str]) -> tuple[str, ...]:
 
 
 def _row(cells: Sequence[str], *, changes: bool = False) -> dict[str, Any]:
-    """A line as a row of ``squeue --json``; or what changes of it."""
+    """Return a line as a row of ``squeue --json``, or only its changing fields."""
     pairs = zip(FIELDS.values(), cells, strict=True)
     row = {about.key: about.read(cell) for about, cell in pairs if about.changes or not changes}
     if not row["array_task_string"]:

@@ -1,6 +1,7 @@
-"""From Slurm's JSON to records; versions 22.05 (strings, plain numbers) and 23.02 on (lists, objects).
+"""Conversion of Slurm's JSON to records.
 
-What cannot be read is named and left out, never invented.
+Version 22.05 writes strings and plain numbers, 23.02 and later lists and objects. Unreadable parts
+are named and omitted, never invented.
 """
 
 from __future__ import annotations
@@ -46,21 +47,21 @@ __all__ = ["Found", "cluster_snapshot", "gpus_of", "settings", "start_times"]
 
 @dataclass
 class Found:
-    """A snapshot, and what was not taken into it.
+    """A snapshot, and what it does not include.
 
     Args:
-        snapshot: jobs and nodes.
-        notes: one sentence for each thing left out or assumed.
-        mine: the pending jobs that the twin may act on.
-        left: pending jobs that the submit rule has marked, but that the twin leaves to Slurm; `Mine.left`
-            says why.
-        idle: the partitions in which the twin acts, and what is idle there.
-        preempting_qos: names of the QOS whose jobs may preempt others.
-        nice: nice values of the jobs that wait and are not held, by id.
-        names: ids of jobs by Slurm's own number, where the two differ.
-        unequal: nodes of which jobs hold otherwise than Slurm says in sum, and how.
-        features: those that any job asks for, or has asked for. Nodes are told apart by these alone:
-            by all that a site has, each might be of a group of its own.
+        snapshot: Jobs and nodes.
+        notes: One sentence for each thing omitted or assumed.
+        mine: Pending jobs that the twin may act on.
+        left: Pending jobs that the submit rule has marked, but that the twin leaves to Slurm;
+            `Mine.left` says why.
+        idle: Partitions in which the twin acts, with their idle capacity.
+        preempting_qos: Names of the QOS whose jobs may preempt others.
+        nice: Nice values of pending jobs that are not held, by id.
+        names: Ids of jobs by Slurm's own number, if the two differ.
+        unequal: Nodes where the amounts of jobs differ from Slurm's totals, with the difference.
+        features: Features that any job requests, or has requested. Only these distinguish nodes: by
+            all features of a site, each node might be in a separate group.
     """
 
     snapshot: Snapshot
@@ -89,24 +90,25 @@ def cluster_snapshot(
     sleeping: Callable[[str], Sleeping | None] = lambda name: None,
     features: Collection[str] = (),
 ) -> Found:
-    """Everything Slurm knows now.
+    """Return everything that Slurm knows now.
 
     Args:
-        squeue: of ``squeue --json``, or the rows of it.
-        sinfo: of ``sinfo --json`` or ``scontrol show nodes --json``.
-        reservations: of ``scontrol show reservation -o``.
-        partitions: of ``scontrol show partition -o``.
-        now_s: the controller's time, seconds since the epoch.
-        select: its ``SelectType``.
-        preempt: its ``PreemptType``.
-        qos: of ``sacctmgr -nP show qos format=Name,Preempt``, where QOS preempt; None if it failed.
-        parameters: its ``SelectTypeParameters``.
-        blind: names of nodes that have been `Found.unequal` for some time.
-        sleeping: how a node is switched off and on, by its name.
-        features: what jobs have asked for before, by name; see `Found.features`.
+        squeue: Output of ``squeue --json``, or its rows.
+        sinfo: Output of ``sinfo --json`` or ``scontrol show nodes --json``.
+        reservations: Output of ``scontrol show reservation -o``.
+        partitions: Output of ``scontrol show partition -o``.
+        now_s: The controller's time, in seconds since the epoch.
+        select: Its ``SelectType``.
+        preempt: Its ``PreemptType``.
+        qos: Output of ``sacctmgr -nP show qos format=Name,Preempt`` if QOS preempt; None if it
+            failed.
+        parameters: Its ``SelectTypeParameters``.
+        blind: Names of nodes that have been `Found.unequal` for some time.
+        sleeping: Function that returns how a node is switched off and on, by its name.
+        features: Features that jobs have requested before, by name; see `Found.features`.
 
     Raises:
-        FormatError: an output is not what that command writes.
+        FormatError: An output is not from that command.
     """
     notes: list[str] = []
     rows = rows_of(squeue) if isinstance(squeue, bytes) else squeue
@@ -208,11 +210,11 @@ def cluster_snapshot(
 
 
 def _with_start(job: JobRecord, woken: Mapping[str, float]) -> JobRecord:
-    """A job that waits for its nodes to be on starts then, and not when it was given them.
+    """Return a job that starts when its nodes are on, not when it was given them.
 
     Args:
-        job: as read.
-        woken: how long the nodes that are not on take to be, seconds.
+        job: Job as read.
+        woken: Time that each node that is not on needs to switch on, in seconds.
     """
     wakes_s = max((woken.get(name, 0.0) for name in job.node_names), default=0.0)
     if job.start_s is None or not wakes_s:
@@ -223,8 +225,8 @@ def _with_start(job: JobRecord, woken: Mapping[str, float]) -> JobRecord:
 def settings(config: bytes) -> dict[str, str]:
     """Read ``scontrol show config``; the controller's time is ``as_of``.
 
-    A key that is numbered (``PrologSlurmctld[0]``) has its values joined by commas, and what is not set
-    is empty.
+    The values of a numbered key (``PrologSlurmctld[0]``) are joined by commas. An unset value is
+    empty.
     """
     text = config.decode(errors="replace")
     found: dict[str, str] = {}
@@ -250,7 +252,10 @@ def _preempting(
 
 
 def start_times(text: bytes) -> dict[str, float]:
-    """Expected starts of ``squeue --start -h -o "%A %S"``, by job number; ``N/A`` is left out."""
+    """Return the expected starts of ``squeue --start -h -o "%A %S"``, by job number.
+
+    ``N/A`` is omitted.
+    """
     found = {}
     for line in text.decode(errors="replace").splitlines():
         job_id, _, said = line.strip().partition(" ")
@@ -264,7 +269,10 @@ def start_times(text: bytes) -> dict[str, float]:
 
 
 def _node_rows(text: bytes) -> list[dict[str, Any]]:
-    """Nodes of 22.05; later versions of sinfo group them, and give ``nodes`` by scontrol."""
+    """Return the nodes of 22.05, or of later versions.
+
+    Later versions of sinfo group them, and scontrol has ``nodes``.
+    """
     try:
         return rows_of(text, "sinfo --json", "nodes")
     except FormatError:
@@ -284,7 +292,7 @@ def _node_rows(text: bytes) -> list[dict[str, Any]]:
 
 
 def _pairs(text: bytes) -> list[dict[str, str]]:
-    """Lines of ``Key=value Key=value`` as `scontrol -o` writes them."""
+    """Return the lines of ``Key=value Key=value`` as `scontrol -o` writes them."""
     lines = text.decode(errors="replace").splitlines()
     found = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in lines]
     for pairs in found:
@@ -297,7 +305,7 @@ def _pairs(text: bytes) -> list[dict[str, str]]:
 
 
 def _belongs(rows: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
-    """Names of the nodes of each partition."""
+    """Return the names of the nodes of each partition."""
     found: dict[str, list[str]] = {}
     for row in rows:
         labels = row.get("partitions")
@@ -362,13 +370,16 @@ _DRAINED = {
     "DRAIN", "DRAINED", "DRAINING", "MAINTENANCE", "MAINT", "REBOOT_ISSUED", "POWER_DRAIN", "INVALID_REG",
     "BLOCKED",
 }  # fmt: skip
-"""States of a node that keeps its jobs and gets no others; ``BLOCKED`` by a job that has its switch alone."""
+"""States of a node that keeps its jobs and gets no others.
+
+``BLOCKED`` is set by a job that has its switch alone.
+"""
 
 
 def _node_state(flags: set[str]) -> Any:
     if flags & {"DOWN", "FAIL", "ERROR", "POWERING_DOWN", "UNKNOWN", "FUTURE", "EXTERNAL"}:
         return "down"
-    # Slurm switches a node on for a job; until it answers again it is no less the job's.
+    # Slurm switches a node on for a job; until it answers again it still belongs to the job.
     if flags & {"POWERED_DOWN", "POWERING_UP"}:
         return "up"
     if "NOT_RESPONDING" in flags:
@@ -379,7 +390,7 @@ def _node_state(flags: set[str]) -> Any:
 
 
 def _power(flags: set[str], row: Mapping[str, Any], sleep: Sleep, now_s: float) -> NodePower:
-    """The power state of a node; a transition is taken to have begun now, unless it was seen before."""
+    """Return a node's power state; a transition begins now unless it was seen before."""
     if "POWERING_UP" in flags:
         over_s = now_s + sleep.switch_on.time
         return NodePower(state="switching_on", since_s=now_s, until_s=over_s)

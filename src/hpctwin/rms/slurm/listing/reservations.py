@@ -1,8 +1,8 @@
-"""Reservations as ``scontrol show reservation`` prints them: when, of which nodes, for whom.
+"""Reservations in ``scontrol show reservation``: times, nodes, users.
 
 Source:
-    Manual page scontrol(1), section "Reservations - specification for create, update, and delete commands",
-    22.05; how they repeat is seen in the output of a Slurm 22.05.8.
+    Manual page scontrol(1), section "Reservations - specification for create, update, and delete
+    commands", 22.05; their repetition follows the output of a Slurm 22.05.8.
 """
 
 from __future__ import annotations
@@ -32,15 +32,17 @@ __all__ = [
 
 DAY_S = 86_400.0
 YEAR_S = 365 * DAY_S
-"""So long is one without an end, as Slurm has it."""
+"""Length of a reservation without an end, as in Slurm."""
 MOST_TIMES = 1000
-"""One that comes again more often than this within the span of the jobs is not taken over: a plan has two
-rows more for each time."""
+"""Maximum number of repetitions within the span of the jobs for an import.
+
+A plan has two more rows for each time.
+"""
 
 _DAYS_OF = {
     "DAILY": range(7), "WEEKDAY": range(5), "WEEKEND": range(5, 7), "WEEKLY": None, "HOURLY": None,
 }  # fmt: skip
-"""Flags of reservations that come again, and on which days of the week; None where the first one tells."""
+"""Flags of repeated reservations, with their days; None for the first one's day."""
 
 _NEEDED = ("starttime", "endtime", "nodes", "flags", "users", "accounts", "licenses")
 _NOBODY = ("", "(null)", "n/a", "none")
@@ -51,13 +53,13 @@ class Shown:
     """A reservation.
 
     Args:
-        name: its name.
-        start_s, end_s: of the time that is printed, seconds since the epoch; a year from its start if it has
-            no end.
-        nodes: their names; none of one of licences alone.
-        flags: in upper case, without what follows ``=``.
-        repeats: the flag by which it comes again, such as ``DAILY``; empty if it does not.
-        idle_s: it is over when nobody has used it for so long; None if it stays.
+        name: Name of the reservation.
+        start_s, end_s: Start and end of the printed time, in seconds since the epoch; without an
+            end, a year from its start.
+        nodes: Names of its nodes; none if it has only licenses.
+        flags: Flags in upper case, without the part after ``=``.
+        repeats: Flag by which it repeats, such as ``DAILY``; empty if it does not.
+        idle_s: Time without use after which it ends, in seconds; None if it stays.
     """
 
     name: str
@@ -70,24 +72,24 @@ class Shown:
 
 
 def reservation_rows(text: str, where: str) -> list[Row]:
-    """A row for each reservation, printed in one line (``-o``) or in several.
+    """Return a row for each reservation, printed in one line (``-o``) or in several.
 
     Args:
-        text: the output.
-        where: of the output.
+        text: The output.
+        where: Name of the output.
     """
     return blocks(text, "ReservationName", where)
 
 
 def shown(row: Row, at: Callable[[str], float]) -> Shown:
-    """A row as a reservation.
+    """Return a row as a reservation.
 
     Args:
-        row: of `reservation_rows`.
-        at: seconds since the epoch of a time as it is printed.
+        row: Row of `reservation_rows`.
+        at: Function that converts a printed time to seconds since the epoch.
 
     Raises:
-        ValueError: a time or the list of nodes cannot be read, or it ends before it begins.
+        ValueError: A time or the list of nodes cannot be read, or it ends before it begins.
     """
     start_s = at(row.get("starttime"))
     endless = row.get("duration").upper() == "UNLIMITED"
@@ -114,34 +116,39 @@ def shown(row: Row, at: Callable[[str], float]) -> Shown:
 
 
 def said(row: Row, key: str) -> str:
-    """What is printed of something; empty where nothing is."""
+    """Return the printed value of a key; empty if there is none."""
     text = row.get(key)
     return "" if text.lower() in _NOBODY else text
 
 
 def lacking(row: Row) -> list[str]:
-    """What every reservation has in print and this one has not: its text is cut."""
+    """Return keys that every printed reservation has and this one lacks.
+
+    If there are any, its text is cut.
+    """
     return [key for key in _NEEDED if key not in row.values]
 
 
 def times(
     one: Shown, first_s: float, last_s: float, zone: str | None
 ) -> Sequence[tuple[float, float]]:
-    """When it is there within a span: once, or as often as it comes again, before and after what is printed.
+    """Return the times of a reservation within a span: once, or each repetition.
 
-    Days are those of the local calendar: one from 8 to 9 each day is so when the clock is changed.
+    Repetitions before and after the printed time count. Days are those of the local calendar: a
+    reservation from 8 to 9 each day stays so when the clock changes.
 
     Args:
-        one: the reservation.
-        first_s: where the span begins, seconds since the epoch.
-        last_s: where it ends.
-        zone: where it is; UTC if left out.
+        one: The reservation.
+        first_s: Start of the span, in seconds since the epoch.
+        last_s: End of the span.
+        zone: Time zone of the site; by default UTC.
 
     Returns:
-        Start and end of each, seconds since the epoch, in order; of more than `MOST_TIMES` one more.
+        Start and end of each, in seconds since the epoch, in order; at most `MOST_TIMES` and one
+        more.
 
     Raises:
-        ValueError: the span goes beyond the calendar.
+        ValueError: The span goes beyond the calendar.
     """
     once = iter([(one.start_s, one.end_s)])
     try:
@@ -178,7 +185,7 @@ def _repeated(
 
 
 def members(text: str) -> tuple[bool, frozenset[str]]:
-    """Who is named, and whether these are all but them: ``-ann,-ben``."""
+    """Return the names listed, and whether all others are meant: ``-ann,-ben``."""
     names = [part for part in re.split(r"[,\s]+", text) if part]
     denied = bool(names) and all(name.startswith("-") for name in names)
     return denied, frozenset(name.lstrip("-+") for name in names)

@@ -1,7 +1,8 @@
-"""Slurm's jobs that get parts of nodes: how these are given, and what jobs ask for.
+"""Slurm jobs on parts of nodes: the rules of allocation, and the jobs' requests.
 
 Source:
-    Manual pages sbatch(1), slurm.conf(5) and constres_of(5), 22.05; ``squeue --json`` of a Slurm 22.05.8.
+    Manual pages sbatch(1), slurm.conf(5) and constres_of(5), 22.05; ``squeue --json`` of a Slurm
+    22.05.8.
 """
 
 from __future__ import annotations
@@ -42,25 +43,25 @@ _NOT_MODELLED = (
     ("cores_per_socket", "cores of a socket"), ("tasks_per_socket", "tasks of a socket"),
     ("tasks_per_core", "tasks of a core"), ("tasks_per_board", "tasks of a board"),
 )  # fmt: skip
-"""Fields of a job, and what it asks for by them that is not modelled."""
+"""Fields of a job whose requests are not modeled."""
 _ELSE = (
     ("MaxCPUsPerNode", "UNLIMITED"), ("MaxCPUsPerSocket", "UNLIMITED"),
     ("SelectTypeParameters", "NONE"),
 )  # fmt: skip
-"""Settings of a partition by which it gives parts of nodes otherwise, and their plain values."""
+"""Partition settings that change the allocation of parts, with plain values."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """The largest of the nodes that a job may get.
+    """Largest sizes of the nodes that a job may get.
 
     Args:
-        cores: cores, or CPUs where these are given out.
+        cores: Cores, or CPUs if these are allocated.
         gpus: GPUs.
-        threads: CPUs of what is given out: of a core, or 1.
-        types: kinds of GPUs that there are.
-        consumables: kinds of these, by name; empty where they have none.
-        unused: what jobs ask for and do not use up, and each of the nodes has.
+        threads: CPUs per allocated unit: threads of a core, or 1.
+        types: Existing types of GPUs.
+        consumables: Types of each consumable, by name; empty if it has none.
+        unused: Resources that jobs request but do not use up, and that each of the nodes has.
     """
 
     cores: float
@@ -73,17 +74,17 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Sharing:
-    """How a Slurm gives parts of nodes.
+    """How Slurm allocates parts of nodes.
 
     Args:
-        by_cpu: single CPUs are given out, not whole cores.
-        memory: memory is counted.
-        partitions: sizes of the nodes of each partition in which jobs share nodes.
-        nodes: names of these nodes.
-        unused: generic resources that jobs do not use up.
-        count: how many nodes there are, shared or not.
-        gpu_types: where there are several types of GPUs, that of each GPU of each node by its index, as a
-            consumable of nodes; empty of one of none.
+        by_cpu: Whether single CPUs are allocated, not whole cores.
+        memory: Whether memory is counted.
+        partitions: Sizes of the nodes of each partition in which jobs share nodes.
+        nodes: Names of these nodes.
+        unused: Generic resources that jobs do not use up.
+        count: Number of all nodes, shared or not.
+        gpu_types: If there are several types of GPUs, the type of each GPU of each node by its
+            index, as a consumable of nodes; empty for an untyped GPU.
     """
 
     by_cpu: bool
@@ -103,18 +104,19 @@ def how_shared(
     parameters: str,
     unused: frozenset[str] = frozenset(),
 ) -> tuple[Sharing | None, dict[str, str]]:
-    """How a Slurm gives parts of nodes; and of which partitions that is not modelled, and why.
+    """Return how Slurm allocates parts of nodes, and why partitions are not modeled.
 
     Args:
-        rows: of the nodes.
-        members: names of the nodes of each partition.
-        partitions: settings of each.
+        rows: Rows of the nodes.
+        members: Names of the nodes of each partition.
+        partitions: Settings of each partition.
         select: ``SelectType``.
         parameters: ``SelectTypeParameters``.
-        unused: generic resources that jobs do not use up.
+        unused: Generic resources that jobs do not use up.
 
     Returns:
-        None where jobs have whole nodes.
+        The rules, None if jobs have whole nodes; and the reason for each partition that is not
+        modeled.
     """
     about = {str(row.get("name")): row for row in rows}
     words = set(re.split(r"[_,]", parameters.upper()))
@@ -166,24 +168,27 @@ def how_shared(
 
 
 def used_of(gres: Any, name: str, sharing: Sharing | None) -> dict[str, float]:
-    """How much of consumables a text tells, and of each type of GPUs where these are counted.
+    """Return amounts of consumables in a text, and of GPU types if counted.
 
     Args:
-        gres: of a node, what it has or what is used of it; or what a job holds of it.
-        name: the node's.
-        sharing: how parts of nodes are given.
+        gres: Text of what a node has or has in use, or of what a job holds.
+        name: Name of the node.
+        sharing: How parts of nodes are allocated.
     """
     typed = sharing is not None and sharing.gpu_types.get(name)
     return {**consumables_of(gres), **(gpus_by_type(gres) if typed else {})}
 
 
 def _cpus(row: Mapping[str, Any]) -> float:
-    """CPUs of a node that jobs may have; those that are set apart for the system do not count."""
+    """Return the CPUs of a node that jobs may have.
+
+    CPUs reserved for the system do not count.
+    """
     return tres_of(row.get("tres")).get("cpu") or number(row.get("cpus")) or 0.0
 
 
 def cores_of(row: Mapping[str, Any], sharing: Sharing | None) -> float | None:
-    """What a node has of what jobs are given: cores, or CPUs."""
+    """Return a node's number of allocated units: cores, or CPUs."""
     if sharing is None or str(row.get("name")) not in sharing.nodes:
         return number(row.get("cpus"))
     return _cpus(row) / (1 if sharing.by_cpu else max(1, whole(row.get("threads"))))
@@ -192,13 +197,13 @@ def cores_of(row: Mapping[str, Any], sharing: Sharing | None) -> float | None:
 def tasks_asked(
     rows: Sequence[Mapping[str, Any]], sharing: Sharing, sizes: Sizes, notes: list[str]
 ) -> dict[str, Any]:
-    """What a job asks for, as fields of `JobSpec`; of several parts, the most of each.
+    """Return a job's request as fields of `JobSpec`; the most of several parts.
 
     Args:
-        rows: of ``squeue --json``, one for each part of a heterogeneous job.
-        sharing: how parts are given.
-        sizes: of the nodes of its partition.
-        notes: what is only nearly as asked for is appended.
+        rows: Rows of ``squeue --json``, one for each part of a heterogeneous job.
+        sharing: How parts of nodes are allocated.
+        sizes: Sizes of the nodes of its partition.
+        notes: List to which approximations of the request are added.
     """
     first, *others = (_asked(row, sharing, sizes, notes) for row in rows)
     for other in others:
@@ -216,10 +221,10 @@ def tasks_asked(
 def _asked(
     row: Mapping[str, Any], sharing: Sharing, sizes: Sizes, notes: list[str]
 ) -> dict[str, Any]:
-    """What a job, or a part of it, asks for.
+    """Return the request of a job, or of a part of it.
 
-    What Slurm is told of each node (``--mem``, ``--gpus-per-node``) or of the whole job (``--gpus``) is
-    brought to tasks: each is then all that the job has on a node.
+    Requests per node (``--mem``, ``--gpus-per-node``) or for the whole job (``--gpus``) are
+    converted to tasks: each task is then all that the job has on a node.
     """
     tres = tres_of(row.get("tres_req_str"))
     tasks = max(1, whole(row.get("tasks")))
@@ -240,7 +245,7 @@ def _asked(
         notes.append("GPUs of a type, and others of any")
     notes += list(gres["job"])
     notes += [what for key, what in _NOT_MODELLED if _asks(row.get(key))]
-    # Slurm says ``user`` too of a job in a partition with ``ExclusiveUser``.
+    # Slurm also says ``user`` for a job in a partition with ``ExclusiveUser``.
     shared = (
         words(row.get("exclusive")) or words(row.get("shared")) or _whole_nodes(row, tres, sizes)
     )
@@ -251,7 +256,7 @@ def _asked(
     spread = "SPREAD_JOB" in words(row.get("flags")) and most != least and per_node != 1
     if spread:
         notes += _not_spread(gpus, memory, per_node, per_core, others=bool(gres["node"]))
-        # Slurm itself says that it may have as many nodes as tasks, or as there are.
+        # Slurm itself reports that it may have as many nodes as tasks, or as there are.
         most = 0 if most >= min(tasks, sharing.count) else most
         nodes = 0
     else:
@@ -287,7 +292,7 @@ def _asked(
     if most and most < tasks:
         notes.append("at most so many nodes")
     if per_node and tasks % per_node and not spread:
-        # Slurm takes nodes only that have room for so many, also where one has fewer in the end.
+        # Slurm takes only nodes that fit this many tasks, even if one has fewer in the end.
         notes.append("so many tasks on each node, and fewer on one")
     together = per_core if each == 1 and not gpus["task"] else 1
     cores = math.ceil(each * together / per_core - _SMALL)
@@ -312,9 +317,10 @@ def _asked(
 def _whole_nodes(
     row: Mapping[str, Any], asked: Mapping[str, float], sizes: Sizes
 ) -> frozenset[str]:
-    """Say how a running job has its nodes, where only JSON of 26.05 is known: all that it tells is *whole*.
+    """Return how a running job has its nodes if only JSON of 26.05 is known.
 
-    A job that has nodes for itself is given all their CPUs; one that shares them with its user's is not.
+    That JSON says only *whole*. A job that has nodes for itself is given all their CPUs; a job that
+    shares them with other jobs of its user is not.
     """
     about = row.get("job_resources")
     nodes = about.get("nodes") if isinstance(about, dict) else None
@@ -332,12 +338,12 @@ def _asks(value: Any) -> bool:
 def _not_spread(
     gpus: Mapping[str, float], memory: _Memory, per_node: int, per_core: int, *, others: bool
 ) -> list[str]:
-    """What cannot be told of each task of a job of which nobody knows on how many nodes it will be."""
+    """Return requests that cannot be given per task if the number of nodes is unknown."""
     found = []
     if memory.node or gpus["node"] or gpus["job"] or others:
         found.append("spread, with what is asked of each node or of all")
     if per_node:
-        # Slurm takes nodes only that have room for so many each, and gives it on all.
+        # Slurm takes only nodes that fit the number on each, and gives it on all.
         found.append("spread, with so many tasks on each node")
     if per_core > 1:
         found.append("spread over cores of several threads")
@@ -346,7 +352,7 @@ def _not_spread(
 
 @dataclass(frozen=True)
 class _Memory:
-    """MB of each node, CPU and GPU."""
+    """Memory per node, CPU and GPU, in MB."""
 
     node: float = 0.0
     cpu: float = 0.0
@@ -360,11 +366,11 @@ class _Memory:
         by_cpu, by_node = number(row.get("memory_per_cpu")), number(row.get("memory_per_node"))
         if by_cpu:
             return cls(cpu=by_cpu)
-        # Nothing said, or 0, is all the memory of a node.
+        # Without a request, or with 0, it is all the memory of a node.
         return cls(node=by_node or said.get("mem", 0.0) / least)
 
     def of(self, cpus: float, gpus: float) -> float:
-        """GB of so many CPUs and GPUs on a node."""
+        """Return GB for these numbers of CPUs and GPUs on a node."""
         return (self.node + self.cpu * cpus + self.gpu * gpus) / MB_PER_GB
 
 
@@ -381,10 +387,10 @@ def _on_nodes(
     *,
     others: bool,
 ) -> int:
-    """On how many nodes just a job is; 0 if its tasks may lie as they like."""
+    """Return the exact number of nodes of a job; 0 if its tasks may be placed freely."""
     if most and most == least:
         return least
-    # Slurm takes nodes only that have room for so many tasks each.
+    # Slurm takes only nodes that fit the number of tasks on each.
     full = math.ceil(tasks / per_node) if per_node else 0
     if full >= least and tasks % full == 0:
         return full

@@ -27,36 +27,37 @@ EXCLUSIVE = {
     "USER": ("ExclusiveUser", "YES"),
     "TOPO": ("ExclusiveTopo", "YES"),
 }
-"""``Exclusive=`` of a partition since 26.05, as the settings that versions before it have."""
+"""``Exclusive=`` of a partition since 26.05, as the settings of earlier versions."""
 _NARROW = {"nice": 31} | dict.fromkeys((
     "thread_spec", "core_spec", "sockets_per_node", "cores_per_socket", "threads_per_core",
     "tasks_per_node", "tasks_per_core", "tasks_per_socket", "tasks_per_board", "cpus_per_task",
     "sockets", "cores", "threads",
 ), 16)  # fmt: skip
-"""Width of the fields of jobs and nodes that have fewer than 32 bits; nice values are less an offset."""
+"""Width of job and node fields below 32 bits; nice values are less an offset."""
 
 _SIGNS = {
     "*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "!": "POWER_DOWN", "%": "POWERING_DOWN",
     "$": "MAINT", "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED", "-": "PLANNED",
 }  # fmt: skip
-"""What follows the state of a node in sinfo's and scontrol's output."""
+"""Suffixes of a node's state in the output of sinfo and scontrol."""
 _SHORT = {
     "DRAINED": "DRAIN", "DRAINING": "DRAIN", "DRNG": "DRAIN", "FAILING": "FAIL", "FAILG": "FAIL",
     "FUTR": "FUTURE", "NO_RESPOND": "NOT_RESPONDING", "INVALID_REG": "INVAL", "INVALID": "INVAL",
     "ALLOC": "ALLOCATED", "MIX": "MIXED", "COMP": "COMPLETING", "UNK": "UNKNOWN", "RESV": "RESERVED",
     "PLND": "PLANNED", "POW_DN": "POWERED_DOWN", "POW_UP": "POWERING_UP",
 }  # fmt: skip
-"""Other ways to write a state of a node."""
+"""Other spellings of a node's state."""
 
 
 def fields_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the fields of a job or a node in which Slurm writes that nothing is set.
+    """Return a row whose unset fields are normalized.
 
     Args:
-        row: As ``--json`` has it, of any version.
+        row: Row of a job or a node, as in ``--json`` of any version.
 
     Returns:
-        The same row. Texts such as ``(null)`` are empty, and ``{set, infinite, number}`` is a number or None.
+        The same row. Texts such as ``(null)`` are empty, and ``{set, infinite, number}`` is a
+        number or None.
     """
     found = dict(row)
     for key, value in row.items():
@@ -68,13 +69,13 @@ def fields_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def whole(value: Any) -> int:
-    """A whole number of any version; 0 where there is none."""
+    """Return a whole number of any version; 0 without one."""
     found = number(value)
     return int(found) if found is not None and math.isfinite(found) else 0
 
 
 def words(value: Any) -> set[str]:
-    """State words of any version: a word, several joined by +, or a list of words."""
+    """Return state words of any version: a word, words joined by +, or a list."""
     if isinstance(value, str):
         return {word.strip("*~#!%$@^-").upper() for word in re.split(r"[+,\s]+", value) if word}
     if isinstance(value, list):
@@ -83,7 +84,7 @@ def words(value: Any) -> set[str]:
 
 
 def node_flags(text: str) -> set[str]:
-    """Read a node's state as words: ``DOWN*``, ``IDLE+DRAIN`` and ``mix-`` are of more than one."""
+    """Return words of a node's state, such as ``DOWN*``, ``IDLE+DRAIN`` or ``mix-``."""
     found = set()
     for word in re.split(r"[+,\s]+", text.upper()):
         bare = word.rstrip("".join(_SIGNS))
@@ -92,16 +93,21 @@ def node_flags(text: str) -> set[str]:
 
 
 def moment(text: str) -> float:
-    """Seconds since the epoch. Slurm's commands write times without a zone: they are run with UTC.
+    """Return seconds since the epoch from text without a zone.
+
+    Slurm's commands write times so; they are run with UTC.
 
     Raises:
-        ValueError: it is no time, such as ``N/A`` or ``Unknown``.
+        ValueError: The text is no time, such as ``N/A`` or ``Unknown``.
     """
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
 
 def limit_s(text: str) -> float | None:
-    """Seconds of a limit: minutes, or ``days-hours:minutes:seconds`` in part; None for no limit."""
+    """Return a limit in seconds; None for no limit.
+
+    The text has minutes, or ``days-hours:minutes:seconds`` in part.
+    """
     if re.fullmatch(r"\d{1,9}", text):
         return float(text) * 60 or None
     match = re.fullmatch(r"(?:(\d{1,6})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?", text)

@@ -1,14 +1,13 @@
-"""The tree of accounts with its shares, as ``sacctmgr`` prints it, and how past use counts.
+"""Tree of accounts with its shares, in sacctmgr's output, and decay of past use.
+
+Use is also reset: ``PriorityUsageResetPeriod`` within the span of the jobs.
 
 Source:
-    Manual pages sacctmgr(1) and slurm.conf(5); Slurm's documentation, "Fair Tree Fairshare Algorithm" (the
-    default since 19.05) and "Classic Fairshare Algorithm".
-
-When Slurm forgets what was used: ``PriorityUsageResetPeriod`` within the span of the jobs.
-
-Source:
-    slurm.conf(5); where that leaves open when a period ends, its sources, `priority_multifactor.c`: at local
-    midnight, of weeks that before Sunday, of months, quarters and years that before their first day.
+    Manual pages sacctmgr(1) and slurm.conf(5); Slurm's documentation, "Fair Tree Fairshare
+    Algorithm" (the default since 19.05) and "Classic Fairshare Algorithm". slurm.conf(5) leaves
+    open when a period ends. By Slurm's sources, `priority_multifactor.c`, it ends at local
+    midnight: of weeks that before Sunday, of months, quarters and years that before their first
+    day.
 """
 
 from __future__ import annotations
@@ -42,16 +41,16 @@ _PERIODS = ("daily", "weekly", "monthly", "quarterly", "yearly")
 def take_resets(
     site: Site, jobs: JobTable, values: Mapping[str, Row], timezone: str | None
 ) -> None:
-    """Have a machine forget its use as often as Slurm does, and say what became of the setting.
+    """Add Slurm's resets of past use to a cluster, and record the setting's treatment.
 
     Args:
-        site: gets the times, and what became of the setting.
-        jobs: in our own columns, times in seconds since the epoch.
-        values: settings of slurm.conf by key.
-        timezone: the local one; UTC if left out.
+        site: Site that gets the times and the setting's treatment.
+        jobs: Jobs in hpctwin's own columns, times in seconds since the epoch.
+        values: Settings of slurm.conf by key.
+        timezone: Local time zone; by default UTC.
 
     Raises:
-        ConfigError: there is no such time zone.
+        ConfigError: The time zone does not exist.
     """
     period = said(values, RESETS).lower()
     if not period:
@@ -81,7 +80,7 @@ def take_resets(
 
 
 def _span(jobs: JobTable) -> tuple[float | None, float | None]:
-    """From the first submission to the last end; None without jobs."""
+    """Return the first submission and the last end; None without jobs."""
     if not len(jobs):
         return None, None
     begin = pl.col("submit_s")
@@ -95,13 +94,13 @@ def _span(jobs: JobTable) -> tuple[float | None, float | None]:
 
 
 def midnights(period: str, first_s: float, last_s: float, zone: str | None) -> list[float]:
-    """The ends of all periods within a span, seconds since the epoch.
+    """Return the ends of all periods within a span, in seconds since the epoch.
 
     Args:
         period: ``daily``, ``weekly``, ``monthly``, ``quarterly`` or ``yearly``.
-        first_s: after that.
-        last_s: until then.
-        zone: where it is midnight; UTC if left out.
+        first_s: Start of the span, exclusive.
+        last_s: End of the span, inclusive.
+        zone: Time zone of the midnights; by default UTC.
     """
     where = zoneinfo.ZoneInfo(zone or "UTC")
     begin = dt.datetime.fromtimestamp(first_s, where).date()
@@ -113,7 +112,7 @@ def midnights(period: str, first_s: float, last_s: float, zone: str | None) -> l
 
 
 def _days(begin: dt.date, end: dt.date, period: str) -> Iterator[dt.date]:
-    """The days, from one to another, on which a period begins."""
+    """Yield the days, from one to another, on which a period begins."""
     for number in range((end - begin).days + 1):
         day = begin + dt.timedelta(days=number)
         if {
@@ -129,20 +128,23 @@ def _days(begin: dt.date, end: dt.date, period: str) -> Iterator[dt.date]:
 _SHARE = ("share", "rawshares", "fairshare")
 _PARENT = ("parentname", "parname")
 _NEVER_HALVES_S = 100 * 365 * 86400.0
-"""For PriorityDecayHalfLife 0: use does not decay."""
+"""Half-life for PriorityDecayHalfLife 0: use does not decay."""
 _PARENTS_SHARE = "2147483647"  # as older versions print it
 
 
 def of_cluster(rows: Sequence[Row], called: Row | None, notes: list[str]) -> list[Row]:
-    """The associations of one cluster: Slurm's database may serve several, and prints those of all.
+    """Return the associations of one cluster.
+
+    Slurm's database may serve several clusters, and prints those of all.
 
     Args:
-        rows: of ``sacctmgr show assoc`` or ``dump``, or of ``sshare``, which says nothing of clusters.
-        called: the setting that names the cluster; None if it is not known.
-        notes: how many were left out is told here.
+        rows: Rows of ``sacctmgr show assoc`` or ``dump``, or of ``sshare``, which does not name
+            clusters.
+        called: Setting that names the cluster; None if unknown.
+        notes: List to which the number of skipped rows is added.
 
     Raises:
-        ConfigError: they are of several, and the cluster's name is not known.
+        ConfigError: They belong to several clusters, and the cluster's name is unknown.
     """
     found = {row.get("cluster").lower() for row in rows} - {""}
     if called is None:
@@ -166,13 +168,13 @@ def of_cluster(rows: Sequence[Row], called: Row | None, notes: list[str]) -> lis
 def shares_of(
     values: Mapping[str, Row], rows: Sequence[Row], settings: list[Setting], notes: list[str]
 ) -> dict[str, Any]:
-    """``fairshare`` and ``accounts`` of a cluster; what settings became is appended to ``settings``.
+    """Return ``fairshare`` and ``accounts`` of a cluster.
 
     Args:
-        values: settings of slurm.conf by key.
-        rows: of ``sacctmgr show assoc`` or ``dump``.
-        settings: those told so far.
-        notes: what is assumed of accounts is told here.
+        values: Settings of slurm.conf by key.
+        rows: Rows of ``sacctmgr show assoc`` or ``dump``.
+        settings: List to which the treatment of settings is added.
+        notes: List to which assumptions about accounts are added.
     """
     accounts = _accounts(rows, settings, notes)
     flags, where = _flags(values)
@@ -201,7 +203,7 @@ def shares_of(
         count = sum(one["name"] != ROOT for one in accounts)
         settings.append(Setting("Shares", f"{count} accounts", first.where, TAKEN, "accounts"))
     if classic:
-        # The tree is of no use to what is reckoned, but limits of accounts hold below them.
+        # The tree has no use in this formula, but limits of accounts apply below them.
         share |= {"by": "account", "shares": _of_machine(accounts)}
         if "prioritycalcperiod" in values:
             why = "priorities are always up to date"
@@ -219,7 +221,10 @@ def shares_of(
 def _accounts(
     rows: Sequence[Row], settings: list[Setting], notes: list[str]
 ) -> list[dict[str, Any]]:
-    """Accounts with parents and shares, and those of their users; several outputs tell of one."""
+    """Return accounts with parents and shares, and their users with shares.
+
+    Several outputs may list one account.
+    """
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
         name, user = row.get("account"), row.get("user")
@@ -238,7 +243,7 @@ def _accounts(
             continue
         if share is not None:
             account["share"] = share
-        # Not every output has parents; where one has, they count.
+        # Not every output has parents; if one has, they count.
         for key in _PARENT:
             if row.get(key):
                 account["parent"] = row.get(key)
@@ -258,12 +263,12 @@ def _accounts(
                     "itself; taken to be right below the root"
                 )
     made = [{k: v for k, v in account.items() if v != {}} for account in found.values()]
-    # Users of the root have a rank as all others.
+    # Users of the root have a rank like all others.
     return [{"name": ROOT, "users": root["users"]}, *made] if root["users"] and made else made
 
 
 def _is_above(name: str, parent: str, found: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether an account is above what is said to be its parent, so that there is no tree."""
+    """Return whether an account is above its stated parent, so that there is no tree."""
     seen: set[str] = set()
     while parent in found and parent not in seen:
         if parent == name:
@@ -274,7 +279,7 @@ def _is_above(name: str, parent: str, found: Mapping[str, Mapping[str, Any]]) ->
 
 
 def _share(row: Row) -> tuple[float | str | None, str]:
-    """A share, None if the row has none; and what stands in its place and cannot be one."""
+    """Return a share, None without one, and text in its place that is none."""
     unread = ""
     for key in _SHARE:
         text = row.get(key).strip()
@@ -295,7 +300,7 @@ def _without_shares(account: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_machine(accounts: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Each account's part of the whole machine: of its parent's, and so on."""
+    """Return each account's part of the cluster: of its parent's part, and so on."""
     raw = {one["name"]: one["share"] for one in accounts if isinstance(one.get("share"), float)}
     parents = {one["name"]: one.get("parent", ROOT) for one in accounts}
     made = {}
@@ -316,6 +321,6 @@ def _flags(values: Mapping[str, Row]) -> tuple[list[str], str]:
 
 
 def _is_old(values: Mapping[str, Row], flags: Sequence[str]) -> bool:
-    """Whether this Slurm has no tree unless it is told to."""
+    """Return whether this Slurm has no tree by default."""
     version = version_of(values)
     return "FAIR_TREE" not in flags and version is not None and version < (19, 5)

@@ -1,7 +1,8 @@
-"""What Slurm's commands print with ``--json``, as the rows of what they print as text.
+"""JSON of Slurm's commands as rows of their text output.
 
 Source:
-    Slurm's data parsers v0.0.38 (22.05) to v0.0.45 (26.05), and outputs of Slurm 22.05, 24.11 and 26.05.
+    Slurm's data parsers v0.0.38 (22.05) to v0.0.45 (26.05), and outputs of Slurm 22.05, 24.11 and
+    26.05.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ KINDS = {
     "nodes": "nodes", "partitions": "partitions", "reservations": "reservations", "sinfo": "sinfo",
     "associations": "associations", "qos": "QOS",
 }  # fmt: skip
-"""Lists of documents that are read, and what they are called."""
+"""Lists of documents that are read, with their names in messages."""
 _NONE = "(null)"
 _FORCED = 0x8000
-"""``maximums.shares`` has this bit if jobs share whatever they ask for."""
+"""Bit of ``maximums.shares`` that is set if jobs share whatever they request."""
 _PARENT = 0x7FFFFFFF
-"""A user's share that says the same as the account's."""
+"""Value of a user's share that stands for the account's."""
 _QOS_FLAGS = {
     "DENY_LIMIT": "DenyOnLimit", "ENFORCE_USAGE_THRESHOLD": "EnforceUsageThreshold", "NO_DECAY": "NoDecay",
     "NO_RESERVE": "NoReserve", "OVERRIDE_PARTITION_QOS": "OverPartQOS",
@@ -36,7 +37,7 @@ _QOS_FLAGS = {
     "RELATIVE": "Relative", "REQUIRED_RESERVATION": "RequiresReservation",
     "USAGE_FACTOR_SAFE": "UsageFactorSafe",
 }  # fmt: skip
-"""Flags of QOS, and what sacctmgr calls them."""
+"""Flags of QOS, and their names in sacctmgr."""
 _ASSOCIATION = {
     "GrpJobs": "max/jobs/per/count", "GrpTRES": "max/tres/total", "GrpSubmit": "max/jobs/per/submitted",
     "GrpWall": "max/per/account/wall_clock", "GrpTRESMins": "max/tres/group/minutes",
@@ -58,20 +59,20 @@ _QOS = {
     "MaxJobsPA": "limits/max/jobs/active_jobs/per/account",
     "MaxSubmitPA": "limits/max/jobs/per/account", "MinTRES": "limits/min/tres/per/job",
 }  # fmt: skip
-"""Columns of sacctmgr, and where a document says the same."""
+"""Columns of sacctmgr, and the path of the same value in a document."""
 
 
 def document_rows(
     document: Mapping[str, Any], where: str, notes: list[str]
 ) -> dict[str, list[Row]]:
-    """Read a document as rows of text, by the names of `KINDS`; none if it has no such list.
+    """Return a document as rows of text, by the names of `KINDS`; none without lists.
 
     Nodes and partitions of ``sinfo --json`` are under ``sinfo``.
 
     Args:
-        document: What a command prints.
-        where: The name of the output.
-        notes: What cannot be read is appended.
+        document: Output of a command.
+        where: Name of the output.
+        notes: List to which unreadable parts are added.
     """
     lists = {key.lower(): one for key, one in document.items() if isinstance(one, list)}
     found: dict[str, list[Row]] = {}
@@ -94,19 +95,19 @@ def document_rows(
 
 
 def version_of_document(document: Mapping[str, Any]) -> str:
-    """Find the version of the Slurm that a document is of, such as ``24.11.5``; empty if it has none."""
+    """Return the Slurm version of a document, as ``24.11.5``; empty without one."""
     release = _at(document, "meta/slurm/release") or _at(document, "meta/Slurm/release")
     return release if isinstance(release, str) and re.match(r"\d+\.\d+", release) else ""
 
 
 def _row(values: Mapping[str, str], where: str) -> Row:
-    """Make a row of what is said; its names are those of the text."""
+    """Return a row of non-empty values; its names are those of the text."""
     told = {key: value for key, value in values.items() if value}
     return Row({key.lower(): told[key] for key in told}, where, {key.lower(): key for key in told})
 
 
 def _at(one: Any, path: str) -> Any:
-    """Find a value by the keys that lead to it; None if it is not there."""
+    """Return a value by the keys that lead to it; None if it does not exist."""
     for key in path.split("/"):
         one = one.get(key) if isinstance(one, dict) else None
     return one
@@ -118,12 +119,12 @@ def _whole(value: Any) -> str:
 
 
 def _limit(value: Any) -> str:
-    """Read a limit: one that is not set is ``UNLIMITED``; empty if the field is not there."""
+    """Return a limit: ``UNLIMITED`` if it is not set, empty without the field."""
     return "" if value is None else _whole(value) or "UNLIMITED"
 
 
 def _listed(value: Any) -> str:
-    """Read a text, or a list of texts; empty if the field is not there."""
+    """Return a text, or a list of texts; empty without the field."""
     if isinstance(value, list):
         value = ",".join(map(str, value))
     return "" if value is None else str(value) or _NONE
@@ -157,7 +158,7 @@ def _node(one: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _partition(one: Mapping[str, Any]) -> dict[str, str]:
-    """Read a partition of 23.02 or later; what its version does not say has no key."""
+    """Return a partition of 23.02 or later; values that its version lacks have no key."""
     at, flags = _at, words(one.get("flags"))
 
     def flag(name: str) -> str:
@@ -199,7 +200,10 @@ def _partition(one: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _exclusive(one: Mapping[str, Any]) -> dict[str, str]:
-    """Say whether jobs have whole nodes: since 26.05 in words, before by how many share a core."""
+    """Return whether jobs have whole nodes.
+
+    Since 26.05 that is in words; earlier, in the number of jobs that share a core.
+    """
     exclusive = _at(one, "partition/exclusive")
     if exclusive is not None:
         shared = _listed(_at(one, "partition/oversubscribe"))
@@ -213,9 +217,10 @@ def _exclusive(one: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _of_sinfo(groups: Iterable[Mapping[str, Any]], where: str, notes: list[str]) -> list[Row]:
-    """Read ``sinfo --json`` of 23.11 or later: nodes of one partition that are alike, together.
+    """Return rows of ``sinfo --json`` of 23.11 or later, which groups equal nodes.
 
-    Slurm's order of the nodes is lost: they are in the order of their names.
+    A group has nodes of one partition. Slurm's order of the nodes is lost: they are in the order of
+    their names.
     """
     partitions: dict[str, Row] = {}
     nodes: dict[str, dict[str, str]] = {}
@@ -269,12 +274,12 @@ def _of_sinfo(groups: Iterable[Mapping[str, Any]], where: str, notes: list[str])
 
 
 def _by_number(name: str) -> list[Any]:
-    """Sort ``n10`` after ``n9``."""
+    """Return a key that sorts ``n10`` after ``n9``."""
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
 
 
 def _reservation(one: Mapping[str, Any]) -> dict[str, str]:
-    """Read a reservation of 23.02 or later; times are seconds since the epoch."""
+    """Return a reservation of 23.02 or later; times are seconds since the epoch."""
     flags = one.get("flags")
     purged = one.get("purge_completed")
     idle_s = int(_whole(purged.get("time")) or 0) if isinstance(purged, dict) else 0
@@ -299,7 +304,7 @@ def _reservation(one: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _association(one: Mapping[str, Any]) -> dict[str, str]:
-    """Read an account's or a user's row."""
+    """Return an account's or a user's row."""
     share = number(one.get("shares_raw"))
     return {
         "Cluster": str(one.get("cluster") or ""),
@@ -327,7 +332,10 @@ def _qos(one: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _amount(value: Any) -> str:
-    """Write a number, or resources as sacctmgr does: ``cpu=8,mem=1000M,gres/gpu=2``."""
+    """Return a number, or resources in sacctmgr's form.
+
+    Such as ``cpu=8,mem=1000M,gres/gpu=2``.
+    """
     if not isinstance(value, list):
         found = number(value)
         return f"{found:.15g}" if found is not None and math.isfinite(found) else ""

@@ -1,8 +1,8 @@
-"""Limits of QOS and associations, as ``sacctmgr`` prints them, as limits of a cluster.
+"""Limits of QOS and associations in sacctmgr's output, as limits of a cluster.
 
 Source:
-    Slurm's documentation, "Resource Limits", and sacctmgr(1), 20.11 to 24.05; which of several limits counts,
-    and what becomes of a job that would break one, is in docs/engine.md.
+    Slurm's documentation, "Resource Limits", and sacctmgr(1), 20.11 to 24.05. docs/engine.md
+    explains which of several limits counts, and what happens to a job that would break one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
 
 _MEASURES = {"cpu": "cores", "node": "nodes", "mem": "memory_gb", "gres/gpu": "gpus"}
 
-# What sacctmgr writes, in a table or a dump: what it is of, and in which field of a limit it goes.
+# Columns of sacctmgr, in a table or a dump: the scope and the field of each limit.
 _SAYS = {
     "grpjobs": ("all", "jobs"),
     "grpsubmit": ("all", "submitted"),
@@ -69,7 +69,7 @@ _ALSO = {
     "maxtrespn": "maxtrespernode",
 }
 LIMITS = frozenset({*_SAYS, *_ALSO})
-"""The columns that say limits."""
+"""Columns with limits."""
 
 _WHY = {
     "maxtresrunminspu": "minutes that are left are limited of all jobs together",
@@ -88,13 +88,13 @@ _UNKNOWN = "what was used before the first job is taken for nothing"
 
 
 class Enforced(NamedTuple):
-    """What of limits Slurm holds.
+    """Which limits Slurm enforces.
 
     Args:
-        held: any.
-        safe: a job starts only if it can run for its walltime under limits of use.
-        counts: it counts what has been used.
-        decays: … which decays.
+        held: Whether it enforces any.
+        safe: Whether a job starts only if it can run for its walltime under limits of use.
+        counts: Whether it counts past use.
+        decays: Whether past use decays.
     """
 
     held: bool
@@ -104,7 +104,10 @@ class Enforced(NamedTuple):
 
 
 def enforced(values: Mapping[str, Row]) -> Enforced:
-    """What Slurm holds, by ``AccountingStorageEnforce``; without any settings it is taken to hold limits."""
+    """Return what Slurm enforces by ``AccountingStorageEnforce``.
+
+    Without any settings, it is assumed to enforce limits.
+    """
     if not values:
         return Enforced(held=True, safe=False, counts=True, decays=True)
     words = {word.strip().lower() for word in said(values, "accountingstorageenforce").split(",")}
@@ -112,14 +115,17 @@ def enforced(values: Mapping[str, Row]) -> Enforced:
     return Enforced(
         held=bool(words & {"limits", "safe", "all", "3", "7"}),
         safe=bool(words & {"safe", "all"}),
-        # Where nothing is said it is multifactor, since 23.11.
+        # The default is multifactor since 23.11.
         counts=not said(values, "prioritytype").endswith("basic"),
         decays=not re.fullmatch(r"[0:-]+", half),
     )
 
 
 def tres(text: str) -> tuple[dict[str, float], list[str]]:
-    """What ``cpu=8,mem=4G,gres/gpu=1`` says in our measures, memory in GB; and what is none of them."""
+    """Return ``cpu=8,mem=4G,gres/gpu=1`` in hpctwin's measures, and unsupported parts.
+
+    Memory is in GB.
+    """
     found: dict[str, float] = {}
     others = []
     for part in filter(None, (one.strip() for one in text.split(","))):
@@ -138,7 +144,7 @@ def tres(text: str) -> tuple[dict[str, float], list[str]]:
 def limits_of_qos(
     rows: Sequence[Row], settings: list[Setting], holds: Enforced
 ) -> list[dict[str, Any]]:
-    """The limits of ``sacctmgr show qos``; what became of each is appended to ``settings``."""
+    """Return the limits of ``sacctmgr show qos``; ``settings`` gets the treatments."""
     held = holds.held
     made: list[dict[str, Any]] = []
     for row in rows:
@@ -151,7 +157,7 @@ def limits_of_qos(
         here = _limits({"qos": name}, f"QOS {name}", row, settings, own)
         for flag in flags:
             if flag == _FACTOR_SAFE:
-                continue  # `factors_of_qos` tells
+                continue  # `factors_of_qos` reports it
             became, why = (TAKEN, "jobs that could never start are rejected")
             if flag == "NoDecay":
                 became, why = (TAKEN, "limits of what was used: decays: false")
@@ -168,10 +174,13 @@ def limits_of_qos(
 
 
 def factors_of_qos(rows: Sequence[Row], settings: list[Setting], holds: Enforced) -> dict[str, Any]:
-    """Fields of ``fairshare``: how often use counts by QOS; what became of it goes to ``settings``.
+    """Return fields of ``fairshare`` with the weight of each QOS's use.
+
+    Treatments are added to ``settings``.
 
     Source:
-        sacctmgr(1), ``UsageFactor`` and ``UsageFactorSafe``: a job's own QOS tells, not its partition's.
+        sacctmgr(1), ``UsageFactor`` and ``UsageFactorSafe``: a job's own QOS counts, not its
+        partition's.
     """
     factors: dict[str, float] = {}
     safe = []
@@ -202,10 +211,10 @@ def factors_of_qos(rows: Sequence[Row], settings: list[Setting], holds: Enforced
 def limits_of_associations(
     rows: Iterable[Row], settings: list[Setting], holds: Enforced
 ) -> list[dict[str, Any]]:
-    """The limits of ``sacctmgr show assoc`` or ``dump``; what became of each, to ``settings``.
+    """Return the limits of ``sacctmgr show assoc`` or ``dump``.
 
-    What an account's row says of each user or job holds for its users, and those of the accounts below it,
-    who have none of their own.
+    Treatments are added to ``settings``. A limit per user or job in an account's row applies to its
+    users, and to users of the accounts below it, unless they have one of the same kind.
     """
     made: list[dict[str, Any]] = []
     for row in rows:
@@ -219,7 +228,7 @@ def limits_of_associations(
         of = {"account": account, **({"user": user} if user else {})}
         told: list[Setting] = []
         here = _limits(of, what, row, told, holds)
-        # What a table and a dump both tell is one limit.
+        # A limit in both a table and a dump is one limit.
         if here and all(limit in made for limit in here):
             told = [one for one in told if one.became != TAKEN]
         settings += told
@@ -230,7 +239,7 @@ def limits_of_associations(
 def _limits(
     of: Mapping[str, str], what: str, row: Row, settings: list[Setting], holds: Enforced
 ) -> list[dict[str, Any]]:
-    """The limits that a row says: one for each thing that is counted together."""
+    """Return the limits of a row: one for each set of jobs that are counted together."""
     limits: dict[tuple[str, str], dict[str, Any]] = {}
     for written, value in row.values.items():
         key = _ALSO.get(written, written)
@@ -261,7 +270,7 @@ def _limits(
             row.setting(written, TAKEN, _of_use(holds) if of_use else "limits", of=what)
         )
         if "user" in of and per == "user":
-            per = "all"  # of a user in an account it is the same
+            per = "all"  # for one user in an account it is the same
         # Two numbers of one kind, as MaxJobs and GrpJobs of a user, are two limits.
         if of_use:
             ways = {
@@ -282,13 +291,13 @@ def _limits(
 
 
 def _fields(says: str, value: str) -> tuple[dict[str, Any], list[str]]:
-    """The fields of a limit that a value gives, and what of it is nothing that is counted."""
+    """Return the fields of a limit from a value, and its parts that are not counted."""
     if says in ("jobs", "submitted"):
         return ({says: int(value)}, []) if value.isdigit() else ({}, [value])
     if says in ("walltime", "wall"):
         seconds = limit_s(value)
         if says == "wall":
-            # 0 is a limit here, as of TRES-minutes: nobody may start.
+            # 0 is a limit here, as for TRES-minutes: no job may start.
             used = 0.0 if re.fullmatch(r"[0:-]+", value) else seconds
             return ({}, [value]) if used is None else ({"used": {WALL: used / 60}}, [])
         return ({says: seconds}, []) if seconds else ({}, [value])
@@ -299,7 +308,7 @@ def _fields(says: str, value: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def _of_use(holds: Enforced) -> str:
-    """What becomes of a limit of what was used."""
+    """Return the treatment of a limit on past use."""
     runs_on = "" if holds.safe else "; who runs when it is reached runs on, where Slurm ends it"
     return f"limits; {_UNKNOWN}{runs_on}"
 
@@ -313,7 +322,7 @@ def _flags(row: Row) -> list[str]:
 
 
 def _number(text: str) -> float:
-    """What a text says; not a number if that is none."""
+    """Return the number in a text; not a number if there is none."""
     try:
         return float(text)
     except ValueError:

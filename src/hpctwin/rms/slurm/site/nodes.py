@@ -1,4 +1,4 @@
-"""The nodes of a Slurm site: what each has, its partitions, and whether jobs can be given it."""
+"""Nodes of a Slurm site: sizes, partitions, and whether jobs can be given them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hpctwin.rms.slurm.site.partitions import weights_of
 __all__ = ["completed", "listed_nodes", "named_by_nodes", "node_settings", "with_defaults"]
 
 _NAMED = 10
-"""A note names this many nodes."""
+"""Number of nodes that a note names."""
 _USED = {
     "nodename", "cpus", "procs", "boards", "sockets", "socketsperboard", "corespersocket", "threadspercore",
     "corespeccount", "cpuspeclist", "realmemory", "memspeclimit", "gres", "feature", "features", "state",
@@ -39,11 +39,11 @@ _WHY = {
     "tresweights": "nodes are not chosen by weights of TRES",
     "weight": "whole nodes are taken by number",
 }
-"""Why a key of a NodeName line has no counterpart."""
+"""Reasons why keys of NodeName lines have no counterpart."""
 
 
 def node_settings(conf: Conf, *, shared: bool) -> list[Setting]:
-    """Report the keys of NodeName and FrontendName lines that are not modeled, each once."""
+    """Return keys of NodeName and FrontendName lines that are not modeled, once each."""
     made: dict[str, Setting] = {}
     for row in [*conf.of("nodename"), *conf.of("frontendname")]:
         used = _NO_BEARING | (_USED if shared else _USED - {"weight"})
@@ -65,14 +65,14 @@ def listed_nodes(
     *,
     shared: bool,
 ) -> list[ListedNode]:
-    """List the nodes that jobs can be given; the others are noted with their names.
+    """Return the nodes that jobs can be given; the others are noted with their names.
 
     Args:
-        shown: Of scontrol show node as text, as JSON, and of sinfo; see `completed`.
-        conf: Of slurm.conf.
-        gres_conf: Of gres.conf.
-        described: The partitions by name.
-        notes: What is to be said is appended.
+        shown: Rows of scontrol show node as text, as JSON, and of sinfo; see `completed`.
+        conf: Lines of slurm.conf.
+        gres_conf: Lines of gres.conf.
+        described: Partitions by name.
+        notes: List to which remarks are added.
         shared: Whether jobs share nodes.
     """
     rows = completed([_named(some, "nodename", notes) for some in shown], _from_conf(conf, notes))
@@ -112,15 +112,15 @@ _SAME = {
     "shared": "oversubscribe", "priority": "prioritytier", "exclusiveuser": "exclusive",
     "exclusivetopo": "exclusive",
 }  # fmt: skip
-"""Keys that another key says as well."""
+"""Keys whose meaning another key has as well."""
 
 
 def completed(shown: Sequence[Mapping[str, Row]], written: Mapping[str, Row]) -> dict[str, Row]:
-    """Return rows by name; what one form does not say, the next one does.
+    """Return rows by name; each form fills the gaps of the forms before it.
 
     Args:
-        shown: What a running Slurm printed; the text, which is complete, comes first.
-        written: Of slurm.conf, which adds no name if anything is shown.
+        shown: Output of a running Slurm; the text, which is complete, comes first.
+        written: Lines of slurm.conf, which add no name if anything is shown.
     """
     whole, *parts = shown
     made = dict(whole)
@@ -148,18 +148,18 @@ def _filled(row: Row, other: Row) -> Row:
 _NO_STARTS = ("DOWN", "DRAIN", "FAIL", "FUTURE", "ERROR", "INVAL")
 """States of nodes on which Slurm starts no job."""
 _ORDINARY = {"IDLE", "ALLOCATED", "MIXED", "COMPLETING", "UNKNOWN", "DYNAMIC_NORM"}
-"""States of nodes of which nothing is said. slurm.conf says UNKNOWN of nodes that are up."""
+"""States that need no note; slurm.conf says UNKNOWN for nodes that are up."""
 
 
 def _away(
     rows: Mapping[str, Row], in_partitions: Mapping[str, set[str]] | None, notes: list[str]
 ) -> set[str]:
-    """Find the nodes that jobs cannot be given, and note them and unusual states of others.
+    """Return nodes that jobs cannot be given; note them and other unusual states.
 
     Args:
-        rows: Of the nodes, by name.
-        in_partitions: The partitions of each node; None if no partition is known.
-        notes: What is found is appended.
+        rows: Rows of the nodes, by name.
+        in_partitions: Partitions of each node; None if no partition is known.
+        notes: List to which remarks are added.
     """
     states: dict[tuple[bool, str], list[str]] = {}
     alone = []
@@ -184,7 +184,7 @@ def _away(
 
 
 def _possible(name: str, amount: float) -> bool:
-    """Whether a node can have a consumable of this name and amount."""
+    """Return whether a node can have a consumable of this name and amount."""
     try:
         check_names([name])
     except ValueError:
@@ -193,14 +193,14 @@ def _possible(name: str, amount: float) -> bool:
 
 
 def _counted(names: Sequence[str]) -> str:
-    """Count nodes and name the first of them."""
+    """Return the number of nodes and the names of the first."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     count = "1 node" if len(names) == 1 else f"{len(names):,} nodes"
     return f"{count} ({', '.join(names[:_NAMED])}{more})"
 
 
 def _named(rows: Sequence[Row], kind: str, notes: list[str]) -> dict[str, Row]:
-    """A row for each name; ranges are written out."""
+    """Return a row for each name; ranges are expanded."""
     named: dict[str, Row] = {}
     for row in rows:
         try:
@@ -212,7 +212,7 @@ def _named(rows: Sequence[Row], kind: str, notes: list[str]) -> dict[str, Row]:
 
 
 def _from_conf(conf: Conf, notes: list[str]) -> dict[str, Row]:
-    """Read the nodes of slurm.conf, in the states that its DownNodes lines give them."""
+    """Return the nodes of slurm.conf, in the states of its DownNodes lines."""
     named = _named(with_defaults(conf.of("nodename"), "nodename"), "nodename", notes)
     for row in conf.of("downnodes"):
         state = row.get("state") or "DOWN"
@@ -224,7 +224,7 @@ def _from_conf(conf: Conf, notes: list[str]) -> dict[str, Row]:
 
 
 def _laid_out(row: Row) -> Row:
-    """Infer what a NodeName line omits of Sockets, CoresPerSocket and ThreadsPerCore, as Slurm does."""
+    """Return a NodeName line with inferred sockets, cores and threads, as in Slurm."""
 
     def number(key: str) -> int:
         return int(row.get(key)) if row.get(key).isdecimal() else 0
@@ -238,7 +238,7 @@ def _laid_out(row: Row) -> Row:
 
 
 def with_defaults(rows: Sequence[Row], kind: str) -> list[Row]:
-    """Rows with what the DEFAULT lines before them say; two lines of one name are one."""
+    """Return rows with the values of earlier DEFAULT lines; equal names are merged."""
     default = Row({}, "", {})
     made: dict[str, Row] = {}
     for row in rows:
@@ -255,7 +255,7 @@ def with_defaults(rows: Sequence[Row], kind: str) -> list[Row]:
 
 
 def _cores(row: Row) -> float:
-    """CPUs that jobs can have, as Slurm counts them: threads, where it says nothing else."""
+    """Return the CPUs that jobs can have, as Slurm counts them: threads by default."""
 
     def number(key: str) -> int:
         return int(row.get(key)) if row.get(key).isdigit() else 1
@@ -265,7 +265,7 @@ def _cores(row: Row) -> float:
     threads = number("threadspercore")
     apart = threads * number("corespeccount") if row.get("corespeccount") else 0
     if row.get("cpuspeclist"):
-        # CPUs of the system, by numbers that go through the threads of each core.
+        # CPUs of the system, by numbers that count the threads of each core.
         apart = threads * len({int(cpu) // threads for cpu in _numbers(row.get("cpuspeclist"))})
     for key in ("cputot", "cpus", "procs"):
         if row.get(key).isdigit():
@@ -278,7 +278,7 @@ def _cores(row: Row) -> float:
 
 
 def _memory_gb(row: Row) -> float | None:
-    """What jobs can have of a node's memory; None if it is not told."""
+    """Return the memory of a node that jobs can have; None if not given."""
     memory, apart = row.get("realmemory"), row.get("memspeclimit")
     if not memory.isdigit():
         return None
@@ -286,7 +286,7 @@ def _memory_gb(row: Row) -> float | None:
 
 
 def _numbers(text: str) -> list[str]:
-    """Read a list of numbers such as ``0,2-3``; none if it is no such list."""
+    """Return a list of numbers such as ``0,2-3``; none if it is no such list."""
     try:
         return [number.lstrip("c") for number in expand(f"c[{text}]")]
     except FormatError:
@@ -294,9 +294,10 @@ def _numbers(text: str) -> list[str]:
 
 
 def _gres(conf: Conf, nodes: Mapping[str, Row], notes: list[str]) -> dict[str, str]:
-    """Say what each node has of generic resources, in the form of its own ``Gres``.
+    """Return the generic resources of each node, in the form of its ``Gres``.
 
-    gres.conf adds resources that the node's own line does not name, and types of GPUs that it only counts.
+    gres.conf adds resources that the node's own line does not name, and types of GPUs that it only
+    counts.
     """
     told: dict[str, dict[str, list[tuple[str, float]]]] = {}
     for row in conf.rows:
@@ -326,7 +327,7 @@ def _gres(conf: Conf, nodes: Mapping[str, Row], notes: list[str]) -> dict[str, s
 
 
 def _devices(row: Row) -> int:
-    """Count the device files of a line of gres.conf; 1 if it names none."""
+    """Return the number of device files in a line of gres.conf; 1 if it names none."""
     try:
         return sum(len(expand(part)) if "[" in part else 1 for part in _split(row.get("file"))) or 1
     except FormatError:
@@ -336,7 +337,7 @@ def _devices(row: Row) -> int:
 def named_by_nodes(
     nodes: Sequence[Row], named: Mapping[str, Row], notes: list[str]
 ) -> dict[str, Row]:
-    """Make the partitions that nodes name (``Partitions``) and nothing else describes."""
+    """Return partitions that only nodes name (``Partitions``)."""
     found: dict[str, list[Row]] = {}
     for row in nodes:
         for name in _partitions_of(row) - named.keys():
@@ -357,7 +358,7 @@ def _partitions_of(row: Row) -> set[str]:
 def _members(
     conf: Conf, described: Mapping[str, Row], nodes: Mapping[str, Row], notes: list[str]
 ) -> dict[str, set[str]]:
-    """The partitions of each node."""
+    """Return the partitions of each node."""
     sets: dict[str, list[str]] = {}
     for row in conf.of("nodeset"):
         feature = row.get("feature")
@@ -389,14 +390,14 @@ def _members(
 
 
 def _named_features(row: Row) -> tuple[str, ...]:
-    """Those that jobs can ask for."""
+    """Return the features that jobs can request."""
     active = row.get("activefeatures")
     names = [part.strip() for part in active.split(",")] if active else _features(row)
     return tuple(sorted({name for name in names if name and name != "(null)"}))
 
 
 def _lying(row: Row) -> tuple[int | None, ...]:
-    """Sockets, cores of each and threads of these, where all are told and come to the node's CPUs."""
+    """Return sockets, cores per socket, threads per core if they match the CPUs."""
     told = [row.get(key) for key in ("sockets", "corespersocket", "threadspercore")]
     numbers = [int(text) if text.isdigit() else 0 for text in told]
     fits = 0 not in numbers and math.prod(numbers) >= _cores(row)
@@ -409,7 +410,7 @@ def _features(row: Row) -> list[str]:
 
 
 def _split(text: str) -> list[str]:
-    """At commas that are not within brackets."""
+    """Return the parts between commas that are not within brackets."""
     parts, depth, begin = [], 0, 0
     for i, letter in enumerate(text):
         depth += (letter == "[") - (letter == "]")

@@ -1,6 +1,6 @@
-"""A Slurm site's partitions as those of a machine.
+"""Partitions of a Slurm site as those of a cluster, and the nearest placement.
 
-On which nodes Slurm puts jobs that share nodes: the nearest placement.
+The placement is for jobs that share nodes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WHERE = "nodes and partitions"
 
 
 def weights_of(rows: Mapping[str, Row]) -> dict[str, float]:
-    """Weights of nodes by name; empty where all are the same, which then say nothing."""
+    """Return weights of nodes by name; empty if all are the same."""
     weights = {name: _weight(row) for name, row in rows.items()}
     return weights if len(set(weights.values())) > 1 else {}
 
@@ -34,19 +34,19 @@ def weights_of(rows: Mapping[str, Row]) -> dict[str, float]:
 def shared_placement(
     values: Mapping[str, Row], partitions: Sequence[Row], *, weighted: bool, settings: list[Setting]
 ) -> str:
-    """The nearest placement for jobs that share nodes; empty if none is near.
+    """Return the nearest placement for jobs that share nodes; empty if none is near.
 
-    Slurm's cons_tres goes through its nodes in one of several ways (22.05, ``_eval_nodes`` and those
-    beside it in ``job_test.c``): which one, settings say, and some jobs themselves.
+    Slurm's cons_tres goes through its nodes in one of several ways (22.05, ``_eval_nodes`` and the
+    functions next to it in ``job_test.c``). Settings select the way, and so do some jobs.
 
     Args:
-        values: settings by key.
-        partitions: those of the site.
-        weighted: whether nodes have different weights.
-        settings: what was told so far; what became of these is appended.
+        values: Settings by key.
+        partitions: Partitions of the site.
+        weighted: Whether nodes have different weights.
+        settings: List to which the treatment of these settings is added.
     """
     if said(values, "topologyplugin").lower() not in _NO_SWITCHES:
-        return ""  # told with the plugin: the machine's switches are not imported
+        return ""  # reported with the plugin: the cluster's switches are not imported
     if is_least_loaded(values, partitions):
         why = "spread: what has most left first, GPUs before cores; Slurm goes by cores alone"
         settings.append(Setting("LLN", "the least loaded nodes first", _WHERE, TAKEN, why))
@@ -59,14 +59,14 @@ def shared_placement(
 
 
 def is_least_loaded(values: Mapping[str, Row], partitions: Sequence[Row]) -> bool:
-    """Whether the nodes with the fewest CPUs in use come first, in all partitions."""
+    """Return whether nodes with the fewest CPUs in use come first, in all partitions."""
     everywhere = "CR_LLN" in said(values, "selecttypeparameters").upper()
     alone = [row.get("lln").upper() == "YES" for row in partitions]
     return everywhere or (bool(alone) and all(alone))
 
 
 def _weight(row: Row) -> float:
-    """A node's weight; 1 if nothing is said."""
+    """Return a node's weight; by default 1."""
     text = row.get("weight")
     return float(text) if text.isdigit() else 1.0
 
@@ -88,7 +88,7 @@ _OF_NO_BEARING = {
     "disablerootjobs", "hidden", "jobdefaults", "maxmempercpu", "nodesets", "powerdownonidle", "preemptmode",
     "resumetimeout", "suspendtime", "suspendtimeout", "totalcpus", "totalnodes", "tres",
 }  # fmt: skip
-"""Jobs of the past are as these left them; preemption and power are told with the cluster's."""
+"""Settings already reflected in past jobs; preemption and power are the cluster's."""
 _NOT_SET = ("(NULL)", "NONE", "", "UNLIMITED", "INFINITE", "N/A")
 _PARTITION_WHY = {
     "state": "partition not up",
@@ -113,7 +113,7 @@ _WHOLE = {("oversubscribe", "EXCLUSIVE"), ("shared", "EXCLUSIVE"), ("exclusive",
 
 
 def gives_whole_nodes(row: Row) -> bool:
-    """Whether a partition gives each job whole nodes."""
+    """Return whether a partition gives each job whole nodes."""
     return any(row.get(key).upper() == value for key, value in _WHOLE)
 
 
@@ -125,11 +125,11 @@ def described_partitions(
     whole: bool,
     topology: str = "",
 ) -> dict[str, Row]:
-    """Return the rows by name; what is not modeled of them is appended to ``settings``.
+    """Return the rows by name; ``settings`` gets the settings that are not modeled.
 
     Args:
         named: The rows.
-        settings: The settings that are reported so far.
+        settings: Settings reported so far.
         told_apart: Keys that are reported elsewhere.
         whole: Whether all jobs have whole nodes.
         topology: Name of the cluster's default topology.
@@ -160,14 +160,14 @@ def described_partitions(
 def partition_fields(
     name: str, row: Row, groups: list[str], priority: Mapping[str, float], *, held: bool
 ) -> dict[str, Any]:
-    """A partition of `Cluster`.
+    """Return a partition as fields of `Cluster`.
 
     Args:
-        name: of the partition.
-        row: what is said of it.
-        groups: names of its groups of nodes.
-        priority: of partitions by name.
-        held: whether limits are held.
+        name: Name of the partition.
+        row: Its row.
+        groups: Names of its groups of nodes.
+        priority: Priorities of partitions by name.
+        held: Whether limits are enforced.
     """
     made: dict[str, Any] = {"name": name, "groups": groups}
     longest = limit_s(row.get("maxtime"))

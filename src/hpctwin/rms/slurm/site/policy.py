@@ -1,4 +1,4 @@
-"""What Slurm's scheduling settings are here: the nearest policy, and why others have no counterpart."""
+"""The policy nearest to Slurm's settings, and settings without counterpart."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNIT = {
     "bf_max_job_test": "",
     "bf_max_job_user": "", "bf_max_job_start": "", "bf_job_part_count_reserve": "", "bf_min_age_reserve": "s",
 }  # fmt: skip
-"""What SchedulerParameters and the ``slurm`` backfill both have, by the unit of slurm.conf."""
+"""Settings of both SchedulerParameters and ``slurm`` backfill, with Slurm's units."""
 _SECONDS = {"s": 1.0, "min": 60.0, "us": 1e-6}
 _AS_IT_IS = (
     "bf_continue",
@@ -45,7 +45,7 @@ _OF_NO_START = (
     "no_env_cache", "node_reboot_weight", "sbatch_wait_nodes", "spec_cores_first", "step_retry_count",
     "step_retry_time", "use_interactive_step", "whole_hetjob",
 )  # fmt: skip
-"""What SchedulerParameters have besides that says nothing of when jobs start that were let in."""
+"""Other SchedulerParameters, with no effect on when accepted jobs start."""
 _TAKEN_ELSEWHERE = {
     "accountingstorageenforce", "clustername", "licenses", "prioritycalcperiod", "prioritydecayhalflife",
     "prioritytype", "prioritymaxage", "priorityfavorsmall", "priorityusageresetperiod", "priorityweighttres",
@@ -81,7 +81,7 @@ _WHY = {
     "topologyparam": "the policy's placement does not look at switches",
     "topologyplugin": "the policy's placement does not look at switches; with a topology.conf others do",
 }
-"""Why a setting has no counterpart."""
+"""Reasons why settings have no counterpart."""
 
 _PLAIN = {
     "burstbuffertype": "",
@@ -100,22 +100,22 @@ _PLAIN = {
     "suspendtime": "none|infinite|-1",
     "topologyplugin": "topology/none|topology/default|topology/flat",
 }
-"""Values that ask for nothing, or are as Slurm has them if nothing is said."""
+"""Values that request nothing, or are Slurm's defaults."""
 
 _FLAGS = {"SMALL_RELATIVE_TO_TIME": "relative_to_time", "ACCRUE_ALWAYS": "accrue_always"}
-"""Of PriorityFlags, what `multifactor` calls them."""
+"""PriorityFlags, with their names in `multifactor`."""
 _TRES = {"node": "per_node", "cpu": "per_core", "mem": "per_gb", "gres/gpu": "per_gpu"}
-"""Of PriorityWeightTRES, what `multifactor` calls the weight over what there is."""
+"""TRES of PriorityWeightTRES, with `multifactor`'s name of weight over amount."""
 _OF_TREE = ("FAIR_TREE", "NO_FAIR_TREE", "DEPTH_OBLIVIOUS")
 _OF_PASSES = (
     "assoc_limit", "batch_sched", "bf_", "default_queue", "defer", "enable_", "ignore_prefer", "max_sched",
     "nohold", "pack_serial", "partition_job", "permit_", "preempt", "reduce_completing", "requeue", "salloc",
     "sched_", "time_min",
 )  # fmt: skip
-"""What SchedulerParameters begin with that say which jobs are looked at, and when."""
+"""Prefixes of SchedulerParameters that select which jobs are tried, and when."""
 
 _MAX_AGE_S = 7 * 86400.0
-"""PriorityMaxAge of Slurm, and of `multifactor`, if nothing is said."""
+"""Default of PriorityMaxAge in Slurm and in `multifactor`."""
 _EMPTY = ("", "(null)", "n/a", "none")
 
 
@@ -123,8 +123,9 @@ class Meaning(NamedTuple):
     """A policy.
 
     Args:
-        text: ordering and backfill.
-        partition_priority: what each partition's jobs have more; in units of the weight of partitions.
+        text: Ordering and backfill.
+        partition_priority: Extra priority of each partition's jobs, in units of the partition
+            weight.
     """
 
     text: str
@@ -140,15 +141,15 @@ def order_and_backfill(
     preempts: bool = False,
     whole: bool = False,
 ) -> Meaning:
-    """The nearest policy; what each setting became is appended to ``settings``.
+    """Return the nearest policy.
 
     Args:
-        values: settings by key.
-        partitions: rows of partitions by name.
-        settings: what was told so far.
-        totals: what all nodes have together, by TRES; memory in GB.
-        preempts: whether jobs of a higher tier preempt those of a lower one.
-        whole: whether jobs have nodes for themselves; reservations are then of particular nodes.
+        values: Settings by key.
+        partitions: Rows of partitions by name.
+        settings: List to which the treatment of each setting is added.
+        totals: Total amounts of all nodes, by TRES; memory in GB.
+        preempts: Whether jobs of a higher tier preempt jobs of a lower one.
+        whole: Whether jobs have nodes for themselves; reservations are then of particular nodes.
     """
     told = partial(said, values)
     tiers = {name: _number(row, "prioritytier") for name, row in partitions.items()}
@@ -162,7 +163,7 @@ def order_and_backfill(
     else:
         text, priority = ("fcfs", {})
         if by_tier:
-            # Far more than any job has waited: a tier goes first whatever the time.
+            # Far more than any job has waited: a higher tier always goes first.
             text, priority = "submit - 1000000000000 * partition_priority", dict(tiers)
         take(values, "prioritytype", text, settings)
         _unused_priorities(values, settings)
@@ -178,14 +179,14 @@ def order_and_backfill(
 
 
 def _is_multifactor_by_default(values: Mapping[str, Row]) -> bool:
-    """Whether settings without a PriorityType are of a Slurm that then has priority/multifactor."""
+    """Return whether a missing PriorityType means priority/multifactor."""
     version = version_of(values)
     unsaid = not said(values, "prioritytype") and values.keys() > {"slurm_version"}
     return unsaid and version is not None and version >= (23, 11)
 
 
 def _unused_priorities(values: Mapping[str, Row], settings: list[Setting]) -> None:
-    """Report the settings of priority/multifactor where it is not the PriorityType."""
+    """Report the settings of priority/multifactor if it is not the PriorityType."""
     became, why = NO_BEARING, "PriorityType is not priority/multifactor"
     if not said(values, "prioritytype"):
         became = NOT_MODELLED
@@ -209,7 +210,8 @@ def _multifactor(
         ours: float(told(key)) if _is_number(told(key)) else 0.0 for key, ours in _WEIGHTS.items()
     }
     most = max(factors.values(), default=0.0) or 1.0
-    # What a partition's jobs have more: its share of the weight, for a tier more than all factors.
+    # Extra priority of a partition's jobs: its share of the weight, for a tier more than all
+    # factors.
     step = sum(weights.values()) + 1 if by_tier else 0.0
     lowest = min(tiers.values(), default=0.0)
     priority = {
@@ -240,7 +242,10 @@ def _multifactor(
 def _of_tres(
     values: Mapping[str, Row], totals: Mapping[str, float], settings: list[Setting], *, one: bool
 ) -> str:
-    """What multifactor has of PriorityWeightTRES; what became of each weight is appended to ``settings``."""
+    """Return multifactor's part of PriorityWeightTRES.
+
+    The treatment of each weight is added to ``settings``.
+    """
     text = ""
     for part in filter(None, said(values, "priorityweighttres").split(",")):
         name, _, weight = part.partition("=")
@@ -267,7 +272,7 @@ def _is_weight(text: str) -> bool:
 
 
 def _backfill(values: Mapping[str, Row], settings: list[Setting]) -> str:
-    """The backfill with its settings; what became of SchedulerParameters is appended to ``settings``."""
+    """Return the backfill; ``settings`` gets the SchedulerParameters' treatment."""
     told = partial(said, values)
     pairs = [part.partition("=") for part in told("schedulerparameters").split(",")]
     parameters = {name.strip().lower(): value.strip() for name, _, value in pairs if name.strip()}
@@ -284,7 +289,7 @@ def _backfill(values: Mapping[str, Row], settings: list[Setting]) -> str:
         }
         if "bf_licenses" in parameters:
             given["bf_licenses"] = "yes"
-        if "defer" in parameters:  # a submission then waits for the next look as an end does
+        if "defer" in parameters:  # a submission then waits for the next pass as an end does
             given["sched_min_interval"] = given.get("batch_sched_delay", "3s")
         version = version_of(values)
         if version is not None and version < (25, 5):
@@ -318,7 +323,7 @@ def _backfill(values: Mapping[str, Row], settings: list[Setting]) -> str:
 
 
 def version_of(values: Mapping[str, Row]) -> tuple[int, int] | None:
-    """Slurm's version, as ``scontrol show config`` tells it: year and month; None if it does not."""
+    """Return Slurm's year and month from ``scontrol show config``; None without them."""
     parts = said(values, "slurm_version").split(".")[:2]
     if len(parts) < 2 or not all(part.isdigit() for part in parts):
         return None
@@ -326,13 +331,16 @@ def version_of(values: Mapping[str, Row]) -> tuple[int, int] | None:
 
 
 def _number_of_pass(key: str, value: str) -> str | None:
-    """A setting of the ``slurm`` backfill in a policy's text; None if it is none, or not a number."""
+    """Return a setting of the ``slurm`` backfill as policy text.
+
+    The result is None if it is no such setting, or not a number.
+    """
     unit = _UNIT.get(key)
     if unit is None or not _is_number(value):
         return None
     number = float(value)
     if unit == "":
-        # 0 is no limit; but Slurm takes no such bf_max_job_test, and then looks at one job in order.
+        # 0 is no limit; but Slurm accepts no such bf_max_job_test, and then tries one job in order.
         nothing = {"bf_max_job_test": None, "default_queue_depth": "1"}
         return f"{number:.0f}" if number >= 1 else nothing.get(key, "any")
     seconds = number * _SECONDS[unit]
@@ -344,12 +352,12 @@ def _number_of_pass(key: str, value: str) -> str | None:
 def explained(
     values: Mapping[str, Row], told: Collection[str] = (), *, shared: bool
 ) -> list[Setting]:
-    """What became of all other settings.
+    """Return the treatment of all other settings.
 
     Args:
-        values: by key.
-        told: keys of those that are told already.
-        shared: whether jobs share nodes.
+        values: Settings by key.
+        told: Keys that are reported already.
+        shared: Whether jobs share nodes.
     """
     made: list[Setting] = []
     for key, row in values.items():
@@ -357,7 +365,7 @@ def explained(
             continue
         value = row.get(key)
         if key == "priorityflags":
-            # What is said of the tree of fair shares is told with it, what multifactor has with that.
+            # Flags of the fair-share tree are reported with it, flags of multifactor with that.
             taken = [*_OF_TREE, *_FLAGS]
             value = ",".join(flag for flag in value.split(",") if flag.strip().upper() not in taken)
         if key in ("selecttype", "selecttypeparameters"):
@@ -376,7 +384,7 @@ def explained(
 
 
 def _number(row: Row, key: str) -> float:
-    """What a partition says of its priority, by this key or the older one."""
+    """Return a partition's priority, by this key or the older one."""
     text = row.get(key) or row.get("priority") or "1"
     return float(text) if _is_number(text) else 1.0
 

@@ -20,7 +20,7 @@ __all__ = ["PREEMPTION_KEYS", "Found", "preemption_of"]
 PREEMPTION_KEYS = frozenset(
     {"preempttype", "preemptmode", "preemptexempttime", "preemptparameters", "jobrequeue"}
 )
-"""What of slurm.conf is told here."""
+"""Keys of slurm.conf that are reported here."""
 
 _KEEPS_MEMORY = (
     "a suspended job keeps its memory, but here others have its nodes whatever memory both ask for"
@@ -31,18 +31,21 @@ _SLICES = (
 )
 _NOTHING = ("", "(null)", "none", "n/a", "cluster", "-1", "00:00:00", "0")
 CREDENTIAL_S = 120.0
-"""So long a job's credential counts (``AuthInfo=cred_expire=``); a requeued job waits for its end."""
+"""Lifetime of a job's credential; a requeued job waits for its end.
+
+It is set by ``AuthInfo=cred_expire=``.
+"""
 
 
 @dataclass
 class Found:
-    """What became of the settings.
+    """Treatment of the settings.
 
     Args:
         by: ``partition`` or ``qos``.
-        mode: of all who say none of their own.
-        fields: the cluster's ``preemption``; None if no job preempts another.
-        settings: each, and what became of it.
+        mode: Default mode of partitions or QOS.
+        fields: ``preemption`` of the cluster; None if no job preempts another.
+        settings: Each setting with its treatment.
     """
 
     by: str
@@ -54,13 +57,13 @@ class Found:
 def preemption_of(
     values: Mapping[str, Row], partitions: Mapping[str, Row], qos: Sequence[Row], *, shared: bool
 ) -> Found | None:
-    """What of a site's preemption is simulated; None if there is none to be told of.
+    """Return the simulated part of a site's preemption; None if it has no preemption.
 
     Args:
-        values: settings of slurm.conf by key.
-        partitions: rows of partitions by name.
-        qos: rows of ``sacctmgr show qos``.
-        shared: whether jobs share nodes.
+        values: Settings of slurm.conf by key.
+        partitions: Rows of partitions by name.
+        qos: Rows of ``sacctmgr show qos``.
+        shared: Whether jobs share nodes.
     """
     kind = said(values, "preempttype").lower().removeprefix("preempt/")
     if kind not in ("partition_prio", "qos"):
@@ -158,7 +161,7 @@ def _of_qos(
 
 
 def _own(found: Found, one: dict[str, Any], what: str, row: Row, values: Mapping[str, Row]) -> None:
-    """Mode and grace that a partition or QOS has of its own."""
+    """Set the mode and grace that a partition or QOS has itself."""
     own = row.get("preemptmode")
     if own.lower() not in _NOTHING:
         mode, became, why = _mode(found, own)
@@ -183,7 +186,7 @@ def _own(found: Found, one: dict[str, Any], what: str, row: Row, values: Mapping
 
 
 def _mode(found: Found, text: str) -> tuple[str, str, str]:
-    """Our mode, what became of the setting, and why."""
+    """Return hpctwin's mode, the treatment of the setting, and why."""
     words = {word.strip().lower() for word in text.split(",")} - {"gang", "within"}
     mode = next((word for word in ("suspend", "requeue", "cancel") if word in words), "off")
     slices = _SLICES if mode == "suspend" and found.by == "qos" else ""
@@ -191,7 +194,7 @@ def _mode(found: Found, text: str) -> tuple[str, str, str]:
 
 
 def _requeued(mode: str, values: Mapping[str, Row]) -> str:
-    """A mode, where jobs may not be requeued unless they ask for it."""
+    """Return a mode under the rule that jobs may be requeued only on request."""
     return "cancel" if mode == "requeue" and said(values, "jobrequeue") == "0" else mode
 
 
@@ -201,7 +204,7 @@ def _credential_s(values: Mapping[str, Row]) -> float:
 
 
 def _parameters(found: Found, fields: dict[str, Any], values: Mapping[str, Row]) -> None:
-    """PreemptParameters; those of SchedulerParameters are told with the others there."""
+    """Import PreemptParameters; those in SchedulerParameters are reported there."""
     scheduler = said(values, "schedulerparameters").lower()
     if "preempt_youngest_first" in scheduler:
         fields["youngest_first"] = True

@@ -1,4 +1,4 @@
-"""Which files of a folder are of Slurm, and what each of them is."""
+"""Files of Slurm in a folder, and the kind of each."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from hpctwin.rms.slurm.site.topology import topologies_of
 
 __all__ = ["LIVE", "SlurmFiles", "live_command"]
 
-# Versions since 21.08 refuse the columns of GRES; what they told is in TRES.
+# Versions since 21.08 refuse the columns of GRES; TRES has the same content.
 _COLUMNS = ",".join(name for name in COLUMNS if not name.endswith("GRES"))
 
 LIVE: dict[str, tuple[str, ...]] = {
@@ -55,7 +55,10 @@ LIVE: dict[str, tuple[str, ...]] = {
     "qos.txt": ("sacctmgr", "-P", "show", "qos"),
     "sacct.txt": ("sacct", "-a", "-D", "-P", "-o", _COLUMNS),
 }  # fmt: skip
-"""What a running Slurm is asked, by the file that an answer would be in; sacct takes ``-S`` besides."""
+"""Commands for a running Slurm, by the file that would have each answer.
+
+sacct also takes ``-S``.
+"""
 
 _MAIN = {"clustername", "slurmctldhost", "controlmachine"}
 """First keys of lines that only a cluster's main slurm.conf has."""
@@ -63,7 +66,7 @@ _CONF = _MAIN | {
     "nodename", "partitionname", "nodeset", "downnodes", "frontendname", "schedulertype",
     "schedulerparameters", "selecttype", "selecttypeparameters", "prioritytype",
 }  # fmt: skip
-"""First keys of lines by which slurm.conf, or a file that it includes, is known."""
+"""First keys of lines that identify slurm.conf, or a file that it includes."""
 _NODE_SHOWN = {
     "cpualloc",
     "cputot",
@@ -73,13 +76,13 @@ _NODE_SHOWN = {
     "boottime",
     "slurmdstarttime",
 }
-"""What ``scontrol show node`` prints and no line of slurm.conf may have."""
+"""Keys that ``scontrol show node`` prints and no line of slurm.conf may have."""
 _PARTITION_SHOWN = {"totalcpus", "totalnodes"}
-"""What ``scontrol show partition`` prints and no line of slurm.conf may have."""
+"""Keys that ``scontrol show partition`` prints and no line of slurm.conf may have."""
 _OTHERS = {
     "helper": "helpers.conf", "basepath": "job_container.conf", "autobasepath": "job_container.conf",
 }  # fmt: skip
-"""Keys of other files that have lines with NodeName; these files say nothing of when jobs start."""
+"""Keys of other files with NodeName lines, which do not affect when jobs start."""
 _SUFFIX = re.compile(r"(?:^[^.]+|\.conf|\.txt|\.cfg|\.out|^slurm\.conf.*)$")
 _RULED = re.compile(rb"[^\n|=]*\n[- ]*---[- ]*\r?\n")
 
@@ -94,7 +97,7 @@ class SlurmFiles:
     ) -> None:
         self._folder, self._known = folder, known
         self.columns = columns
-        """The ``--format`` that ``sacct`` was called with, for its output without a header."""
+        """The ``--format`` of the ``sacct`` call, for its output without a header."""
         self._unknown: list[str] = []
         self._settings = SlurmSettings()
         self._confs: list[Path] = []
@@ -103,7 +106,7 @@ class SlurmFiles:
         self._dumps: list[Path] = []
 
     def take(self, path: Path, head: bytes) -> str:
-        """What a file is, by what it begins with; empty if it is nothing of Slurm's."""
+        """Return a file's kind, by its first bytes; empty if it is not Slurm's."""
         if head.lstrip().startswith(b"{"):
             return self._take_json(path)
         if head.startswith(b"%YAML") or re.search(rb"^\s*-\s+topology\s*:", head, re.MULTILINE):
@@ -144,7 +147,7 @@ class SlurmFiles:
         return "" if b"\0" in head else self._take_settings(path, head)
 
     def _take_settings(self, path: Path, head: bytes) -> str:
-        """Take a file of keys and values, known by keys that files of no other kind have."""
+        """Import a file of settings, identified by keys that no other kind of file has."""
         rows = conf_rows(head.decode("utf-8-sig", "replace"))
         first, keys = {row.kind for row in rows}, {key for row in rows for key in row.values}
         shown = []
@@ -183,7 +186,7 @@ class SlurmFiles:
         return ""
 
     def _take_dump(self, path: Path, head: bytes) -> str:
-        """Keep a dump for later, or say why it is not read."""
+        """Keep a dump for later, or note why it is not read."""
         try:
             layout = layout_of(path, head, self.columns)
         except TraceError as error:
@@ -201,7 +204,7 @@ class SlurmFiles:
 
     @property
     def unread(self) -> list[str]:
-        """Why no accounting can be read, if some is there and its columns are not known."""
+        """Reasons why no accounting can be read, if there is some with unknown columns."""
         return [] if self._dumps else self._unknown
 
     def _take_table(self, path: Path, columns: set[str]) -> str:
@@ -224,7 +227,7 @@ class SlurmFiles:
         return ""
 
     def _take_yaml(self, path: Path) -> str:
-        """Take topology.yaml, or what a command prints with ``--yaml``."""
+        """Import topology.yaml, or the output of a command with ``--yaml``."""
         try:
             _, document = yaml_document(_text(path), path.name)
         except ConfigError as error:
@@ -268,10 +271,10 @@ class SlurmFiles:
         return ""
 
     def site(self, *, assumed: Sequence[ListedNode] = ()) -> Site | None:
-        """Cluster and policy; None if nothing tells of them.
+        """Return cluster and policy; None if no file describes them.
 
         Args:
-            assumed: the nodes, if none are described; without any: None then.
+            assumed: Nodes to use if none are described; without any, the result is None then.
         """
         self._read_confs()
         if not self._settings and not (assumed and self._settings.tells):
@@ -279,7 +282,7 @@ class SlurmFiles:
         return slurm_site(self._settings, assumed=assumed)
 
     def _read_confs(self) -> None:
-        """Read slurm.conf with what it includes, and say which files no slurm.conf includes."""
+        """Read slurm.conf with its includes, and note files that no slurm.conf includes."""
         for paths, conf in (
             (self._gres, self._settings.gres),
             (self._topologies, self._settings.topology),
@@ -314,7 +317,7 @@ class SlurmFiles:
         return [*settings.conf.files, *settings.gres.files, *settings.topology.files]
 
     def missing(self) -> list[str]:
-        """What no file tells, and what would."""
+        """Return the information that no file has, and the file that would have it."""
         found = self._settings
         columns = LIVE["associations.txt"][-1]
         there = {
@@ -337,7 +340,7 @@ class SlurmFiles:
 
     @property
     def reservations(self) -> Sequence[Row]:
-        """Of ``scontrol show reservation``, as text or else as JSON."""
+        """Rows of ``scontrol show reservation``, from text or else from JSON."""
         text = self._settings.reservations
         names = {row.get("reservationname") for row in text}
         documents = self._settings.documents.get("reservations", [])
@@ -349,12 +352,12 @@ class SlurmFiles:
         return self._settings.shared, self._settings.shares_memory
 
     def jobs(self, tally: Tally, machine: Machine, timezone: str | None) -> JobTable:
-        """All jobs of all dumps."""
+        """Return all jobs of all dumps."""
         return sacct_table(self._dumps, tally, machine, timezone=timezone, columns=self.columns)
 
 
 def live_command(name: str, since: str) -> Sequence[str]:
-    """A command of `LIVE`; accounting since a date."""
+    """Return a command of `LIVE`; accounting starts at a date."""
     command = LIVE[name]
     return (*command, "-S", since) if command[0] == "sacct" else command
 

@@ -1,4 +1,4 @@
-"""A Slurm site's reservations as maintenance of its machine, and what of them has no counterpart here."""
+"""A Slurm site's reservations as maintenance of a cluster, and unsupported parts."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ _YEAR_9999 = 2.5e11
 
 @dataclass(frozen=True)
 class _Past:
-    """What the reservations are laid beside.
+    """The past jobs with which reservations are compared.
 
     Args:
-        first_s, last_s: from the first submission to the last end, seconds since the epoch.
-        number: of each node, by name.
-        cores: that jobs can have of each node, by number; None where it is not known.
-        jobs: of which the users, accounts, times and nodes are looked at.
-        below: each account with those under it.
+        first_s, last_s: First submission and last end, in seconds since the epoch.
+        number: Number of each node, by name.
+        cores: Cores of each node that jobs can have, by number; None if unknown.
+        jobs: Jobs whose users, accounts, times and nodes are used.
+        below: Each account with the accounts below it.
     """
 
     first_s: float
@@ -93,19 +93,20 @@ class _Past:
 def take_reservations(
     site: Site, jobs: JobTable, rows: Sequence[Row], timezone: str | None
 ) -> None:
-    """Give a machine the reservations of its site as maintenance, and say of each what became of it.
+    """Add a site's reservations to its cluster as maintenance, with their treatment.
 
-    One with the flag MAINT, or that none of the jobs used, takes its nodes away; nodes that are kept for some
-    are not modelled.
+    A reservation with the flag MAINT, or that none of the jobs used, takes its nodes away. Nodes
+    reserved for some users are not modeled.
 
     Args:
-        site: gets the maintenance, and what became of each reservation.
-        jobs: in our own columns, times in seconds since the epoch: maintenance is within their span.
-        rows: of `hpctwin.rms.slurm.listing.reservations.reservation_rows`.
-        timezone: where times were written; UTC if left out.
+        site: Site that gets the maintenance, and the treatment of each reservation.
+        jobs: Jobs in hpctwin's own columns, times in seconds since the epoch: maintenance is within
+            their span.
+        rows: Rows of `hpctwin.rms.slurm.listing.reservations.reservation_rows`.
+        timezone: Time zone of the printed times; by default UTC.
 
     Raises:
-        ConfigError: there is no such time zone.
+        ConfigError: The time zone does not exist.
     """
     zone = zone_of(timezone)
     past = _past(site, jobs) if rows and site.sized else None
@@ -126,7 +127,7 @@ def take_reservations(
 
 
 def _past(site: Site, jobs: JobTable) -> _Past | None:
-    """None where no job tells of when the machine is simulated."""
+    """Return the past jobs; None without any, as the simulated span is unknown then."""
     if not len(jobs):
         return None
     begin = pl.col("submit_s")
@@ -159,7 +160,7 @@ def _past(site: Site, jobs: JobTable) -> _Past | None:
 def _taken(
     row: Row, past: _Past | None, zone: str | None
 ) -> tuple[list[dict[str, Any]], list[Setting]]:
-    """The maintenance that a reservation is, and what became of it: first the whole, then each flag."""
+    """Return a reservation's maintenance and treatment: the whole, then each flag."""
     name = row.get("reservationname")
 
     def became(what: str, why: str) -> Setting:
@@ -216,7 +217,7 @@ def _taken(
 
 
 def _why_not(one: Shown, row: Row, past: _Past | None) -> str:
-    """Why a reservation cannot be maintenance; empty if it can."""
+    """Return why a reservation cannot be maintenance; empty if it can."""
     if "TIME_FLOAT" in one.flags:
         return _FLOATS
     if not one.nodes:
@@ -238,7 +239,10 @@ def _why_not(one: Shown, row: Row, past: _Past | None) -> str:
 
 
 def _cores(row: Row) -> float | None:
-    """CPUs that it has, by its TRES; the count of cores, of several threads each perhaps, tells less."""
+    """Return its CPUs, from its TRES.
+
+    The count of cores, which may have several threads each, says less.
+    """
     for part in said(row, "tres").split(","):
         name, _, count = part.partition("=")
         if name == "cpu" and count.isdigit():
@@ -254,7 +258,7 @@ def _what(
     others: int,
     past: _Past,
 ) -> str:
-    """What a reservation became, with what is other than on the site."""
+    """Return the counterpart of a reservation, with its differences from the site."""
     count = f"{len(known):,} node{'' if len(known) == 1 else 's'}"
     text = [f"maintenance of {count}" + (f", {len(found):,} times" if one.repeats else "")]
     missing = len(one.nodes) - len(known)
@@ -284,7 +288,7 @@ def _what(
 
 
 def _longer(found: Sequence[tuple[float, float]], past: _Past) -> int:
-    """How many jobs may run for longer than all the times between those of one that comes again."""
+    """Return how many jobs may run longer than every gap of a repeated reservation."""
     if len(found) < 2:
         return 0
     gap_s = max(start - end for (_, end), (start, _) in pairwise(found))
@@ -293,7 +297,7 @@ def _longer(found: Sequence[tuple[float, float]], past: _Past) -> int:
 
 
 def _flags(one: Shown, row: Row) -> list[Setting]:
-    """What became of each flag of one that was taken over, and of what it has besides nodes."""
+    """Return the treatment of an imported reservation's flags and other resources."""
 
     def told(kind: str, value: str, became: str, why: str) -> Setting:
         return Setting(f"reservation {one.name}: {kind}", value, row.where, became, why)
@@ -310,16 +314,17 @@ def _flags(one: Shown, row: Row) -> list[Setting]:
     return made
 
 
-# --- who ran there ---------------------------------------------------------------------------------
+# --- jobs that ran there ---------------------------------------------------------------------------
 
 
 def _who_ran(
     row: Row, past: _Past, found: Sequence[tuple[float, float]], numbers: set[int]
 ) -> tuple[int, int]:
-    """How many jobs ran on its nodes meanwhile of those who may use it, and how many of others started there.
+    """Return how many allowed jobs ran there meanwhile, and how many others began.
 
-    Where it is not recorded who, when or where, it may have been anyone, at any time, anywhere: for those who
-    may use it. Of others those are counted that are known to have started there.
+    Allowed jobs belong to users with access to the reservation. If the user is not recorded, a job
+    counts as allowed. If its time or nodes are not recorded, an allowed job counts as having run
+    there. Other jobs count only if they are known to have started there.
     """
     columns = past.jobs.columns
     has = [name for name in ("recorded_start_s", "recorded_nodes") if name in columns]
@@ -351,8 +356,8 @@ def _who_ran(
 
 
 def _may(row: Row, past: _Past, columns: Iterable[str]) -> pl.Expr:
-    """Whether a job is of those who may use it: of users and of accounts, where both are named."""
-    if said(row, "groups"):  # whose users they are, no file tells
+    """Return whether a job's user and account, if named, may use the reservation."""
+    if said(row, "groups"):  # no file says which users they have
         return pl.lit(True)
     both = pl.lit(True)
     for key, column in (("users", "user"), ("accounts", "account")):
@@ -372,7 +377,10 @@ def _there(
     number: Mapping[str, int],
     numbers: set[int],
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Which jobs had one of the nodes, or may have had, and of which it is told; others are not looked at."""
+    """Return which jobs (maybe) had one of the nodes, and for which that is recorded.
+
+    Only the wanted jobs are checked.
+    """
     there = np.ones(len(some), bool)
     if "recorded_nodes" not in some.columns:
         return there, np.zeros(len(some), bool)
@@ -394,10 +402,10 @@ def _hits(text: str, number: Mapping[str, int], numbers: set[int]) -> bool | Non
 
 
 def _moment(text: str, zone: str | None) -> float:
-    """Seconds since the epoch of a time of Slurm's, read as those of accounting are.
+    """Return seconds since the epoch for a time of Slurm, read as in accounting.
 
     Raises:
-        ValueError: it is none.
+        ValueError: The text is no time.
     """
     found = moments(pl.Series("time", [text]), zone, Tally())[0]
     if found is None or not 0 <= found < _YEAR_9999:
@@ -406,7 +414,10 @@ def _moment(text: str, zone: str | None) -> float:
 
 
 def _printed(text: str, zone: str | None) -> str:
-    """Write a time as scontrol does in the site's time zone; JSON has seconds since the epoch."""
+    """Return a time as scontrol prints it in the site's time zone.
+
+    JSON has seconds since the epoch.
+    """
     try:
         shown = dt.datetime.fromtimestamp(int(text), zoneinfo.ZoneInfo(zone or "UTC"))
     except (ValueError, OverflowError, OSError):
@@ -415,7 +426,7 @@ def _printed(text: str, zone: str | None) -> str:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Node numbers, sorted, as `hpctwin.model.parse_nodes` reads them."""
+    """Return sorted node numbers as `hpctwin.model.parse_nodes` reads them."""
     parts: list[list[int]] = []
     for number in numbers:
         if parts and number == parts[-1][1] + 1:

@@ -1,7 +1,8 @@
 """A Slurm site's settings as a cluster and a policy.
 
-Nodes and partitions come from the output of ``scontrol`` if it is there, else from ``slurm.conf``; shares and
-QOS from ``sacctmgr``. `hpctwin.rms.slurm.site.policy` reports what became of each scheduling setting.
+Nodes and partitions come from the output of ``scontrol`` if it exists, else from ``slurm.conf``;
+shares and QOS from ``sacctmgr``. `hpctwin.rms.slurm.site.policy` reports the treatment of each
+scheduling setting.
 """
 
 from __future__ import annotations
@@ -45,28 +46,28 @@ from hpctwin.rms.slurm.site.topology import Topology, chosen_topology, connectio
 __all__ = ["SlurmSettings", "slurm_site"]
 
 MOST_GROUPS = 128
-"""Of more groups of nodes than this a simulation takes long."""
+"""Number of node groups above which a simulation is slow."""
 
 
 @dataclass
 class SlurmSettings:
-    """What was found of a site.
+    """Settings found of a site.
 
     Args:
-        conf: of slurm.conf; or what ``scontrol show config`` printed, a row for each setting.
-        gres: of gres.conf.
-        topology: of topology.conf.
-        shown_topology: of ``scontrol show topology``.
-        topologies: of topology.yaml.
-        nodes: of ``scontrol show node``.
-        partitions: of ``scontrol show partition``.
-        associations: of ``sacctmgr show assoc``.
-        qos: of ``sacctmgr show qos``.
-        reservations: of ``scontrol show reservation``.
-        documents: what the same commands and ``sinfo`` print with ``--json``, by the name of the list.
-        version: of Slurm, as such a document says it.
-        weights: of ``sprio -w``, which count where nothing else says them.
-        notes: what of these could not be read.
+        conf: Lines of slurm.conf, or of ``scontrol show config``, a row for each setting.
+        gres: Lines of gres.conf.
+        topology: Lines of topology.conf.
+        shown_topology: Rows of ``scontrol show topology``.
+        topologies: Topologies of topology.yaml.
+        nodes: Rows of ``scontrol show node``.
+        partitions: Rows of ``scontrol show partition``.
+        associations: Rows of ``sacctmgr show assoc``.
+        qos: Rows of ``sacctmgr show qos``.
+        reservations: Rows of ``scontrol show reservation``.
+        documents: Rows of the same commands and ``sinfo`` with ``--json``, by the name of the list.
+        version: Slurm's version in such a document.
+        weights: Rows of ``sprio -w``, which count if no other source has them.
+        notes: Parts of these that could not be read.
     """
 
     conf: Conf = field(default_factory=Conf)
@@ -89,12 +90,12 @@ class SlurmSettings:
 
     @property
     def shown_nodes(self) -> list[list[Row]]:
-        """Rows of nodes that a running Slurm printed, as text first, then as JSON and by sinfo."""
+        """Rows of nodes that a running Slurm printed: text first, then JSON and sinfo."""
         return [self.nodes, *self._of_documents("nodes", "nodename")]
 
     @property
     def shown_partitions(self) -> list[list[Row]]:
-        """Rows of partitions that a running Slurm printed, as text first, then as JSON and by sinfo."""
+        """Rows of partitions that a running Slurm printed: text, then JSON and sinfo."""
         return [self.partitions, *self._of_documents("partitions", "partitionname")]
 
     def _of_documents(self, name: str, kind: str) -> list[list[Row]]:
@@ -102,18 +103,18 @@ class SlurmSettings:
         return [self.documents.get(name, []), of_sinfo]
 
     def named_partitions(self) -> dict[str, Row]:
-        """Rows of partitions by name."""
+        """Return rows of partitions by name."""
         shown = [{row.get("partitionname"): row for row in some} for some in self.shown_partitions]
         written = with_defaults(self.conf.of("partitionname"), "partitionname")
         return completed(shown, {row.get("partitionname"): row for row in written})
 
     def as_text_or_json(self, name: str, text: list[Row]) -> list[Row]:
-        """Rows of text, or those of a document if there are none."""
+        """Return rows of text, or of a document if there are none."""
         return text or self.documents.get(name, [])
 
     @property
     def tells(self) -> bool:
-        """Whether it says anything of scheduling, partitions, accounts or QOS."""
+        """Whether there is any setting of scheduling, partitions, accounts or QOS."""
         return bool(
             self.conf.rows
             or any(self.shown_partitions)
@@ -125,7 +126,7 @@ class SlurmSettings:
 
     @property
     def values(self) -> dict[str, Row]:
-        """The settings that are not of a node, partition or the like, by key; the last one counts."""
+        """Settings not of a node, partition or the like, by key; the last one counts."""
         kinds = (
             "nodename", "partitionname", "nodeset", "downnodes", "frontendname", "switchname", "blockname",
         )  # fmt: skip
@@ -134,7 +135,7 @@ class SlurmSettings:
 
     @property
     def slurm_version(self) -> str:
-        """Slurm's version as its settings, a document or else its nodes say it; empty if none does."""
+        """Slurm's version from settings, a document or else nodes; empty without one."""
         told = said(self.values, "slurm_version") or self.version
         nodes = {row.get("version") for some in self.shown_nodes for row in some}
         known = [text for text in nodes if re.match(r"\d+\.\d+\b", text)]
@@ -144,29 +145,29 @@ class SlurmSettings:
 
     @property
     def shared(self) -> bool:
-        """Whether jobs may be on one node together: cores are what is given out, not to one job alone."""
+        """Whether jobs may share nodes: cores are allocated, and not to one job alone."""
         alone = [gives_whole_nodes(row) for row in self.named_partitions().values()]
-        # Since 23.02 cores are what is given out if nothing is said.
+        # Since 23.02 cores are allocated by default.
         select = said(self.values, "selecttype") or "select/cons_tres"
         return "linear" not in select and not (alone and all(alone))
 
     @property
     def shares_memory(self) -> bool:
-        """Whether memory is given out too."""
+        """Whether memory is allocated too."""
         key, values = "selecttypeparameters", self.values
         return key not in values or "MEMORY" in said(values, key).upper()
 
 
 def slurm_site(found: SlurmSettings, *, assumed: Sequence[ListedNode] = ()) -> Site:
-    """The machine and the policy of a Slurm site.
+    """Return the cluster and the policy of a Slurm site.
 
     Args:
-        found: its settings.
-        assumed: the nodes, if the settings have none.
+        found: Settings of the site.
+        assumed: Nodes to use if the settings have none.
 
     Raises:
-        ConfigError: the settings have no nodes, or associations are of several clusters and nothing says of
-            which this is.
+        ConfigError: The settings have no nodes, or associations belong to several clusters and no
+            setting names this one.
     """
     notes = [*found.conf.notes, *found.gres.notes, *found.topology.notes, *found.notes]
     settings: list[Setting] = []
@@ -279,7 +280,7 @@ def slurm_site(found: SlurmSettings, *, assumed: Sequence[ListedNode] = ()) -> S
 
 
 def _untold(found: SlurmSettings) -> list[str]:
-    """Say what JSON of some versions lacks, if no other form says it."""
+    """Return notes on what JSON of some versions lacks, if no other form has it."""
     notes = []
     text, *documents = found.shown_partitions
     written = found.conf.of("partitionname")
@@ -334,20 +335,20 @@ def _qos(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def _youngest_taken(one: Setting) -> Setting:
-    """What is said of preempt_youngest_first, which preemption has."""
+    """Return the treatment of preempt_youngest_first, which preemption has."""
     if one.name != "SchedulerParameters: preempt_youngest_first":
         return one
     return replace(one, became=TAKEN, why="preemption: youngest_first")
 
 
 def _without_preempt(row: Row) -> Row:
-    """A QOS without what is told with preemption."""
+    """Return a QOS without the fields that are reported with preemption."""
     left = {key: value for key, value in row.values.items() if key != "preempt"}
     return Row(left, row.where, row.names)
 
 
 def _preemption(found: Found | None, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The cluster's field, of partitions that have nodes."""
+    """Return the cluster's field, for partitions that have nodes."""
     if found is None or found.fields is None:
         return {}
     if found.by == "qos":
@@ -366,7 +367,7 @@ def _enforcing(values: Mapping[str, Row], *, held: bool) -> list[Setting]:
 
 
 def _with_accounts(limits: list[dict[str, Any]], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Limits, and an account below the root for each that only a limit is known of."""
+    """Return limits, and a root-level account for each name that only a limit has."""
     accounts = list(fields.get("accounts", ()))
     known = {account["name"] for account in accounts} | {ROOT}
     for limit in limits:

@@ -1,7 +1,8 @@
-"""How nodes are connected: switches of ``topology/tree``, blocks of ``topology/block``.
+"""Connections of nodes: ``topology/tree`` switches and ``topology/block`` blocks.
 
 Source:
-    Manual pages topology.conf(5) and topology.yaml(5), 22.05 to 26.05; outputs of ``scontrol show topology``.
+    Manual pages topology.conf(5) and topology.yaml(5), 22.05 to 26.05; outputs of ``scontrol show
+    topology``.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _LISTS = {
     "ring": ("rings", {"ringname": "ring", "nodes": "nodes"}),
     "torus3d": ("toruses", {"torusname": "name", "nodes": "nodes"}),
 }
-"""Of each kind in topology.yaml, its list, and the fields of an element by the keys of topology.conf."""
+"""Each kind's list in topology.yaml, and its fields by topology.conf's keys."""
 _WHY = {
     "ring": "jobs have nodes that follow each other in a ring; no placement looks at rings",
     "torus3d": "jobs have boxes of a torus; no placement looks at one",
@@ -45,11 +46,11 @@ class Topology:
     """A topology of topology.yaml.
 
     Args:
-        name: Its name, by which partitions choose it.
+        name: Name by which partitions choose it.
         kind: ``tree``, ``block``, ``flat``, ``ring``, ``torus3d`` or another word.
-        rows: The same in rows of topology.conf.
-        where: The file.
-        default: Whether it is the cluster's.
+        rows: The same as rows of topology.conf.
+        where: Name of the file.
+        default: Whether it is the cluster's default.
     """
 
     name: str
@@ -61,14 +62,14 @@ class Topology:
 
 @dataclass(frozen=True)
 class Chosen:
-    """How a cluster's nodes are connected.
+    """Connections of a cluster's nodes.
 
     Args:
-        rows: As in topology.conf.
-        source: What the rows are of, for reports.
-        name: Of the default topology of topology.yaml.
-        plugin: The ``TopologyPlugin`` that is in effect, by key, if it is not slurm.conf that says it.
-        others: What became of topologies that are not in effect.
+        rows: Rows as in topology.conf.
+        source: Source of the rows, for reports.
+        name: Name of the default topology of topology.yaml.
+        plugin: The ``TopologyPlugin`` in effect, by key, if slurm.conf does not set it.
+        others: Treatment of topologies that are not in effect.
     """
 
     rows: Sequence[Row] = ()
@@ -79,14 +80,14 @@ class Chosen:
 
 
 def topologies_of(content: Any, where: str) -> list[Topology]:
-    """Read the topologies of topology.yaml, or of ``scontrol show topoconf``.
+    """Return the topologies of topology.yaml, or of ``scontrol show topoconf``.
 
     Args:
-        content: What YAML made of it.
-        where: The name of the file.
+        content: Parsed YAML.
+        where: Name of the file.
 
     Returns:
-        None if it is no list of topologies.
+        The topologies; none if it is no list of them.
     """
     listed = [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
     found = []
@@ -96,7 +97,7 @@ def topologies_of(content: Any, where: str) -> list[Topology]:
         told = {
             key: value for key, value in one.items() if key not in ("topology", "cluster_default")
         }
-        # Slurm prints those that a topology has not as {}.
+        # Slurm prints kinds that a topology lacks as {}.
         kind = next((key for key, value in told.items() if value), "flat")
         name, about = one["topology"], told.get(kind)
         rows = tuple(_rows_of_yaml(kind, about if isinstance(about, dict) else {}, where))
@@ -125,14 +126,16 @@ def _written(value: Any) -> str:
 def chosen_topology(
     conf: Sequence[Row], shown: Sequence[Row], topologies: Sequence[Topology]
 ) -> Chosen:
-    """Choose the topology that is in effect: what Slurm shows, else topology.yaml, else topology.conf.
+    """Return the topology in effect.
+
+    What Slurm shows counts, else topology.yaml, else topology.conf.
 
     Args:
         conf: Rows of topology.conf.
         shown: Rows of ``scontrol show topology``.
-        topologies: Of topology.yaml.
+        topologies: Topologies of topology.yaml.
     """
-    # A folder may have both topology.yaml and what scontrol prints of it.
+    # A folder may have both topology.yaml and scontrol's output of it.
     topologies = list({one.name: one for one in reversed(topologies)}.values())[::-1]
     shown = list({tuple(row.values.items()): row for row in shown}.values())
     default = next((one for one in topologies if one.default), next(iter(topologies), None))
@@ -168,16 +171,17 @@ def chosen_topology(
 
 
 def connections(chosen: Chosen, names: Sequence[str]) -> tuple[list[dict[str, Any]], list[Setting]]:
-    """Return the switches of a cluster, as plain fields of `Switch`, and what became of the topology.
+    """Return a cluster's switches, as plain fields of `Switch`, and the treatment.
 
-    A block is a switch with nodes; above as many blocks as a larger one of ``BlockSizes`` holds is another.
+    A block is a switch with nodes. Above as many blocks as a larger one of ``BlockSizes`` holds is
+    another switch.
 
     Args:
-        chosen: What is in effect.
+        chosen: Topology in effect.
         names: Names of all nodes, in the order of their numbers.
 
     Returns:
-        No switches if the topology does not say where each node is, once.
+        No switches if the topology does not place each node exactly once.
     """
     rows = chosen.rows
     if not rows:
@@ -207,7 +211,7 @@ def _told(chosen: Chosen, became: str, why: str) -> Setting:
 
 
 def _with_nodes(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
-    """Leave out switches of which no node is available."""
+    """Return switches except those without any available node."""
     here = set(names)
     empty = {
         row.get("switchname")
@@ -233,7 +237,7 @@ def _switch(row: Row, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _of_blocks(rows: Sequence[Row], sizes: str, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Blocks, and above those that follow each other the ones that Slurm makes of them."""
+    """Return blocks, and above consecutive ones Slurm's larger blocks."""
     found: list[dict[str, Any]] = [
         {"name": row.get("blockname"), "nodes": _numbers(row.get("blockname"), row, names)}
         for row in rows
@@ -258,7 +262,7 @@ def _of_blocks(rows: Sequence[Row], sizes: str, names: Sequence[str]) -> list[di
 
 
 def _numbers(name: str, row: Row, names: Sequence[str]) -> str:
-    """Numbers of the nodes of a switch, as text; those of nodes that are there no more are left out."""
+    """Return the node numbers of a switch, as text; nodes that are gone are omitted."""
     place = {node: number for number, node in enumerate(names)}
     numbers = sorted({place[node] for node in expand(row.get("nodes")) if node in place})
     if not numbers:
