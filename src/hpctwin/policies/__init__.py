@@ -21,7 +21,7 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "placement": PLACEMENTS,
     "power": POWERS,
 }
-"""Those of the four parts of a policy."""
+"""Registries of the four parts of a policy."""
 
 __all__ = [
     "BACKFILLS",
