@@ -78,7 +78,7 @@ class Policy:
     power: PowerPolicy = field(default_factory=PowerPolicy)
 
     def setting(self, name: str) -> Any:
-        """Return a setting of the backfill, or its default; None if there is no such setting."""
+        """Return a setting of the backfill, or its default; None if it does not exist."""
         defaults = {one.name: one.default for one in BACKFILLS.find(self.backfill).parameters}
         return {**defaults, **dict(self.settings)}.get(name)
 

@@ -42,7 +42,7 @@ def agent_control(text: str) -> AgentControl:
 
 
 class AgentControl:
-    """Control function that decides at the first event after each interval.
+    """Control function that decides at multiples of an interval.
 
     Args:
         name: Path of the agent's file.

@@ -76,7 +76,7 @@ _STEPS = {
     "BUILD_STRING": "makes a text (an f-string): a score is a number",
     "PUSH_EXC_INFO": "has a `try`: ask for the condition with `if` instead",
 }
-"""Bytecode steps that no score may have, with the error; {0} is the step's argument."""
+"""Bytecode steps that no score may have, with the error; {0} is the argument."""
 
 
 def plain_function(function: Any) -> Any:
@@ -131,7 +131,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 @dataclass
 class _Reader:
-    """Reader of a function, of its inner functions, and of compiled functions it calls.
+    """Reader of a function, its inner functions, and compiled functions it calls.
 
     Args:
         label: Name in messages.
@@ -282,7 +282,10 @@ def _global(function: FunctionType, name: str) -> tuple[Any, ...]:
 
 
 def _why_not(value: Any, path: str) -> str | None:
-    """Return why a score may not use a value; None if it may, or another check decides."""
+    """Return why a score may not use a value.
+
+    It is None if the score may, or if another check decides.
+    """
     if isinstance(value, ModuleType):
         home = value.__name__
         if home.partition(".")[0] in _MODULES and home not in _WHY_NOT:

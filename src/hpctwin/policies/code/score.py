@@ -1,4 +1,4 @@
-"""Base of orderings and placements: a function that returns a score, smallest first.
+"""Base of orderings and placements: a function with a score, smallest first.
 
 It is compiled separately, in a fraction of a second, and passed to the engine as a first-class
 function.
@@ -87,7 +87,7 @@ class Score(ABC):
         function = plain_function(self.function)
         try:
             return compiled_score(function, self.signature(), keep=self.kept)
-        except Exception as error:  # Numba does not wrap errors of its own code
+        except Exception as error:  # Numba does not wrap errors in its code
             where, reason = why_not_compiled(error, function)
             raise PolicyError(
                 f"{where}: {self.label} cannot be compiled: {reason}; {MAY}, and must return a number"

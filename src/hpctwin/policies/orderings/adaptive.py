@@ -14,7 +14,7 @@ __all__ = ["adaptive", "pas", "pfm"]
 
 
 def adaptive(*, chain: float = 0.2, fairshare: float = 1.0) -> Ordering:
-    """Smallest area first, earlier with a longer chain of dependent jobs (hpctwin's own).
+    """Smallest area first, earlier with a longer chain of dependent jobs.
 
     The area is the expected runtime times the sum of the requested shares of nodes and resources.
     It is divided by the fair-share factor to the power ``fairshare``, so jobs of heavy users wait

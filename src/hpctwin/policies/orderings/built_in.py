@@ -27,7 +27,7 @@ def sjf(now: float, job: JobView) -> float:
 
 
 def spf(now: float, job: JobView) -> float:
-    """Shortest predicted runtime first, also if plans use the walltime (which is the default)."""
+    """Shortest predicted runtime first, whatever plans use (default: the walltime)."""
     return job.predicted_runtime
 
 

@@ -110,7 +110,7 @@ def _check(node: ast.AST, body: str) -> None:
 
 
 def _check_constant(node: ast.AST, body: str) -> None:
-    """Compute what does not depend on the job: an error would be the same for all jobs."""
+    """Compute what does not depend on the job: its error would be that of all jobs."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mod)):
         if _constant(node.right, body) == 0:
             raise PolicyError(

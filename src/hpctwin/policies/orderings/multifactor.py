@@ -45,9 +45,9 @@ def multifactor(
         trace: Weight of the trace's own priority, not scaled (Slurm's job factor).
         max_age: Age at which that factor is 1, in seconds or text such as ``"7d"``.
         favor_small: Slurm's PriorityFavorSmall.
-        relative_to_time: Size is divided by the minutes of the walltime (Slurm's flag
-            SMALL_RELATIVE_TO_TIME).
-        accrue_always: Age counts from the submission (Slurm's flag ACCRUE_ALWAYS).
+        relative_to_time: Divide size by the minutes of the walltime, like Slurm's flag
+            SMALL_RELATIVE_TO_TIME.
+        accrue_always: Count age from the submission, like Slurm's flag ACCRUE_ALWAYS.
         machine_cores: Number of cores of the cluster. If given, size is the mean of the shares of
             nodes and of cores, or the larger of them with ``relative_to_time``.
         per_node: Weight of each requested node: Slurm's PriorityWeightTRES divided by the total.
