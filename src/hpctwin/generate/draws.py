@@ -83,7 +83,10 @@ def choice(rng: np.random.Generator, weights: FloatArray, size: int) -> npt.NDAr
 
 
 def gamma_cdf(x: FloatArray, shape: float, scale: float) -> FloatArray:
-    """Return the gamma distribution's cumulative probability, to about 1e-6, without SciPy."""
+    """Return the gamma distribution's cumulative probability, to about 1e-6.
+
+    It does not need SciPy.
+    """
     grid = np.linspace(0, max(float(x.max()), 1.0), 20_001)
     log_density = (
         (shape - 1) * np.log(np.maximum(grid, 1e-300)) - grid / scale

@@ -16,7 +16,10 @@ PHASES = (
     (40, (6, 8), (200, 300)),
     (50, (2, 4), (60, 180)),
 )
-"""Jobs, range of nodes, range of walltimes in seconds: warm-up, burst, steady phase, tail."""
+"""Jobs, range of nodes, range of walltimes in seconds of each phase.
+
+The phases are warm-up, burst, steady phase and tail.
+"""
 
 
 def four_phase(

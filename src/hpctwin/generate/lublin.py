@@ -1,4 +1,4 @@
-"""The workload model of Lublin and Feitelson (JPDC 63(11), 2003), for all jobs together.
+"""The workload model of Lublin and Feitelson (JPDC 63(11), 2003), for all jobs.
 
 - Sizes follow a two-stage log-uniform distribution.
 - The logarithm of runtimes follows a hyper-gamma distribution; its mixture depends on the size.

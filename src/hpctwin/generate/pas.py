@@ -115,7 +115,7 @@ def pas(
     dependent: float = 0.2,
     seed: int = 0,
 ) -> Workload:
-    """Generate jobs of one node each, all submitted at once, that share four resources.
+    """Generate jobs of one node, all submitted at once, that share four resources.
 
     Args:
         jobs: Number of jobs.

@@ -20,7 +20,10 @@ WIDTHS = {
     640: 0.0088, 768: 0.0033, 802: 0.0044, 804: 0.0089, 875: 0.0057, 957: 0.0021, 1024: 0.0501,
     1620: 0.0018, 2048: 0.0058, 2400: 0.0018,
 }  # fmt: skip
-"""The 24 most common widths (93 % of the jobs) and their frequencies; others are omitted."""
+"""The 24 most common widths (93 % of the jobs) and their frequencies.
+
+Other widths are omitted.
+"""
 
 CLASSES = (
     (128, (1200, 1800, 2400, 3600, 3600, 7200, 10800, 10800, 10800, 10800, 10800),
@@ -34,7 +37,7 @@ CLASSES = (
     (4360, (1800, 3600, 7200, 10800, 14400, 21600, 28800, 57240, 86400, 86400, 86400),
      (0.001, 0.008, 0.043, 0.198, 0.516, 0.738, 0.916, 1.001, 1.002, 1.007, 1.05)),
 )  # fmt: skip
-"""Largest width of a class; deciles of its walltimes (s) and of runtime / walltime."""
+"""Largest width of a class; deciles of walltimes (s) and of runtime / walltime."""
 
 GAPS_S = (0.0, 3.0, 6.0, 16.0, 41.0, 156.0, 410.4, 821.0, 1560.0, 3442.1, 135_842.0)
 """Deciles of the gaps between submissions."""

@@ -1,4 +1,4 @@
-"""Registry of all metrics of runs: name, unit, direction, formula, meaning and source.
+"""Registry of all metrics of runs: name, unit, direction, formula and source.
 
 A metric is a statistic of the jobs that started and ended (`Mean`, `Quantile`, `Maximum` of a
 `JobMetric`), a total of the run (`Total`) or the ratio of two totals (`Ratio`). These parts read
@@ -534,7 +534,7 @@ Some totals are known only with energy or fairness.
 
 
 def computed_from(totals: Collection[str]) -> dict[str, Metric]:
-    """Return the metrics that are statistics of jobs, or need only some totals of a run.
+    """Return the metrics that are computed from jobs and the given totals of a run.
 
     Args:
         totals: Names of the known totals.

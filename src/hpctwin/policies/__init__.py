@@ -1,4 +1,4 @@
-"""Orderings, backfills, placements and power policies, by name or written by the user."""
+"""Orderings, backfills, placements and power policies, by name or custom."""
 
 from typing import Any
 

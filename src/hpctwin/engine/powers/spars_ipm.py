@@ -135,7 +135,7 @@ def waste(node: int, time: int, sim: Arrays) -> float:
 
 @jit
 def choose_least_waste(wanted: int, time: int, sim: Arrays) -> None:
-    """Choose nodes released by a time, those that waste the least energy until then."""
+    """Choose the nodes released by a time that waste the least energy until then."""
     plan = planned(sim.power_kept)
     for node in range(len(sim.node)):
         plan[node].cost = waste(node, time, sim)

@@ -1,4 +1,4 @@
-"""Inputs of summaries from times of jobs in whole milliseconds, in one loop over jobs."""
+"""Inputs of summaries from job times in whole milliseconds, in one loop."""
 
 from __future__ import annotations
 

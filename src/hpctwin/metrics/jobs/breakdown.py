@@ -19,7 +19,10 @@ By = Literal["size", "walltime", "user", "account", "partition", "state"]
 """Properties that divide jobs into classes."""
 
 WALLTIME_EDGES_S = tuple(3600.0 * hours for hours in (0.5, 1, 2, 4, 8, 12, 24, 48, 96, 168))
-"""Common limits of sites: jobs that request exactly the limit are the top of their class."""
+"""Common limits of sites.
+
+Jobs that request exactly the limit are the top of their class.
+"""
 
 
 def breakdown(jobs: pl.DataFrame, by: By, edges: Sequence[float] | None = None) -> pl.DataFrame:

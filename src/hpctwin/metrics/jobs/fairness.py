@@ -1,4 +1,4 @@
-"""Fairness: how evenly jobs are served, and whether later arrivals delay earlier ones.
+"""Fairness: how evenly jobs are served, and delays by later arrivals.
 
 Sources: R. Jain, D. Chiu, W. Hawe, "A quantitative measure of fairness and discrimination for
 resource allocation in shared computer systems", DEC-TR-301, 1984; G. Sabin, P. Sadayappan,

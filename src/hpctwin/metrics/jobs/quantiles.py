@@ -126,7 +126,10 @@ def _by_rank(values: FloatArray, ranks: list[int]) -> dict[int, float]:
 
 
 def _place(share: float, size: int) -> tuple[int, int, float]:
-    """Return the ranks next to a quantile of ``size`` numbers, and its distance to the first."""
+    """Return the two ranks next to a quantile of ``size`` numbers.
+
+    The third number is the distance of the quantile to the first rank.
+    """
     place = share * (size - 1)
     return math.floor(place), math.ceil(place), place - math.floor(place)
 

@@ -1,4 +1,4 @@
-"""Accounts: use, energy and waits of each user or account, over one run or several."""
+"""Accounts: use, energy and waits of users or accounts, over one or more runs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _SUMS = (
     *(f"{name}_{part}" for name in MEANS for part in ("sum", "weight")),
 )  # fmt: skip
 _USED = _SUMS[:4]
-"""The use of a cut-off attempt counts even if its job was canceled before it restarted."""
+"""Sums that include cut-off attempts of jobs that were canceled before a restart."""
 _SHOWN = (
     "jobs", "ended", "node_hours", "core_hours", "gpu_hours", "utilization", "energy_j", "mean_node_w",
     "edp_js", "ed2p_js2", *MEANS, "priority_weighted_specific_response_time_s", "fugaku_points",

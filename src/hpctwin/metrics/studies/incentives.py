@@ -1,4 +1,4 @@
-"""Incentives: priorities of jobs by the behavior of their account in an earlier run.
+"""Incentives: priorities of jobs by their account's behavior in an earlier run.
 
 Source of the keys: ExaDigiT's RAPS, experimental policies (Maiterth et al., SC25-W, §4.3). A key
 consists of an account's energy E (J), its node-seconds T and mean power P = E / T. Fugaku points

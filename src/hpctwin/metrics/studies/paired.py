@@ -193,7 +193,7 @@ def mean_summaries(runs: Sequence[Mapping[str, Summary]]) -> dict[str, Summary]:
 
 
 def _numbers(runs: Sequence[Mapping[str, Summary]]) -> list[str]:
-    """Return metrics that are numbers wherever they are known, in the summaries' order."""
+    """Return metrics that are numbers wherever known, in the order of the summaries."""
     kinds: dict[str, set[type]] = {}
     for run in runs:
         for summary in run.values():

@@ -1,4 +1,4 @@
-"""Summary of a run that comes in parts: jobs as they end, queue and cluster over time."""
+"""Summary of a run that comes in parts: ended jobs, and levels over time."""
 
 from __future__ import annotations
 

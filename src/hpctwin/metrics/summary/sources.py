@@ -1,4 +1,4 @@
-"""Input of summaries: jobs in a table or in arrays of whole ms, with equal results."""
+"""Input of summaries: jobs in a table or in arrays of whole ms; results are equal."""
 
 from __future__ import annotations
 

@@ -224,7 +224,9 @@ def events_of_ms(
 def other_keys(
     nodes: IntArray, lost: pl.DataFrame, marks_s: npt.ArrayLike
 ) -> tuple[IntArray, int] | None:
-    """Return cut-off attempts and marks as unsorted keys of `Events`, and the node bits.
+    """Return cut-off attempts and marks as keys of `Events`, and the node bits.
+
+    The keys are in no order.
 
     Args:
         nodes: Nodes of the jobs [jobs].
@@ -241,7 +243,7 @@ def other_keys(
 
 
 def room_ms(node_bits: int) -> int:
-    """Return the time in ms below which a time fits a key with this number of node bits."""
+    """Return the bound in ms of times that fit a key with this number of node bits."""
     return int(_room(node_bits))
 
 
@@ -385,7 +387,7 @@ def _room(node_bits: int) -> float:
 
 
 def _in_ms(events: list[_Event], node_bits: int, key: IntArray) -> bool:
-    """Write keys with ms as instants; return False if these are not exact or do not fit."""
+    """Write keys with ms as instants; False if these are not exact or do not fit."""
     most, at = _room(node_bits), 0
     for kind, time_s, nodes in events:
         for first in range(0, len(time_s), _PIECE):

@@ -65,7 +65,7 @@ def resource_utilization(
     asked: Mapping[str, npt.NDArray[np.int64]],
     capacity: Mapping[str, float],
 ) -> dict[str, float]:
-    """Return the share of each resource in use from the first submission to the last end.
+    """Return the share of each resource in use, from first submission to last end.
 
     Args:
         jobs: Table of jobs of a result.

@@ -121,7 +121,7 @@ def binned(
         Means and peaks [bins].
     """
     means = integrals(time_s, level, edges) / np.diff(edges)
-    # The level at the begin of a bin, and those that begin in it.
+    # The level that holds at the begin of a bin, and the levels that begin in it.
     begins = np.searchsorted(time_s, edges[:-1], side="right") - 1
     ends = np.searchsorted(time_s, edges[1:], side="left")
     pairs = np.column_stack([begins, np.maximum(ends, begins + 1)]).ravel()

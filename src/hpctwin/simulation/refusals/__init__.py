@@ -1,4 +1,4 @@
-"""Combinations that have no meaning or are not supported; each is rejected by name."""
+"""Combinations without meaning or support; each is rejected by name, only here."""
 
 from hpctwin.simulation.refusals.asked import check_forecasts, check_present
 from hpctwin.simulation.refusals.sized import check_sized

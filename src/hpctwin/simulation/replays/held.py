@@ -1,4 +1,4 @@
-"""Nodes held by the jobs of a replayed trace, and their conflicts with the cluster."""
+"""Nodes held by the jobs of a replayed trace, and conflicts with the cluster."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Held:
 
 
 def starts_and_ends(start: IntArray, end: IntArray) -> Iterator[tuple[int, int, bool]]:
-    """Yield row, time and whether it is a start, of each start and end of jobs that ran.
+    """Yield each start and end of jobs that ran: row, time, whether it is a start.
 
     Ends come before starts at the same time.
 
@@ -82,7 +82,7 @@ def starts_and_ends(start: IntArray, end: IntArray) -> Iterator[tuple[int, int, 
 def over_capacity(
     frame: pl.DataFrame, amount: int, capacity: pl.DataFrame | None, what: str
 ) -> pl.DataFrame:
-    """Return conflicts of jobs that held more of an amount together than the cluster had."""
+    """Return conflicts of jobs that together held more than the cluster had."""
     found = capacity_conflicts(frame, amount, capacity)
     return found.select(
         "time_s",

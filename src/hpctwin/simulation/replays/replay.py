@@ -63,7 +63,7 @@ def replay(
     from_s: float | None = None,
     until_s: float | None = None,
 ) -> Replay:
-    """Start every job at its recorded start, and report each conflict with the cluster.
+    """Start every job at its recorded start, and report conflicts with the cluster.
 
     Jobs run for their runtime, however much the cluster has; walltimes do not end them. If nodes
     have a power model, jobs use their recorded nodes, else the lowest free ones; a node that
@@ -158,7 +158,7 @@ def replay(
 
 
 def _energy(trace: Recorded, held: Held, begin: int, until: int) -> Energy:
-    """Return the energy of a cluster whose nodes were idle or computing, between two times in ms."""
+    """Return the energy of nodes that were idle or computing, between two times in ms."""
     from hpctwin.energy.accounts.shared_energy import energy_of
 
     assert held.node_map is not None

@@ -124,7 +124,7 @@ class _Nodes:
 
 
 def held_parts(trace: Recorded) -> Held:
-    """Return the held parts of nodes: of the recorded ones, else of the lowest that fit."""
+    """Return held parts of nodes: of the recorded ones, else of the lowest that fit."""
     workload, cluster, start = trace.workload, trace.cluster, trace.start
     known = trace.known
     kind, asked = known["job"]["kind"], _tasks_asked(known)[known["job"]["kind"]]
@@ -200,7 +200,7 @@ def _too_much(trace: Recorded, known: Mapping[str, npt.NDArray[Any]]) -> list[pl
 
 
 def _tasks_asked(known: Mapping[str, npt.NDArray[Any]]) -> IntArray:
-    """Return the number of tasks of jobs of each kind, over all kinds of tasks [kinds]."""
+    """Return the number of tasks of jobs of each kind, over all task kinds [kinds]."""
     shape = known["shape"]
     every: IntArray = shape["tasks"].astype(np.int64)
     more = shape["more"].astype(np.int64)

@@ -39,7 +39,7 @@ def held_nodes(trace: Recorded) -> Held:
 
 
 def _nodes_of_jobs(trace: Recorded) -> tuple[list[IntArray], dict[int, int]]:
-    """Return the nodes of each job, ascending, and their number for jobs that lack some."""
+    """Return the nodes of each job, ascending, and the count for jobs that lack some."""
     workload, count = trace.workload, trace.cluster.node_count
     out, changes = np.zeros(count, np.int64), _changes(trace.away)
     nodes: list[IntArray] = [np.zeros(0, np.int64)] * len(workload)
