@@ -1,8 +1,12 @@
 """Registry of all metrics of runs: name, unit, direction, formula and source.
 
-A metric is a statistic of the jobs that started and ended (`Mean`, `Quantile`, `Maximum` of a
-`JobMetric`), a total of the run (`Total`) or the ratio of two totals (`Ratio`). These parts read
-`METRICS`:
+A metric is one of these:
+
+- a statistic of the jobs that started and ended: `Mean`, `Quantile` or `Maximum` of a `JobMetric`;
+- a total of the run: `Total`;
+- the ratio of two totals: `Ratio`.
+
+These parts read `METRICS`:
 
 - summaries, streams, classes of jobs, accounts, comparisons and sweeps;
 - facilities and objectives of the twin;

@@ -29,7 +29,7 @@ CANDIDATES = "easy"
 """The backfill that may have a separate ordering of candidates."""
 
 OUTSIDE = "outside"
-"""The backfill that starts only jobs it is told to start."""
+"""The backfill that starts only jobs that are named from outside the engine."""
 
 _KIND = {
     "count": "whole",

@@ -95,12 +95,17 @@ VARIED = ("workload", "window", "load", "runtimes", "widths", "cluster", "seed",
 class SweepResult(Shown):
     """The rows of a sweep.
 
+    Each row of ``table`` has these columns:
+
+    - the varied values: ``workload``, ``window``, ``load``, ``runtimes``, ``widths``, ``cluster``,
+    ``seed``, ``policy``, ``parameter_…``;
+    - ``written``: the policy as the settings have it;
+    - ``error``: the error of a failed point;
+    - all metrics of the simulation (docs/metrics.md), ``engine_s`` and ``seconds``.
+
     Args:
         settings: Settings of the sweep.
-        table: A row for each point: the varied values (``workload``, ``window``, ``load``,
-            ``runtimes``, ``widths``, ``cluster``, ``seed``, ``policy``, that policy as it was
-            ``written``, ``parameter_…``), ``error`` if it failed, all metrics of the simulation
-            (docs/metrics.md), ``engine_s`` and ``seconds``.
+        table: A row for each point.
         notes: Changes and omissions of readers, and assumptions, one sentence each.
     """
 

@@ -40,7 +40,7 @@ __all__ = ["Found", "SearchSettings", "Sought", "look_for", "read_search", "sear
 
 _HIGH = ("utilization", "throughput", "jain_fairness", "jobs_completed")
 _FEWEST = 5
-"""Minimum number of trials before a new one can be judged hopeless."""
+"""Minimum number of other trials to judge a trial hopeless."""
 
 
 def _objectives(given: Any) -> Any:

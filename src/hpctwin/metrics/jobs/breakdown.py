@@ -38,9 +38,13 @@ def breakdown(jobs: pl.DataFrame, by: By, edges: Sequence[float] | None = None) 
 
     Returns:
         A row for each class with jobs, sizes and walltimes ascending, others by descending
-        node-hours: ``bin`` (label; *unknown* for jobs without one), ``jobs`` (all of them),
-        ``ran_jobs`` (jobs that started and ended), and over the latter the main statistics of
-        `hpctwin.metrics.METRICS` (null if there are none) and ``node_hours`` (nodes · run, hours).
+        node-hours:
+
+        - ``bin``: label; *unknown* for jobs without one;
+        - ``jobs``: number of all jobs;
+        - ``ran_jobs``: number of jobs that started and ended;
+        - the main statistics of `hpctwin.metrics.METRICS` over the latter; null if there are none;
+        - ``node_hours``: nodes · run over the latter, in hours.
 
     Raises:
         UnknownNameError: ``by`` is none of the above.

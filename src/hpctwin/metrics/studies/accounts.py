@@ -55,14 +55,20 @@ _SHOWN = (
 class Accounts:
     """Use of users or accounts, as sums, so that runs can be added up.
 
+    The columns of ``sums``, of which all but the first two are over jobs that started and ended:
+
+    - ``name``; ``jobs``: number of all jobs;
+    - ``ended``: number of jobs that started and ended;
+    - ``node_s``: nodes · s held, lost attempts included;
+    - ``core_s``, ``gpu_s``, ``energy_j``: null if not known;
+    - ``energy_run_js``: Σ energy · run; ``energy_run2_js2``: Σ energy · run²;
+    - ``response3``: Σ nodes · (turnaround³ − wait³); ``response4``: the same with ⁴;
+    - ``<name>_sum`` and ``<name>_weight`` for each mean.
+
     Args:
         by: Owners of the accounts.
         there_node_s: All node-seconds of the cluster.
-        sums: A row for each account: ``name``, ``jobs`` (all), and over jobs that started and ended
-            ``ended``, ``node_s`` (nodes · s held, lost attempts included), ``core_s``, ``gpu_s``,
-            ``energy_j`` (all three null if not known), ``energy_run_js`` (Σ energy · run),
-            ``energy_run2_js2`` (Σ energy · run²), ``response3`` (Σ nodes · (turnaround³ − wait³)),
-            ``response4`` (with ⁴), and for each mean ``<name>_sum`` and ``<name>_weight``.
+        sums: A row for each account.
     """
 
     by: AccountsBy

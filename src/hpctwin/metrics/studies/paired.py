@@ -138,11 +138,14 @@ def paired_differences(
         level: Level of the intervals, above 0 and below 1.
 
     Returns:
-        A row for each policy but the first and each metric: ``policy``, ``against``, ``metric``,
-        ``pairs`` (workloads on which both have the metric), over these ``before`` (the first's
-        mean), ``after`` (its own), ``difference`` and ``low``, ``high`` (its interval, of
-        `mean_interval`; null if there are too few pairs), ``lower`` and ``higher`` (the numbers of
-        pairs with such a change).
+        A row for each policy but the first and each metric:
+
+        - ``policy``, ``against``, ``metric``;
+        - ``pairs``: number of workloads on which both have the metric;
+        - ``before``, ``after``: means of the first policy and of this one over these workloads;
+        - ``difference``, ``low``, ``high``: mean difference and its interval, of `mean_interval`;
+        without ends (null) if there are too few pairs;
+        - ``lower``, ``higher``: number of pairs with a negative and a positive difference.
 
     Raises:
         ConfigError: There is no run, or runs differ in their policies.

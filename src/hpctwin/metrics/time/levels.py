@@ -84,7 +84,7 @@ class Steps(NamedTuple):
 
     Args:
         time: Times as in `Levels`, but in ``unit``.
-        unit: Units per second: those of whole ms if all times are whole ms; else 1.
+        unit: Units per second: 1,000 and whole numbers if all times are whole ms; else 1.
         queued: Change of jobs in the queue, -1, 0 or 1 [events].
         running: Change of running jobs, -1, 0 or 1 [events].
         nodes: Nodes of the job [events].

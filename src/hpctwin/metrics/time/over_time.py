@@ -54,7 +54,7 @@ class _Levels(NamedTuple):
 
 
 def sum_of_products(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Any:
-    """Return the product of two vectors as a Python number.
+    """Return the sum of products of two vectors, as a Python number.
 
     It does not depend on the number of cores. NumPy's own product passes long vectors to threads,
     which then keep a core busy while they wait for more.

@@ -79,7 +79,7 @@ def resample(series: pl.DataFrame, step_s: float) -> pl.DataFrame:
 
     Returns:
         The columns of ``series`` as floats, with ``time_s`` the begin of the bin (or its covered
-        part), and ``span_s``, the seconds covered; mean · span summed over bins is the integral of
+        part), and ``span_s``, the seconds covered. Mean · span summed over bins is the integral of
         the series.
 
     Raises:

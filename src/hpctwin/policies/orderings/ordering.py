@@ -30,9 +30,9 @@ class Ordering(Score):
         facts: Whether it reads fields that most orderings do not; the engine gets them only if
             needed.
         summary: Description in one line.
-        power: Exponent of scores that are, over the waiting time of a job, a line, or a line with
-            one bend, to this power; a fair-share factor adds the same to all. 0 if not known. It
-            makes long queues fast, see `hpctwin.engine.queue.priority_tournament`.
+        power: Exponent of scores over time: a job's score is a line to this power, or a line with
+            one bend. A fair-share factor adds the same to all. 0 if not known. It makes long queues
+            fast, see `hpctwin.engine.queue.priority_tournament`.
         times_only: Whether scores depend only on times and the fair share of a job.
         alone: Cheaper ordering with the same result if all jobs have one user (and account).
     """

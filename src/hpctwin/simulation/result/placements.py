@@ -253,8 +253,9 @@ def shares_held(workload: Workload, cluster: Cluster, placed: pl.DataFrame) -> p
         placed: Table of `placements`.
 
     Returns:
-        Columns of a result's ``node_map`` with one row per node, ``use`` (the larger of the shares
-        of the node's cores and GPUs) and ``share`` (the largest, including memory), from 0 to 1.
+        Columns of a result's ``node_map`` with one row per node, ``use`` and ``share``. ``use`` is
+        the larger of the shares of the node's cores and GPUs; ``share`` includes memory. Both are
+        from 0 to 1.
     """
     counts = [group.count for group in cluster.nodes]
     group = np.repeat(np.arange(len(counts)), counts)[placed["node"].to_numpy()]

@@ -76,8 +76,9 @@ def attempts_of(
         lost: Stretches that failures ended.
 
     Returns:
-        The jobs with start, end and nodes of the last stretch, null for a job that is suspended
-        now; and the other stretches, with the part of each that was not in vain.
+        The jobs with start, end and nodes of the last stretch, which a job that is suspended now
+        does not have. The second table is the other stretches, with the part of each that was not
+        in vain.
     """
     last = stretches.group_by("job_id", maintain_order=True).last()
     last = last.join(jobs.select("job_id", job_end_s="end_s"), on="job_id", maintain_order="left")

@@ -52,7 +52,7 @@ class Feed:
     _last_ms: int = field(default=0, init=False)
 
     def next(self) -> Batch | None:
-        """Return the next jobs, at least as many as wanted; None after the last.
+        """Return the next jobs, as many as wanted or a few more; None after the last.
 
         Raises:
             WorkloadError: A batch is not valid, or its jobs precede those of earlier batches.

@@ -79,10 +79,7 @@ class StreamedResult:
 
     @property
     def jobs(self) -> pl.LazyFrame:
-        """The jobs in the columns of `hpctwin.Result.jobs`, in the order of writing.
-
-        A job is written when nothing depends on its state any more.
-        """
+        """The jobs in the columns of `hpctwin.Result.jobs`, in the order of writing."""
         stored = pl.scan_parquet(self.folder / "jobs" / "*.parquet")
         wait = pl.col("start_ms") - pl.col("submit_ms")
         turnaround = pl.when(pl.col("start_ms").is_not_null()).then(
