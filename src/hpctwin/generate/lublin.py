@@ -3,7 +3,7 @@
 - Sizes follow a two-stage log-uniform distribution.
 - The logarithm of runtimes follows a hyper-gamma distribution; its mixture depends on the size.
 - The logarithm of gaps between arrivals follows a gamma distribution. Half-hour buckets with a
-daily cycle turn gaps into times.
+  daily cycle turn gaps into times.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class SweepResult(Shown):
     Each row of ``table`` has these columns:
 
     - the varied values: ``workload``, ``window``, ``load``, ``runtimes``, ``widths``, ``cluster``,
-    ``seed``, ``policy``, ``parameter_…``;
+      ``seed``, ``policy``, ``parameter_…``;
     - ``written``: the policy as the settings have it;
     - ``error``: the error of a failed point;
     - all metrics of the simulation (docs/metrics.md), ``engine_s`` and ``seconds``.

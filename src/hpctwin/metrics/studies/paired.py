@@ -144,7 +144,7 @@ def paired_differences(
         - ``pairs``: number of workloads on which both have the metric;
         - ``before``, ``after``: means of the first policy and of this one over these workloads;
         - ``difference``, ``low``, ``high``: mean difference and its interval, of `mean_interval`;
-        without ends (null) if there are too few pairs;
+          without ends (null) if there are too few pairs;
         - ``lower``, ``higher``: number of pairs with a negative and a positive difference.
 
     Raises:
