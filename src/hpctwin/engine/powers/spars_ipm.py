@@ -1,8 +1,8 @@
 """FCFS with SPARS's power manager, by its published rule: it plans jobs and nodes together.
 
-Each call plans from scratch, and gives each node to at most one waiting job. A job gets idle nodes if
-there are enough, else those that are released soonest; among these, the ones that waste the least
-energy until then. It plans by node where everything else plans by numbers of nodes.
+Each call plans from scratch, and gives each node to at most one waiting job. A job gets idle nodes
+if there are enough, else the nodes that are released soonest. Among these it gets the ones that
+waste the least energy until then. The plan is by node, while all others use numbers of nodes.
 """
 
 from __future__ import annotations
