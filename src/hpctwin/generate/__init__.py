@@ -1,4 +1,4 @@
-"""Workloads made by models, each with a seed: the same seed gives the same jobs."""
+"""Workload generators: models with a seed; the same seed gives the same jobs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GENERATORS = {
     "pas": "pas",
     "theta-year": "theta_year",
 }
-"""Generators by name, and the module each is in, as the function of the module's name."""
+"""Module of each generator by name; the function has the module's name."""
 
 
 @check_arguments()
@@ -34,11 +34,11 @@ def generate(name: str, **options: Any) -> Workload:
 
     Args:
         name: ``poisson``, ``lublin``, ``four-phase``, ``pas`` or ``theta-year``.
-        options: of that generator, among them ``seed``.
+        options: Options of that generator, among them ``seed``.
 
     Raises:
-        UnknownNameError: there is no such generator, or it has no such option.
-        ConfigError: an option has a value it cannot have.
+        UnknownNameError: There is no such generator, or it has no such option.
+        ConfigError: The value of an option is not valid.
     """
     function = find_generator(name, options)
     try:
@@ -49,10 +49,10 @@ def generate(name: str, **options: Any) -> Workload:
 
 
 def find_generator(name: str, options: Iterable[str]) -> Callable[..., Workload]:
-    """The generator of a name, which has these options.
+    """Return the generator of a name, if it has all given options.
 
     Raises:
-        UnknownNameError: there is no such generator, or it has no such option.
+        UnknownNameError: There is no such generator, or it has no such option.
     """
     if name not in GENERATORS:
         raise UnknownNameError("workload generator", name, GENERATORS)
@@ -68,7 +68,7 @@ def find_generator(name: str, options: Iterable[str]) -> Callable[..., Workload]
 
 
 class _Room(ModuleType):
-    """A room that can be called: where it is imported first, ``hpctwin.generate`` is the room."""
+    """A callable package: ``hpctwin.generate`` may be imported as a module first."""
 
     def __call__(self, name: str, **options: Any) -> Workload:
         return generate(name, **options)

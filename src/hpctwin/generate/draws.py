@@ -1,4 +1,4 @@
-"""What the generators share: checks of options, and a few distributions."""
+"""Shared parts of the generators: checks of options, and a few distributions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _CHOICES = 1 << 12
 
 
 def generator(seed: int) -> np.random.Generator:
-    """The random numbers of a seed.
+    """Return the random number generator of a seed.
 
     Raises:
-        ConfigError: the seed is not a whole number, 0 or more.
+        ConfigError: The seed is not a whole number, 0 or more.
     """
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ConfigError(f"seed is {in_brief(seed)}, it must be a whole number, 0 or more")
@@ -28,10 +28,10 @@ def generator(seed: int) -> np.random.Generator:
 
 
 def count_of(name: str, value: int) -> int:
-    """Check a number of things.
+    """Check and return a count.
 
     Raises:
-        ConfigError: it is not a whole number of at least 1.
+        ConfigError: It is not a whole number of at least 1.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**40:
         raise ConfigError(f"{name} is {in_brief(value)}, it must be a whole number of at least 1")
@@ -39,10 +39,10 @@ def count_of(name: str, value: int) -> int:
 
 
 def above_zero(name: str, value: float) -> float:
-    """Check a quantity.
+    """Check and return a quantity.
 
     Raises:
-        ConfigError: it is not a finite number above 0.
+        ConfigError: It is not a finite number above 0.
     """
     if not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
         raise ConfigError(f"{name} is {in_brief(value)}, it must be a number above 0")
@@ -50,10 +50,10 @@ def above_zero(name: str, value: float) -> float:
 
 
 def within(name: str, value: float, low: float, high: float) -> float:
-    """Check a number that lies between two others.
+    """Check and return a number within bounds.
 
     Raises:
-        ConfigError: it does not.
+        ConfigError: It is outside the bounds.
     """
     if not isinstance(value, int | float) or not low <= value <= high:
         raise ConfigError(f"{name} is {in_brief(value)}, it must be between {low:g} and {high:g}")
@@ -61,16 +61,18 @@ def within(name: str, value: float, low: float, high: float) -> float:
 
 
 def choice(rng: np.random.Generator, weights: FloatArray, size: int) -> npt.NDArray[np.int64]:
-    """Draw numbers from 0 on by their weights: what the generator's own ``choice`` draws, in half the time.
+    """Draw whole numbers from 0 on by their weights.
+
+    The numbers are those of the generator's own ``choice``, in half the time.
 
     Args:
-        rng: random numbers.
-        weights: of each number, above 0.
-        size: how many.
+        rng: Random number generator.
+        weights: Weight of each number, above 0.
+        size: Number of draws.
     """
     reached = np.cumsum(weights / weights.sum())
     reached /= reached[-1]
-    # Where to begin to look, by the first bits of what is drawn.
+    # Index at which to begin the search, by the first bits of the drawn number.
     begin = np.searchsorted(reached, np.arange(_CHOICES) / _CHOICES, side="right")
     most = int(np.diff(begin, append=len(weights) - 1).max())
     drawn = rng.random(size)
@@ -81,7 +83,10 @@ def choice(rng: np.random.Generator, weights: FloatArray, size: int) -> npt.NDAr
 
 
 def gamma_cdf(x: FloatArray, shape: float, scale: float) -> FloatArray:
-    """The gamma distribution's cumulative probability, to about 1e-6, without SciPy."""
+    """Return the gamma distribution's cumulative probability, to about 1e-6.
+
+    It does not need SciPy.
+    """
     grid = np.linspace(0, max(float(x.max()), 1.0), 20_001)
     log_density = (
         (shape - 1) * np.log(np.maximum(grid, 1e-300)) - grid / scale
@@ -96,13 +101,15 @@ def gamma_cdf(x: FloatArray, shape: float, scale: float) -> FloatArray:
 def quantile_draw(
     rng: np.random.Generator, size: int, quantiles: tuple[float, ...], least: float = 0.0
 ) -> FloatArray:
-    """Draw from a distribution given by evenly spaced quantiles, straight on a log scale between them.
+    """Draw from a distribution given by evenly spaced quantiles.
+
+    Between quantiles it is linear on a log scale.
 
     Args:
-        rng: random numbers.
-        size: how many.
-        quantiles: from the minimum to the maximum.
-        least: added before the logarithm is taken, for distributions that reach 0.
+        rng: Random number generator.
+        size: Number of draws.
+        quantiles: Quantiles from the minimum to the maximum.
+        least: Number added before the logarithm is taken, for distributions that reach 0.
     """
     at = np.linspace(0, 1, len(quantiles))
     logs = np.log(np.array(quantiles) + least)

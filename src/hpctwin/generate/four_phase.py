@@ -16,7 +16,10 @@ PHASES = (
     (40, (6, 8), (200, 300)),
     (50, (2, 4), (60, 180)),
 )
-"""Jobs, range of nodes, range of walltimes in seconds: warm-up, burst, steady phase, tail."""
+"""Jobs, range of nodes, range of walltimes in seconds of each phase.
+
+The phases are warm-up, burst, steady phase and tail.
+"""
 
 
 def four_phase(
@@ -27,20 +30,20 @@ def four_phase(
     time_scale: float = 1.0,
     seed: int = 0,
 ) -> Workload:
-    """150 jobs, one every few seconds, for a cluster of 32 nodes.
+    """Generate 150 jobs, one every few seconds, for a cluster of 32 nodes.
 
-    The paper gives walltimes and is silent on runtimes: they are a share of the walltime, uniform between
+    The paper gives walltimes but no runtimes. Runtimes are a share of the walltime, uniform between
     two bounds; by default all of it.
 
     Args:
-        interval_s: time between submissions, seconds.
-        shortest_run: least share of the walltime that a job runs.
-        longest_run: largest share.
-        time_scale: multiplies all times, for short tests.
-        seed: of sizes and times, which are uniform in their ranges.
+        interval_s: Time between submissions, in seconds.
+        shortest_run: Minimum share of the walltime that a job runs.
+        longest_run: Maximum share of the walltime that a job runs.
+        time_scale: Factor of all times, for short tests.
+        seed: Seed of sizes and times, which are uniform in their ranges.
 
     Raises:
-        ConfigError: an option has a value it cannot have.
+        ConfigError: The value of an option is not valid.
     """
     rng = generator(seed)
     scale = above_zero("time_scale", time_scale)

@@ -1,8 +1,9 @@
-"""The workload model of Lublin and Feitelson (JPDC 63(11), 2003), for all jobs together.
+"""The workload model of Lublin and Feitelson (JPDC 63(11), 2003), for all jobs.
 
-Sizes come from a two-stage log-uniform distribution, runtimes from a hyper-gamma distribution of their
-logarithm whose mixture depends on the size, arrivals from a gamma distribution of the logarithm of the gaps,
-paid for out of half-hour buckets that follow a daily cycle.
+- Sizes follow a two-stage log-uniform distribution.
+- The logarithm of runtimes follows a hyper-gamma distribution; its mixture depends on the size.
+- The logarithm of gaps between arrivals follows a gamma distribution. Half-hour buckets with a
+  daily cycle turn gaps into times.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["lublin"]
 
 FloatArray = npt.NDArray[np.float64]
 
-# The constants of the model's "all jobs" set.
+# Constants of the model's "all jobs" set.
 SERIAL, POWER_OF_TWO = 0.244, 0.576
 SMALLEST_LOG2, BELOW_LARGEST_LOG2, FIRST_STAGE = 0.8, 2.5, 0.86
 RUNTIME_A1, RUNTIME_B1, RUNTIME_A2, RUNTIME_B2 = 4.2, 0.94, 312.0, 0.03
@@ -33,16 +34,16 @@ BUCKETS, BUCKET_S, DAY_BEGINS = 48, 1800.0, 11
 def lublin(
     *, jobs: int = 10_000, nodes: int = 256, load: float | None = None, seed: int = 0
 ) -> Workload:
-    """Jobs of the Lublin–Feitelson model.
+    """Generate jobs of the Lublin–Feitelson model.
 
     Args:
-        jobs: how many.
-        nodes: of the machine, at least 8: the model's sizes need that room.
-        load: stretch the arrivals so that the offered load is this; as the model gives it if left out.
-        seed: of all that is drawn.
+        jobs: Number of jobs.
+        nodes: Number of nodes of the cluster, at least 8; the model's sizes need that many.
+        load: Offered load, to which arrivals are stretched; by default as the model gives it.
+        seed: Seed of all draws.
 
     Raises:
-        ConfigError: an option has a value it cannot have.
+        ConfigError: The value of an option is not valid.
     """
     rng = generator(seed)
     size = count_of("jobs", jobs)
@@ -85,7 +86,7 @@ def _runtimes(rng: np.random.Generator, width: FloatArray) -> FloatArray:
 
 
 def _arrivals(rng: np.random.Generator, size: int) -> FloatArray:
-    """Submit times, seconds from a midnight on."""
+    """Return submit times, in seconds since a midnight."""
     logs = np.full(size, np.inf)
     while (wrong := np.flatnonzero(logs > LONGEST_LOG_GAP)).size:
         logs[wrong] = rng.gamma(ARRIVAL_A, ARRIVAL_B, len(wrong))

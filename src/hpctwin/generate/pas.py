@@ -1,14 +1,13 @@
-"""The 5,000 jobs of the PAS paper (Goyal and Pavithra, "Dynamic Adapting Scheduling for HPC", §IV).
+"""The 5,000 jobs of the PAS paper, and a model of failing jobs.
 
-The paper gives the kinds of attributes and the size of the machine, and no distributions. Here all are
-uniform. Runtimes of 1 or 2 ms make the serial makespan about 7,500 ms, and demands of up to all there is put
-FCFS without backfilling within some percent of its row in Table I (makespan 7,290 ms, mean wait 3,650 ms).
+The paper (Goyal and Pavithra, "Dynamic Adapting Scheduling for HPC", §IV) gives the kinds of
+attributes and the size of the cluster, and no distributions. Here all are uniform. Runtimes of 1 or
+2 ms make the serial makespan about 7,500 ms. With demands of up to all there is, FCFS without
+backfilling is within some percent of its row in Table I (makespan 7,290 ms, mean wait 3,650 ms).
 
-Jobs that fail: a seeded model of which do, and the risk as one who predicts may know it.
-
-The probability that a job fails is logistic in what is known when it is submitted: long jobs, and those
-that ask for much, fail more often. Which do is drawn. Who predicts from the same features is right about
-the probability, and no more; no predictor from these features can do better.
+The probability that a job fails is logistic in what is known at its submission: long jobs, and jobs
+with large demands, fail more often. The failing jobs are drawn by a seed. A predictor that uses the
+same features can know this probability, and no predictor from these features can do better.
 """
 
 from __future__ import annotations
@@ -28,23 +27,23 @@ FloatArray = npt.NDArray[np.float64]
 def failure_risk(
     workload: Workload, share: float = 0.05, *, by_length: float = 1.0, by_demand: float = 1.0
 ) -> FloatArray:
-    """Probability that each job fails, from its walltime and its demand.
+    """Return the probability that each job fails, from its walltime and demand.
 
-    logit p = a + by_length · z(log walltime) + by_demand · z(demand), with z(x) = (x − mean) / standard
-    deviation; demand is the sum of nodes and resources, each as a share of the most that any job asks for;
-    a is such that the mean of p is ``share``.
+    logit p = a + by_length · z(log walltime) + by_demand · z(demand), with z(x) = (x − mean) /
+    standard deviation. The demand is the sum of nodes and resources, each as a share of the largest
+    request of any job. The constant a makes the mean of p equal to ``share``.
 
     Args:
-        workload: the jobs.
-        share: of the jobs that fail, in the mean; 0 for none, below 1.
-        by_length: how strongly the walltime counts.
-        by_demand: how strongly the demand counts.
+        workload: The jobs.
+        share: Mean share of failing jobs; 0 for none, below 1.
+        by_length: Weight of the walltime.
+        by_demand: Weight of the demand.
 
     Returns:
         Probabilities [jobs].
 
     Raises:
-        ConfigError: a number is out of range.
+        ConfigError: A number is out of range.
     """
     mean = within("share", share, 0, 0.99)
     for name, weight in (("by_length", by_length), ("by_demand", by_demand)):
@@ -73,17 +72,17 @@ def with_failures(
     by_demand: float = 1.0,
     seed: int = 0,
 ) -> Workload:
-    """The workload with jobs that fail at the end of their runtime.
+    """Return the workload with jobs that fail at the end of their runtime.
 
     Args:
-        workload: the jobs.
-        share: of the jobs that fail, in the mean.
-        by_length: how strongly the walltime counts; see `failure_risk`.
-        by_demand: how strongly the demand counts.
-        seed: of which fail.
+        workload: The jobs.
+        share: Mean share of failing jobs.
+        by_length: Weight of the walltime; see `failure_risk`.
+        by_demand: Weight of the demand.
+        seed: Seed of the draw of failing jobs.
 
     Raises:
-        ConfigError: a number is out of range.
+        ConfigError: A number is out of range.
     """
     risk = failure_risk(workload, share, by_length=by_length, by_demand=by_demand)
     return workload.replace(fails=generator(seed).random(len(workload)) < risk)
@@ -100,11 +99,11 @@ def _logistic(x: FloatArray) -> FloatArray:
 
 
 RESOURCES = {"cpu": 100, "memory_mb": 16_000, "disk_mbps": 1000, "network_mbps": 1000}
-"""The machine of §IV."""
+"""Resources of the cluster of §IV."""
 
 
 def pas_cluster(nodes: int = 5000) -> Cluster:
-    """The machine of §IV; so many nodes that they never bind."""
+    """Return the cluster of §IV, with enough nodes that they never limit jobs."""
     return Cluster.uniform(nodes=nodes, name="pas", resources=RESOURCES)
 
 
@@ -116,17 +115,17 @@ def pas(
     dependent: float = 0.2,
     seed: int = 0,
 ) -> Workload:
-    """Jobs of one node each, all submitted at once, that share four resources.
+    """Generate jobs of one node, all submitted at once, that share four resources.
 
     Args:
-        jobs: how many.
-        longest_ms: runtimes are whole milliseconds from 1 to this.
-        most: a job asks of each resource for 1 up to this share of all there is.
-        dependent: share of the jobs that depend (afterok) on one job, any with a smaller id.
-        seed: of all that is drawn.
+        jobs: Number of jobs.
+        longest_ms: Longest runtime; runtimes are whole milliseconds from 1.
+        most: Maximum share of each resource that a job requests; requests start at 1.
+        dependent: Share of the jobs that depend (afterok) on one job, any with a smaller id.
+        seed: Seed of all draws.
 
     Raises:
-        ConfigError: an option has a value it cannot have.
+        ConfigError: The value of an option is not valid.
     """
     rng = generator(seed)
     size = count_of("jobs", jobs)

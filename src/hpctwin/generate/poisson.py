@@ -1,4 +1,4 @@
-"""Poisson arrivals; the plain workload to try things on."""
+"""Poisson arrivals: a plain workload for experiments."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ def poisson(
     users: int = 32,
     seed: int = 0,
 ) -> Workload:
-    """Jobs that arrive independently of each other.
+    """Generate jobs that arrive independently of each other.
 
     Args:
-        jobs: how many.
-        nodes: of the machine; widths are log-uniform from 1 to all of them.
-        load: offered load, sum(runtime · nodes) / (nodes · span).
-        mean_runtime_s: mean runtime, seconds; runtimes are at least 1 s.
-        runtimes: their distribution.
-        sigma: of the logarithm of lognormal runtimes.
-        power_of_two: share of the jobs whose width is rounded to a power of two.
+        jobs: Number of jobs.
+        nodes: Number of nodes of the cluster; widths are log-uniform from 1 to all of them.
+        load: Offered load, sum(runtime · nodes) / (nodes · span).
+        mean_runtime_s: Mean runtime, in seconds; runtimes are at least 1 s.
+        runtimes: Distribution of runtimes.
+        sigma: Standard deviation of the logarithm of lognormal runtimes.
+        power_of_two: Share of the jobs whose width is rounded to a power of two.
         overestimate: f of the f-model: walltimes are uniform in [1, 1 + f] times the runtime
             (Mu'alem and Feitelson, TPDS 2001), rounded up to whole minutes; 0 for exact ones.
-        users: how many, the k-th about 1/k as busy as the first.
-        seed: of all that is drawn.
+        users: Number of users; the k-th is about 1/k as busy as the first.
+        seed: Seed of all draws.
 
     Raises:
-        ConfigError: an option has a value it cannot have.
+        ConfigError: The value of an option is not valid.
     """
     rng = generator(seed)
     size = count_of("jobs", jobs)

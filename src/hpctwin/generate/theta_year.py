@@ -1,7 +1,8 @@
 """A generated year with the statistics of Theta's 2022 (ALCF, 4,360 nodes).
 
-The figures below were read off the public job records of that year (23,911 jobs): frequencies of widths, and
-deciles of walltimes and of runtime / walltime by class of width, and of the gaps between submissions.
+The numbers below come from the public job records of that year (23,911 jobs). They are frequencies
+of widths, deciles of walltimes and of runtime / walltime by class of width, and deciles of the gaps
+between submissions.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ WIDTHS = {
     640: 0.0088, 768: 0.0033, 802: 0.0044, 804: 0.0089, 875: 0.0057, 957: 0.0021, 1024: 0.0501,
     1620: 0.0018, 2048: 0.0058, 2400: 0.0018,
 }  # fmt: skip
-"""The 24 commonest widths (93 % of the jobs) and their frequencies; all others are left out."""
+"""The 24 most common widths (93 % of the jobs) and their frequencies.
+
+Other widths are omitted.
+"""
 
 CLASSES = (
     (128, (1200, 1800, 2400, 3600, 3600, 7200, 10800, 10800, 10800, 10800, 10800),
@@ -33,7 +37,7 @@ CLASSES = (
     (4360, (1800, 3600, 7200, 10800, 14400, 21600, 28800, 57240, 86400, 86400, 86400),
      (0.001, 0.008, 0.043, 0.198, 0.516, 0.738, 0.916, 1.001, 1.002, 1.007, 1.05)),
 )  # fmt: skip
-"""Largest width of a class; deciles of its walltimes (s) and of runtime / walltime."""
+"""Largest width of a class; deciles of walltimes (s) and of runtime / walltime."""
 
 GAPS_S = (0.0, 3.0, 6.0, 16.0, 41.0, 156.0, 410.4, 821.0, 1560.0, 3442.1, 135_842.0)
 """Deciles of the gaps between submissions."""
@@ -50,17 +54,18 @@ def theta_year(
     load: float = 0.759,
     seed: int = 0,
 ) -> Workload:
-    """Jobs as Theta saw them in 2022.
+    """Generate jobs like those of Theta in 2022.
 
     Args:
-        jobs: how many.
-        nodes: of the machine; jobs that are wider get all of it.
-        days: from the first submission to the last.
-        load: offered load, sum(runtime · nodes) / (nodes · span); runtimes and walltimes are stretched to it.
-        seed: of all that is drawn.
+        jobs: Number of jobs.
+        nodes: Number of nodes of the cluster; wider jobs get all of it.
+        days: Time from the first submission to the last, in days.
+        load: Offered load, sum(runtime · nodes) / (nodes · span); runtimes and walltimes are
+            stretched to it.
+        seed: Seed of all draws.
 
     Raises:
-        ConfigError: an option has a value it cannot have.
+        ConfigError: The value of an option is not valid.
     """
     rng = generator(seed)
     size = count_of("jobs", jobs)
@@ -72,7 +77,7 @@ def theta_year(
     above = 0
     for largest, walltimes, ratios in CLASSES:
         mine = np.flatnonzero((width > above) & (width <= largest))
-        # Walltimes are the usual round ones, so a decile is drawn and not a value between two.
+        # Walltimes are mostly round, so a decile is drawn and not a value between two.
         walltime[mine] = rng.choice(walltimes, len(mine))
         ratio[mine] = quantile_draw(rng, len(mine), ratios)
         above = largest
@@ -91,7 +96,7 @@ def theta_year(
 
 
 def _submissions(rng: np.random.Generator, size: int, span: float) -> np.ndarray:
-    """Submit times in seconds: gaps as recorded, and weeks that differ in how busy they are."""
+    """Return submit times in seconds, with recorded gaps and weeks of differing load."""
     gaps = quantile_draw(rng, size, GAPS_S, least=1.0)
     busy = rng.lognormal(0.0, WEEKLY_SIGMA, max(1, round(span / (7 * 86_400))))
     done = np.concatenate([[0.0], np.cumsum(busy)])

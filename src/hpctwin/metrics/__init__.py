@@ -1,4 +1,4 @@
-"""What a schedule was worth: metrics of jobs, of the system over time, of fairness.
+"""Metrics of schedules: of jobs, of the system over time, and of fairness.
 
 Every definition, with unit and source, is in ``docs/metrics.md``.
 """

@@ -1,8 +1,16 @@
-"""All metrics of runs, each once: name, unit, direction, formula, meaning and source.
+"""Registry of all metrics of runs: name, unit, direction, formula and source.
 
-A metric is a statistic of the jobs that started and ended (`Mean`, `Quantile`, `Maximum` of a `JobMetric`),
-a total of the run (`Total`) or the ratio of two totals (`Ratio`). Summaries, streams, classes of jobs,
-comparisons, sweeps, facilities, accounts, objectives of the twin, reports and docs/metrics.md read `METRICS`.
+A metric is one of these:
+
+- a statistic of the jobs that started and ended: `Mean`, `Quantile` or `Maximum` of a `JobMetric`;
+- a total of the run: `Total`;
+- the ratio of two totals: `Ratio`.
+
+These parts read `METRICS`:
+
+- summaries, streams, classes of jobs, accounts, comparisons and sweeps;
+- facilities and objectives of the twin;
+- reports and docs/metrics.md.
 """
 
 from __future__ import annotations
@@ -24,18 +32,20 @@ FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
 TAU_S = 10.0
-"""Run times below this count as this in bounded slowdowns, seconds."""
+"""Lower bound of runtimes in bounded slowdowns, in seconds."""
 
 
 class ServedJobs:
-    """Jobs that started and ended, as arrays; metrics of jobs are computed when first asked for.
+    """Jobs that started and ended, as arrays; their metrics are computed on first use.
 
     Args:
-        submit_s: submission times, seconds [jobs].
-        start_s, end_s: start and end times, seconds [jobs], or of several what-ifs [what-ifs, jobs].
-        nodes: nodes of each job [jobs].
-        tau_s: the bound of bounded slowdowns, seconds.
-        min_run_s: shorter run times count as this, seconds, and slowdowns below 1 as 1; None for neither.
+        submit_s: Submission times, in seconds [jobs].
+        start_s, end_s: Start and end times, in seconds [jobs], or of several what-ifs [what-ifs,
+            jobs].
+        nodes: Nodes of each job [jobs].
+        tau_s: Bound of bounded slowdowns, in seconds.
+        min_run_s: Minimum of runtimes, in seconds; slowdowns then are at least 1. None for no
+            bounds.
     """
 
     def __init__(
@@ -53,17 +63,17 @@ class ServedJobs:
         self._values: dict[JobMetric, FloatArray] = {}
 
     def __getitem__(self, metric: JobMetric) -> FloatArray:
-        """The metric of each job, also where it is not defined."""
+        """Return the metric of each job, also of jobs for which it is not defined."""
         if metric not in self._values:
             self._values[metric] = metric.of(self)
         return self._values[metric]
 
     def defined(self, metric: JobMetric) -> FloatArray:
-        """The metric of the jobs for which it is defined."""
+        """Return the metric of the jobs for which it is defined."""
         return self._where(metric, self[metric])
 
     def weights(self, metric: JobMetric, weights: JobMetric) -> FloatArray:
-        """A second metric of the jobs for which the first is defined."""
+        """Return a second metric of the jobs for which the first is defined."""
         return self._where(metric, self[weights])
 
     def _where(self, metric: JobMetric, values: FloatArray) -> FloatArray:
@@ -77,12 +87,12 @@ class JobMetric:
     """A metric of each job.
 
     Args:
-        name: of its column.
-        formula: as the documentation prints it.
-        of: computes it.
-        unit: ``s``, or nothing for a number without unit.
-        where: for which jobs it is defined; None for all.
-        source: where it was published.
+        name: Name of its column.
+        formula: Formula in the documentation.
+        of: Function that computes it.
+        unit: ``s``, or empty for a number without unit.
+        where: Function that returns for which jobs it is defined; None for all.
+        source: Publication.
     """
 
     name: str
@@ -99,7 +109,10 @@ def _run_s(jobs: ServedJobs) -> FloatArray:
 
 
 def _divided(values: FloatArray, by: FloatArray) -> FloatArray:
-    """The quotients; infinite or NaN without a warning where a job ran for no time or has no node."""
+    """Return the quotients; no warning if a job ran for no time or has no node.
+
+    These are infinite or NaN.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         return values / by
 
@@ -147,8 +160,8 @@ class Mean:
     """The mean over jobs.
 
     Args:
-        values: what is averaged.
-        weights: what each job counts as; None if all count alike.
+        values: Job metric to average.
+        weights: Weights of the jobs; None for equal weights.
     """
 
     values: JobMetric
@@ -156,14 +169,14 @@ class Mean:
 
     @property
     def job_metrics(self) -> tuple[JobMetric, ...]:
-        """The metrics of jobs that it needs."""
+        """Job metrics that it needs."""
         return (self.values,) if self.weights is None else (self.values, self.weights)
 
     def of(self, jobs: ServedJobs) -> Any:
         """Compute it for jobs in memory, one number for each what-if; 0 without jobs."""
         values = jobs.defined(self.values)
         if self.weights is None:
-            # As `values.mean()`, in a third of the time for few jobs.
+            # Equals `values.mean()`, in a third of the time for few jobs.
             return np.add.reduce(values, axis=-1) / max(values.shape[-1], 1)
         weights = jobs.weights(self.values, self.weights)
         total = weights.sum(axis=-1)
@@ -175,8 +188,8 @@ class Quantile:
     """A quantile over jobs, interpolated linearly between neighbors.
 
     Args:
-        values: the values.
-        share: which quantile, 0 to 1.
+        values: The job metric.
+        share: The quantile, 0 to 1.
     """
 
     values: JobMetric
@@ -200,7 +213,7 @@ class Maximum:
     """The maximum over jobs.
 
     Args:
-        values: the values.
+        values: The job metric.
     """
 
     values: JobMetric
@@ -221,17 +234,17 @@ Statistic = Mean | Quantile | Maximum
 
 @dataclass(frozen=True)
 class Total:
-    """A total of a run as it is.
+    """A total of a run.
 
     Args:
-        name: an attribute of the object that has the totals.
+        name: Attribute of the object with the totals.
     """
 
     name: str
 
     @property
     def names(self) -> set[str]:
-        """The totals that it needs."""
+        """Names of the totals that it needs."""
         return {self.name}
 
     def of(self, totals: object) -> Any:
@@ -241,10 +254,10 @@ class Total:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A total of a run over another one.
+    """A total of a run divided by another one.
 
     Args:
-        part, whole: attributes of the object that has the totals.
+        part, whole: Attributes of the object with the totals.
     """
 
     part: str
@@ -252,7 +265,7 @@ class Ratio:
 
     @property
     def names(self) -> set[str]:
-        """The totals that it needs."""
+        """Names of the totals that it needs."""
         return {self.part, self.whole}
 
     def of(self, totals: object) -> Any:
@@ -269,17 +282,17 @@ class Metric:
     """A metric of a run.
 
     Args:
-        name: its key in summaries.
-        of: what computes it: a statistic of jobs, or totals of the run.
-        formula: as the documentation prints it.
-        unit: ``s``, ``J``, ``nodes``, …; nothing for a number without unit.
-        better: which end of the scale is good; None if neither.
-        help: what it says, for readers of a report.
-        source: where it was published.
-        label: its name in words; made from its name if empty.
-        main: whether comparisons show it, and tables by class and accounts if they can.
-        header: above its column in comparisons; its label if empty.
-        short: the same where there is little room.
+        name: Its key in summaries.
+        of: Its computation: a statistic of jobs, or totals of the run.
+        formula: Formula in the documentation.
+        unit: ``s``, ``J``, ``nodes``, …; empty for a number without unit.
+        better: The good end of the scale; None if neither.
+        help: Meaning, for readers of a report.
+        source: Publication.
+        label: Its name in words; by default made from its name.
+        main: Whether it is in comparisons, and in tables by class and accounts if possible.
+        header: Header of its column in comparisons; by default its label.
+        short: Short header.
     """
 
     name: str
@@ -302,18 +315,18 @@ STATISTICS: dict[str, Callable[[JobMetric], Statistic]] = {
     "p99": lambda values: Quantile(values, 0.99),
     "max": Maximum,
 }
-"""Statistics that are reported of job metrics, by the first word of the metric's name."""
+"""Reported statistics of job metrics, by the first word of the metric's name."""
 
 
 def _statistics(
     values: JobMetric, main: Collection[str] = (), help: Mapping[str, str] | None = None
 ) -> Iterator[Metric]:
-    """The metrics for all statistics of a job metric.
+    """Yield the metrics for all statistics of a job metric.
 
     Args:
-        values: the job metric.
-        main: the statistics that are main metrics.
-        help: what statistics say.
+        values: The job metric.
+        main: Statistics that are main metrics.
+        help: Meanings of statistics.
     """
     for name, statistic in STATISTICS.items():
         yield Metric(
@@ -518,14 +531,17 @@ METRICS: dict[str, Metric] = {
         ),
     )
 }
-"""All metrics by name, in the order of summaries. Some totals are known only with energy or fairness."""
+"""All metrics by name, in the order of summaries.
+
+Some totals are known only with energy or fairness.
+"""
 
 
 def computed_from(totals: Collection[str]) -> dict[str, Metric]:
-    """The metrics that are statistics of jobs, or need only some totals of a run.
+    """Return the metrics that are computed from jobs and the given totals of a run.
 
     Args:
-        totals: names of the totals that are known.
+        totals: Names of the known totals.
     """
     return {
         name: metric
@@ -535,10 +551,10 @@ def computed_from(totals: Collection[str]) -> dict[str, Metric]:
 
 
 def main_statistics(*others: str) -> dict[str, Statistic]:
-    """The main metrics that are statistics of jobs, by name, and some others.
+    """Return the main metrics that are statistics of jobs, by name, and some others.
 
     Args:
-        others: names of further metrics that are statistics of jobs.
+        others: Names of further metrics that are statistics of jobs.
     """
     return {
         name: metric.of

@@ -1,4 +1,4 @@
-"""Orderings, backfills, placements and power policies, by name or written by the user."""
+"""Orderings, backfills, placements and power policies, by name or custom."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "placement": PLACEMENTS,
     "power": POWERS,
 }
-"""Those of the four parts of a policy."""
+"""Registries of the four parts of a policy."""
 
 __all__ = [
     "BACKFILLS",

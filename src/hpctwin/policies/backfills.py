@@ -1,4 +1,4 @@
-"""Backfills: who may pass the first in order. Each is a scheduling pass of the engine."""
+"""Backfills: which jobs may overtake the first; each is a pass of the engine."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = [
 T = TypeVar("T")
 
 CANDIDATES = "easy"
-"""The backfill whose candidates may have an ordering of their own."""
+"""The backfill that may have a separate ordering of candidates."""
 
 OUTSIDE = "outside"
-"""The backfill under which nobody starts unless told to."""
+"""The backfill that starts only jobs that are named from outside the engine."""
 
 _KIND = {
     "count": "whole",
@@ -42,7 +42,7 @@ _KIND = {
 
 
 def parameter_of(one: Number) -> Parameter:
-    """What a policy may set, of a number of the engine's."""
+    """Return a number of the engine as a parameter of a policy."""
     kind = _KIND[one.unit]
     least = {"count": 1.0, "limit": 1.0, "step": 1 / MS_PER_S}.get(one.unit, 0.0)
     default: Any = one.default
@@ -64,11 +64,11 @@ def _entry(name: str) -> Entry[dict[str, Any]]:
 
 
 class Entries(Mapping[str, Entry[T]]):
-    """Entries made when they are asked for: that reads the source of a module.
+    """Entries that are made on access, because that reads the source of a module.
 
     Args:
-        modules: what they are of.
-        made: the entry of a name.
+        modules: Modules of the entries.
+        made: Function that returns the entry of a name.
     """
 
     def __init__(self, modules: Modules[Any], made: Callable[[str], Entry[T]]) -> None:
@@ -86,18 +86,18 @@ class Entries(Mapping[str, Entry[T]]):
 
 
 BACKFILLS: Registry[dict[str, Any]] = Registry("backfill", partial(Entries, PASSES, _entry))
-"""By name; made, each is its settings."""
+"""Backfills by name; making one returns its settings."""
 
 
 def find_backfill(text: str) -> tuple[str, dict[str, Any]]:
-    """The name of a backfill, and its settings.
+    """Return the name of a backfill, and its settings.
 
     Args:
-        text: a name with its settings, as in ``pack:patience=12h``; or a function or pass in a file, as in
-            ``my.py:my_pass``.
+        text: A name with its settings, as in ``pack:patience=12h``; or a function or pass in a
+            file, as in ``my.py:my_pass``.
 
     Raises:
-        UnknownNameError, ConfigError, PolicyError: there is none such.
+        UnknownNameError, ConfigError, PolicyError: There is no such backfill.
     """
     text = text.strip()
     if is_file(text):
@@ -108,7 +108,7 @@ def find_backfill(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def _own_pass(text: str) -> str:
-    """Register the `Pass`, or the function ``(sim) -> None``, that a file has; its name."""
+    """Register the `Pass` or function ``(sim) -> None`` of a file; return its name."""
     name, found = load_function(text, Pass, "backfill", default="PASS")
     if not isinstance(found, Pass):
         if not callable(found):
@@ -119,7 +119,7 @@ def _own_pass(text: str) -> str:
 
 
 def engine_numbers(entry: Entry[Any], settings: Mapping[str, Any]) -> dict[str, int]:
-    """Settings in the engine's form: durations in ms, 0 for any and for no, 1 for yes."""
+    """Return settings in the engine's form: ms, 0 for any and for no, 1 for yes."""
     numbers = {}
     for one in entry.parameters:
         value = settings.get(one.name, one.default)

@@ -1,4 +1,4 @@
-"""Checking orderings and placements before they are used."""
+"""Checks of orderings and placements before their use."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["check_ordering", "check_placement"]
 
 
 def check_ordering(order: Ordering) -> str:
-    """Compile an ordering and try it on jobs at the edges of what there can be.
+    """Compile an ordering and test it on jobs with extreme values.
 
     Returns:
-        What was found, in a few lines.
+        A short report.
 
     Raises:
-        PolicyError: it cannot be compiled, fails, gives NaN or not the same again; the message shows for
-            which job.
+        PolicyError: It cannot be compiled, fails, returns NaN or another value for the same job;
+            the message shows the job.
     """
     took = _tried(order, [(now, job) for job, now in _edge_cases()])
     kept = (
@@ -37,14 +37,14 @@ def check_ordering(order: Ordering) -> str:
 
 
 def check_placement(place: NodeScore) -> str:
-    """The same of what scores nodes, on nodes at the edges besides."""
+    """Compile a placement and test it on jobs and nodes with extreme values."""
     cases = [(now, job, node) for job, now in _edge_cases() for node in _edge_nodes()]
     took = _tried(place, cases)
     return f"{place.name}: fine; scored for every free node when a job starts; compiled in {took:.2f} s"
 
 
 def _tried(score: Score, cases: Sequence[tuple[Any, ...]]) -> float:
-    """Compile a score and try it; how long compiling took, seconds."""
+    """Compile a score and test it; return the time of compilation, in seconds."""
     score.check(complete=True)
     begin = time.perf_counter()
     compiled = score.compiled
@@ -66,13 +66,13 @@ def _tried(score: Score, cases: Sequence[tuple[Any, ...]]) -> float:
 
 
 def _all_set(score: Score, where: str, *given: Any) -> None:
-    """Where Python misses a variable, Numba takes what is in memory."""
+    """Check that all variables are set: Numba would use what is in memory."""
     try:
         score(*given)
     except NameError as error:
         raise PolicyError(f"{score.label} {where}: {error}; set it on every way through") from error
     except (ArithmeticError, ValueError):
-        pass  # by NumPy's rules, which hold here, these are infinite or NaN
+        pass  # by NumPy's rules, which apply here, these are infinite or NaN
 
 
 def _edge_nodes() -> list[NodeView]:

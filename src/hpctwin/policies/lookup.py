@@ -1,4 +1,4 @@
-"""Finding orderings by what a user writes."""
+"""Lookup of orderings by a user's text."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from hpctwin.policies.registry import Entry, Parameter, Registry
 __all__ = ["ENTRY_POINTS", "ORDERINGS", "OrderingLike", "find_ordering"]
 
 ENTRY_POINTS = "hpctwin.orderings"
-"""Entry-point group under which installed packages offer orderings."""
+"""Entry-point group for orderings of installed packages."""
 
 OrderingLike = str | Ordering | Callable[[float, JobView], float]
 
 
 def _plugins() -> Mapping[str, Entry[Ordering]]:
-    """Orderings that installed packages offer."""
+    """Return the orderings of installed packages."""
     return {
         point.name: Entry(point.name, f"plug-in: {point.value}", partial(_plugin, point))
         for point in metadata.entry_points(group=ENTRY_POINTS)
@@ -35,11 +35,11 @@ def _plugins() -> Mapping[str, Entry[Ordering]]:
 
 
 ORDERINGS: Registry[Ordering] = Registry("ordering", _plugins)
-"""By name."""
+"""Orderings by name."""
 
 
 def _parameters(maker: Callable[..., Ordering]) -> tuple[Parameter, ...]:
-    """Those of a function that makes orderings: its keywords."""
+    """Return the parameters of a function that makes orderings: its keywords."""
     return tuple(
         Parameter(name, _KINDS.get(type(value), "number"), value)
         for name, value in (inspect.unwrap(maker).__kwdefaults__ or {}).items()
@@ -56,17 +56,17 @@ for _maker in (adaptive, multifactor, pas, pfm):
 
 
 def find_ordering(what: OrderingLike) -> Ordering:
-    """The ordering a user means.
+    """Return the ordering that a user asks for.
 
     Args:
-        what: an `Ordering`; a Python function ``(now, job) -> score``; or text: a name such as ``wfp``;
-            ``multifactor:age=1000,size=500`` or ``adaptive:chain=0``; a formula such as
-            ``-(wait/walltime)**3*nodes``; a function in a file, ``my.py:my_order``; or the name of an
-            installed plug-in.
+        what: An `Ordering`; a Python function ``(now, job) -> score``; or a text. Texts are a name
+            such as ``wfp``; ``multifactor:age=1000,size=500`` or ``adaptive:chain=0``; a formula
+            such as ``-(wait/walltime)**3*nodes``; a function in a file, ``my.py:my_order``; or the
+            name of an installed plug-in.
 
     Raises:
-        UnknownNameError: no ordering has that name; the message lists those there are.
-        PolicyError: the formula, file or function cannot be used.
+        UnknownNameError: No ordering has that name; the message lists the known names.
+        PolicyError: The formula, file or function cannot be used.
     """
     if isinstance(what, Ordering):
         return _checked(what)
@@ -99,13 +99,13 @@ def find_ordering(what: OrderingLike) -> Ordering:
 
 @lru_cache(maxsize=256)
 def _named(name: str, details: str) -> Ordering:
-    """An ordering and its options; the same again is not compiled again."""
+    """Return an ordering with options; equal ones are compiled once."""
     entry = ORDERINGS.find(name)
     return entry.make(**entry.read(details, "option"))
 
 
 def _checked(made: Ordering) -> Ordering:
-    """An ordering that was made before: its file may have changed a global since."""
+    """Check an existing ordering again: its file may have changed a global since."""
     if not made.kept:
         made.check()
     return made

@@ -1,4 +1,4 @@
-"""Placements: on which nodes a job is put."""
+"""Placements: the choice of nodes for a job."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ class NodeScore(Score):
     """A function that scores a free node for a job: ``(now, job, node) -> score``.
 
     Args:
-        fairshare: whether it asks for ``job.fairshare`` or ``job.usage``.
-        facts: whether it asks for what most do not, and the engine is only told if it must be.
+        fairshare: Whether it reads ``job.fairshare`` or ``job.usage``.
+        facts: Whether it reads fields that most placements do not; the engine gets them only if
+            needed.
     """
 
     fairshare: bool
@@ -41,7 +42,7 @@ class NodeScore(Score):
     what: ClassVar[str] = "placement"
 
     def signature(self) -> Any:
-        """What the engine calls it with, and what it gets, in Numba's words."""
+        """Return the types of arguments and result, as Numba's signature."""
         from hpctwin.engine.compile.numba_types import PLACE_SIGNATURE
 
         return PLACE_SIGNATURE
@@ -49,14 +50,14 @@ class NodeScore(Score):
 
 @dataclass(frozen=True)
 class Placement:
-    """How nodes are chosen.
+    """A choice of nodes.
 
     Args:
-        name: what policies call it.
-        number: the engine's number of it.
-        score: of ``SCORED``: what scores nodes; a job gets those with the smallest scores.
-        summary: one line about it.
-        whole: whether it goes with whole nodes, and not only with those that jobs share.
+        name: Name in policies.
+        number: Number of the placement in the engine.
+        score: Score of nodes for ``SCORED``; a job gets the nodes with the smallest scores.
+        summary: Description in one line.
+        whole: Whether it works with whole nodes, and not only with shared ones.
     """
 
     name: str
@@ -67,19 +68,19 @@ class Placement:
 
     @property
     def shared_name(self) -> str:
-        """What it is among `engine.shared.placements`, if it goes with nodes that jobs share."""
+        """Its name in `engine.shared.placements`, if it works with shared nodes."""
         return self.name if self.score is None else "scored"
 
     @property
     def needs_nodes(self) -> bool:
-        """Whether nodes must have identity for it; else it is enough to count them."""
+        """Whether it needs node identities; otherwise counts of nodes are enough."""
         return self.number not in (layout.FIRST_FIT, layout.BEST_FIT)
 
 
 PlacementLike = str | Placement | Callable[[float, JobView, NodeView], float]
 
 PLACEMENTS: Registry[Placement] = Registry("placement")
-"""By name."""
+"""Placements by name."""
 
 for _name, _number, _help in (
     ("first-fit", layout.FIRST_FIT, "as many as possible of each pool in turn, the lowest free numbers"),
@@ -106,15 +107,15 @@ FIRST_FIT = PLACEMENTS.find("first-fit").make()
 
 
 def find_placement(what: PlacementLike) -> Placement:
-    """The placement a user means.
+    """Return the placement that a user asks for.
 
     Args:
-        what: a `Placement`; a Python function ``(now, job, node) -> score``; or text: a name, or a function
-            in a file, ``my.py:my_placement``.
+        what: A `Placement`; a Python function ``(now, job, node) -> score``; or a text: a name, or
+            a function in a file, ``my.py:my_placement``.
 
     Raises:
-        UnknownNameError: no placement has that name; the message lists those there are.
-        PolicyError: the file or function cannot be used.
+        UnknownNameError: No placement has that name; the message lists the known names.
+        PolicyError: The file or function cannot be used.
     """
     if isinstance(what, Placement):
         if what.score is not None and not what.score.kept:
@@ -133,7 +134,7 @@ def find_placement(what: PlacementLike) -> Placement:
 
 
 def _scored(function: Any, name: str | None = None) -> Placement:
-    """The placement that a function ``(now, job, node) -> score`` is."""
+    """Return a function ``(now, job, node) -> score`` as a placement."""
     called = name or getattr(function, "__name__", type(function).__name__).replace("_", "-")
     label = f"placement {called!r}"
     read = uses(plain_function(function), label, {"now": None, "job": JobView, "node": NodeView})

@@ -1,6 +1,6 @@
 """A policy: ordering, backfill, placement and power policy together.
 
-A policy in a file of its own, beside a machine's and a workload's.
+It also reads policy files, which are separate from those of clusters and workloads.
 """
 
 from __future__ import annotations
@@ -39,35 +39,35 @@ __all__ = [
 
 
 class PolicyFile(Settings):
-    """What ``policy.yaml`` holds.
+    """Content of ``policy.yaml``.
 
     Args:
-        policy: the text of a policy, ``ORDER+BACKFILL@PLACEMENT~POWER``.
+        policy: Text of the policy, ``ORDER+BACKFILL@PLACEMENT~POWER``.
     """
 
     policy: str
 
 
 def read_policy(path: str | Path) -> str:
-    """The policy's text.
+    """Return the policy's text from a file.
 
     Raises:
-        ConfigError: the file cannot be read or is not valid; the message names the field.
+        ConfigError: The file cannot be read or is not valid; the message names the field.
     """
     return PolicyFile.checked(read_yaml(path, "policy"), str(path)).policy
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Which job comes first, who may pass it, on which nodes, and which nodes are on.
+    """Order of jobs, backfill, choice of nodes, and power states of nodes.
 
     Args:
-        order: the ordering.
-        backfill: the kind of backfilling.
-        settings: those of the backfill that are not as by default: name and value.
-        candidates: EASY's ordering of those that may pass; None for the same.
-        placement: how nodes are chosen.
-        power: when nodes are switched off and on.
+        order: Ordering of pending jobs.
+        backfill: Name of the backfill.
+        settings: Settings of the backfill that differ from the default: name and value.
+        candidates: EASY's ordering of backfill candidates; None for the same ordering.
+        placement: Choice of nodes.
+        power: Policy that switches nodes off and on.
     """
 
     order: Ordering
@@ -78,15 +78,15 @@ class Policy:
     power: PowerPolicy = field(default_factory=PowerPolicy)
 
     def setting(self, name: str) -> Any:
-        """A setting of the backfill, whether it was given or not; None if it has none such."""
+        """Return a setting of the backfill, or its default; None if it does not exist."""
         defaults = {one.name: one.default for one in BACKFILLS.find(self.backfill).parameters}
         return {**defaults, **dict(self.settings)}.get(name)
 
     def compile(self) -> None:
-        """Compile all that it is made of and what the engine runs it with now, rather than at first use.
+        """Compile the policy and the engine parts that run it now, before first use.
 
         Raises:
-            PolicyError: something cannot be compiled.
+            PolicyError: Something cannot be compiled.
         """
         from hpctwin.engine.operations.kernel import kernels_of, reorder
         from hpctwin.engine.operations.loading import prepare
@@ -98,10 +98,12 @@ class Policy:
         prepare([*kernels_of(self.scheduling, power), reorder])
 
     def compile_for_any_machine(self) -> None:
-        """Compile also what some machine or queue may come to need: who cannot stop for it does so before.
+        """Compile also what some cluster or queue may need later.
+
+        Callers that cannot wait for the compiler call this first.
 
         Raises:
-            PolicyError: something cannot be compiled.
+            PolicyError: Something cannot be compiled.
         """
         from hpctwin.engine.operations.initial_jobs import PUT_UNDERWAY
         from hpctwin.engine.operations.kernel import kernels_of, lines, race
@@ -132,19 +134,22 @@ class Policy:
 
     @property
     def scheduling(self) -> Pass:
-        """What starts jobs: the backfill's pass, or one that goes with the power policy."""
+        """The pass that starts jobs: the backfill's, or one of the power policy."""
         own = self.power.power_pass.scheduling if self.power.switches else None
         return own or PASSES.find(self.backfill)
 
     @property
     def on_whole_nodes(self) -> Pass:
-        """As `scheduling`, where nodes are always on and nothing else is short: maybe by particular nodes."""
+        """The pass if nodes are always on and no other resource is short.
+
+        It plans by particular nodes if the placement needs it.
+        """
         contiguous = self.placement.number == CONTIGUOUS
         found = self.scheduling
         return found.on(PARTICULAR_NODES) if contiguous and found.by_node else found
 
     def numbers(self) -> dict[str, int]:
-        """The backfill's settings in the engine's form."""
+        """Return the backfill's settings in the engine's form."""
         return engine_numbers(BACKFILLS.find(self.backfill), dict(self.settings))
 
     @cached_property
@@ -172,27 +177,28 @@ def make_policy(
     power: PowerLike | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Policy:
-    """Make a policy of what a user writes.
+    """Make a policy from a user's values.
 
     Args:
-        policy: a whole one, or text for `parse_policy`; what is given besides takes its part's place. Or an
-            ordering.
-        backfill: a name (`hpctwin policy list`), with its settings, if any, as in ``pack:patience=12h``; or a
-            function in a file, ``my.py:my_pass``.
-        order: see `find_ordering`.
-        reservations: jobs per partition that EASY protects, at least 1.
-        candidates: EASY's ordering of candidates, for example ``sjf`` for SJBF (Tsafrir et al. 2007).
-        placement: see `find_placement`.
-        power: see `find_power`.
-        settings: of the backfill, by name.
+        policy: A policy, an ordering, or text for `parse_policy`; other arguments replace its
+            parts.
+        backfill: A name (`hpctwin policy list`) with optional settings, as in
+            ``pack:patience=12h``; or a function in a file, ``my.py:my_pass``.
+        order: See `find_ordering`.
+        reservations: Number of jobs per partition that EASY protects, at least 1.
+        candidates: EASY's ordering of candidates, for example ``sjf`` for SJBF (Tsafrir et al.
+            2007).
+        placement: See `find_placement`.
+        power: See `find_power`.
+        settings: Settings of the backfill by name.
 
     Raises:
-        UnknownNameError: a name is not known.
-        ConfigError: a number is out of range, or an option does not go with the backfill.
-        PolicyError: a formula, file or function cannot be used.
+        UnknownNameError: A name is not known.
+        ConfigError: A number is out of range, or an option is incompatible with the backfill.
+        PolicyError: A formula, file or function cannot be used.
     """
     if isinstance(policy, str):
-        # What follows a plus sign need not be looked for if the backfill is given.
+        # If the backfill is given, text after a plus sign need not be parsed.
         made = _parsed(policy) if backfill is None else Policy(find_ordering(policy))
     elif isinstance(policy, Policy):
         made = policy
@@ -231,7 +237,7 @@ def make_policy(
 
 
 def _backfill(text: str) -> dict[str, Any]:
-    """The parts of a policy that ``easy:2/sjf`` names."""
+    """Return the parts of a policy that ``easy:2/sjf`` names."""
     head, slash, candidates = ("", "", "") if is_file(text) else text.partition("/")
     name, settings = find_backfill(head or text)
     if slash and name != CANDIDATES:
@@ -246,7 +252,7 @@ def _backfill(text: str) -> dict[str, Any]:
 
 
 def _settings(name: str, given: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Those that are not as by default, in their order."""
+    """Return settings that differ from the default, in the backfill's order."""
     parameters = BACKFILLS.find(name).parameters
     known = [one.name for one in parameters]
     for key in given:
@@ -262,15 +268,16 @@ def _settings(name: str, given: Mapping[str, Any]) -> tuple[tuple[str, Any], ...
 
 @check_arguments()
 def parse_policy(text: str) -> Policy:
-    """Read ``ORDER+BACKFILL@PLACEMENT~POWER``; what is left out is fcfs, easy, first-fit and none.
+    """Read ``ORDER+BACKFILL@PLACEMENT~POWER``.
 
-    Settings follow a colon: ``fcfs+pack:patience=12h~psas-ipm:20m,keep=4``. Those of EASY are the number of
-    reservations and, after a slash, the ordering of candidates: ``fcfs+easy:2/sjf``. Each of the four may be
-    a function in a file: ``my.py:my_function``.
+    Omitted parts are fcfs, easy, first-fit and none. Settings follow a colon:
+    ``fcfs+pack:patience=12h~psas-ipm:20m,keep=4``. Those of EASY are the number of reservations
+    and, after a slash, the ordering of candidates: ``fcfs+easy:2/sjf``. Each of the four parts may
+    be a function in a file: ``my.py:my_function``.
 
     Raises:
-        UnknownNameError, PolicyError: see `make_policy`.
-        ConfigError: see there; or the text is empty.
+        UnknownNameError, PolicyError: See `make_policy`.
+        ConfigError: See `make_policy`; or the text is empty.
     """
     if not text.strip():
         raise ConfigError("the policy is an empty text; write ORDER+BACKFILL, such as wfp+easy")
@@ -286,11 +293,11 @@ def _parsed(text: str) -> Policy:
     made = partial(make_policy, placement=placement.strip() if at else None, power=power)
     if not rest:
         return made()
-    # The ordering may be a formula with its own plus signs: what follows the last one is a backfill
-    # if it is named so, or if it can only be a misspelt one.
+    # The ordering may be a formula with plus signs. The text after the last one is a backfill if it
+    # has the name of one, or if it can only be a misspelled one.
     order, plus, tail = rest.rpartition("+")
     head = tail.partition("/")[0].partition(":")[0].strip()
-    # "pbs:" begins formulas of PBS's, and is the name of its scheduler.
+    # "pbs:" is the prefix of PBS formulas, and the name of PBS's scheduler.
     of_pbs = rest.startswith("pbs:") and is_formula(rest)
     if not plus and head in BACKFILLS and head not in ORDERINGS and not of_pbs:
         return made(backfill=rest)

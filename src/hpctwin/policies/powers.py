@@ -1,4 +1,4 @@
-"""Power policies: which nodes are on."""
+"""Power policies: when nodes are switched off and on."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ __all__ = ["POWERS", "PowerPolicy", "find_power"]
 
 @dataclass(frozen=True)
 class PowerPolicy:
-    """When nodes are switched off and on.
+    """Rule that switches nodes off and on.
 
     Args:
         kind: ``none`` leaves all nodes on. The others switch nodes off that have been idle for the
-            timeout. ``psus`` gives jobs nodes whether these are on or not, and jobs wait for them;
-            ``psas-auto`` does so with nodes that are there soonest; ``psas-ipm`` counts transitions in
-            the plan, wakes nodes in time for it and leaves on what it needs soon. ``orders`` switches
-            nodes on only when told from outside, by `Simulation.switch` or a control function. Or one that
-            was registered.
-        timeout_s: how long a node is idle before it is switched off, seconds; None for never.
-        deeper_s: how long a node stays in each sleep state before it goes to the next, seconds.
-        keep: so many idle nodes are left on in each node group.
-        settings: those of the kind itself that are not as by default: name and value.
-        control: of ``orders``: a function ``(view) -> Orders`` that is asked after each instant.
-        source: where the control function was found, as in ``my.py:my_control``.
+            timeout. ``psus`` allocates nodes whether they are on or not, and jobs wait for them.
+            ``psas-auto`` does so with the nodes that are ready soonest. ``psas-ipm`` includes
+            transitions in the plan, wakes nodes in time for it and leaves on what it needs soon.
+            ``orders`` switches nodes on only by orders from outside, of `Simulation.switch` or a
+            control function. Registered kinds are possible too.
+        timeout_s: Idle time before switch-off, in seconds; None for never.
+        deeper_s: Time in each sleep state before the next one, in seconds.
+        keep: Number of idle nodes left on in each node group.
+        settings: Settings of the kind that differ from the default: name and value.
+        control: For ``orders``: a function ``(view) -> Orders`` that is called after each event
+            time.
+        source: Origin of the control function, as in ``my.py:my_control``.
 
     Raises:
-        UnknownNameError: there is no such kind.
-        ConfigError: a number is out of range.
+        UnknownNameError: There is no such kind.
+        ConfigError: A number is out of range.
     """
 
     kind: str = "none"
@@ -63,7 +64,7 @@ class PowerPolicy:
 
     @property
     def power_pass(self) -> PowerPass:
-        """What the engine knows of its kind."""
+        """The engine's description of its kind."""
         return POWER_PASSES.find(self.kind)
 
     @property
@@ -72,7 +73,7 @@ class PowerPolicy:
         return self.kind != "none"
 
     def numbers(self) -> dict[str, int]:
-        """The settings of its kind in the engine's form."""
+        """Return the settings of its kind in the engine's form."""
         return engine_numbers(POWERS.find(self.kind), dict(self.settings))
 
     @property
@@ -83,7 +84,7 @@ class PowerPolicy:
         if self.control is not None:
             called = self.source or getattr(self.control, "__name__", repr(self.control))
             entry = dataclasses.replace(entry, name=called)
-        # Else it could be taken for one that was forgotten.
+        # Otherwise the timeout would look forgotten.
         always = ("timeout",) if needs_timeout(self.kind) else ()
         return entry.text({**values, **dict(self.settings)}, always=always)
 
@@ -120,24 +121,24 @@ def _made(kind: str, own: tuple[Parameter, ...], **values: Any) -> PowerPolicy:
 
 
 POWERS: Registry[PowerPolicy] = Registry("power policy", partial(Entries, POWER_PASSES, _entry))
-"""By name."""
+"""Power policies by name."""
 
 
 def needs_timeout(kind: str) -> bool:
-    """Whether a kind switches nothing without a timeout."""
+    """Return whether a kind switches nothing without a timeout."""
     return "NEEDS_TIMEOUT" in POWER_PASSES.about(kind).marks
 
 
 def find_power(what: str | PowerPolicy | Callable[[Any], Any] | None) -> PowerPolicy:
-    """The power policy a user means.
+    """Return the power policy that a user asks for.
 
     Args:
-        what: a `PowerPolicy`; a control function; or text: a name with its parameters, the timeout first,
-            as in ``psus:20m`` or ``psas-ipm:20m,deeper=1h,keep=4``; or a control function or `PowerPass` in a
-            file, as in ``my.py:my_control``.
+        what: A `PowerPolicy`; a control function; or a text. Texts are a name with its parameters,
+            the timeout first, as in ``psus:20m`` or ``psas-ipm:20m,deeper=1h,keep=4``; or a control
+            function or `PowerPass` in a file, as in ``my.py:my_control``.
 
     Raises:
-        UnknownNameError, ConfigError, PolicyError: there is none such.
+        UnknownNameError, ConfigError, PolicyError: There is no such power policy.
     """
     if what is None:
         return PowerPolicy()

@@ -1,6 +1,6 @@
-"""Registries: what there is of each kind, by name, with its parameters and a line about it.
+"""Registries of the parts of policies, by name, with parameters and a description.
 
-What lists, checks, documents and reads policies looks here, and nowhere else.
+All code that lists, checks, documents or reads policies uses them, and no other lists.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms"
 
 @dataclass(frozen=True)
 class Parameter:
-    """Something that can be set.
+    """A parameter of a policy.
 
     Args:
-        name: what it is called.
-        kind: ``duration`` (seconds), ``timeout`` (seconds, or never), ``durations``, ``whole``, ``limit``
-            (a whole number, or any), ``number``, ``flag``, ``word`` or ``text``.
-        default: its value if it is not set.
-        least: the smallest value of a number; of a duration in seconds.
-        known: the words that there are.
-        help: what it means.
+        name: Name of the parameter.
+        kind: ``duration`` (seconds), ``timeout`` (seconds, or never), ``durations``, ``whole``,
+            ``limit`` (a whole number, or any), ``number``, ``flag``, ``word`` or ``text``.
+        default: Default value.
+        least: Minimum of a number, or of a duration in seconds.
+        known: Possible words.
+        help: Description.
     """
 
     name: str
@@ -47,14 +47,14 @@ class Parameter:
     help: str = ""
 
     def read(self, given: Any, of: str) -> Any:
-        """The value that is meant.
+        """Return the value of a text.
 
         Args:
-            given: text or a value.
-            of: whose parameter it is, for messages.
+            given: Text or a value.
+            of: Owner of the parameter, for messages.
 
         Raises:
-            ConfigError, UnknownNameError: it is no such value.
+            ConfigError, UnknownNameError: It is not a valid value.
         """
         text = given.strip() if isinstance(given, str) else given
         value = self._read(text, of)
@@ -112,7 +112,7 @@ class Parameter:
         return f"a whole number, at least {self.least:g}{more}"
 
     def write(self, value: Any) -> str:
-        """The text that `read` reads."""
+        """Return a text that `read` reads."""
         if value is None:
             return NEVER if self.kind == "timeout" else ANY[0]
         if self.kind in ("duration", "timeout"):
@@ -125,7 +125,7 @@ class Parameter:
 
 
 def exact_duration(seconds: float) -> str:
-    """A duration that reads back to the millisecond: ``20m``, ``1500ms``."""
+    """Return a text that reads back to the millisecond: ``20m``, ``1500ms``."""
     ms = to_ms(seconds)
     unit, size = next(one for one in _UNITS if ms % one[1] == 0)
     return f"{ms // size}{unit}" if ms else "0s"
@@ -133,14 +133,14 @@ def exact_duration(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Entry(Generic[T]):
-    """One of a kind.
+    """One entry of a registry.
 
     Args:
-        name: what it is called.
-        help: one line about it.
-        make: of its parameters, by name.
-        parameters: what can be set.
-        first: the one that may be given without its name, before all others.
+        name: Name of the entry.
+        help: Description in one line.
+        make: Function that makes it from its parameters by name.
+        parameters: Its parameters.
+        first: The parameter that may be given first, without its name.
     """
 
     name: str
@@ -150,11 +150,11 @@ class Entry(Generic[T]):
     first: str = ""
 
     def text(self, values: Mapping[str, Any], always: tuple[str, ...] = ()) -> str:
-        """``name:key=value,…`` with what differs from the defaults.
+        """Return ``name:key=value,…`` with the values that differ from the defaults.
 
         Args:
-            values: of the parameters.
-            always: those that are told even so.
+            values: Values of the parameters.
+            always: Parameters that are always included.
         """
         told = []
         for one in self.parameters:
@@ -169,12 +169,12 @@ class Entry(Generic[T]):
         """Read ``value,key=value,…``.
 
         Args:
-            text: so written.
-            kind: what parameters are called in messages.
+            text: The text.
+            kind: Word for parameters in messages.
 
         Raises:
-            UnknownNameError: there is no such parameter.
-            ConfigError: a value is not right, or is there twice.
+            UnknownNameError: There is no such parameter.
+            ConfigError: A value is not valid, or given twice.
         """
         if text and not self.parameters:
             raise ConfigError(f"{self.name!r} has no settings; it is written without {text!r}")
@@ -193,11 +193,11 @@ class Entry(Generic[T]):
 
 
 class Registry(Generic[T]):
-    """What there is of one kind.
+    """All entries of one kind.
 
     Args:
-        kind: what it is, for messages: ``ordering``, ``backfill`` ….
-        more: gives further entries, which are looked for when they are needed.
+        kind: Kind in messages: ``ordering``, ``backfill`` ….
+        more: Function that returns further entries, which is called when they are needed.
     """
 
     def __init__(self, kind: str, more: Callable[[], Mapping[str, Entry[T]]] | None = None) -> None:
@@ -206,12 +206,12 @@ class Registry(Generic[T]):
         self._more = more
 
     def register(self, entry: Entry[T]) -> Entry[T]:
-        """Let policies name it."""
+        """Register an entry, so that policies can name it."""
         self._own[entry.name] = entry
         return entry
 
     def entries(self) -> dict[str, Entry[T]]:
-        """All, by name."""
+        """Return all entries by name."""
         return {**self._further(), **self._own}
 
     def __iter__(self) -> Iterator[str]:
@@ -221,17 +221,17 @@ class Registry(Generic[T]):
         return name in self._own or name in self._further()
 
     def has_own(self, name: str) -> bool:
-        """Whether it was registered, and is not one of those that are looked for."""
+        """Return whether it was registered, and is not one of the further entries."""
         return name in self._own
 
     def _further(self) -> Mapping[str, Entry[T]]:
         return {} if self._more is None else self._more()
 
     def find(self, name: str) -> Entry[T]:
-        """The entry of a name.
+        """Return the entry of a name.
 
         Raises:
-            UnknownNameError: there is none; the message has the nearest and all there are.
+            UnknownNameError: There is none; the message has the nearest name and all names.
         """
         found = self._own.get(name) or self._further().get(name)
         if found is None:

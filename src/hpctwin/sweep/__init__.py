@@ -1,4 +1,4 @@
-"""Many simulations: of several policies side by side, and over all that can be varied."""
+"""Many simulations: comparisons of policies, and sweeps over varied inputs."""
 
 import sys
 from types import ModuleType
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class _Room(ModuleType):
-    """A room that can be called: where it is imported first, ``hpctwin.sweep`` is the room."""
+    """A callable package: ``hpctwin.sweep`` may be imported as a module first."""
 
     def __call__(self, *args: Any, **options: Any) -> SweepResult:
         return sweep(*args, **options)

@@ -1,9 +1,9 @@
-"""What a simulation of a site's past takes for granted, and what each of it costs in fidelity.
+"""Assumptions of a simulation of a site's past, and their cost in fidelity.
 
-Each assumption is put out of force alone: the same past is simulated with something else in its place, and
-the errors of the starts are compared. Where they fall, the assumption was wrong by that much or more.
-
-What a file cannot say, fitted on a site's past in time order, and how wrong it was in what came after.
+Each assumption is replaced alone: the same past is simulated with an alternative, and the errors of
+the starts are compared. If they fall, the assumption was wrong by at least that much. Settings that
+a file cannot contain are fitted on a site's past in time order; their error is measured on the part
+that follows.
 """
 
 from __future__ import annotations
@@ -33,21 +33,23 @@ _LEAST = 20
 def fitted_on_the_past(
     tried: Mapping[tuple[str, str], Fidelity], parts: int = PARTS
 ) -> pl.DataFrame:
-    """Before each part of the past: what fits best what was known by then; and its error in that part.
+    """Return the best fit before each part of the past, and its error in that part.
 
-    Fitted are which assumption to replace, if any, and how much later jobs start than simulated (what the
-    scheduler and prologs take): by the least median error of the jobs that had started by then.
+    Two things are fitted: which assumption to replace, if any, and how much later jobs start than
+    simulated (because of the scheduler and prologs). The fit has the least median error of the jobs
+    that had started by then.
 
     Args:
-        tried: simulations beside the recorded starts, by assumption and what stands in its place; the first
-            is as it was asked for.
-        parts: so many, of equally many jobs in order of submission; the first is only learnt from.
+        tried: Simulations compared with the recorded starts, by assumption and its alternative; the
+            first is without alternative.
+        parts: Number of parts with equally many jobs in order of submission; the first part is only
+            for the fit.
 
     Returns:
-        A row for each other part before which 20 jobs or more had started: ``from_s`` and ``until_s`` (of
-        submissions), ``jobs``, ``assumption`` and ``instead`` (of the one that was fitted), ``delay_s``,
-        ``error_s`` and ``within_1min`` (with these; the median, and the share), ``taken_error_s`` and
-        ``taken_within_1min`` (as it was asked for).
+        A row for each other part before which 20 jobs or more had started: ``from_s`` and
+        ``until_s`` (of submissions), ``jobs``, ``assumption`` and ``instead`` (the fitted
+        alternative), ``delay_s``, ``error_s`` and ``within_1min`` (of the fit: the median, and the
+        share), ``taken_error_s`` and ``taken_within_1min`` (without alternative).
     """
     names, jobs = list(tried), _laid(list(tried.values()))
     submit_s, started_s = (jobs[name].to_numpy() for name in ("submit_s", "started_s"))
@@ -86,7 +88,7 @@ _SCHEMA = {
 
 
 def _laid(tried: list[Fidelity]) -> pl.DataFrame:
-    """Submission, recorded start and the error of each simulation, of the jobs that all of them have."""
+    """Return submission, recorded start and errors, of the jobs in all simulations."""
     first = tried[0].jobs
     jobs = first.select(
         "job_id", "submit_s", started_s=pl.col("submit_s") + pl.col("recorded_wait_s")
@@ -98,13 +100,16 @@ def _laid(tried: list[Fidelity]) -> pl.DataFrame:
 
 
 def _best(errors: FloatArray, known: BoolArray) -> tuple[int, float]:
-    """Which simulation, and how much later jobs start: with the least median error over what is known."""
+    """Return the simulation and the delay of starts with the least median error.
+
+    It is over the jobs whose start is known.
+    """
     ways = [
         (number, delay_s)
         for number, error in enumerate(errors[:, known])
         for delay_s in (0.0, max(0.0, -float(np.median(error))))
     ]
-    # The first of equals: what was asked for stays unless something else is nearer.
+    # Of equal ones the first wins: without alternative, unless another one is nearer.
     return min(ways, key=lambda way: float(np.median(np.abs(errors[way[0], known] + way[1]))))
 
 
@@ -114,21 +119,25 @@ SHARED_PLACEMENTS = ("first-fit", "best-fit", "spread", "tightest-run")
 _SHARES_OF_NODES = (1.05, 0.95, 0.9)
 _HELD_S = (30, 120)
 _NOT_FITTED = ("planned with", "starts take", "of the past")
-"""Run times are not known before; a delay is fitted besides; and the last is about which jobs count."""
+"""Assumptions that are not fitted.
+
+Runtimes are not known in advance, a delay is fitted separately, and the last one selects the jobs
+that count.
+"""
 _SETTLED = 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class Checked:
-    """How far a simulation is from the past it is of.
+    """Distance of a simulation from the past.
 
     Args:
-        taken: as it was asked for.
-        instead: a row for each assumption that something else was tried in place of: ``assumption``,
-            ``taken``, ``instead``, figures as of `Fidelity.figures`, and ``gain_s``, by how much the median
-            error fell (below zero: rose); the largest gain first.
-        refused: what could not be tried, and why.
-        rolling: what would have been fitted before each part of the past, and its error in that part; see
+        taken: Fidelity without alternatives.
+        instead: A row for each alternative of an assumption: ``assumption``, ``taken``,
+            ``instead``, metrics of `Fidelity.figures`, and ``gain_s``, the decrease of the median
+            error (below zero: increase); the largest gain first.
+        refused: Alternatives that could not be simulated, with the reason.
+        rolling: The fit before each part of the past, and its error in that part; see
             `fitted_on_the_past`.
     """
 
@@ -153,17 +162,17 @@ def check_past(
     *,
     progress: Callable[[str], None] | None = None,
 ) -> Checked:
-    """Simulate a past and lay it beside what was recorded; then again, with other assumptions one by one.
+    """Simulate a past, compare it with the record, then vary single assumptions.
 
     Args:
-        workload: the jobs, with the starts that were recorded.
-        cluster: the machine.
-        policy: under which it is simulated.
-        progress: called with what is tried next.
+        workload: The jobs, with recorded starts.
+        cluster: The cluster.
+        policy: Policy of the simulation.
+        progress: Function called with the name of the next simulation.
 
     Raises:
-        WorkloadError: no job has a recorded start.
-        ConfigError, PolicyError: they do not go together.
+        WorkloadError: No job has a recorded start.
+        ConfigError, PolicyError: The parts are not compatible.
     """
     policy = parse_policy(policy) if isinstance(policy, str) else policy
     taken = fidelity(workload, simulate(workload, cluster, policy).jobs)
@@ -225,7 +234,10 @@ def _trials(
 
 
 def _other_placements(workload: Workload, policy: Policy) -> tuple[str, ...]:
-    """Placements that may change who starts: of shared nodes, and where particular ones are reserved."""
+    """Return placements that may change which jobs start.
+
+    These are placements of shared nodes, and those of backfills that reserve particular nodes.
+    """
     taken = policy.placement.name
     if workload.shares_nodes:
         return tuple(name for name in SHARED_PLACEMENTS if name != taken)
@@ -233,7 +245,7 @@ def _other_placements(workload: Workload, policy: Policy) -> tuple[str, ...]:
 
 
 def _fewer(cluster: Cluster, share: float) -> Cluster:
-    """The machine with a share of the nodes of each group."""
+    """Return the cluster with a share of the nodes of each group."""
     groups = [
         group.model_copy(update={"count": max(1, round(share * group.count))})
         for group in cluster.nodes

@@ -1,4 +1,4 @@
-"""Where points are run: worlds are made once for all policies, and what fails is told in the point's row."""
+"""Simulation of points: policies share worlds, and errors go into rows."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from hpctwin.sweep.points import Inputs, Point, World
 __all__ = ["Bench", "workload_of"]
 
 _WORLDS = 4
-"""As many are held at once: those that run, and the next."""
+"""Number of worlds in memory: those that run, and the next."""
 
 Row = dict[str, Any]
 
 
 class Bench:
-    """Runs points, in as many threads as ask.
+    """Runner of points, for use in several threads.
 
     Args:
-        inputs: what they are made of.
+        inputs: Inputs of the points.
     """
 
     def __init__(self, inputs: Inputs) -> None:
@@ -48,11 +48,11 @@ class Bench:
         self._stopped = False
 
     def run(self, points: Iterable[Point]) -> list[Row]:
-        """The rows of some points; a fault is told in its row, and ends nothing."""
+        """Return the rows of points; an error is part of its row and does not stop others."""
         return [self.row(point) for point in points]
 
     def row(self, point: Point) -> Row:
-        """The row of a point: its figures, or ``error``."""
+        """Return the row of a point: its metrics, or ``error``."""
         begin = time.perf_counter()
         try:
             found, error = self._figures(point), None
@@ -65,7 +65,7 @@ class Bench:
         }  # fmt: skip
 
     def stop(self) -> None:
-        """Have what runs come to an end soon."""
+        """Stop running simulations soon."""
         self._stopped = True
         for simulation in tuple(self._running):
             simulation.stop()
@@ -85,14 +85,17 @@ class Bench:
         return summary
 
     def _start(self, point: Point) -> Simulation:
-        """A point's simulation; what is known of its jobs and machine is shared with those before it."""
+        """Return a point's simulation.
+
+        It shares the prepared jobs and cluster with earlier simulations.
+        """
         workload, cluster = self._made(point.world)
         policy = _policy_of(point.policy)
         of = id(workload), id(cluster)
         with self._lock:
             first = self._begun.get(of)
         if first is None:
-            # It is never run; as it holds both, no others have their ids.
+            # It is never run; because it holds both, no other objects get their ids.
             first = Simulation(workload, cluster, policy, **self.inputs.run)
             with self._lock:
                 self._begun[of] = first
@@ -101,7 +104,7 @@ class Bench:
         return first.under(policy, seed=point.world.seed)
 
     def _made(self, world: World) -> tuple[Workload, Cluster]:
-        """A world's jobs and machine; made by who asks first."""
+        """Return a world's jobs and cluster; the first caller makes them."""
         with self._lock:
             found = self._worlds.get(world.key)
             mine = found is None
@@ -121,12 +124,12 @@ class Bench:
 
 @lru_cache(maxsize=64)
 def _policy_of(text: str) -> Policy:
-    """The same object for the same text, so that the engine knows it again."""
+    """Return the same object for the same text, so that the engine recognizes it."""
     return make_policy(text)
 
 
 def about(point: Point) -> Row:
-    """What a row says of its point."""
+    """Return the columns of a row that describe its point."""
     world = point.world
     return {
         "key": point.key,
@@ -145,10 +148,10 @@ def about(point: Point) -> Row:
 
 
 def workload_of(world: World, inputs: Inputs) -> tuple[Workload, Cluster]:
-    """A world's jobs and machine.
+    """Return a world's jobs and cluster.
 
     Raises:
-        ConfigError, UnknownNameError, WorkloadError: they cannot be made.
+        ConfigError, UnknownNameError, WorkloadError: They cannot be made.
     """
     source = world.source
     if world.trace is not None:
@@ -187,7 +190,7 @@ def _times(values: Any, factor: float, *, up: bool = False) -> Any:
 
 
 def _resampled(jobs: Workload, piece_s: float, seed: int) -> Workload:
-    """The trace's pieces drawn with replacement, one after the other (a bootstrap of blocks)."""
+    """Return the trace's pieces drawn with replacement, in sequence (block bootstrap)."""
     if not len(jobs):
         return jobs
     piece = to_ms(piece_s)

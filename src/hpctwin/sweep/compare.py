@@ -1,7 +1,4 @@
-"""Several policies on one workload.
-
-When each job would have started had nobody come after it.
-"""
+"""Comparison of several policies on one workload, and fair start times."""
 
 from __future__ import annotations
 
@@ -32,14 +29,14 @@ __all__ = ["compare", "fair_starts"]
 def fair_starts(
     simulation: Simulation, progress: Callable[[float], None] | None = None
 ) -> npt.NDArray[np.float64]:
-    """The fair start time of each job (Sabin and Sadayappan, JSSPP 2005).
+    """Return the fair start time of each job (Sabin and Sadayappan, JSSPP 2005).
 
-    At each submission the simulation is forked, later arrivals are left out, and the fork runs until
-    the job has started.
+    It is the start that the job would have without later arrivals. At each submission the
+    simulation is forked without later arrivals, and the fork runs until the job has started.
 
     Args:
-        simulation: one that has not begun; it is run to its end.
-        progress: called now and then with the share of jobs done.
+        simulation: Simulation that has not begun; it is run to its end.
+        progress: Function called regularly with the share of jobs done.
 
     Returns:
         Seconds [jobs]; NaN for jobs that never start.
@@ -58,7 +55,10 @@ def fair_starts(
 
 
 AT_ONCE = 1 << 14
-"""So many jobs a thread has in memory, of several policies, where one has fewer."""
+"""Maximum number of jobs in memory per thread, over a group of policies.
+
+A single policy may have more.
+"""
 
 
 @spelled_out(RunOptions)
@@ -73,24 +73,27 @@ def compare(
     part: Window | None = None,
     **options: Unpack[RunOptions],
 ) -> dict[str, Result]:
-    """Simulate a workload under several policies; in threads, since the engine holds no lock.
+    """Simulate a workload under several policies, in threads.
+
+    Threads run in parallel because the engine holds no lock.
 
     Args:
-        workload: the jobs, or the path of a trace.
-        cluster: the machine, a number of equal nodes, or the path of a YAML file.
-        policies: policies, or texts such as ``wfp+easy``.
-        threads: at most so many at once; default the cores there are.
-        progress: called with the name of each policy that is done; or True, to show how far it is, in a
-            terminal or a notebook.
-        part: of the workload in time, of `hpctwin.simulation.running.window`; its jobs are the workload then.
-        options: further arguments of `Simulation`.
+        workload: The jobs, or the path of a trace.
+        cluster: The cluster, a number of equal nodes, or the path of a YAML file.
+        policies: Policies, or texts such as ``wfp+easy``.
+        threads: Maximum number of simulations at once; default the number of cores.
+        progress: Function called with the name of each finished policy; or True for a progress bar
+            in a terminal or a notebook.
+        part: Part of the workload in time, of `hpctwin.simulation.running.window`; its jobs replace
+            the workload.
+        options: Further arguments of `Simulation`.
 
     Returns:
-        Results by the policy's name, in the order given; figures of their jobs are made.
+        Results by the policy's name, in the given order; the metrics of their jobs are computed.
 
     Raises:
-        ConfigError: no policy, or one twice.
-        UnknownNameError, PolicyError: a policy is not right.
+        ConfigError: There is no policy, or one is given twice.
+        UnknownNameError, PolicyError: A policy is not valid.
     """
     workload, cluster = as_workload(workload), as_cluster(cluster)
     policies = list(policies)
@@ -125,7 +128,7 @@ def compare(
     begin, seed = Simulation(workload, cluster, policy=pool[0], **options), options.get("seed", 0)
 
     def run(policies: Sequence[Policy]) -> list[Result]:
-        # Made in the thread: no more simulations are in memory than run, and one before its begin.
+        # Made in the thread, so that memory holds only running simulations and one initial one.
         simulations = [begin.under(policy, seed=seed) for policy in policies]
         running.extend(simulations)
         if stopped.is_set():
@@ -151,7 +154,7 @@ def compare(
         for simulation in running.copy():
             simulation.stop()
 
-    # Else the last one may run alone for long.
+    # Otherwise the last one may run alone for long.
     longest_first = sorted(pool, key=_laborious, reverse=True)
     threads = threads or os.cpu_count() or 1
     rounds = _rounds(longest_first, len(workload), threads)
@@ -161,10 +164,11 @@ def compare(
 
 
 def _rounds(pool: Sequence[Policy], jobs: int, threads: int) -> list[Sequence[Policy]]:
-    """Policies that a thread runs in one go: first all are made ready, then all run, then all are summed up.
+    """Return the groups of policies that a thread runs together.
 
-    So it asks for Python's lock less often, and finds in its core's cache what it did just before. Each
-    thread has two rounds, and those that take long are not in one.
+    A thread prepares all of a group, then runs all, then sums up all. It needs Python's lock less
+    often, and its core's cache still has what it used just before. Each thread has two groups, and
+    slow policies are in different groups.
     """
     at_once = max(1, min(-(-len(pool) // (2 * threads)), AT_ONCE // max(jobs, 1)))
     count = -(-len(pool) // at_once)
@@ -172,10 +176,10 @@ def _rounds(pool: Sequence[Policy], jobs: int, threads: int) -> list[Sequence[Po
 
 
 def _laborious(policy: Policy) -> tuple[bool, bool, bool]:
-    """Policies in order of this take longer as a rule.
+    """Return a sort key; policies with a larger key usually take longer.
 
-    Promises to all cost most, then plans at each pass, which only counting nodes makes needless, then scores
-    that change.
+    Reservations for all jobs cost most, then plans at each pass (not needed if nodes are only
+    counted), then scores that change.
     """
     scheduling = policy.scheduling
     counts = scheduling.others is not None and policy.setting("reservations") in (None, 1)
@@ -184,6 +188,6 @@ def _laborious(policy: Policy) -> tuple[bool, bool, bool]:
 
 @contextmanager
 def _counted(title: str, count: int) -> Iterator[Callable[[str], None]]:
-    """A bar that goes on with each name that is told."""
+    """Show a progress bar that advances with each reported name."""
     with progress_bar(title) as told:
         yield counted(told, count)

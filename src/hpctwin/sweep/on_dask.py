@@ -1,4 +1,4 @@
-"""Points on the workers of Dask, where one machine is not enough."""
+"""Points on Dask workers, for sweeps on several hosts."""
 
 from __future__ import annotations
 
@@ -30,25 +30,28 @@ if TYPE_CHECKING:
 __all__ = ["JOBQUEUES", "OnDask", "connected", "jobqueue"]
 
 JOBQUEUES = {"slurm": "SLURMCluster", "pbs": "PBSCluster"}
-"""Resource managers that start workers as their jobs, and the class of dask-jobqueue for each."""
+"""Resource managers whose jobs can be workers, with the class of dask-jobqueue."""
 
 _GONE = "Dask's scheduler went away; what was done is kept, and the same command goes on from there"
 
 _ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 AFTER_GARBAGE_S = 0.05
-"""A signal that was lost comes again after so long."""
+"""Time after which a lost signal is sent again, in seconds."""
 ALONE_S, AGAIN_S = 5.0, 300.0
-"""That there is no worker is told after so long, and then so often."""
+"""Time until the first warning that there is no worker, and between warnings.
+
+Both are in seconds.
+"""
 
 logger = logging.getLogger(__name__)
 
 _benches: dict[str, Bench] = {}
-"""In a worker: what sweeps have handed to it."""
+"""Benches of a worker process, by the name of their sweep."""
 
 
 class _HandOver:
-    """A worker plugin: whoever joins, at whatever time, gets the inputs once."""
+    """A worker plugin: each worker gets the inputs once, whenever it joins."""
 
     idempotent = True
 
@@ -56,11 +59,11 @@ class _HandOver:
         self.name, self._inputs = name, inputs
 
     def setup(self, worker: Any) -> None:
-        """Called in each worker."""
+        """Prepare a worker."""
         _benches[self.name] = Bench(self._inputs)
 
     def teardown(self, worker: Any) -> None:
-        """Called when the sweep is over."""
+        """Release the inputs when the sweep ends."""
         _benches.pop(self.name, None)
 
 
@@ -69,14 +72,14 @@ def _run(name: str, chunk: Sequence[Point]) -> list[Row]:
 
 
 class OnDask:
-    """A pool of Dask's workers; see `hpctwin.sweep.running.Pool`.
+    """A pool of Dask workers; see `hpctwin.sweep.running.Pool`.
 
-    A worker that is lost loses nothing: Dask runs its chunk elsewhere. One chunk that has taken three
-    workers with it is told as failed.
+    If a worker is lost, Dask runs its chunk elsewhere. A chunk that was lost with three workers is
+    reported as failed.
 
     Args:
-        inputs: what points are made of.
-        client: connected to the scheduler.
+        inputs: Inputs of the points.
+        client: Client that is connected to the scheduler.
     """
 
     breaks = False
@@ -89,7 +92,7 @@ class OnDask:
         # Most of a client has no annotations.
         self._client: Any = client
         self._name = f"hpctwin-{secrets.token_hex(8)}"
-        # The class of plugins is Dask's, and Dask is only imported where it is asked for.
+        # The base class is Dask's, which is only imported if a sweep uses it.
         plugin = type("HandOver", (_HandOver, WorkerPlugin), {})(self._name, inputs)
         self._client.register_plugin(plugin)
         self._executor: Executor = self._client.get_executor(pure=False)
@@ -97,7 +100,7 @@ class OnDask:
 
     @property
     def slots(self) -> int:
-        """How many points run at once, of the workers that are there now."""
+        """Number of points that run at once on the present workers."""
         try:
             threads: dict[str, int] = self._client.nthreads()
         except OSError as error:
@@ -112,7 +115,7 @@ class OnDask:
         """See `Pool`.
 
         Raises:
-            UnreachableError: the scheduler is gone.
+            UnreachableError: The scheduler is gone.
         """
         if self._client.status != "running":
             raise UnreachableError(_GONE)
@@ -128,7 +131,7 @@ class OnDask:
         """See `Pool`."""
         if self._client.status == "running":
             self._executor.shutdown(wait=not now)
-            # The client may not have noticed yet that the scheduler has gone.
+            # The client may not know yet that the scheduler is gone.
             with suppress(OSError):
                 self._client.unregister_worker_plugin(self._name)
 
@@ -137,16 +140,16 @@ class OnDask:
 def connected(
     address: str | None = None, *, scheduler_file: Path | None = None, wait_s: float = 30
 ) -> Iterator[Client]:
-    """A client of a scheduler that runs.
+    """Yield a client of a running scheduler.
 
     Args:
-        address: such as ``tcp://host:8786``.
-        scheduler_file: that the scheduler wrote; either of the two.
-        wait_s: how long to wait for it.
+        address: Address such as ``tcp://host:8786``.
+        scheduler_file: File that the scheduler wrote; an alternative to the address.
+        wait_s: Timeout of the connection, in seconds.
 
     Raises:
         ConfigError: Dask is not installed, or both or neither was given.
-        UnreachableError: the scheduler does not answer.
+        UnreachableError: The scheduler does not answer.
     """
     need("distributed", "dask", "a sweep on Dask's workers")
     from distributed import Client
@@ -175,10 +178,10 @@ def connected(
 
 
 def _check_scheduler_file(path: Path) -> None:
-    """Whether a scheduler wrote it, and where it is to be found.
+    """Check that a scheduler wrote the file, and that it has an address.
 
     Raises:
-        ConfigError: none did.
+        ConfigError: It did not.
     """
     try:
         content = json.loads(path.read_bytes())
@@ -196,19 +199,21 @@ def _check_scheduler_file(path: Path) -> None:
 
 @contextmanager
 def jobqueue(kind: str, jobs: int, options: Mapping[str, Any]) -> Iterator[Client]:
-    """A client of a scheduler here, whose workers are jobs of a resource manager.
+    """Yield a client of a local scheduler with jobs of a resource manager as workers.
 
-    They are cancelled at the end, also where a signal asks this process to end; which could not be is told.
+    The jobs are canceled at the end, also after a signal that ends this process. A warning names
+    the jobs that could not be canceled.
 
     Args:
-        kind: one of `JOBQUEUES`.
-        jobs: how many jobs of workers are submitted.
-        options: of dask-jobqueue's class, such as ``queue``, ``cores``, ``memory``, ``walltime``.
+        kind: One of `JOBQUEUES`.
+        jobs: Number of worker jobs to submit.
+        options: Options of dask-jobqueue's class, such as ``queue``, ``cores``, ``memory``,
+            ``walltime``.
 
     Raises:
-        ConfigError: dask-jobqueue is not installed, or an option is not right.
-        UnknownNameError: there is no such resource manager, or no such option.
-        UnreachableError: jobs cannot be submitted.
+        ConfigError: dask-jobqueue is not installed, or an option is not valid.
+        UnknownNameError: There is no such resource manager, or no such option.
+        UnreachableError: Jobs cannot be submitted.
     """
     if kind not in JOBQUEUES:
         raise UnknownNameError("job queue", kind, JOBQUEUES)
@@ -222,7 +227,7 @@ def jobqueue(kind: str, jobs: int, options: Mapping[str, Any]) -> Iterator[Clien
     of_cluster = signature(JobQueueCluster).parameters
     _check_options(kind, given, {*of_cluster, *_options_of(made.job_cls)})
     try:
-        # A cluster that was refused half made warns later, wherever Python comes to drop it.
+        # A cluster that fails while it is made warns later, when Python deletes it.
         made.job_cls(
             "tcp://127.0.0.1:1", "tried", **{k: v for k, v in given.items() if k not in of_cluster}
         )
@@ -232,11 +237,11 @@ def jobqueue(kind: str, jobs: int, options: Mapping[str, Any]) -> Iterator[Clien
         raise ConfigError(f"--jobqueue {kind}: {error}") from error
     except (
         RuntimeError
-    ) as error:  # of the scheduler here, such as for an interface that is not there
+    ) as error:  # of the local scheduler, such as for an interface that does not exist
         raise ConfigError(f"--jobqueue {kind}: {error.__cause__ or error}") from error
     with _ended_by_signals(), cluster:
         cluster.scale(jobs=jobs)
-        # Until all are submitted, or refused.
+        # Until all jobs are submitted, or refused.
         cluster.sync(cluster._correct_state)
         if refused:
             raise UnreachableError(f"workers cannot be submitted to {kind}: {refused[0]}")
@@ -248,7 +253,7 @@ def jobqueue(kind: str, jobs: int, options: Mapping[str, Any]) -> Iterator[Clien
 
 
 def _options_of(job: type) -> set[str]:
-    """What may be said of a job, by its class and those that it is made of."""
+    """Return the options of a job's class and its base classes."""
     return {
         name
         for one in job.__mro__
@@ -259,11 +264,11 @@ def _options_of(job: type) -> set[str]:
 
 
 def _check_options(kind: str, given: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Whether there are such options, and workers can be counted.
+    """Check that the options exist, and that workers can be counted.
 
     Raises:
-        UnknownNameError: there is no such option.
-        ConfigError: it is no number of workers.
+        UnknownNameError: There is no such option.
+        ConfigError: A number of workers is not valid.
     """
     for name, value in given.items():
         if name not in known:
@@ -276,7 +281,7 @@ def _check_options(kind: str, given: Mapping[str, Any], known: Iterable[str]) ->
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Let signals that end a process end it as an exception does, so that what was submitted is cancelled."""
+    """Turn signals that end a process into exceptions, so that jobs are canceled."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -286,7 +291,8 @@ def _ended_by_signals() -> Iterator[None]:
         raise _Ended(128 + number)
 
     def tell(dropped: sys.UnraisableHookArgs) -> None:
-        # Python drops what is raised while it collects garbage, where Dask has a callback: it comes again.
+        # Python drops exceptions raised in a callback of Dask during garbage collection: send it
+        # again.
         if isinstance(dropped.exc_value, _Ended):
             again = os.getpid(), int(dropped.exc_value.code) - 128
             threading.Timer(AFTER_GARBAGE_S, os.kill, again).start()
@@ -310,9 +316,10 @@ class _Ended(SystemExit):
 
 
 def _noting(job: type, refused: list[str]) -> type:
-    """A job that notes why it could not be submitted, and tells why it could not be cancelled.
+    """Return a job class that records failed submissions and reports failed cancels.
 
-    Else Dask logs a traceback, and waits for it; and says nothing.
+    Without it, Dask logs a traceback of failed submissions and waits, and does not report failed
+    cancellations.
     """
     base: Any = job
 
@@ -345,6 +352,6 @@ def _noting(job: type, refused: list[str]) -> type:
 
 
 def _said(error: str) -> str:
-    """What a command said, of what dask-jobqueue makes of it, in one line."""
+    """Return the message of a command, in one line, from an error of dask-jobqueue."""
     _, _, said = error.partition("stderr:")
     return " ".join((said.strip() or error).split())

@@ -1,6 +1,6 @@
-"""What a sweep gives: a row for each point, means with intervals, and differences of pairs.
+"""Result of a sweep: rows of points, means with intervals, paired differences.
 
-Which figures the simulations of a sweep have: told before they run.
+It also checks in advance which metrics the simulations of a sweep have.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from hpctwin.sweep.settings import SweepSettings
 __all__ = ["COUNTS", "NOT_FIGURES", "SweepResult", "check_figures", "with_all_counts"]
 
 NOT_FIGURES = ("key", "point", "error", "seconds", "engine_s", "instants", "rejected_why")
-"""What rows tell besides what was varied and figures."""
+"""Numeric columns of rows that are neither varied nor metrics."""
 
 COUNTS = tuple(f"jobs_{state.label}" for state in State)
-"""A row has those of states that occur."""
+"""Counts of jobs by state; a row has only the states that occur."""
 
 
 def check_figures(plan: Plan, names: Collection[str]) -> None:
-    """Find out whether some simulation of a plan will have each of some figures.
+    """Check that some simulation of a plan will have each of the given metrics.
 
-    Those of jobs and of time are known. What else there is depends on the machine, and on whether jobs share
-    its nodes: one job is simulated in each kind of world, until all names are found.
+    The metrics of jobs and of time are known. Others depend on the cluster, and on whether jobs
+    share its nodes: one job is simulated in each kind of world, until all names are found.
 
     Raises:
-        UnknownNameError: there is no such figure.
+        UnknownNameError: There is no such metric.
     """
     known = {*RunningSummary(1, exact=True).figures(), *COUNTS}
     kinds = _kinds(plan)
@@ -49,14 +49,14 @@ def check_figures(plan: Plan, names: Collection[str]) -> None:
         try:
             known |= _figures(plan, *kind)
         except HpctwinError:
-            unsure = True  # its rows will tell why
+            unsure = True  # its rows will have the reason
     missing = [name for name in names if name not in known]
     if missing and not unsure:
         raise UnknownNameError("figure", missing[0], known)
 
 
 def _kinds(plan: Plan) -> Iterator[tuple[World, str]]:
-    """A world of each machine with jobs of each source, and a policy of theirs."""
+    """Yield a world of each cluster with jobs of each source, and one of its policies."""
     seen = set()
     for worlds, policies in plan.parts:
         for world in worlds:
@@ -79,7 +79,7 @@ def _figures(plan: Plan, world: World, policy: str) -> set[str]:
 
 
 def with_all_counts(rows: pl.DataFrame, names: Collection[str]) -> pl.DataFrame:
-    """Rows with 0 for counts of jobs in states that did not occur."""
+    """Return rows with 0 for counts of jobs in states that did not occur."""
     counts: list[Any] = [
         pl.col(name).fill_null(0) if name in rows.columns else pl.lit(0).alias(name)
         for name in names
@@ -95,13 +95,18 @@ VARIED = ("workload", "window", "load", "runtimes", "widths", "cluster", "seed",
 class SweepResult(Shown):
     """The rows of a sweep.
 
+    Each row of ``table`` has these columns:
+
+    - the varied values: ``workload``, ``window``, ``load``, ``runtimes``, ``widths``, ``cluster``,
+      ``seed``, ``policy``, ``parameter_…``;
+    - ``written``: the policy as the settings have it;
+    - ``error``: the error of a failed point;
+    - all metrics of the simulation (docs/metrics.md), ``engine_s`` and ``seconds``.
+
     Args:
-        settings: what was varied.
-        table: a row for each point: what was varied (``workload``, ``window``, ``load``, ``runtimes``,
-            ``widths``, ``cluster``, ``seed``, ``policy``, that policy as it was ``written``,
-            ``parameter_…``), ``error`` where it failed, all figures of the simulation (docs/metrics.md),
-            ``engine_s`` and ``seconds``.
-        notes: What readers changed or left out, and what is assumed, a sentence each.
+        settings: Settings of the sweep.
+        table: A row for each point.
+        notes: Changes and omissions of readers, and assumptions, one sentence each.
     """
 
     settings: SweepSettings
@@ -115,12 +120,12 @@ class SweepResult(Shown):
 
     @property
     def failed(self) -> pl.DataFrame:
-        """The rows of points that failed."""
+        """Rows of points that failed."""
         return self.table.filter(pl.col("error").is_not_null())
 
     @property
     def metrics(self) -> list[str]:
-        """The figures that rows have."""
+        """Names of the metrics in the rows."""
         return [
             name
             for name, dtype in self.table.schema.items()
@@ -130,27 +135,30 @@ class SweepResult(Shown):
         ]
 
     def varied(self) -> list[str]:
-        """What has more than one value, without replicates and the policy."""
+        """Return the columns with several values, without replicates and the policy."""
         fixed = ("policy", *self.settings.replicates)
         names = [name for name in VARIED if name not in fixed]
         names += [name for name in self.table.columns if name.startswith("parameter_")]
         return [name for name in names if self.table[name].n_unique() > 1]
 
     def compare(self, metrics: Sequence[str] | None = None, *, level: float = 0.95) -> pl.DataFrame:
-        """Means over replicates, and differences to the baseline in pairs that share all but the policy.
+        """Return means over replicates, and paired differences to the baseline.
+
+        Pairs have equal values of everything but the policy.
 
         Args:
-            metrics: figures; those of the settings if left out.
-            level: of the intervals.
+            metrics: Names of metrics; by default those of the settings.
+            level: Confidence level of the intervals.
 
         Returns:
-            A row for each combination of what is varied, each policy and metric: ``runs``, ``mean``, ``low``,
-            ``high``; ``against``, ``pairs``, ``difference``, ``difference_low``, ``difference_high``, and
-            ``fewer``, ``more``: on how many pairs it was lower or higher. Intervals are those of
-            `hpctwin.metrics.mean_interval`, null where there are too few.
+            A row for each combination of varied values, each policy and metric: ``runs``, ``mean``,
+            ``low``, ``high``; ``against``, ``pairs``, ``difference``, ``difference_low``,
+            ``difference_high``, and ``fewer``, ``more``: the numbers of pairs with a lower and a
+            higher value. Intervals are those of `hpctwin.metrics.mean_interval`, null if there are
+            too few values.
 
         Raises:
-            UnknownNameError: there is no such figure.
+            UnknownNameError: There is no such metric.
         """
         asked = list(self.settings.metrics if metrics is None else metrics)
         known = {*self.metrics, *COUNTS}
@@ -196,7 +204,10 @@ class SweepResult(Shown):
         return str(self.table["policy"][0]) if len(self.table) else ""
 
     def _of_worlds(self) -> list[str]:
-        """Parameters that jobs or machine have, so that a pair shares them: the baseline has them too."""
+        """Return the parameters of jobs and clusters, which a pair shares.
+
+        The baseline has them too.
+        """
         from hpctwin.sweep.settings import names_in
 
         texts = [str(v) for source in self.settings.workloads for v in source.options.values()]

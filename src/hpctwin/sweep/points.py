@@ -1,4 +1,4 @@
-"""The points of a sweep: worlds (jobs on a machine) by policies, each with the address of its result."""
+"""Points of a sweep: worlds (jobs on a cluster) by policies, with result keys."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ __all__ = ["Inputs", "Plan", "Point", "World", "code_version", "plan_of"]
 
 Parameters = tuple[tuple[str, Any], ...]
 Filled = tuple[str, str, Parameters]
-"""A policy, as it was written, and what was put into it."""
+"""A policy, its text in the settings, and the parameters inserted into it."""
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Jobs and a machine, the same for all policies.
+    """Jobs and a cluster, the same for all policies.
 
     Args:
-        key: the address of all that it is made of.
-        source: where jobs are from; its places are filled.
-        trace: which of `Inputs.workloads` they are, where they are given.
-        span, load, runtimes, widths, seed: what becomes of them.
-        cluster: which of `Inputs.clusters`; empty for so many nodes as the workload says.
-        cluster_name: in tables.
-        parameters: that were put in.
+        key: Hash of all inputs.
+        source: Source of the jobs, with parameters inserted.
+        trace: Key of the jobs in `Inputs.workloads`, if they come from a trace.
+        span, load, runtimes, widths, seed: Changes of the jobs.
+        cluster: Key in `Inputs.clusters`; empty for the number of nodes in the workload.
+        cluster_name: Name of the cluster in tables.
+        parameters: Parameters inserted into the jobs or the cluster.
     """
 
     key: str
@@ -60,15 +60,15 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A simulation that is wanted.
+    """One simulation of a sweep.
 
     Args:
-        number: its place.
-        world: jobs and machine.
-        policy: its text.
-        written: the same as the settings have it, with its places.
-        parameters: that were put into the policy or the world.
-        key: the address of its result: of inputs and version.
+        number: Index of the point.
+        world: Jobs and cluster.
+        policy: Text of the policy.
+        written: Text of the policy in the settings, with placeholders.
+        parameters: Parameters inserted into the policy or the world.
+        key: Key of its result: hash of inputs and version.
     """
 
     number: int
@@ -81,11 +81,11 @@ class Point:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a worker gets once.
+    """Inputs that a worker gets once.
 
     Args:
-        workloads, clusters: by the address of their content.
-        run: how each simulation runs.
+        workloads, clusters: Workloads and clusters by the hash of their content.
+        run: Options of each simulation.
     """
 
     workloads: Mapping[str, Workload]
@@ -95,11 +95,11 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Plan:
-    """All points.
+    """All points of a sweep.
 
     Args:
-        inputs: what they are made of.
-        parts: worlds that share policies, and these policies with what was put into them.
+        inputs: Inputs of the points.
+        parts: Worlds that share policies, and these policies with their inserted parameters.
     """
 
     inputs: Inputs
@@ -120,14 +120,15 @@ class Plan:
 
 
 def plan_of(settings: SweepSettings, given: Mapping[str, Workload | Cluster] | None = None) -> Plan:
-    """Read what a sweep needs, and lay out its points.
+    """Read the inputs of a sweep, and return its points.
 
     Args:
-        settings: what is varied.
-        given: workloads and clusters that the settings name, and that are in no file.
+        settings: Settings of the sweep.
+        given: Workloads and clusters that the settings name and that are not in files.
 
     Raises:
-        ConfigError, UnknownNameError, PolicyError, TraceError: something named is not there or not right.
+        ConfigError, UnknownNameError, PolicyError, TraceError: Something named does not exist or is
+            not valid.
     """
     from hpctwin.policies import parse_policy
 
@@ -138,7 +139,7 @@ def plan_of(settings: SweepSettings, given: Mapping[str, Workload | Cluster] | N
     outside = [str(value) for one in settings.workloads for value in one.options.values()]
     outside += [str(one) for one in settings.clusters]
     shared = {name for text in outside for name in names_in(text)}
-    # Values that a world has, with the values that go into policies beside them.
+    # Values of a world, with the values of policies in it.
     by_world: dict[Parameters, list[dict[str, Any]]] = {}
     for values in _assignments(settings):
         own = tuple((name, values[name]) for name in values if name in shared)
@@ -163,7 +164,7 @@ def plan_of(settings: SweepSettings, given: Mapping[str, Workload | Cluster] | N
 
 
 def _assignments(settings: SweepSettings) -> Iterator[dict[str, Any]]:
-    """Each combination of listed values with each draw of those between bounds."""
+    """Yield each combination of listed values with each draw of values between bounds."""
     listed = {k: v for k, v in settings.parameters.items() if not isinstance(v, Values)}
     bounds = {k: v for k, v in settings.parameters.items() if isinstance(v, Values)}
     rng = np.random.default_rng(settings.sample_seed)
@@ -178,7 +179,11 @@ def _assignments(settings: SweepSettings) -> Iterator[dict[str, Any]]:
 
 
 def _latin(values: Values, count: int, rng: np.random.Generator) -> list[float | int]:
-    """One value in each of ``count`` equal parts, in any order (McKay, Beckman, Conover 1979)."""
+    """Return one value in each of ``count`` equal parts, in random order.
+
+    Source:
+        Latin hypercube sampling: McKay, Beckman, Conover 1979.
+    """
     share = (rng.permutation(count) + rng.random(count)) / count
     if values.whole:
         span = values.high - values.low + 1
@@ -238,7 +243,7 @@ def _drawn(
 
 
 class _Reading:
-    """Files are read once; what they hold is known by the address of its content."""
+    """Reader that reads each file once; contents are known by their hash."""
 
     def __init__(self, given: dict[str, Workload | Cluster]) -> None:
         self.given = given
@@ -286,7 +291,7 @@ def _digest(text: str) -> str:
 
 
 def _digest_of(value: Any) -> str:
-    """The address of what a workload or a cluster holds."""
+    """Return the hash of the content of a workload or a cluster."""
     found = hashlib.blake2b(digest_size=16)
     _feed(found, value)
     return found.hexdigest()
@@ -317,7 +322,7 @@ def _feed(found: Any, value: Any) -> None:
 
 @cache
 def _content_of(policy: str) -> str:
-    """A policy's text, with what the Python files hold that it names."""
+    """Return a policy's text, with hashes of the Python files that it names."""
     files = [Path(name) for name in re.findall(r"[^+@~/:]*(?:/[^+@~:]*)?\.py", policy)]
     return " ".join(
         [policy, *(hashlib.sha256(one.read_bytes()).hexdigest() for one in files if one.is_file())]
@@ -326,7 +331,7 @@ def _content_of(policy: str) -> str:
 
 @cache
 def code_version() -> str:
-    """The version, and the address of the sources that results depend on."""
+    """Return the version, and the hash of the sources that results depend on."""
     root = Path(hpctwin.__file__).parent
     digest = hashlib.blake2b(digest_size=8)
     for room in (

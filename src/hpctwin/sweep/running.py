@@ -1,6 +1,6 @@
-"""A sweep run: chunks go out to workers, rows come back, and what is there already is not run again.
+"""A running sweep: chunks of points go to workers, unless their rows exist.
 
-Where chunks of points are run: in threads, in processes; on Dask's workers in `hpctwin.sweep.on_dask`.
+Chunks run in threads or processes; `hpctwin.sweep.on_dask` runs them on Dask workers.
 """
 
 from __future__ import annotations
@@ -41,40 +41,40 @@ from hpctwin.sweep.store import Store, read_rows, table_of
 __all__ = ["Pool", "Processes", "Progress", "Threads", "get_ready", "sweep"]
 
 _SWITCH_S = 0.0005
-"""A thread that comes back from the engine waits so long at most until another lets it have its turn."""
+"""Longest wait of a thread that returns from the engine for its turn, in seconds."""
 
 
 class Pool(Protocol):
-    """Runs chunks of points."""
+    """Runner of chunks of points."""
 
     lost: tuple[type[BaseException], ...]
-    """What a chunk's future raises when the process that ran it was lost."""
+    """Exceptions of a chunk's future after the loss of the process that ran it."""
     breaks: bool
     """Whether one lost process takes all chunks with it."""
 
     @property
     def slots(self) -> int:
-        """How many run at once."""
+        """Number of points that run at once."""
 
     def submit(self, chunk: Sequence[Point]) -> Future[list[Row]]:
-        """Run a chunk, in the order in which they come."""
+        """Run a chunk; chunks run in the order of submission."""
 
     def check(self) -> None:
-        """Raise `UnreachableError` if the workers are out of reach."""
+        """Raise `UnreachableError` if the workers cannot be reached."""
 
     def renew(self) -> None:
-        """Replace what was lost with a process."""
+        """Replace lost processes."""
 
     def close(self, *, now: bool) -> None:
-        """Let go of the workers; ``now`` without waiting for what runs."""
+        """Release the workers; with ``now`` without waiting for running points."""
 
 
 class Threads:
-    """Threads of this process; the engine holds no lock of Python's.
+    """Threads of this process; the engine does not hold Python's lock.
 
     Args:
-        inputs: what points are made of.
-        workers: how many; default the cores there are.
+        inputs: Inputs of the points.
+        workers: Number of threads; default the number of cores.
     """
 
     lost: tuple[type[BaseException], ...] = ()
@@ -110,11 +110,11 @@ _bench: Bench | None = None
 
 
 def _begin(inputs: Inputs, environment: Mapping[str, str]) -> None:
-    """A worker process gets what it needs, once."""
+    """Prepare a worker process."""
     global _bench
     os.environ.clear()
     os.environ.update(environment)
-    # Ctrl-C goes to all processes of a terminal; this one is told by the first.
+    # Ctrl-C reaches all processes of a terminal; the first one ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _bench = Bench(inputs)
 
@@ -125,10 +125,10 @@ def _run(chunk: Sequence[Point]) -> list[Row]:
 
 
 def get_ready() -> BaseContext:
-    """How processes start: forked of one that has imported what they need, and never run anything.
+    """Return the way to start processes, and start the fork server in the background.
 
-    It does so once, for all sweeps to come, and in the background. Forked of this process, a worker would
-    inherit the locks of threads that it has not.
+    The server has imported what workers need, and never runs anything. It is started once for all
+    sweeps. A worker forked from this process would inherit locks of threads that it does not have.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
@@ -140,11 +140,11 @@ def get_ready() -> BaseContext:
 
 
 class Processes:
-    """Processes on this machine.
+    """Processes on this host.
 
     Args:
-        inputs: what points are made of; each process gets it once.
-        workers: how many; default the cores there are.
+        inputs: Inputs of the points; each process gets them once.
+        workers: Number of processes; default the number of cores.
     """
 
     lost = (BrokenProcessPool,)
@@ -188,25 +188,28 @@ class Processes:
 
 
 _CHUNK_S = 0.5
-"""A chunk takes so long, as far as is known: handing it over costs some ms."""
+"""Target duration of a chunk, in seconds: passing it to a worker costs some ms."""
 _PER_WORKER_S = 0.01
-"""Longer for many workers: who hands chunks out takes some 4 ms for each, and must not be waited for."""
+"""Minimum duration of a chunk per worker, in seconds.
+
+The sender takes some 4 ms for each chunk, and workers must not wait for it.
+"""
 _LARGEST = 512
 _LOOK_EVERY_S = 0.2
 
 
 def chunk_s(workers: int) -> float:
-    """How long a chunk of points should take, seconds."""
+    """Return the target duration of a chunk of points, in seconds."""
     return max(_CHUNK_S, _PER_WORKER_S * workers)
 
 
 class Progress(NamedTuple):
-    """How far a sweep has come.
+    """Progress of a sweep.
 
     Args:
-        done, failed: points that have a row now, and those of them that failed.
-        total: all of them.
-        left_s: time that is left, by how fast it went so far; None before anything is known.
+        done, failed: Number of points with a row, and of failed ones among them.
+        total: Number of all points.
+        left_s: Estimated remaining time, in seconds; None if nothing has run.
     """
 
     done: int
@@ -227,24 +230,27 @@ def sweep(
     progress: Callable[[Progress], None] | None = None,
     **varied: Any,
 ) -> SweepResult:
-    """Simulate each of some workloads on each of some machines under each of some policies.
+    """Simulate workloads on clusters under policies, in all combinations.
 
-    A point that fails is told in its row and ends nothing. With ``out``, rows are written as they come, and
-    what is there already, of the same inputs and the same version, is not run again.
+    A point that fails has an error in its row and does not stop the sweep. With ``out``, rows are
+    written during the sweep, and finished points of the same inputs and the same version are not
+    run again.
 
     Args:
-        settings: what is varied, or the path of such a file (``sweep.yaml``).
-        given: workloads and clusters that the settings name, and that are in no file.
-        out: folder for the rows.
-        workers: at most so many points at once; default the cores there are.
-        where: ``threads`` of this process or ``processes``; or what makes a pool of the inputs, such as
-            `hpctwin.sweep.on_dask.OnDask`.
-        progress: called now and then.
-        varied: fields of `SweepSettings`, instead of a file; workloads, clusters and policies may be objects.
+        settings: Settings of the sweep, or the path of a file with them (``sweep.yaml``).
+        given: Workloads and clusters that the settings name and that are not in files.
+        out: Folder for the rows.
+        workers: Maximum number of points at once; default the number of cores.
+        where: ``threads`` of this process or ``processes``; or a function that makes a pool from
+            the inputs, such as `hpctwin.sweep.on_dask.OnDask`.
+        progress: Function called regularly.
+        varied: Fields of `SweepSettings` instead of a file; workloads, clusters and policies may be
+            objects.
 
     Raises:
-        ConfigError, UnknownNameError, PolicyError, TraceError: something named is not there or not right.
-        OutputError: the folder cannot be written.
+        ConfigError, UnknownNameError, PolicyError, TraceError: Something named does not exist or is
+            not valid.
+        OutputError: The folder cannot be written.
     """
     if where == "processes":
         get_ready()  # while files are read
@@ -278,7 +284,7 @@ def sweep(
 
 
 def _notes(inputs: Inputs) -> tuple[str, ...]:
-    """What is to be said of the workloads, and of each of them on each cluster."""
+    """Return notes on the workloads, and on each of them on each cluster."""
     said = []
     for jobs in inputs.workloads.values():
         clusters = [*inputs.clusters.values()]
@@ -290,7 +296,7 @@ def _notes(inputs: Inputs) -> tuple[str, ...]:
 
 
 def _plain(varied: Mapping[str, Any], given: dict[str, Workload | Cluster]) -> dict[str, Any]:
-    """Settings of what a user gave; objects are put aside, and named."""
+    """Return a user's values as settings; objects move to ``given`` under a name."""
     plain = dict(varied)
     for name in ("workloads", "clusters", "policies"):
         several = varied.get(name, ())
@@ -317,7 +323,7 @@ def _named(one: Any, given: dict[str, Workload | Cluster]) -> Any:
 
 
 class _Kept:
-    """What is under way."""
+    """A sweep in progress."""
 
     def __init__(
         self,
@@ -386,16 +392,16 @@ class _Kept:
             pool.close(now=not whole)
 
     def _chunk(self, left: Iterator[Point], slots: int) -> list[Point]:
-        """The next points, as many as take about half a second, or longer for many workers."""
+        """Return the next points, enough for the target duration of a chunk."""
         size = 1
         if self._ran:
             size = int(chunk_s(slots) * self._ran / max(self._seconds, 1e-9))
-        # What is left at the end is for all workers.
+        # At the end the rest is divided among all workers.
         most = -(-(self._total - self._done) // (4 * slots))
         return list(itertools.islice(left, max(1, min(size, most, _LARGEST))))
 
     def _alone(self, suspects: Iterable[Point], pool: Pool) -> None:
-        """One of these ended its process: each is run with nothing beside it, to know which."""
+        """Run points alone, to find which of them ended its process."""
         pool.renew()
         waiting = deque(suspects)
         while waiting:

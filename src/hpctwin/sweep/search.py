@@ -1,4 +1,4 @@
-"""Policies looked for: what stands in their places is chosen by what came of it, and tried on other jobs."""
+"""Search for policies: parameters are chosen by results, and tested on other jobs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = ["Found", "SearchSettings", "Sought", "look_for", "read_search", "sear
 
 _HIGH = ("utilization", "throughput", "jain_fairness", "jobs_completed")
 _FEWEST = 5
-"""Fewer trials than these say nothing of whether another one is hopeless."""
+"""Minimum number of other trials to judge a trial hopeless."""
 
 
 def _objectives(given: Any) -> Any:
@@ -52,21 +52,21 @@ def _objectives(given: Any) -> Any:
 
 
 class Sought(Worlds):
-    """What is looked for, and on which jobs.
+    """Settings of a search for policies, without the held-out parts.
 
     Args:
-        policies: texts with places, ``-(wait/walltime)**{a}*nodes**{b}+easy:{k}``; of several, one is chosen
-            as a parameter is.
-        parameters: values by name, or bounds.
-        objectives: figures, and whether each should be low or high; of several, the policies are found that
-            no other one is better than in all of them.
-        train: parts in time that policies are chosen on; more are replicates.
-        seeds: as of a sweep.
-        baseline: what the winners are compared with.
-        trials: how many policies are tried.
-        prefixes: a policy is first tried on this share of the jobs of each part, then on the next; one that
-            more than half of the others were better than goes no further.
-        sample_seed: of what is chosen.
+        policies: Texts with placeholders, such as ``-(wait/walltime)**{a}*nodes**{b}+easy:{k}``; if
+            there are several, the search chooses among them.
+        parameters: Values by name, or bounds.
+        objectives: Metrics, and whether each should be low or high. With several, a policy wins if
+            no other one is better in all of them.
+        train: Parts in time on which policies are chosen; several are replicates.
+        seeds: Number of seeds from 0, or a list of seeds, as in a sweep.
+        baseline: Policy that the winners are compared with.
+        trials: Number of policies to try.
+        prefixes: Shares of the jobs of each part on which a policy is tried first. A policy that
+            more than half of the others were better than is not tried further.
+        sample_seed: Seed of the choices.
     """
 
     policies: tuple[str, ...] = Field(min_length=1)
@@ -85,7 +85,8 @@ class Sought(Worlds):
     def _whole(self) -> Self:
         if list(self.prefixes) != sorted(set(self.prefixes)):
             raise ValueError("prefixes must rise, such as [0.1, 0.3]")
-        # Each place has a parameter, each parameter a place, each text is a policy: a sweep of them says so.
+        # Each placeholder needs a parameter, each parameter a placeholder, and each text must be a
+        # policy: a sweep of them checks this.
         try:
             self.as_sweep(
                 self.policies, self.train, parameters=self.parameters, samples=self._samples()
@@ -110,7 +111,7 @@ class Sought(Worlds):
     def as_sweep(
         self, policies: Sequence[str], parts: Sequence[Span], **more: Any
     ) -> SweepSettings:
-        """A sweep of some policies over some parts."""
+        """Return a sweep of given policies over given parts."""
         return SweepSettings(
             workloads=self.workloads, clusters=self.clusters, policies=tuple(policies), windows=tuple(parts),
             seeds=self.seeds, run=self.run, metrics=tuple(self.objectives), **more,
@@ -118,10 +119,10 @@ class Sought(Worlds):
 
 
 class SearchSettings(Sought):
-    """What ``search.yaml`` holds.
+    """Content of ``search.yaml``.
 
     Args:
-        held_out: parts that the winners are tried on afterwards.
+        held_out: Parts in time on which the winners are tested.
     """
 
     held_out: tuple[Span, ...] = Field(min_length=1)
@@ -135,10 +136,10 @@ class SearchSettings(Sought):
 
 
 def read_search(path: str | os.PathLike[str]) -> SearchSettings:
-    """Read ``search.yaml``; paths in it are from its folder.
+    """Read ``search.yaml``; its paths are relative to its folder.
 
     Raises:
-        ConfigError: the file cannot be read or is not valid; a line for each fault.
+        ConfigError: The file cannot be read or is not valid; one line per error.
     """
     settings = SearchSettings.checked(read_yaml(Path(path), "workloads"), str(path))
     return beside(settings, Path(path).parent)
@@ -146,13 +147,13 @@ def read_search(path: str | os.PathLike[str]) -> SearchSettings:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What a search found.
+    """Result of a search.
 
     Args:
-        trials: a row for each trial: ``policy``, ``state`` (complete, pruned or failed), ``prefix`` (share
-            of the jobs it was tried on), and the objectives there.
-        winners: policies that none was better than in all objectives; of one objective, the best.
-        held_out: these and the baseline on the parts that were held out.
+        trials: A row for each trial: ``policy``, ``state`` (complete, pruned or failed), ``prefix``
+            (share of the jobs it was tried on), and the objectives there.
+        winners: Policies without a better one in all objectives; with one objective, the best.
+        held_out: Winners and baseline on the held-out parts.
     """
 
     trials: pl.DataFrame
@@ -160,10 +161,10 @@ class Found:
     held_out: SweepResult
 
     def write(self, folder: Path) -> list[Path]:
-        """Write each winner as a policy file, with what it did on the parts held out; the paths.
+        """Write each winner as a policy file with its held-out metrics; return the paths.
 
         Raises:
-            OutputError: one cannot be written.
+            OutputError: A file cannot be written.
         """
         told = self.held_out.compare()
         several = len(self.winners) > 1
@@ -197,24 +198,25 @@ def search(
     workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> Found:
-    """Look for policies, as `look_for` does, and try those that were found on the parts held out.
+    """Search for policies like `look_for`, and test the winners on the held-out parts.
 
     Args:
-        settings: what is looked for, or the path of such a file.
-        out: folder.
-        given: workloads and clusters that the settings name, and that are in no file.
-        workers: trials at once, in threads; with 1, the same settings find the same.
-        progress: called with how many trials are over, and of how many.
+        settings: Settings of the search, or the path of a file with them.
+        out: Folder of the search.
+        given: Workloads and clusters that the settings name and that are not in files.
+        workers: Number of trials at once, in threads; with 1, the same settings have the same
+            result.
+        progress: Function called with the number of finished trials, and of all.
 
     Raises:
-        ConfigError, UnknownNameError: as `look_for`; or nothing came to its end on the parts held out.
-        WorkloadError: a part has no jobs.
+        ConfigError, UnknownNameError: As `look_for`; or no simulation of a held-out part finished.
+        WorkloadError: A part has no jobs.
     """
     if not isinstance(settings, SearchSettings):
         settings = read_search(settings)
     need("optuna", "search", "a search of policies")
     trying = _Trying(settings, given)
-    # That a part held out cannot be simulated is told before the work.
+    # An error of a held-out part is reported before the search.
     _worlds(settings, settings.held_out, given)
     trials, winners = _found(trying, Path(out), workers, progress)
     policies = list(dict.fromkeys([settings.baseline, *winners]))
@@ -233,25 +235,26 @@ def look_for(
     workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """Look for policies: Optuna chooses what stands in their places (tree-structured Parzen estimators).
+    """Search for policies with Optuna (tree-structured Parzen estimators).
 
-    All trials are in the folder's ``study.journal``. The same call again goes on, and whoever calls with
-    the same folder at the same time, on this machine or another one that sees it, shares the work.
+    Optuna chooses values for the placeholders. All trials are in the folder's ``study.journal``.
+    The same call continues the search. Callers with the same folder at the same time share the
+    work, also on other hosts that see the folder.
 
     Args:
-        settings: what is looked for.
-        out: folder.
-        given: as of `search`.
-        workers: as of `search`.
-        progress: as of `search`.
+        settings: Settings of the search.
+        out: Folder of the search.
+        given: As in `search`.
+        workers: As in `search`.
+        progress: As in `search`.
 
     Returns:
         The trials and the winners; see `Found`.
 
     Raises:
-        ConfigError: Optuna is not installed (extra ``search``), the settings are not right, or no trial
-            came to its end.
-        UnknownNameError: an objective is no figure.
+        ConfigError: Optuna is not installed (extra ``search``), the settings are not valid, or no
+            trial finished.
+        UnknownNameError: An objective is not a metric.
     """
     need("optuna", "search", "a search of policies")
     return _found(_Trying(settings, given), Path(out), workers, progress)
@@ -276,24 +279,24 @@ def _found(
 def _worlds(
     settings: Sought, parts: Sequence[Span], given: Mapping[str, Workload | Cluster] | None
 ) -> list[tuple[Workload, Cluster, int]]:
-    """Jobs, machine and seed of each world of some parts.
+    """Return jobs, cluster and seed of each world of given parts.
 
     Raises:
-        ConfigError, UnknownNameError, WorkloadError: one cannot be made.
+        ConfigError, UnknownNameError, WorkloadError: One cannot be made.
     """
     plan = plan_of(settings.as_sweep([settings.baseline], parts), given)
     return [(*workload_of(point.world, plan.inputs), point.world.seed) for point in plan]
 
 
 def _callers_before(study: optuna.Study) -> int:
-    """How many have worked on a study before; this one is written down in it."""
+    """Register this caller in a study, and return the number of earlier callers."""
     caller = f"caller {uuid.uuid4()}"
     study.set_user_attr(caller, True)
     return [name for name in study.user_attrs if name.startswith("caller ")].index(caller)
 
 
 class _Trying:
-    """Tries policies on the parts to choose them on."""
+    """Runner of trials on the training parts."""
 
     def __init__(self, settings: Sought, given: Mapping[str, Workload | Cluster] | None) -> None:
         self.settings = settings
@@ -304,7 +307,7 @@ class _Trying:
                 raise UnknownNameError("figure", name, figures)
 
     def _figures(self, policy: str, share: float) -> dict[str, float]:
-        """Means of the figures over the worlds, each of the first so many of its jobs."""
+        """Return means of the metrics over the worlds, for a share of their first jobs."""
         summaries = []
         for jobs, cluster, seed in self._worlds:
             part = jobs[: max(1, round(share * len(jobs)))]
@@ -320,7 +323,7 @@ class _Trying:
     def run(
         self, folder: Path, workers: int, progress: Callable[[int, int], None] | None
     ) -> optuna.Study:
-        """Try until there are as many trials as are wanted."""
+        """Run trials until there are enough."""
         import optuna
         from optuna.storages.journal import JournalFileBackend
         from optuna.study import MaxTrialsCallback, StudyDirection
@@ -338,7 +341,7 @@ class _Trying:
         if study.user_attrs.setdefault("settings", wanted) != wanted:
             raise ConfigError(f"{folder}: it has another search's trials; take another folder")
         study.set_user_attr("settings", wanted)
-        # Whoever goes on with a search, or shares it, draws other numbers than those before.
+        # A caller that continues or shares a search draws other numbers than earlier callers.
         study.sampler = optuna.samplers.TPESampler(
             seed=self.settings.sample_seed + _callers_before(study), constant_liar=True
         )
@@ -355,7 +358,7 @@ class _Trying:
         return study
 
     def _try(self, trial: optuna.Trial) -> Sequence[float]:
-        """One trial; `optuna.TrialPruned` if it is hopeless after some of the jobs."""
+        """Run one trial; raise `optuna.TrialPruned` if it is hopeless for some jobs."""
         import optuna
 
         policy = self._suggested(trial)
@@ -395,7 +398,10 @@ class _Trying:
         return [figures[name] for name in self.settings.objectives]
 
     def _hopeless(self, trial: optuna.Trial, at: str, values: Sequence[float]) -> bool:
-        """Whether more than half of the others were better in all objectives after as many jobs."""
+        """Return whether more than half of the others were better in all objectives.
+
+        The others are compared after as many jobs.
+        """
         others = [
             one.user_attrs[at]
             for one in trial.study.get_trials(deepcopy=False)
@@ -408,7 +414,7 @@ class _Trying:
         return bool(better.mean() > 0.5)
 
     def told(self, study: optuna.Study) -> pl.DataFrame:
-        """A row for each trial."""
+        """Return a row for each trial."""
         rows = []
         for trial in study.get_trials(deepcopy=False):
             reached = [

@@ -1,7 +1,4 @@
-"""What ``sweep.yaml`` holds: what is varied, and what is told of it.
-
-Texts with places for parameters: ``{name}``.
-"""
+"""Content of ``sweep.yaml``: varied values and outputs; ``{name}`` in texts."""
 
 from __future__ import annotations
 
@@ -37,16 +34,18 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 
 def names_in(text: str) -> list[str]:
-    """The parameters that a text has places for."""
+    """Return the parameters that a text has placeholders for."""
     return _PLACE.findall(text)
 
 
 def fill(given: Any, values: Mapping[str, Any]) -> Any:
-    """A text with the values put in; one that is nothing but a place becomes the value itself.
+    """Return a text with values inserted.
+
+    A text that is only a placeholder becomes the value.
 
     Args:
-        given: a text; anything else stays as it is.
-        values: by name.
+        given: A text; other values are returned unchanged.
+        values: Values by name.
     """
     if not isinstance(given, str):
         return given
@@ -63,20 +62,20 @@ def _text(value: Any) -> str:
 S = TypeVar("S", bound="Worlds")
 
 Scalar = bool | int | float | str
-"""What a parameter may be."""
+"""Possible types of a parameter."""
 
 
 class Source(Settings):
-    """Jobs: of a trace, or of a generator.
+    """Source of jobs: a trace or a generator.
 
     Args:
-        trace: path of the trace.
-        generate: name of the generator.
-        options: of the generator; of a trace, rules of reading it (`hpctwin.formats.SwfRules`).
-        name: in tables; the file's or the generator's if left out.
-        resample: the trace's time is cut into pieces of this length, and with each seed as many of them are
-            drawn, with replacement, and put one after the other: replicates of a workload of which there is
-            one.
+        trace: Path of the trace.
+        generate: Name of the generator.
+        options: Options of the generator, or rules for reading the trace
+            (`hpctwin.formats.SwfRules`).
+        name: Name in tables; default the name of the file or the generator.
+        resample: Length of pieces of the trace. For each seed, as many pieces are drawn with
+            replacement and joined: replicates of a workload that exists once.
     """
 
     trace: str | None = None
@@ -95,7 +94,7 @@ class Source(Settings):
 
     @property
     def label(self) -> str:
-        """Its name in tables."""
+        """Name in tables."""
         return self.name or self.generate or Path(self.trace or "").name
 
 
@@ -112,8 +111,8 @@ class Span(Settings):
     """A part of a workload in time: the jobs submitted in it.
 
     Args:
-        begin: as a time since time zero such as ``30d``, or a date.
-        end: the same, of the first that is not wanted.
+        begin: Begin of the part: a time since time zero such as ``30d``, or a date.
+        end: End of the part, excluded; same forms as the begin.
     """
 
     begin: Moment
@@ -121,18 +120,18 @@ class Span(Settings):
 
     @property
     def label(self) -> str:
-        """Its name in tables."""
+        """Name in tables."""
         return f"{self.begin} to {self.end}"
 
 
 class Values(Settings):
-    """Values between two bounds, drawn.
+    """Values between two bounds, drawn at random.
 
     Args:
-        low: the lowest.
-        high: the highest.
-        log: whether they are even in their logarithm.
-        whole: whether they are whole numbers.
+        low: Lower bound.
+        high: Upper bound.
+        log: Whether the logarithm of the values is uniform.
+        whole: Whether the values are whole numbers.
     """
 
     low: float
@@ -150,11 +149,11 @@ class Values(Settings):
 
 
 class Run(Settings):
-    """How each simulation runs.
+    """Options of each simulation.
 
     Args:
-        overrun: whether a walltime ends a job.
-        on_dependency_failure: what becomes of a job whose afterok dependency failed.
+        overrun: ``terminate`` ends a job at its walltime; ``continue`` does not.
+        on_dependency_failure: What happens to a job whose afterok dependency failed.
     """
 
     overrun: Literal["terminate", "continue"] = "terminate"
@@ -162,7 +161,7 @@ class Run(Settings):
 
 
 def source_of(given: Any) -> Any:
-    """A path alone is a trace."""
+    """Return a trace for a path alone."""
     return {"trace": str(given)} if isinstance(given, str | Path) else given
 
 
@@ -184,12 +183,12 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Worlds(Settings):
-    """Jobs and machines.
+    """Jobs and clusters.
 
     Args:
-        workloads: paths of traces, or more about each.
-        clusters: numbers of equal nodes, or machines' files; what the trace says of its machine if left out.
-        run: how each simulation runs.
+        workloads: Paths of traces, or sources with more details.
+        clusters: Numbers of equal nodes, or cluster files; default the cluster in the trace.
+        run: Options of each simulation.
     """
 
     workloads: tuple[Annotated[Source, BeforeValidator(source_of)], ...] = Field(min_length=1)
@@ -198,25 +197,25 @@ class Worlds(Settings):
 
 
 class SweepSettings(Worlds):
-    """Which simulations there are: each value of each list with each of the others.
+    """Simulations of a sweep: all combinations of the listed values.
 
     Args:
-        policies: texts such as ``wfp+easy``; ``{name}`` stands for a parameter.
-        windows: parts of each workload in time; the whole if left out.
-        loads: what jobs offer the machine, by their submit times put closer together or further apart; as
-            they are if left out.
-        runtimes: by what runtimes and walltimes are multiplied.
-        widths: by what the jobs' nodes are multiplied, rounded up.
-        seeds: how many, from 0, or which: of generators, of what is drawn again from a trace, and of random
+        policies: Texts such as ``wfp+easy``; ``{name}`` stands for a parameter.
+        windows: Parts of each workload in time; default the whole.
+        loads: Offered loads, reached by scaling the gaps between submissions; default unchanged.
+        runtimes: Factors of runtimes and walltimes.
+        widths: Factors of the jobs' nodes; results are rounded up.
+        seeds: Number of seeds from 0, or a list: for generators, resampled traces and random
             placement. All policies of a seed get the same jobs.
-        parameters: values by name, or bounds that values are drawn between; they are put in where a policy, a
-            generator's option or a cluster has ``{name}``.
-        samples: how many points are drawn between the bounds, evenly in each (Latin hypercube).
-        draw: only so many of all workloads by all clusters, drawn at random, each under all policies.
-        sample_seed: of both draws.
-        metrics: what tables and figures show; all figures of each simulation are kept.
-        baseline: the policy that others are compared with; the first if left out.
-        replicates: over what means and intervals are taken; comparisons are of pairs that share them.
+        parameters: Values by name, or bounds for drawn values. They replace ``{name}`` in policies,
+            generator options and clusters.
+        samples: Number of draws between the bounds, even in each parameter (Latin hypercube).
+        draw: Number of combinations of workload and cluster to draw at random, each under all
+            policies.
+        sample_seed: Seed of both draws.
+        metrics: Metrics in tables and charts; rows have all metrics of each simulation.
+        baseline: Policy that others are compared with; default the first.
+        replicates: Values that means and intervals are over; paired comparisons share them.
     """
 
     policies: tuple[str, ...] = Field(min_length=1)
@@ -280,17 +279,17 @@ class SweepSettings(Worlds):
 
 
 def read_sweep(path: str | os.PathLike[str]) -> SweepSettings:
-    """Read ``sweep.yaml``; paths in it are from its folder.
+    """Read ``sweep.yaml``; its paths are relative to its folder.
 
     Raises:
-        ConfigError: the file cannot be read or is not valid; a line for each fault.
+        ConfigError: The file cannot be read or is not valid; one line per error.
     """
     settings = SweepSettings.checked(read_yaml(Path(path), "workloads"), str(path))
     return beside(settings, Path(path).parent)
 
 
 def beside(settings: S, folder: Path) -> S:
-    """Settings whose paths are from a folder."""
+    """Return settings with paths relative to a folder."""
 
     def within(text: str) -> str:
         return text if Path(text).is_absolute() else str(folder / text)

@@ -1,4 +1,4 @@
-"""The folder of a sweep: rows in parts, each written whole, and how far it has come."""
+"""Folder of a sweep: rows in complete parts, and the progress."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _TEXTS = ("key", "workload", "window", "cluster", "policy", "error", "rejected_w
 
 
 class Store:
-    """Takes rows as they come; a context manager.
+    """Store of rows; a context manager.
 
     Args:
-        folder: made if it is not there; one that a sweep was cut off in is gone on with.
+        folder: Folder, created if needed; an interrupted sweep in it is continued.
 
     Raises:
-        OutputError: it cannot be written.
-        ConfigError: another sweep is writing there.
+        OutputError: It cannot be written.
+        ConfigError: Another sweep is writing there.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -54,7 +54,7 @@ class Store:
         self._lock.release()
 
     def done(self) -> set[str]:
-        """The addresses of points that are done; those that failed are not."""
+        """Return the keys of finished points, without failed ones."""
         found: set[str] = set()
         for path in sorted(self.folder.glob("points/part-*.parquet")):
             part = pl.read_parquet(path, columns=["key", "error"])
@@ -62,7 +62,7 @@ class Store:
         return found
 
     def add(self, rows: Iterable[Row]) -> bool:
-        """Take some rows; whether they and those before were written now."""
+        """Add rows; return whether all rows so far were written now."""
         self._rows += rows
         due = len(self._rows) >= _FLUSH_ROWS or time.monotonic() - self._flushed >= _FLUSH_S
         if due:
@@ -70,10 +70,10 @@ class Store:
         return due
 
     def flush(self) -> None:
-        """Write what there is.
+        """Write the rows that are not written yet.
 
         Raises:
-            OutputError: it cannot be written.
+            OutputError: They cannot be written.
         """
         if self._rows:
             path = self.folder / "points" / f"part-{self._next:06}.parquet"
@@ -84,13 +84,13 @@ class Store:
         self._flushed = time.monotonic()
 
     def tell(self, **state: Any) -> None:
-        """Write how far it has come, for whoever looks."""
+        """Write the progress for other readers."""
         with write_atomically(self.folder / "sweep.json") as file:
             file.write(json.dumps(state, indent=2, default=str).encode())
 
 
 def table_of(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    """Rows as a table; texts are texts also where there is none."""
+    """Return rows as a table; text columns have type text even if all values are null."""
     made = pl.DataFrame(list(rows), infer_schema_length=None)
     return made.with_columns(
         pl.col(name).cast(pl.String) for name in _TEXTS if name in made.columns
@@ -98,7 +98,7 @@ def table_of(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
 
 
 def read_rows(folder: Path, keys: Iterable[str]) -> pl.DataFrame:
-    """The rows of some points, in the order of these; the last that was written of each."""
+    """Return the rows of points in the given order; of several, the last written."""
     wanted = pl.DataFrame({"key": list(keys)}, schema={"key": pl.String})
     wanted = wanted.with_row_index("place")
     parts = [
@@ -109,6 +109,6 @@ def read_rows(folder: Path, keys: Iterable[str]) -> pl.DataFrame:
     if not parts:
         return pl.DataFrame(schema={"key": pl.String, "error": pl.String})
     found = pl.concat(parts, how="diagonal_relaxed").unique("key", keep="last")
-    # A number of the point is its place among those wanted now; it may have had another one.
+    # The number of a point is its index among these keys; it may have had another one.
     found = found.join(wanted, on="key").sort("place")
     return found.with_columns(point=pl.col("place").cast(pl.Int64)).drop("place")

@@ -1,8 +1,8 @@
 """FCFS with SPARS's power manager, by its published rule: it plans jobs and nodes together.
 
-Each call plans from scratch, and gives each node to at most one waiting job. A job gets idle nodes if
-there are enough, else those that are released soonest; among these, the ones that waste the least
-energy until then. It plans by node where everything else plans by numbers of nodes.
+Each call plans from scratch, and gives each node to at most one waiting job. A job gets idle nodes
+if there are enough, else the nodes that are released soonest. Among these it gets the ones that
+waste the least energy until then. The plan is by node, while all others use numbers of nodes.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ TAKES_TIMEOUT = NEEDS_TIMEOUT = True
 
 
 class ByNode:
-    """What is planned of a node."""
+    """Plan of one node."""
 
     released: (
-        Int  # when it is free for another job by the requests; NEVER if not to be planned with
+        Int  # when it is free for another job by the requests; NEVER if excluded from the plan
     )
     held_by: Int  # number of the waiting job it is planned for; -1
     chosen: Int  # nodes chosen for a job
@@ -60,7 +60,7 @@ planned = view(ByNode)
 
 @jit
 def note_releases(sim: Arrays) -> None:
-    """When each node is free for another job."""
+    """Record when each node is free for another job."""
     now = sim.clock.now
     plan = planned(sim.power_kept)
     for node in range(len(sim.node)):
@@ -80,7 +80,7 @@ def note_releases(sim: Arrays) -> None:
 
 @jit
 def choose_idle(wanted: int, sim: Arrays) -> bool:
-    """The first idle nodes that no job before holds; False if there are not enough."""
+    """Choose the first idle nodes that no earlier job holds; False if not enough."""
     plan = planned(sim.power_kept)
     found = 0
     for node in range(len(sim.node)):
@@ -95,7 +95,10 @@ def choose_idle(wanted: int, sim: Arrays) -> bool:
 
 @jit
 def time_of_enough(wanted: int, sim: Arrays) -> int:
-    """The first time by which so many nodes that no job before holds are released; NEVER if none."""
+    """Return the first time by which enough nodes without an earlier job are released.
+
+    It is NEVER if there is none.
+    """
     plan = planned(sim.power_kept)
     time = -1
     while True:
@@ -116,7 +119,7 @@ def time_of_enough(wanted: int, sim: Arrays) -> int:
 
 @jit
 def waste(node: int, time: int, sim: Arrays) -> float:
-    """The energy that a node wastes until a time; -1 if it is not there then."""
+    """Return the energy that a node wastes until a time; -1 if it is not free then."""
     plan = planned(sim.power_kept)[node]
     active_w = sim.pool_fact[0].active_w
     boot_w = sim.sleep[0].on_w
@@ -132,7 +135,7 @@ def waste(node: int, time: int, sim: Arrays) -> float:
 
 @jit
 def choose_least_waste(wanted: int, time: int, sim: Arrays) -> None:
-    """Of the nodes released by a time those that waste the least energy until then."""
+    """Choose the nodes released by a time that waste the least energy until then."""
     plan = planned(sim.power_kept)
     for node in range(len(sim.node)):
         plan[node].cost = waste(node, time, sim)
@@ -153,7 +156,10 @@ def choose_least_waste(wanted: int, time: int, sim: Arrays) -> None:
 
 @jit
 def plan_jobs(sim: Arrays) -> int:
-    """Plan the waiting jobs until nodes run out; how many. Nobody starts before those before."""
+    """Plan the waiting jobs until nodes run out, and return their number.
+
+    No job starts before an earlier one.
+    """
     plan = planned(sim.power_kept)
     now = sim.clock.now
     note_releases(sim)
@@ -179,7 +185,7 @@ def plan_jobs(sim: Arrays) -> int:
 
 @jit
 def start_planned(jobs: int, sim: Arrays) -> None:
-    """Start those whose time has come."""
+    """Start the planned jobs whose time has come."""
     started = sim.clock.starts
     for i in range(jobs):
         if sim.stack[i] > sim.clock.now:
@@ -196,7 +202,7 @@ def start_planned(jobs: int, sim: Arrays) -> None:
 
 @jit
 def switch_planned(sim: Arrays) -> tuple[bool, int]:
-    """Wake and switch off; whether any was, and when to look again."""
+    """Wake and switch off nodes; return whether any was, and when to check again."""
     now = sim.clock.now
     sleep = sim.sleep[0]
     switched = False
@@ -223,7 +229,7 @@ def switch_planned(sim: Arrays) -> tuple[bool, int]:
 
 @jit
 def next_boot_for_end(sim: Arrays) -> int:
-    """The next time at which a sleeping node would have to be woken to be there when a job ends."""
+    """Return the next time to wake a sleeping node so that it is on when a job ends."""
     for node in range(len(sim.node)):
         if sim.node[node].power == ASLEEP:
             for r in range(sim.clock.run_first, sim.clock.run_end):
@@ -237,7 +243,7 @@ def next_boot_for_end(sim: Arrays) -> int:
 
 
 def plan_and_switch(sim: Arrays) -> None:
-    """Plan and act until nothing is left to do at this instant."""
+    """Plan and act until nothing is left to do at this event time."""
     while True:
         started = sim.clock.starts
         start_planned(plan_jobs(sim), sim)
@@ -246,13 +252,13 @@ def plan_and_switch(sim: Arrays) -> None:
         if not switched and sim.clock.starts == started:
             break
     again = min(again, next_boot_for_end(sim))
-    # Transitions that take no time are over at once.
+    # Transitions without duration end at once.
     end_transitions(sim)
     look_again(again, sim)
 
 
 def no_pass(sim: Arrays) -> None:
-    """The jobs are started where the nodes are switched."""
+    """Do nothing: jobs are started together with the switching of nodes."""
 
 
 def _refuses(cluster: Any, policy: Any) -> str:

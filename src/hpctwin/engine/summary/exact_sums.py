@@ -1,4 +1,4 @@
-"""Sums of floating-point numbers that do not depend on their order, nor on how they are put together."""
+"""Exact sums of floating-point numbers, independent of their order and grouping."""
 
 from __future__ import annotations
 
@@ -18,16 +18,23 @@ LOW = (1 << LIMB_BITS) - 1
 _SIZE = (1 << 63) - 1
 INFINITE, NOT_NUMBERS = 67, 68
 LIMBS = 69
-"""A sum is 67 whole numbers, each worth 2^32 times the one before it, the first in units of the least double
-(2^-1074), with how many were infinite (+1 or -1 for each) and no numbers behind them."""
+"""Number of whole numbers of a sum.
+
+The first 67 are limbs, each worth 2^32 times the one before it; the first counts units of the least
+double (2^-1074). After them follow the sum of the signs of infinite numbers, and the number of
+NaNs.
+"""
 
 UNTIL_CARRIED = 1 << 9
-"""A number adds less than 2^53 to each of its limbs: so many have room in 62 bits."""
+"""Number of additions before a carry.
+
+A number adds less than 2^53 to each of its limbs, so this many fit 62 bits.
+"""
 
 
 @jit
 def add_at(place: int, value: int, limbs: npt.NDArray[np.int64], base: int) -> None:
-    """Add a whole number below 2^62 to a sum, so many bits above its least."""
+    """Add a whole number below 2^62 to a sum, shifted left by ``place`` bits."""
     limb, shift = base + (place >> 5), place & 31
     limbs[limb] += (value & LOW) << shift
     limbs[limb + 1] += (value >> LIMB_BITS) << shift
@@ -56,7 +63,7 @@ def add_one(one: int, limbs: npt.NDArray[np.int64], base: int) -> None:
 
 @jit
 def carry_limbs(limbs: npt.NDArray[np.int64], base: int) -> None:
-    """Leave less than 2^32 in each limb of a sum."""
+    """Carry, so that each limb of a sum is below 2^32."""
     for limb in range(base, base + INFINITE - 1):
         limbs[limb + 1] += limbs[limb] >> LIMB_BITS
         limbs[limb] &= LOW
@@ -68,16 +75,17 @@ def add_numbers(
     ends: npt.NDArray[np.int64],
     limbs: npt.NDArray[np.int64],
 ) -> None:
-    """Add numbers to sums, each exactly: the small superaccumulator of Neal (2015, arXiv:1505.05571).
+    """Add numbers to sums, each exactly.
 
-    Where those of a block differ by less than 2^63 in size, three limbs that begin with the least take them,
-    without a branch for each.
+    This is the small superaccumulator of Neal (2015, arXiv:1505.05571). If the numbers of a block
+    differ by less than 2^63 in size, three limbs from the least one take them, without a branch for
+    each.
 
     Args:
-        bits: of the numbers [numbers].
-        begins: where those of each sum begin [sums].
-        ends: where they end [sums].
-        limbs: the sums, one behind the other [sums * LIMBS].
+        bits: Bits of the numbers [numbers].
+        begins: Index of the first number of each sum [sums].
+        ends: Index after the last number of each sum [sums].
+        limbs: The sums, one after the other [sums * LIMBS].
     """
     for row in range(len(ends)):
         begin, base = begins[row], row * LIMBS
@@ -95,7 +103,7 @@ def add_numbers(
                     one = block[at]
                     exponent = (one >> 52) & 0x7FF
                     mantissa = (one & 0xFFFFFFFFFFFFF) | (1 << 52)
-                    # Nothing but 0 is below the least.
+                    # Only 0 is below the least.
                     mantissa = mantissa if exponent > 0 else int64(0)
                     place = exponent - least if exponent > 0 else int64(0)
                     shift, above = place & 31, -(place >> 5)

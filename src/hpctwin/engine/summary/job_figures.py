@@ -1,4 +1,4 @@
-"""What summaries ask of jobs, out of times in whole milliseconds, job by job in one go."""
+"""Inputs of summaries from job times in whole milliseconds, in one loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ ELIGIBLE, START, END, LEFT, START_UNQUEUED = range(5)
 """Kinds of events; see `hpctwin.metrics.time.levels`."""
 
 LEADING_BITS = 14
-"""Numbers are counted by so many of their bits: sign, exponent, and the first two of the mantissa."""
+"""Number of leading bits by which numbers are counted.
+
+They are the sign, the exponent, and the first two bits of the mantissa.
+"""
 
 _SHIFT = 64 - LEADING_BITS
 _BINS = 1 << LEADING_BITS
@@ -37,16 +40,18 @@ def event_keys(
     kind_bits: int,
     key: _Ints,
 ) -> int:
-    """Write what happened to jobs as one number each: time, kind, nodes; returns how many there are.
+    """Write events of jobs as one number each, and return the number of events.
+
+    A number consists of time, kind and nodes.
 
     Args:
-        eligible, start, end: ms, -1 where it did not happen [jobs].
-        nodes: of each [jobs].
-        rejected: which never are in the queue [jobs].
-        within: only what happens after a time and up to another, ms [2].
-        node_bits: so many bits are of the nodes.
-        kind_bits: so many of the kind.
-        key: gets them [3 * jobs or more].
+        eligible, start, end: Times in ms, -1 if it did not happen [jobs].
+        nodes: Nodes of each job [jobs].
+        rejected: Whether it is never in the queue [jobs].
+        within: Interval of events, without its begin, ms [2].
+        node_bits: Number of bits for the nodes.
+        kind_bits: Number of bits for the kind.
+        key: Output [3 * jobs or more].
     """
     after, until = within[0], within[1]
     shift = node_bits + kind_bits
@@ -54,7 +59,7 @@ def event_keys(
     for j in range(len(eligible)):
         started, ended = start[j] >= 0, end[j] >= 0
         queued = not rejected[j] and eligible[j] >= 0
-        # Recorded starts may lie before the submission, cancellations before eligibility.
+        # Recorded starts may precede the submission, and cancellations eligibility.
         if started:
             queued = queued and start[j] >= eligible[j]
         elif ended:
@@ -79,13 +84,13 @@ def add_labelled(
     limbs: _Ints,
     counts: _Ints,
 ) -> None:
-    """Add numbers, each to the sum of its label.
+    """Add each number to the sum of its label.
 
     Args:
-        bits: of the numbers [numbers].
-        code: the label of each; negative for none [numbers].
-        limbs: the sums, one behind the other; see `exact_sums` [labels * LIMBS].
-        counts: how many each has had, zeros at first [labels].
+        bits: Bits of the numbers [numbers].
+        code: Label of each; negative for none [numbers].
+        limbs: The sums, one after the other; see `exact_sums` [labels * LIMBS].
+        counts: Count of the numbers of each label, zeros at first [labels].
     """
     for i in range(len(bits)):
         label = code[i]
@@ -101,30 +106,30 @@ def add_labelled(
 
 @jit
 def leading(bits: int) -> int:
-    """The leading bits of a number, as a place that rises as numbers do."""
-    # The larger a negative number's bits, the smaller it is.
+    """Return the leading bits of a number as an index that grows with the number."""
+    # A negative number with larger bits is smaller.
     one = bits ^ ((bits >> 63) & 0x7FFFFFFFFFFFFFFF)
     return (one >> _SHIFT) + (_BINS >> 1)
 
 
 def count_leading(bits: _Ints, counts: _Ints) -> None:
-    """Count numbers by their leading bits, in the order of numbers.
+    """Count numbers by their leading bits, in the order of the numbers.
 
     Args:
-        bits: of the numbers [numbers].
-        counts: gets how many there are of each, negative ones first [2^LEADING_BITS].
+        bits: Bits of the numbers [numbers].
+        counts: Output: the count of each index, negative numbers first [2^LEADING_BITS].
     """
     for i in range(len(bits)):
         counts[leading(bits[i])] += 1
 
 
 def take_leading(bits: _Ints, wanted: npt.NDArray[np.bool_], taken: _Ints) -> None:
-    """Take the numbers with some leading bits.
+    """Copy the numbers with given leading bits.
 
     Args:
-        bits: of the numbers [numbers].
-        wanted: which are [2^LEADING_BITS].
-        taken: gets those numbers [as many as there are].
+        bits: Bits of the numbers [numbers].
+        wanted: Whether to copy numbers with each index [2^LEADING_BITS].
+        taken: Output [as many as there are].
     """
     at = 0
     for i in range(len(bits)):
@@ -133,7 +138,7 @@ def take_leading(bits: _Ints, wanted: npt.NDArray[np.bool_], taken: _Ints) -> No
             at += 1
 
 
-# What is given may be what Polars has, which nobody may change.
+# Inputs are read-only because they may be memory of Polars.
 _GIVEN = types.Array(int64, 1, "C", readonly=True)
 _INTS = types.Array(int64, 1, "C")
 _FLAGS = types.Array(types.boolean, 1, "C", readonly=True)

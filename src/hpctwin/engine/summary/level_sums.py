@@ -1,4 +1,4 @@
-"""Sums over time of what holds from event to event, in whole milliseconds and without rounding."""
+"""Sums over time of levels that hold between events, in whole ms without rounding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["HIGH_BITS", "SUMS", "SUM_LEVELS"]
 SUMS = (
     "up", "used", "present", "used_loaded", "present_loaded", "queue", "queued_nodes", "loaded",
 )  # fmt: skip
-"""What is summed, times ms; see docs/metrics.md."""
+"""Sums of levels times ms; see docs/metrics.md."""
 
 HIGH_BITS = 32
 _LOW = (1 << HIGH_BITS) - 1
@@ -24,7 +24,7 @@ _Ints = npt.NDArray[np.int64]
 
 @jit
 def carry_over(part: _Ints, sums: _Ints) -> None:
-    """Add what has been summed to the whole, each of two numbers."""
+    """Add partial sums to the totals, each of two numbers."""
     for i in range(len(part)):
         sums[2 * i] += part[i] >> HIGH_BITS
         sums[2 * i + 1] += part[i] & _LOW
@@ -33,7 +33,7 @@ def carry_over(part: _Ints, sums: _Ints) -> None:
 
 @jit
 def add_span(width: int, up: int, queue: int, used: int, queued_nodes: int, part: _Ints) -> None:
-    """Add what holds for a time."""
+    """Add the levels of one interval."""
     present = max(up, used)
     part[0] += width * up
     part[1] += width * used
@@ -57,24 +57,25 @@ def sum_levels(
     part: _Ints,
     sums: _Ints,
 ) -> None:
-    """Go through all events, and sum what holds after each until the next.
+    """Sum the levels between each event and the next.
 
     Args:
-        key: events, rising: time (ms), kind, nodes, each in its bits [events].
-        bits: of the nodes, and of the kind [2].
-        changes: by how much each kind changes jobs in the queue, and jobs that run [kinds, 2].
-        up_from: from when, ms, rising; the first holds before, too [steps].
-        up_nodes: so many nodes are up [steps].
-        within: from when, until when it is summed, and when the last event's span ends, ms [3].
-        held: jobs in the queue, their nodes, nodes used: before, and gets what holds in the end; and gets
-            the longest queue that held for a time [4].
-        part: zeros, and then again [sums].
-        sums: gets `SUMS`, each as two numbers, of which the first counts in 2^`HIGH_BITS` [2 * sums].
+        key: Events in ascending order: time (ms), kind and nodes, each in its bits [events].
+        bits: Number of bits of the nodes, and of the kind [2].
+        changes: Change of the queue and of running jobs by each kind [kinds, 2].
+        up_from: Begin of each step of capacity, ms, ascending; the first holds before it too
+            [steps].
+        up_nodes: Number of nodes that are up [steps].
+        within: Begin and end of the sum, and end of the last event's interval, ms [3].
+        held: Jobs in the queue, their nodes, and nodes used; both input and output. The fourth is
+            an output: the longest queue that lasted for a time [4].
+        part: Zeros before and after the call [sums].
+        sums: Output: `SUMS`, each as two numbers, the first in units of 2^`HIGH_BITS` [2 * sums].
     """
     node_bits, kind_bits = bits[0], bits[1]
     first, last = within[0], within[1]
     queue, queued_nodes, used, longest = held[0], held[1], held[2], held[3]
-    # No level ever is further from 0, so that in so many ms no sum goes beyond 62 bits.
+    # No level is ever further from 0, so within ``room`` ms no sum exceeds 62 bits.
     most = abs(queue) + abs(queued_nodes) + abs(used) + 1
     for i in range(len(key)):
         most += 1 + (key[i] & ((1 << node_bits) - 1))

@@ -1,4 +1,4 @@
-"""The same metrics for classes of jobs."""
+"""Metrics by class of jobs."""
 
 from __future__ import annotations
 
@@ -16,37 +16,44 @@ from hpctwin.model.text.units import format_duration
 __all__ = ["By", "breakdown", "classed"]
 
 By = Literal["size", "walltime", "user", "account", "partition", "state"]
-"""What jobs can be told apart by."""
+"""Properties that divide jobs into classes."""
 
 WALLTIME_EDGES_S = tuple(3600.0 * hours for hours in (0.5, 1, 2, 4, 8, 12, 24, 48, 96, 168))
-"""Limits that sites set, so that jobs asking for exactly the limit are the top of their class."""
+"""Common limits of sites.
+
+Jobs that request exactly the limit are the top of their class.
+"""
 
 
 def breakdown(jobs: pl.DataFrame, by: By, edges: Sequence[float] | None = None) -> pl.DataFrame:
-    """Metrics of each class of jobs.
+    """Return metrics of each class of jobs.
 
     Args:
-        jobs: a result's jobs.
-        by: what classes are made of. ``size`` is nodes requested.
-        edges: upper ends of the classes, each within its class, rising; for ``size`` in nodes
-            and ``walltime`` in seconds only. Larger jobs form one more class. Default for sizes:
-            1, 2, 4, 8, … up to the widest job; for walltimes: 30 min, 1, 2, 4, 8, 12 h, 1, 2,
-            4 and 7 days.
+        jobs: Table of jobs of a result.
+        by: Property of the classes. ``size`` is the number of requested nodes.
+        edges: Upper ends of the classes, each within its class, ascending; only for ``size``
+            (nodes) and ``walltime`` (seconds). Larger jobs form one more class. Default for sizes:
+            1, 2, 4, 8, … up to the widest job; for walltimes: 30 min, 1, 2, 4, 8, 12 h, 1, 2, 4 and
+            7 days.
 
     Returns:
-        A row for each class that has jobs, sizes and walltimes rising, others by falling node
-        hours: ``bin`` (label; *unknown* where the job has none), ``jobs`` (all of them),
-        ``ran_jobs`` (those that started and ended), and over the latter the main statistics of
-        `hpctwin.metrics.METRICS` (null if there are none) and ``node_hours`` (nodes · run, hours).
+        A row for each class with jobs, sizes and walltimes ascending, others by descending
+        node-hours:
+
+        - ``bin``: label; *unknown* for jobs without one;
+        - ``jobs``: number of all jobs;
+        - ``ran_jobs``: number of jobs that started and ended;
+        - the main statistics of `hpctwin.metrics.METRICS` over the latter; null if there are none;
+        - ``node_hours``: nodes · run over the latter, in hours.
 
     Raises:
         UnknownNameError: ``by`` is none of the above.
-        ConfigError: ``edges`` do not rise, or were given for labels.
+        ConfigError: ``edges`` are not ascending, or were given for labels.
     """
     measured = classed(with_job_metrics(jobs), by, edges)
     ran = measured["run_s"].is_not_null()
     statistics = measured.with_columns(
-        # The wait of a job that still runs is known, but its other metrics are not.
+        # The wait of a running job is known, but its other metrics are not.
         wait_s=pl.when(ran).then("wait_s"),
         node_hours=pl.col("nodes") * pl.col("run_s") / 3600,
     )
@@ -64,15 +71,15 @@ def breakdown(jobs: pl.DataFrame, by: By, edges: Sequence[float] | None = None) 
 
 
 def classed(jobs: pl.DataFrame, by: By, edges: Sequence[float] | None = None) -> pl.DataFrame:
-    """Jobs with the class that each is of, ``bin``, and where that stands among the others, ``_order``.
+    """Return jobs with their class, ``bin``, and the order of the class, ``_order``.
 
     Args:
-        jobs: a result's.
-        by: as of `breakdown`.
-        edges: as there.
+        jobs: Table of jobs of a result.
+        by: As in `breakdown`.
+        edges: As in `breakdown`.
 
     Raises:
-        UnknownNameError, ConfigError: as `breakdown`.
+        UnknownNameError, ConfigError: As in `breakdown`.
     """
     if by not in get_args(By):
         raise UnknownNameError("breakdown", by, get_args(By))

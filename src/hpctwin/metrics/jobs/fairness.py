@@ -1,4 +1,4 @@
-"""How evenly jobs are served, and whether later arrivals delay earlier ones.
+"""Fairness: how evenly jobs are served, and delays by later arrivals.
 
 Sources: R. Jain, D. Chiu, W. Hawe, "A quantitative measure of fairness and discrimination for
 resource allocation in shared computer systems", DEC-TR-301, 1984; G. Sabin, P. Sadayappan,
@@ -17,22 +17,24 @@ __all__ = ["jain", "unfair_delay"]
 
 
 def jain(values: npt.ArrayLike) -> float | None:
-    """Jain's fairness index (Σx)² / (n · Σx²): 1 if all are equal, 1/n if one has all.
+    """Return Jain's fairness index (Σx)² / (n · Σx²).
+
+    It is 1 if all values are equal, and 1/n if one party has all.
 
     Args:
-        values: what each party got, in any unit, 0 or more.
+        values: Amount of each party, in any unit, 0 or more.
 
     Returns:
         The index in [1/n, 1]; 1 if all values are 0, None if there are none.
 
     Raises:
-        ConfigError: a value is negative or not finite.
+        ConfigError: A value is negative or not finite.
     """
-    # Parties come in any order, and sums depend on it in their last digit.
+    # Parties come in any order, and the last digit of sums depends on it.
     shares = np.sort(np.asarray(values, np.float64))
     if not len(shares):
         return None
-    least, largest = shares[0], shares[-1]  # what is no number is the last
+    least, largest = shares[0], shares[-1]  # NaN sorts last
     if not (least >= 0 and largest < np.inf):
         raise ConfigError("Jain's index is defined for finite values of 0 or more only")
     if largest == 0:
@@ -43,21 +45,22 @@ def jain(values: npt.ArrayLike) -> float | None:
 
 
 def unfair_delay(jobs: pl.DataFrame, fair_start_s: npt.ArrayLike) -> dict[str, float | int | None]:
-    """By how much jobs started later than they would have without later arrivals.
+    """Return how much later jobs started than they would have without later arrivals.
 
-    A job's fair start is when it would have started had no job come after it; its unfair delay
-    is max(0, start − fair start) (Sabin & Sadayappan 2005).
+    A job's fair start is the start that it would have if no job came after it. Its unfair delay is
+    max(0, start − fair start) (Sabin & Sadayappan 2005).
 
     Args:
-        jobs: a result's jobs.
-        fair_start_s: fair start of each row of ``jobs``, seconds; NaN where not known.
+        jobs: Table of jobs of a result.
+        fair_start_s: Fair start of each row of ``jobs``, in seconds; NaN if not known.
 
     Returns:
-        ``judged_jobs``, those with a start and a fair start; over these ``mean_unfair_delay_s``,
-        ``max_unfair_delay_s`` and ``share_unfairly_delayed`` (0 to 1), None if there are none.
+        ``judged_jobs``, the number of jobs with a start and a fair start; over these
+        ``mean_unfair_delay_s``, ``max_unfair_delay_s`` and ``share_unfairly_delayed`` (0 to 1),
+        None if there are none.
 
     Raises:
-        ConfigError: ``fair_start_s`` has another length than ``jobs``.
+        ConfigError: ``fair_start_s`` and ``jobs`` differ in length.
     """
     fair = np.asarray(fair_start_s, np.float64)
     if fair.shape != (len(jobs),):

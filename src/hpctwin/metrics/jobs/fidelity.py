@@ -1,4 +1,4 @@
-"""How far simulated starts are from recorded ones."""
+"""Fidelity: differences between simulated and recorded starts."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ _FIGURES = {
 
 @dataclass(frozen=True, eq=False)
 class Fidelity:
-    """Recorded starts beside simulated ones.
+    """Recorded and simulated starts of jobs.
 
     Args:
-        jobs: a row for each job that has both, with ``recorded_wait_s``, ``simulated_wait_s`` and
-            ``error_s``: the simulated start less the recorded one, seconds.
-        without: how many jobs have no recorded start, or never started in the simulation.
+        jobs: A row for each job with both, with ``recorded_wait_s``, ``simulated_wait_s`` and
+            ``error_s``: the simulated start minus the recorded one, in seconds.
+        without: Number of jobs without a recorded start, or without a start in the simulation.
     """
 
     jobs: pl.DataFrame
     without: int
 
     def figures(self) -> dict[str, float]:
-        """Over all jobs; times in seconds.
+        """Return statistics over all jobs; times in seconds.
 
-        ``jobs``; mean waits ``recorded_wait_s`` and ``simulated_wait_s``; median and 95th percentile of the
-        error's size, ``median_error_s`` and ``p95_error_s``, and the error's mean, ``later_s``; shares of
-        starts ``within_1min`` and ``within_1h``.
+        ``jobs``; mean waits ``recorded_wait_s`` and ``simulated_wait_s``; median and 95th
+        percentile of the absolute error, ``median_error_s`` and ``p95_error_s``, and the mean
+        error, ``later_s``; shares of starts ``within_1min`` and ``within_1h``.
         """
         return self.jobs.select(value.alias(name) for name, value in _FIGURES.items()).row(
             0, named=True
         )
 
     def by(self, by: By) -> pl.DataFrame:
-        """The same for each class of jobs, in the order of `breakdown`; ``bin`` is the class."""
+        """Return these statistics by class of jobs, ``bin``, in the order of `breakdown`."""
         frame = classed(self.jobs, by)
         found = frame.group_by("_order", "bin").agg(
             value.alias(name) for name, value in _FIGURES.items()
@@ -59,14 +59,14 @@ class Fidelity:
 
 
 def fidelity(workload: Workload, jobs: pl.DataFrame) -> Fidelity:
-    """Lay recorded starts beside those of a result.
+    """Compare recorded starts with those of a result.
 
     Args:
-        workload: the jobs, with the starts that were recorded.
-        jobs: a result's jobs, of that workload.
+        workload: The jobs, with recorded starts.
+        jobs: Table of jobs of a result, of that workload.
 
     Raises:
-        WorkloadError: no job has a recorded start.
+        WorkloadError: No job has a recorded start.
     """
     recorded = np.where(
         workload.recorded_start_ms >= 0, workload.recorded_start_ms / MS_PER_S, np.nan

@@ -1,8 +1,8 @@
-"""How single jobs were served: waiting time, turnaround and the slowdowns.
+"""Metrics of single jobs: waiting time, turnaround and the slowdowns.
 
-Sources: D. G. Feitelson, L. Rudolph, U. Schwiegelshohn, K. C. Sevcik, P. Wong, "Theory and
-practice in parallel job scheduling", JSSPP 1997 (bounded slowdown); D. Zotkin, P. J. Keleher,
-"Job-length estimation and performance in backfilling schedulers", HPDC 1999 (per processor).
+Sources: D. G. Feitelson, L. Rudolph, U. Schwiegelshohn, K. C. Sevcik, P. Wong, "Theory and practice
+in parallel job scheduling", JSSPP 1997 (bounded slowdown); D. Zotkin, P. J. Keleher, "Job-length
+estimation and performance in backfilling schedulers", HPDC 1999 (per processor).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ __all__ = ["expression", "served", "weighted_values", "with_job_metrics"]
 
 
 def with_job_metrics(jobs: pl.DataFrame, tau_s: float = TAU_S) -> pl.DataFrame:
-    """Add each job's metrics as columns; null where the job has no start or no end.
+    """Add each job's metrics as columns; null if the job has no start or no end.
 
-    The columns are those of `hpctwin.metrics.registry.JOB_METRICS`, such as ``wait_s`` and ``slowdown``;
-    docs/metrics.md has their formulas. For a job that ran again after a node failure, start and run are those
-    of its last attempt.
+    The columns are those of `hpctwin.metrics.registry.JOB_METRICS`, such as ``wait_s`` and
+    ``slowdown``; docs/metrics.md has their formulas. For a job that ran again after a node failure,
+    start and run are those of its last attempt.
 
     Args:
-        jobs: a result's jobs.
-        tau_s: the bound τ, seconds.
+        jobs: Table of jobs of a result.
+        tau_s: The bound τ, in seconds.
 
     Returns:
         The jobs in the same order with these columns added.
@@ -46,7 +46,7 @@ def with_job_metrics(jobs: pl.DataFrame, tau_s: float = TAU_S) -> pl.DataFrame:
     nodes = jobs["nodes"].to_numpy()
     times = "submit_s", "start_s", "end_s"
     submit, start, end = (jobs[name].cast(pl.Float64).to_numpy() for name in times)
-    # Jobs that never started have an end too (cancelled, rejected), but no turnaround.
+    # Jobs that never started have an end too (canceled, rejected), but no turnaround.
     end = np.where(np.isnan(start), np.nan, end)
     each = ServedJobs(submit, start, end, nodes, tau_s=tau_s)
     return jobs.with_columns(
@@ -56,7 +56,7 @@ def with_job_metrics(jobs: pl.DataFrame, tau_s: float = TAU_S) -> pl.DataFrame:
 
 
 def _column(metric: JobMetric, jobs: ServedJobs) -> pl.Series:
-    """A metric of each job; null where it is not defined, or a time that it needs is not known."""
+    """Return a metric of each job; null if it, or a time that it needs, is undefined."""
     values = jobs[metric]
     null = np.isnan(values) & np.isnan(jobs.end_s)
     if metric.where is not None:
@@ -65,12 +65,12 @@ def _column(metric: JobMetric, jobs: ServedJobs) -> pl.Series:
 
 
 def served(jobs: pl.DataFrame) -> pl.DataFrame:
-    """The jobs that started and ended: those that time statistics are about."""
+    """Return the jobs that started and ended, which time statistics are about."""
     return jobs.filter(pl.col("start_s").is_not_null() & pl.col("end_s").is_not_null())
 
 
 def expression(statistic: Statistic) -> pl.Expr:
-    """The expression that computes a statistic from the columns of `with_job_metrics`."""
+    """Return the expression of a statistic over the columns of `with_job_metrics`."""
     if isinstance(statistic, Mean):
         values, weights = weighted_values(statistic)
         if statistic.weights is None:
@@ -83,7 +83,10 @@ def expression(statistic: Statistic) -> pl.Expr:
 
 
 def weighted_values(mean: Mean) -> tuple[pl.Expr, pl.Expr]:
-    """The values of a mean times their weights, and the weights: the mean is the ratio of the sums."""
+    """Return the values of a mean times their weights, and the weights.
+
+    The mean is the ratio of their sums.
+    """
     values = pl.col(mean.values.name)
     if mean.weights is None:
         return values, values.is_not_null().cast(pl.Float64)

@@ -1,4 +1,4 @@
-"""Quantiles of many numbers: exact of all that are held, or near enough of those that have gone by."""
+"""Quantiles of many numbers: exact from all numbers, or approximate from counts."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ _BITS = 12  # of the mantissa
 _LEAST, _MOST = 2.0**-24, 2.0**63
 _SHIFT = 52 - _BITS
 ERROR = 2.0 ** -(_BITS + 1)
-"""A quantile of a `Sketch` is off by at most so much of itself (0.012 %)."""
+"""Maximum relative error of a quantile of a `Sketch` (0.012 %)."""
 
 
 class Quantiles(Protocol):
-    """Numbers, 0 or more, of which quantiles are asked."""
+    """Numbers, 0 or more, with their quantiles."""
 
     def add(self, values: FloatArray) -> None:
-        """Some more numbers."""
+        """Add numbers."""
         ...
 
     def at(self, *shares: float) -> list[float | None]:
-        """Quantiles, interpolated linearly between neighbours; None where there are no numbers."""
+        """Return quantiles, interpolated linearly between neighbors; None without numbers."""
         ...
 
 
 class Exact:
-    """All numbers are held until a quantile is asked for."""
+    """Exact quantiles; all numbers stay in memory."""
 
     def __init__(self) -> None:
         self._parts: list[FloatArray] = []
 
     def add(self, values: FloatArray) -> None:
-        """Some more numbers."""
+        """Add numbers."""
         self._parts.append(values)
 
     def at(self, *shares: float) -> list[float | None]:
-        """The quantiles."""
+        """Return the quantiles."""
         values = self._parts[0] if len(self._parts) == 1 else np.concatenate([*self._parts, []])
         values = np.ascontiguousarray(values)
         self._parts = [values]
@@ -53,7 +53,7 @@ class Exact:
             return [None for _ in shares]
         places = [_place(share, len(values)) for share in shares]
         at = _by_rank(values, sorted({rank for low, high, _ in places for rank in (low, high)}))
-        # Neighbours may both be infinite.
+        # Neighbors may both be infinite.
         return [
             at[low] if at[low] == at[high] else at[low] + (at[high] - at[low]) * part
             for low, high, part in places
@@ -61,10 +61,11 @@ class Exact:
 
 
 class Sketch:
-    """Numbers are counted in bins as narrow as 2^-12 of what is in them, 3 MB in all.
+    """Approximate quantiles from counts in bins; the counts take 3 MB.
 
-    The bins are cut by the bits of the numbers, as in HdrHistogram (G. Tene, hdrhistogram.org). What is below
-    2^-24 counts as 0. The packages for such sketches (hdrhistogram, ddsketch) take one number at a time.
+    A bin is as narrow as 2^-12 of its numbers. The bins follow the bits of the numbers, as in
+    HdrHistogram (G. Tene, hdrhistogram.org). Numbers below 2^-24 count as 0. The packages for such
+    sketches (hdrhistogram, ddsketch) take one number at a time.
     """
 
     def __init__(self) -> None:
@@ -73,13 +74,13 @@ class Sketch:
         self._counts = np.zeros(bins, np.int64)
 
     def add(self, values: FloatArray) -> None:
-        """Some more numbers."""
+        """Add numbers."""
         found = _bin(np.clip(values, 0.0, _MOST)) - (self._first - 1)
         counts = np.bincount(np.maximum(found, 0))
         self._counts[: len(counts)] += counts
 
     def at(self, *shares: float) -> list[float | None]:
-        """The quantiles, to `ERROR` of themselves."""
+        """Return the quantiles, with a relative error up to `ERROR`."""
         reached = np.cumsum(self._counts)
         if not reached[-1]:
             return [None for _ in shares]
@@ -102,7 +103,10 @@ class Sketch:
 
 
 def _by_rank(values: FloatArray, ranks: list[int]) -> dict[int, float]:
-    """The numbers of some ranks; of many, only those that begin with the same bits are put in order."""
+    """Return the numbers of given ranks.
+
+    If there are many numbers, only those with the same leading bits are sorted.
+    """
     if len(values) < len(_NO_COUNTS):
         values.partition(ranks)
         return {rank: float(values[rank]) for rank in ranks}
@@ -114,7 +118,7 @@ def _by_rank(values: FloatArray, ranks: list[int]) -> dict[int, float]:
     wanted[leading] = True
     taken = np.empty(int(counts[wanted].sum()))
     TAKE_LEADING(values.view(np.int64), wanted, taken.view(np.int64))
-    # So many numbers with other bits are before each.
+    # This many numbers with other bits come before each.
     left_out = np.cumsum(np.where(wanted, 0, counts))[leading]
     places = [rank - int(before) for rank, before in zip(ranks, left_out, strict=True)]
     taken.partition(sorted(set(places)))
@@ -122,12 +126,15 @@ def _by_rank(values: FloatArray, ranks: list[int]) -> dict[int, float]:
 
 
 def _place(share: float, size: int) -> tuple[int, int, float]:
-    """Between which ranks of so many numbers a quantile lies, and how far from the first."""
+    """Return the two ranks next to a quantile of ``size`` numbers.
+
+    The third number is the distance of the quantile to the first rank.
+    """
     place = share * (size - 1)
     return math.floor(place), math.ceil(place), place - math.floor(place)
 
 
 def _bin(values: FloatArray) -> npt.NDArray[np.int64]:
-    """The leading bits of numbers, which rise as they do."""
+    """Return the leading bits of numbers, which increase with the numbers."""
     bits: npt.NDArray[np.int64] = np.ascontiguousarray(values).view(np.int64) >> _SHIFT
     return bits

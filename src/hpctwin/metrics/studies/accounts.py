@@ -1,4 +1,4 @@
-"""Accounts: what each user or account used, spent and waited, over one run or several."""
+"""Accounts: use, energy and waits of users or accounts, over one or more runs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from hpctwin.model.files.files import other_format
 __all__ = ["Accounts", "AccountsBy", "collect_accounts", "read_accounts"]
 
 AccountsBy = Literal["account", "user"]
-"""Whose accounts."""
+"""Owners of accounts."""
 
 UNKNOWN = "unknown"
 
 FORMAT = 1
-"""Of the files that `Accounts.write` writes."""
+"""Format number of the files that `Accounts.write` writes."""
 
 _COUNTS = ("jobs", "ended")
 MEANS = {
@@ -37,14 +37,14 @@ MEANS = {
     ).items()
     if isinstance(statistic, Mean)
 }
-"""Means over jobs: a file holds for each the sum of the values and that of the weights."""
+"""Means over jobs; a file holds the sums of values and of weights for each."""
 
 _SUMS = (
     "node_s", "core_s", "gpu_s", "energy_j", "energy_run_js", "energy_run2_js2", "response3", "response4",
     *(f"{name}_{part}" for name in MEANS for part in ("sum", "weight")),
 )  # fmt: skip
 _USED = _SUMS[:4]
-"""What a job used that was cut off counts, too, though it was cancelled before it started again."""
+"""Sums that include cut-off attempts of jobs that were canceled before a restart."""
 _SHOWN = (
     "jobs", "ended", "node_hours", "core_hours", "gpu_hours", "utilization", "energy_j", "mean_node_w",
     "edp_js", "ed2p_js2", *MEANS, "priority_weighted_specific_response_time_s", "fugaku_points",
@@ -53,16 +53,22 @@ _SHOWN = (
 
 @dataclass(frozen=True, eq=False)
 class Accounts:
-    """What users or accounts have used, as sums, so that runs can be added up.
+    """Use of users or accounts, as sums, so that runs can be added up.
+
+    The columns of ``sums``, of which all but the first two are over jobs that started and ended:
+
+    - ``name``; ``jobs``: number of all jobs;
+    - ``ended``: number of jobs that started and ended;
+    - ``node_s``: nodes · s held, lost attempts included;
+    - ``core_s``, ``gpu_s``, ``energy_j``: null if not known;
+    - ``energy_run_js``: Σ energy · run; ``energy_run2_js2``: Σ energy · run²;
+    - ``response3``: Σ nodes · (turnaround³ − wait³); ``response4``: the same with ⁴;
+    - ``<name>_sum`` and ``<name>_weight`` for each mean.
 
     Args:
-        by: whose.
-        there_node_s: node-seconds that the machine had in all.
-        sums: a row for each: ``name``, ``jobs`` (all), and over those that started and ended ``ended``,
-            ``node_s`` (nodes · s held, lost attempts included), ``core_s``, ``gpu_s``, ``energy_j`` (all
-            three null where not known), ``energy_run_js`` (Σ energy · run), ``energy_run2_js2``
-            (Σ energy · run²), ``response3`` (Σ nodes · (turnaround³ − wait³)), ``response4`` (with ⁴), and
-            for each mean ``<name>_sum`` and ``<name>_weight``.
+        by: Owners of the accounts.
+        there_node_s: All node-seconds of the cluster.
+        sums: A row for each account.
     """
 
     by: AccountsBy
@@ -71,23 +77,26 @@ class Accounts:
 
     @cached_property
     def table(self) -> pl.DataFrame:
-        """A row for each, by falling node-hours; columns as in docs/accounts.md, null where not known."""
+        """A row for each account, by descending node-hours; see docs/accounts.md.
+
+        Values that are not known are null.
+        """
         return self._derived(self.sums).sort("node_hours", "name", descending=[True, False])
 
     @cached_property
     def total(self) -> dict[str, float | None]:
-        """The same of all together."""
+        """The same columns for all accounts together."""
         return self._derived(self._together("all")).drop("name").row(0, named=True)
 
     @cached_property
     def mean(self) -> dict[str, float | None]:
-        """The same of a mean account: all sums over the number of accounts."""
+        """The same columns for a mean account: all sums divided by the number of accounts."""
         size = max(1, len(self.sums))
         mean = self._together("mean").with_columns(pl.col(*_COUNTS, *_SUMS) / size)
         return self._derived(mean).drop("name").row(0, named=True)
 
     def _together(self, name: str) -> pl.DataFrame:
-        # What is not known of one is not known of all.
+        # A value that is not known for one account is not known for all.
         return self.sums.select(
             pl.lit(name).alias("name"), *(_sum_known(column) for column in (*_COUNTS, *_SUMS))
         )
@@ -118,7 +127,7 @@ class Accounts:
 
     @cached_property
     def _mean_w(self) -> float | None:
-        """What a node that was held drew on average."""
+        """Mean power draw of a held node."""
         node_s = float(self.sums["node_s"].sum())
         return (
             None
@@ -127,10 +136,10 @@ class Accounts:
         )
 
     def merged(self, *others: Accounts) -> Accounts:
-        """These and others, added up.
+        """Return the sum of these accounts and others.
 
         Raises:
-            ConfigError: some are of users and some of accounts.
+            ConfigError: Some are of users and some of accounts.
         """
         for other in others:
             if other.by != self.by:
@@ -141,10 +150,10 @@ class Accounts:
         return Accounts(self.by, there, sums)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write them, as JSON or Parquet by the name's ending.
+        """Write the accounts as JSON or Parquet, by the suffix of the path.
 
         Raises:
-            ConfigError: the name ends otherwise, or the file cannot be written.
+            ConfigError: The suffix is another one, or the file cannot be written.
         """
         path = Path(path)
         if path.suffix not in (".json", ".parquet"):
@@ -166,10 +175,10 @@ class Accounts:
 
 
 def read_accounts(path: str | os.PathLike[str]) -> Accounts:
-    """Read what `Accounts.write` wrote.
+    """Read a file of `Accounts.write`.
 
     Raises:
-        ConfigError: the file is not there, or does not hold accounts.
+        ConfigError: The file does not exist, or does not hold accounts.
     """
     path = Path(path)
     if not path.is_file():
@@ -218,15 +227,15 @@ def collect_accounts(
     core_s: npt.NDArray[np.float64] | None = None,
     gpu_s: npt.NDArray[np.float64] | None = None,
 ) -> Accounts:
-    """Sum up what each user or account used.
+    """Sum up the use of each user or account.
 
     Args:
-        jobs: a result's jobs; with ``energy_j`` where it is known what they drew.
-        by: whose; jobs of nobody are those of ``unknown``.
-        lost: attempts that node failures cut off: their node-seconds count.
-        there_node_s: node-seconds that the machine had.
-        core_s: core-seconds that each job held, lost attempts included [jobs]; None where not known.
-        gpu_s: the same of GPUs.
+        jobs: Table of jobs of a result; with ``energy_j`` if nodes have a power model.
+        by: Owners of the accounts; jobs without one count for ``unknown``.
+        lost: Attempts that node failures cut off: their node-seconds count.
+        there_node_s: Node-seconds of the cluster.
+        core_s: Core-seconds that each job held, lost attempts included [jobs]; None if not known.
+        gpu_s: GPU-seconds that each job held, lost attempts included [jobs]; None if not known.
 
     Raises:
         UnknownNameError: ``by`` is neither account nor user.
@@ -281,7 +290,7 @@ def collect_accounts(
 
 
 def _lost_node_s(jobs: pl.DataFrame, lost: pl.DataFrame | None) -> pl.Series:
-    """Node-seconds of each job's lost attempts [jobs]."""
+    """Return the node-seconds of each job's lost attempts [jobs]."""
     if lost is None or not len(lost):
         return pl.Series(np.zeros(len(jobs)))
     area = lost.group_by("job_id").agg(
@@ -294,7 +303,7 @@ def _lost_node_s(jobs: pl.DataFrame, lost: pl.DataFrame | None) -> pl.Series:
 
 
 def _sum_known(column: str | pl.Expr, name: str = "") -> pl.Expr:
-    """The sum; null if any is not known."""
+    """Return the sum; null if any value is not known."""
     values = pl.col(column) if isinstance(column, str) else column
     return pl.when(values.null_count() == 0).then(values.sum()).alias(name or str(column))
 

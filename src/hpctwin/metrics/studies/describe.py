@@ -1,4 +1,4 @@
-"""What a workload is like: size, span, load, distributions."""
+"""Description of a workload: size, span, load, distributions."""
 
 from __future__ import annotations
 
@@ -22,22 +22,25 @@ _PER_TASK = ("tasks", "cores_per_task", "memory_gb_per_task", "gpus_per_task")
 
 @dataclass(frozen=True)
 class Description:
-    """A workload in figures.
+    """Statistics of a workload.
 
     Args:
-        figures: flat: jobs, span_s, nodes, nodes_are (where that number comes from), offered_load,
-            dates, counts of users, accounts and partitions, and shares of all jobs. Where jobs share nodes,
-            in place of loads and hours of nodes: jobs_with_tasks, core_hours, gpu_hours, and offered_cores,
-            offered_memory_gb and offered_gpus, what would be held on average if nobody waited.
-        distributions: of ``nodes``, ``runtime_s``, ``walltime_s``, ``interarrival_s`` and
-            ``walltime_accuracy`` (runtime / walltime): min, p5, p25, median, mean, p75, p95, p99, max. Where
-            jobs share nodes ``nodes`` is of those that ask for whole ones, and there are ``tasks``,
-            ``cores_per_task``, ``memory_gb_per_task``, ``gpus_per_task`` and ``cores`` (a job) of the others.
-        by_width: ``nodes`` (upper end of the class), ``jobs``, ``node_hours``; where jobs share nodes
+        figures: Flat dict: jobs, span_s, nodes, nodes_are (origin of that number), offered_load,
+            dates, counts of users, accounts and partitions, and shares of all jobs. If jobs share
+            nodes, these replace loads and hours of nodes: jobs_with_tasks, core_hours, gpu_hours,
+            and offered_cores, offered_memory_gb and offered_gpus, the mean amounts held if no job
+            waited.
+        distributions: ``nodes``, ``runtime_s``, ``walltime_s``, ``interarrival_s`` and
+            ``walltime_accuracy`` (runtime / walltime): min, p5, p25, median, mean, p75, p95, p99,
+            max. If jobs share nodes, ``nodes`` is only of jobs that request whole ones, and the
+            other jobs have ``tasks``, ``cores_per_task``, ``memory_gb_per_task``, ``gpus_per_task``
+            and ``cores`` (per job).
+        by_width: ``nodes`` (upper end of the class), ``jobs``, ``node_hours``; if jobs share nodes
             ``cores``, ``jobs``, ``core_hours``.
-        by_hour: jobs by hour of the day, 24 numbers; UTC if the date is known, else since time zero.
+        by_hour: Jobs by hour of the day, 24 numbers; UTC if the date is known, else since time
+            zero.
         top_users: ``user``, ``jobs``, ``node_hours`` or ``core_hours``, at most ten.
-        notes: what the reader changed, and how many records it left out.
+        notes: Changes of the reader, and the number of records that it omitted.
     """
 
     figures: dict[str, Any]
@@ -48,17 +51,17 @@ class Description:
     notes: dict[str, int]
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it in plain values; the figures on top."""
+        """Return all of it as plain values, with the entries of ``figures`` at the top."""
         rest = asdict(self)
         return {**rest.pop("figures"), **rest}
 
 
 def describe(workload: Workload, nodes: int | None = None) -> Description:
-    """Describe a workload.
+    """Return the description of a workload.
 
     Args:
-        workload: the jobs.
-        nodes: size of the machine, for the load; what the workload says, or its widest job, if left out.
+        workload: The jobs.
+        nodes: Size of the cluster, for the load; by default the workload's, or its widest job.
     """
     size = len(workload)
     submit = workload.submit_ms / MS_PER_S
@@ -118,7 +121,7 @@ def describe(workload: Workload, nodes: int | None = None) -> Description:
 def _asked_of_shared(
     workload: Workload, asked: dict[str, npt.NDArray[np.float64]], runtime: npt.NDArray[np.float64]
 ) -> dict[str, Any]:
-    """What jobs that share nodes ask, and would hold on average if nobody waited."""
+    """Return requests of jobs that share nodes, and the mean held if no job waited."""
     held = {name: float((amount * runtime).sum()) for name, amount in asked.items() if amount.any()}
     span = workload.span_s
     return {
@@ -129,7 +132,7 @@ def _asked_of_shared(
 
 
 def _sizes(workload: Workload, cores: npt.NDArray[np.float64]) -> dict[str, dict[str, float]]:
-    """Distributions of what jobs ask."""
+    """Return distributions of requested sizes."""
     nodes = workload.nodes.astype(np.float64)
     if not workload.shares_nodes:
         return {"nodes": _distribution(nodes)}
@@ -175,7 +178,7 @@ def _distribution(values: npt.NDArray[np.float64]) -> dict[str, float]:
 def _by_width(
     unit: str, width: npt.NDArray[np.float64], work: npt.NDArray[np.float64]
 ) -> list[dict[str, Any]]:
-    """Jobs and node-hours, or core-hours, by width: 1, 2, up to 4, up to 8, and so on."""
+    """Return jobs and node- or core-hours by width: 1, 2, up to 4, up to 8, and so on."""
     order = np.ceil(np.log2(np.maximum(width, 1))).astype(np.int64)
     jobs = np.bincount(order)
     hours = np.bincount(order, weights=work) / 3600

@@ -1,8 +1,8 @@
-"""Incentives: whose jobs come first by how their account behaved in an earlier run.
+"""Incentives: priorities of jobs by their account's behavior in an earlier run.
 
-Source of the keys: ExaDigiT's RAPS, experimental policies (Maiterth et al., SC25-W, §4.3), where a key is
-made of an account's energy E (J), its node-seconds T and mean power P = E / T; Fugaku points after Solórzano
-et al., SC24.
+Source of the keys: ExaDigiT's RAPS, experimental policies (Maiterth et al., SC25-W, §4.3). A key
+consists of an account's energy E (J), its node-seconds T and mean power P = E / T. Fugaku points
+follow Solórzano et al., SC24.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ Figures = Mapping[str, float | None]
 
 @dataclass(frozen=True)
 class Incentive:
-    """A rule of whose jobs come first.
+    """A rule for the order of accounts.
 
     Args:
-        name: what it is called.
-        help: one line about it.
-        key: of an account's figures and budget in node-hours; the smallest comes first.
-        needs: the figure that must be known.
-        spares: whether it only rewards: accounts whose key is above 0 come after all others, in the order
-            of their jobs' own priority.
-        budgeted: whether it asks for a budget.
+        name: Name of the rule.
+        help: Description in one line.
+        key: Function of an account's metrics and budget in node-hours; the smallest key comes
+            first.
+        needs: Metric that must be known.
+        spares: Whether it only rewards: accounts with a key above 0 come after all others, in the
+            order of their jobs' own priority.
+        budgeted: Whether it needs a budget.
     """
 
     name: str
@@ -77,7 +78,7 @@ INCENTIVES = {
         ),
     )
 }  # fmt: skip
-"""By name."""
+"""Incentives by name."""
 
 
 def rewarded(
@@ -86,21 +87,21 @@ def rewarded(
     incentive: str,
     budgets: Mapping[str, float] | float | None = None,
 ) -> Workload:
-    """The jobs with the priorities that their accounts have earned; the ordering ``priority`` follows them.
+    """Return the jobs with the priorities that their accounts have earned.
 
-    Jobs of one account are equal, and of equal ones the first submitted comes first. An account that was not
-    there, or none of whose jobs ended, stands where the mean account would: it has earned nothing and is not
-    punished.
+    The ordering ``priority`` uses them. Jobs of one account are equal; of equal jobs the first
+    submitted comes first. An account that did not exist, or had no ended job, is treated like the
+    mean account: it has earned nothing and is not punished.
 
     Args:
-        workload: the jobs.
-        accounts: of an earlier run.
-        incentive: its name, see `INCENTIVES`.
-        budgets: for ``budget``: node-hours by account, or of each.
+        workload: The jobs.
+        accounts: Accounts of an earlier run.
+        incentive: Name of the incentive, see `INCENTIVES`.
+        budgets: For ``budget``: node-hours by account, or for each account.
 
     Raises:
-        UnknownNameError: there is no such incentive.
-        ConfigError: the accounts do not tell what it asks for, or budgets are missing or out of place.
+        UnknownNameError: There is no such incentive.
+        ConfigError: The accounts lack a metric that it needs, or budgets are missing or not needed.
     """
     if incentive not in INCENTIVES:
         raise UnknownNameError("incentive", incentive, list(INCENTIVES))
@@ -127,7 +128,10 @@ def rewarded(
 
 
 def _ranks(keys: FloatArray, own: FloatArray | None) -> FloatArray:
-    """Priorities, the largest for the smallest key; above 0 by own priority, where that is given."""
+    """Return priorities, the largest for the smallest key.
+
+    If ``own`` is given, keys above 0 are ordered by it.
+    """
     late = np.zeros(len(keys)) if own is None else (keys > 0).astype(np.float64)
     within = keys if own is None else np.where(late > 0, -own, keys)
     _, rank = np.unique(np.column_stack([late, within]), axis=0, return_inverse=True)

@@ -1,8 +1,8 @@
-"""Is it better, or was it luck? Differences between policies over several workloads, in pairs.
+"""Paired differences between policies over several workloads, with intervals.
 
-Each policy meets the same jobs (common random numbers), so the difference on one workload is one value, and
-what workloads differ by drops out (A. M. Law, Simulation Modeling and Analysis, 5th ed., 2015, chapters 10
-and 11).
+Each policy meets the same jobs (common random numbers). The difference on one workload is one
+value, and differences between workloads cancel out (A. M. Law, Simulation Modeling and Analysis,
+5th ed., 2015, chapters 10 and 11).
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _NORMAL = NormalDist()
 
 
 class MeanInterval(NamedTuple):
-    """A mean, and what it may be in truth.
+    """A mean with its confidence interval.
 
     Args:
-        mean: of the values.
-        low, high: ends of the interval; None where there are too few values for one.
+        mean: Mean of the values.
+        low, high: Ends of the interval; None if there are too few values for one.
     """
 
     mean: float
@@ -46,16 +46,16 @@ class MeanInterval(NamedTuple):
 
 
 def values_needed(level: float = 0.95) -> int:
-    """How many values an interval needs: 6 for 95 %.
+    """Return how many values an interval needs: 6 for 95 %.
 
-    What is drawn again never leaves the range of the values; and n values that lie on either side of the
-    truth with equal chances all lie on one side with a chance of 2^(1 − n).
+    Resampled means never leave the range of the values. If each of n values is on either side of
+    the true value with equal chances, all are on one side with probability 2^(1 − n).
 
     Args:
-        level: share of intervals that hold the truth, above 0 and below 1.
+        level: Share of intervals that include the true value, above 0 and below 1.
 
     Raises:
-        ConfigError: the level is no such share.
+        ConfigError: The level is not such a share.
     """
     if not 0 < level < 1:
         raise ConfigError(
@@ -67,25 +67,27 @@ def values_needed(level: float = 0.95) -> int:
 def mean_interval(
     values: npt.ArrayLike, *, level: float = 0.95, resamples: int = _RESAMPLES, seed: int = 0
 ) -> MeanInterval:
-    """The mean of independent values, with a bootstrap interval.
+    """Return the mean of independent values, with a bootstrap interval.
 
-    Quantiles of means of the values drawn again, widened for small samples (the expanded percentile interval
-    of T. C. Hesterberg, "What teachers should know about the bootstrap", The American Statistician 69 (4),
-    2015): of normal values it is as wide as Student's interval.
+    The interval consists of quantiles of means of resampled values, widened for small samples. This
+    is the expanded percentile interval of T. C. Hesterberg, "What teachers should know about the
+    bootstrap", The American Statistician 69 (4), 2015. For normal values it is as wide as Student's
+    interval.
 
     Args:
-        values: [values], in any unit; differences of pairs, for one.
-        level: share of intervals that hold the truth, above 0 and below 1.
-        resamples: how often the values are drawn again.
-        seed: of what is drawn.
+        values: [values], in any unit; for example differences of pairs.
+        level: Share of intervals that include the true value, above 0 and below 1.
+        resamples: Number of resamples.
+        seed: Seed of the resamples.
 
     Returns:
-        The same for the same values, whatever their order; without ends for fewer than `values_needed`.
+        The same for the same values, whatever their order; without ends for fewer than
+        `values_needed`.
 
     Raises:
-        ConfigError: there is no value, one is not finite, or the level is no share.
+        ConfigError: There is no value, one is not finite, or the level is not a share.
     """
-    # Sums depend on the order in their last digit, and what is drawn does.
+    # The last digit of sums depends on the order, and so do the resamples.
     data = np.sort(np.asarray(values, np.float64).ravel())
     if not len(data) or not np.isfinite(data).all():
         raise ConfigError("an interval is of one finite value at least, and of finite values only")
@@ -106,9 +108,10 @@ def mean_interval(
 
 
 def _student(level: float, freedom: int) -> float:
-    """Student's t, which is exceeded either way by what the level leaves (Abramowitz and Stegun, 26.7.5).
+    """Return the two-sided quantile of Student's t (Abramowitz and Stegun, 26.7.5).
 
-    To 0.0015 from 5 degrees of freedom on; SciPy has it exactly, and nothing else here needs SciPy.
+    The error is at most 0.0015 from 5 degrees of freedom on. SciPy has it exactly, and nothing else
+    here needs SciPy.
     """
     z = _NORMAL.inv_cdf(0.5 + level / 2)
     terms = (
@@ -127,21 +130,25 @@ def paired_differences(
     *,
     level: float = 0.95,
 ) -> pl.DataFrame:
-    """What each policy changes against the first, over several workloads.
+    """Return the changes of each policy against the first, over several workloads.
 
     Args:
-        runs: one for each workload or seed: summaries by policy, of the same policies each time.
-        metrics: keys of summaries; every figure that is a number if left out.
-        level: of the intervals, above 0 and below 1.
+        runs: One for each workload or seed: summaries by policy, of the same policies each time.
+        metrics: Keys of summaries; by default every metric that is a number.
+        level: Level of the intervals, above 0 and below 1.
 
     Returns:
-        A row for each policy but the first and each metric: ``policy``, ``against``, ``metric``, ``pairs``
-        (workloads on which both have the metric), over these ``before`` (the first's mean), ``after`` (its
-        own), ``difference`` and ``low``, ``high`` (its interval, as of `mean_interval`; null where there are
-        too few pairs), ``lower`` and ``higher`` (on how many it was so).
+        A row for each policy but the first and each metric:
+
+        - ``policy``, ``against``, ``metric``;
+        - ``pairs``: number of workloads on which both have the metric;
+        - ``before``, ``after``: means of the first policy and of this one over these workloads;
+        - ``difference``, ``low``, ``high``: mean difference and its interval, of `mean_interval`;
+          without ends (null) if there are too few pairs;
+        - ``lower``, ``higher``: number of pairs with a negative and a positive difference.
 
     Raises:
-        ConfigError: there is no run, or not each is of the same policies.
+        ConfigError: There is no run, or runs differ in their policies.
     """
     names = list(runs[0]) if runs else []
     if not names or any(list(run) != names for run in runs):
@@ -171,13 +178,13 @@ _SCHEMA = {
 
 
 def mean_summaries(runs: Sequence[Mapping[str, Summary]]) -> dict[str, Summary]:
-    """Each policy's figures that are numbers, as means over several workloads.
+    """Return means of each policy's numeric metrics over several workloads.
 
     Args:
-        runs: one for each workload or seed: summaries by policy, of the same policies each time.
+        runs: One for each workload or seed: summaries by policy, of the same policies each time.
 
     Returns:
-        By policy. A figure that a workload does not have is the mean over the others.
+        Means by policy. If a workload does not have a metric, it is the mean over the others.
     """
     means: dict[str, Summary] = {}
     for name in runs[0] if runs else ():
@@ -189,7 +196,7 @@ def mean_summaries(runs: Sequence[Mapping[str, Summary]]) -> dict[str, Summary]:
 
 
 def _numbers(runs: Sequence[Mapping[str, Summary]]) -> list[str]:
-    """Figures that are numbers wherever they are known, in the order of the summaries."""
+    """Return metrics that are numbers wherever known, in the order of the summaries."""
     kinds: dict[str, set[type]] = {}
     for run in runs:
         for summary in run.values():

@@ -1,4 +1,4 @@
-"""A run summed up as it goes by: job by job as they end, and queue and machine from time to time."""
+"""Summary of a run that comes in parts: ended jobs, and levels over time."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from hpctwin.model import MS_PER_S
 __all__ = ["RunningSummary", "Summary", "in_vain"]
 
 Summary = dict[str, float | int | None]
-"""Metric by name; None where a metric is not defined, never NaN."""
+"""Metric by name; None if a metric is not defined, never NaN."""
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
 class _JobStatistics:
-    """The statistics of all metrics, of jobs that come in parts.
+    """Statistics of all metrics, of jobs that come in parts.
 
     Args:
-        exact: as of `RunningSummary`.
+        exact: As in `RunningSummary`.
     """
 
     def __init__(self, *, exact: bool) -> None:
@@ -88,14 +88,15 @@ class _JobStatistics:
 
 
 class RunningSummary:
-    """The figures of `hpctwin.metrics.summarize`, of a run that comes piece by piece.
+    """Metrics of `hpctwin.metrics.summarize`, for a run that comes in parts.
 
-    `passed` takes all that is known of a stretch of time, `ended` the jobs that nothing happens to any more.
+    `passed` takes all that is known of an interval of time. `ended` takes the jobs that are
+    finished.
 
     Args:
-        nodes: size of the machine.
-        exact: whether the jobs' figures are held for exact quantiles; else they are within
-            `quantiles.ERROR`, and nothing is held.
+        nodes: Size of the cluster.
+        exact: Whether all values of jobs are kept for exact quantiles; otherwise quantiles are
+            within `quantiles.ERROR`, and no values are kept.
     """
 
     def __init__(self, nodes: int, *, exact: bool) -> None:
@@ -108,11 +109,11 @@ class RunningSummary:
         self._last: float | None = None
         self._reached = -math.inf
         self._held = Held()
-        # Up to the last end of a job, and from there on, which counts if one more ends.
+        # Up to the last end of a job, and from there on; the second counts if one more job ends.
         self._over, self._beyond = OverTime(), OverTime()
 
     def ended(self, jobs: JobSource) -> None:
-        """Some jobs that are done with, each told once; at the end all that are left."""
+        """Add jobs that are finished, each once; at the end all that are left."""
         self._states.update(jobs.counts())
         which, ran = jobs.served()
         self._served += len(ran.submit_s)
@@ -120,11 +121,11 @@ class RunningSummary:
         self._statistics.add(ran)
 
     def resized(self, eligible_ms: IntArray, by: IntArray) -> None:
-        """Jobs that have been in the queue count as more nodes than `passed` was told, or as fewer.
+        """Change the nodes of jobs that have been in the queue since an earlier `passed`.
 
         Args:
-            eligible_ms: since when each was, not after the time reached.
-            by: how many more.
+            eligible_ms: Time since which each was in the queue, not after the time reached.
+            by: Change of its nodes.
         """
         eligible, more = eligible_ms.astype(object), by.astype(object)
         settled, reached = (round(one * MS_PER_S) for one in (self._settled, self._reached))
@@ -137,7 +138,7 @@ class RunningSummary:
 
     @property
     def _settled(self) -> float:
-        """The last end of a job that is known of; the first submission if there is none."""
+        """The last known end of a job; the first submission if there is none."""
         first = self._first or 0.0
         return first if self._last is None else max(first, self._last)
 
@@ -148,13 +149,13 @@ class RunningSummary:
         capacity: pl.DataFrame,
         until_s: float = math.inf,
     ) -> None:
-        """Go on to a time.
+        """Advance to a time.
 
         Args:
-            jobs: all jobs to which anything has happened since the time reached before.
-            lost: attempts that node failures cut off, since then.
-            capacity: nodes that are up, as a step function.
-            until_s: the time, seconds; its events have all happened.
+            jobs: All jobs with an event since the time reached before.
+            lost: Attempts that node failures cut off since then.
+            capacity: Nodes that are up, as a step function.
+            until_s: The time, in seconds; its events have all happened.
         """
         if self._first is None:
             self._first = jobs.first_submit_s()
@@ -173,7 +174,7 @@ class RunningSummary:
         self._held = add_up(events, capacity, self._held, parts)
 
     def figures(self) -> Summary:
-        """Values that JSON can hold, by metric."""
+        """Return values that JSON can hold, by metric."""
         totals, statistics = self._totals(), self._statistics.values()
         return {
             "jobs": sum(self._states.values()),
@@ -187,7 +188,7 @@ class RunningSummary:
         }
 
     def _totals(self) -> SimpleNamespace:
-        """The totals that metrics are made of; integrals over time are in ms."""
+        """Return the totals that metrics need; integrals over time are in ms."""
         first, last, ran = self._first, self._last, self._served > 0
         span_s = 0.0 if last is None else last - (first or 0.0)
         over, users = self._over.sums, self._users.means()
@@ -211,12 +212,12 @@ class RunningSummary:
 def in_vain(
     lost: pl.DataFrame, after_s: float = -math.inf, until_s: float = math.inf
 ) -> FloatArray:
-    """Node-seconds that ran in vain, of the attempts that were cut off within a span.
+    """Return node-seconds that ran in vain, of attempts cut off within a span.
 
     Args:
-        lost: attempts that were cut off.
-        after_s: those that ended after it.
-        until_s: and up to it.
+        lost: Attempts that were cut off.
+        after_s: Begin of the span, excluded, in seconds.
+        until_s: End of the span, included, in seconds.
     """
     begin, end = floats(lost, "start_s"), floats(lost, "end_s")
     new = (end > after_s) & (end <= until_s)

@@ -1,4 +1,4 @@
-"""What a summary is made of: jobs in a table, or in arrays of whole milliseconds; both give the same."""
+"""Input of summaries: jobs in a table or in arrays of whole ms; results are equal."""
 
 from __future__ import annotations
 
@@ -25,50 +25,50 @@ _REJECTED = int(State.REJECTED)
 
 
 class JobSource(Protocol):
-    """How jobs went."""
+    """Jobs of a run."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of jobs."""
         ...
 
     def take(self, which: BoolArray) -> Self:
-        """Those of some rows."""
+        """Return the jobs of some rows."""
         ...
 
     def counts(self) -> dict[str, int]:
-        """How many jobs there are by state."""
+        """Return the number of jobs by state."""
         ...
 
     def rejected(self) -> BoolArray:
-        """Which can never run [jobs]."""
+        """Return which jobs can never run [jobs]."""
         ...
 
     def served(self) -> tuple[BoolArray, ServedJobs]:
-        """Which jobs started and ended [jobs], and these jobs."""
+        """Return which jobs started and ended [jobs], and these jobs."""
         ...
 
     def add_by_user(self, which: BoolArray, values: FloatArray, sums: ExactSums) -> None:
         """Add values of some jobs to sums of their users.
 
         Args:
-            which: the jobs [jobs].
-            values: one for each of them.
-            sums: the sums by user.
+            which: The jobs [jobs].
+            values: One value for each of them.
+            sums: Sums by user.
         """
         ...
 
     def first_submit_s(self) -> float | None:
-        """The first submission, seconds."""
+        """Return the first submission, in seconds."""
         ...
 
     def last_end_s(self, after_s: float, until_s: float) -> float | None:
-        """The last end of a job that ran, within a span, seconds."""
+        """Return the last end of a job that ran, within a span, in seconds."""
         ...
 
     def events(
         self, lost: pl.DataFrame, marks_s: npt.ArrayLike, *, after_s: float, until_s: float
     ) -> Events:
-        """All events in order of time; see `hpctwin.metrics.time.levels.events_of`."""
+        """Return all events in order of time; see `hpctwin.metrics.time.levels.events_of`."""
         ...
 
 
@@ -77,7 +77,7 @@ class JobTable:
     """Jobs in a table.
 
     Args:
-        table: in the columns of `hpctwin.Result.jobs`; its times may be any.
+        table: Table with the columns of `hpctwin.Result.jobs`; times need not be whole ms.
     """
 
     table: pl.DataFrame
@@ -87,7 +87,7 @@ class JobTable:
 
     @property
     def source(self) -> Self:
-        """Itself."""
+        """The object itself."""
         return self
 
     def take(self, which: BoolArray) -> Self:
@@ -96,7 +96,7 @@ class JobTable:
 
     def counts(self) -> dict[str, int]:
         """See `JobSource`."""
-        # To compare with the few that there are is quicker than to tell all apart.
+        # Comparing with the few existing states is faster than grouping.
         found: dict[str, int] = {}
         left = self.table["state"]
         while len(left):
@@ -144,13 +144,13 @@ class JobTable:
 
 @dataclass(frozen=True, eq=False)
 class JobsInMs:
-    """Jobs in arrays, by row; times in ms, -1 for what has not happened.
+    """Jobs in arrays, by row; times in ms, -1 for events that have not happened.
 
     Args:
-        submit, eligible, start, end: times [jobs].
-        nodes: of each [jobs].
-        state: what became of each, of `hpctwin.model.State` [jobs].
-        user: whose each is [jobs].
+        submit, eligible, start, end: Times [jobs].
+        nodes: Nodes of each job [jobs].
+        state: State of each job, of `hpctwin.model.State` [jobs].
+        user: User of each job [jobs].
     """
 
     submit: IntArray

@@ -1,4 +1,4 @@
-"""A whole run as one flat dictionary of numbers. Definitions are in ``docs/metrics.md``."""
+"""Summary of a run as one flat dict of numbers; see ``docs/metrics.md``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hpctwin.metrics.summary.sources import JobSource, JobTable
 __all__ = ["Summary", "summarize", "summarize_jobs"]
 
 _MANY = 1 << 20
-"""From so many jobs on, jobs and time are gone through beside each other."""
+"""Number of jobs from which jobs and time are summed up in parallel."""
 
 
 def summarize(
@@ -21,17 +21,17 @@ def summarize(
     capacity: pl.DataFrame,
     nodes: int,
 ) -> Summary:
-    """Sum up a run.
+    """Return the summary of a run.
 
-    Statistics of waiting, turnaround and slowdown are over the jobs that started and ended.
-    Those over time are over the window from the first submission to the last end of a job
-    that ran. Quantiles are interpolated linearly between neighbours.
+    Statistics of waiting, turnaround and slowdown are over the jobs that started and ended. Those
+    over time are over the window from the first submission to the last end of a job that ran.
+    Quantiles are interpolated linearly between neighbors.
 
     Args:
-        jobs: a result's jobs.
-        lost: attempts that node failures cut off.
-        capacity: nodes that are up, as a step function.
-        nodes: size of the machine.
+        jobs: Table of jobs of a result.
+        lost: Attempts that node failures cut off.
+        capacity: Nodes that are up, as a step function.
+        nodes: Size of the cluster.
 
     Returns:
         Values that JSON can hold, by metric.
@@ -42,20 +42,20 @@ def summarize(
 def summarize_jobs(
     jobs: JobSource, lost: pl.DataFrame, capacity: pl.DataFrame, nodes: int
 ) -> Summary:
-    """As `summarize`, of jobs in a table or in arrays.
+    """Return `summarize` for jobs in a table or in arrays.
 
     Args:
-        jobs: the jobs.
-        lost: as there.
-        capacity: as there.
-        nodes: as there.
+        jobs: The jobs.
+        lost: As in `summarize`.
+        capacity: As in `summarize`.
+        nodes: As in `summarize`.
     """
     running = RunningSummary(nodes, exact=True)
     if len(jobs) < _MANY:
         running.passed(jobs, lost, capacity)
         running.ended(jobs)
     else:
-        # Neither asks what the other has found, and both are mostly compiled code.
+        # Neither needs the other's result, and both are mostly compiled code.
         with ThreadPoolExecutor(1) as beside:
             ended = beside.submit(running.ended, jobs)
             running.passed(jobs, lost, capacity)

@@ -1,4 +1,4 @@
-"""Sums that come out the same, to the last bit, in whatever order and pieces the numbers come."""
+"""Sums that are equal to the last bit, whatever the order and grouping of numbers."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ FloatArray = npt.NDArray[np.float64]
 
 _FIRST = np.zeros(1, np.int64)
 _LEAST = 1074
-"""The least double is 2 to minus this."""
+"""Exponent of the least double: 2 to minus this."""
 
 
 class ExactSum:
-    """A sum without rounding, which is rounded once, when it is asked for."""
+    """A sum without rounding, which is rounded once, when it is read."""
 
     def __init__(self) -> None:
         self._limbs = np.zeros(LIMBS, np.int64)
 
     def add(self, values: FloatArray) -> None:
-        """Some more numbers [n]."""
+        """Add numbers [n]."""
         ADD_NUMBERS(_bits(values), _FIRST, np.array([len(values)]), self._limbs)
 
     def total(self) -> float:
-        """The double next to the sum."""
+        """Return the double nearest to the sum."""
         return self.over(1)
 
     def over(self, count: int) -> float:
-        """The double next to the sum divided by a number, 1 or more."""
+        """Return the double nearest to the sum divided by a number, 1 or more."""
         return _each_over(self._limbs[None], [count])[0]
 
 
 class ExactSums:
-    """Sums and numbers of values by label."""
+    """Sums and counts of values by label."""
 
     def __init__(self) -> None:
         self._row: dict[str, int] = {}
@@ -51,7 +51,7 @@ class ExactSums:
         self._counts = np.zeros(0, np.int64)
 
     def add(self, labels: pl.Series, values: FloatArray) -> None:
-        """Some more values, each with its label; null for none of them [n]."""
+        """Add values, each with its label; values with a null label are ignored [n]."""
         told = pl.DataFrame({"label": labels, "value": pl.Series(values)}).drop_nulls("label")
         found = told.group_by("label").agg("value")
         counts = found["value"].list.len().to_numpy().astype(np.int64)
@@ -62,7 +62,7 @@ class ExactSums:
         self._add_parts(found["label"].to_list(), part.reshape(-1, LIMBS), counts)
 
     def add_codes(self, labels: Category, values: FloatArray) -> None:
-        """As `add`, of a column of labels."""
+        """Like `add`, for a column of labels."""
         limbs = np.zeros(len(labels.labels) * LIMBS, np.int64)
         counts = np.zeros(len(labels.labels), np.int64)
         ADD_LABELLED(_bits(values), labels.codes, limbs, counts)
@@ -80,12 +80,12 @@ class ExactSums:
         more = len(row) - len(self._counts)
         self._limbs = np.concatenate([self._limbs, np.zeros((more, LIMBS), np.int64)])
         self._counts = np.concatenate([self._counts, np.zeros(more, np.int64)])
-        # What is added is carried: limbs have room for two thousand million windows.
+        # Added sums are carried, so limbs have space for two thousand million windows.
         self._limbs[rows] += part
         self._counts[rows] += counts
 
     def means(self) -> list[float]:
-        """Of each label, in the order in which they came."""
+        """Return the mean of each label, in the order of first appearance."""
         return _each_over(self._limbs, self._counts.tolist())
 
 
@@ -94,13 +94,16 @@ def _bits(values: FloatArray) -> IntArray:
 
 
 def _each_over(limbs: IntArray, counts: Sequence[int]) -> list[float]:
-    """Sums, each divided by a number, rounded once; infinite, or no number, where it is [sums, LIMBS]."""
+    """Return sums, each divided by a number and rounded once [sums, LIMBS].
+
+    A quotient is infinite or NaN if its sum is.
+    """
     there = np.flatnonzero(limbs.any(axis=0)).tolist()
     if not there:
         return [0.0] * len(limbs)
     if there[-1] >= INFINITE:
         return [_over(*pair) for pair in zip(limbs.tolist(), counts, strict=True)]
-    # Nothing but zeros lies below: in units of what does not, numbers are short.
+    # Lower limbs are all zero: in units of the first other limb, numbers are short.
     rows, below = limbs[:, there[0] : there[-1] + 1].tolist(), there[0]
     return [_finite_over(row, below, count) for row, count in zip(rows, counts, strict=True)]
 
@@ -114,7 +117,10 @@ def _over(limbs: list[int], count: int) -> float:
 
 
 def _finite_over(limbs: list[int], below: int, count: int) -> float:
-    """A sum of limbs with so many zeros below them, divided by a number, rounded once."""
+    """Return a sum divided by a number, rounded once.
+
+    ``below`` is the number of zero limbs below the given ones.
+    """
     whole = 0
     for limb in reversed(limbs):
         whole = (whole << LIMB_BITS) + limb

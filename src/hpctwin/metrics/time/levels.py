@@ -1,7 +1,7 @@
-"""Queue and machine through all events of a run, in order of time.
+"""Queue and cluster over all events of a run, in order of time.
 
-Each event is one whole number: its time, its kind, and its nodes. These are sorted and summed up piece by
-piece, so that nothing but the events is ever held for all jobs at once: three numbers a job.
+Each event is one whole number: its time, its kind, and its nodes. Events are sorted and summed up
+piece by piece. Only the events are held for all jobs at once: three numbers per job.
 """
 
 from __future__ import annotations
@@ -50,25 +50,26 @@ _Event = tuple[int, FloatArray, IntArray]
 
 COUNTS = ("queue_length", "queued_nodes", "running_jobs", "used_nodes")
 
-# Further kinds of events; the first gives an attempt back to the queue, the last is a mere mark.
+# Further kinds of events; the first returns an attempt to the queue, the last changes nothing.
 _LOST, _MARK = START_UNQUEUED + 1, START_UNQUEUED + 2
 KIND_BITS = 3
 _QUEUED = np.array([1, -1, 0, -1, 0, 1, 0])
 _RUNNING = np.array([0, 1, -1, 0, 1, -1, 0])
 CHANGES = np.stack([_QUEUED, _RUNNING], axis=1)
-"""By how much each kind of event changes jobs in the queue, and jobs that run [kinds, 2]."""
+"""Change of queued and of running jobs by each kind of event [kinds, 2]."""
 
-_EXACT = 2.0**53  # whole numbers below are, as floating-point ones
+_EXACT = 2.0**53  # whole numbers below it are exact in floating point
 _LAST_MS = 1 << 62
-_PIECE = 1 << 13  # so that all arrays of a piece lie in a core's cache
+_PIECE = 1 << 13  # so that all arrays of a piece fit a core's cache
 
 
 class Levels(NamedTuple):
-    """What holds after each event of a piece.
+    """Levels after each event of a piece.
 
     Args:
-        time_s: of the events, rising but not strictly, and of the next piece's first (infinity if there is
-            none): what an event left holds for the difference [events + 1].
+        time_s: Times of the events, not strictly ascending, and of the next piece's first event
+            (infinity if there is none). A level lasts for the difference to the next time [events +
+            1].
         counts: `COUNTS`, in rows, whole numbers [4, events].
     """
 
@@ -77,14 +78,16 @@ class Levels(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """The events of a piece, and what each changes: whole numbers, which are added up in a fifth of the time.
+    """Events of a piece, and their changes as whole numbers.
+
+    Whole numbers are added up in a fifth of the time.
 
     Args:
-        time: as of `Levels`, but in ``unit``.
-        unit: so many to the second: ms, and whole ones, if all times are; else 1.
-        queued: jobs in the queue, -1, 0 or 1 [events].
-        running: jobs that run, -1, 0 or 1 [events].
-        nodes: of the job [events].
+        time: Times as in `Levels`, but in ``unit``.
+        unit: Units per second: 1,000 and whole numbers if all times are whole ms; else 1.
+        queued: Change of jobs in the queue, -1, 0 or 1 [events].
+        running: Change of running jobs, -1, 0 or 1 [events].
+        nodes: Nodes of the job [events].
     """
 
     time: FloatArray
@@ -95,7 +98,7 @@ class Steps(NamedTuple):
 
     @property
     def time_s(self) -> FloatArray:
-        """As of `Levels`."""
+        """Times in seconds, as in `Levels`."""
         return self.time / self.unit
 
 
@@ -103,10 +106,10 @@ class Events(NamedTuple):
     """All events, in order of time.
 
     Args:
-        key: of each its instant, its kind and its nodes in one number [events].
-        instants: what instants stand for.
-        node_bits: so many bits are of the nodes, and `KIND_BITS` above them of the kind.
-        until_s: how long what the last one left holds.
+        key: Instant, kind and nodes of each event in one number [events].
+        instants: Meaning of the instants.
+        node_bits: Number of bits of the nodes; the kind has the `KIND_BITS` above them.
+        until_s: End of the last level.
     """
 
     key: IntArray
@@ -120,7 +123,7 @@ class Events(NamedTuple):
         return self.instants.themselves
 
     def pieces(self) -> Iterator[Steps]:
-        """What each changes."""
+        """Yield the changes of each piece."""
         key, node_bits, instants = self.key, self.node_bits, self.instants
         for first in range(0, len(key), _PIECE):
             piece = key[first : first + _PIECE + 1]
@@ -134,12 +137,12 @@ class Events(NamedTuple):
 
 
 def levels(jobs: pl.DataFrame, lost: pl.DataFrame, marks_s: npt.ArrayLike = ()) -> Iterator[Levels]:
-    """What `series` describes, event by event, in pieces.
+    """Yield the levels that `series` describes, event by event, in pieces.
 
     Args:
-        jobs: a result's jobs.
-        lost: attempts that node failures cut off.
-        marks_s: further times at which there is to be a row, seconds.
+        jobs: Table of jobs of a result.
+        lost: Attempts that node failures cut off.
+        marks_s: Further times with a row, in seconds.
     """
     before = np.zeros((len(COUNTS), 1))
     for piece in steps(jobs, lost, marks_s):
@@ -154,7 +157,7 @@ def levels(jobs: pl.DataFrame, lost: pl.DataFrame, marks_s: npt.ArrayLike = ()) 
 
 
 def steps(jobs: pl.DataFrame, lost: pl.DataFrame, marks_s: npt.ArrayLike = ()) -> Iterator[Steps]:
-    """All events, in order of time, in pieces; arguments as of `events_of`."""
+    """Yield all events, in order of time, in pieces; arguments as in `events_of`."""
     return events_of(jobs, lost, marks_s).pieces()
 
 
@@ -166,14 +169,15 @@ def events_of(
     after_s: float = -math.inf,
     until_s: float = math.inf,
 ) -> Events:
-    """All events, in order of time.
+    """Return all events, in order of time.
 
     Args:
-        jobs: a result's jobs.
-        lost: attempts that node failures cut off.
-        marks_s: times at which there is to be an event that changes nothing, seconds.
-        after_s: only events after it, seconds; there is one that changes nothing at it if it is finite.
-        until_s: only events up to it, seconds.
+        jobs: Table of jobs of a result.
+        lost: Attempts that node failures cut off.
+        marks_s: Times of events that change nothing, in seconds.
+        after_s: Only events after this time, in seconds; if it is finite, it has an event that
+            changes nothing.
+        until_s: Only events up to this time, in seconds.
     """
     eligible, start, end = (floats(jobs, name) for name in ("eligible_s", "start_s", "end_s"))
     nodes = jobs["nodes"].cast(pl.Int64).to_numpy()
@@ -190,15 +194,15 @@ def events_of_ms(
     after_s: float,
     until_s: float,
 ) -> Events:
-    """As `events_of`, of jobs in whole milliseconds.
+    """Return `events_of` for jobs in whole milliseconds.
 
     Args:
-        jobs: when each was eligible, started, and ended, ms, -1 where it did not; nodes; whether it was
-            rejected [jobs].
-        lost: as there.
-        marks_s: as there.
-        after_s: as there.
-        until_s: as there.
+        jobs: Eligible time, start and end of each job, ms, -1 if it did not happen; nodes; and
+            whether it was rejected [jobs].
+        lost: As in `events_of`.
+        marks_s: As in `events_of`.
+        after_s: As in `events_of`.
+        until_s: As in `events_of`.
     """
     eligible, start, end, nodes, rejected = jobs
     others = _chosen([*_other_events(lost, marks_s)], after_s, until_s)
@@ -220,15 +224,17 @@ def events_of_ms(
 def other_keys(
     nodes: IntArray, lost: pl.DataFrame, marks_s: npt.ArrayLike
 ) -> tuple[IntArray, int] | None:
-    """Attempts that were cut off, and marks, as keys of `Events`, in no order; and how many bits nodes have.
+    """Return cut-off attempts and marks as keys of `Events`, and the node bits.
+
+    The keys are in no order.
 
     Args:
-        nodes: of the jobs [jobs].
-        lost: as of `events_of`.
-        marks_s: as there.
+        nodes: Nodes of the jobs [jobs].
+        lost: As in `events_of`.
+        marks_s: As in `events_of`.
 
     Returns:
-        None if their times are no whole ms.
+        None if their times are not whole ms.
     """
     others = list(_other_events(lost, marks_s))
     node_bits = _node_bits(nodes, *(of for _, _, of in others))
@@ -237,12 +243,12 @@ def other_keys(
 
 
 def room_ms(node_bits: int) -> int:
-    """Below so many ms a time has room in a key, whose nodes have so many bits."""
+    """Return the bound in ms of times that fit a key with this number of node bits."""
     return int(_room(node_bits))
 
 
 def floor_ms(time_s: float) -> int:
-    """The last whole millisecond that is not after a time in seconds, which may be infinite."""
+    """Return the last whole millisecond not after a time in s, which may be infinite."""
     if math.isinf(time_s):
         return _LAST_MS if time_s > 0 else -_LAST_MS
     ms = round(time_s * MS_PER_S)
@@ -259,7 +265,7 @@ def _in_order(events: list[_Event], after_s: float, until_s: float) -> Events:
 
 
 def _chosen(events: list[_Event], after_s: float, until_s: float) -> list[_Event]:
-    """Those within a span, and a mark where it begins."""
+    """Return the events within a span, and a mark at its begin."""
     if after_s == -math.inf and until_s == math.inf:
         return events
     chosen = [_within(*event, after_s, until_s) for event in events]
@@ -273,10 +279,10 @@ def _node_bits(*nodes: IntArray) -> int:
 
 
 def up_nodes(capacity: pl.DataFrame) -> Callable[[FloatArray], FloatArray]:
-    """Nodes that are up, as a function of times in seconds.
+    """Return nodes that are up, as a function of times in seconds.
 
     Args:
-        capacity: nodes that are up, as a step function; its first row also holds before.
+        capacity: Nodes that are up, as a step function; its first row also holds before.
     """
     times, nodes = floats(capacity, "time_s"), floats(capacity, "nodes")
     order = np.argsort(times, kind="stable")
@@ -291,10 +297,10 @@ def _events_of_jobs(
     nodes: IntArray,
     rejected: npt.NDArray[np.bool_],
 ) -> Iterator[_Event]:
-    """What happened to jobs; times in seconds, NaN where it did not happen [jobs]."""
+    """Yield the events of jobs; times in seconds, NaN if it did not happen [jobs]."""
     started, ended = ~np.isnan(start), ~np.isnan(end)
     left = np.where(started, start, end)
-    # Recorded starts may lie before the submission, cancellations before eligibility.
+    # Recorded starts may precede the submission, and cancellations eligibility.
     queued = ~rejected & ~np.isnan(eligible) & ~(left < eligible)
     for kind, time_s, which in (
         (ELIGIBLE, eligible, queued),
@@ -326,13 +332,13 @@ def _within(
 
 
 def floats(frame: pl.DataFrame, name: str) -> FloatArray:
-    """A column of numbers as floating-point ones, NaN where there is none."""
-    # To have Polars cast it takes ten times as long for a short one.
+    """Return a column of numbers in floating point, NaN for null."""
+    # A cast by Polars takes ten times as long for a short column.
     return np.asarray(frame[name].to_numpy(), np.float64)
 
 
 class _Instants:
-    """What instants in keys stand for: themselves in ms, or the place among all times that there are."""
+    """Meaning of instants in keys: ms, or the index among all distinct times."""
 
     def __init__(self, distinct_s: FloatArray | None) -> None:
         self.unit, self._distinct = MS_PER_S, None
@@ -344,20 +350,23 @@ class _Instants:
 
     @property
     def themselves(self) -> bool:
-        """Whether they stand for themselves."""
+        """Whether instants are times in ms."""
         return self._distinct is None
 
     def times(self, found: IntArray) -> FloatArray:
-        """Times as of `Steps`."""
+        """Return times as in `Steps`."""
         return found.astype(np.float64) if self._distinct is None else self._distinct[found]
 
     def of(self, time_s: float) -> float:
-        """A time as of `Steps`."""
+        """Return a time as in `Steps`."""
         return time_s if math.isinf(time_s) or self.unit == 1 else round(time_s * MS_PER_S)
 
 
 def _keys(events: list[_Event], node_bits: int) -> tuple[IntArray, _Instants]:
-    """Each event as one whole number, of its instant, its kind and its nodes, and how times are read off."""
+    """Return each event as one whole number, and the meaning of its instant.
+
+    The number has the instant, the kind and the nodes of the event.
+    """
     key = np.empty(sum(len(time_s) for _, time_s, _ in events), np.int64)
     if _in_ms(events, node_bits, key):
         return key, _Instants(None)
@@ -373,12 +382,12 @@ def _keys(events: list[_Event], node_bits: int) -> tuple[IntArray, _Instants]:
 
 
 def _room(node_bits: int) -> float:
-    """Below so many ms a time has room in a key, and is exact as a floating-point number."""
+    """Return the bound of times in ms that fit a key and are exact in floating point."""
     return min(_EXACT, 2.0 ** (62 - KIND_BITS - node_bits))
 
 
 def _in_ms(events: list[_Event], node_bits: int, key: IntArray) -> bool:
-    """Write the keys with ms as instants; False if these are not exact or have no room."""
+    """Write keys with ms as instants; False if these are not exact or do not fit."""
     most, at = _room(node_bits), 0
     for kind, time_s, nodes in events:
         for first in range(0, len(time_s), _PIECE):

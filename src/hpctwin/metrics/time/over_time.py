@@ -1,4 +1,4 @@
-"""What holds over time, summed: exactly, where times are whole ms."""
+"""Sums of levels over time; exact if times are whole ms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 class Held(NamedTuple):
-    """What holds at a time: jobs in the queue, their nodes, and nodes that are used."""
+    """Levels at a time: jobs in the queue, their nodes, and used nodes."""
 
     queue: int = 0
     queued_nodes: int = 0
@@ -29,23 +29,23 @@ class Held(NamedTuple):
 
 
 class Span(NamedTuple):
-    """From when to when something is summed, seconds."""
+    """Span of a sum, in seconds."""
 
     begin_s: float
     end_s: float
 
 
 class _Levels(NamedTuple):
-    """What holds from event to event: whole numbers, as floating-point ones."""
+    """Levels between events: whole numbers in floating point."""
 
     queue: npt.NDArray[Any]
     used: npt.NDArray[Any]
-    queued_nodes: npt.NDArray[Any]  # by how much each event changes them, …
-    queued_before: int  # … what they were before, …
-    queued_most: int  # … and no less than they are in between, also in any other order
+    queued_nodes: npt.NDArray[Any]  # change by each event
+    queued_before: int  # level before the events
+    queued_most: int  # bound of its size in between, also in any other order
 
     def as_numbers(self, kind: type) -> _Levels:
-        """The same as numbers of a kind."""
+        """Return the same as numbers of a type."""
         return self._replace(
             queue=self.queue.astype(kind),
             used=self.used.astype(kind),
@@ -54,9 +54,10 @@ class _Levels(NamedTuple):
 
 
 def sum_of_products(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Any:
-    """Of two vectors, the same however many cores there are, as a number of Python's.
+    """Return the sum of products of two vectors, as a Python number.
 
-    NumPy's own product hands long ones to threads, which then keep a core busy while they wait for more.
+    It does not depend on the number of cores. NumPy's own product passes long vectors to threads,
+    which then keep a core busy while they wait for more.
     """
     return _plain((a * b).sum())
 
@@ -68,12 +69,12 @@ def _plain(value: Any) -> Any:
 def _integrals(
     time: npt.NDArray[Any], levels: _Levels, up: npt.NDArray[Any]
 ) -> dict[str, int | float]:
-    """Of what holds for some spans, by name, in the kind of numbers that are given.
+    """Return integrals of levels over spans, by name, in the given type of numbers.
 
     Args:
-        time: where they begin, and the last ends [spans + 1].
-        levels: what holds.
-        up: nodes that are up [spans], or at all times [1].
+        time: Begin of each span, and end of the last [spans + 1].
+        levels: The levels.
+        up: Nodes that are up [spans], or at all times [1].
     """
     width = np.diff(time)
     queue, used = levels.queue, levels.used
@@ -92,7 +93,7 @@ def _integrals(
         present = {"up": there * span, "present": there * span}
         return {**found, **present, "present_loaded": there * loaded_span}
     up = np.broadcast_to(up, width.shape)
-    # A job that is late may keep its nodes into a maintenance: more are used than are up.
+    # A late job may keep its nodes into a maintenance: more are used than are up.
     most = np.maximum(up, used)
     return {
         **found,
@@ -110,17 +111,18 @@ class OverTime:
         self.longest = 0
 
     def add(self, time: FloatArray, unit: int, levels: _Levels, up: FloatArray) -> None:
-        """What holds for some spans.
+        """Add levels of some spans.
 
         Args:
-            time: where they begin, and the last ends [spans + 1].
-            unit: as of `hpctwin.metrics.time.levels.Steps`.
-            levels: what holds.
-            up: nodes that are up [spans], or at all times [1].
+            time: Begin of each span, and end of the last [spans + 1].
+            unit: Unit as in `hpctwin.metrics.time.levels.Steps`.
+            levels: The levels.
+            up: Nodes that are up [spans], or at all times [1].
         """
         found = _integrals(time, levels, up)
         if unit == MS_PER_S:
-            # Whole numbers are exact up to 2^53, and no sum but that of queued nodes is below its parts.
+            # Whole numbers are exact up to 2^53, and no sum but that of queued nodes is below its
+            # parts.
             most = max(*found.values(), levels.queued_most * (time[-1] - time[0]))
             if most >= 2.0**53:
                 kind = np.int64 if most < 2.0**62 else object
@@ -135,17 +137,18 @@ class OverTime:
     def add_events(
         self, events: Events, from_ms: IntArray, nodes: IntArray, span: Span, held: Held
     ) -> Held:
-        """All events at once, of whole ms.
+        """Add all events at once, at whole ms.
 
         Args:
-            events: the events.
-            from_ms: from when, rising, so many nodes are up; the first holds before, too [steps].
-            nodes: so many [steps].
-            span: within it.
-            held: what holds before.
+            events: The events.
+            from_ms: Begin of each step of capacity, ascending; the first holds before it too
+                [steps].
+            nodes: Nodes that are up in each step [steps].
+            span: Span of the integrals.
+            held: Levels before the events.
 
         Returns:
-            What holds after the last.
+            Levels after the last event.
         """
         first, last = (round(time_s * MS_PER_S) for time_s in span)
         until = last if math.isinf(events.until_s) else round(events.until_s * MS_PER_S)
@@ -162,7 +165,7 @@ class OverTime:
         return Held(*after)
 
     def take(self, other: OverTime) -> None:
-        """Add what another has, which begins anew."""
+        """Add another's integrals, and reset them there."""
         for name in SUMS:
             self.sums[name] += other.sums[name]
         self.longest = max(self.longest, other.longest)
@@ -172,16 +175,16 @@ class OverTime:
 def add_up(
     events: Events, capacity: pl.DataFrame, held: Held, parts: Sequence[tuple[OverTime, Span]]
 ) -> Held:
-    """Sum up what holds from event to event.
+    """Sum up the levels between events.
 
     Args:
-        events: the events.
-        capacity: nodes that are up, as a step function.
-        held: what holds before.
-        parts: what sums up, and within which span.
+        events: The events.
+        capacity: Nodes that are up, as a step function.
+        held: Levels before the events.
+        parts: Integrals to add to, each with its span.
 
     Returns:
-        What holds after the last event.
+        Levels after the last event.
     """
     whole = whole_capacity(capacity) if events.in_ms else None
     if whole is None:
@@ -193,7 +196,7 @@ def add_up(
 
 
 def whole_capacity(capacity: pl.DataFrame) -> tuple[IntArray, IntArray] | None:
-    """From when, in ms, how many nodes are up; None where these are no whole numbers."""
+    """Return times in ms and nodes that are up; None if these are not whole numbers."""
     time_s, nodes = floats(capacity, "time_s"), floats(capacity, "nodes")
     order = np.argsort(time_s, kind="stable")
     from_ms = np.rint(time_s * MS_PER_S)
@@ -205,7 +208,7 @@ def whole_capacity(capacity: pl.DataFrame) -> tuple[IntArray, IntArray] | None:
 def _add_pieces(
     events: Events, capacity: pl.DataFrame, held: Held, parts: Sequence[tuple[OverTime, Span]]
 ) -> Held:
-    """As `add_up`, whatever times and nodes are."""
+    """Do `add_up` for any times and nodes."""
     up_at = up_nodes(capacity)
     fixed = up_at(np.zeros(1)) if len(capacity) == 1 else None
     for piece in events.pieces():
@@ -227,7 +230,7 @@ def _add_pieces(
 
 
 def _clipped(piece: Steps, first_s: float, last_s: float) -> FloatArray:
-    """The times of a piece, in its unit, within two others."""
+    """Return the times of a piece, in its unit, clipped to a span."""
     first, last = first_s * piece.unit, last_s * piece.unit
     if piece.unit == MS_PER_S:
         first, last = round(first), round(last)

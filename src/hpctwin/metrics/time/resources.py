@@ -25,17 +25,17 @@ def resource_use(
     bins: int = 200,
     until_s: float | None = None,
 ) -> pl.DataFrame:
-    """Share of each resource in use, as exact means over equal spans of time.
+    """Return the share of each resource in use, as exact means over equal time spans.
 
     Args:
-        jobs: a result's jobs.
-        asked: amount that each job takes while it runs, by resource [jobs].
-        capacity: amount there is, by resource.
-        bins: how many spans, from the first submission to ``until_s``.
-        until_s: where the last span ends, seconds; the last end if left out.
+        jobs: Table of jobs of a result.
+        asked: Amount that each job takes while it runs, by resource [jobs].
+        capacity: Total amount, by resource.
+        bins: Number of spans, from the first submission to ``until_s``.
+        until_s: End of the last span, in seconds; default the last end.
 
     Returns:
-        ``time_s``, where a span begins, and a column for each resource, 0 to 1.
+        ``time_s``, the begin of a span, and a column for each resource, 0 to 1.
 
     Raises:
         ConfigError: ``bins`` is below 1.
@@ -65,12 +65,12 @@ def resource_utilization(
     asked: Mapping[str, npt.NDArray[np.int64]],
     capacity: Mapping[str, float],
 ) -> dict[str, float]:
-    """Share of each resource in use from the first submission to the last end.
+    """Return the share of each resource in use, from first submission to last end.
 
     Args:
-        jobs: a result's jobs.
-        asked: amount that each job takes while it runs, by resource [jobs].
-        capacity: amount there is, by resource.
+        jobs: Table of jobs of a result.
+        asked: Amount that each job takes while it runs, by resource [jobs].
+        capacity: Total amount, by resource.
     """
     start, end, ran = _spans(jobs)
     if not len(end):
@@ -83,14 +83,15 @@ def resource_utilization(
 
 
 def dependency_violations(jobs: pl.DataFrame, dependencies: Dependencies) -> int:
-    """How many jobs started before a job that had to complete first had ended.
+    """Return how many jobs started before a job that they depend on had ended.
 
-    Counted from the schedule alone, whatever the simulator was told of dependencies: a job whose
-    ``afterok`` or ``afterany`` prerequisite had not ended, or whose ``after`` prerequisite had not started.
+    The count uses only the schedule, whatever the simulator knew of dependencies. It counts jobs
+    whose ``afterok`` or ``afterany`` prerequisite had not ended, or whose ``after`` prerequisite
+    had not started.
 
     Args:
-        jobs: a result's jobs, in the order of the workload's rows.
-        dependencies: between those rows.
+        jobs: Table of jobs of a result, in the order of the workload's rows.
+        dependencies: Dependencies between those rows.
     """
     start = jobs["start_s"].fill_null(np.inf).to_numpy()
     end = jobs["end_s"].fill_null(np.inf).to_numpy()
@@ -104,7 +105,7 @@ def dependency_violations(jobs: pl.DataFrame, dependencies: Dependencies) -> int
 
 
 def _spans(jobs: pl.DataFrame) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
-    """Start and end of the jobs that ran, and which they are."""
+    """Return start and end of the jobs that ran, and which jobs these are."""
     ran = (jobs["start_s"].is_not_null() & jobs["end_s"].is_not_null()).to_numpy()
     start = jobs["start_s"].to_numpy()[ran].astype(np.float64)
     end = jobs["end_s"].to_numpy()[ran].astype(np.float64)

@@ -23,26 +23,26 @@ def series(
     *,
     until_s: float | None = None,
 ) -> pl.DataFrame:
-    """Queue and machine as step functions: each row holds from its time to the next row's.
+    """Return queue and cluster as step functions: a row holds until the next row.
 
-    A job queues from when it is eligible to its start, or to its end if it never started; one
-    that was requeued after a node failure queues again between its attempts. ``used_nodes``
-    includes lost attempts. ``free_nodes`` = max(0, up − used): a job that is late may keep its
-    nodes into a maintenance, so that more are used than are up. ``utilization`` =
-    used / (used + free), 0 where there is neither.
+    A job is queued from its eligible time to its start, or to its end if it never started. A job
+    that was requeued after a node failure is queued again between its attempts. ``used_nodes``
+    includes lost attempts. ``free_nodes`` = max(0, up − used): a late job may keep its nodes into a
+    maintenance, so that more are used than are up. ``utilization`` = used / (used + free), 0 if
+    both are 0.
 
     Args:
-        jobs: a result's jobs.
-        lost: attempts that node failures cut off.
-        capacity: nodes that are up, as a step function; its first row also holds before.
-        until_s: where the last row lies, seconds; the last change if left out. Later changes
-            are left out.
+        jobs: Table of jobs of a result.
+        lost: Attempts that node failures cut off.
+        capacity: Nodes that are up, as a step function; its first row also holds before.
+        until_s: Time of the last row, in seconds; default the last change. Later changes are
+            omitted.
 
     Returns:
-        Columns ``time_s`` (seconds, rising), ``queue_length`` (jobs), ``queued_nodes``,
+        Columns ``time_s`` (seconds, ascending), ``queue_length`` (jobs), ``queued_nodes``,
         ``running_jobs``, ``used_nodes``, ``free_nodes``, ``up_nodes`` (integers) and
-        ``utilization`` (0 to 1). The first row is the first submission, or the first change if
-        that is earlier. Without jobs, no rows.
+        ``utilization`` (0 to 1). The first row is the first submission, or the first change if that
+        is earlier. Without jobs, no rows.
     """
     pieces = []
     for piece in levels(jobs, lost):
@@ -54,7 +54,7 @@ def series(
         return _empty()
     last_change = _least(*time_s[-1:].tolist()) if until_s is None else until_s
     last = first if last_change is None else max(first, last_change)
-    # Rows without a change at both ends and wherever the capacity changes.
+    # Rows without a change remain at both ends and wherever the capacity changes.
     rows = np.union1d(time_s, np.append(capacity["time_s"], [first, last]))
     rows = rows[(first <= rows) & (rows <= last)]
     place = np.searchsorted(time_s, rows, side="right")
@@ -68,19 +68,19 @@ def series(
 
 
 def resample(series: pl.DataFrame, step_s: float) -> pl.DataFrame:
-    """Time-weighted means of a series over bins of equal width.
+    """Return time-weighted means of a series over bins of equal width.
 
     Bins begin at multiples of ``step_s``. The first and the last are averaged over the part that
     the series covers. ``utilization`` is that of the means: used / (used + free).
 
     Args:
-        series: a result of `series`.
-        step_s: width of a bin, seconds.
+        series: A result of `series`.
+        step_s: Width of a bin, in seconds.
 
     Returns:
-        The columns of ``series`` as floats, ``time_s`` being where the bin (or its covered part)
-        begins, and ``span_s``, the seconds covered; mean · span summed over bins is the
-        integral of the series.
+        The columns of ``series`` as floats, with ``time_s`` the begin of the bin (or its covered
+        part), and ``span_s``, the seconds covered. Mean · span summed over bins is the integral of
+        the series.
 
     Raises:
         ConfigError: ``step_s`` is not above 0.
@@ -101,7 +101,7 @@ def resample(series: pl.DataFrame, step_s: float) -> pl.DataFrame:
 
 
 def integrals(time_s: FloatArray, level: FloatArray, edges: FloatArray) -> FloatArray:
-    """Integral of a step function over each bin; arguments as of `binned`."""
+    """Return the integral of a step function over each bin; arguments as in `binned`."""
     area = np.concatenate(([0.0], np.cumsum(level[:-1] * np.diff(time_s))))
     # Between rows the integral is a straight line, so interpolating it is exact.
     return np.diff(np.interp(edges, time_s, area))
@@ -110,18 +110,18 @@ def integrals(time_s: FloatArray, level: FloatArray, edges: FloatArray) -> Float
 def binned(
     time_s: FloatArray, level: FloatArray, edges: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Time-weighted mean, and peak, of a step function in each bin.
+    """Return the time-weighted mean, and the peak, of a step function in each bin.
 
     Args:
-        time_s: where the steps begin, rising [rows]; the last row is the end.
-        level: from each time on [rows].
-        edges: of the bins, rising, none before the first row or after the last [bins + 1].
+        time_s: Begin of each step, ascending [rows]; the last row is the end.
+        level: Level from each time on [rows].
+        edges: Edges of the bins, ascending, none before the first row or after the last [bins + 1].
 
     Returns:
         Means and peaks [bins].
     """
     means = integrals(time_s, level, edges) / np.diff(edges)
-    # The level that holds where a bin begins, and those that begin in it.
+    # The level that holds at the begin of a bin, and the levels that begin in it.
     begins = np.searchsorted(time_s, edges[:-1], side="right") - 1
     ends = np.searchsorted(time_s, edges[1:], side="left")
     pairs = np.column_stack([begins, np.maximum(ends, begins + 1)]).ravel()
@@ -130,7 +130,7 @@ def binned(
 
 
 def widths_s(series: pl.DataFrame, start_s: float, end_s: float) -> FloatArray:
-    """How long each row of a series holds within a window, seconds."""
+    """Return how long each row of a series holds within a window, in seconds."""
     time = np.append(series["time_s"].to_numpy(), end_s)
     widths: FloatArray = np.diff(np.clip(time, start_s, end_s))
     return widths

@@ -1,4 +1,4 @@
-"""A trained agent as a part of a policy: an ordering, or what switches nodes."""
+"""A trained agent as an ordering or a power policy."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ SEEN = "job"
 
 
 def read_agent(text: str, kind: str) -> Network:
-    """The network of an agent of one kind of environment.
+    """Return the network of an agent that was trained in an environment of one kind.
 
     Raises:
-        PolicyError: it is none.
+        PolicyError: It was not.
     """
     network = Network.load(text)
     made = network.card.get("environment")
@@ -38,13 +38,13 @@ def read_agent(text: str, kind: str) -> Network:
 
 
 def agent_ordering(text: str) -> Ordering:
-    """The ordering that an agent of job selection is: the job that it would select comes first.
+    """Return an agent of job selection as an ordering: its choice comes first.
 
     Args:
-        text: its file.
+        text: Path of its file.
 
     Raises:
-        PolicyError: it is no such agent, or sees what orderings do not.
+        PolicyError: It is not such an agent, or its observation is not available to orderings.
     """
     return _ordering(text, Path(text).stat().st_mtime_ns if Path(text).exists() else 0)
 

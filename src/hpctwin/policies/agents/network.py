@@ -1,7 +1,7 @@
-"""Small networks that agents are: read and written without pickle, and reckoned in NumPy.
+"""Small networks of agents: read and written without pickle, computed in NumPy.
 
-The format is that of safetensors, whose library checks neither that layers go together nor that numbers
-are finite.
+The format is that of safetensors. Its library checks neither that layers fit together nor that
+numbers are finite.
 """
 
 from __future__ import annotations
@@ -23,20 +23,19 @@ FloatArray = npt.NDArray[np.float32]
 CARD = "hpctwin"
 ROWLESS = "rowless"
 MOST_BYTES = 64 << 20
-"""Of a file; the networks that agents are have some kilobytes."""
+"""Maximum size of a file; networks of agents have some kilobytes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """Layers, each ``tanh(W x + b)`` but for the last, which gives a score for each choice.
+    """Layers ``tanh(W x + b)``; the last is linear and returns a score per choice.
 
     Args:
-        layers: W [outputs, inputs] and b [outputs] of each.
-        by_row: whether each row of what is seen is scored by itself; one choice to a row, and the last
-            layer has
-            one output.
-        card: what it was trained on, and how: plain values.
-        rowless: scores of choices after the rows, as of nobody; always the same.
+        layers: W [outputs, inputs] and b [outputs] of each layer.
+        by_row: Whether each row of the observation is scored separately: one choice per row, and
+            one output of the last layer.
+        card: Description of the training, as plain values.
+        rowless: Constant scores of choices after the rows, which belong to no row.
     """
 
     layers: tuple[tuple[FloatArray, FloatArray], ...]
@@ -45,10 +44,10 @@ class Network:
     rowless: FloatArray = field(default_factory=lambda: np.zeros(0, np.float32))
 
     def scores(self, seen: FloatArray) -> FloatArray:
-        """The score of each choice, the highest is the best [choices].
+        """Return the score of each choice; the highest is the best [choices].
 
         Args:
-            seen: the observation.
+            seen: The observation.
         """
         found = seen if self.by_row else seen.reshape(-1)
         for number, (weight, bias) in enumerate(self.layers):
@@ -59,7 +58,7 @@ class Network:
         return scores
 
     def save(self, path: str | Path) -> None:
-        """Write it as safetensors, with its card."""
+        """Write the network and its card as safetensors."""
         header: dict[str, Any] = {
             "__metadata__": {CARD: json.dumps({"by_row": self.by_row, **self.card})}
         }
@@ -87,10 +86,10 @@ class Network:
 
     @classmethod
     def load(cls, path: str | Path) -> Network:
-        """Read one; nothing in the file is run.
+        """Read a network; nothing in the file is executed.
 
         Raises:
-            PolicyError: it is not there, or is no such file.
+            PolicyError: The file does not exist, or is not a network.
         """
         path = Path(path)
         try:

@@ -1,4 +1,7 @@
-"""A trained agent that switches nodes, as a control function: in simulations, comparisons and the twin."""
+"""A trained agent that switches nodes, as a control function.
+
+It works in simulations, comparisons and the twin.
+"""
 
 from __future__ import annotations
 
@@ -27,26 +30,26 @@ SEEN: dict[str, tuple[Any, Callable[[int], tuple[int, ...]]]] = {
 
 
 def agent_control(text: str) -> AgentControl:
-    """The control function that an agent of power management is.
+    """Return an agent of power management as a control function.
 
     Args:
-        text: its file.
+        text: Path of its file.
 
     Raises:
-        PolicyError: it is no such agent, or decides of each node.
+        PolicyError: It is not such an agent, or it decides for each node.
     """
     return AgentControl(text, read_agent(text, "PowerManagement"))
 
 
 class AgentControl:
-    """Asked after each instant, it decides when the next multiple of its interval is over.
+    """Control function that decides at multiples of an interval.
 
     Args:
-        name: its file.
-        network: it.
+        name: Path of the agent's file.
+        network: The agent's network.
 
     Raises:
-        PolicyError: it decides otherwise than by levels at times.
+        PolicyError: It does not choose from levels at fixed times.
     """
 
     def __init__(self, name: str, network: Network) -> None:
@@ -68,7 +71,7 @@ class AgentControl:
         self.agent["seen"] = self.described.ctypes.data
 
     def __call__(self, view: Any) -> Any:
-        """What to switch now; see `hpctwin.energy.PowerView`."""
+        """Return the nodes to switch now; see `hpctwin.energy.PowerView`."""
         every_ms = round(self.every_s * MS_PER_S)
         now_ms = round(view.now_s * MS_PER_S)
         due_s = (now_ms // every_ms + 1) * self.every_s
@@ -82,7 +85,7 @@ class AgentControl:
         return view.orders(on=on, off=off, again_s=due_s)
 
     def switched(self, sim: Any, can_sleep: Any, share: float) -> tuple[list[int], list[int]]:
-        """Nodes to switch on and off for what was chosen, as `engine.agents.power` switches them."""
+        """Return the nodes to switch on and off for a choice, like `engine.agents.power`."""
         node, pool = sim["node"], sim["pool_of"]
         power = node["power"]
         on = power <= layout.COMPUTING

@@ -1,8 +1,8 @@
-"""What the code of an ordering or a placement may do, read off its bytecode before it is compiled.
+"""Check of a score's bytecode before it is compiled.
 
-Numba compiles much that a score must not be: a random draw, a clock, a global that somebody changes
-(it takes the value of the moment it compiles). Here each is refused with its line, and so is what Numba
-cannot compile and tells in its own words only.
+Numba compiles much that a score must not do: draw random numbers, read a clock, or read a global
+that some code changes (Numba takes its value at the time of compilation). Each of these is an error
+here with its line. So is code that Numba cannot compile and reports only in its own terms.
 """
 
 from __future__ import annotations
@@ -76,34 +76,34 @@ _STEPS = {
     "BUILD_STRING": "makes a text (an f-string): a score is a number",
     "PUSH_EXC_INFO": "has a `try`: ask for the condition with `if` instead",
 }
-"""Steps of the bytecode that no score may have, and what is told; {0} is what the step names."""
+"""Bytecode steps that no score may have, with the error; {0} is the argument."""
 
 
 def plain_function(function: Any) -> Any:
-    """The Python function of what Numba has compiled; anything else as it is."""
+    """Return the Python function of one that Numba has compiled; others unchanged."""
     if type(function).__module__.partition(".")[0] == "numba":
         return getattr(function, "py_func", function)
     return function
 
 
 def place(code: CodeType, line: int | None = None) -> str:
-    """File and line of a function, or of a step of it."""
+    """Return file and line of a function, or of a step of it."""
     return f"{code.co_filename}, line {line or code.co_firstlineno}"
 
 
 def constants_of(function: Any, label: str, *, complete: bool = False) -> dict[str, Any]:
-    """The globals that a score takes for constants, after a look at all it does.
+    """Check a score, and return the globals that it uses as constants.
 
     Args:
-        function: a Python function, or one that Numba has compiled.
-        label: how messages call it: ``ordering 'mine'``.
-        complete: whether all names must be there by now; a file may define some later.
+        function: A Python function, or one that Numba has compiled.
+        label: Name in messages, such as ``ordering 'mine'``.
+        complete: Whether all names must be defined by now; a file may define some later.
 
     Returns:
         Value by ``function: name``.
 
     Raises:
-        PolicyError: it does what no score may do; the message tells file and line.
+        PolicyError: It does what no score may do; the message has file and line.
     """
     plain = plain_function(function)
     reader = _Reader(label, plain.__code__, {}, set(), complete)
@@ -113,7 +113,7 @@ def constants_of(function: Any, label: str, *, complete: bool = False) -> dict[s
 
 
 def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
-    """Which global has another value than before, in words; None if none has."""
+    """Return a text on a global that has changed; None if none has."""
     for key, value in before.items():
         now = after.get(key, value)
         if now is not value and not (type(now) is type(value) and _equal(now, value)):
@@ -131,14 +131,14 @@ def _equal(one: Any, other: Any) -> bool:
 
 @dataclass
 class _Reader:
-    """Goes through a function, those within it, and the compiled ones that it calls.
+    """Reader of a function, its inner functions, and compiled functions it calls.
 
     Args:
-        label: how messages call it.
-        top: its own code.
-        constants: found so far.
-        seen: codes that were read.
-        complete: whether all names must be there.
+        label: Name in messages.
+        top: Code of the function itself.
+        constants: Constants found so far.
+        seen: Codes that were read.
+        complete: Whether all names must be defined.
     """
 
     label: str
@@ -199,7 +199,7 @@ class _Reader:
             raise self.refuse(code, None, "has a `yield`: it must return one number")
 
     def _step(self, code: CodeType, step: dis.Instruction, line: int | None) -> None:
-        """A step of the bytecode by itself."""
+        """Check a single step of the bytecode."""
         name, argument = step.opname, step.arg or 0
         what = _STEPS.get("BUILD_STRING" if name.startswith("FORMAT_") else name)
         if name == "STORE_DEREF" and step.argval in code.co_freevars:
@@ -217,7 +217,7 @@ class _Reader:
         found: tuple[Any, ...],
         following: list[dis.Instruction],
     ) -> None:
-        """A global, or a variable of the function around: what it is, and what is asked of it."""
+        """Check a global, or a variable of the enclosing function, and its use."""
         if not found:
             if self.complete:
                 raise self.refuse(code, line, f"asks for {name!r}, which is not there")
@@ -244,7 +244,7 @@ class _Reader:
             self._helper(code, line, path, value)
 
     def _helper(self, code: CodeType, line: int | None, path: str, value: Any) -> None:
-        """A function that it calls."""
+        """Check a function that the score calls."""
         plain = plain_function(value)
         if plain is not value:
             self.options(value, code, line)
@@ -256,7 +256,7 @@ class _Reader:
         raise self.refuse(code, line, what + "write what it does into the function itself")
 
     def options(self, value: Any, code: CodeType, line: int | None) -> None:
-        """Whether what Numba has compiled gives the same on every machine."""
+        """Check that a compiled function returns the same on every host."""
         for name in ("parallel", "fastmath"):
             if getattr(value, "targetoptions", {}).get(name):
                 what = (
@@ -266,13 +266,13 @@ class _Reader:
 
 
 def _line(steps: list[dis.Instruction]) -> int | None:
-    """The line of the first step that has one."""
+    """Return the line of the first step that has one."""
     lines = (step.positions.lineno for step in steps if step.positions)
     return next(filter(None, lines), None)
 
 
 def _global(function: FunctionType, name: str) -> tuple[Any, ...]:
-    """What a global name stands for; nothing if it is not there."""
+    """Return the value of a global name; empty if it is not defined."""
     scope = function.__globals__
     if name in scope:
         return (scope[name],)
@@ -282,7 +282,10 @@ def _global(function: FunctionType, name: str) -> tuple[Any, ...]:
 
 
 def _why_not(value: Any, path: str) -> str | None:
-    """Why a score may not use something; None if it may, or if that is seen elsewhere."""
+    """Return why a score may not use a value.
+
+    It is None if the score may, or if another check decides.
+    """
     if isinstance(value, ModuleType):
         home = value.__name__
         if home.partition(".")[0] in _MODULES and home not in _WHY_NOT:
@@ -309,7 +312,7 @@ def _why_not(value: Any, path: str) -> str | None:
 
 
 def _home(value: Any) -> str:
-    """The module that something comes from; of a method, that of its object."""
+    """Return the module of a value; for a method, that of its object."""
     owner = getattr(value, "__self__", None)
     if owner is not None and not isinstance(owner, ModuleType):
         return str((owner if isinstance(owner, type) else type(owner)).__module__)
@@ -329,7 +332,7 @@ def _is_constant(value: Any) -> bool:
 
 
 def _who_sets(function: FunctionType, name: str) -> str | None:
-    """The function of the same file that sets a global, and where."""
+    """Return the function of the same file that sets a global, and its line."""
     for code in _codes_of(function.__globals__):
         for step in dis.get_instructions(code) if name in code.co_names else ():
             if step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") and step.argval == name:
@@ -338,7 +341,7 @@ def _who_sets(function: FunctionType, name: str) -> str | None:
 
 
 def _codes_of(scope: Mapping[str, Any]) -> Iterator[CodeType]:
-    """The codes of all functions and methods of a file."""
+    """Yield the codes of all functions and methods of a file."""
     here = scope.get("__name__")
     own = [value for value in scope.values() if getattr(value, "__module__", None) == here]
     methods = [vars(value).values() for value in own if isinstance(value, type)]

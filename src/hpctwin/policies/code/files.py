@@ -1,4 +1,4 @@
-"""Files that are a part of a policy: a user's own function, or an agent's network."""
+"""Files as parts of a policy: a user's function, or an agent's network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NETWORK_SUFFIX = ".safetensors"
 
 
 def is_file(text: str) -> bool:
-    """Whether text names something in a Python file: ``my.py``, ``my.py:name``."""
+    """Return whether text names something in a Python file: ``my.py``, ``my.py:name``."""
     return text.partition(":")[0].endswith(".py")
 
 
@@ -22,24 +22,25 @@ def is_network(text: str) -> bool:
 
 
 def split_file(text: str) -> tuple[str, str, str]:
-    """File, name and parameters of ``my.py:name:parameters``; what is left out is empty."""
+    """Return file, name and parameters of ``my.py:name:parameters``; empty if omitted."""
     file, _, rest = text.partition(":")
     name, _, parameters = rest.partition(":")
     return file, name.strip(), parameters
 
 
 def load_function(text: str, kind: type, what: str, default: str = "") -> tuple[str, Any]:
-    """What ``my.py:name`` names, and its whole name.
+    """Return the object that ``my.py:name`` names, and its full name.
 
     Args:
-        text: so written; without a name, the only thing of that kind in the file, or the default.
-        kind: of what is looked for where no name is given.
-        what: is named, for messages: ``ordering``, ``backfill`` ….
-        default: taken if no name is given and it is there.
+        text: The text; without a name, it means the only object of the kind in the file, or the
+            default.
+        kind: Type of the object if no name is given.
+        what: Kind in messages: ``ordering``, ``backfill`` ….
+        default: Name to use if none is given and it exists.
 
     Raises:
-        PolicyError: the file is not there, or fails when it is loaded, or the name must be given.
-        UnknownNameError: the file has nothing of that name.
+        PolicyError: The file does not exist, or fails on import, or the name must be given.
+        UnknownNameError: The file has no such name.
     """
     from hpctwin.model.files.trusted import functions_in, load_module, named_in
 

@@ -1,6 +1,7 @@
-"""What orderings and placements have in common: a function that gives a score, smallest first.
+"""Base of orderings and placements: a function with a score, smallest first.
 
-It is compiled on its own, in a fraction of a second, and handed to the engine as a first-class function.
+It is compiled separately, in a fraction of a second, and passed to the engine as a first-class
+function.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ __all__ = ["ALL_FIELDS", "FACTS", "FAIRSHARE", "Score", "uses"]
 FAIRSHARE = frozenset({"fairshare", "usage"})
 FACTS = frozenset(Fact.__annotations__)
 ALL_FIELDS = CHANGING | FAIRSHARE | FACTS | {"chain"}
-"""Fields that something must be done for; a function that hands its job on may ask for any of them."""
+"""Fields that need preparation; a function that passes its job on may read any."""
 
 
 @dataclass(frozen=True)
 class Score(ABC):
-    """A function of the time and a job, and maybe more, that gives a number.
+    """A function of the time and a job, and maybe more, that returns a number.
 
     Args:
-        name: how results and messages call it; what was given on the command line.
-        function: it.
-        kept: whether the compiled form may be kept on disk (its code lives in a file).
-        constants: the globals that it read when it was made.
+        name: Name in results and messages, as given on the command line.
+        function: The function.
+        kept: Whether the compiled form may be kept on disk (its code is in a file).
+        constants: Globals that it read when it was made.
     """
 
     name: str
@@ -47,22 +48,22 @@ class Score(ABC):
     what: ClassVar[str] = "score"
 
     def __call__(self, *given: Any) -> float:
-        """The score, computed by Python; for reading and for tests."""
+        """Compute the score in Python, for reading and for tests."""
         return self.function(*given)
 
     @property
     def label(self) -> str:
-        """How messages call it."""
+        """Name in messages."""
         return f"{self.what} {self.name!r}"
 
     def check(self, *, complete: bool = False) -> None:
-        """Look once more at what its code does, and whether the globals it reads are what they were.
+        """Check the code again, and that the globals it reads are unchanged.
 
         Args:
-            complete: whether all names that it asks for must be there by now.
+            complete: Whether all names that it uses must be defined by now.
 
         Raises:
-            PolicyError: it may not be used; the message tells file and line.
+            PolicyError: It cannot be used; the message has file and line.
         """
         now = constants_of(self.function, self.label, complete=complete)
         what = changed(self.constants, now)
@@ -77,7 +78,7 @@ class Score(ABC):
         """The function compiled for the engine.
 
         Raises:
-            PolicyError: it cannot be compiled.
+            PolicyError: It cannot be compiled.
         """
         from hpctwin.engine.compile.compile_errors import why_not_compiled
         from hpctwin.engine.compile.jit import compiled_score
@@ -86,14 +87,14 @@ class Score(ABC):
         function = plain_function(self.function)
         try:
             return compiled_score(function, self.signature(), keep=self.kept)
-        except Exception as error:  # Numba lets through what its own code stumbles over
+        except Exception as error:  # Numba does not wrap errors in its code
             where, reason = why_not_compiled(error, function)
             raise PolicyError(
                 f"{where}: {self.label} cannot be compiled: {reason}; {MAY}, and must return a number"
             ) from error
 
     def reads(self) -> set[str]:
-        """The fields of a job that it reads; all that there are if it hands the job on."""
+        """Return the fields of a job that it reads; all fields if it passes the job on."""
         function = plain_function(self.function)
         views: dict[str, Any] = {"now": None, "job": JobView, "node": NodeView}
         own = dict(list(views.items())[: function.__code__.co_argcount])
@@ -101,22 +102,23 @@ class Score(ABC):
 
     @abstractmethod
     def signature(self) -> Any:
-        """What the engine calls it with, and what it gets, in Numba's words."""
+        """Return the types of arguments and result, as Numba's signature."""
 
 
 def uses(function: Any, label: str, views: Mapping[str, Any]) -> dict[str, set[str]]:
-    """What a function reads of each of its arguments.
+    """Return the fields that a function reads of each argument.
 
     Args:
-        function: a Python function.
-        label: how messages call it.
-        views: its arguments; what each is a tuple of, by field, or None for a number.
+        function: A Python function.
+        label: Name in messages.
+        views: Its arguments; for each the named tuple with the fields, or None for a number.
 
     Returns:
-        Fields by argument; `ALL_FIELDS` of one that is handed on, or of a number that is read.
+        Fields by argument; `ALL_FIELDS` if the argument is passed on, or is a number that is read.
 
     Raises:
-        PolicyError: it is no such function, or asks for a field that is not there; with file and line.
+        PolicyError: It is not such a function, or reads a field that does not exist; with file and
+            line.
     """
     code: CodeType | None = getattr(function, "__code__", None)
     arguments = f"({', '.join(views)})"
@@ -151,5 +153,5 @@ def uses(function: Any, label: str, views: Mapping[str, Any]) -> dict[str, set[s
 
 
 def _attribute(step: dis.Instruction) -> str | None:
-    """The name of the attribute that a step reads, if it reads one."""
+    """Return the name of the attribute that a step reads, if it reads one."""
     return str(step.argval) if step.opname.startswith(("LOAD_ATTR", "LOAD_METHOD")) else None

@@ -1,4 +1,4 @@
-"""The orderings that go with jobs that depend on each other and share several resources."""
+"""Orderings for jobs that depend on each other and share several resources."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["adaptive", "pas", "pfm"]
 
 
 def adaptive(*, chain: float = 0.2, fairshare: float = 1.0) -> Ordering:
-    """Ours: smallest area first, sooner the longer the chain of jobs behind it.
+    """Smallest area first, earlier with a longer chain of dependent jobs.
 
-    The area is the expected runtime times the sum of the shares asked of nodes and resources. It is
-    divided by the fair-share factor to the power ``fairshare``, so that who has used much waits longer;
-    where jobs have no users, the score does not change with time. From it, ``chain`` times the expected
-    time of the longest chain of dependants is taken off.
+    The area is the expected runtime times the sum of the requested shares of nodes and resources.
+    It is divided by the fair-share factor to the power ``fairshare``, so jobs of heavy users wait
+    longer. If jobs have no users, the score does not change with time. The score is reduced by
+    ``chain`` times the expected time of the longest chain of dependent jobs.
 
     Args:
-        chain: weight of the chain of dependants; 0 for none.
-        fairshare: how strongly past use counts; 0 for not at all.
+        chain: Weight of the chain of dependent jobs; 0 for none.
+        fairshare: Weight of past use, as an exponent; 0 for none.
 
     Raises:
-        ConfigError: a weight is not a number, 0 or more.
+        ConfigError: A weight is not a number, 0 or more.
     """
     for name, weight in (("chain", chain), ("fairshare", fairshare)):
         if not isinstance(weight, int | float) or not 0 <= weight < 1e6:
@@ -35,7 +35,7 @@ def adaptive(*, chain: float = 0.2, fairshare: float = 1.0) -> Ordering:
     alone = formula(f"expected * load{behind}")
     made = alone
     if fairshare:
-        # Usage without end would make the factor 0.
+        # Unlimited usage would make the factor 0.
         factor = f"max(fairshare, 1e-9) ** {float(fairshare)!r}"
         made = dataclasses.replace(formula(f"expected * load / {factor}{behind}"), alone=alone)
     return _named(made, adaptive, "adaptive", chain=chain, fairshare=fairshare)
@@ -47,12 +47,12 @@ def pas(*, short: float = 100.0, cpu: float = 20.0, memory: float = 50.0) -> Ord
     priority + short / (runtime in ms + 1) - CPU / cpu - memory in MB / memory.
 
     Args:
-        short: what the runtime divides.
-        cpu: divisor of the CPU units.
-        memory: divisor of the memory.
+        short: Dividend of the runtime.
+        cpu: Divisor of the CPU units.
+        memory: Divisor of the memory.
 
     Raises:
-        ConfigError: a divisor is not above 0.
+        ConfigError: A divisor is not above 0.
     """
     for name, number in (("short", short), ("cpu", cpu), ("memory", memory)):
         if not isinstance(number, int | float) or not 0 <= number < 1e12:
@@ -67,17 +67,17 @@ def pas(*, short: float = 100.0, cpu: float = 20.0, memory: float = 50.0) -> Ord
 
 
 def pfm(*, threshold: float = 0.2) -> Ordering:
-    """PFM: those predicted to fail come last, else first come, first served.
+    """PFM: jobs predicted to fail come last; otherwise first come, first served.
 
     Args:
-        threshold: predicted probability from which a job is at risk.
+        threshold: Predicted probability from which a job is at risk.
 
     Raises:
-        ConfigError: the threshold is not between 0 and 1.
+        ConfigError: The threshold is not between 0 and 1.
     """
     if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
         raise ConfigError(f"pfm: threshold is {threshold!r}, it must be between 0 and 1")
-    # A number far above any submit time, and small enough to leave it its milliseconds.
+    # A number far above any submit time, and small enough to keep its milliseconds.
     made = formula(f"submit + (1e11 if risk >= {float(threshold)!r} else 0.0)")
     return _named(made, pfm, "pfm", threshold=threshold)
 

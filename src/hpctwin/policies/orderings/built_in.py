@@ -1,4 +1,4 @@
-"""The orderings that come with hpctwin. Smallest score first; times in seconds."""
+"""Built-in orderings. Smallest score first; times in seconds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def sjf(now: float, job: JobView) -> float:
 
 
 def spf(now: float, job: JobView) -> float:
-    """Shortest predicted runtime first, whatever is planned by (the walltime where nothing is predicted)."""
+    """Shortest predicted runtime first, whatever plans use (default: the walltime)."""
     return job.predicted_runtime
 
 
@@ -100,7 +100,7 @@ def priority(now: float, job: JobView) -> float:
 
 
 def fairshare(now: float, job: JobView) -> float:
-    """Largest fair-share factor first: those who used least of their share, with decay."""
+    """Largest fair-share factor first: jobs with the least decayed use of their share."""
     return -job.fairshare
 
 

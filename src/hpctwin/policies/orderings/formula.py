@@ -29,7 +29,7 @@ PBS_NAMES = {
     "queue_priority": "job.partition_priority",
     "fairshare_factor": "job.fairshare",
 }
-"""Names of PBS's job_sort_formula and what they stand for; ``mem`` is in GB."""
+"""Names of PBS's job_sort_formula, with their meaning; ``mem`` is in GB."""
 
 FUNCTIONS = {
     **{
@@ -48,9 +48,9 @@ _ALLOWED = (
 
 
 def is_formula(text: str) -> bool:
-    """Whether a text can only be meant as a formula."""
+    """Return whether a text can only be a formula."""
     if text.startswith("pbs:"):
-        # The scheduler of that name has settings in this place.
+        # The scheduler with this name has settings after the colon.
         return re.match(r"pbs:\s*\w+\s*=(?!=)", text) is None
     return any(sign in text for sign in "+*/%()<>") or text.startswith("-") or " - " in text
 
@@ -58,15 +58,15 @@ def is_formula(text: str) -> bool:
 @check_arguments()
 @lru_cache(maxsize=256)
 def formula(text: str) -> Ordering:
-    """Make an ordering of a formula; the same again is not compiled again.
+    """Make an ordering from a formula; equal formulas are compiled once.
 
     Args:
-        text: an expression of the fields of `JobView`, ``now``, the names in `PBS_NAMES`, numbers,
-            ``+ - * / // % **``, comparisons, ``a if b else c`` and the functions in `FUNCTIONS`; the
-            smallest value comes first. With ``pbs:`` in front, the largest does, as in PBS.
+        text: An expression of the fields of `JobView`, ``now``, the names in `PBS_NAMES`, numbers,
+            ``+ - * / // % **``, comparisons, ``a if b else c`` and the functions in `FUNCTIONS`;
+            the smallest value comes first. With the prefix ``pbs:``, the largest does, as in PBS.
 
     Raises:
-        PolicyError: the text is not such a formula; the message points at what is wrong.
+        PolicyError: The text is not such a formula; the message shows the wrong part.
     """
     body = text.removeprefix("pbs:").strip()
     try:
@@ -110,7 +110,7 @@ def _check(node: ast.AST, body: str) -> None:
 
 
 def _check_constant(node: ast.AST, body: str) -> None:
-    """Compute what does not depend on the job: it would be the same fault for every one."""
+    """Compute what does not depend on the job: its error would be that of all jobs."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mod)):
         if _constant(node.right, body) == 0:
             raise PolicyError(
@@ -122,13 +122,13 @@ def _check_constant(node: ast.AST, body: str) -> None:
 
 
 def _constant(node: ast.expr, body: str) -> float | None:
-    """The value of an expression without names of the job; None if it has any."""
+    """Return the value of an expression without names of the job; None if it has any."""
     called = {id(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)}
     if any(isinstance(n, ast.Name) and id(n) not in called for n in ast.walk(node)):
         return None
     if isinstance(node, (ast.Name, ast.Compare, ast.BoolOp)):
         return None
-    # As floats, as the engine computes them: 9**9**9 is too large at once and not after hours.
+    # As floats, as the engine computes them: 9**9**9 fails at once and not after hours.
     source = ast.unparse(_Floats().visit(copy.deepcopy(node)))
     try:
         value = eval(source, {"__builtins__": {}}, dict(FUNCTIONS))
@@ -149,7 +149,7 @@ class _Floats(ast.NodeTransformer):
 
 
 class _Names(ast.NodeTransformer):
-    """Write the fields of the job as ``job.field``, and PBS's names as what they stand for."""
+    """Write fields of the job as ``job.field``, and PBS's names as their expressions."""
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if node.id in JobView._fields:

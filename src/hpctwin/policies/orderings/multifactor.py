@@ -36,27 +36,27 @@ def multifactor(
     """Slurm's priority/multifactor: a weighted sum of factors in [0, 1], largest first.
 
     Args:
-        age: weight of (now - eligible) / max_age, at most 1.
-        size: weight of nodes / nodes of the cluster; of 1 minus that with ``favor_small``. See
+        age: Weight of (now - eligible) / max_age, at most 1.
+        size: Weight of nodes / nodes of the cluster, or of 1 minus that with ``favor_small``. See
             ``relative_to_time`` and ``machine_cores``.
-        fairshare: weight of the fair-share factor; half-life and shares come from the cluster.
-        partition: weight of the partition's priority, relative to the largest.
-        qos: weight of the quality of service's priority, relative to the largest.
-        trace: weight of the trace's own priority, not scaled (Slurm's job factor).
-        max_age: age at which that factor is 1, seconds or text such as ``"7d"``.
-        favor_small: as Slurm's PriorityFavorSmall.
-        relative_to_time: size is divided by the minutes of the walltime, as with Slurm's flag
+        fairshare: Weight of the fair-share factor; half-life and shares come from the cluster.
+        partition: Weight of the partition's priority, relative to the largest.
+        qos: Weight of the quality of service's priority, relative to the largest.
+        trace: Weight of the trace's own priority, not scaled (Slurm's job factor).
+        max_age: Age at which that factor is 1, in seconds or text such as ``"7d"``.
+        favor_small: Slurm's PriorityFavorSmall.
+        relative_to_time: Divide size by the minutes of the walltime, like Slurm's flag
             SMALL_RELATIVE_TO_TIME.
-        accrue_always: age counts from the submission, as with Slurm's flag ACCRUE_ALWAYS.
-        machine_cores: cores of the cluster: where they are given, size is the mean of the shares of nodes and
-            of cores, with ``relative_to_time`` the larger of them.
-        per_node: weight of each node asked for: Slurm's PriorityWeightTRES over what there is.
-        per_core: … of each core.
-        per_gpu: … of each GPU.
-        per_gb: … of each GB of memory.
+        accrue_always: Count age from the submission, like Slurm's flag ACCRUE_ALWAYS.
+        machine_cores: Number of cores of the cluster. If given, size is the mean of the shares of
+            nodes and of cores, or the larger of them with ``relative_to_time``.
+        per_node: Weight of each requested node: Slurm's PriorityWeightTRES divided by the total.
+        per_core: Weight of each requested core.
+        per_gpu: Weight of each requested GPU.
+        per_gb: Weight of each requested GB of memory.
 
     Raises:
-        ConfigError: a value is not a number or duration.
+        ConfigError: A value is not a number or duration.
 
     Source:
         Slurm's multifactor priority page (slurm.schedmd.com/priority_multifactor.html).
@@ -105,7 +105,7 @@ def multifactor(
 
 
 def _size(cores: float, *, relative_to_time: bool) -> str:
-    """The factor of size as a formula, after Slurm's ``priority_multifactor.c``."""
+    """Return the size factor as a formula, after Slurm's ``priority_multifactor.c``."""
     nodes = "nodes / machine_nodes"
     share = f"cpu / {cores!r}"
     if relative_to_time:

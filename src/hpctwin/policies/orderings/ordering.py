@@ -19,19 +19,22 @@ _TIMES = frozenset({"submit", "eligible", "wait"})
 
 @dataclass(frozen=True)
 class Ordering(Score):
-    """A function that orders waiting jobs: ``(now, job) -> score``, seconds and `JobView`.
+    """A function that orders pending jobs: ``(now, job) -> score``.
+
+    The time is in seconds; the job is a `JobView`.
 
     Args:
-        changes: whether scores change while jobs wait. If not, the queue stays sorted.
-        fairshare: whether it asks for ``fairshare`` or ``usage``.
-        chain: whether it asks for ``chain``.
-        facts: whether it asks for what most do not, and the engine is only told if it must be.
-        summary: one line about it.
-        power: scores are, over the time a job waits, lines to this power, or lines bent once; a fair-share
-            factor adds the same to all. 0 where nothing is known. It makes long queues fast, see
-            `hpctwin.engine.queue.priority_tournament`.
-        times_only: whether scores depend on nothing of a job but times and its fair share.
-        alone: what orders the same where all jobs have one user (and account), and costs less.
+        changes: Whether scores change while jobs wait. If not, the queue stays sorted.
+        fairshare: Whether it reads ``fairshare`` or ``usage``.
+        chain: Whether it reads ``chain``.
+        facts: Whether it reads fields that most orderings do not; the engine gets them only if
+            needed.
+        summary: Description in one line.
+        power: Exponent of scores over time: a job's score is a line to this power, or a line with
+            one bend. A fair-share factor adds the same to all. 0 if not known. It makes long queues
+            fast, see `hpctwin.engine.queue.priority_tournament`.
+        times_only: Whether scores depend only on times and the fair share of a job.
+        alone: Cheaper ordering with the same result if all jobs have one user (and account).
     """
 
     changes: bool
@@ -47,11 +50,14 @@ class Ordering(Score):
 
     @property
     def exact(self) -> bool:
-        """Whether jobs of one fair-share label whose scores stay equal are not told apart by rounding."""
+        """Whether rounding cannot separate jobs of one label whose scores stay equal.
+
+        A label is one of fair shares.
+        """
         return not self.changes or (self.power == 1 and (not self.fairshare or self.times_only))
 
     def signature(self) -> Any:
-        """What the engine calls it with, and what it gets, in Numba's words."""
+        """Return the types of arguments and result, as Numba's signature."""
         from hpctwin.engine.compile.numba_types import ORDER_SIGNATURE
 
         return ORDER_SIGNATURE
@@ -64,7 +70,7 @@ def ordering(
     name: str | None = None,
     changes: bool | None = None,
 ) -> Any:
-    """Make an ordering of a function; a decorator.
+    """Make an ordering from a function; also a decorator.
 
     Example:
         >>> from hpctwin import ordering
@@ -73,15 +79,17 @@ def ordering(
         ...     return -job.nodes
 
     Args:
-        function: takes the time in seconds and a `JobView`, returns a number; smallest first.
-        name: default the function's name with dashes.
-        changes: whether scores change while a job waits. Left out, it is read off the function:
-            it changes if it uses ``now``, ``job.wait``, ``job.fairshare`` or ``job.usage``, or hands the
-            job on to another function.
+        function: Function of the time in seconds and a `JobView` that returns a number; smallest
+            first.
+        name: Name of the ordering; default the function's name with dashes.
+        changes: Whether scores change while a job waits. By default it follows from the function:
+            scores change if it reads ``now``, ``job.wait``, ``job.fairshare`` or ``job.usage``, or
+            passes the job to another function.
 
     Raises:
-        PolicyError: it does not take two arguments, asks for a field that jobs do not have, or does what
-            no ordering may do: draw random numbers, read a clock or a global that changes, and the like.
+        PolicyError: The function does not take two arguments, reads a field that jobs do not have,
+            or does what no ordering may do: draw random numbers, read a clock or a global that
+            changes, and the like.
     """
     if function is None:
         return lambda f: ordering(f, name=name, changes=changes)

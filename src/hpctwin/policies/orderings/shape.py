@@ -1,8 +1,8 @@
-"""How a formula's scores change while a job waits, read off its text.
+"""Analysis of how a formula's scores change while a job waits.
 
-The engine need not score all who wait at each instant if scores are lines over time, lines bent once, or
-lines to a power, and if a fair-share factor moves all jobs of a label by the same. Here that is shown for
-sums, products and quotients; of anything else nothing is said.
+The engine need not score all pending jobs at each event if scores over time are lines, lines with
+one bend, or lines to a power. A fair-share factor must then move all jobs of a label by the same
+amount. This module proves it for sums, products and quotients; other expressions count as unknown.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _SHARED = {"fairshare", "usage"}
 
 @dataclass(frozen=True)
 class _Shape:
-    """How an expression changes.
+    """Change of an expression over time.
 
     Args:
-        number: whether it is the same for all jobs and times.
-        bends: how often its line over time is bent at most: -1 where it does not change with time.
-        power: the line is taken to this power.
-        shared: whether a fair-share factor, times a number, is a term of it.
+        number: Whether it is the same for all jobs and times.
+        bends: Maximum number of bends of its line over time; -1 if it does not change with time.
+        power: Exponent of the line.
+        shared: Whether one of its terms is a fair-share factor times a number.
     """
 
     number: bool = False
@@ -39,10 +39,12 @@ class _Shape:
 
 
 def power_of(expression: ast.expr) -> float:
-    """The power to which scores are lines over time, or lines bent once; 0 if that is not seen.
+    """Return the exponent of scores that are lines over time, or lines with one bend.
+
+    It is 0 if this cannot be shown.
 
     Args:
-        expression: of ``now``, fields of ``job``, numbers and functions.
+        expression: Expression of ``now``, fields of ``job``, numbers and functions.
     """
     shape = _shape(expression)
     return 0.0 if shape is None else shape.power
@@ -67,7 +69,7 @@ def _shape(node: ast.expr) -> _Shape | None:
 
 
 def _constant(shapes: list[_Shape | None]) -> _Shape | None:
-    """What does not change, made of what does not."""
+    """Return the shape of a combination of constants; None if a part is not constant."""
     if any(shape is None or not shape.constant for shape in shapes):
         return None
     return _Shape(number=all(shape is not None and shape.number for shape in shapes))

@@ -1,4 +1,4 @@
-"""What has no meaning, or cannot be done, together: each refused here, by name, and nowhere else."""
+"""Combinations without meaning or support; each is rejected by name, only here."""
 
 from hpctwin.simulation.refusals.asked import check_forecasts, check_present
 from hpctwin.simulation.refusals.sized import check_sized

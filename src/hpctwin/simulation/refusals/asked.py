@@ -1,4 +1,4 @@
-"""What cannot be asked of a simulation: forecasts, a beginning with jobs that run."""
+"""Requests that a simulation cannot fulfill: forecasts, a start with running jobs."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _NO_FORECAST = (
 
 
 def check_forecasts(cluster: Cluster, policy: Policy, workload: Workload) -> None:
-    """Whether forecasts can be made for jobs on a machine under a policy.
+    """Check that forecasts can be made for jobs on a cluster under a policy.
 
     Raises:
-        ConfigError: they cannot.
+        ConfigError: They cannot.
     """
     not_interrupted(cluster, workload, "there are no forecasts")
     refuse(_NO_FORECAST, cluster, policy)

@@ -1,4 +1,4 @@
-"""One combination that is refused, and how it is told."""
+"""One combination that is rejected, and its error message."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Refusal:
     """A combination that is not simulated.
 
     Args:
-        holds: whether it is there.
-        why: it cannot be, and what would be right.
+        holds: Function that says whether the combination is present.
+        why: Function that returns the reason, and what to use instead.
     """
 
     holds: Callable[[Cluster, Policy], bool]
@@ -27,10 +27,10 @@ class Refusal:
 
 
 def refuse(refusals: Iterable[Refusal], cluster: Cluster, policy: Policy) -> None:
-    """Refuse what is there.
+    """Raise the error of the first combination that is present.
 
     Raises:
-        ConfigError: the first of the combinations that is.
+        ConfigError: A combination is present.
     """
     for refusal in refusals:
         if refusal.holds(cluster, policy):
@@ -38,15 +38,15 @@ def refuse(refusals: Iterable[Refusal], cluster: Cluster, policy: Policy) -> Non
 
 
 def not_interrupted(cluster: Cluster, workload: Workload, what: str) -> None:
-    """Whether nothing is asked that does not go with preemption.
+    """Check that nothing is requested that is incompatible with preemption.
 
     Args:
-        cluster: the machine.
-        workload: the jobs.
-        what: cannot be done.
+        cluster: The cluster.
+        workload: The jobs.
+        what: The request, for the message.
 
     Raises:
-        ConfigError: it is.
+        ConfigError: Jobs preempt others or continue from checkpoints.
     """
     if is_interrupted(workload, cluster):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Where the sizes of jobs cannot be decided while they run."""
+"""Combinations that exclude sizes of jobs that are decided while they run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["check_sized"]
 
 
 def _odd_speeds(cluster: Cluster) -> list[str]:
-    """Node groups whose nodes are of another speed than that on which runtimes were measured."""
+    """Return the node groups whose speed differs from that of the measured runtimes."""
     return [
         group.name
         for group in cluster.nodes
@@ -22,7 +22,7 @@ def _odd_speeds(cluster: Cluster) -> list[str]:
 
 
 def _gives_any_node(policy: Policy) -> bool:
-    """Whether jobs are given nodes that sleep, too, which are woken for them, and nothing else is."""
+    """Return whether jobs get sleeping nodes too, which only wake for them."""
     power = policy.power
     own = power.power_pass
     return power.control is None and own.shown != ONLY_ACTIVE and own.scheduling is None
@@ -78,14 +78,14 @@ SIZED = (
         ),
     ),
 )
-"""Where the sizes of jobs are decided while they run."""
+"""Combinations rejected if the sizes of jobs are decided while they run."""
 
 
 def check_sized(cluster: Cluster, policy: Policy, workload: Workload) -> None:
-    """Whether the sizes of jobs can be decided while they run.
+    """Check that the sizes of jobs can be decided while they run.
 
     Raises:
-        ConfigError: they cannot.
+        ConfigError: They cannot.
     """
     not_interrupted(cluster, workload, "the sizes of jobs cannot be decided")
     if workload.shares_nodes:

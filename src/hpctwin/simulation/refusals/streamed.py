@@ -1,4 +1,4 @@
-"""Where jobs cannot come in batches."""
+"""Combinations that exclude jobs in batches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NO_SHARED_STREAM = (
         ),
     ),
 )
-"""Where jobs share nodes, besides those below."""
+"""Combinations rejected if jobs share nodes, in addition to `_NO_STREAM`."""
 
 _NO_STREAM = (
     Refusal(
@@ -75,17 +75,17 @@ def check_streamed(
     *,
     labelled: bool,
 ) -> None:
-    """Whether jobs can come in batches.
+    """Check that jobs can come in batches.
 
     Args:
-        cluster: the machine.
-        policy: the policy.
-        workload: the first jobs.
-        options: of `Simulation`, as they were given.
-        labelled: whether all labels that jobs will have are known.
+        cluster: The cluster.
+        policy: The policy.
+        workload: The first jobs.
+        options: Given options of `Simulation`.
+        labelled: Whether all labels of future jobs are known.
 
     Raises:
-        ConfigError: they cannot.
+        ConfigError: They cannot.
     """
     not_interrupted(cluster, workload, "there are no streams")
     if options.get("sizing") is not None:

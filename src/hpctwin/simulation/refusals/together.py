@@ -1,4 +1,4 @@
-"""Machines, policies and workloads that do not go together."""
+"""Clusters, policies and workloads that are incompatible."""
 
 from __future__ import annotations
 
@@ -82,11 +82,11 @@ REFUSALS = (
         lambda c, p: "a cap that lowers modes does not go with a control function",
     ),
 )
-"""In the order in which they are told."""
+"""Combinations that are always rejected, in the order of the check."""
 
 
 def _sharing_backfills() -> list[str]:
-    """Those that go with shared nodes, the simplest first."""
+    """Return the backfills that work with shared nodes, the simplest first."""
     found = {name: PASSES.find(name) for name in PASSES.own()}
     shared = [name for name, one in found.items() if one.works_on(SHARED_NODES)]
     return sorted(shared, key=lambda name: (found[name].others is None, found[name].others or 0))
@@ -125,7 +125,7 @@ SHARED = (
         ),
     ),
 )
-"""Where any job asks for tasks."""
+"""Combinations rejected if any job requests tasks."""
 
 
 WHOLE = (
@@ -137,7 +137,7 @@ WHOLE = (
         ),
     ),
 )
-"""Where none does."""
+"""Combinations rejected if no job requests tasks."""
 
 
 INTERRUPTED = (
@@ -166,7 +166,7 @@ INTERRUPTED = (
         ),
     ),
 )
-"""Where jobs preempt others, or go on from checkpoints."""
+"""Combinations rejected if jobs preempt others, or continue from checkpoints."""
 
 
 SUSPENDED = (
@@ -186,19 +186,22 @@ SUSPENDED = (
         ),
     ),
 )
-"""Where jobs are suspended for others."""
+"""Combinations rejected if jobs are suspended for others."""
 
 
 MOST_KEPT = 64
 _TOGETHER: dict[tuple[int, int, bool, bool], tuple[Cluster, Policy]] = {}
-"""Those that go together: a twin asks of the same at each decision. Kept so that no others have their ids."""
+"""Compatible combinations by id: a twin checks the same one at each decision.
+
+The objects are kept so that no others get their ids.
+"""
 
 
 def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None:
-    """Whether a machine, a policy and a workload go together.
+    """Check that a cluster, a policy and a workload are compatible.
 
     Raises:
-        ConfigError: they do not.
+        ConfigError: They are not.
     """
     shares, interrupted = workload.shares_nodes, is_interrupted(workload, cluster)
     about = id(cluster), id(policy), shares, interrupted
@@ -216,10 +219,10 @@ def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None
 
 
 def check_kept(cluster: Cluster, workload: Workload) -> None:
-    """Whether it is known what each job keeps while it is suspended.
+    """Check that the amounts that each job keeps while suspended are known.
 
     Raises:
-        ConfigError: it is not.
+        ConfigError: They are not.
     """
     if not suspends(cluster) or not workload.shares_nodes:
         return
@@ -232,10 +235,10 @@ def check_kept(cluster: Cluster, workload: Workload) -> None:
 
 
 def check_usage(cluster: Cluster, workload: Workload) -> None:
-    """Whether what is known of how jobs used nodes can be reckoned with.
+    """Check that the recorded use of nodes can be applied to the jobs.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: It cannot.
     """
     if (
         workload.shares_nodes

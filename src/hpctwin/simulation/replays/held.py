@@ -1,4 +1,4 @@
-"""What the jobs of a replayed trace held of nodes, and what of it the cluster did not have."""
+"""Nodes held by the jobs of a replayed trace, and conflicts with the cluster."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Recorded:
     """A trace to replay.
 
     Args:
-        workload: the jobs, with the nodes recorded.
-        cluster: the cluster.
-        known: what the engine knows of both.
-        jobs: how the jobs went, as of a result.
-        start: when each started, ms; -1 where it did not [jobs].
-        end: when each ended, or the replay was cut off, ms [jobs].
-        over: whether it ended [jobs].
-        away: node, start and end (ms) of each outage.
+        workload: The jobs, with recorded nodes.
+        cluster: The cluster.
+        known: Jobs and cluster in the engine's form.
+        jobs: Table ``jobs`` of the result.
+        start: Start of each job, ms; -1 if it did not start [jobs].
+        end: End of each job, or of the replay if earlier, ms [jobs].
+        over: Whether it ended [jobs].
+        away: Node, start and end (ms) of each outage.
     """
 
     workload: Workload
@@ -45,14 +45,15 @@ class Recorded:
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """What jobs held of nodes.
+    """Nodes held by jobs.
 
     Args:
-        tables: what of a result tells it.
-        too_much: conflicts, where all jobs together held more than the cluster had.
-        node_map: where they ran, as their energy needs it; None if nodes have no power model.
-        busy_ms: how long any job was on each node [nodes]; empty if nodes have no power model.
-        not_found: conflicts of jobs that did not find all nodes or parts of nodes that they held.
+        tables: Tables of the result that describe them.
+        too_much: Conflicts where all jobs together held more than the cluster had.
+        node_map: Nodes of the jobs, in the form that their energy needs; None without a power
+            model.
+        busy_ms: Time that any job was on each node [nodes]; empty without a power model.
+        not_found: Conflicts of jobs that did not get all nodes or parts of nodes that they held.
     """
 
     tables: dict[str, pl.DataFrame]
@@ -63,11 +64,13 @@ class Held:
 
 
 def starts_and_ends(start: IntArray, end: IntArray) -> Iterator[tuple[int, int, bool]]:
-    """Row, time and whether it starts, of each start and end of jobs that ran; of one instant, ends first.
+    """Yield each start and end of jobs that ran: row, time, whether it is a start.
+
+    Ends come before starts at the same time.
 
     Args:
-        start: when each started, ms; -1 where it did not [jobs].
-        end: when each ended, ms [jobs].
+        start: Start of each job, ms; -1 if it did not start [jobs].
+        end: End of each job, ms [jobs].
     """
     ran = np.flatnonzero((start >= 0) & (end > start))
     rows, begins = np.tile(ran, 2), np.repeat([False, True], len(ran))
@@ -79,7 +82,7 @@ def starts_and_ends(start: IntArray, end: IntArray) -> Iterator[tuple[int, int, 
 def over_capacity(
     frame: pl.DataFrame, amount: int, capacity: pl.DataFrame | None, what: str
 ) -> pl.DataFrame:
-    """Return conflicts of jobs that ran while the cluster had less than they held of an amount together."""
+    """Return conflicts of jobs that together held more than the cluster had."""
     found = capacity_conflicts(frame, amount, capacity)
     return found.select(
         "time_s",
@@ -93,7 +96,7 @@ def over_capacity(
 def conflicts_of(
     workload: Workload, rows: IntArray, start: IntArray, what: str, allowed: IntArray
 ) -> pl.DataFrame:
-    """Return conflicts of some jobs in time: the recorded start, and the earliest possible one."""
+    """Return conflicts in time: the recorded start, and the earliest possible one."""
     return pl.DataFrame(
         {
             "time_s": start / MS_PER_S,

@@ -1,4 +1,4 @@
-"""Replaying a trace: jobs start when they did in reality."""
+"""Replay of a trace: jobs start at their recorded times."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class Replay:
     """A replayed trace.
 
     Args:
-        result: as of a simulation.
-        conflicts: what could not have been so on this cluster: ``time_s``, ``job_id``, ``what`` (``nodes``, a
-            resource, ``submit``, ``dependency``, or ``recorded nodes`` that another job had), ``asked``,
-            ``free``; by time. Where jobs share nodes, ``cores``, ``memory_gb`` and ``gpus`` of all nodes in
-            the place of ``nodes``, and ``room``: of the tasks asked only so many found any on a node, as
-            jobs lie on the lowest with room.
-        without_start: jobs of which no start is recorded; they stay pending.
+        result: Result in the form of a simulation's.
+        conflicts: Impossibilities on this cluster, by time: ``time_s``, ``job_id``, ``what``
+            (``nodes``, a resource, ``submit``, ``dependency``, or ``recorded nodes`` that another
+            job had), ``asked``, ``free``. If jobs share nodes, ``cores``, ``memory_gb`` and
+            ``gpus`` of all nodes replace ``nodes``. ``room`` says how many of the requested tasks
+            fit any node, if jobs take the lowest nodes that they fit.
+        without_start: Number of jobs without a recorded start; they stay pending.
     """
 
     result: Result
@@ -63,23 +63,25 @@ def replay(
     from_s: float | None = None,
     until_s: float | None = None,
 ) -> Replay:
-    """Start every job when it really started, and report each conflict with the cluster.
+    """Start every job at its recorded start, and report conflicts with the cluster.
 
-    Jobs run their runtime from there, however much the cluster has; walltimes do not end them. Where it is
-    known what nodes draw, they draw it on the nodes that are recorded, else on the lowest that were free;
-    a node that another job has is not taken again. Of jobs that share nodes it is always told where they lay.
+    Jobs run for their runtime, however much the cluster has; walltimes do not end them. If nodes
+    have a power model, jobs use their recorded nodes, else the lowest free ones; a node that
+    another job holds is not taken again. For jobs that share nodes the result always has their
+    placements.
 
     Args:
-        workload: the trace.
-        cluster: the machine.
-        from_s: Energy counts from this time on, in seconds; default the first submission, which also
-            counts if it comes before.
-        until_s: nothing after this time counts, seconds; what runs then is still running.
+        workload: The trace.
+        cluster: The cluster.
+        from_s: Energy counts from this time on, in seconds; default the first submission, which
+            also counts if it comes before.
+        until_s: Nothing after this time counts, in seconds; jobs that run at this time are still
+            running.
 
     Raises:
-        WorkloadError: no job has a recorded start.
-        ConfigError: the workload asks for a resource the cluster does not have, or says what nodes drew that
-            jobs share.
+        WorkloadError: No job has a recorded start.
+        ConfigError: The workload requests a resource that the cluster does not have, or has the
+            power draw of nodes that jobs share.
     """
     workload = as_workload(workload)
     cluster = as_cluster(cluster).at(workload.start_epoch_s, workload.name)
@@ -156,7 +158,7 @@ def replay(
 
 
 def _energy(trace: Recorded, held: Held, begin: int, until: int) -> Energy:
-    """Return the energy of a cluster whose nodes were idle or computing, between two times in ms."""
+    """Return the energy of nodes that were idle or computing, between two times in ms."""
     from hpctwin.energy.accounts.shared_energy import energy_of
 
     assert held.node_map is not None
@@ -170,7 +172,10 @@ def _energy(trace: Recorded, held: Held, begin: int, until: int) -> Energy:
 
 
 def _submitted(workload: Workload, start: IntArray, end: IntArray) -> IntArray:
-    """When jobs were submitted: those with a think time when it was over, if they had not started by then."""
+    """Return submit times of jobs, which follow think times if jobs have them.
+
+    A job with a think time is submitted when it ends, or at its start if it started earlier.
+    """
     edges, submit = workload.dependencies, workload.submit_ms.copy()
     some = (edges.kind == DependencyKind.THINK) & (end[edges.on] >= 0) & (start[edges.job] >= 0)
     job, over = edges.job[some], end[edges.on[some]] + edges.delay_ms[some]

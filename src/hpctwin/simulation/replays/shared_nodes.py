@@ -1,4 +1,4 @@
-"""What jobs of a replayed trace held of nodes that they shared."""
+"""Parts of shared nodes that the jobs of a replayed trace held."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 class _Part(NamedTuple):
-    """Tasks of a kind of a job: so many on each of some nodes."""
+    """Tasks of one kind of a job, and their number on each of some nodes."""
 
     kind: int
     nodes: IntArray
@@ -39,7 +39,7 @@ class _Part(NamedTuple):
 
 
 class _Nodes:
-    """What is free of each node, and since when it is in use."""
+    """Free amounts of each node, and the time since which it is in use."""
 
     def __init__(self, known: Mapping[str, npt.NDArray[Any]]) -> None:
         self.known = known
@@ -49,7 +49,10 @@ class _Nodes:
         self.busy = np.zeros(len(self.left), np.int64)
 
     def choose(self, kind: int, recorded: IntArray | None) -> list[_Part]:
-        """Where tasks lie: on the recorded nodes, else on the lowest, of the first set where all can."""
+        """Return the nodes of tasks: the recorded ones, else the lowest that they fit.
+
+        With several sets of nodes, it is the first set that all tasks fit.
+        """
         among = self.known["shape"]["among"]
         first = int(among[kind])
         while recorded is None and first >= 0:
@@ -60,7 +63,7 @@ class _Nodes:
         return self._along(kind, recorded)
 
     def _along(self, first: int, recorded: IntArray | None) -> list[_Part]:
-        """One kind of tasks after the other."""
+        """Place one kind of tasks after the other."""
         shape = self.known["shape"]
         left, seated = self.left, np.zeros(len(self.left), np.int64)
         kinds = [first]
@@ -71,7 +74,7 @@ class _Nodes:
         for kind in kinds:
             later -= int(shape["tasks"][kind])
             room = self._room(kind, left, seated)
-            # All recorded nodes were used, and each holds a task at least.
+            # All recorded nodes were used, and each holds at least one task.
             least = int(shape["nodes"][kind])
             if recorded is not None:
                 least = max(1, int((seated[recorded] == 0).sum()) - later)
@@ -92,7 +95,7 @@ class _Nodes:
         return [_Part(first, nodes, seated[nodes])]
 
     def _room(self, kind: int, left: IntArray, seated: IntArray) -> IntArray:
-        """For how many tasks of a kind there is room on each node that the job may use."""
+        """Return how many tasks of a kind fit each node that the job may use [nodes]."""
         needs, shape = self.known["needs"][kind], self.known["shape"][kind]
         asked = needs > 0
         room: IntArray = (np.maximum(left[:, asked], 0) // needs[asked]).min(axis=1)
@@ -102,7 +105,7 @@ class _Nodes:
         return np.where(eligible, np.minimum(room, np.maximum(shape["most"] - seated, 0)), 0)
 
     def change(self, parts: Sequence[_Part], time: int, sign: int) -> None:
-        """A job comes to nodes (sign 1) or leaves them (-1)."""
+        """Add a job to nodes (sign 1) or remove it from them (-1)."""
         for part in parts:
             self._change(part, time, sign)
 
@@ -121,7 +124,7 @@ class _Nodes:
 
 
 def held_parts(trace: Recorded) -> Held:
-    """Return what jobs held: parts of the nodes recorded, else of the lowest with room."""
+    """Return held parts of nodes: of the recorded ones, else of the lowest that fit."""
     workload, cluster, start = trace.workload, trace.cluster, trace.start
     known = trace.known
     kind, asked = known["job"]["kind"], _tasks_asked(known)[known["job"]["kind"]]
@@ -159,7 +162,7 @@ def held_parts(trace: Recorded) -> Held:
 def _placements(
     trace: Recorded, known: Mapping[str, npt.NDArray[Any]], had: dict[int, list[_Part]]
 ) -> pl.DataFrame:
-    """Return the table of a result, of the parts of nodes that jobs had, by row."""
+    """Return a result's ``placements`` for the parts of nodes that jobs had, by row."""
     whole = [(row, part) for row, parts in had.items() for part in parts]
     counts = [len(part.nodes) for _, part in whole]
     job = np.repeat(np.array([row for row, _ in whole], np.int64), counts)
@@ -173,7 +176,7 @@ def _placements(
 
 
 def _where_jobs_ran(trace: Recorded, placed: pl.DataFrame) -> pl.DataFrame:
-    """Return where jobs ran until they ended or the replay was cut off, and their shares of nodes."""
+    """Return nodes and shares of jobs, until they ended or the replay was cut off."""
     ids, end_s = trace.workload.job_id.tolist(), (trace.end / MS_PER_S).tolist()
     at = dict(zip(ids, end_s, strict=True))
     ended = pl.Series([at[job] for job in placed["job_id"].to_list()], dtype=pl.Float64)
@@ -181,7 +184,7 @@ def _where_jobs_ran(trace: Recorded, placed: pl.DataFrame) -> pl.DataFrame:
 
 
 def _too_much(trace: Recorded, known: Mapping[str, npt.NDArray[Any]]) -> list[pl.DataFrame]:
-    """Return conflicts of jobs that ask for more of an amount together than all nodes that are up have."""
+    """Return conflicts of jobs that request more of an amount than all up nodes have."""
     worth, asked = amounts_of_pools(known), amounts_asked(trace.workload)
     found = []
     for name, each in worth.items():
@@ -197,7 +200,7 @@ def _too_much(trace: Recorded, known: Mapping[str, npt.NDArray[Any]]) -> list[pl
 
 
 def _tasks_asked(known: Mapping[str, npt.NDArray[Any]]) -> IntArray:
-    """Return how many tasks jobs of each kind have, of all their kinds of tasks [kinds]."""
+    """Return the number of tasks of jobs of each kind, over all task kinds [kinds]."""
     shape = known["shape"]
     every: IntArray = shape["tasks"].astype(np.int64)
     more = shape["more"].astype(np.int64)
@@ -210,7 +213,10 @@ def _tasks_asked(known: Mapping[str, npt.NDArray[Any]]) -> IntArray:
 def _chosen(
     room: IntArray, recorded: IntArray | None, tasks: int, least: int
 ) -> tuple[IntArray, IntArray]:
-    """Nodes, of those recorded or all, and tasks on each, by number and on so many nodes at least."""
+    """Return nodes and the number of tasks on each, by node number.
+
+    It uses the recorded nodes, or all, and at least ``least`` of them.
+    """
     there = np.flatnonzero(room > 0) if recorded is None else recorded[room[recorded] > 0]
     if recorded is not None:
         least = min(least, len(there))

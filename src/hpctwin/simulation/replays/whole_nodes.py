@@ -1,4 +1,4 @@
-"""What jobs of a replayed trace held of nodes that they had for themselves."""
+"""Whole nodes that the jobs of a replayed trace held."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ IntArray = npt.NDArray[np.int64]
 
 
 def held_nodes(trace: Recorded) -> Held:
-    """Return what jobs held: the nodes recorded, else the lowest that were free.
+    """Return the held nodes: the recorded ones, else the lowest that were free.
 
-    Which nodes these were is told where nodes have a power model. A job whose nodes are not recorded gets
-    none of those that are away when it starts, as far as there are others.
+    Node numbers are part of the result if nodes have a power model. A job without recorded nodes
+    gets nodes with an outage at its start only if there are not enough others.
     """
     cluster = trace.cluster
     capacity = capacity_over_time(trace.known, trace.away)
@@ -39,7 +39,7 @@ def held_nodes(trace: Recorded) -> Held:
 
 
 def _nodes_of_jobs(trace: Recorded) -> tuple[list[IntArray], dict[int, int]]:
-    """Return the nodes of each job, by rising number; and how many each had that could not have all."""
+    """Return the nodes of each job, ascending, and the count for jobs that lack some."""
     workload, count = trace.workload, trace.cluster.node_count
     out, changes = np.zeros(count, np.int64), _changes(trace.away)
     nodes: list[IntArray] = [np.zeros(0, np.int64)] * len(workload)
@@ -63,7 +63,7 @@ def _nodes_of_jobs(trace: Recorded) -> tuple[list[IntArray], dict[int, int]]:
 
 
 def _changes(away: tuple[IntArray, IntArray, IntArray] | None) -> list[tuple[int, int, int]]:
-    """Time, change and node of each beginning and end of an outage, the last first."""
+    """Return time, change and node of each begin and end of an outage, the last first."""
     if away is None:
         return []
     spans = list(zip(*(each.tolist() for each in away), strict=True))
@@ -72,7 +72,7 @@ def _changes(away: tuple[IntArray, IntArray, IntArray] | None) -> list[tuple[int
 
 
 def _lowest(free: npt.NDArray[np.bool_], out: IntArray, wanted: int) -> IntArray:
-    """The lowest of the free nodes, those that are away last."""
+    """Return the lowest free nodes; nodes with an outage come last."""
     found: IntArray = np.flatnonzero(free)
     up: IntArray = found[out[found] == 0][:wanted]
     if len(up) == wanted:
@@ -82,7 +82,7 @@ def _lowest(free: npt.NDArray[np.bool_], out: IntArray, wanted: int) -> IntArray
 
 
 def _where_jobs_ran(trace: Recorded, nodes: list[IntArray]) -> tuple[pl.DataFrame, IntArray]:
-    """Return the map of nodes, and how long each was busy, ms [nodes]."""
+    """Return the node map, and the busy time of each node, ms [nodes]."""
     first, counts, rows = [], [], []
     for row, own in enumerate(nodes):
         cuts = np.flatnonzero(np.diff(own) > 1) + 1

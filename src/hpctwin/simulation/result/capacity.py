@@ -1,4 +1,4 @@
-"""How many nodes are up, over time."""
+"""Nodes that are up, over time."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def capacity_over_time(
     outages: tuple[IntArray, IntArray, IntArray],
     worth: IntArray | None = None,
 ) -> pl.DataFrame:
-    """Nodes that are neither in maintenance nor failed, as a step function.
+    """Return the nodes that are neither in maintenance nor failed, as a step function.
 
     Args:
-        known: pools and maintenance windows, as the engine has them.
-        outages: node, start and end (ms) of each failure.
-        worth: as how many a node of each pool counts [pools]; one if left out.
+        known: Pools and maintenance windows, in the engine's form.
+        outages: Node, start and end (ms) of each failure.
+        worth: Amount that a node of each pool counts [pools]; 1 by default.
 
     Returns:
         ``time_s``, ``nodes``; the first row holds from the beginning.
@@ -77,7 +77,7 @@ def _always(nodes: int) -> pl.DataFrame:
 
 
 def _union(start: IntArray, end: IntArray) -> list[tuple[int, int]]:
-    """Spans that overlap or touch, made one; sorted."""
+    """Return the union of intervals that overlap or touch, sorted."""
     spans: list[tuple[int, int]] = []
     for begins, ends in sorted(zip(start.tolist(), end.tolist(), strict=True)):
         if spans and begins <= spans[-1][1]:
@@ -88,7 +88,7 @@ def _union(start: IntArray, end: IntArray) -> list[tuple[int, int]]:
 
 
 def _without(begins: int, ends: int, gone: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The parts of a span outside sorted, separate other spans."""
+    """Return the parts of an interval outside other, sorted and separate intervals."""
     parts = []
     for gone_from, gone_to in gone:
         if gone_to <= begins or gone_from >= ends:

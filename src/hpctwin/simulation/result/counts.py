@@ -1,4 +1,4 @@
-"""What a run is counted in: nodes where jobs have whole ones, cores where they share them."""
+"""Units of a run: whole nodes, or cores if jobs share nodes."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ MILLI = 1000
 
 
 class NodeCount:
-    """A run whose jobs have whole nodes.
+    """Counts of a run whose jobs have whole nodes.
 
     Args:
-        course: how the jobs went.
-        lost: as a result's.
-        capacity: what is up, over time.
-        stretches: as a result's.
-        size: of the cluster.
+        course: History of the jobs.
+        lost: Table ``lost`` of the result.
+        capacity: Nodes that are up, over time.
+        stretches: Table ``stretches`` of the result.
+        size: Number of nodes of the cluster.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class NodeCount:
 
     @property
     def jobs(self) -> pl.DataFrame:
-        """The jobs; ``nodes`` holds what each counts with."""
+        """The jobs; ``nodes`` is the amount that each counts with."""
         return self._course.table
 
     def figures(self) -> dict[str, Any]:
@@ -85,21 +85,22 @@ class NodeCount:
         return metrics.breakdown(self.jobs, by)
 
     def in_nodes(self, table: pl.DataFrame) -> pl.DataFrame:
-        """Return `jobs` or `lost` with what they count with as a number of nodes."""
+        """Return `jobs` or `lost` with their amounts as a number of nodes."""
         return table
 
 
 class CoreCount(NodeCount):
-    """A run whose jobs share nodes: ``nodes`` of its tables holds thousandths of cores.
+    """Counts of a run whose jobs share nodes: ``nodes`` is in thousandths of cores.
 
-    A job counts with the cores it held, or asks for if it never ran. An exclusive job holds all cores of
-    its nodes. Whole nodes that are not given count as those of the largest group.
+    A job counts with the cores it held, or with its requested cores if it never ran. An exclusive
+    job holds all cores of its nodes. Whole nodes that are not known count as those of the largest
+    group.
 
     Args:
-        workload: the jobs.
-        cluster: the cluster.
-        jobs, lost, stretches, placements: as a result's.
-        capacity: thousandths of cores that are up, over time.
+        workload: The jobs.
+        cluster: The cluster.
+        jobs, lost, stretches, placements: Tables of the result.
+        capacity: Thousandths of cores that are up, over time.
     """
 
     def __init__(
@@ -127,13 +128,13 @@ class CoreCount(NodeCount):
         )
 
     def figures(self) -> dict[str, Any]:
-        """See `NodeCount`; tells how well memory and GPUs were used too."""
+        """See `NodeCount`; includes the utilization of memory and GPUs."""
         held = HeldOverTime(self._cluster)
         held.add(self._placements)
         return of_shared_nodes(super().figures(), self._cluster, held.totals())
 
     def series(self) -> pl.DataFrame:
-        """See `NodeCount`; with ``used_cores`` for ``used_nodes`` and so on."""
+        """See `NodeCount`; with ``used_cores`` instead of ``used_nodes`` and so on."""
         return super().series().select(
             (pl.col(name) / MILLI).alias(name.replace("_nodes", "_cores"))
             if name.endswith("_nodes")
@@ -143,17 +144,17 @@ class CoreCount(NodeCount):
         )  # fmt: skip
 
     def breakdown(self, by: By) -> pl.DataFrame:
-        """See `NodeCount`; with ``core_hours`` for ``node_hours``."""
+        """See `NodeCount`; with ``core_hours`` instead of ``node_hours``."""
         sized = cores_held(self._whole, self._placements)
         return metrics.breakdown(sized, by).rename({"node_hours": "core_hours"})
 
     def in_nodes(self, table: pl.DataFrame) -> pl.DataFrame:
-        """See `NodeCount`: cores over those of a mean node."""
+        """See `NodeCount`: cores divided by those of a mean node."""
         per_node = there(self._cluster, "cores") / self._cluster.node_count
         return table.with_columns(nodes=pl.col("nodes") / (per_node * MILLI))
 
     def _counted(self, table: pl.DataFrame) -> pl.DataFrame:
-        """Return jobs or attempts with the cores they held; else those in their column ``asked``."""
+        """Return jobs or attempts with the cores they held, or column ``asked`` if none."""
         held = self._placements.group_by("job_id", "start_s").agg(held=pl.col("cores").sum())
         found = table.join(held, on=["job_id", "start_s"], how="left", maintain_order="left")
         cores = (pl.coalesce("held", "asked") * MILLI).round().cast(pl.Int64)
@@ -161,15 +162,18 @@ class CoreCount(NodeCount):
 
 
 def there(cluster: Cluster, name: str) -> float:
-    """How much the whole machine has of an amount: ``cores``, ``memory_gb``, ``gpus`` or a consumable."""
+    """Return the whole cluster's amount of a resource.
+
+    The resource is ``cores``, ``memory_gb``, ``gpus`` or a consumable.
+    """
     return sum(group.count * (group.amount(name) or 0.0) for group in cluster.nodes)
 
 
 class HeldOverTime:
-    """How much of memory (GB), GPUs and consumables was held, times seconds; not modelled counts as 0.
+    """Memory (GB), GPUs and consumables held, times seconds; 0 if not modeled.
 
     Args:
-        cluster: the machine.
+        cluster: The cluster.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -177,26 +181,26 @@ class HeldOverTime:
         self._sums = {name: ExactSum() for name in names}
 
     def add(self, placements: pl.DataFrame) -> None:
-        """Who held what of which node, of jobs that have ended, each told once."""
+        """Add placements of ended jobs; each placement may be added once."""
         length = placements["end_s"] - placements["start_s"]
         for name, held in self._sums.items():
             amount = placements[name].cast(pl.Float64) * length.cast(pl.Float64)
             held.add(amount.fill_null(0.0).to_numpy())
 
     def totals(self) -> dict[str, float]:
-        """The sums."""
+        """Return the sums."""
         return {name: held.total() for name, held in self._sums.items()}
 
 
 def of_shared_nodes(
     counted: Mapping[str, Any], cluster: Cluster, held: Mapping[str, float]
 ) -> dict[str, Any]:
-    """Figures that were counted in thousandths of cores, as those of a run on shared nodes.
+    """Return metrics in thousandths of cores as those of a run on shared nodes.
 
     Args:
-        counted: as of `summarize`.
-        cluster: the machine.
-        held: as of `HeldOverTime`.
+        counted: Metrics of `summarize`.
+        cluster: The cluster.
+        held: Totals of `HeldOverTime`.
     """
     found = {**counted}
     for nodes, cores in (
@@ -207,7 +211,7 @@ def of_shared_nodes(
         amount = found.pop(nodes)
         found[nodes] = None
         found[cores] = None if amount is None else amount / MILLI
-    # Per processor, a job's slowdown is divided by whole nodes.
+    # The slowdown per processor divides by whole nodes, so it has no meaning here.
     found |= {name: None for name in found if name.endswith("pp_bounded_slowdown")}
     found["nodes"], found["cores"] = cluster.node_count, there(cluster, "cores")
     makespan = found["makespan_s"]
@@ -218,21 +222,25 @@ def of_shared_nodes(
 
 
 def cores_asked(workload: Workload, cluster: Cluster) -> FloatArray:
-    """The cores that each job asks for; whole nodes not given count as the largest group's [jobs]."""
+    """Return the cores that each job requests [jobs].
+
+    Whole nodes that are not known count as the largest group's.
+    """
     largest = max(group.cores or 0.0 for group in cluster.nodes)
     whole = {"cores": np.full(len(workload), largest)}
     return totals_asked(workload, whole)["cores"]
 
 
 def core_map(cluster: Cluster, placements: pl.DataFrame) -> pl.DataFrame:
-    """Where jobs ran, core by core: as a result's ``node_map``, with cores numbered through all nodes.
+    """Return where jobs ran, core by core, as a ``node_map`` with cores as nodes.
 
-    Which cores of a node a job has is not simulated: it is drawn on the lowest that are free. Parts of
-    a core are drawn as a whole one while there is room.
+    Cores are numbered through all nodes. The simulation does not decide which cores of a node a job
+    has: the lowest free ones are drawn. Parts of a core are drawn as a whole one while there are
+    enough.
 
     Args:
-        cluster: the machine.
-        placements: who held what of which node.
+        cluster: The cluster.
+        placements: Amounts that jobs held on nodes.
     """
     first: list[float] = []
     for group in cluster.nodes:
@@ -240,7 +248,7 @@ def core_map(cluster: Cluster, placements: pl.DataFrame) -> pl.DataFrame:
         first += [cores] * group.count
     begins = np.concatenate([[0], np.cumsum(first)]).astype(np.int64)
     rows: list[tuple[Any, ...]] = []
-    taken: dict[int, list[float]] = {}  # until when each core of a node is drawn
+    taken: dict[int, list[float]] = {}  # time until which each core of a node is drawn
     order = placements.sort("start_s", "end_s", "node", maintain_order=True)
     for job, node, start, end, cores in order.select(
         "job_id", "node", "start_s", "end_s", "cores"
@@ -264,7 +272,10 @@ def core_map(cluster: Cluster, placements: pl.DataFrame) -> pl.DataFrame:
 
 
 def cores_held(jobs: pl.DataFrame, placements: pl.DataFrame) -> pl.DataFrame:
-    """Jobs with the cores that they held, rounded up, as ``nodes``; if they never ran it stays."""
+    """Return jobs with ``nodes`` as the cores they held, rounded up.
+
+    It is unchanged for a job that never ran.
+    """
     held = placements.group_by("job_id", "start_s").agg(held=pl.col("cores").sum().ceil())
     found = jobs.join(held, on=["job_id", "start_s"], how="left", maintain_order="left")
     return found.with_columns(nodes=pl.coalesce("held", "nodes").cast(pl.Int64)).drop("held")
@@ -278,18 +289,19 @@ def held_s(
     node_map: pl.DataFrame | None,
     placements: pl.DataFrame | None,
 ) -> FloatArray | None:
-    """Core- or GPU-seconds that each job held, lost attempts included [jobs].
+    """Return the core- or GPU-seconds that each job held, with lost attempts [jobs].
 
     Args:
-        jobs: a result's.
-        lost: its attempts that failed.
-        cluster: the machine.
-        what: of which; a job on whole nodes holds all that they have.
-        node_map: where jobs ran, if nodes have identity.
-        placements: who held what, where nodes are shared.
+        jobs: Table of jobs of a result.
+        lost: Its failed attempts.
+        cluster: The cluster.
+        what: The resource; a job on whole nodes holds all of theirs.
+        node_map: Nodes of the jobs, if nodes have identity.
+        placements: Amounts that jobs held, if nodes are shared.
 
     Returns:
-        None where it is not known: what nodes have, or, where they differ, on which ones jobs ran.
+        None if the nodes' amounts are not known, or if they differ and the nodes of the jobs are
+        not known.
     """
     of_groups = [getattr(group, what) for group in cluster.nodes]
     if None in of_groups and (what == "cores" or set(of_groups) != {None}):

@@ -1,4 +1,4 @@
-"""The energy of a simulation so far."""
+"""Energy of a simulation so far."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["energy_so_far"]
 def energy_so_far(simulation: SimulationBase, jobs: pl.DataFrame, node_map: pl.DataFrame) -> Energy:
     """Account for time and energy of each node in each state, and of each job.
 
-    They cover the time from the first submission to the last end of a job; of a simulation that
-    goes on, up to now.
+    The account covers the time from the first submission to the last end of a job; while the
+    simulation continues, up to now.
 
     Args:
-        simulation: the simulation.
-        jobs: how they went.
-        node_map: where they ran; where they share nodes also what share they used and held.
+        simulation: The simulation.
+        jobs: Table of its jobs.
+        node_map: Nodes of the jobs; if jobs share nodes, with the shares they used and held.
     """
     sim, cluster, workload = simulation.state, simulation.cluster, simulation.workload
     spent = spent_ms(sim)

@@ -1,4 +1,4 @@
-"""How jobs went: as arrays, and as the table that is made of them when one asks for it."""
+"""History of jobs: arrays, and a table that is made on first use."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _LABELS = [state.label for state in State]
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """How jobs went; times in ms, -1 for what has not happened.
+    """History of jobs; times in ms, -1 for events that have not happened.
 
     Args:
-        workload: the jobs.
-        submit: when each was submitted: as the workload says, but with a think time when that is over.
-        eligible, start, end: times [jobs].
-        state: what became of each, of `hpctwin.model.State` [jobs].
-        requeues: how often a failure of its nodes put it back into the queue [jobs].
-        preempted: ``preemptions``, and ``preempted_s`` that each ran in vain, where any may be;
-            ``suspended_s`` that each was suspended, where any may be [jobs].
+        workload: The jobs.
+        submit: Submission of each job: of the workload, or the end of its think time.
+        eligible, start, end: Times [jobs].
+        state: State of each job, of `hpctwin.model.State` [jobs].
+        requeues: Number of times a node failure requeued it [jobs].
+        preempted: ``preemptions`` and ``preempted_s``, the time each job ran in vain, if any job
+            may be preempted; ``suspended_s``, the time each was suspended, if any may be [jobs].
     """
 
     workload: Workload
@@ -50,14 +50,14 @@ class Course:
 
     @kept
     def source(self) -> JobsInMs:
-        """What a summary is made of."""
+        """Input of a summary."""
         workload = self.workload
         times = self.submit, self.eligible, self.start, self.end
         return JobsInMs(*times, workload.nodes, self.state, workload.user)
 
     @kept
     def table(self) -> pl.DataFrame:
-        """As `hpctwin.Result.jobs`."""
+        """Table of `hpctwin.Result.jobs`."""
         workload, start, end = self.workload, self.start, self.end
         submit = self.submit
         submit_s = pl.Series(submit / MS_PER_S)
@@ -74,7 +74,7 @@ class Course:
             "wait_s": known_seconds(start - submit, start >= 0),
             "turnaround_s": known_seconds(end - submit, (end >= 0) & (start >= 0)),
             "nodes": workload.nodes,
-            # Polars copies what it is given: as series, only one column at a time is there twice.
+            # Polars copies its input: with series, only one column at a time exists twice.
             "walltime_s": pl.Series(workload.walltime_ms / MS_PER_S),
             "runtime_s": pl.Series(workload.runtime_ms / MS_PER_S),
             "state": pl.Series(_LABELS, dtype=pl.String)[self.state],
@@ -84,15 +84,15 @@ class Course:
             "requeues": pl.lit(0, pl.Int64) if self.requeues is None else self.requeues,
             **self.preempted,
         }
-        # What is the same for all jobs takes no room as a literal.
+        # A value that is the same for all jobs takes no memory as a literal.
         given = {name: one for name, one in columns.items() if not isinstance(one, pl.Expr)}
         told = (pl.col(name) if name in given else columns[name].alias(name) for name in columns)
-        # Column after column: else Polars hands them to its threads, for which this one would have to wait.
+        # One column after the other: otherwise this thread would have to wait for Polars's threads.
         return pl.DataFrame(given).select_seq(*told)
 
 
 def course_so_far(workload: Workload, sim: Sim) -> Course:
-    """How jobs went up to now."""
+    """Return the history of the jobs up to now."""
     told = course_of(sim)
     return Course(
         workload,
@@ -107,12 +107,12 @@ def course_so_far(workload: Workload, sim: Sim) -> Course:
 
 
 def sized_course(workload: Workload, sim: Sim) -> Course:
-    """As `course_so_far`, where sizes were decided: jobs started when they began first."""
+    """Return `course_so_far` for decided sizes: jobs start with the first stretch."""
     return dataclasses.replace(course_so_far(workload, sim), start=begun_ms(sim))
 
 
 def _preempted(sim: Sim) -> dict[str, npt.NDArray[Any]]:
-    """How often each job was preempted, and how long it had run in vain when it was."""
+    """Return how often each job was preempted, and how long it ran in vain."""
     state, cut = sim["state"], sim["cut"]
     ended = state["phase"] == layout.PREEMPTED
     lost = cut["lost"] + np.where(ended, state["end"] - state["start"], 0)

@@ -1,4 +1,4 @@
-"""How well shared nodes are used over time, node by node, and what is free of them and of no use."""
+"""Use of shared nodes over time, and their free amounts that no job can use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 AMOUNTS = ("cores", "memory_gb", "gpus")
 TYPICAL = 64
-"""As many as the placement ``fragmentation`` goes by."""
+"""Number of kinds of jobs; the placement ``fragmentation`` uses the same."""
 
 _SLACK = 1e-9
 
@@ -30,20 +30,20 @@ _SLACK = 1e-9
 def node_use(
     cluster: Cluster, placements: pl.DataFrame, steps: int = 200, end_s: float | None = None
 ) -> pl.DataFrame:
-    """The mean share of each amount that is held of each node, in equal steps of time.
+    """Return the mean share of each amount that is held on each node, per time step.
 
     Args:
-        cluster: the machine.
-        placements: who held what, as of a result.
-        steps: how many, 1 or more.
-        end_s: where they end; when the last job ended if left out.
+        cluster: The cluster.
+        placements: Table ``placements`` of a result.
+        steps: Number of equal steps, 1 or more.
+        end_s: End of the last step; by default the end of the last job.
 
     Returns:
-        ``node``, ``time_s`` (where the step begins), and ``cores``, ``memory_gb``, ``gpus`` and consumables
-        from 0 to 1, null where a node has none; by node and time.
+        ``node``, ``time_s`` (begin of the step), and ``cores``, ``memory_gb``, ``gpus`` and
+        consumables from 0 to 1, null if a node has none; by node and time.
 
     Raises:
-        ConfigError: there is no step.
+        ConfigError: There is no step.
     """
     edges = _edges(placements, steps, end_s)
     start, end = _span(placements, edges[-1])
@@ -68,15 +68,15 @@ def node_use(
 
 @dataclass(frozen=True)
 class _Kinds:
-    """What jobs ask of one node: amounts of a task, and where it may lie [kinds].
+    """Kinds of requests for one node: amounts of a task, and its possible nodes.
 
     Args:
-        of: the kind of each job, or of the first of its tasks [jobs].
-        further: job and kind of each further kind of a job's tasks [further, 2].
-        asks: [kinds, amounts].
-        empty: whether the node must be empty [kinds].
-        nodes: which nodes it may lie on [kinds, nodes].
-        jobs: how many there are of each [kinds].
+        of: Kind of each job, or of the first of its tasks [jobs].
+        further: Job and kind of each further kind of a job's tasks [further, 2].
+        asks: Requested amounts [kinds, amounts].
+        empty: Whether the node must be empty [kinds].
+        nodes: Whether the task may run on each node [kinds, nodes].
+        jobs: Number of jobs of each kind [kinds].
     """
 
     of: npt.NDArray[np.int64]
@@ -93,13 +93,13 @@ class _Kinds:
         single: _Single | None,
         idle: BoolArray,
     ) -> BoolArray:
-        """Whether a task of some kinds has room on each node [kinds, nodes].
+        """Return whether a task of each kind fits each node [kinds, nodes].
 
         Args:
-            which: kinds.
-            free: what is free of each node [nodes, amounts].
-            single: … of each GPU, where these are counted one by one.
-            idle: which nodes are empty [nodes].
+            which: Kinds.
+            free: Free amounts of each node [nodes, amounts].
+            single: Free amounts of each GPU, if GPUs are counted one by one.
+            idle: Whether each node is empty [nodes].
         """
         room = self.nodes[which] & (idle | ~self.empty[which][:, None])
         for column in range(self.asks.shape[1]):
@@ -118,27 +118,32 @@ def fragmentation(
     steps: int = 200,
     gpu_shares: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
-    """What is free of shared nodes and cannot be used, at the middle of equal steps of time.
+    """Return free amounts of shared nodes that cannot be used, over time.
+
+    The table is taken at the middle of equal time steps. ``unusable_…`` is free on nodes that no
+    task of any pending job fits; it is null while no job is pending. ``stranded_gpus`` is free on
+    nodes that no task with GPUs of any job of the workload fits.
+
+    ``fragmented_gpus`` is the mean, over the workload's jobs, of the free GPUs that a task could
+    not use (Weng et al., *Beware of Fragmentation*, ATC 2023). If the task does not fit a node or
+    requests no GPU, these are all free GPUs of the node. Otherwise they are the GPUs with less left
+    than it requests, or less than a whole one if it requests more. The mean is over the 64 most
+    frequent kinds of jobs that share nodes.
 
     Args:
-        workload: the jobs.
-        cluster: the machine; nodes that are down or in maintenance count as free.
-        jobs: how they went, as of a result.
-        placements: who held what.
-        steps: how many, 1 or more.
-        gpu_shares: who held what of which GPU, where these are counted one by one.
+        workload: The jobs.
+        cluster: The cluster; nodes that are down or in maintenance count as free.
+        jobs: Table ``jobs`` of a result.
+        placements: Amounts that jobs held on nodes.
+        steps: Number of steps, 1 or more.
+        gpu_shares: Shares of GPUs that jobs held, if GPUs are counted one by one.
 
     Returns:
-        ``time_s``, ``waiting`` (jobs), and of cores and of GPUs: ``free_…`` in all; ``unusable_…``, free on
-        nodes on which no task of any job that waits has room (null while none waits). Of GPUs besides
-        ``stranded_gpus``, free on nodes on which no task that asks for GPUs has room, of whatever job of the
-        workload; and ``fragmented_gpus``, the mean over its jobs of what such a task could not use: all of a
-        node's, if it has no room there or asks for none, else those of which less is left than it asks, or
-        than a whole one if it asks for more (Weng et al., *Beware of Fragmentation*, ATC 2023; of the 64 most
-        frequent kinds of jobs that share nodes).
+        ``time_s``, ``waiting`` (jobs), ``free_…`` and ``unusable_…`` of cores and of GPUs,
+        ``stranded_gpus`` and ``fragmented_gpus``.
 
     Raises:
-        ConfigError: there is no step.
+        ConfigError: There is no step.
     """
     edges = _edges(placements, steps, None)
     times = (edges[1:] + edges[:-1]) / 2
@@ -174,7 +179,7 @@ def fragmentation(
         row["stranded_gpus"] = float(free[stranded, 2].sum())
         row["fragmented_gpus"] = _fragmented(kinds, typical, free, single, idle)
         rows.append(row)
-    # Said outright: for as long as nobody waits, nothing tells what a column is of.
+    # Explicit types: while no job is pending, the values do not show the type of a column.
     types = {name: pl.Int64 if name == "waiting" else pl.Float64 for name in rows[0]}
     return pl.DataFrame(rows, schema=types)
 
@@ -184,8 +189,8 @@ class _Single:
     """GPUs one by one.
 
     Args:
-        gpus: how they stand in columns.
-        free: what is free of each [nodes, columns].
+        gpus: Columns of GPUs.
+        free: Free share of each GPU [nodes, columns].
     """
 
     gpus: SingleGpus
@@ -196,14 +201,17 @@ class _Single:
         return np.concatenate([milli, np.zeros(self.gpus.count, np.int64)])
 
     def has(self, asked: FloatArray) -> BoolArray:
-        """Whether there is room for a task, given what it asks of amounts, on each node [nodes]."""
+        """Return whether a task with the requested amounts fits each node [nodes]."""
         needs = self._needs(asked)
         if not needs[2]:
             return np.ones(len(self.free), bool)
         return self.gpus.room(needs, np.rint(self.free * ONE_GPU).astype(np.int64)) > 0
 
     def lost(self, asked: FloatArray) -> FloatArray:
-        """What is free of GPUs of no use to a task: of another type, or with too little left [nodes]."""
+        """Return the free share of GPUs that a task cannot use [nodes].
+
+        These GPUs are of another type, or have too little left.
+        """
         of_use = (self.free + _SLACK >= min(asked[2], 1.0)) & self.gpus.suits(self._needs(asked))
         found: FloatArray = np.where(of_use, 0.0, self.free).sum(axis=1)
         return found
@@ -212,12 +220,12 @@ class _Single:
 def _single(
     cluster: Cluster, gpu_shares: pl.DataFrame | None, time: float, free: FloatArray
 ) -> _Single | None:
-    """What is free of each GPU at a time, where these are counted one by one."""
+    """Return the free share of each GPU at a time, if GPUs are counted one by one."""
     if gpu_shares is None:
         return None
     gpus = SingleGpus.of(cluster)
     single = gpus.of_nodes(cluster) / ONE_GPU
-    column = np.argsort(single == 0, axis=1, kind="stable")  # of each number
+    column = np.argsort(single == 0, axis=1, kind="stable")  # column of each number
     here = gpu_shares.filter(
         (pl.col("start_s") <= time) & (pl.col("end_s").fill_null(np.inf) > time)
     )
@@ -283,7 +291,10 @@ def _kinds(workload: Workload, cluster: Cluster) -> _Kinds:
 
 
 def _may(cluster: Cluster, workload: Workload, partition: int, features: int, group: Any) -> bool:
-    """Whether jobs of a partition (-1: none named) with features (-1: none) may be on a node group."""
+    """Return whether jobs of a partition and with features may run on a node group.
+
+    -1 stands for no named partition, and for no features.
+    """
     label = workload.partition.labels[partition] if partition >= 0 else None
     for one in cluster.partitions:
         named = one.name == label if label is not None else one.default
@@ -293,7 +304,7 @@ def _may(cluster: Cluster, workload: Workload, partition: int, features: int, gr
 
 
 def _amounts(cluster: Cluster) -> dict[str, FloatArray]:
-    """What each node has [nodes]; 0 where nothing is said."""
+    """Return the amounts of each node [nodes]; 0 if not given."""
     counts = [group.count for group in cluster.nodes]
     return {
         name: np.repeat([group.amount(name) or 0.0 for group in cluster.nodes], counts)
@@ -312,5 +323,5 @@ def _edges(placements: pl.DataFrame, steps: int, end_s: float | None) -> FloatAr
 
 
 def _span(placements: pl.DataFrame, last_s: float) -> tuple[FloatArray, FloatArray]:
-    """When each part begins and ends (s); what still runs, at the end of what is looked at."""
+    """Return start and end of each placement (s); running jobs end with the last step."""
     return placements["start_s"].to_numpy(), placements["end_s"].fill_null(last_s).to_numpy()

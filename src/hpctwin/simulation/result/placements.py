@@ -1,4 +1,4 @@
-"""Who held what of which shared node."""
+"""Amounts that jobs held on shared nodes."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ def placements(
     now: bool = False,
     of: npt.NDArray[np.bool_] | None = None,
 ) -> pl.DataFrame:
-    """Who held what of which node: a row for each node of each attempt of a job.
+    """Return the amounts that jobs held, one row for each node of each attempt.
 
     Args:
-        workload: the jobs.
-        cluster: the machine.
-        sim: their simulation, on shared nodes.
-        now: whether only of jobs that run now, and are not suspended.
-        of: whether of each job [jobs]; of all if left out.
+        workload: The jobs.
+        cluster: The cluster.
+        sim: Their simulation, on shared nodes.
+        now: Include only jobs that run now and are not suspended.
+        of: Whether to include each job [jobs]; by default all.
 
     Returns:
-        ``job_id``, ``node`` (its number), ``start_s``, ``end_s`` (null while the job runs), ``cores``,
-        ``memory_gb``, ``gpus`` and each consumable of the machine's nodes: what was held there; null where
-        that is not modelled. Of a job that was suspended, a row for each time it ran or stood still, then
-        with no cores.
+        ``job_id``, ``node`` (its number), ``start_s``, ``end_s`` (null while the job runs),
+        ``cores``, ``memory_gb``, ``gpus`` and each consumable of the cluster's nodes: the amounts
+        held there, null if not modeled. A job that was suspended has a row for each time it ran or
+        was suspended, the latter without cores.
     """
     part = sim["part"][: int(sim["sharing"]["parts"][0])]
-    part = part[part["tasks"] > 0]  # else the job never began there
+    part = part[part["tasks"] > 0]  # otherwise the job never began there
     if of is not None:
         part = part[of[part["job"]]]
     single = _on_single_gpus(sim)[part["kind"]]
@@ -86,7 +86,7 @@ def _in_stretches(
     workload: Workload,
     sim: Sim,
 ) -> pl.DataFrame:
-    """A table of placements in which some jobs held only what they kept while they were suspended."""
+    """Return placements in which suspended jobs held only what they kept."""
     rows = np.flatnonzero(suspended)
     job, start_s = workload.job_id[rows], started_ms(sim)[rows] / MS_PER_S
     ran = stretches_of(workload, sim).select("job_id", "start_s", "end_s")
@@ -116,14 +116,14 @@ def _with_types(
     part: npt.NDArray[Any],
     types: IntArray,
 ) -> pl.DataFrame:
-    """A table of placements; of which types those GPUs are, too, of which jobs did not say it.
+    """Return placements with the types of GPUs for jobs that did not request a type.
 
     Args:
-        table: as of `placement_table`.
-        workload: the jobs.
-        cluster: the machine.
-        part: records of single GPUs that were held.
-        types: how much of each type a task of each kind holds [kinds, types].
+        table: Table of `placement_table`.
+        workload: The jobs.
+        cluster: The cluster.
+        part: Records of single GPUs that were held.
+        types: Amount of each type that a task of each kind holds [kinds, types].
     """
     keys = ["job_id", "node", "start_s"]
     held = part["tasks"][:, None] * types[part["kind"]] / ONE_GPU
@@ -143,17 +143,17 @@ def _with_types(
 
 
 def gpu_shares(workload: Workload, cluster: Cluster, sim: Sim) -> pl.DataFrame | None:
-    """Who held what of which GPU, where these are counted one by one; else None.
+    """Return the shares of single GPUs that jobs held.
 
     Args:
-        workload: the jobs.
-        cluster: the machine.
-        sim: their simulation, on shared nodes.
+        workload: The jobs.
+        cluster: The cluster.
+        sim: Their simulation, on shared nodes.
 
     Returns:
-        ``job_id``, ``node``, ``gpu`` (its number on the node), ``start_s``, ``end_s`` (null while the job
-        runs) and ``share``, above 0 up to 1; of jobs that have nodes for themselves nothing. Where nodes say
-        of which type their GPUs are, ``type`` too, null of those of none.
+        ``job_id``, ``node``, ``gpu`` (its number on the node), ``start_s``, ``end_s`` (null while
+        the job runs) and ``share``, above 0 up to 1; without exclusive jobs. If nodes have types of
+        GPUs, also ``type``, null for GPUs without one. None if GPUs are not counted one by one.
     """
     if (gpus := SingleGpus.of_sim(sim)) is None:
         return None
@@ -183,7 +183,7 @@ def gpu_shares(workload: Workload, cluster: Cluster, sim: Sim) -> pl.DataFrame |
 
 
 def _on_single_gpus(sim: Sim) -> npt.NDArray[np.bool_]:
-    """Which kinds are of what tasks hold of single GPUs [kinds]."""
+    """Return whether each kind describes what tasks hold of single GPUs [kinds]."""
     shape, gpus = sim["shape"], int(sim["sharing"]["gpus"][0])
     found = np.zeros(len(shape), bool)
     for name in ("part_on", "whole_on") if gpus else ():
@@ -193,10 +193,10 @@ def _on_single_gpus(sim: Sim) -> npt.NDArray[np.bool_]:
 
 
 def _ends(part: npt.NDArray[Any], sim: Sim) -> IntArray:
-    """When what parts of nodes tell of was over, ms; -1 while the job runs [rows]."""
+    """Return the end of each record of node parts, ms; -1 while the job runs [rows]."""
     state, job, start = sim["state"], part["job"], part["start"]
     end = np.where(course_of(sim).phase[job] == RUNNING, -1, state["end"][job])
-    # What began before its job's last start was cut off, by a failure or another job.
+    # An attempt before its job's last start was cut off, by a failure or another job.
     lost = sim["lost"][: sim.clock.lost]
     lost = lost[~are_suspended(sim)[lost["job"]]]
     ends = {(j, s): e for j, s, e in lost[["job", "start", "end"]].tolist()}
@@ -208,14 +208,14 @@ def _ends(part: npt.NDArray[Any], sim: Sim) -> IntArray:
 def placement_table(
     job_id: npt.NDArray[Any], part: npt.NDArray[Any], end: IntArray, known: Any, cluster: Cluster
 ) -> pl.DataFrame:
-    """The table of `placements`.
+    """Return the table of `placements`.
 
     Args:
-        job_id: of each row [rows].
-        part: records with ``node``, ``tasks``, ``kind``, ``start`` (ms) [rows].
-        end: ms; -1 while the job runs [rows].
-        known: what the engine knows of jobs and nodes.
-        cluster: the machine.
+        job_id: Id of each row's job [rows].
+        part: Records with ``node``, ``tasks``, ``kind``, ``start`` (ms) [rows].
+        end: End in ms; -1 while the job runs [rows].
+        known: Jobs and nodes in the engine's form.
+        cluster: The cluster.
     """
     exclusive = known["shape"]["exclusive"][part["kind"]] != 0
     columns = {}
@@ -235,7 +235,7 @@ def placement_table(
         }
     )
     if (known["shape"]["more"] >= 0).any():
-        # Tasks of several kinds may lie on one node.
+        # Tasks of several kinds may run on one node.
         keys = ["job_id", "node", "start_s", "end_s"]
         summed = [
             pl.when(pl.col(n).null_count() == 0).then(pl.col(n).sum()).alias(n) for n in columns
@@ -245,16 +245,17 @@ def placement_table(
 
 
 def shares_held(workload: Workload, cluster: Cluster, placed: pl.DataFrame) -> pl.DataFrame:
-    """Where jobs ran, node by node, as a result's ``node_map``, with what share of it they used and held.
+    """Return the nodes of jobs, with the share of each node that they used and held.
 
     Args:
-        workload: the jobs.
-        cluster: the machine.
-        placed: as of `placements`.
+        workload: The jobs.
+        cluster: The cluster.
+        placed: Table of `placements`.
 
     Returns:
-        Columns of ``node_map``, ``use`` (the larger of the shares of the node's cores and GPUs) and
-        ``share`` (the largest, memory too), from 0 to 1.
+        Columns of a result's ``node_map`` with one row per node, ``use`` and ``share``. ``use`` is
+        the larger of the shares of the node's cores and GPUs; ``share`` includes memory. Both are
+        from 0 to 1.
     """
     counts = [group.count for group in cluster.nodes]
     group = np.repeat(np.arange(len(counts)), counts)[placed["node"].to_numpy()]
@@ -274,7 +275,7 @@ def shares_held(workload: Workload, cluster: Cluster, placed: pl.DataFrame) -> p
 
 
 def use_now(workload: Workload, cluster: Cluster, sim: Sim) -> FloatArray:
-    """How much is used of each node at present, from 0 to 1 [nodes]."""
+    """Return the share of each node that is used now, from 0 to 1 [nodes]."""
     held = shares_held(workload, cluster, placements(workload, cluster, sim, now=True))
     nodes, use = held["first_node"].to_numpy(), held["use"].to_numpy()
     return np.minimum(np.bincount(nodes, use, minlength=cluster.node_count), 1.0)

@@ -1,4 +1,4 @@
-"""What a simulation gives: the jobs, figures over them, and how things went over time."""
+"""Result of a simulation: the jobs, metrics, and tables over time."""
 
 from __future__ import annotations
 
@@ -40,27 +40,30 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Result(Shown):
-    """The outcome of a simulation, or of the part of it that has been run.
+    """The outcome of a simulation, or of the part of it that has run.
 
     Args:
-        course: how the jobs went; see `jobs`.
-        lost: attempts cut off by node failures, or for other jobs, and run again: ``job_id``, ``start_s``,
-            ``end_s``, ``nodes``; where jobs write checkpoints, ``kept_s`` of it was not lost.
-        capacity: nodes that are up, over time: ``time_s``, ``nodes``.
-        node_map: where jobs ran, if nodes have identity: ``job_id``, ``start_s``, ``end_s``,
+        course: History of the jobs; see `jobs`.
+        lost: Attempts cut off by node failures or for other jobs, and run again: ``job_id``,
+            ``start_s``, ``end_s``, ``nodes``; if jobs write checkpoints, ``kept_s`` of it was not
+            lost.
+        capacity: Nodes that are up, over time: ``time_s``, ``nodes``.
+        node_map: Nodes of the jobs, if nodes have identity: ``job_id``, ``start_s``, ``end_s``,
             ``first_node``, ``count``; one row for each run of node numbers.
-        placements: who held what of which node, where jobs share nodes: ``job_id``, ``node``, ``start_s``,
-            ``end_s``, ``cores``, ``memory_gb``, ``gpus``; one row for each node of a job.
-        gpu_shares: which GPUs these were, where any job asks for a part of one: ``job_id``, ``node``, ``gpu``
-            (its number on the node), ``start_s``, ``end_s``, ``share``; of exclusive jobs nothing.
-        capacity_cores: thousandths of cores that are up, over time, where jobs share nodes.
-        stretches: where the sizes of jobs were decided, or jobs are suspended for others, from when to when
-            each had how many nodes: ``job_id``, ``start_s``, ``end_s``, ``nodes``.
-        workload, cluster: what was simulated.
-        policy: the policy's name.
-        engine_s: seconds spent in the engine.
-        instants: event times worked off.
-        energy: time and energy of nodes, jobs, users and accounts, if it is known what nodes draw.
+        placements: Amounts that jobs held on nodes, if jobs share nodes: ``job_id``, ``node``,
+            ``start_s``, ``end_s``, ``cores``, ``memory_gb``, ``gpus``; one row for each node of a
+            job.
+        gpu_shares: Shares of single GPUs, if any job requests a part of one: ``job_id``, ``node``,
+            ``gpu`` (its number on the node), ``start_s``, ``end_s``, ``share``; without exclusive
+            jobs.
+        capacity_cores: Thousandths of cores that are up, over time, if jobs share nodes.
+        stretches: Number of nodes of each job over time, if sizes were decided or jobs are
+            suspended for others: ``job_id``, ``start_s``, ``end_s``, ``nodes``.
+        workload, cluster: The simulated jobs and cluster.
+        policy: Name of the policy.
+        engine_s: Time spent in the engine, in seconds.
+        instants: Number of event times processed.
+        energy: Time and energy of nodes, jobs, users and accounts, if nodes have a power model.
     """
 
     course: Course | JobTable
@@ -82,8 +85,8 @@ class Result(Shown):
     def jobs(self) -> pl.DataFrame:
         """One row per job, by submit time.
 
-        ``job_id``, ``submit_s``, ``eligible_s``, ``start_s``, ``end_s``, ``wait_s``, ``turnaround_s``,
-        ``nodes``, ``state``, … (docs/metrics.md). The table is made when it is asked for first.
+        ``job_id``, ``submit_s``, ``eligible_s``, ``start_s``, ``end_s``, ``wait_s``,
+        ``turnaround_s``, ``nodes``, ``state``, … (docs/metrics.md). The table is made on first use.
         """
         return self.course.table
 
@@ -111,7 +114,7 @@ class Result(Shown):
         return {**waits, "utilization": "–" if used is None else f"{used:.1%}"}
 
     def summary(self) -> dict[str, Any]:
-        """All figures of the run in one flat dict; see docs/metrics.md."""
+        """Return all metrics of the run in one flat dict; see docs/metrics.md."""
         why = {}
         if self.rejected_why:
             reasons = [f"{count:,} {clause}" for clause, count in self.rejected_why.items()]
@@ -130,7 +133,10 @@ class Result(Shown):
         }
 
     def _preempted_figures(self) -> dict[str, Any]:
-        """How often jobs were preempted, how many were, and what ran in vain, where any may be."""
+        """Return counts of preemptions and preempted jobs, and the lost node-seconds.
+
+        It is empty if no job may be preempted.
+        """
         if self.cluster.preemption is None:
             return {}
         times, vain = self.jobs["preemptions"], self.jobs["preempted_s"]
@@ -142,18 +148,18 @@ class Result(Shown):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the reader changed or left out, and what is assumed or not used, a sentence each."""
+        """Sentences on what was changed, omitted, assumed or not used."""
         return tuple(assumptions(self.workload, self.cluster))
 
     @kept
     def rejected_why(self) -> dict[str, int]:
-        """How many jobs can never run on the cluster, by what is in their way."""
+        """Number of jobs that can never run on the cluster, by reason."""
         rejected = self.course.source.rejected()
         return why_rejected(self.workload, self.cluster, rejected)
 
     @kept
     def counts(self) -> NodeCount:
-        """The run in what it is counted in: nodes, or cores where jobs share nodes."""
+        """Counts of the run in nodes, or in cores if jobs share nodes."""
         if self.placements is None:
             parts = self.course, self.lost, self.capacity, self.stretches
             return NodeCount(*parts, self.cluster.node_count)
@@ -170,33 +176,40 @@ class Result(Shown):
 
     @kept
     def figures(self) -> dict[str, Any]:
-        """What `summary` tells of jobs and nodes, without energy and what was preempted."""
+        """Metrics of jobs and nodes of `summary`, without energy and preemption."""
         return self.counts.figures()
 
     @kept
     def series(self) -> pl.DataFrame:
-        """Queue, running jobs and nodes (cores, where they are shared) over time, a row at each change."""
+        """Queue, running jobs and nodes over time, a row at each change.
+
+        If jobs share nodes, it counts cores instead of nodes.
+        """
         return self.counts.series()
 
     @property
     def attempts(self) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """The jobs as they ran last, and what they ran before that, as `jobs` and `lost` are else."""
+        """Jobs as they ran last, and their attempts before that.
+
+        These are tables like `jobs` and `lost`.
+        """
         if self.stretches is None:
             return self.jobs, self.lost
         return attempts_of(self.jobs, self.stretches, self.lost)
 
     @check_arguments()
     def accounts(self, by: AccountsBy = "account") -> Accounts:
-        """What each user or account used, spent and waited; accounts of several runs can be added up.
+        """Return what each user or account used, spent and waited.
 
-        Where jobs share nodes, a job counts with its share of the cores of a mean node.
+        Accounts of several runs can be added up. If jobs share nodes, a job counts with its share
+        of the cores of a mean node.
 
         Args:
             by: ``account`` or ``user``.
 
         Raises:
             UnknownNameError: ``by`` is neither.
-            ConfigError: the sizes of jobs were decided while they ran.
+            ConfigError: The sizes of jobs were decided while they ran.
         """
         self._check_rigid("what accounts used")
         figures, counts = self.figures, self.counts
@@ -216,41 +229,45 @@ class Result(Shown):
 
     @check_arguments()
     def breakdown(self, by: By) -> pl.DataFrame:
-        """Figures by class of jobs; see `hpctwin.metrics.jobs.breakdown`.
+        """Return metrics by class of jobs; see `hpctwin.metrics.jobs.breakdown`.
 
-        Where jobs share nodes, sizes are the cores that they held, and ``core_hours`` is in the place of
+        If jobs share nodes, sizes are the cores that they held, and ``core_hours`` replaces
         ``node_hours``.
 
         Args:
             by: ``size``, ``walltime``, ``user``, ``account``, ``partition`` or ``state``.
 
         Raises:
-            UnknownNameError: it is another.
+            UnknownNameError: ``by`` is none of these.
         """
         self._check_rigid("figures by class")
         return self.counts.breakdown(by)
 
     def node_use(self, steps: int = 200) -> pl.DataFrame:
-        """The mean share of each amount that is held of each node, in steps; see `node_use.node_use`.
+        """Return the mean share of each amount held on each node, in steps.
+
+        See `node_use.node_use`.
 
         Args:
-            steps: how many, 1 or more.
+            steps: Number of steps, 1 or more.
 
         Raises:
-            ConfigError: jobs do not share nodes, or there is no step.
+            ConfigError: Jobs do not share nodes, or there is no step.
         """
         from hpctwin.simulation.result.node_use import node_use
 
         return node_use(self.cluster, self._shared_placements(), steps)
 
     def fragmentation(self, steps: int = 200) -> pl.DataFrame:
-        """What was free of shared nodes and could not be used; see `node_use.fragmentation`.
+        """Return free amounts of shared nodes that could not be used.
+
+        See `node_use.fragmentation`.
 
         Args:
-            steps: how many, 1 or more.
+            steps: Number of steps, 1 or more.
 
         Raises:
-            ConfigError: jobs do not share nodes, or there is no step.
+            ConfigError: Jobs do not share nodes, or there is no step.
         """
         from hpctwin.simulation.result.node_use import fragmentation
 
@@ -274,11 +291,14 @@ class Result(Shown):
         return self.placements
 
     plot = Attached()
-    """Figures: ``plot.gantt()``, ``plot.utilization()``, ``plot.queue()``; see `hpctwin.report.accessor`."""
+    """Charts: ``plot.gantt()``, ``plot.utilization()``, ``plot.queue()``.
+
+    See `hpctwin.report.accessor`.
+    """
 
 
 def make_result(simulation: SimulationBase) -> Result:
-    """Read the result off the state of a simulation."""
+    """Return the result of a simulation's state."""
     workload = simulation.workload
     sim = simulation.state
     cluster = simulation.cluster
@@ -311,7 +331,10 @@ def make_result(simulation: SimulationBase) -> Result:
 def _held(
     workload: Workload, cluster: Cluster, sim: Sim, outages: Outages
 ) -> tuple[dict[str, pl.DataFrame | None], pl.DataFrame | None]:
-    """Return a result's tables of what jobs held of nodes, and where they ran, if that is known."""
+    """Return a result's tables of the nodes that jobs held, and where jobs ran.
+
+    The second is None if the nodes of the jobs are not known or not needed.
+    """
     if not workload.shares_nodes:
         node_map = _node_map(workload, sim) if len(sim["node"]) else None
         return {"node_map": node_map}, node_map
@@ -328,10 +351,10 @@ def _held(
 
 
 def lost_so_far(workload: Workload, sim: Sim) -> pl.DataFrame:
-    """The table of attempts that node failures cut off, as of `Result`."""
+    """Return the table ``lost`` of `Result`: attempts cut off by node failures."""
     lost = sim["lost"][: sim.clock.lost]
     if len(lost):
-        # Who is suspended loses nothing.
+        # A suspended job loses nothing.
         lost = lost[~are_suspended(sim)[lost["job"]]]
     if not len(lost):
         return _none_lost(workload.job_id.dtype.kind, bool(len(sim["cut"])))
@@ -348,7 +371,10 @@ def lost_so_far(workload: Workload, sim: Sim) -> pl.DataFrame:
 
 @lru_cache(maxsize=8)
 def _none_lost(ids: str, kept: bool) -> pl.DataFrame:
-    """No attempts at all, of jobs with ids of a kind; the same table for all runs."""
+    """Return an empty table of lost attempts, for a kind of job ids.
+
+    It is the same object for all runs.
+    """
     columns: dict[str, Any] = {
         "job_id": pl.Int64 if ids == "i" else pl.String,
         "start_s": pl.Float64,
@@ -359,7 +385,7 @@ def _none_lost(ids: str, kept: bool) -> pl.DataFrame:
 
 
 def no_lost(jobs: pl.DataFrame) -> pl.DataFrame:
-    """The table of lost attempts when there are none."""
+    """Return the table of lost attempts when there are none."""
     return jobs.select("job_id", "start_s", "end_s", "nodes").clear()
 
 
@@ -369,13 +395,15 @@ def _node_map(workload: Workload, sim: Sim) -> pl.DataFrame:
     starts, suspended = started_ms(sim), are_suspended(sim)
     job, start = segment["job"], segment["start"]
     end = sim["state"]["end"][job]
-    # What began before its job's last start was cut off by a failure, and is among the lost attempts.
+    # An attempt before its job's last start was cut off by a failure, and is among the lost
+    # attempts.
     lost = sim["lost"][: sim.clock.lost]
     lost = lost[~suspended[lost["job"]]]
     ends = {(j, s): e for j, s, e in lost[["job", "start", "end"]].tolist()}
     for row in np.flatnonzero(starts[job] != start):
         end[row] = ends[int(job[row]), int(start[row])]
-    # So was what began with it, before it: a job may be cut off and start again in one instant.
+    # So was an earlier attempt with the same start: a job may be cut off and start again at one
+    # event time.
     for j, s in {one for one in ends if starts[one[0]] == one[1]}:
         rows = np.flatnonzero((job == j) & (start == s))
         given = np.cumsum(segment["nodes"][rows])
@@ -395,7 +423,7 @@ def _node_map(workload: Workload, sim: Sim) -> pl.DataFrame:
 def _in_stretches(
     node_map: pl.DataFrame, suspended: npt.NDArray[np.bool_], workload: Workload, sim: Sim
 ) -> pl.DataFrame:
-    """The map of nodes, where some jobs had theirs for themselves only while they were not suspended."""
+    """Return the node map, with suspended jobs only while they ran."""
     ran = stretches_of(workload, sim).select("job_id", "start_s", "end_s")
     of_job = node_map.filter(suspended).drop("start_s", "end_s")
     apart = of_job.join(ran, on="job_id", maintain_order="left_right").select(node_map.columns)

@@ -1,4 +1,4 @@
-"""From when to when each job had how many nodes, where that was decided while they ran."""
+"""Number of nodes of each job over time, if it was decided while they ran."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ __all__ = ["attempts_of", "lost_stretches", "sized_figures", "sized_series", "st
 
 
 def stretches_of(workload: Workload, sim: Sim) -> pl.DataFrame:
-    """As of `Result`; rows by job, then start. The end of what still runs is not known."""
+    """Return the table ``stretches`` of `Result`, by job, then start.
+
+    The end of a running stretch is null.
+    """
     before, state = sim["lost"][: sim.clock.lost], sim["state"]
     starts = state["start"].copy()
-    # Who waits for its nodes to be on has not begun.
+    # A job that waits for its nodes to power on has not begun.
     begun = (starts >= 0) & (starts <= sim.clock.now)
     if len(sim["beneath"]):
         begun &= sim["cut"]["suspended"] == 0
@@ -46,7 +49,10 @@ def stretches_of(workload: Workload, sim: Sim) -> pl.DataFrame:
 
 
 def lost_stretches(workload: Workload, sim: Sim) -> pl.DataFrame:
-    """Stretches that a node's failure ended, all of whose work is lost, after which the job waited again."""
+    """Return the stretches that a node failure ended; the job then waited again.
+
+    All of their work is lost.
+    """
     past = sim["lost"][: sim.clock.lost]
     lost = past[past["kept"] < past["end"] - past["start"]]
     return pl.DataFrame(
@@ -62,20 +68,21 @@ def lost_stretches(workload: Workload, sim: Sim) -> pl.DataFrame:
 def attempts_of(
     jobs: pl.DataFrame, stretches: pl.DataFrame, lost: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Jobs as they ran last, and what they ran before, as those who reckon with attempts take them.
+    """Return jobs as they ran last, and their stretches before, as attempts.
 
     Args:
-        jobs: of a result; they started when they began first.
-        stretches: of the same.
-        lost: those of them that failures ended.
+        jobs: Table of a result; jobs start with their first stretch.
+        stretches: Table of the same result.
+        lost: Stretches that failures ended.
 
     Returns:
-        The jobs, with start, end and nodes of the last stretch, a job that is suspended now without; and
-        the other stretches, and how much of each was not in vain.
+        The jobs with start, end and nodes of the last stretch, which a job that is suspended now
+        does not have. The second table is the other stretches, with the part of each that was not
+        in vain.
     """
     last = stretches.group_by("job_id", maintain_order=True).last()
     last = last.join(jobs.select("job_id", job_end_s="end_s"), on="job_id", maintain_order="left")
-    # Who was cancelled while suspended did not run last.
+    # A job that was canceled while suspended did not run last.
     runs_last = pl.col("end_s").is_null() | (pl.col("end_s") == pl.col("job_end_s"))
     last = last.filter(runs_last).select("job_id", last_start_s="start_s", last_nodes="nodes")
     held = jobs.join(last, on="job_id", how="left", maintain_order="left").with_columns(
@@ -92,7 +99,7 @@ def attempts_of(
 
 
 def _in_vain(stretches: pl.DataFrame, lost: pl.DataFrame) -> pl.Series:
-    """Which stretches failures ended."""
+    """Return whether a failure ended each stretch."""
     ended = lost.select("job_id", "start_s", in_vain=pl.lit(value=True))
     told = stretches.join(ended, on=["job_id", "start_s"], how="left", maintain_order="left")
     return told["in_vain"].fill_null(value=False)
@@ -105,14 +112,16 @@ def sized_figures(
     capacity: pl.DataFrame,
     nodes: int,
 ) -> dict[str, Any]:
-    """As `hpctwin.metrics.summarize`, and how often and how long jobs were suspended.
+    """Return metrics like `hpctwin.metrics.summarize`, and those of suspended jobs.
+
+    These are how often and how long jobs were suspended, and how often resized.
 
     Args:
-        jobs: of a result.
-        stretches: of the same.
-        lost: of the same.
-        capacity: of the same.
-        nodes: of the machine.
+        jobs: Table of a result.
+        stretches: Table of the same result.
+        lost: Stretches that failures ended.
+        capacity: Nodes that are up, over time.
+        nodes: Number of nodes of the cluster.
     """
     attempts = attempts_of(jobs, stretches, lost)
     running, asking = (RunningSummary(nodes, exact=True) for _ in range(2))
@@ -122,7 +131,7 @@ def sized_figures(
     asked, before = _as_asked(jobs, *attempts)
     asking.passed(JobTable(asked), before, capacity)
     begins_again = stretches["start_s"] != stretches["end_s"].shift(1)
-    # Who goes on after a failure was neither suspended nor made smaller or larger.
+    # A job that continues after a failure was neither suspended nor resized.
     again = stretches["job_id"] == stretches["job_id"].shift(1)
     again &= ~_in_vain(stretches, lost).shift(1, fill_value=False)
     held = (stretches["nodes"] * (stretches["end_s"] - stretches["start_s"])).sum()
@@ -140,13 +149,13 @@ def sized_figures(
 def sized_series(
     jobs: pl.DataFrame, stretches: pl.DataFrame, lost: pl.DataFrame, capacity: pl.DataFrame
 ) -> pl.DataFrame:
-    """As `hpctwin.metrics.time.series`: jobs in the queue count as the nodes they ask for.
+    """Return `hpctwin.metrics.time.series`; queued jobs count with requested nodes.
 
     Args:
-        jobs: of a result.
-        stretches: of the same.
-        lost: of the same.
-        capacity: of the same.
+        jobs: Table of a result.
+        stretches: Table of the same result.
+        lost: Stretches that failures ended.
+        capacity: Nodes that are up, over time.
     """
     attempts = attempts_of(jobs, stretches, lost)
     used = metrics.series(*attempts, capacity)
@@ -158,7 +167,7 @@ def sized_series(
 def _as_asked(
     jobs: pl.DataFrame, held: pl.DataFrame, before: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Attempts with the nodes that their jobs ask for."""
+    """Return attempts with the nodes that their jobs request."""
     asked = jobs.select("job_id", "nodes")
     return (
         held.with_columns(jobs["nodes"]),

@@ -1,4 +1,4 @@
-"""Which job of a stream waits for which, across its batches."""
+"""Dependencies between the jobs of a stream, across its batches."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _UNKNOWN = -1
 
 @dataclass(frozen=True, eq=False)
 class Past(Columns):
-    """What those that wait for jobs must know of them.
+    """State of jobs that other jobs may depend on.
 
     Args:
-        ids: of the jobs.
-        ended: whether each has come to its end.
-        completed: … and has completed.
-        end_ms: when.
-        begun_ms: when it began for the first time; -1 if it has not.
+        ids: Ids of the jobs.
+        ended: Whether each job has ended.
+        completed: Whether it has completed.
+        end_ms: Its end.
+        begun_ms: Its first start; -1 if it has not started.
     """
 
     ids: npt.NDArray[Any]
@@ -46,14 +46,14 @@ class Past(Columns):
 
     @classmethod
     def of(cls, sim: Sim, ids: npt.NDArray[Any]) -> Self:
-        """Of all jobs of a simulation."""
+        """Return the state of all jobs of a simulation."""
         state = sim["state"]
         done = state["phase"] == State.COMPLETED
         return cls(ids, ended_jobs(sim), done, state["end"].copy(), begun_ms(sim))
 
     @classmethod
     def none(cls, ids: npt.NDArray[Any]) -> Self:
-        """Of jobs that are still to come."""
+        """Return the state of jobs that are still to come."""
         size = len(ids)
         never, unknown = np.zeros((2, size), bool), np.full((2, size), _UNKNOWN, np.int64)
         return cls(ids, *never, *unknown)
@@ -61,22 +61,22 @@ class Past(Columns):
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """Edges whose waiting job is there: rows of it and of the other, -1 where that one is not."""
+    """Edges whose dependent job is present: its row, and the other's (-1 if absent)."""
 
     edges: NamedEdges
     fresh: BoolArray
     job: IntArray
     on: IntArray
-    past: Past  # of the other; neither ended nor begun where nothing is known of it
+    past: Past  # of the other job; neither ended nor begun if nothing is known of it
     known: BoolArray
 
 
 class Waits:
-    """The dependencies of the jobs that are there, and what is known of those that are not any more.
+    """Dependencies of the jobs that are present, and the states of jobs that are gone.
 
     Args:
-        remember: whether jobs may wait for jobs of earlier batches: then 25 bytes are kept of each job that
-            has ended, and its id.
+        remember: Whether jobs may depend on jobs of earlier batches: then 25 bytes and the id of
+            each ended job are kept.
     """
 
     def __init__(self, *, remember: bool) -> None:
@@ -86,7 +86,10 @@ class Waits:
         self._gone: list[Past] = []
 
     def held(self, sim: Sim) -> BoolArray:
-        """Which ended jobs may still matter: they wait, or would, for one that has not ended [jobs]."""
+        """Return the ended jobs that may still matter [jobs].
+
+        They depend, or would depend, on a job that has not ended.
+        """
         held = np.zeros(sim.jobs, bool)
         found = self._found
         if found is not None and len(found.job):
@@ -96,17 +99,17 @@ class Waits:
         return held
 
     def forget(self, past: Past) -> None:
-        """Some jobs are not there any more."""
+        """Record the states of jobs that are removed."""
         if self.remember and len(past.ids):
             order = np.argsort(past.ids, kind="stable")
             self._gone.append(past.where(order))
 
     def resolve(self, there: Past, more: NamedEdges) -> Dependencies:
-        """Find out, for the jobs that are there, which rows wait for which.
+        """Return the dependencies between rows of the jobs that are present.
 
         Args:
-            there: what is known of them.
-            more: dependencies of those that are new.
+            there: State of these jobs.
+            more: Dependencies of the new jobs.
         """
         edges, fresh = more, np.ones(len(more), bool)
         if self._edges is not None:
@@ -126,7 +129,10 @@ class Waits:
         return Dependencies(job[here], on[here], edges.kind[here], edges.delay_ms[here])
 
     def tell(self, sim: Sim) -> None:
-        """Pass states of finished jobs to new jobs that depend on them; after `resolve` and `transfer`."""
+        """Pass states of finished jobs to new jobs that depend on them.
+
+        Call it after `resolve` and `transfer`.
+        """
         found = self._found
         if found is None or not len(found.job):
             return
@@ -136,7 +142,7 @@ class Waits:
         true = (begun | past.ended) & ~failed
         time = np.where(begun, past.begun_ms, past.end_ms) + edges.delay_ms
         fresh = found.fresh
-        # Of an edge between jobs that are there, the engine counts that it is open.
+        # The engine counts edges between present jobs as open.
         more = np.where(here, 0, 1) - true
         rows = np.unique(found.job[fresh])
         size = sim.jobs
@@ -150,17 +156,17 @@ class Waits:
         dead[found.job[fresh & failed]] = True
         thinking = found.job[edges.kind == DependencyKind.THINK]
         if len(thinking):
-            # Also of jobs that wait for none that is there: they are submitted when they are released.
+            # This includes jobs without a present dependency: they are submitted when released.
             sim.own("job")
             sim["job"]["thinks"][thinking] = 1
         add_pending_dependencies(sim, rows, count[rows], release[rows], dead[rows])
         lengthen_chains(sim, found.job[here & ~fresh], found.on[here & ~fresh])
 
     def check_complete(self) -> None:
-        """Whether all jobs that others wait for have come, now that no more come.
+        """Check, after the last batch, that all jobs that others depend on have come.
 
         Raises:
-            WorkloadError: one has not.
+            WorkloadError: A job is missing.
         """
         if self._found is None or self._found.known.all():
             return
@@ -172,7 +178,7 @@ class Waits:
         )
 
     def _recall(self, ids: npt.NDArray[Any]) -> tuple[Past, BoolArray]:
-        """What is known of jobs that are not there any more, and of which anything is."""
+        """Return the states of jobs that are gone, and whether anything is known of each."""
         found = Past.none(ids)
         known = np.zeros(len(ids), bool)
         for gone in self._gone:
@@ -185,7 +191,7 @@ class Waits:
 
 
 def _rows(ids: npt.NDArray[Any], order: IntArray, names: npt.NDArray[Any]) -> IntArray:
-    """Where some ids are among others, which are sorted by an order; -1 where they are not."""
+    """Return the rows of ids among other ids sorted by an order; -1 if absent."""
     if not len(ids) or not len(names):
         return np.full(len(names), _UNKNOWN, np.int64)
     sorted_ids = ids[order]

@@ -1,4 +1,4 @@
-"""Jobs that come in batches: from a file, a workload, or whatever gives tables one after the other."""
+"""Jobs in batches: from a file, a workload, or an iterable of tables."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from hpctwin.simulation.lowering.gpus import asks_parts
 __all__ = ["Feed", "Source", "feed_of"]
 
 Source = str | os.PathLike[str] | Workload | Iterable[Any]
-"""What batches are read from: a trace, a workload, or tables and workloads one after the other."""
+"""Source of batches: a trace, a workload, or an iterable of tables and workloads."""
 
 
 @dataclass
 class Feed:
-    """Batches, put together until enough jobs are there.
+    """Batches, joined until enough jobs are present.
 
     Args:
-        batches: the batches.
-        name: of the stream.
-        wanted: jobs are handed on when so many are there.
-        size: how many jobs there are in all; None if that is not known.
-        labels: all labels there are, by column, and whether some jobs have none; None if not known.
-        shares: whether any job asks for tasks, so that nodes are shared; None if not known.
-        gpu_parts: whether any task asks for a part of a GPU; None if not known.
-        notes: What the reader changed or omitted so far.
+        batches: The batches.
+        name: Name of the stream.
+        wanted: Number of jobs that are passed on at once.
+        size: Number of all jobs; None if not known.
+        labels: All labels by column, and whether some jobs have none; None if not known.
+        shares: Whether any job requests tasks, so that nodes are shared; None if not known.
+        gpu_parts: Whether any task requests a part of a GPU; None if not known.
+        notes: Changes and omissions of the reader so far.
     """
 
     batches: Iterator[Batch]
@@ -52,10 +52,10 @@ class Feed:
     _last_ms: int = field(default=0, init=False)
 
     def next(self) -> Batch | None:
-        """The next jobs, so many as are wanted or a few more; None if there are no more.
+        """Return the next jobs, as many as wanted or a few more; None after the last.
 
         Raises:
-            WorkloadError: a batch is not valid, or its jobs come before those of the batches before.
+            WorkloadError: A batch is not valid, or its jobs precede those of earlier batches.
         """
         found: list[Batch] = []
         first = self.given
@@ -85,7 +85,7 @@ class Feed:
 
     @staticmethod
     def _labelled(batch: Batch, labels: Mapping[str, tuple[tuple[str, ...], bool]]) -> Batch:
-        """The first jobs, with the codes that labels have in the whole."""
+        """Return the first jobs with the codes that labels have in the whole stream."""
         nobody = np.zeros(0, np.int32)
         columns = {
             name: joined_labels(Category(nobody, known), getattr(batch.workload, name))
@@ -96,16 +96,16 @@ class Feed:
 
 
 def feed_of(source: Source, *, wanted: int) -> Feed:
-    """Make a feed of what a user gives.
+    """Return a feed of a user's source.
 
     Args:
-        source: a path, a workload, or an iterable of workloads and of tables in our columns
-            (`hpctwin.model.workload.frame`), of Polars or whatever has Arrow's C interface.
-        wanted: so many jobs at a time.
+        source: A path, a workload, or an iterable of workloads and of tables with hpctwin's columns
+            (`hpctwin.model.workload.frame`), of Polars or with Arrow's C interface.
+        wanted: Number of jobs at a time.
 
     Raises:
-        WorkloadError: it is none of these.
-        TraceError: the file cannot be read in pieces.
+        WorkloadError: It is none of these.
+        TraceError: The file cannot be read in pieces.
     """
     if isinstance(source, Workload):
         columns = {name: getattr(source, name) for name in LABELS}
@@ -143,7 +143,7 @@ def feed_of(source: Source, *, wanted: int) -> Feed:
 
 
 def _checked(source: Iterable[Any]) -> Iterator[Batch]:
-    """Workloads and tables as batches."""
+    """Yield workloads and tables as batches."""
     first = 0
     for number, one in enumerate(source, start=1):
         try:

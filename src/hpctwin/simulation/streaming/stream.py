@@ -1,8 +1,8 @@
-"""Workloads that are larger than memory: jobs come in batches, and go when they have ended.
+"""Simulation of workloads larger than memory, in batches of jobs.
 
-The simulation holds the jobs that have not come to their end, and the next ones. It goes on to
-just before the last instant that it knows of, at which further jobs may be submitted; what ended goes out
-as a part of the result, and the next jobs come in.
+The simulation holds the jobs that have not ended, and the next ones. It runs to just before the
+last known submit time, because further jobs may be submitted at that time. Then ended jobs are
+written as a part of the result, and the next jobs come in.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from hpctwin.simulation.streaming.sums import CoreSums, NodeSums
 __all__ = ["StreamedResult", "simulate_stream"]
 
 BATCH = 1 << 18
-"""So many jobs come at a time."""
+"""Number of jobs per batch."""
 
 STANDING = "stream.json"
 
@@ -62,10 +62,11 @@ class StreamedResult:
     """The outcome of a stream.
 
     Args:
-        folder: where it is: ``jobs/part-*.parquet``, ``lost/…``, and ``node_map/…`` if nodes have identity,
-            or ``placements/…`` if jobs share them.
-        figures: as of `hpctwin.Result.summary`; quantiles within `hpctwin.metrics.jobs.quantiles.ERROR`.
-        notes: What the reader changed or left out, and what is assumed, a sentence each.
+        folder: Folder of the result: ``jobs/part-*.parquet``, ``lost/…``, and ``node_map/…`` if
+            nodes have identity, or ``placements/…`` if jobs share them.
+        figures: Metrics of `hpctwin.Result.summary`; quantiles within
+            `hpctwin.metrics.jobs.quantiles.ERROR`.
+        notes: Changes and omissions of the reader, and assumptions, one sentence each.
     """
 
     folder: Path
@@ -73,12 +74,12 @@ class StreamedResult:
     notes: tuple[str, ...] = ()
 
     def summary(self) -> dict[str, Any]:
-        """All figures of the run in one flat dict; see docs/metrics.md."""
+        """Return all metrics of the run in one flat dict; see docs/metrics.md."""
         return dict(self.figures)
 
     @property
     def jobs(self) -> pl.LazyFrame:
-        """The jobs in the columns of `hpctwin.Result.jobs`, in the order in which they were done with."""
+        """The jobs in the columns of `hpctwin.Result.jobs`, in the order of writing."""
         stored = pl.scan_parquet(self.folder / "jobs" / "*.parquet")
         wait = pl.col("start_ms") - pl.col("submit_ms")
         turnaround = pl.when(pl.col("start_ms").is_not_null()).then(
@@ -100,7 +101,7 @@ class StreamedResult:
 
     @property
     def placements(self) -> pl.LazyFrame | None:
-        """Who held what of which node, where jobs share nodes; see `hpctwin.Result.placements`."""
+        """Amounts that jobs held on shared nodes; see `hpctwin.Result.placements`."""
         parts = self.folder / "placements"
         return pl.scan_parquet(parts / "*.parquet") if parts.is_dir() else None
 
@@ -118,26 +119,29 @@ def simulate_stream(
     progress: Callable[[int, int | None], None] | None = None,
     **options: Unpack[SimulationOptions],
 ) -> StreamedResult:
-    """Simulate jobs that come in batches; a job by job the same as `hpctwin.simulate` gives.
+    """Simulate jobs in batches, with the same result for each job as `simulate`.
 
     Args:
-        source: a Parquet file in our columns (`hpctwin.model.workload.frame`); a workload; or an iterator of
-            workloads or tables, by submit time. Jobs may wait for jobs of other batches if all have a
-            column ``depends``: then what became of each job is remembered, some 35 bytes each. They may ask
-            for tasks, and so share nodes, if the first ones have a column ``tasks``.
-        cluster: as of `hpctwin.simulate`.
-        policy: as there.
-        backfill: as there.
-        out: folder for the jobs, part by part, and ``summary.json``. Meanwhile, and if it is cut off,
-            ``stream.json`` says how far it has come.
-        batch: so many jobs come at a time; memory grows with it and with the jobs that wait.
-        progress: called after each part with how many jobs have been read, and how many there are if known.
-        options: further arguments of `Simulation`.
+        source: A Parquet file with hpctwin's columns (`hpctwin.model.workload.frame`), a workload,
+            or an iterator of workloads or tables, by submit time. Jobs may depend on jobs of other
+            batches if all batches have a column ``depends``: then the state of each job is kept,
+            about 35 bytes each. They may request tasks, and so share nodes, if the first ones have
+            a column ``tasks``.
+        cluster: Cluster as in `hpctwin.simulate`.
+        policy: Policy as in `hpctwin.simulate`.
+        backfill: Backfill as in `hpctwin.simulate`.
+        out: Folder for the jobs, part by part, and ``summary.json``. During the run, and if it is
+            interrupted, ``stream.json`` records the progress.
+        batch: Number of jobs per batch; memory grows with it and with the number of pending jobs.
+        progress: Function called after each part with the number of jobs read, and of all jobs if
+            known.
+        options: Further arguments of `Simulation`.
 
     Raises:
-        WorkloadError: a batch is not valid, or comes before those before it.
-        ConfigError, PolicyError, UnknownNameError: the parts do not go together, or not in a stream.
-        OutputError: a part cannot be written.
+        WorkloadError: A batch is not valid, or precedes earlier ones.
+        ConfigError, PolicyError, UnknownNameError: The parts are not compatible, or not supported
+            in a stream.
+        OutputError: A part cannot be written.
     """
     if batch < 1:
         raise WorkloadError(f"batch is {batch}, it must be 1 or more")
@@ -150,7 +154,10 @@ def simulate_stream(
 
 
 class _Fed(Simulation):
-    """A simulation of the jobs of a stream that are there; whether any of all asks for a part of a GPU."""
+    """Simulation of the present jobs of a stream.
+
+    ``parts`` says whether any job of the stream requests a part of a GPU.
+    """
 
     def __init__(self, *args: Any, parts: bool, **options: Any) -> None:
         self.single_gpus = parts
@@ -158,7 +165,7 @@ class _Fed(Simulation):
 
 
 class _Stream:
-    """A stream on its way."""
+    """A stream in progress."""
 
     def __init__(
         self, feed: Feed, cluster: Cluster, policy: Any, parts: Parts, options: dict[str, Any]
@@ -173,7 +180,8 @@ class _Stream:
         self.gpu_parts = asks_parts(batch.workload) if feed.gpu_parts is None else feed.gpu_parts
         batch = self._asking(batch)
         if not any(one and one.fairshare for one in (policy.order, policy.candidates)):
-            # No ordering reads a tree of users, who are not all known before the end of the stream.
+            # No ordering uses a tree of users, and not all users are known before the end of the
+            # stream.
             classic = cluster.fairshare.model_copy(update={"kind": "classic"})
             cluster = cluster.model_copy(update={"fairshare": classic})
         check_streamed(cluster, policy, batch.workload, options, labelled=feed.labels is not None)
@@ -229,7 +237,7 @@ class _Stream:
         return StreamedResult(self.parts.folder, self._figures(), self._notes())
 
     def _exchange(self, batch: Batch, until_ms: int) -> None:
-        """What has ended goes out, other jobs come in."""
+        """Write the jobs that have ended, and add the next ones."""
         simulation = self.simulation
         sim = simulation.state
         gone = settled_jobs(sim) & ~self.waits.held(sim)
@@ -261,7 +269,7 @@ class _Stream:
         self._tell()
 
     def _asking(self, batch: Batch) -> Batch:
-        """Jobs that ask for tasks where any do, and for whole nodes where none does."""
+        """Return jobs that request tasks if any do, and whole nodes if none do."""
         self.mismatches.add(batch.workload)
         asks = batch.workload.shares_nodes
         if asks and not self.shares:
@@ -287,20 +295,20 @@ class _Stream:
         return dataclasses.replace(workload, dependencies=edges)
 
     def _tell(self) -> None:
-        """What the engine cannot know of the jobs that are there alone."""
+        """Pass what the engine cannot know from the present jobs alone."""
         if self.promised is not None:
             self.simulation.state.know(promised=self.promised)
         self.waits.tell(self.simulation.state)
 
     def _promised(self, cluster: Cluster) -> npt.NDArray[np.float64] | None:
-        """The fair shares of all labels that there will be."""
+        """Return the fair shares of all labels of the stream; None if they are not known."""
         if self.feed.labels is None:
             return None
         labels, some_have_none = self.feed.labels[cluster.fairshare.by]
         return shares(Category(np.array([-1 if some_have_none else 0], np.int32), labels), cluster)
 
     def _hand_out(self, gone: npt.NDArray[np.bool_], until_s: float) -> None:
-        """Write and sum up the jobs that are done with."""
+        """Write and sum up the jobs that are finished."""
         simulation = self.simulation
         tables = self.sums.window(simulation, gone, until_s)
         self.done += len(tables["jobs"])
@@ -317,7 +325,7 @@ class _Stream:
             file.write(json.dumps(summary, indent=2, default=str).encode())
 
     def _figures(self) -> dict[str, Any]:
-        """As of `Result.summary`."""
+        """Return the metrics of `Result.summary`."""
         simulation = self.simulation
         reasons = [f"{count:,} {clause}" for clause, count in self.why.items()]
         return {
@@ -332,11 +340,11 @@ class _Stream:
         }
 
     def _notes(self) -> tuple[str, ...]:
-        """What is assumed or not used of the jobs so far."""
+        """Return what is assumed or not used of the jobs so far."""
         return (*self.feed.notes.sentences(), *self.mismatches.sentences())
 
     def _note(self, standing: str, error: BaseException | None = None) -> None:
-        """Say in a file how far the stream has come."""
+        """Record the progress of the stream in a file."""
         note = {
             "stream": standing,
             "workload": self.feed.name,
@@ -355,7 +363,10 @@ class _Stream:
 
 
 def _seconds(ms: pl.Expr) -> pl.Expr:
-    """Times as a result has them: Polars multiplies by 0.001, which differs in the last digit."""
+    """Return times in seconds, equal to a result's.
+
+    Polars multiplies by 0.001, which differs in the last digit.
+    """
 
     def divided(some: pl.Series) -> pl.Series:
         return pl.Series(some.name, some.to_numpy() / MS_PER_S, pl.Float64, nan_to_null=True)
@@ -364,7 +375,10 @@ def _seconds(ms: pl.Expr) -> pl.Expr:
 
 
 def _stored(jobs: pl.DataFrame) -> pl.DataFrame:
-    """The table of jobs as parts hold it: times in whole ms, and nothing that follows from the rest."""
+    """Return the table of jobs in the form of parts.
+
+    Times are in whole ms, and columns that follow from others are omitted.
+    """
     ms = {
         f"{name}_ms": (pl.col(f"{name}_s").cast(pl.Float64) * MS_PER_S).round().cast(pl.Int64)
         for name in _TIMES

@@ -1,4 +1,4 @@
-"""What a stream adds up from window to window: nodes where jobs have whole ones, else parts of nodes."""
+"""Sums of a stream from window to window, in whole nodes or parts of nodes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class NodeSums:
     """Sums of a stream whose jobs have whole nodes.
 
     Args:
-        cluster: the cluster.
+        cluster: The cluster.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -49,20 +49,20 @@ class NodeSums:
         self._summary = RunningSummary(self._size(), exact=False)
 
     def _size(self) -> int:
-        """Return the size of the cluster, in what is counted."""
+        """Return the size of the cluster, in the counted unit."""
         return self._cluster.node_count
 
     def window(self, simulation: Simulation, gone: BoolArray, until_s: float) -> Tables:
         """Add a window, and return the tables of the jobs that are finished.
 
         Args:
-            simulation: the jobs that are there.
-            gone: which of them are finished [jobs].
-            until_s: the time reached, as `RunningSummary.passed` has it.
+            simulation: Simulation of the present jobs.
+            gone: Whether each of them is finished [jobs].
+            until_s: The time reached, as in `RunningSummary.passed`.
 
         Returns:
-            ``jobs``, ``lost``, and ``node_map`` or ``placements``, as of a result; ``jobs`` with ``energy_j``
-            if nodes have a power model.
+            Tables ``jobs``, ``lost``, and ``node_map`` or ``placements`` of a result; ``jobs`` with
+            ``energy_j`` if nodes have a power model.
         """
         result = simulation.result()
         source = result.course.source
@@ -85,19 +85,19 @@ class NodeSums:
         return tables
 
     def keep(self, rows: IntArray, to: IntArray, size: int) -> None:
-        """Keep what is known of jobs that stay when other jobs come.
+        """Keep the sums of jobs that stay when other jobs come.
 
         Args:
-            rows: the jobs that stay.
-            to: their rows from now on.
-            size: how many jobs are there then.
+            rows: The jobs that stay.
+            to: Their new rows.
+            size: New number of jobs.
         """
 
     def figures(self, simulation: Simulation) -> dict[str, Any]:
-        """Return the figures of the run; see `hpctwin.Result.summary`.
+        """Return the metrics of the run; see `hpctwin.Result.summary`.
 
         Args:
-            simulation: at the end of the last window.
+            simulation: Simulation at the end of the last window.
         """
         energy = simulation.result().energy
         return self._summary.figures() | ({} if energy is None else energy.figures())
@@ -106,18 +106,18 @@ class NodeSums:
 class CoreSums(NodeSums):
     """Sums of a stream whose jobs share nodes, in thousandths of cores.
 
-    A job counts with the cores that it holds. Before it has started it counts with those that it asks for,
-    which is corrected in the summary when it has.
+    A job counts with the cores that it holds. Before it has started it counts with its requested
+    cores; the summary is corrected when it has started.
 
     Args:
-        cluster: the cluster.
+        cluster: The cluster.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
         self._held = HeldOverTime(cluster)
         self._joules = Joules(cluster) if cluster.has_power else None
-        # As how much each job that is there counted in the window before; -1 for those that are new.
+        # Amount that each present job counted with in the previous window; -1 for new jobs.
         self._counted = np.zeros(0, np.int64)
         self._reached_s = -math.inf
 
@@ -130,7 +130,7 @@ class CoreSums(NodeSums):
         asked = np.rint(cores_asked(workload, self._cluster) * MILLI).astype(np.int64)
         counted, lost = _cores_held(sim, asked)
         if len(self._counted):
-            # The clock is no measure: before the first event it shows 0.
+            # The clock cannot be used: before the first event it shows 0.
             eligible = sim["state"]["eligible"]
             waited = (
                 (self._counted >= 0) & (eligible >= 0) & (eligible / MS_PER_S <= self._reached_s)
@@ -177,24 +177,24 @@ class Joules:
     """Sums of the energy that shared nodes drew and their jobs used, J.
 
     Args:
-        cluster: the cluster, whose nodes have a power model.
+        cluster: Cluster whose nodes have a power model.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._of_nodes = np.zeros(cluster.node_count)  # while jobs were on them
-        self._of_jobs: FloatArray | None = None  # of those that are there
+        self._of_jobs: FloatArray | None = None  # of the present jobs
         self._reached_s = 0.0
 
     def window(self, simulation: Simulation, jobs: pl.DataFrame) -> FloatArray:
-        """Add what was drawn since the window before.
+        """Add the energy since the previous window.
 
         Args:
-            simulation: the jobs that are there.
-            jobs: how they went.
+            simulation: Simulation of the present jobs.
+            jobs: Table of its jobs.
 
         Returns:
-            What each of them has used so far [jobs].
+            Energy that each job has used so far [jobs].
         """
         energy = self._since(simulation, jobs)
         self._of_nodes += energy.computing_j
@@ -204,7 +204,7 @@ class Joules:
         return self._of_jobs
 
     def _since(self, simulation: Simulation, jobs: pl.DataFrame) -> SharedEnergy:
-        """What was drawn by those that were on nodes after the time reached, each from then on."""
+        """Return the energy of the jobs on nodes since the time reached."""
         workload = simulation.workload
         placed = placements(workload, self._cluster, simulation.state)
         later = pl.col("end_s").is_null() | (pl.col("end_s") > self._reached_s)
@@ -223,10 +223,10 @@ class Joules:
         self._of_jobs = used
 
     def figures(self, simulation: Simulation) -> dict[str, Any]:
-        """As of `Energy.figures`.
+        """Return the metrics of `Energy.figures`.
 
         Args:
-            simulation: at the end of the last window.
+            simulation: Simulation at the end of the last window.
         """
         nobody = placements(simulation.workload, self._cluster, simulation.state).clear()
         held = shares_held(simulation.workload, self._cluster, nobody)
@@ -243,17 +243,17 @@ class Joules:
 
 
 def _of_attempts(sim: Sim, of_jobs: BoolArray) -> BoolArray:
-    """Return what is known of jobs for each attempt that was cut off [attempts]."""
+    """Return a value of each job for each attempt that was cut off [attempts]."""
     found: BoolArray = of_jobs[sim["lost"]["job"][: sim.clock.lost]]
     return found
 
 
 def _cores_held(sim: Sim, asked: IntArray) -> tuple[IntArray, IntArray]:
-    """Thousandths of cores that each job holds or held, and each attempt that a failure cut off.
+    """Return the thousandths of cores of each job, and of each attempt cut off.
 
     Args:
-        sim: the simulation.
-        asked: what jobs that have not started ask for [jobs].
+        sim: The simulation.
+        asked: Requested cores, for jobs that have not started [jobs].
     """
     part = sim["part"][: int(sim["sharing"]["parts"][0])]
     part = part[part["tasks"] > 0]

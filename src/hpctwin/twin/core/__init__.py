@@ -1,1 +1,1 @@
-"""The pure core: events and snapshots in, decisions out."""
+"""Core of the twin: events and snapshots in, decisions out."""

@@ -1,7 +1,7 @@
-"""The twin's core: events and snapshots in, decisions out.
+"""Core of the live twin: events and snapshots in, decisions out.
 
-No clock, no file, no socket: what it does depends on its inputs and their order alone, so that any
-decision can be made again from the journal, bit for bit.
+The core has no clock, file or socket. Its results depend only on its inputs and their order, so any
+decision can be repeated from the journal, bit for bit.
 """
 
 from __future__ import annotations
@@ -55,16 +55,19 @@ _OPPORTUNITY = (
 )  # fmt: skip
 
 _FORECASTS = 1 << 20
-"""Part of the seed of forecasts, so that they draw other numbers than the comparison of policies."""
+"""Part of the seed of forecasts.
+
+With it they draw other numbers than the comparison of policies.
+"""
 
 
 class Core:
-    """The live twin without its surroundings.
+    """Decision maker of the live twin, without clock or connections.
 
     Args:
-        settings: the pool, the objective, what is expected.
-        what_ifs: runs them. Where it waits for all of them the result does not depend on it; where it does
-            not, a decision tells which had not answered, and is made again without these.
+        settings: Pool of policies, objective and expectations.
+        what_ifs: Runner of the what-ifs. If it waits for all of them, results do not depend on it.
+            Otherwise a decision records the ones without an answer, and is repeated without them.
     """
 
     def __init__(self, settings: CoreSettings, what_ifs: WhatIfs | None = None) -> None:
@@ -91,27 +94,28 @@ class Core:
         self._told = 0
 
     def warm_up(self) -> None:
-        """Compile the pool now, whatever the cluster turns out to be: no decision may wait for it.
+        """Compile the pool now for any cluster: no decision may wait for the compiler.
 
         Raises:
-            PolicyError: a policy cannot be compiled.
+            PolicyError: A policy cannot be compiled.
         """
         for policy in (*self.pool, *([] if self.own is None else [self.own])):
             policy.compile_for_any_machine()
 
-    # --- what comes in ---------------------------------------------------------------------------
+    # --- inputs -----------------------------------------------------------------------------------
 
     def take_event(self, event: ev.Event) -> Taken:
-        """Take in an event; see `Mirror.take`."""
+        """Process an event; see `Mirror.take`."""
         taken, applied = self.mirror.take(event)
         for one, before in applied:
             self._learn(one, before)
         return taken
 
     def take_snapshot(self, snapshot: Snapshot) -> bool:
-        """Take a snapshot as the truth; False if the mirror is newer.
+        """Replace the mirror's state with a snapshot; return False if the mirror is newer.
 
-        Jobs that are gone without an event count as ended at an unknown time: nothing is learnt.
+        The end time of a job that disappears without an event is unknown: nothing is learned from
+        it.
         """
         taken, applied = self.mirror.adopt(snapshot)
         if not taken:
@@ -125,45 +129,47 @@ class Core:
         return True
 
     def asked_to_start(self, job_id: str, time_s: float, where: Where = ()) -> None:
-        """The cluster was asked to start a job; until it says so, the job holds nodes here.
+        """Record that the cluster was asked to start a job.
+
+        The job holds nodes in the core's view until the cluster reports its start.
 
         Args:
-            job_id: the job.
-            time_s: when.
-            where: the nodes that were told besides.
+            job_id: The job.
+            time_s: Time of the request.
+            where: The nodes given in the request, if any.
         """
         self._memory.asked[job_id] = time_s
         self._memory.told[job_id] = where
 
     def refused(self, job_id: str, time_s: float) -> None:
-        """The cluster refused; the job is left alone for a while."""
+        """Record that the cluster refused a start; the job is deferred for the retry time."""
         self._memory.asked.pop(job_id, None)
         self._memory.put_off[job_id] = time_s + self.settings.retry
         self.opportunity = True
 
     @property
     def under_way(self) -> frozenset[str]:
-        """The jobs that were asked to start, and of which that has not been seen."""
+        """Jobs that were asked to start and whose start has not been seen yet."""
         return frozenset(self._memory.asked)
 
     def waits(self, job_id: str) -> bool:
-        """Whether a job waits, and was not asked to start."""
+        """Return whether a job is pending and was not asked to start."""
         return waits(self.mirror.jobs.get(job_id)) and job_id not in self._memory.asked
 
     def put_off(self, job_id: str) -> float | None:
-        """Until when a job is left alone because its start was refused."""
+        """Return when a job may be asked again after a refusal; None if not refused."""
         return self._memory.put_off.get(job_id)
 
     def overdue(self, now_s: float) -> list[str]:
-        """Jobs asked to start long ago of which nothing was heard."""
+        """Return the jobs that were asked to start and did not within the start patience."""
         patience = self.settings.start_patience
         return [i for i, t in self._memory.asked.items() if now_s - t > patience]
 
-    # --- what goes out ---------------------------------------------------------------------------
+    # --- outputs ----------------------------------------------------------------------------------
 
     @property
     def policy(self) -> str:
-        """The policy in force."""
+        """Name of the policy in force."""
         return self._memory.policy
 
     def decide(
@@ -174,18 +180,18 @@ class Core:
         in_charge: bool = True,
         unanswered: Sequence[tuple[int, str]] | None = None,
     ) -> Decision | None:
-        """Look ahead and choose.
+        """Look ahead and choose a policy.
 
         Args:
-            now_s: the present by the cluster's clock.
-            dwell_s: a policy stays in force at least so long.
-            in_charge: whether the twin starts the jobs; else forecasts are made for the cluster's
-                own policy, where the settings name one.
-            unanswered: future and policy of the what-ifs that did not answer in time when this was decided
-                before; left out when it is decided for the first time.
+            now_s: The present by the cluster's clock.
+            dwell_s: Minimum time that a policy stays in force.
+            in_charge: Whether the twin starts the jobs. If not, forecasts are made for the
+                cluster's own policy, if the settings name one.
+            unanswered: Future and policy of the what-ifs that did not answer in time when this
+                decision was made; None if it is made for the first time.
 
         Returns:
-            None if the mirror waits for a snapshot, or no job waits.
+            The decision; None if the mirror needs a snapshot, or no job is pending.
         """
         self.opportunity = False
         if self.mirror.needs_snapshot is not None:
@@ -257,15 +263,15 @@ class Core:
         rule: LeaseRule | None = None,
         decision: Decision | None = None,
     ) -> Actions:
-        """Return what the cluster is told now: jobs to start, and leases that are due.
+        """Return the jobs that the cluster is asked to start now, and the leases due.
 
         Args:
             now_s: The present by the cluster's clock.
-            starts: ids of pending jobs to start, the most important first.
-            where: The nodes of those that start on given nodes.
-            most: Only this many may start now; the others are leased.
-            leases: The twin's pending jobs, and until when each is leased.
-            rule: How long leases are; without it, none are due.
+            starts: Ids of pending jobs to start, the most important first.
+            where: Nodes of the jobs that start on given nodes, by id.
+            most: Maximum number of jobs that start now; the others are leased.
+            leases: End of the lease of each of the twin's pending jobs, by id.
+            rule: Lengths of leases; without it, none are due.
             decision: The last one; its forecasts say which jobs cannot start soon.
         """
         memory, mirror = self._memory, self.mirror
@@ -286,10 +292,10 @@ class Core:
         return Actions(told, frozenset(starts).difference(told), due)
 
     def places(self, starts: Collection[str], now_s: float, policy: str) -> dict[str, Where]:
-        """Return where a policy places jobs that it starts now, of those that get parts of nodes.
+        """Return where a policy places the jobs that start now on parts of nodes.
 
         Args:
-            starts: ids of the jobs.
+            starts: Ids of the jobs.
             now_s: The present; the core must be as it was when it decided.
             policy: The policy chosen.
         """
@@ -303,7 +309,10 @@ class Core:
         }
 
     def forecasts(self, now_s: float, policy: str | None = None) -> list[Forecast]:
-        """Return forecasts under the policy in force or another; nothing is learned from them."""
+        """Return forecasts under a policy, by default the one in force.
+
+        Nothing is learned from them.
+        """
         jobs, by = self._memory.jobs_as_of(self.mirror, now_s), self._policy(policy or self.policy)
         expected = look_ahead(self.simulated(jobs, now_s), [by], past=Past.none())[0].start_s
         drawn = self.draw(jobs, now_s, by, self.settings.seed)
@@ -312,7 +321,7 @@ class Core:
     def draw(
         self, jobs: Sequence[JobRecord], now_s: float, policy: Policy, seed: int
     ) -> dict[str, npt.NDArray[np.float64]]:
-        """Return when each pending job starts in each of some futures that are drawn, by id [futures].
+        """Return the start of each pending job in each sampled future, by id [futures].
 
         A job that does not start in all of them is omitted.
         """
@@ -325,10 +334,12 @@ class Core:
         return now.futures(drawn.runtime_s, drawn.coming)
 
     def check_told(self) -> None:
-        """Once for each snapshot, whether the cluster tells what policies and objective need to know.
+        """Check, once per snapshot, that the cluster reports what the policies need.
+
+        The needs of the objective are checked too.
 
         Raises:
-            ConfigError: it does not.
+            ConfigError: The cluster does not report something that they need.
         """
         if self._told != self.mirror.snapshots:
             policies = [*self.pool, *([] if self.own is None else [self.own])]
@@ -336,14 +347,17 @@ class Core:
             self._told = self.mirror.snapshots
 
     def present(self, now_s: float, policy: str | Policy | None = None) -> Present:
-        """The mirror as a simulation under a policy, with walltimes or predictions as runtimes."""
+        """Return the mirror as a simulation, with walltimes or predictions as runtimes."""
         jobs = self._memory.jobs_as_of(self.mirror, now_s)
         if not isinstance(policy, Policy):
             policy = self._policy(policy or self._memory.policy)
         return self.simulated(jobs, now_s, policy)
 
     def free_nodes(self, jobs: Sequence[JobRecord] | None = None, *, on: bool = False) -> int:
-        """Nodes that are up and held by no job; only those that are switched on, if that is asked for."""
+        """Return the number of nodes that are up and hold no job.
+
+        With ``on``, only nodes that are powered on count.
+        """
         if jobs is None:
             jobs = list(self.mirror.jobs.values())
         there, places = self._seen(jobs), self._reused.rows.nodes
@@ -352,10 +366,12 @@ class Core:
         return int(np.count_nonzero(free))
 
     def fits_now(self, jobs: Sequence[JobRecord] | None = None) -> Callable[[JobSpec], bool]:
-        """What tells whether a job finds room on what is up and free now, whatever is kept for others.
+        """Return a function that says whether a job fits the nodes up and free now.
+
+        Nodes held back for other jobs count as free.
 
         Args:
-            jobs: the jobs that are there; those of the mirror if left out.
+            jobs: All jobs; by default those of the mirror.
         """
         if jobs is None:
             jobs = list(self.mirror.jobs.values())
@@ -365,7 +381,7 @@ class Core:
         return lambda spec: spec.nodes <= free
 
     def changed(self, snapshot: Snapshot) -> Core:
-        """A core that expects the same of jobs, for a cluster that is otherwise than this one's."""
+        """Return a core with the same expectations, for a cluster in another state."""
         other = Core(self.settings.model_copy(update={"learned": None}))
         other.take_snapshot(snapshot)
         other.expectations = self.expectations
@@ -374,7 +390,7 @@ class Core:
     # --- saving ----------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """Everything that decisions depend on, as plain values; the mirror must have a snapshot."""
+        """Return everything that decisions depend on, as plain values; needs a snapshot."""
         return {
             "snapshot": self.mirror.snapshot().model_dump(mode="json"),
             "expectations": self.expectations.state(),
@@ -383,9 +399,9 @@ class Core:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` gave.
+        """Continue from a value of `state`.
 
-        A policy in force that these settings do not know any more gives way to the first of the pool.
+        If the policy in force is not in these settings, the first of the pool replaces it.
         """
         self.mirror = Mirror(Snapshot.model_validate(state["snapshot"]))
         self.expectations.restore(state["expectations"])
@@ -395,7 +411,7 @@ class Core:
             self._memory.policy = self._ties[0]
         self.opportunity = True
 
-    # --- inside ----------------------------------------------------------------------------------
+    # --- internals --------------------------------------------------------------------------------
 
     def _learn(self, event: ev.Event, job: JobRecord | None) -> None:
         memory = self._memory
@@ -417,7 +433,8 @@ class Core:
                     if job is not None and event.reason in ("exit", "walltime"):
                         self.expectations.saw_end(job, event.time_s)
             case ev.JobModified() if event.job.reason:
-                # The manager says why it does not start: it holds nothing any more.
+                # The manager gives a reason why the job does not start, so it holds no nodes any
+                # more.
                 memory.asked.pop(event.job.id, None)
             case ev.JobDeleted():
                 memory.put_off.pop(event.job_id, None)
@@ -434,14 +451,14 @@ class Core:
         arrivals: Sequence[JobSpec] = (),
         runtime_s: Mapping[str, float] | None = None,
     ) -> Present:
-        """The mirror's nodes with some jobs, as a simulation.
+        """Return the mirror's nodes with given jobs, as a simulation.
 
         Args:
-            jobs: the jobs that are there.
-            now_s: the present.
-            policy: what starts jobs; the one in force if left out.
-            arrivals: jobs that will be submitted.
-            runtime_s: how long jobs run, by id; as is expected if left out.
+            jobs: Running and pending jobs.
+            now_s: The present.
+            policy: The policy that starts jobs; by default the one in force.
+            arrivals: Jobs that will be submitted.
+            runtime_s: Runtimes by id; by default the expected ones.
         """
         by = policy or self._policy(self._memory.policy)
         return self._scene(jobs, now_s, arrivals, runtime_s).present(by, self._reused)
@@ -453,7 +470,7 @@ class Core:
         arrivals: Sequence[JobSpec] = (),
         runtime_s: Mapping[str, float] | None = None,
     ) -> Scene:
-        """What the simulation of `simulated` is made of."""
+        """Return the input of `simulated`."""
         mirror = self.mirror
         if runtime_s is None:
             coming = [JobRecord(spec=spec) for spec in arrivals]
@@ -477,7 +494,10 @@ class Core:
         seed: int,
         unanswered: Sequence[tuple[int, str]] | None,
     ) -> Answers:
-        """What-ifs by future and policy. The first future takes what is expected, without arrivals."""
+        """Return what-ifs by future and policy.
+
+        The first future has the expected runtimes and no arrivals.
+        """
         settings, force = self.settings, self._memory.policy
 
         def sampled(number: int) -> Scene:
@@ -504,7 +524,7 @@ class Core:
         return self._reused.rows.jobs(jobs, self.mirror.node_records)
 
     def _any_fits(self, jobs: Sequence[JobRecord], free_nodes: int) -> bool:
-        """Whether any job that waits, and may start, finds room on what is up and free now."""
+        """Return whether any pending job that may start fits the free nodes now."""
         there = self._seen(jobs)
         if "tasks" in there.known:
             fits, waiting = self.fits_now(jobs), [job.spec for job in jobs if job.start_s is None]
@@ -519,7 +539,10 @@ class Core:
 
 
 def _answered(pool: Sequence[Policy], answers: Answers) -> tuple[list[Policy], list[list[WhatIf]]]:
-    """The policies that answered for what is expected, and the futures in which all of these did."""
+    """Return the policies with an expected future, and the complete futures.
+
+    A future is complete if all of these policies answered.
+    """
     there = [i for i, answer in enumerate(answers[0]) if answer is not None]
     rows = [[answer for i in there if (answer := row[i]) is not None] for row in answers]
     return [pool[i] for i in there], [row for row in rows if len(row) == len(there)]

@@ -1,4 +1,4 @@
-"""Decisions: the policy chosen by the objective, and the actions that follow from a decision.
+"""Decisions: the chosen policy, and the actions that follow from it.
 
 No clock and no connection: all functions depend on their arguments alone.
 """
@@ -32,20 +32,23 @@ __all__ = [
 TIE = 1e-9
 """Scores that differ by less than this share of the larger are equal."""
 MAX_RAISED = 20
-"""Only this many jobs at the head of the order get priorities; the others come to the head in time."""
+"""Number of jobs at the head of the order that get priorities.
+
+Later jobs reach the head in time.
+"""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One policy of the pool, judged.
+    """One policy of the pool, with its score.
 
     Args:
-        policy: its name.
-        score: lower is better.
-        metrics: the means over the sampled futures, by name.
-        spread: standard deviations over the sampled futures, by name; empty with one future.
-        starts: ids of the jobs that it would start now.
-        never: waiting jobs that it would never start.
+        policy: Name of the policy.
+        score: Score by the objective; lower is better.
+        metrics: Means over the sampled futures, by name.
+        spread: Standard deviations over the sampled futures, by name; empty with one future.
+        starts: Ids of the jobs that it would start now.
+        never: Number of pending jobs that it would never start.
     """
 
     policy: str
@@ -58,24 +61,25 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Decision:
-    """What the twin would have the cluster do now, and why.
+    """The policy, starts and forecasts that the twin chose, and the reason.
 
     Args:
-        number: counts decisions from 1.
-        time_s: the present, by the cluster's clock.
-        seq: the last event that it knows.
-        state: hash of the mirror.
-        seed: of the sampled futures.
-        policy: the policy chosen.
+        number: Number of the decision, from 1.
+        time_s: The present by the cluster's clock.
+        seq: Sequence number of the last event that the decision includes.
+        state: Hash of the mirror.
+        seed: Seed of the sampled futures.
+        policy: The policy chosen.
         reason: ``lowest score``, ``tie``, ``kept`` (by hysteresis or dwell), ``only one``.
-        before: the policy that was in force.
-        candidates: all of them, in the order of the pool.
-        starts: ids of the jobs to start now, in this order.
-        forecasts: start time and interval of each waiting job.
-        forecast_by: the policy that they are made under: the one chosen, or the cluster's own.
-        unanswered: future and policy of each what-if that did not answer in time. A policy of which this is
-            the first future is no candidate; another future counts where all candidates answered.
-        waiting, free_nodes: size of the queue, and nodes free before the decision.
+        before: The policy that was in force.
+        candidates: All candidates, in the order of the pool.
+        starts: Ids of the jobs to start now, in this order.
+        forecasts: Start time and interval of each pending job.
+        forecast_by: The policy of the forecasts: the one chosen, or the cluster's own.
+        unanswered: Future and policy of each what-if that did not answer in time. A policy without
+            an answer for the first future is no candidate. Another future counts if all candidates
+            answered.
+        waiting, free_nodes: Number of pending jobs, and of free nodes before the decision.
     """
 
     number: int
@@ -97,12 +101,12 @@ class Decision:
 
 @dataclass(frozen=True)
 class Actions:
-    """What the cluster is told now.
+    """Requests to the cluster that are due now.
 
     Args:
-        starts: ids of the jobs to start, in this order.
+        starts: Ids of the jobs to start, in this order.
         deferred: Jobs to start that may not fit, depending on where the cluster places the others.
-        leases: Until when pending jobs are leased, seconds since the epoch by id; only leases that are due.
+        leases: New ends of the leases that are due, in seconds since the epoch, by job id.
     """
 
     starts: tuple[str, ...]
@@ -112,11 +116,11 @@ class Actions:
 
 @dataclass(frozen=True)
 class PendingJob:
-    """What a lease depends on.
+    """Inputs of the length of a lease.
 
     Args:
-        until_s: The end of the job's lease; 0 without one.
-        expected_s: When the job is expected to start; None if there is no forecast.
+        until_s: End of the job's lease; 0 without one.
+        expected_s: Expected start of the job; None without a forecast.
         fits: Whether enough nodes are free now.
     """
 
@@ -127,10 +131,10 @@ class PendingJob:
 
 @dataclass(frozen=True)
 class LeaseRule:
-    """How long leases are.
+    """Lengths of leases.
 
     Args:
-        short_s: Length for jobs that could start soon.
+        short_s: Length for jobs that could start soon, in seconds.
         longest_s: Maximum for the others; at least ``short_s``.
     """
 
@@ -138,10 +142,11 @@ class LeaseRule:
     longest_s: float
 
     def length_s(self, now_s: float, job: PendingJob) -> float:
-        """Return the length of a job's lease: short ones doubled, so that few commands renew them all.
+        """Return the length of a job's lease: ``short_s``, doubled as often as allowed.
 
-        A lease is at most half the time until the job is expected to start. A job that fits the free
-        nodes could start now if the twin did not keep it pending, so its lease is short.
+        Long leases need few commands to renew. A lease is at most half the time until the job is
+        expected to start. A job that fits the free nodes could start now if the twin did not keep
+        it pending, so its lease is short.
         """
         if job.fits or job.expected_s is None:
             return self.short_s
@@ -162,7 +167,7 @@ def leases_due(
         now_s: The present by the manager's clock.
         jobs: The twin's pending jobs.
         released: Jobs that get no lease: admitted, blocked, or not modeled.
-        rule: How long leases are.
+        rule: Lengths of leases.
     """
     due = {}
     for job_id, job in jobs.items():
@@ -179,13 +184,13 @@ def raised(
 ) -> list[tuple[str, float]]:
     """Return the fewest changes of priority that put the first jobs of an order first.
 
-    Priorities are only raised, and only where necessary: a job that starts, or arrives at the end,
+    Priorities are only raised, and only if necessary: a job that starts, or arrives at the end,
     changes nothing.
 
     Args:
-        order: Pending jobs, the first to go first.
+        order: Pending jobs, the next to start first.
         priority: Priorities of all pending jobs.
-        step: How much higher a job is put than the one after it.
+        step: Difference between the priorities of a raised job and the one after it.
 
     Returns:
         Job and new priority, the last job first.
@@ -206,12 +211,14 @@ def raised(
 def judge(
     objective: Objective, pool: Sequence[str], futures: Sequence[Sequence[WhatIf]]
 ) -> list[Candidate]:
-    """Score each policy by its mean over the sampled futures, or over the one expected.
+    """Score each policy by its mean over the sampled futures.
+
+    Without sampled futures, the expected one decides.
 
     Args:
-        objective: what is judged by.
-        pool: names of the policies.
-        futures: what-ifs by future and policy; the first future is what is expected.
+        objective: The objective.
+        pool: Names of the policies.
+        futures: What-ifs by future and policy; the first future is the expected one.
     """
     judged = futures[1:] or futures
     outlooks = [outlooks_of([what_if.course for what_if in future]) for future in judged]
@@ -239,7 +246,10 @@ def judge(
 def _mean_and_spread(
     measured: Sequence[Sequence[dict[str, float]]],
 ) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
-    """Of each policy's metrics over the futures; no spread where there is only one."""
+    """Return the means of each policy's metrics over the futures, and their spread.
+
+    With one future the spread is empty.
+    """
     if len(measured) == 1:
         return list(measured[0]), [{} for _ in measured[0]]
     names = list(measured[0][0])
@@ -259,18 +269,18 @@ def choose(
     ties: Sequence[str],
     free: bool,
 ) -> tuple[int, str]:
-    """The number of the winner, and why it won.
+    """Return the index of the winner, and the reason.
 
     Args:
-        candidates: by `judge`.
-        current: the policy in force; None before the first decision.
-        hysteresis: it stays unless another is better by this share of the best score.
-        ties: names of all policies by preference.
-        free: whether there was a choice; with False the one candidate is the policy in force.
+        candidates: Candidates of `judge`.
+        current: The policy in force; None before the first decision.
+        hysteresis: Share of the best score by which another policy must be better to replace it.
+        ties: Names of all policies by preference.
+        free: Whether there was a choice; if False, the one candidate is the policy in force.
     """
     if len(candidates) == 1:
         return 0, "only one" if free else "kept"
-    # One that leaves jobs waiting for ever has no comparable waits.
+    # The waits of a policy that never starts some jobs are not comparable.
     possible = [i for i, c in enumerate(candidates) if c.never == 0]
     best = min(candidates[i].score for i in possible)
     equal = [i for i in possible if candidates[i].score <= best + abs(best) * TIE]
@@ -287,7 +297,7 @@ def choose(
 
 
 def tie_order(ties: Sequence[str], pool: Sequence[Policy]) -> list[str]:
-    """Names of all policies, those named for ties first, then as in the pool."""
+    """Return the names of all policies: those in ``ties`` first, then as in the pool."""
     names = [policy.name for policy in pool]
     wanted = [parse_policy(text).name for text in ties]
     return [name for name in wanted if name in names] + [n for n in names if n not in wanted]

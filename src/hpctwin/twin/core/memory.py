@@ -1,4 +1,4 @@
-"""What the twin's core knows besides the mirror: what it asked for, and the jobs that have started."""
+"""State of the core besides the mirror: requested starts and started jobs."""
 
 from __future__ import annotations
 
@@ -21,20 +21,23 @@ from hpctwin.twin.what_if.run import Past
 __all__ = ["Blocked", "Memory", "StartedJob", "room_of", "waits"]
 
 _ALONE = ("dependency", "hold", "policy")
-"""Reasons that say nothing of other jobs."""
+"""Reasons that say nothing about other jobs."""
 _OF_USER = ("account", "limit")
-"""Reasons that other jobs of the same user, account and QOS share; the rest go with what is asked for."""
+"""Reasons that apply to all jobs of the same user, account and QOS.
+
+Other reasons apply to jobs with the same request.
+"""
 
 
 @dataclass(frozen=True)
 class StartedJob:
-    """A job that has started: what the objective remembers of it.
+    """A job that has started, as the objective remembers it.
 
     Args:
-        id: the job's.
-        submit_s, start_s: when it was submitted and started, seconds since the epoch.
-        nodes: how many it has.
-        end_s: when it ended; None while it runs.
+        id: Id of the job.
+        submit_s, start_s: Submission and start, in seconds since the epoch.
+        nodes: Number of its nodes.
+        end_s: Its end; None while it runs.
     """
 
     id: str
@@ -46,17 +49,17 @@ class StartedJob:
 
 @dataclass
 class Memory:
-    """What the core knows besides the mirror.
+    """State of the core besides the mirror.
 
     Args:
-        policy: in force.
-        policy_since_s: since when.
-        decisions: so many were made.
-        asked: jobs that the cluster was asked to start, and when.
-        told: the nodes that it was told besides, by job.
-        put_off: jobs that are left alone, and until when.
-        past: jobs that have ended, as long as the objective looks back.
-        running: those that run, by id.
+        policy: The policy in force.
+        policy_since_s: Time since which it is in force.
+        decisions: Number of decisions made.
+        asked: Time of the request for each job that was asked to start.
+        told: Nodes given in the request, by job.
+        put_off: Time until which each deferred job is not asked again.
+        past: Jobs that have ended, within the objective's window.
+        running: Running jobs, by id.
     """
 
     policy: str
@@ -69,30 +72,32 @@ class Memory:
     running: dict[str, StartedJob] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
-        """All of it as plain values."""
+        """Return the state as plain values."""
         return {**asdict(self), "past": [asdict(job) for job in self.past]}
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Self:
-        """What `plain` gave."""
+        """Return the memory that `plain` described."""
         found = dict(plain)
         found["past"] = deque(StartedJob(**job) for job in found["past"])
         found["running"] = {i: StartedJob(**job) for i, job in found["running"].items()}
         return cls(**found)
 
-    # --- what was seen ---------------------------------------------------------------------------
+    # --- observations -----------------------------------------------------------------------------
 
     def saw_all(self, mirror: Mirror, time_s: float, settings: CoreSettings) -> None:
-        """A snapshot was taken: jobs that are gone without an event ended at an unknown time.
+        """Update the state after a snapshot.
+
+        Jobs that disappeared without an event ended at an unknown time.
 
         Args:
-            mirror: has it.
-            time_s: of the snapshot.
-            settings: how long a start is waited for.
+            mirror: The mirror after the snapshot.
+            time_s: Time of the snapshot.
+            settings: Settings with the start patience and the retry time.
         """
         jobs = mirror.jobs
-        # What was asked so long ago and is not seen in a snapshot was not done: the manager does not
-        # start it, for reasons of its own.
+        # A job that was asked to start before this time and does not run in the snapshot was not
+        # started: the manager has its own reasons.
         oldest_s = time_s - settings.start_patience
         asked = {
             i: t for i, t in self.asked.items() if waits(jobs.get(i)) and not jobs[i].spec.reason
@@ -110,13 +115,13 @@ class Memory:
                 self.saw_start(job)
 
     def saw_start(self, job: JobRecord | None) -> None:
-        """A job has started, or has got the nodes that it will start on."""
+        """Record that a job has started, or that it holds the nodes it will start on."""
         if job is not None and job.start_s is not None:
             spec = job.spec
             self.running[spec.id] = StartedJob(spec.id, spec.submit_s, job.start_s, spec.nodes)
 
     def remember(self, job: StartedJob, end_s: float, now_s: float, settings: CoreSettings) -> None:
-        """Keep a job that has ended as long as the objective looks back."""
+        """Keep an ended job for the objective's window."""
         window_s = settings.objective.past
         if window_s <= 0:
             return
@@ -124,12 +129,12 @@ class Memory:
         while self.past and (self.past[0].end_s or 0.0) < now_s - window_s:
             self.past.popleft()
 
-    # --- what follows for the jobs -----------------------------------------------------------------
+    # --- consequences for the jobs ----------------------------------------------------------------
 
     def past_of(
         self, jobs: Sequence[JobRecord], expectations: Expectations, settings: CoreSettings
     ) -> Past:
-        """Jobs that have started and count in the objective."""
+        """Return the started jobs that count in the objective."""
         if settings.objective.past <= 0:
             return Past.none()
         expected = expectations.runtime_s(jobs)
@@ -143,9 +148,10 @@ class Memory:
         return Past(*table)
 
     def jobs_as_of(self, mirror: Mirror, now_s: float) -> tuple[JobRecord, ...]:
-        """The mirror's jobs, with those asked to start as running, and those as blocked that are.
+        """Return the mirror's jobs, with requested starts as running.
 
-        A job that the manager would not start holds nothing, nor do those like it; see `Blocked`.
+        Jobs like a blocked one are blocked too: a job that the manager would not start holds no
+        nodes, nor do jobs like it; see `Blocked`.
         """
         jobs = list(mirror.jobs.values())
         blocked = self.blocked(mirror, now_s)
@@ -174,21 +180,21 @@ class Memory:
         return tuple(jobs)
 
     def _taken(self, spec: JobSpec, mirror: Mirror, room: Room) -> Taken | None:
-        """Where a job lies that was asked to start: where it was told to, if there is room."""
+        """Return the nodes of a job that was asked to start: as requested if it fits."""
         return _as_told(spec, self.told.get(spec.id, ()), mirror, room) or room.place(spec)
 
     def told_together(
         self, mirror: Mirror, starts: Sequence[str], where: Mapping[str, Where]
     ) -> tuple[str, ...]:
-        """Of jobs to start those that find room wherever the manager lays what it is told to start.
+        """Return the jobs to start that fit wherever the manager places any of them.
 
         Args:
-            mirror: knows the jobs.
-            starts: ids of waiting jobs, the most important first.
-            where: on which nodes, of those of which that is told.
+            mirror: The mirror with the jobs.
+            starts: Ids of pending jobs, the most important first.
+            where: Nodes of the jobs whose nodes are part of the request, by id.
 
         Returns:
-            Those of which it is told where, then the others, each in the order given.
+            The jobs with given nodes, then the others, each in the order of ``starts``.
         """
         specs = [mirror.jobs[i].spec for i in {*starts, *self.asked} if i in mirror.jobs]
         if len(specs) <= 1 or _are_alike(mirror, specs):
@@ -206,7 +212,7 @@ class Memory:
                 room.hold([node for node, _ in taken], held, of=job.spec)
             else:
                 under_way.append(job.spec)
-        # Who waits for another one to start comes after it, and is kept with it.
+        # A job that depends on another one's start comes after it, and is dropped with it.
         waits_for = {
             i: {edge.on for edge in mirror.jobs[i].spec.dependencies}.intersection(starts)
             for i in starts
@@ -220,7 +226,7 @@ class Memory:
         return tuple(told)
 
     def blocked(self, mirror: Mirror, now_s: float) -> Blocked:
-        """The jobs that the manager would not start, and those that it did not start when asked."""
+        """Return the jobs that the manager would not start, or did not start when asked."""
         put_off = self.put_off
         jobs = mirror.jobs
         late = [jobs[i].spec for i, t in put_off.items() if t > now_s and waits(jobs.get(i))]
@@ -229,15 +235,16 @@ class Memory:
     def left_to_manager(
         self, mirror: Mirror, now_s: float, never: Collection[str] = ()
     ) -> set[str]:
-        """Waiting jobs that are not to be kept from starting.
+        """Return the pending jobs that must not be kept from starting.
 
-        Those asked to start, those that the manager would not start or has not started when asked, and
-        those that no forecast sees starting, unless they only wait behind a blocked one like them.
+        These are held jobs, jobs asked to start, and jobs that the manager would not start or has
+        not started when asked. Jobs that no forecast sees starting belong to them too, unless they
+        only wait behind a blocked job like them.
 
         Args:
-            mirror: knows the jobs.
-            now_s: the present.
-            never: jobs that the last decision sees never starting.
+            mirror: The mirror with the jobs.
+            now_s: The present.
+            never: Jobs without a start in the last decision's forecasts.
         """
         blocked = self.blocked(mirror, now_s)
         found = set()
@@ -255,19 +262,19 @@ class Memory:
 
 
 def room_of(mirror: Mirror, jobs: Sequence[JobRecord]) -> Room:
-    """What is free on the nodes of a mirror where some jobs run."""
+    """Return the free capacity of a mirror's nodes while given jobs run."""
     nodes = mirror.nodes
     states = [node.state for node in nodes.values()]
     return Room.of(mirror.machine, states, jobs, {name: i for i, name in enumerate(nodes)})
 
 
 def _are_alike(mirror: Mirror, specs: Sequence[JobSpec]) -> bool:
-    """Whether any node is as good as another for jobs: then they fit together wherever they lie."""
+    """Return whether jobs fit together wherever they run: all nodes are equal."""
     return len(mirror.machine.nodes) == 1 and not any(spec.tasks for spec in specs)
 
 
 def _as_told(spec: JobSpec, where: Where, mirror: Mirror, room: Room) -> Taken | None:
-    """The nodes that were told for a job, if there is room for it."""
+    """Return the requested nodes of a job if it fits there, else None."""
     number = {name: i for i, name in enumerate(mirror.nodes)}
     taken = [(number[name], tuple(tasks)) for name, tasks in where if name in number]
     told = bool(taken) and len(taken) == len(where) and room.has(spec, taken)
@@ -275,20 +282,21 @@ def _as_told(spec: JobSpec, where: Where, mirror: Mirror, room: Room) -> Taken |
 
 
 def waits(job: JobRecord | None) -> bool:
-    """Whether a job is there and has not started."""
+    """Return whether a job exists and has not started."""
     return job is not None and job.start_s is None
 
 
 class Blocked:
-    """Which waiting jobs have no chance as long as others are blocked.
+    """Pending jobs that have no chance while other jobs are blocked.
 
-    Where a limit keeps one job of a user from starting, it keeps the user's other jobs that are as large
-    and as long: asking for each of them in turn would leave nodes idle. They stay leased, and are looked
-    at again as soon as the one that stands for them has started or its reason is gone.
+    If a limit keeps one job of a user from starting, it also keeps the user's other jobs that are
+    at least as large and as long. Asking for each of them in turn would leave nodes idle. They stay
+    leased, and are considered again as soon as the job that represents them has started or has no
+    reason any more.
 
     Args:
-        reasons: waiting jobs with a reason; see `JobSpec.reason`.
-        late: jobs that did not start when they were asked to, for reasons unknown.
+        reasons: Pending jobs with a reason; see `JobSpec.reason`.
+        late: Jobs that did not start when asked, for unknown reasons.
     """
 
     def __init__(self, reasons: Iterable[JobSpec], late: Iterable[JobSpec] = ()) -> None:
@@ -307,7 +315,7 @@ class Blocked:
         return bool(self._blocked)
 
     def like(self, spec: JobSpec) -> str | None:
-        """The blocked job that a job is like; None if there is none."""
+        """Return the id of a blocked job that this job is like; None if there is none."""
         for key in (_of_user(spec), _of_demand(spec)):
             for other in self._blocked.get(key, ()):
                 smaller = other.nodes <= spec.nodes and other.walltime_s <= spec.walltime_s

@@ -1,4 +1,4 @@
-"""The mirror: the twin's copy of a live cluster, kept by events and set right by snapshots."""
+"""The mirror: a copy of a live cluster, updated by events and snapshots."""
 
 from __future__ import annotations
 
@@ -21,14 +21,23 @@ from hpctwin.rms.records.records import (
 __all__ = ["Applied", "Mirror", "Taken"]
 
 Applied = tuple[ev.Event, JobRecord | None]
-"""An event that was applied, and its job as it was before (None where it was not there)."""
+"""An event that was applied, and its job before it (None if it did not exist)."""
 
 Taken = Literal["applied", "duplicate", "early", "ignored", "contradiction"]
-"""What became of an event: applied now; known already; kept until those before it have come; of
-another run, or before the snapshot; or it cannot be true, so that a snapshot is needed."""
+"""What happened to an event.
+
+- ``applied``: the event is part of the state now.
+- ``duplicate``: the event was known already.
+- ``early``: it is kept until the events before it have arrived.
+- ``ignored``: it belongs to an earlier run or another cluster, or precedes the snapshot.
+- ``contradiction``: it cannot be true, so a snapshot is needed.
+"""
 
 MAX_EARLY = 10_000
-"""Events kept while one before them is missing; with more, a snapshot is asked for."""
+"""Maximum number of events kept while an earlier one is missing.
+
+Beyond it, a snapshot is needed.
+"""
 
 _NODE_STATES: dict[str, Literal["up", "down", "drained"]] = {
     "node_up": "up",
@@ -40,13 +49,14 @@ _MODULUS = 1 << (8 * _DIGEST_BYTES)
 
 
 class Mirror:
-    """Jobs, nodes and reservations of one cluster as its events tell.
+    """Jobs, nodes and reservations of one cluster, as its events report them.
 
-    Applying an event twice, or events of one run in another order, ends in the same state. A gap, or
-    an event that cannot be true, sets ``needs_snapshot`` to the reason; `adopt` sets it right.
+    Applying an event twice, or events of one run in another order, ends in the same state. A gap,
+    or an event that cannot be true, sets ``needs_snapshot`` to the reason; `adopt` corrects the
+    state.
 
     Args:
-        snapshot: what the resource manager knew at some moment; without one, it is needed first.
+        snapshot: First snapshot of the resource manager; without it, one is needed first.
     """
 
     def __init__(self, snapshot: Snapshot | None = None) -> None:
@@ -73,13 +83,13 @@ class Mirror:
         if snapshot is not None:
             self.adopt(snapshot)
 
-    # --- what comes in ---------------------------------------------------------------------------
+    # --- inputs -----------------------------------------------------------------------------------
 
     def take(self, event: ev.Event) -> tuple[Taken, list[Applied]]:
-        """Take in one event.
+        """Process one event.
 
         Returns:
-            What became of it, and all events applied by it: itself, and those that waited for it.
+            What happened to it, and all events that were applied: this one, and those kept for it.
         """
         if self.snapshots == 0:
             self._keep_early(event)
@@ -104,24 +114,24 @@ class Mirror:
 
     @property
     def missing(self) -> int | None:
-        """Sequence number of the event that others wait for; None if none does."""
+        """Sequence number of the event that kept events wait for; None if none do."""
         if self.seq is None or not any(run == self.run for run, _ in self._early):
             return None
         return self.seq + 1
 
     def give_up_waiting(self) -> None:
-        """The missing event does not come: ask for a snapshot."""
+        """Ask for a snapshot instead of the missing event."""
         if self.missing is not None:
             self._ask(f"event {self.missing} is missing")
 
     def adopt(self, snapshot: Snapshot) -> tuple[bool, list[Applied]]:
-        """Take a snapshot as the truth, if it is not older than the mirror.
+        """Replace the state with a snapshot, unless it is older than the mirror.
 
         Returns:
-            Whether it was taken, and the events applied after it, which had been kept.
+            Whether the snapshot was used, and the kept events that were applied after it.
         """
         same_run = self.snapshots > 0 and snapshot.run == self.run
-        # Without a sequence number the time tells which events the snapshot includes.
+        # Without a sequence number, the time decides which events the snapshot includes.
         counted = bool(snapshot.seq or snapshot.run)
         if same_run and counted and self.seq is not None and snapshot.seq < self.seq:
             return False, []
@@ -159,16 +169,16 @@ class Mirror:
             applied += self.take(event)[1]
         return True, applied
 
-    # --- what it holds ---------------------------------------------------------------------------
+    # --- contents ---------------------------------------------------------------------------------
 
     @property
     def digest(self) -> str:
-        """A hash of all jobs, nodes and reservations, equal if and only if they are."""
+        """Hash of all jobs, nodes and reservations; equal if and only if they are equal."""
         return f"{self._sum:032x}"
 
     @property
     def not_started(self) -> list[JobSpec]:
-        """The waiting jobs that the manager says it would not start, in the order of all."""
+        """Pending jobs that the manager says it would not start, in the order of all jobs."""
         if not self._with_reason:
             return []
         told = [self.jobs[i] for i in filter(self._with_reason.__contains__, self.jobs)]
@@ -176,16 +186,16 @@ class Mirror:
 
     @property
     def node_records(self) -> tuple[NodeRecord, ...]:
-        """The nodes in the order of their numbers; the same object as long as they are the same."""
+        """Nodes in the order of their numbers; the same object while they are unchanged."""
         if self._node_records is None:
             self._node_records = tuple(self.nodes.values())
         return self._node_records
 
     def snapshot(self) -> Snapshot:
-        """The mirror in the form of a resource manager's snapshot.
+        """Return the mirror in the form of a resource manager's snapshot.
 
         Raises:
-            ValueError: no snapshot has come yet.
+            ValueError: The mirror has no snapshot yet.
         """
         if not self.snapshots:
             raise ValueError("the mirror has seen no snapshot yet")
@@ -203,7 +213,7 @@ class Mirror:
         )
 
     def difference(self, snapshot: Snapshot) -> list[str]:
-        """What the mirror and a snapshot disagree on, one sentence each; empty if nothing."""
+        """Return the differences between the mirror and a snapshot, one sentence each."""
         words = _jobs_differ(self.jobs, {job.spec.id: job for job in snapshot.jobs})
         words += _nodes_differ(self.nodes, snapshot.nodes)
         mine, theirs = set(self.reservations), {r.name for r in snapshot.reservations}
@@ -249,7 +259,7 @@ class Mirror:
                 self._fulfil(event.job_id, event.time_s, ended_well=well)
             case ev.JobRequeued():
                 known = self.jobs.get(event.job_id)
-                # One that waits may have run and been thrown back unseen, if the count says so.
+                # A pending job may have run and been requeued unseen, if the event has a count.
                 unseen = known is not None and known.start_s is None and event.requeues is not None
                 job = (
                     known
@@ -288,7 +298,7 @@ class Mirror:
             and known.start_s is not None
             and known.node_names == event.node_names
         ):
-            # Its nodes are on sooner or later than was thought.
+            # Its nodes are ready sooner or later than expected.
             self._update(event.job_id, start_s=event.begins_s)
             return
         job = self._waiting(event.job_id)
@@ -321,7 +331,7 @@ class Mirror:
     def _fulfil(
         self, job_id: str, time_s: float, *, ended_well: bool = False, started: bool = False
     ) -> None:
-        """Strike out the dependencies that have come true; the failed ones stay."""
+        """Remove the dependencies that are fulfilled; failed ones stay."""
         for other in [self.jobs[i].spec for i in self._depend]:
             true = [
                 edge
@@ -347,7 +357,7 @@ class Mirror:
         return job
 
     def _free(self, job_id: str, time_s: float) -> JobRecord:
-        """Take a job from its nodes; those that it used are idle from now on."""
+        """Release a job's nodes; nodes that it used are idle from now on."""
         job = self.jobs.get(job_id)
         if job is None:
             raise ContradictionError(f"job {job_id} is not known")
@@ -369,7 +379,7 @@ class Mirror:
         else:
             self._holder.update(dict.fromkeys(names, spec.id))
 
-    # --- the tables and their hash ---------------------------------------------------------------
+    # --- tables and their hash --------------------------------------------------------------------
 
     def _update(self, job_id: str, **changes: Any) -> None:
         job = self.jobs.get(job_id)
@@ -378,7 +388,10 @@ class Mirror:
         self._put_job(job.model_copy(update=changes))
 
     def _put_job(self, job: JobRecord) -> None:
-        """Note besides of whom something is asked at each event or decision, so that not all are asked."""
+        """Store a job, and index it by what events and decisions look for.
+
+        Only jobs with dependencies or with a reason need to be searched then.
+        """
         job_id, spec = job.spec.id, job.spec
         self._put(self.jobs, job_id, job)
         for noted, is_so in ((self._depend, spec.dependencies), (self._with_reason, spec.reason)):
@@ -447,7 +460,10 @@ def _nodes_differ(mine: Mapping[str, NodeRecord], theirs: Iterable[NodeRecord]) 
 
 
 def _as_it_is(node: NodeRecord) -> str:
-    """Return a node's state in words, without its begin, which sources know more or less exactly."""
+    """Return a node's state in words, without the time since when.
+
+    Sources know this time to different precision.
+    """
     power = node.power
     if power is None:
         return node.state
