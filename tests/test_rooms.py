@@ -17,9 +17,9 @@ SOURCES = Path(hpctwin.__file__).parent
 WRITERS = {
     "model/files/files.py": "the writer",
     "model/files/file_lock.py": "a lock holds its file open",
-    "model/files/private_file.py": "SQLite writes what is for its owner only",
+    "model/files/trusted.py": "SQLite writes what is for its owner only",
     "formats/archive.py": "a download that was cut off goes on where it was",
-    "rms/site_import/live_site.py": "a command writes into a folder for this alone",
+    "rms/site_import/folder.py": "a command writes into a folder for this alone",
     "rms/gate.py": "a script that lives as long as the submission",
     "rms/pbs/hook.py": "runs within PBS, without us",
     "rms/polling/spool.py": "what came in while a file was put aside goes behind",
