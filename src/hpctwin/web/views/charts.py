@@ -89,6 +89,6 @@ def timeline_routes(app: FastAPI, source: Charted) -> None:
 
     @app.get("/api/v1/timeline/at", tags=["look"])
     def at(time_s: Seconds, lane: Annotated[int, Query(ge=0, le=10**9)]) -> BoxView | None:
-        """The job that lies there, if one does."""
+        """Return the job at this point, if there is one."""
         box = source.timeline().at(time_s, lane)
         return None if box is None else BoxView(**vars(box), where=source.lane_name(box.first))

@@ -232,7 +232,7 @@ def _forecast_in_parts(
     running: Sequence[tuple[JobRecord, float]],
     waiting: Sequence[tuple[float, JobRecord]],
 ) -> list[Stretch]:
-    """Where nodes are shared: on the lowest nodes with room for their tasks by then."""
+    """Return forecast jobs on shared nodes: on the lowest with capacity for their tasks."""
     mirror = stands.core.mirror
     states = [node.state for node in mirror.nodes.values()]
     room = Room.of(mirror.machine, states, mirror.jobs.values(), number)
@@ -261,14 +261,14 @@ def _forecast_in_parts(
 
 
 def lanes_of(machine: Cluster, stretches: Sequence[Stretch]) -> list[int]:
-    """How many lanes a node of each group has: a core each where jobs hold parts of nodes, else one."""
+    """Return the lanes per node of each group: its cores if jobs hold parts of nodes, else 1."""
     if all(one.amounts is None for one in stretches):
         return [1] * len(machine.nodes)
     return [max(1, round(group.cores or 0)) for group in machine.nodes]
 
 
 def rows_of(machine: Cluster, stretches: Sequence[Stretch]) -> list[Runs]:
-    """On which lanes of a Gantt chart each lies: nodes, or where they are shared cores through all nodes."""
+    """Return each job's lanes in a Gantt chart: nodes, or cores through all nodes if shared."""
     if all(one.amounts is None for one in stretches):
         return [runs_of(one.nodes) for one in stretches]
     lanes = np.repeat(lanes_of(machine, stretches), [group.count for group in machine.nodes])
@@ -295,7 +295,7 @@ def rows_of(machine: Cluster, stretches: Sequence[Stretch]) -> list[Runs]:
 
 
 def shares_of(machine: Cluster, one: Stretch) -> FloatArray:
-    """The shares of cores, memory and GPUs that it holds of each of its nodes [nodes, 3]; 0 where unknown."""
+    """Return a job's shares of its nodes' cores, memory and GPUs [nodes, 3]; 0 if unknown."""
     if one.amounts is None:
         return np.ones((len(one.nodes), len(AMOUNTS)))
     whole = np.array(

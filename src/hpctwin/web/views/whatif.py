@@ -94,7 +94,7 @@ def prepare(core: Core, now_s: float, policy: str, change: Change) -> Asking:
 
 
 def _policy(core: Core, text: str) -> Policy:
-    """A policy of the pool, or one of names and numbers: nothing asked from afar names code to run."""
+    """Return a policy of the pool or a built-in one; a remote request must not name code."""
     for known in (*core.pool, *([] if core.own is None else [core.own])):
         if known.name == text:
             return known
@@ -234,13 +234,13 @@ def _guessed(
     now_s: float,
     spans: Mapping[int, tuple[float, float]],
 ) -> dict[int, Runs]:
-    """Nodes of each job that starts, where they are only counted."""
+    """Return guessed nodes of each job that starts, if nodes are only counted."""
     place, counts = _places(snapshot, now_s), simulation.workload.nodes
     return {row: runs_of(place.place(*span, int(counts[row]))) for row, span in spans.items()}
 
 
 def _lanes(simulation: Simulation, now: Present) -> dict[int, Runs]:
-    """Cores of each job that starts, where they share nodes."""
+    """Return the cores of each job that starts, if jobs share nodes."""
     placements = simulation.result().placements
     assert placements is not None
     number = {job: row for row, job in enumerate(simulation.workload.job_id.tolist())}
@@ -255,7 +255,7 @@ def _lanes(simulation: Simulation, now: Present) -> dict[int, Runs]:
 
 
 def _places(snapshot: Snapshot, now_s: float) -> Rows:
-    """When each node that can be used is free."""
+    """Return rows with the time when each available node is free."""
     number = {node.name: i for i, node in enumerate(snapshot.nodes)}
     free = {i: 0.0 for i, node in enumerate(snapshot.nodes) if node.state == "up"}
     for job in snapshot.jobs:
