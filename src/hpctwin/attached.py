@@ -1,4 +1,4 @@
-"""Attributes that a higher package gives to a class of a lower one, such as ``result.plot``."""
+"""Attributes of a class from a higher package, such as ``result.plot``."""
 
 from __future__ import annotations
 

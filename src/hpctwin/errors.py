@@ -73,7 +73,7 @@ _WRONG_PATH = {
     errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.EROFS,
     errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL,
 }  # fmt: skip
-"""Error numbers of a wrong path from the user; a full disk, for example, is not one of them."""
+"""Error numbers of a wrong path from the user; a full disk is not one of them."""
 
 
 def exit_code_of(error: Exception) -> int:
@@ -263,7 +263,7 @@ class CommandError(HpctwinError, RuntimeError):
 
 
 class FormatError(HpctwinError, ValueError):
-    """Output of a resource manager is not understood: an event, a node list, a command's output."""
+    """A resource manager's event, node list or other output is not understood."""
 
     exit_code = 2
 
@@ -279,7 +279,7 @@ class JournalError(HpctwinError):
 
 
 class QueueError(HpctwinError):
-    """A facility's queue cannot be read or written, is another placer's, or lacks the job."""
+    """A facility's queue is unusable, is another placer's, or lacks the job."""
 
     exit_code = 2
 

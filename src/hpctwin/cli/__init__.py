@@ -1,4 +1,4 @@
-"""Commands of hpctwin: each parses its arguments, calls the library and shows the result."""
+"""Commands of hpctwin: parse arguments, call the library and show the result."""
 
 from __future__ import annotations
 

@@ -187,6 +187,6 @@ def _end(code: int, message: str | None = None) -> NoReturn:
 
 
 def _give_up_output() -> None:
-    """Discard buffered output; the interpreter would report an error at its end otherwise."""
+    """Discard buffered output, so that the interpreter reports no error at its end."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

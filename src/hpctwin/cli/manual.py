@@ -1,4 +1,4 @@
-"""The content of every command's ``--help`` as data, and the manual page made from it."""
+"""Content of every command's ``--help`` as data, and the manual page."""
 
 from __future__ import annotations
 

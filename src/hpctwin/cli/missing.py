@@ -1,4 +1,4 @@
-"""Placeholders for commands of the package ``hpctwin-papers`` if it is not installed."""
+"""Placeholders for commands of ``hpctwin-papers`` if it is not installed."""
 
 from __future__ import annotations
 

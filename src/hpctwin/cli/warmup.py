@@ -14,7 +14,7 @@ PARTS = 3
 
 
 def warmup_command() -> int:
-    """Compile the engine and the orderings now, so that later commands start without delay."""
+    """Compile the engine and the orderings now, so that later commands need not wait."""
     begin = time.perf_counter()
     print("compiling the engine, once after installing …", flush=True)
     from hpctwin.engine.compile import jit
@@ -33,7 +33,7 @@ def warmup_command() -> int:
     running: list[subprocess.Popen[str]] = []
 
     def compile_in_process(code: str) -> str:
-        """Run code in a process and return its error output if it failed; the cache holds the rest."""
+        """Run code in a process; return its error output if it failed, else nothing."""
         with subprocess.Popen(
             [sys.executable, "-c", code],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,

@@ -137,7 +137,7 @@ class Plots:
         end_s: float | None = None,
         nodes: int | None = None,
     ) -> Figure:
-        """Draw the power states of the first `nodes` nodes; needs a simulation with ``log=True``."""
+        """Draw the first `nodes` nodes' power states; needs a result with ``log=True``."""
         from hpctwin.report.energy_figures.energy import plot_node_states
 
         title = title or f"Node states, {self._run}"
@@ -199,7 +199,7 @@ def report_results(
 
 
 def breakdown_table(found: pl.DataFrame, by: By, label: str = "") -> Table:
-    """Return a table of metrics by class, as of `hpctwin.metrics.jobs.breakdown`, with a label."""
+    """Return a labeled table of `hpctwin.metrics.jobs.breakdown`, by class of jobs."""
     table = Table(box=box.SIMPLE_HEAD, title=f"{label} by {by}".strip())
     for column in found.columns:
         heading = by if column == "bin" else metric_name(column)

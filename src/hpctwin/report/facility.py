@@ -142,7 +142,7 @@ def plot_waits_by_bin(
 def plot_moved(
     jobs: Mapping[str, pl.DataFrame], *, origin: str, cluster: str, title: str | None = None
 ) -> Figure:
-    """Draw, under each strategy, the jobs that the last strategy moved between two clusters.
+    """Draw, for each strategy, the jobs that the last one moved to another cluster.
 
     Args:
         jobs: `FacilityResult.jobs` by strategy; the last one selects the jobs.
@@ -188,7 +188,7 @@ def _first_number(label: str) -> float:
 
 
 def facility_table(summaries: Mapping[str, Mapping[str, Any]], clusters: Sequence[str]) -> Table:
-    """Return strategies as rows, with their main metrics; least wait and turnaround are marked.
+    """Return strategies as rows, with main metrics; best wait and turnaround are marked.
 
     Args:
         summaries: `FacilityResult.summary` by strategy.

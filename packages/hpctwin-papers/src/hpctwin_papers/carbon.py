@@ -1,4 +1,4 @@
-"""Common parts of CarbonScaler's and CarbonFlex's experiments: profile, intensity, emissions.
+"""Common parts of CarbonScaler's and CarbonFlex's experiments.
 
 The papers do not publish the workloads and regions behind the numbers of their abstracts. Here jobs
 have the profile of the N-body code that CarbonScaler's authors measured, on 1 to 7 servers. Only

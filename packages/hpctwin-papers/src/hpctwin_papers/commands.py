@@ -47,7 +47,7 @@ EXPERIMENTS = {
         "theta-year": "Simulate a year of Theta (4,360 nodes) under a handful of policies and report.",
     },
 }
-"""Commands in each folder's ``commands.py``, which is imported when one of them runs."""
+"""Commands in each folder's ``commands.py``, imported when one of them runs."""
 
 experiment_app = App(
     name=("experiment", "experiments"), help="Repeat the experiments of published papers."
@@ -59,7 +59,7 @@ for _folder, _commands in EXPERIMENTS.items():
 
 
 def add_commands(app: App) -> None:
-    """Add this package's commands to `hpctwin`, which finds this function by its entry point."""
+    """Add this package's commands to `hpctwin`, which calls it by its entry point."""
     app.command(experiment_app)
     app.command(
         "hpctwin_papers.s_raps.incentives_command:incentives_command",
@@ -73,7 +73,7 @@ def list_entries(
     *,
     json: bool = False,
 ) -> int:
-    """List every published table and figure with results, and whether it can be reproduced here.
+    """List published tables and figures with results, and whether the data exist here.
 
     Args:
         json: Print the list as JSON.
@@ -133,7 +133,7 @@ def all_entries(
 
 
 def _made(entries: list[Entry], out: Path | None, *, json: bool) -> int:
-    """Reproduce entries and show the results; return 1 if one differs without an explanation."""
+    """Reproduce entries and show results; return 1 for an unexplained difference."""
     from hpctwin.cli.output.output import check_outputs, print_json, print_table, screen
     from hpctwin.model.text.progress import progress_bar
     from hpctwin_papers.entry import reproduce, write_report

@@ -122,7 +122,7 @@ def reproduce(entry: Entry) -> Outcome:
 
 
 def write_report(folder: Path, outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """Write ``report.md``, ``results.json`` and all figures into a folder; return the outcomes.
+    """Write ``report.md``, ``results.json`` and figures; return the outcomes.
 
     Raises:
         OutputError: They cannot be written.

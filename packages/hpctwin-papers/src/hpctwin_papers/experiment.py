@@ -1,4 +1,4 @@
-"""Experiments: their points, the run of each point, the results; and one runner for all."""
+"""Experiments: their points, runs and results, and one runner for all."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Progress = Callable[[float], None]
 
 
 class Experiment(ABC, Generic[P, R]):
-    """An experiment: a frozen dataclass of all inputs of its results (seeds, sizes, methods).
+    """A frozen dataclass of all inputs of the results: seeds, sizes, methods.
 
     Findings in `results` have the published values and the allowed deviations. The entries of
     `hpctwin_papers.catalog` have the reasons for differences.
@@ -34,7 +34,7 @@ class Experiment(ABC, Generic[P, R]):
     data: ClassVar[tuple[str, ...]] = ()
     """Required files in the folder of HPCTWIN_TRACES."""
     serial: ClassVar[bool] = False
-    """Whether points run one after another, because durations are measured or most work is in Python."""
+    """Whether points run one after another: durations count, or most is Python."""
 
     @abstractmethod
     def points(self) -> Sequence[P]:
@@ -54,7 +54,7 @@ class Experiment(ABC, Generic[P, R]):
 
 
 def run(experiment: Experiment[Any, Any], progress: Progress | None = None) -> Results:
-    """Run an experiment; its points run in threads, as those of a sweep, unless it is serial.
+    """Run an experiment; its points run in threads, as in a sweep, unless it is serial.
 
     Args:
         experiment: Experiment to run.

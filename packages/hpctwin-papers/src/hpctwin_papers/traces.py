@@ -11,7 +11,7 @@ __all__ = ["find_trace", "need_trace"]
 
 
 def find_trace(name: str) -> Path | None:
-    """Return a trace in the folder of HPCTWIN_TRACES, gzipped or not; None if it is missing.
+    """Return a trace in the folder of HPCTWIN_TRACES, gzipped or not, or None.
 
     Args:
         name: File name without .gz, such as ``theta_2022.swf``.

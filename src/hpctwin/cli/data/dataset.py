@@ -1,4 +1,4 @@
-"""``hpctwin dataset``: list, describe and check published data sets, and write samples."""
+"""``hpctwin dataset``: list, describe and check data sets, and write samples."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def check(
     timezone: str | None = None,
     json: bool = False,
 ) -> int:
-    """Detect the data set of a file or folder, show its columns, and check that it can be read.
+    """Detect the data set of a file or folder, show its columns, and test reading it.
 
     Args:
         path: First file of the data set, or its folder.

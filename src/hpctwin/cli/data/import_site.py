@@ -33,17 +33,15 @@ class ImportOptions:
     commands: str = ""
     """With live: folder of the resource manager's commands; by default found on the PATH."""
     anonymise: bool = False
-    """Replace names of users, accounts, partitions or queues, QOS, node groups and the cluster."""
+    """Replace names of users, accounts, partitions, QOS, node groups and the cluster."""
     salt: Path | None = None
-    """With anonymise: file of at least 16 bytes that keeps pseudonyms stable.
-
-    The file is created if it does not exist. If omitted, a random salt is used and not stored."""
+    """With anonymise: file of at least 16 bytes that keeps pseudonyms stable; created if missing.
+    Default a random salt that is not stored."""
     check: bool = False
-    """Simulate the imported past, and compare starts with the recorded ones.
-
-    Reports which assumption costs most; fidelity.json and report.html include the result."""
+    """Simulate the imported past, and compare starts with the recorded ones; also reports
+    which assumption costs most. Adds fidelity.json, and tables to report.html."""
     still_running: Literal["elapsed", "limit", "drop"] = "elapsed"
-    """End of jobs that still ran when accounting was written: then, at their limit, or excluded."""
+    """End of jobs that ran when accounting was written: then, at their limit, or excluded."""
     json: bool = False
     """Print imported and excluded items as JSON."""
 

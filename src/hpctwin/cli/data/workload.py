@@ -271,7 +271,7 @@ def download(
 
 
 def check_target(target: Path, overwrite: bool) -> None:
-    """Raise an error if the file exists and may not be overwritten; it may be the input itself."""
+    """Raise an error if the file, maybe the input itself, may not be overwritten."""
     from hpctwin.cli.output.output import check_outputs
     from hpctwin.errors import ConfigError
 

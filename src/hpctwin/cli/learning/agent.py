@@ -155,14 +155,11 @@ def evaluate(
 ) -> int:
     """Compare an agent with baselines that need no training, on the same parts of a trace.
 
-    The baselines depend on the agent:
-
-    - job selection: orderings and F1 to F4; for Backfilling also backfills
-    - power management: timeouts, PSAS and PSAS+IPM
-    - both: formulas or timeouts tuned on the agent's training jobs, SchedTwin, and the best
-      possible
-    - policy selection: each of its policies, and SchedTwin at the same event times
-    - placement: strategies of facilities, including CQSim+'s
+    The baselines depend on the agent. For job selection, they are orderings and F1 to F4, and for
+    Backfilling also backfills. For power management, they are timeouts, PSAS and PSAS+IPM. Both
+    also have formulas or timeouts tuned on the agent's training jobs, SchedTwin, and the best
+    possible result. For policy selection, they are each of its policies, and SchedTwin at the same
+    event times. For placement, they are strategies of facilities, including CQSim+'s.
 
     The output lists omitted baselines, and why they are omitted.
 

@@ -26,7 +26,7 @@ def serve(
     *,
     policy: Annotated[str, Option(name=["--policy", "-p"])] = "fcfs+easy",
 ) -> int:
-    """Serve as Batsim's scheduler: listen for its connection and decide until its simulation ends.
+    """Serve as Batsim's scheduler until its simulation ends.
 
     Args:
         address: Address to listen on, such as tcp://127.0.0.1:28000 (batsim -s
@@ -46,7 +46,7 @@ def list_policies(
     json: bool = False,
     markdown: bool = False,
 ) -> int:
-    """List the available orderings, backfills, placements and power policies with their settings.
+    """List orderings, backfills, placements and power policies with their settings.
 
     Args:
         json: Print the list as JSON.
@@ -143,10 +143,10 @@ def search(
     plot: Path | None = None,
     json: bool = False,
 ) -> int:
-    """Search for a policy: choose its parameters on some parts of a trace, and test them on others.
+    """Search for a policy on some parts of a trace, and test the result on others.
 
-    The same command resumes a search. Several runs at a time share the work, also on several hosts
-    with the same folder.
+    The parameters in the policy are chosen on the former parts. The same command resumes a search.
+    Several runs at a time share the work, also on several hosts with the same folder.
 
     Args:
         config: YAML file of the search (docs/sweeps.md); its paths are relative to its folder.

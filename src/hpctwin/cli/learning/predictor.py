@@ -89,7 +89,7 @@ def intervals(
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     json: bool = False,
 ) -> int:
-    """Predict bounds for each job from the data known at its submission, and show their coverage.
+    """Predict bounds for each job from data known at its submission; show their coverage.
 
     Compares three kinds: calibrated (conformal) intervals, the quantiles of gradient boosting, and
     the quantiles of the user's last 20 jobs. The scores exclude the first fifth of the jobs.
@@ -136,7 +136,7 @@ def apply(
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     overwrite: bool = False,
 ) -> int:
-    """Write a trace with predictions for each job, for orderings and simulate --plan-by prediction.
+    """Write a trace with predictions, for orderings and simulate --plan-by prediction.
 
     Args:
         source: The trace, with users and starts.
@@ -240,7 +240,7 @@ def forecast(
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     json: bool = False,
 ) -> int:
-    """Replay a trace in a twin, forecast starts of pending jobs, and show the forecasts' errors.
+    """Replay a trace in a twin, and show the errors of its start-time forecasts.
 
     For comparison, the output has the policy run ahead with walltimes, and quantiles of the last
     waits in the job's partition. The scores exclude the first fifth of the forecasts.

@@ -21,10 +21,11 @@ def demo_command(
     speed: str | None = None,
     json: bool = False,
 ) -> int:
-    """Run the live twin on an emulated cluster of 32 nodes, and compare it with static policies.
+    """Run the live twin on an emulated cluster, and compare it with static policies.
 
-    The cluster runs in its own process with the 150 jobs of the SchedTwin paper; the twin acts. In
-    a terminal, the demo shows it live at 600 times real time; elsewhere it runs at full speed.
+    The cluster of 32 nodes runs in its own process with the 150 jobs of the SchedTwin paper; the
+    twin acts. In a terminal, the demo shows it live at 600 times real time; elsewhere it runs at
+    full speed.
 
     Args:
         seed: Seed of the jobs.
@@ -120,7 +121,7 @@ def _run_until_done(twin: Twin) -> None:
 
 
 def _row(twin: Twin, seed: int) -> Any:
-    """Return the jobs' results from the cluster's own history, as a row of the comparison."""
+    """Return the jobs' results from the cluster's history, as a comparison row."""
     from hpctwin.generate.four_phase import four_phase
     from hpctwin.rms.emulated.client import EmulatedManager
     from hpctwin.twin.service import comparison

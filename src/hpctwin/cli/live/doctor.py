@@ -103,7 +103,7 @@ def _system() -> Iterator[Finding]:
 
 
 def _packages() -> Iterator[Finding]:
-    """Yield the required and installed packages; one line for each extra that users install."""
+    """Yield required and installed packages; one line per extra for users."""
     from importlib.metadata import PackageNotFoundError, requires, version
 
     try:

@@ -16,7 +16,7 @@ rms_app = App(name="rms", help="Look at the resource manager; what a site puts i
 
 @rms_app.command
 def probe(*, commands: str = "", manager_conf: Path | None = None, json: bool = False) -> int:
-    """Detect the resource manager, its version and your rights, and what hpctwin can do here.
+    """Detect the resource manager, its version, your rights, and possible functions.
 
     Only read-only commands are run. Exit code 1 if no resource manager is found or none answers.
 
@@ -195,7 +195,7 @@ def events(
     out: Path | None = None,
     owner: str = "slurm",
 ) -> int:
-    """Print or install the script for PrologSlurmctld and JobCompLoc that records starts and ends.
+    """Print or install the script (PrologSlurmctld, JobCompLoc) that records jobs.
 
     Args:
         spool: File that the script writes.
@@ -223,7 +223,7 @@ def rule(
     spool: Path | None = None,
     lease: str | None = None,
 ) -> int:
-    """Print the job_submit.lua that gives jobs their first lease; put it next to slurm.conf.
+    """Print the job_submit.lua of first leases; put it next to slurm.conf.
 
     Args:
         config: The twin's YAML file with heartbeat, spool and lease.

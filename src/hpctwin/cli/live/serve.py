@@ -35,10 +35,11 @@ def serve_command(
     allow_host: tuple[str, ...] = (),
     log: LogOptions = LogOptions(),  # noqa: B008
 ) -> int:
-    """Serve the web pages of live twins or simulated runs: dashboard, REST, metrics. Until interrupted.
+    """Serve web pages of live twins or simulated runs: dashboard, REST, metrics.
 
-    For a live twin, it reads the journal, also after the twin has ended; the twin never waits for
-    it. With several twins and runs, each has its page, and an index lists them.
+    Runs until interrupted. For a live twin, it reads the journal, also after the twin has ended;
+    the twin never waits for it. With several twins and runs, each has its page, and an index lists
+    them.
 
     Args:
         runs: Folders of `hpctwin simulate --out`, finished or in progress, or their parent folders.
@@ -122,7 +123,7 @@ def mcp_command(
     ] = None,
     journal: Path | None = None,
 ) -> int:
-    """Serve read-only tools for an assistant on standard input and output (Model Context Protocol).
+    """Serve read-only tools for an assistant over MCP, on standard input and output.
 
     Args:
         config: The twin's YAML file.

@@ -208,7 +208,7 @@ def accuracy(
     config: ConfigPath = DEFAULT,
     json: bool = False,
 ) -> int:
-    """Show the errors of past start-time forecasts, and how many intervals included the start.
+    """Show the errors of start-time forecasts, and the coverage of their intervals.
 
     Args:
         by: Classes of forecasts: by forecast wait, by requested nodes, or by week.

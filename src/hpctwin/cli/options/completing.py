@@ -17,7 +17,7 @@ _PARTS = {"+": "backfill", "@": "placement", "~": "power"}
 
 
 def complete_part(kind: str) -> Callable[[CompletionContext], dict[str, str]]:
-    """Return the completer of a policy part: its names and, after a colon, their settings.
+    """Return the completer of a policy part: names and, after a colon, settings.
 
     Args:
         kind: ``order``, ``backfill``, ``placement`` or ``power``.

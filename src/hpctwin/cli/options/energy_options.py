@@ -30,7 +30,8 @@ class EnergyOptions:
     """Power states, power caps and energy costs."""
 
     power: Annotated[str | None, Parameter(group="Energy", completer=complete_part("power"))] = None
-    """Power policy, such as psus:20m or psas-ipm:20m,keep=4, or a function in a file, my.py:my_control."""
+    """Power policy, such as psus:20m or psas-ipm:20m,keep=4, or a function in a file,
+    my.py:my_control."""
     cap: Annotated[str | None, Parameter(group="Energy")] = None
     """Maximum power draw of all nodes: 20kW, or by time of day 20kW,22:00-06:00=30kW."""
     lower_modes: Annotated[bool, Parameter(group="Energy")] = False
@@ -40,13 +41,14 @@ class EnergyOptions:
     carbon: Annotated[str | None, Parameter(group="Energy")] = None
     """Grams of CO2 per kWh, such as 380, or a CSV file; default the cluster's."""
     may_wait: Annotated[str | None, Parameter(group="Energy")] = None
-    """Defer each job by up to this, such as 12h, to cheaper energy (without price, lower carbon)."""
+    """Defer each job by up to this, such as 12h, to cheaper energy, or without price to lower
+    carbon."""
     forecast: Annotated[str, Parameter(group="Energy")] = "past"
     """Price forecast for --may-wait: the past price, a mean error such as 5%, or oracle."""
     weather: Annotated[str | None, Parameter(group="Energy")] = None
     """Wet-bulb temperature in °C, or a CSV file of weather; adds cooling to the summary."""
     cooling_fmu: Annotated[Path | None, Parameter(group="Energy")] = None
-    """YAML file that maps an FMU of the plant (docs/systems.md); default the cluster's cooling."""
+    """YAML file of an FMU of the plant (docs/systems.md); default the cluster's cooling."""
     spars_out: Annotated[Path | None, Parameter(group="Energy")] = None
     """Write SPARS's CSV files to this folder."""
 
@@ -85,7 +87,7 @@ class EnergyOptions:
     def series(
         self, workload: Workload, cluster: Cluster
     ) -> tuple[dict[str, Series], dict[str, str]]:
-        """Return price and carbon intensity from the workload's time zero, and notes on the alignment.
+        """Return price and carbon from the workload's time zero, and notes on the alignment.
 
         An omitted option means the cluster's own series.
         """
@@ -109,7 +111,7 @@ class EnergyOptions:
     def sizing(
         self, text: str | None, workload: Workload, series: dict[str, Series]
     ) -> Sizing | None:
-        """Return the rule for node counts of malleable jobs, by price or else carbon; None without one.
+        """Return the rule for node counts of malleable jobs, or None; by price, else carbon.
 
         Args:
             text: Value of --sizing.
@@ -152,7 +154,7 @@ class EnergyOptions:
     def summed(
         self, result: Result, series: dict[str, Series], more: dict[str, Any], window: Window | None
     ) -> tuple[dict[str, Any], dict[str, pl.DataFrame]]:
-        """Return all metrics of a run or window, and its tables over time: ``cooling``, ``costs``.
+        """Return all metrics of a run or window, and its tables ``cooling`` and ``costs``.
 
         Args:
             result: Result of the run.
@@ -203,7 +205,7 @@ class EnergyOptions:
     def savings(
         self, workload: Workload, series: dict[str, Series], begin_s: Any
     ) -> dict[str, float]:
-        """Return what deferred jobs save with the forecast and with perfect knowledge, as shares.
+        """Return the share that deferred jobs save, by forecast and by perfect knowledge.
 
         Assumes that nodes draw the same power for the whole walltime, and that some are always
         free.

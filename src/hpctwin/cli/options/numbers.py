@@ -1,4 +1,4 @@
-"""Parsing of numbers on the command line: whole where required, never below 0, never NaN."""
+"""Parsing of numbers on the command line: never below 0, never NaN."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["AT_LEAST_0", "AT_LEAST_1", "read_value"]
 
 AT_LEAST_0 = Parameter(validator=validators.Number(gte=0))
 AT_LEAST_1 = Parameter(validator=validators.Number(gte=1))
-"""Validators of counts: 0 or more, 1 or more."""
+"""Validator of counts that must be at least 1."""
 
 _LIMIT = 10**18  # fits into int64, so every component accepts it
 _WHOLE = re.compile(r"[+-]?[0-9]+")

@@ -97,7 +97,7 @@ def temperature_or_file(weather: str | None) -> float | str | None:
 
 
 def within(trace: Path | None, name: str) -> Path | None:
-    """Return a file in a folder of ``hpctwin import``; None for a plain trace or a data set.
+    """Return a file in a folder of ``hpctwin import``; None for any other trace.
 
     Raises:
         ConfigError: The folder has no such file.
@@ -127,39 +127,41 @@ class TraceOptions:
     """Reading of the trace."""
 
     format: Annotated[str | None, Parameter(group="Trace")] = None
-    """Format: swf, spars, batsim, wfcommons, csv, parquet, sacct, pbs, a data set, or sacct's --format;
-    detected by default."""
+    """Format: swf, spars, batsim, wfcommons, csv, parquet, sacct, pbs, a data set, or
+    sacct's --format; detected by default."""
     skip_invalid: Annotated[bool, Parameter(group="Trace")] = False
     """Skip malformed records, and report them."""
     no_walltime: Annotated[str, Parameter(group="Trace")] = "runtime"
-    """Jobs without a requested time: 'runtime' uses the runtime, 'drop' excludes them, or a duration."""
+    """Jobs without a requested time: use the 'runtime', 'drop' them, or use a duration."""
     cancelled: Annotated[Literal["keep", "drop"] | None, Parameter(group="Trace")] = None
-    """Keep or drop jobs cancelled before their start; default keep if a trace is written, else drop."""
+    """Jobs cancelled before their start; default keep if a trace is written, else drop."""
     procs_per_node: Annotated[int, Parameter(group="Trace"), AT_LEAST_1] = 1
     """Number of processors in one node."""
     processors: Annotated[Literal["nodes", "cores"], Parameter(group="Trace")] = "nodes"
-    """Meaning of an SWF log's processors: nodes (or parts of them), or cores of nodes that jobs share.
-    Also applies to tasks of a WfCommons workflow."""
+    """Meaning of an SWF log's processors: nodes (or parts of them), or cores of nodes that
+    jobs share. Also applies to tasks of a WfCommons workflow."""
     partition_field: Annotated[Literal["queue", "partition", "none"], Parameter(group="Trace")] = (
         "none"
     )
     """SWF field for the partition."""
     timezone: Annotated[str | None, Parameter(group="Trace")] = None
-    """Time zone of accounting or a data set, such as Europe/Berlin; default UTC or the data set's."""
+    """Time zone of accounting or a data set, such as Europe/Berlin; default UTC or the
+    data set's."""
     use: Annotated[
         Literal["measured", "components", "none", "predicted"], Parameter(group="Trace")
     ] = "measured"
-    """Power data of a data set: the nodes' measured power if it exists, use of components, or none. For
-    any trace: predicted, the power draw from hpctwin predictor apply instead of measurements."""
+    """Power data of a data set: the nodes' measured power if it exists, use of components,
+    or none. For any trace: predicted, the power draw from hpctwin predictor apply instead of
+    measurements."""
     only: Annotated[tuple[str, ...], Parameter(group="Trace")] = ()
-    """Read only rows of a data set whose column has one of these values, as in partition=1,2."""
+    """Read only rows of a data set with one of these values, as in partition=1,2."""
     columns: Annotated[tuple[str, ...], Parameter(group="Trace")] = ()
-    """Columns: for CSV or Parquet submit=Submit,walltime=limit_min*60, or YAML; for sacct -n its --format,
-    such as JobID,Submit,Start,End."""
+    """Columns: for CSV or Parquet submit=Submit,walltime=limit_min*60, or YAML; for
+    sacct -n its --format, such as JobID,Submit,Start,End."""
     still_running: Annotated[Literal["elapsed", "limit", "drop"], Parameter(group="Trace")] = (
         "elapsed"
     )
-    """End of jobs that still ran when accounting was written: then, at their limit, or excluded."""
+    """End of jobs that ran when accounting was written: then, at their limit, or excluded."""
 
     def read(self, path: Path, *, to_write: bool = False) -> Workload:
         """Read a trace with these options.
@@ -218,7 +220,7 @@ class TraceOptions:
     def part(
         self, path: Path, part: WindowOptions, machine: ClusterOptions | None = None
     ) -> tuple[Workload, Window | None]:
-        """Read as `jobs`; return the jobs of the selected part, and the part (None: whole trace)."""
+        """Read as `jobs`; return the jobs of the selected part, and that part or None."""
         from hpctwin.cli.output.output import need_jobs, note_reading
 
         workload = self.read(path)
@@ -231,7 +233,7 @@ class TraceOptions:
         return workload, window
 
     def _mapping(self) -> Columns | str | None:
-        """Return the mapping of columns or the names of sacct's columns; None without either."""
+        """Return the mapping of columns, or the names of sacct's columns; or None."""
         if not self.columns:
             return None
         names = ",".join(self.columns)
@@ -248,7 +250,8 @@ class WindowOptions:
     """Part of the trace, including jobs running and pending at its begin."""
 
     begin: Annotated[str | None, Parameter(name="--from", group="Trace")] = None
-    """Begin of the part: a date such as 2020-10-10T00:00 (UTC), or a time from time zero, such as 30d."""
+    """Begin of the part: a date such as 2020-10-10T00:00 (UTC), or a time from time zero,
+    such as 30d."""
     until: Annotated[str | None, Parameter(group="Trace")] = None
     """End of the part, in the same form; running jobs are cut off."""
 
@@ -276,11 +279,12 @@ class ClusterOptions:
     nodes: Annotated[int | None, Parameter(name=["--nodes", "-n"], group="Cluster")] = None
     """Number of equal nodes; by default from the trace, the data set or accounting."""
     cluster: Annotated[Path | None, Parameter(name=["--cluster", "-M"], group="Cluster")] = None
-    """Cluster file: YAML of hpctwin, SPARS's platform.json, Batsim's XML; or a name of `system list`."""
+    """Cluster file: YAML of hpctwin, SPARS's platform.json, Batsim's XML; or a name of
+    `system list`."""
 
     outages: Annotated[Path | None, Parameter(group="Cluster")] = None
-    """Outages and drains of nodes: output of sacctmgr -P list events, or CSV of node, start, end, state.
-    Default the data set's; none: ignore them."""
+    """Outages and drains of nodes: output of sacctmgr -P list events, or CSV of node, start,
+    end, state. Default the data set's; none: ignore them."""
 
     shown: Annotated[dict[Path, Any], Parameter(parse=False)] = field(
         default_factory=dict, compare=False, repr=False

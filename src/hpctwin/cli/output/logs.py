@@ -1,6 +1,7 @@
-"""Logging of long-running commands on standard error, one line per message, and their end by signal.
+"""Logging of long-running commands on standard error, and their end by signals.
 
-Uses Python's logging. JSON is one formatter of it; both formatters remove secrets.
+A message is one line. Python's logging is used, with JSON as one formatter. Both formatters remove
+secrets.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class LogOptions:
     log_format: Annotated[
         Literal["text", "json"], Parameter(group="Log", env_var="HPCTWIN_LOG_FORMAT")
     ] = "text"
-    """Log lines of text, or JSON objects with time, level, logger, message and, for errors, fault."""
+    """Log lines of text, or JSON objects with time, level, logger, message and fault."""
 
     def begin(self) -> None:
         """Start logging with these options."""

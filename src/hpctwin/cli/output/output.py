@@ -75,7 +75,7 @@ def as_json(value: Any) -> str:
 
 
 def screen(*, stderr: bool = False, highlight: bool = True) -> Console:
-    """Return the console for tables: as wide as the terminal; never wrapped in a pipe or a file."""
+    """Return the console for tables: terminal width; no wrapping in a pipe or a file."""
     from rich.console import Console
 
     console = Console(stderr=stderr, highlight=highlight)
@@ -164,7 +164,7 @@ def need_jobs(workload: Workload) -> None:
 
 
 def note_without_effect(workload: Workload, cluster: Cluster) -> None:
-    """Report on standard error the job fields that the cluster ignores, and the assumptions."""
+    """Report on standard error the ignored job fields, and the assumptions."""
     from hpctwin.model.demand.unused import unused
 
     for sentence in unused(workload, cluster):
@@ -218,7 +218,7 @@ def note_rejected(result: Result) -> int:
 
 
 def note_doomed(simulation: Simulation) -> None:
-    """Report on standard error which jobs can never start, and the other job that prevents it."""
+    """Report on standard error which jobs can never start, and because of which job."""
     for sentence in simulation.why_doomed():
         print(f"{simulation.workload.name}: {sentence}", file=sys.stderr)
 

@@ -59,7 +59,7 @@ def compare_command(
     all: Annotated[bool, Parameter(group="Output")] = False,
     json: Annotated[bool, Parameter(group="Output")] = False,
 ) -> int:
-    """Simulate a trace under several policies and compare them; or several traces, with intervals.
+    """Simulate one or more traces under several policies and compare the policies.
 
     Args:
         trace: The trace: SWF, SPARS or Batsim JSON, CSV or Parquet; also .gz; - for standard input.

@@ -1,4 +1,4 @@
-"""Parts of ``hpctwin simulate``: an external scheduler, a sizing, and rewards of accounts."""
+"""Parts of ``hpctwin simulate``: external scheduler, sizing, rewards of accounts."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def driven(simulation: Simulation, scheduler: str, every: str | None) -> Result:
 
 
 def planned_s(workload: Workload, by: str) -> npt.NDArray[np.float64] | None:
-    """Return the planned duration of each job, in seconds, of shape [jobs]; None for walltimes.
+    """Return the planned duration of each job, in seconds [jobs]; None for walltimes.
 
     Args:
         workload: The jobs.

@@ -36,7 +36,7 @@ class StrategyOptions:
     )
     """Choice between equally good clusters."""
     samples: Annotated[int, Parameter(group="Strategy")] = 0
-    """Number of futures, with arrivals sampled from the past, per placement; 0: no later arrivals."""
+    """Number of futures with sampled arrivals per placement; 0: no later arrivals."""
     horizon: Annotated[str, Parameter(group="Strategy")] = "24h"
     """Length of the future with sampled arrivals."""
     batch: Annotated[int, Parameter(group="Strategy")] = 1
@@ -44,7 +44,7 @@ class StrategyOptions:
     window: Annotated[str, Parameter(group="Strategy")] = "0s"
     """Place jobs together at whole multiples of this time."""
     move_every: Annotated[str, Parameter(group="Strategy")] = "0s"
-    """Time between two checks whether pending jobs would end sooner elsewhere, and are moved."""
+    """Time between two checks whether pending jobs move because they would end sooner."""
     move_gain: Annotated[str, Parameter(group="Strategy")] = "10m"
     """Minimum gain in end time for a move."""
 

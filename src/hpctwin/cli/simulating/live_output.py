@@ -42,7 +42,7 @@ def writing(
     inputs: list[Path],
     progress: Callable[[float], None],
 ) -> Callable[[float], None]:
-    """Return a progress function that also writes the results so far, every `every_s` seconds."""
+    """Return a progress function that also writes the results every `every_s` seconds."""
     from hpctwin.report.pages.folder import write_run
 
     due = time.monotonic()

@@ -21,7 +21,7 @@ def report_command(
     figure_format: Annotated[Literal["pdf", "svg", "png"], Parameter(group="Output")] = "pdf",
     title: Annotated[str | None, Parameter(group="Output")] = None,
 ) -> int:
-    """Report on finished runs side by side: one self-contained HTML file, or figures as files.
+    """Report on finished runs side by side, as a self-contained HTML file or figures.
 
     For a twin's journal, the report shows when each policy was chosen, the scores of all policies,
     and the errors of forecasts.

@@ -374,7 +374,7 @@ _DRAWN = {
     "gantt": "gantt", "queue": "queue", "cdf": "wait_cdf", "wait-by-size": "wait_by_size",
     "wait-heat": "wait_heat", "workload": "workload",
 }  # fmt: skip
-"""Figures by the word in a file's name; without one of these words, utilization is drawn."""
+"""Figures by the word in a file's name; without any, utilization is drawn."""
 
 
 def _figure(result: Result, plot: Path) -> Figure:

@@ -35,9 +35,10 @@ def sweep_command(
     worker_jobs: Annotated[int, Parameter(group="Dask"), AT_LEAST_1] = 2,
     worker_option: Annotated[tuple[str, ...], Parameter(group="Dask")] = (),
 ) -> int:
-    """Simulate all combinations of workloads, windows, loads, clusters, policies, parameters and seeds.
+    """Simulate all combinations of the values in a sweep file.
 
-    Rows are written as simulations finish. The same command resumes an interrupted sweep.
+    It varies workloads, windows, loads, clusters, policies, parameters and seeds. Rows are written
+    as simulations finish. The same command resumes an interrupted sweep.
 
     Args:
         config: YAML file of the sweep (docs/sweeps.md); its paths are relative to its folder.

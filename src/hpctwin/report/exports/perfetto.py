@@ -1,4 +1,4 @@
-"""Export of a finished run for Perfetto's viewer (ui.perfetto.dev): tracks are nodes, slices jobs.
+"""Export of a run for Perfetto (ui.perfetto.dev): tracks are nodes, slices jobs.
 
 The file is protobuf with the field numbers of Perfetto's ``trace_packet.proto``,
 ``track_event.proto`` and ``track_descriptor.proto``. All packets of a kind have the same length,
@@ -51,7 +51,7 @@ class Slices:
 
 
 def slices_of(held: pl.DataFrame) -> Slices:
-    """Return the slices of a run's ``node_map`` or ``placements``, one for each job and node.
+    """Return the slices of a run's ``node_map`` or ``placements``, by job and node.
 
     Args:
         held: Columns ``job_id``, ``start_s``, ``end_s``, and ``node``, or ``first_node`` and
@@ -183,7 +183,7 @@ def _number(value: int) -> bytes:
 
 
 def _lanes(slices: Slices) -> IntArray:
-    """Return each slice's track on its node: the lowest free one; 0 unless nodes are shared."""
+    """Return each slice's track on its node, the lowest free one; 0 if not shared."""
     lane = np.zeros(len(slices.node), np.int64)
     order = np.lexsort((slices.end_ms, slices.start_ms, slices.node))
     node, start, end = slices.node[order], slices.start_ms[order], slices.end_ms[order]

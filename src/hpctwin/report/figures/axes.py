@@ -32,7 +32,7 @@ class NodeTicks(NamedTuple):
 
 
 def node_ticks(cluster: Cluster, *, by_core: bool = False) -> NodeTicks:
-    """Return ticks at the middles of nodes, such as ``gpu 96`` for node 96, in group ``gpu``.
+    """Return ticks at the middles of nodes, such as ``gpu 96`` (node 96, group ``gpu``).
 
     Args:
         cluster: The cluster.
@@ -89,7 +89,7 @@ class TimeScale:
 
     @classmethod
     def of(cls, span_s: float, start_epoch_s: float | None = None) -> TimeScale:
-        """Return a scale of dates if the date of time zero is known, else of a suitable unit."""
+        """Return a scale of dates if time zero has a date, else of a suitable unit."""
         if start_epoch_s is not None:
             return cls(86400.0, "date (UTC)", start_epoch_s)
         for name, unit, least in _UNITS:

@@ -136,7 +136,7 @@ def plot_compare_bars(
 def plot_differences(
     differences: pl.DataFrame, columns: Sequence[Column] = _BARS, *, title: str | None = None
 ) -> Figure:
-    """Draw each policy's mean difference to the first over several workloads, with intervals.
+    """Draw each policy's mean difference to the first over workloads, with intervals.
 
     Args:
         differences: Table as of `hpctwin.metrics.paired_differences`.
@@ -313,7 +313,7 @@ def plot_wait_by_size(
 
 
 def _line(index: int) -> dict[str, Any]:
-    """Return a line style: each line is thinner and has another pattern, so none is hidden."""
+    """Return a line style; each is thinner, with another pattern, so none is hidden."""
     return {
         "color": color(index),
         "linestyle": LINES[index % len(LINES)],

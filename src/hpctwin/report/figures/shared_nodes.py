@@ -1,4 +1,4 @@
-"""Figures of shared nodes: the allocated share of each, and free but unusable resources."""
+"""Figures of shared nodes: allocated shares, and free but unusable resources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["plot_fragmentation", "plot_heatmap"]
 
 _NAMES = {"cores": "cores", "memory_gb": "memory", "gpus": "GPUs"}
 MOST_ROWS = 400
-"""Maximum number of rows; more nodes are drawn as means over adjacent ones, for lack of pixels."""
+"""Maximum number of rows; for lack of pixels, more nodes are drawn as means."""
 
 
 @styled
@@ -24,7 +24,7 @@ def plot_heatmap(
     title: str = "Held of each node",
     start_epoch_s: float | None = None,
 ) -> Figure:
-    """Draw each node over time, darker with its allocated share; panels are cores, memory and GPUs.
+    """Draw each node's allocated share over time; panels are cores, memory and GPUs.
 
     Args:
         use: Table as of `Result.node_use`.

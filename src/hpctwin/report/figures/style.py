@@ -117,7 +117,7 @@ def color(index: int) -> str:
 
 
 def styled(plot: Callable[P, R]) -> Callable[P, R]:
-    """Make a function draw in this style without a change of matplotlib's global settings."""
+    """Make a function draw in this style; matplotlib's global settings stay."""
 
     @functools.wraps(plot)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:

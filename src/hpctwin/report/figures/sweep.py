@@ -1,4 +1,4 @@
-"""Table and figures of a sweep or a search: means with intervals, and changes by policy."""
+"""Table and figures of a sweep or search: means with intervals, and changes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BETTER = {name: metric.better for name, metric in METRICS.items()}
 
 
 def sweep_table(compared: pl.DataFrame, *, width: int | None = None) -> Group:
-    """Return a row per policy and other varied values; each metric has its interval below it.
+    """Return a row per policy and other varied values; metrics have their intervals.
 
     Args:
         compared: Table as of `hpctwin.sweep.SweepResult.compare`.
@@ -90,7 +90,7 @@ def _part_table(
     named: Sequence[list[str]],
     cells: Sequence[Sequence[Text]],
 ) -> Table:
-    """Return a table of some of the metrics; a common heading is shown only in its first row."""
+    """Return a table of some metrics; a common heading is only in its first row."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left")
     for name in heads:
         table.add_column(name, overflow="fold", justify="right" if name == "runs" else "left")
@@ -185,7 +185,7 @@ def plot_sweep(compared: pl.DataFrame, *, title: str = "Sweep") -> Figure:
 
 @styled
 def plot_search(trials: pl.DataFrame, objectives: Mapping[str, str]) -> Figure:
-    """Draw the trials of a search: two objectives against each other, or one by trial number.
+    """Draw the trials of a search: two objectives, or one by trial number.
 
     Args:
         trials: Table as of `hpctwin.sweep.Found`.

@@ -146,7 +146,7 @@ def _unit(series: Mapping[str, pl.DataFrame]) -> str:
 def _prepared(
     series: Mapping[str, pl.DataFrame], start_s: float | None, end_s: float | None
 ) -> tuple[_Shown, float, float, str]:
-    """Cut series to a common window; all have one bin width, so that they are comparable."""
+    """Cut series to a common window, with one bin width, so they are comparable."""
     times = [steps["time_s"] for steps in series.values() if len(steps)]
     start = start_s if start_s is not None else min((float(t[0]) for t in times), default=0.0)
     end = end_s if end_s is not None else max((float(t[-1]) for t in times), default=start)
@@ -160,7 +160,7 @@ def _prepared(
 
 
 def _windowed(steps: pl.DataFrame, start: float, end: float) -> pl.DataFrame:
-    """Return the rows valid within the window, with the first and last moved to its ends."""
+    """Return the rows valid within the window; first and last are moved to its ends."""
     if not len(steps) or steps["time_s"][-1] <= start or steps["time_s"][0] >= end:
         return steps.clear()
     last = min(float(steps["time_s"][-1]), end)

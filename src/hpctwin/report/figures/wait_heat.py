@@ -78,7 +78,7 @@ def plot_wait_heat(
 
 
 def _classes(jobs: pl.DataFrame, powers: int) -> tuple[FloatArray, npt.NDArray[np.int64]]:
-    """Return mean wait, NaN for a class without jobs, and number of jobs [walltimes, sizes]."""
+    """Return mean wait (NaN without jobs) and number of jobs [walltimes, sizes]."""
     shape = len(WALLTIME_EDGES_S) + 1, powers
     size = np.ceil(np.log2(np.maximum(jobs["nodes"].to_numpy(), 1))).astype(np.int64)
     walltime = np.searchsorted(WALLTIME_EDGES_S, jobs["walltime_s"].to_numpy())

@@ -193,7 +193,7 @@ def _gantts(entries: Sequence[ReportedRun], start_epoch_s: float | None) -> list
 
 
 def _busiest_window(entries: Sequence[ReportedRun]) -> tuple[float, float]:
-    """Return a week around the longest queue of the first run, for all: a year is unreadable."""
+    """Return the week of the first run's longest queue; a year is unreadable."""
     times = [entry.series["time_s"] for entry in entries if len(entry.series)]
     if not times:
         return 0.0, 0.0

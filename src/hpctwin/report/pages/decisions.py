@@ -1,4 +1,4 @@
-"""Figure and tables of a twin's decisions: the chosen policy over time, and all scores."""
+"""Figure and tables of a twin's decisions: chosen policies, and all scores."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Decided:
 
     @property
     def ruled(self) -> pl.DataFrame:
-        """Periods of one policy: ``policy``, ``start_s``, ``end_s``, ``decisions``; adjacent ones merged."""
+        """Periods of one policy: ``policy``, ``start_s``, ``end_s``, ``decisions``."""
         told = self.decisions.select("time_s", "policy")
         stretch = (pl.col("policy") != pl.col("policy").shift()).fill_null(value=True).cum_sum()
         return (

@@ -1,4 +1,4 @@
-"""A run as a folder: `hpctwin simulate --out` writes it; export, report and serve read it."""
+"""Folder of a run: written by simulate, read by export, report and serve."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _tables(result: Result) -> dict[str, pl.DataFrame]:
 
 
 def _with_energy(jobs: pl.DataFrame, energy: Energy) -> pl.DataFrame:
-    """Return the jobs with ``energy_j``; in a facility, only jobs that remained on the cluster."""
+    """Return the jobs with ``energy_j``; in a facility, those at the cluster in the end."""
     used = energy.jobs.select("job_id", "energy_j")
     return jobs.join(used, on="job_id", how="left", maintain_order="left")
 
@@ -164,7 +164,7 @@ def is_run(folder: Path) -> bool:
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """Return the folder if it is a run's; else the runs' folders up to two levels below, by name.
+    """Return the folder if it is a run's; else the runs up to two levels below, by name.
 
     Raises:
         ConfigError: There is no run.

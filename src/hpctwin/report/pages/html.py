@@ -32,11 +32,11 @@ __all__ = [
 
 _PNG_DPI = 120
 _LARGEST_SVG = 300_000
-"""Size in bytes above which a figure is embedded as PNG, because the image is then smaller."""
+"""Size in bytes of the largest SVG; a larger figure is smaller as PNG."""
 
 
 def image_tag(figure: Figure, text: str) -> str:
-    """Return an ``<img>`` with the figure: SVG, sharp in print; PNG if the SVG would be large.
+    """Return an ``<img>`` with the figure: SVG, sharp in print; PNG if that is large.
 
     Args:
         figure: The figure.

@@ -81,7 +81,7 @@ class ReportedRun:
 
     @cached_property
     def lanes(self) -> pl.DataFrame | None:
-        """Nodes or cores of jobs over time; None if nodes were only counted. See `plot_gantt`."""
+        """Nodes or cores of jobs; None if nodes were only counted. See `plot_gantt`."""
         if self.placements is None or self.cluster is None:
             return self.node_map
         return core_map(self.cluster, self.placements)

@@ -53,7 +53,7 @@ def shown_columns(summaries: Iterable[Summary]) -> list[Column]:
 
 
 def best_labels(column: Column, summaries: Mapping[str, Summary]) -> set[str]:
-    """Return the labels with a column's best value; none if all are equal or it has no direction.
+    """Return the labels with a column's best value; none if all are equal.
 
     Values with the same text in the table count as equal.
     """
@@ -71,7 +71,10 @@ def best_labels(column: Column, summaries: Mapping[str, Summary]) -> set[str]:
 
 
 def format_metric(key: str, value: float | int | str | None) -> str:
-    """Return a value with its unit: ``3.4 h``, ``84.2 %``, ``1,234``; ``–`` for None; texts as is."""
+    """Return a value with its unit, such as ``3.4 h`` or ``84.2 %``; ``–`` for None.
+
+    Texts are returned as they are.
+    """
     if value is None:
         return "–"
     if isinstance(value, str):

@@ -35,7 +35,7 @@ class Table:
     def turned(
         cls, columns: Mapping[str, Mapping[str, Any]], lines: Sequence[tuple[str, str, float, str]]
     ) -> Table:
-        """Return a table with metrics as rows and their subjects as columns; empty rows are skipped.
+        """Return metrics as rows and their subjects as columns; empty rows are skipped.
 
         Args:
             columns: Metrics by subject.

@@ -67,7 +67,7 @@ def _figures(found: Description) -> Table:
 
 
 def _distributions(found: Description) -> list[Table]:
-    """Return one table; or two, requests and times, if a line cannot hold all distributions."""
+    """Return one table; or two, requests and times, if a line cannot hold all."""
     shown = {name: values for name, values in found.distributions.items() if values}
     if len(shown) <= _BESIDE:
         return [_quantiles(shown)]
@@ -115,7 +115,7 @@ BEST_MARK = "*"
 def compare_table(
     summaries: Mapping[str, Summary], *, title: str | None = None, width: int | None = None
 ) -> Group:
-    """Return policies as rows and their main metrics as columns; the best values are marked.
+    """Return policies as rows and main metrics as columns; the best values are marked.
 
     Args:
         summaries: Summaries by policy. The key ``engine_ms`` (duration of the simulation, in ms)
@@ -164,7 +164,7 @@ def difference_table(summaries: Mapping[str, Summary], *, width: int | None = No
 
 
 def saved_table(summaries: Mapping[str, Summary], *, width: int | None = None) -> Group | None:
-    """Return each policy's savings over the first: energy, money, carbon; negative if it uses more.
+    """Return each policy's savings of energy, money, carbon; negative if it uses more.
 
     Args:
         summaries: Summaries by policy, two or more.
@@ -194,7 +194,7 @@ def _saving(key: str, before: float, after: Any) -> Text:
 
 
 def paired_table(differences: pl.DataFrame, *, width: int | None = None) -> Table:
-    """Return the policies' mean changes from the first over several workloads, with intervals.
+    """Return the policies' mean changes from the first over workloads, with intervals.
 
     Args:
         differences: Table as of `hpctwin.metrics.paired_differences`.
@@ -316,7 +316,7 @@ def _change(column: Column, before: Any, after: Any) -> Text:
 
 
 def _broken(label: str, room: int | None) -> str:
-    """Return a policy's name in lines of at most `room` characters, preferably broken at its signs."""
+    """Return a policy's name in lines that fit, preferably broken at its signs."""
     if room is None or len(label) <= room:
         return label
     lines = [""]
@@ -328,7 +328,7 @@ def _broken(label: str, room: int | None) -> str:
 
 
 def answer_table(summary: Summary) -> Table:
-    """Return the main metrics of a run in some ten lines: jobs, waits, use, energy and money.
+    """Return the main metrics of a run in some ten lines: jobs, waits, energy, money.
 
     Args:
         summary: Summary of the run, or of a window of it.

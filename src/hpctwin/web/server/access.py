@@ -26,12 +26,15 @@ __all__ = [
 ]
 
 Role = Literal["read-only", "operator"]
-"""``read-only`` reads and runs what-ifs; ``operator`` also approves decisions and uses the kill switch."""
+"""``read-only`` reads and runs what-ifs.
+
+``operator`` also approves decisions and uses the kill switch.
+"""
 
 ENVIRONMENT = "HPCTWIN_TOKENS"
 SHORTEST = 16
 MADE_UP = "(made up)"
-"""Name of the generated token of a server without tokens; no name from a file has a blank."""
+"""Name of the generated token; no name from a file has a blank."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,7 @@ def _tokens(lines: Iterable[str], where: str) -> Iterable[Token]:
 
 
 def made_up() -> Token:
-    """Return a token for this run, because all users of a host can reach its loopback ports."""
+    """Return a token for this run; all users of a host can reach its loopback ports."""
     return Token(MADE_UP, "read-only", secrets.token_urlsafe(24).encode())
 
 

@@ -108,7 +108,7 @@ def _looking(app: FastAPI, source: Source, live: Live) -> None:
 
     @app.get("/api/v1/lines", tags=["look"])
     def lines(bins: Annotated[int, Query(ge=1, le=2000)] = 400) -> LinesView:
-        """Return nodes in use, and if known power, PUE, carbon and price, over time: past and forecast."""
+        """Return nodes in use over time, and if known power, PUE, carbon and price."""
         return source.lines(bins)
 
     @app.get("/api/v1/decisions", tags=["look"])

@@ -155,7 +155,7 @@ class Part:
 
 
 def application_of(source: Followed, live: Live, *, page: str, every_s: float) -> FastAPI:
-    """Return an application with its page, health and errors in words, to which routes are added.
+    """Return an application with page, health and readable errors; add routes to it.
 
     Args:
         source: Source, followed while the application runs.
@@ -182,7 +182,7 @@ def application_of(source: Followed, live: Live, *, page: str, every_s: float) -
 
 
 def together(parts: Mapping[str, Part]) -> FastAPI:
-    """Return several applications as one: each under ``/NAME/``, with a page that lists them.
+    """Return several applications as one, each under ``/NAME/``, and an index page.
 
     Args:
         parts: Pages by name.

@@ -1,4 +1,4 @@
-"""Tools for assistants by the Model Context Protocol: they read and run what-ifs, but never act.
+"""Tools for assistants (Model Context Protocol): read and what-if, never act.
 
 Names of users, accounts and partitions, and the resource manager's messages about a job, are
 written by others. Their authors may write text that looks like an instruction. Such text reaches an
@@ -158,7 +158,7 @@ def assistant(source: Source) -> MCPServer:
 
     @tool
     def explain_job(job: JobId) -> Words:
-        """Forecast when a job will start, and explain why not now, with its forecasts and actions."""
+        """Forecast and explain a job's start, with all its forecasts and actions."""
         return _words(source.explain_job(job).lines)
 
     @tool
@@ -168,14 +168,14 @@ def assistant(source: Source) -> MCPServer:
 
     @tool
     def what_if(change: Change) -> Futures:
-        """Simulate the cluster with and without a change until the queue is empty; changes nothing."""
+        """Simulate the cluster with and without a change until its queue is empty."""
         return _futures(source, change)
 
     return server
 
 
 def _tools(server: MCPServer, looks: ToolAnnotations, source: Source) -> Callable[[F], F]:
-    """Return a decorator that registers a tool, which first reads new data from the journal."""
+    """Return a decorator that registers a tool that first reads the journal's news."""
 
     def tool(function: F) -> F:
         @wraps(function)

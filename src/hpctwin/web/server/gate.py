@@ -1,4 +1,4 @@
-"""Checks of every request: size, rate, host name and token; and safe headers of answers."""
+"""Checks of every request (size, rate, host name, token), and safe headers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _OPEN = ("/healthz", "/readyz", "/favicon.ico")
-"""Paths that need no token; neither do pages, which end with a slash and contain only code."""
+"""Paths without a token; pages, which end with a slash and are only code, need none."""
 
 
 class Gate:

@@ -1,4 +1,4 @@
-"""Web server for live twins and simulated runs, and the REST interface and page of a run."""
+"""Web server for live twins and simulated runs, and the application of a run."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def run_application(
 
     @app.get("/api/v1/events", tags=["look"], response_class=StreamingResponse)
     def events() -> StreamingResponse:
-        """Stream server-sent events: ``head`` with the content of `/state`, at each change of the files."""
+        """Stream events: ``head`` with the content of `/state`, at each change of the files."""
         return live.response()
 
     @app.get("/api/v1/lines", tags=["look"])
     def lines(bins: Annotated[int, Query(ge=1, le=2000)] = 400) -> LinesView:
-        """Return queue, cluster and power over time: means and peaks over bins of equal length."""
+        """Return queue, cluster and power over time, as means and peaks of equal bins."""
         return source.lines(bins)
 
     @app.get("/api/v1/jobs", tags=["look"])

@@ -77,7 +77,7 @@ def timeline_routes(app: FastAPI, source: Charted) -> None:
         width: Annotated[int, Query(ge=1, le=WIDEST)],
         height: Annotated[int, Query(ge=1, le=HIGHEST)],
     ) -> Response:
-        """Return the jobs in a window, as columns for typed arrays: a JSON head, then the columns.
+        """Return the jobs in a window for typed arrays: a JSON head, then the columns.
 
         A window with few jobs has their boxes. With many jobs, each pixel has its covered share and
         the color with the largest share.

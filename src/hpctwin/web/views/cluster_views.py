@@ -122,7 +122,7 @@ def node_views(stands: Standing) -> list[NodeView]:
 
 
 def places(machine: Cluster) -> list[str]:
-    """Return the place of each node: its switch if described, else its rack, else its node group."""
+    """Return each node's place: its switch if described, else its rack, else its group."""
     if machine.switches:
         at = {
             node: switch.name

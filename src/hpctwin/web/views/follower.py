@@ -71,7 +71,7 @@ class FollowedJournal:
             return self.version != before
 
     def follow(self, stop: threading.Event, told: Callable[[], None], every_s: float) -> None:
-        """Read new entries until `stop` is set; a read error becomes a problem shown to viewers.
+        """Read new entries until `stop` is set; viewers see a read error as a problem.
 
         Args:
             stop: Event that ends the loop.

@@ -1,4 +1,4 @@
-"""Jobs on nodes over time: recent, running and forecast ones, and their rows in a Gantt chart.
+"""Recent, running and forecast jobs on nodes, and their rows in a Gantt chart.
 
 Recent jobs come from the cluster's events. Rows are nodes by number.
 """
@@ -91,7 +91,7 @@ class History:
                 self.take(ev.parse_event(text))
 
     def set_right(self, jobs: Mapping[str, JobRecord], time_s: float) -> None:
-        """Correct the history by the existing jobs: a job that no longer runs has ended by now."""
+        """Correct the history by the existing jobs; a job that no longer runs has ended."""
         for job_id in [i for i in self._runs if i not in jobs or jobs[i].start_s is None]:
             self._over(job_id, time_s)
         for job_id, job in jobs.items():
@@ -117,7 +117,7 @@ def runs_of(numbers: IntArray) -> Runs:
 
 
 class Rows:
-    """Guess of nodes for future jobs: the lowest-numbered nodes that are free at their start.
+    """Guess of nodes for future jobs: the lowest-numbered ones free at their start.
 
     A simulation of whole nodes only counts nodes if their names make no difference. So a job's
     nodes are unknown, but enough nodes are free when it starts.
@@ -131,7 +131,7 @@ class Rows:
         self._free_s[list(free_s)] = list(free_s.values())
 
     def place(self, start_s: float, end_s: float, nodes: int) -> IntArray:
-        """Return the rows of the next job by start; fewer than its nodes if not enough are free."""
+        """Return the rows of the next job by start; fewer than its nodes if not all are free."""
         taken = np.flatnonzero(self._free_s <= start_s)[:nodes]
         self._free_s[taken] = end_s
         return taken
@@ -173,7 +173,7 @@ def ends_s(job: JobRecord, start_s: float) -> float:
 
 
 def course(stands: Standing, history: History) -> list[Stretch]:
-    """Return the jobs of the last `PAST_S`, running jobs up to their limits, and forecast jobs.
+    """Return jobs of the last `PAST_S`, running ones up to their limits, and forecast ones.
 
     The nodes of a future job are a guess: the lowest-numbered ones with enough free capacity by
     then.
@@ -261,14 +261,14 @@ def _forecast_in_parts(
 
 
 def lanes_of(machine: Cluster, stretches: Sequence[Stretch]) -> list[int]:
-    """Return the lanes per node of each group: its cores if jobs hold parts of nodes, else 1."""
+    """Return the lanes per node of each group: its cores for shared nodes, else 1."""
     if all(one.amounts is None for one in stretches):
         return [1] * len(machine.nodes)
     return [max(1, round(group.cores or 0)) for group in machine.nodes]
 
 
 def rows_of(machine: Cluster, stretches: Sequence[Stretch]) -> list[Runs]:
-    """Return each job's lanes in a Gantt chart: nodes, or cores through all nodes if shared."""
+    """Return each job's lanes in a Gantt chart: nodes, or cores for shared nodes."""
     if all(one.amounts is None for one in stretches):
         return [runs_of(one.nodes) for one in stretches]
     lanes = np.repeat(lanes_of(machine, stretches), [group.count for group in machine.nodes])
@@ -295,7 +295,7 @@ def rows_of(machine: Cluster, stretches: Sequence[Stretch]) -> list[Runs]:
 
 
 def shares_of(machine: Cluster, one: Stretch) -> FloatArray:
-    """Return a job's shares of its nodes' cores, memory and GPUs [nodes, 3]; 0 if unknown."""
+    """Return a job's shares of its nodes' resources [nodes, 3]; 0 if unknown."""
     if one.amounts is None:
         return np.ones((len(one.nodes), len(AMOUNTS)))
     whole = np.array(

@@ -98,7 +98,7 @@ def energy_of(
 
 
 def _described(group: NodeGroup) -> NodeGroup:
-    """Return a group with nodes of components and a state 'down'; modes become one component."""
+    """Return a group of components with a state 'down'; modes become one component."""
     made: dict[str, object] = {"sleep": (*group.sleep, _DOWN)}
     if not group.components:
         mode = group.initial
@@ -118,7 +118,7 @@ def _away(
     start_ms: IntArray,
     end_ms: IntArray,
 ) -> IntArray:
-    """Return node, state, start and end (ms) of sleeping, switching and down nodes [4, …].
+    """Return node, state, start and end (ms) of asleep, switching, down nodes [4, …].
 
     Args:
         machine: Cluster as of `_described`.
@@ -155,7 +155,7 @@ def _away(
 
 
 def rates_of(machine: Cluster, from_s: float) -> dict[str, Series]:
-    """Return the cluster's ``price`` and ``carbon``, if it has them, with a given time zero.
+    """Return the cluster's ``price`` and ``carbon``, if any, with a given time zero.
 
     Raises:
         ConfigError: A file of them cannot be read on this host.

@@ -36,7 +36,7 @@ __all__ = ["MOST_JOBS", "RunSource"]
 
 MOST_JOBS = 500
 _WIDE, _HIGH = 1600, 318
-"""Pixels of the prepared picture: as high as the page's timeline, and suitable for most screens."""
+"""Size of the prepared picture: the page timeline's height, a usual screen's width."""
 
 
 class RunSource:
@@ -140,7 +140,7 @@ class RunSource:
         return self._now.lines(bins)
 
     def jobs(self, find: str, state: str | None) -> RunJobs:
-        """Return the first jobs with the id ``find``, or with it in their user, account or partition.
+        """Return the first jobs with this id, or text in their user, account or partition.
 
         Args:
             find: Text to search; empty for all jobs.

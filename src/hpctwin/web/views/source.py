@@ -218,7 +218,7 @@ class Source(FollowedJournal):
         return ""
 
     def energy(self) -> EnergyView | None:
-        """Return the cluster's current power and its energy so far; None without a power model."""
+        """Return current power and energy so far; None without a power model."""
 
         def of(stands: Standing) -> EnergyView | None:
             accounts = self._energy()
@@ -232,7 +232,7 @@ class Source(FollowedJournal):
         return self._kept("drawn", of)
 
     def _with_weather(self, told: Callable[[Weather], T]) -> T:
-        """Call with the weather, for cooling; without it from the first time it cannot be used."""
+        """Call with the weather, or without it once the weather cannot be used."""
         try:
             return told(self.weather)
         except HpctwinError as error:

@@ -1,4 +1,4 @@
-"""Jobs on nodes over time, as a browser draws them: boxes, or the covered share of each pixel.
+"""Jobs on nodes over time for a browser: boxes, or the covered share of each pixel.
 
 A year of a large cluster has a million jobs, and a screen a million pixels. So the amount of data
 follows the pixels, not the jobs. If the window has at most `MOST_BOXES` boxes, they are sent as
@@ -214,7 +214,7 @@ class Timeline:
         return np.flatnonzero(there)
 
     def _cells(self, rows: IntArray, window: Window) -> npt.NDArray[np.uint8]:
-        """Return share and color of each pixel; parts of boxes outside the window are cut off."""
+        """Return share and color of each pixel; boxes are cut off at the window."""
         wide, high = window.width, window.height
         across = wide / (window.to_s - window.from_s)
         down = high / (window.bottom - window.top)
@@ -241,7 +241,7 @@ class Timeline:
 def _covered(
     left: FloatArray, right: FloatArray, top: FloatArray, bottom: FloatArray, wide: int, high: int
 ) -> FloatArray:
-    """Return the share of each pixel that boxes cover, in pixels' units; the sum if they overlap."""
+    """Return the covered share of each pixel, in pixels; overlapping boxes add up."""
     size = wide + 2
     found: FloatArray = np.zeros((high + 2, size))
     thin = (right - left < 1, bottom - top < 1)
@@ -284,7 +284,7 @@ def _parts(begin: FloatArray, end: FloatArray, thin: bool) -> list[tuple[IntArra
 
 
 def colours_of(ids: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """Return each job's color by its id: FNV-1a over its characters, as `colour` in static/words.js."""
+    """Return each job's color: FNV-1a of its id, as `colour` in static/words.js."""
     texts = ids.astype("S")
     letters = (
         texts.view(np.uint8).reshape(len(texts), -1) if len(texts) else np.zeros((0, 1), np.uint8)

@@ -307,7 +307,7 @@ class FigureView(View):
 
 
 class RunHead(View):
-    """A simulated run: its settings and state. ``version`` increases at each change of its files."""
+    """A simulated run; ``version`` increases at each change of its files."""
 
     version: int
     kind: Literal["run"] = "run"

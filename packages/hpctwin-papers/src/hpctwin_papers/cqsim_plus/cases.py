@@ -34,7 +34,7 @@ TRIMMED = 1000
 
 
 def oracle(strategy: str = "sgs-t", **options: Any) -> Strategy:
-    """Return a strategy as in CQSim+: it knows all runtimes, and draws among equal clusters."""
+    """Return a strategy of CQSim+: it knows all runtimes, and draws among equals."""
     return parse_strategy(strategy, knows="oracle", ties="random", **options)
 
 

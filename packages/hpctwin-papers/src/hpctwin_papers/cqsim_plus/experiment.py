@@ -1,4 +1,4 @@
-"""CQSim+'s experiment: each case under each strategy, by CQSim+'s and by hpctwin's rule."""
+"""CQSim+'s experiment: cases under strategies, by CQSim+'s and hpctwin's rule."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def _overall(case: str, rows: Sequence[Row]) -> Table:
 
 
 def _bins(rows: Sequence[Row], by: str) -> Table:
-    """Return bins as rows; columns are the published waits, CQSim+'s rule and hpctwin's rule."""
+    """Return bins as rows; columns are published, CQSim+'s and hpctwin's waits."""
     unit = {"size": "nodes", "walltime": "min"}[by]
     labels = list(dict.fromkeys(one["bin"] for row in rows for one in row.bins[by]))
     counts = {one["bin"]: one["jobs"] for one in rows[0].bins[by]}

@@ -1,4 +1,4 @@
-"""CQSim+'s rule as a separate plain simulation; it reproduces the published tables to the digit.
+"""CQSim+'s rule as a plain simulation; reproduces its tables to the digit.
 
 Source: the behavior of CQSim and CQSim+ (github.com/SPEAR-UIC/CQSim), facts only. The rule is FCFS
     with
@@ -105,7 +105,7 @@ class RuleCluster:
         self._schedule(now)
 
     def forecast(self, job: RuleJob, now: int, best: float = math.inf) -> float:
-        """Return a job's end here without later arrivals; infinity if it is later than ``best``."""
+        """Return a job's end without later arrivals; infinity if later than ``best``."""
         ahead = self.copy()
         ahead.submit(job, now)
         while job.number not in ahead.started:
@@ -182,7 +182,7 @@ def _take(times: list[int], free: list[int], nodes: int, first: int, end: int) -
 
 
 Chooser = Callable[[list[int], dict[int, RuleJob], int, int], int]
-"""Choose a cluster: from allowed clusters, the job's form on each, its row, and the time."""
+"""Choose a cluster, given allowed ones, the job on each, its row, and the time."""
 
 
 def simulate_rule(

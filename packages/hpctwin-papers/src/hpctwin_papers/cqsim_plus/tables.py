@@ -115,7 +115,7 @@ def run_by_our_rule(
 def run_by_their_rule(
     name: str, workload: Workload, strategy: str, seed: int = 0, progress: Progress | None = None
 ) -> tuple[Row, pl.DataFrame]:
-    """Simulate a case by CQSim+'s rule under one of its strategies; return the row and the jobs."""
+    """Simulate a case by CQSim+'s rule; return the row and the jobs."""
     begin = time.perf_counter()
     case = CASES[name]
     jobs = simulate_rule(case.facility, workload, strategy, seed=seed, progress=progress)
@@ -134,7 +134,7 @@ def run_by_their_rule(
 
 
 def make_row(name: str, case: Case, result: FacilityResult, run_s: float) -> Row:
-    """Return the metrics of a run by hpctwin's rule, over the jobs of the authors' analysis."""
+    """Return the metrics of a run by hpctwin's rule, over the authors' jobs."""
     summary = result.summary()
     return _row(
         served(result.jobs),
@@ -187,7 +187,7 @@ def bins(
     *,
     unit: float = 1,
 ) -> list[dict[str, Any]]:
-    """Return mean waits by bin, each with the published value of the bin with the same edge.
+    """Return mean waits by bin, each with the published value for the same edge.
 
     Args:
         jobs: Jobs with ``wait_s`` and the column.

@@ -19,7 +19,7 @@ def pas(
     plot: Path | None = None,
     json: bool = False,
 ) -> int:
-    """PAS: jobs that depend on each other and share four resources, compared with its Table I.
+    """PAS: jobs with dependencies that share four resources, with its Table I.
 
     Times are in milliseconds. All methods obey dependencies; "if ignored" is the number of
     violations by a scheduler without knowledge of dependencies.

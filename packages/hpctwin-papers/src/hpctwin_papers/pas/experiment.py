@@ -42,14 +42,14 @@ METHODS = {
     "easy": "fcfs+easy",
     "adaptive": "adaptive+pack",
 }
-"""Policies by the name of the method; EASY is added for comparison, the paper has none."""
+"""Policies by method; EASY is added for comparison, the paper has none."""
 
 JOBS = 5000
 NEAR = 0.05
 """Maximum relative deviation from a published value that counts as agreement."""
 THEIRS, OURS = "pas-published", "adaptive"
 PREDICTED = 0.05
-"""Failure share that PFM assumes without failures; the paper gives no failures to learn from."""
+"""Failure share that PFM assumes; the paper gives no failures to learn from."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ def means(rows: Sequence[Row]) -> list[Row]:
 
 
 def wins(rows: Sequence[Row], better: str, worse: str) -> int:
-    """Return the number of workloads where one method has shorter makespan and mean wait."""
+    """Return on how many workloads one method has less makespan and mean wait."""
     by = {(row.method, row.seed): row for row in rows}
     seeds = {row.seed for row in rows}
     return sum(

@@ -19,7 +19,7 @@ def rlscheduler(
     out: Path = Path("out/rlscheduler"),
     json: bool = False,
 ) -> int:
-    """RLScheduler (SC20): mean bounded slowdown of heuristics and agents, compared with its table.
+    """RLScheduler (SC20): mean bounded slowdown of heuristics and agents, with its table.
 
     Agents are trained on windows of 1,024 jobs with seeds 0, 1, …; no trained job is tested. Agents
     in --out are not trained again, so an interrupted run can be resumed.

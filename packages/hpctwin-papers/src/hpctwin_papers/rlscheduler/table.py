@@ -38,13 +38,13 @@ __all__ = [
 FloatArray = npt.NDArray[np.float64]
 
 JOBS, SEQUENCES, DRAWN_FROM = 1024, 10, 10_000
-"""Jobs of a sequence; number of sequences; number of first jobs that sequences are drawn from."""
+"""Jobs of a sequence; sequences; first jobs that they are drawn from."""
 
 SEED = 1
 OBSERVATION = "delays"
 """Observation of the agents."""
 MIXED = {"Lublin-1": True, "Lublin-2": True, "HPC2N": False}
-"""Whether a training episode takes random jobs of the training part instead of consecutive ones.
+"""Whether an episode of training takes any jobs of the part, with consecutive arrivals.
 
 Few jobs of Lublin's model remain outside the tested ones, and they hardly depend on earlier jobs.
 """
@@ -78,12 +78,12 @@ HEURISTICS: dict[str, Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
     "SJF": _sjf,
     "F1": _f1,
 }
-"""Scores of RLScheduler's programs, lowest first; submit times (of the trace) and walltimes in s."""
+"""Scores of its programs, lowest first; submit times and walltimes in s."""
 
 OTHERS: dict[str, Callable[[FloatArray, FloatArray, FloatArray], FloatArray]] = {
     "smallest area": lambda submit, walltime, nodes: walltime * nodes + 1e-9 * submit,
 }
-"""Further heuristics, not in the table, as a fair comparison: fewest node-seconds first."""
+"""A skeptic's rule, which is not in the table: fewest node-seconds first."""
 
 ROWS: dict[tuple[str, bool], tuple[float, ...]] = {
     ("Lublin-1", False): (7273.77, 19753.53, 22274.74, 277.35, 258.37, 254.67),
@@ -142,7 +142,7 @@ def sequences() -> list[int]:
 
 
 def trained_on(trace: str) -> tuple[int, int]:
-    """Return the range of training jobs: from the first up to the second. None of them is tested.
+    """Return begin and end of the training jobs. None of them is tested.
 
     The jobs are those before the first tested job. If a trace is much longer than the part that
     sequences are drawn from, they are four times as many jobs after that part.

@@ -97,7 +97,7 @@ def s_raps_ml(
     plot: Path | None = None,
     json: bool = False,
 ) -> int:
-    """S-RAPS (SC25-W), figure 10: scheduling by predictions, compared with walltimes and truth.
+    """S-RAPS (SC25-W), figure 10: scheduling by predictions, walltimes and truth.
 
     The paper's data with measured power are not available, so results are waits and slowdowns, not
     power.
@@ -135,7 +135,7 @@ def s_raps_schedulers(
     seed: int = 0,
     json: bool = False,
 ) -> int:
-    """S-RAPS (SC25-W), §4.2: the cost of an external scheduler, and whether its decisions are the same.
+    """S-RAPS (SC25-W), §4.2: cost of external schedulers, and agreement with internal ones.
 
     The paper's trace is not published; the same number of jobs is generated for the same time and
     nodes. Use --program for ScheduleFlow and Fluxion. FastSim and Maui have their own clocks;

@@ -1,4 +1,4 @@
-"""Cost of an external scheduler, as S-RAPS's §4.2 (Maiterth et al., SC25-W) reports for two.
+"""Cost of an external scheduler, as in S-RAPS's §4.2 (Maiterth et al., SC25-W).
 
 The paper's trace is synthetic and not published: 5,324 jobs in 15 days on Frontier. Here the same
 number of jobs is generated for the same time and nodes.
@@ -121,7 +121,7 @@ def _timed(tried: Tried, jobs: Workload) -> tuple[Coupling, pl.Series]:
 
 
 def _spent_s() -> float:
-    """Return the processor time of this process and of the child processes it waited for."""
+    """Return the processor time of this process and of its ended child processes."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 

@@ -76,7 +76,7 @@ def workload(seed: int = 0) -> tuple[Workload, str]:
 
 
 def drawn_use(jobs: Workload, rng: np.random.Generator) -> Workload:
-    """Return jobs with their use of nodes, drawn for each account, with a small change per job.
+    """Return jobs with their use of nodes, drawn per account, varied a little per job.
 
     Args:
         jobs: Jobs with accounts.

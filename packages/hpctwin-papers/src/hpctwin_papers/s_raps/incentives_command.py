@@ -35,7 +35,7 @@ def incentives_command(
     plot: Plot = None,
     json: Json = False,
 ) -> int:
-    """Collect accounts in the first half of a trace, redeem them in the second, and show the gains.
+    """Collect accounts in half of a trace, redeem them in the other, and show gains.
 
     Args:
         trace: The trace, with accounts or users; for power, give --cluster.

@@ -137,7 +137,7 @@ class SRapsMl(Experiment[None, list[Schedule]]):
     title = "a trace foretold and scheduled"
 
     def points(self) -> Sequence[None]:
-        """See `Experiment`; one point, because all methods are trained on the same past at once."""
+        """See `Experiment`; one point, because all methods learn from the same past."""
         return [None]
 
     def run(self, point: None, progress: Progress) -> list[Schedule]:

@@ -1,4 +1,4 @@
-"""Trial of incentives: accounts are collected in one run and redeemed in another; and cheating."""
+"""Trial of incentives: collect accounts in one run, redeem them in another; cheat."""
 
 from __future__ import annotations
 

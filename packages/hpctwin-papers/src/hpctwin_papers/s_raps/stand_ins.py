@@ -1,4 +1,4 @@
-"""S-RAPS's figures (Maiterth et al., SC25-W) with available logs instead of the paper's.
+"""S-RAPS's figures (Maiterth et al., SC25-W) with logs that are available.
 
 PM100 (figure 4), Adastra's jobs (5), Frontier's telemetry (6, 8), the trace for FastSim (7) and
 F-DATA (10) are not available here. Each figure uses another log with the same effect, on nodes of
@@ -168,7 +168,7 @@ class Redeeming(Incentives):
 
 @dataclass(frozen=True)
 class Foretold(Experiment[SRapsMl, tuple[SRapsMl, list[Schedule]]]):
-    """Figure 10: a log scheduled by the paper's pipeline, by walltimes and by true runtimes."""
+    """Figure 10: a log scheduled by the paper's pipeline, walltimes and true runtimes."""
 
     title = SRapsMl.title
     data = (THETA,)

@@ -35,7 +35,7 @@ def schedtwin(
     plot: Path | None = None,
     json: bool = False,
 ) -> int:
-    """SchedTwin (arXiv 2512.18894): the twin against FCFS, SJF and WFP on the four-phase workload.
+    """SchedTwin (arXiv 2512.18894): the twin, FCFS, SJF and WFP on four phases.
 
     With --on, the jobs are submitted to a real idle cluster of 32 nodes, and the run is stored in
     --out. --stored prints the tables of such runs, compared with the emulated one.

@@ -170,7 +170,7 @@ def _radar(overall: Sequence[Row]) -> Figure:
 
 @dataclass(frozen=True)
 class Polaris(Experiment[Workload, Workload]):
-    """The jobs of Polaris by size and time, as in the paper's figure 1, but of other months."""
+    """The jobs of Polaris by size and time, as in figure 1, but of other months."""
 
     title = "jobs of Polaris"
     data = ("Polaris-2023-schedulus.swf",)

@@ -31,7 +31,7 @@ from hpctwin_papers.schedtwin.users import ClusterUser, Times
 __all__ = ["LiveRun", "TwinsPart", "clock_speed", "collected", "run_live", "stored", "twins_part"]
 
 LOOK_EVERY_S = 60.0
-"""Query interval in the experiment's time; managers forget jobs some minutes after their end."""
+"""Query interval in the experiment's time; managers soon forget ended jobs."""
 STALLED = 20.0
 """A run is aborted if nothing starts or ends for this many of its longest walltimes."""
 AT_ONCE = 8
@@ -159,7 +159,7 @@ class LiveRun:
 
 
 def clock_speed(environment: Mapping[str, str] = os.environ) -> float:
-    """Return the speed of this process's clock, from ``FAST_CLOCK`` of `benchmarks/fast_clock.c`.
+    """Return this process's clock speed: ``FAST_CLOCK`` of `benchmarks/fast_clock.c`.
 
     With such a clock, shared by the cluster's daemons and jobs, all intervals of a manager are
     compressed, but the resolution of its limits, whole minutes, does not suffer.
@@ -187,8 +187,8 @@ def run_live(
         under: Name of the scheduler, for the record.
         seed: Seed of the workload, for the record.
         compress: Factor by which the experiment's time is shortened.
-        clock: Part of it that is due to a faster clock of the cluster and this host; shorter jobs
-            provide the rest.
+        clock: Part of that factor which faster clocks of the cluster and this host provide; shorter
+            jobs provide the rest.
         progress: Function called with the share of ended jobs.
 
     Raises:
@@ -253,7 +253,7 @@ def run_live(
 
 
 def _take(ids: Iterable[str], found: Mapping[str, Times], known: dict[str, Times]) -> bool:
-    """Store the observed times of this run's jobs; return whether a job started or ended."""
+    """Store the observed times of the jobs; return whether one started or ended."""
     moved = False
     for job_id in ids:
         before, seen = known[job_id], found.get(job_id)
@@ -368,7 +368,7 @@ class Collected:
 def collected(
     runs: Iterable[LiveRun], settings: CoreSettings | None = None
 ) -> dict[str, Collected]:
-    """Return the rows of all runs by manager, the manager's methods first and the twin last.
+    """Return the rows of all runs by manager, with the twin last.
 
     Args:
         runs: At most one run for each seed under each method.

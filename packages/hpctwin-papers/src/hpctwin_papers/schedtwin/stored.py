@@ -1,4 +1,4 @@
-"""Stored runs of SchedTwin's experiment on real clusters, compared with the emulated one."""
+"""Stored runs of SchedTwin's experiment, compared with the emulated cluster."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Stored(Experiment[list[LiveRun], list[LiveRun]]):
 def _told(
     rows: Sequence[Row], cost: Mapping[str, float] | None, part: Collected | None
 ) -> list[str]:
-    """Return the lines below a manager's table: wins by method, its delays, excluded seeds."""
+    """Return the lines below a table: wins by method, delays, excluded seeds."""
     won = dict.fromkeys((row.method for row in rows), 0)
     for seed in {row.seed for row in rows}:
         won[min((r for r in rows if r.seed == seed), key=lambda r: r.objective).method] += 1

@@ -1,4 +1,4 @@
-"""Users of a real cluster in the SchedTwin experiment: they submit sleeping jobs and query."""
+"""Users of a real cluster in SchedTwin's experiment: submit sleep jobs, query."""
 
 from __future__ import annotations
 

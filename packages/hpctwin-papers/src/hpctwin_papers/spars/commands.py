@@ -22,7 +22,7 @@ def spars(
     out: Path | None = None,
     json: bool = False,
 ) -> int:
-    """SPARS (SoftwareX 34, 102693): six schedulers, twelve timeouts, with its published results.
+    """SPARS (SoftwareX 34, 102693): six schedulers, twelve timeouts, published results.
 
     The FCFS schedulers also run by the published rule. The workload is the last fifth of the NASA
     iPSC/860 log, which must be in the folder of HPCTWIN_TRACES.
@@ -57,10 +57,10 @@ def nasa_agents(
     out: Path = Path("out/nasa-agents"),
     json: bool = False,
 ) -> int:
-    """Agents that switch nodes, on held-out windows of the NASA log, compared with SPARS's timeouts.
+    """Agents that switch nodes, on windows of the NASA log, with SPARS's timeouts.
 
-    Agents are trained and selected on earlier jobs, with seeds 0, 1, …. Agents in --out are not
-    trained again, so an interrupted run can be resumed.
+    Agents are trained and selected on earlier jobs than those of the windows, with seeds 0, 1, ….
+    Agents in --out are not trained again, so an interrupted run can be resumed.
 
     Args:
         seeds: Number of agents; 0 for timeouts only.

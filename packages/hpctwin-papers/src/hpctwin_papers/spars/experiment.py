@@ -1,4 +1,4 @@
-"""SPARS's experiment: schedulers and timeouts, effects of faults, value of known runtimes."""
+"""SPARS's experiment: schedulers, timeouts, faults, value of known runtimes."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _rules(scheduler: str) -> tuple[Rule, ...]:
 
 
 def compared(rows: Sequence[Row]) -> list[Finding]:
-    """Compare figure 4: energies and waits of the six schedulers, means over the timeouts."""
+    """Compare figure 4: the schedulers' energies and waits, means over timeouts."""
     findings = []
     for name in SCHEDULERS:
         rule = _rules(name)[0]
@@ -139,7 +139,7 @@ def _wait(total_j: float, wait_s: float) -> str:
 def _table(
     rows: Sequence[Row], rule: Rule, title: str, value: Callable[[float, float], str]
 ) -> Table:
-    """Return hpctwin's values by timeout with the published ones below, and Batsim's EASY-PSUS."""
+    """Return hpctwin's values by timeout, with published ones and Batsim's EASY-PSUS."""
     mine = [row for row in rows if row.rule == rule]
     names = list(dict.fromkeys(row.scheduler for row in mine))
     heads = ["timeout\nmin", *(name.replace("-", "\n") for name in names)]
@@ -162,7 +162,7 @@ def _table(
 
 
 def _verdict(rows: Sequence[Row]) -> list[str]:
-    """Return the deviations from the published rule, and the cases where hpctwin is better."""
+    """Return deviations from the published rule, and where hpctwin is better."""
     lines = []
     same = [row for row in rows if row.rule == "as-published" and row.published]
     if same:
@@ -369,7 +369,7 @@ _KNOWN = ("honest", "overestimated", "clairvoyant")
 
 @dataclass(frozen=True)
 class SparsKnowledge(Experiment[tuple[Workload, str], list[Row]]):
-    """Schedulers by their knowledge of runtimes: honest or overestimated walltimes, or runtimes.
+    """Schedulers that know honest walltimes, overestimated walltimes, or runtimes.
 
     Clairvoyant schedulers get the runtimes as expected times, as PSUS and Auto On do in SPARS.
 

@@ -47,7 +47,7 @@ def start_in_order(sim: Arrays) -> bool:
 
 @jit
 def head_cannot_be_planned(sim: Arrays) -> bool:
-    """Return whether the first pending job is wider than all nodes that are not switching off."""
+    """Return whether the head is wider than all nodes that are not switching off."""
     there = 0
     for node in range(len(sim.node)):
         if sim.node[node].power != SWITCHING_OFF:

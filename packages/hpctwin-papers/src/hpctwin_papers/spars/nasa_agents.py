@@ -1,4 +1,4 @@
-"""Agents that switch nodes, on the NASA iPSC/860 log and SPARS's cluster, with its timeouts.
+"""Agents that switch nodes on the NASA iPSC/860 log, with SPARS's timeouts.
 
 Agents learn on the first two fifths of the log, with several weights of energy and waits. The agent
 that is best on windows of the next two fifths is taken. It is tested on the last fifth, which
@@ -49,9 +49,9 @@ TIMEOUTS = (*PLAIN, *(name.replace("psus", "psas-ipm") for name in PLAIN))
 OPTIONS: dict[str, Any] = {
     "action": "reserve", "levels": 33, "every_s": 300.0, "observation": "levels", "reward": "jobs",
 }  # fmt: skip
-"""Options of the environment: every 5 min, the number of nodes above those used and requested."""
+"""Options: every 5 min, set the number of nodes above those used and requested."""
 WEIGHTS = (0.3, 0.35, 0.4, 0.5)
-"""Weights of a wasted kWh; a waited hour has the remaining weight. The best agent is taken."""
+"""Weights of a wasted kWh; a waited hour has the rest. The best agent is taken."""
 
 NOTE = (
     "means of ten windows of 361 jobs. less energy, less wait: of the agents (mean of seeds) than of the "
@@ -132,13 +132,13 @@ def served_under(policy: Policy, name: str, jobs: Sequence[Workload]) -> Served:
 
 @cache
 def least_before() -> tuple[float, float]:
-    """Return the least energy and the least mean wait of a timeout on the validation windows."""
+    """Return the least energy and mean wait of a timeout on validation windows."""
     found = [served_under(parse_policy(f"fcfs+easy~{name}"), name, validation()) for name in PLAIN]
     return min(one.energy_j.mean() for one in found), min(one.wait_s.mean() for one in found)
 
 
 def lead(network: Network) -> tuple[float, float]:
-    """Return an agent's lead in energy and wait over the best timeouts in validation, in percent."""
+    """Return an agent's leads over the best timeouts in validation, in percent."""
     from hpctwin.policies.agents.switching import AgentControl
 
     policy = parse_policy("fcfs+easy~orders")
@@ -250,7 +250,7 @@ def _line(one: Served, agents: Served | None) -> list[Cell]:
 
 
 def _line_of(agent: Served, timeouts: Sequence[Served]) -> list[Cell]:
-    """Return an agent's cells, compared with the least energy and the least wait of timeouts."""
+    """Return an agent's cells, with its savings over the best timeouts."""
     energy = min(timeouts, key=lambda one: float(one.energy_j.mean())).energy_j
     wait = min(timeouts, key=lambda one: float(one.wait_s.mean())).wait_s
     return [*_means(agent), *_shown([*less(agent.energy_j, energy), *less(agent.wait_s, wait)])]

@@ -85,7 +85,7 @@ PUBLISHED: dict[str, tuple[tuple[float, ...], ...]] = {
 
 
 def published(scheduler: str, timeout_s: float) -> Cell | None:
-    """Return the published run of a scheduler (or ``batsim``) with a timeout; None without one."""
+    """Return a scheduler's (or ``batsim``'s) published run with a timeout, or None."""
     if scheduler not in PUBLISHED or timeout_s not in TIMEOUTS_S:
         return None
     total, wasted, wait = (row[TIMEOUTS_S.index(int(timeout_s))] for row in PUBLISHED[scheduler])

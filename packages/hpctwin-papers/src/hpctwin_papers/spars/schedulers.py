@@ -77,7 +77,7 @@ TRACE = "NASA-iPSC-1993-3.1-cln.swf"
 
 @cache
 def workload() -> Workload:
-    """Return the last fifth of the cleaned NASA iPSC/860 log, as in SPARS (``nasa-20-back``).
+    """Return the last fifth of the cleaned NASA iPSC/860 log, SPARS's ``nasa-20-back``.
 
     Jobs of length zero are excluded. Walltimes are the runtimes, because the log has none. The
     first job arrives at time zero.

@@ -14,7 +14,7 @@ def surf(
     data: Path | None = None,
     json: bool = False,
 ) -> int:
-    """A week of SURF's Lisa with measured power (as OpenDT ships it): power forecast an hour ahead.
+    """SURF's Lisa for a week with measured power: power forecast an hour ahead.
 
     Args:
         data: Folder with surf_tasks, surf_fragments and surf_consumption.parquet; default telemetry

@@ -219,7 +219,7 @@ METHODS: dict[str, tuple[str, Callable[[Week, int], FloatArray]]] = {
     "levels, use as it was": ("submissions", _as_now),
     "ensemble, use as it was": ("submissions", _unknown),
 }
-"""Knowledge of each method, and its forecast of each sample a number of samples ahead."""
+"""Knowledge and forecast (by samples ahead) of each method."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ REPORT = "theta-year.html"
 
 
 def workload() -> tuple[Workload, str]:
-    """Return the real trace of 2022 if available, else a generated year; and its description."""
+    """Return the real trace of 2022 or a generated year, and its description."""
     path = find_trace("theta_2022.swf")
     if path is not None:
         return read_workload(path), "the real trace of Theta, 2022"
