@@ -35,7 +35,7 @@ class ImportOptions:
     anonymise: bool = False
     """Replace names of users, accounts, partitions, QOS, node groups and the cluster."""
     salt: Path | None = None
-    """With anonymise: file of at least 16 bytes that keeps pseudonyms stable; created if missing.
+    """With --anonymise: file of at least 16 bytes that keeps pseudonyms stable; created if missing.
     Default a random salt that is not stored."""
     check: bool = False
     """Simulate the imported past, and compare starts with the recorded ones; also reports

@@ -36,8 +36,8 @@ def calibrate_command(
     the models have as much past as they forecast ahead.
 
     Args:
-        measured: CSV or Parquet file of times at equal steps, measured power, and columns of use in
-            one unit, such as the number of busy nodes, or of nodes at each of several levels.
+        measured: CSV or Parquet file of times at equal steps, measured power, and columns of use.
+            Use has one unit, such as busy nodes, or nodes at each of several levels.
         power_column: Column of measured power, in W.
         time_column: Column of times, in s.
         use_column: Column of use; default all others. Repeatable.

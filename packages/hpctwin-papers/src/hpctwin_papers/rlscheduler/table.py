@@ -142,7 +142,7 @@ def sequences() -> list[int]:
 
 
 def trained_on(trace: str) -> tuple[int, int]:
-    """Return begin and end of the training jobs. None of them is tested.
+    """Return the range of training jobs, without its end. None of them is tested.
 
     The jobs are those before the first tested job. If a trace is much longer than the part that
     sequences are drawn from, they are four times as many jobs after that part.

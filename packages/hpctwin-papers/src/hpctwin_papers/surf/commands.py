@@ -16,6 +16,8 @@ def surf(
 ) -> int:
     """SURF's Lisa for a week with measured power: power forecast an hour ahead.
 
+    OpenDT ships the data.
+
     Args:
         data: Folder with surf_tasks, surf_fragments and surf_consumption.parquet; default telemetry
             in the folder of HPCTWIN_TRACES.
