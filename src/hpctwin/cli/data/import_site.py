@@ -33,7 +33,7 @@ class ImportOptions:
     commands: str = ""
     """With live: folder of the resource manager's commands; by default found on the PATH."""
     anonymise: bool = False
-    """Replace names of users, accounts, partitions, QOS, node groups and the cluster."""
+    """Replace names of users, accounts, partitions (queues), QOS, node groups and the cluster."""
     salt: Path | None = None
     """With --anonymise: file of at least 16 bytes that keeps pseudonyms stable; created if missing.
     Default a random salt that is not stored."""

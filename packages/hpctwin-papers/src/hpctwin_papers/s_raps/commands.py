@@ -29,7 +29,7 @@ def s_raps(
     out: Path | None = None,
     json: bool = False,
 ) -> int:
-    """S-RAPS, figures 4 to 6: part of a trace as recorded, and under three policies.
+    """S-RAPS, figures 4 to 6: part of a trace as recorded and under three policies.
 
     Args:
         trace: Trace with recorded starts, such as a data set's file or folder (`hpctwin dataset

@@ -1,4 +1,4 @@
-"""S-RAPS (SC25-W), figures 4 to 6: a recorded trace, and under three policies.
+"""S-RAPS (SC25-W), figures 4 to 6: a trace as recorded and under three policies.
 
 The results are power and utilization over time, the paper's statistics, and for clusters with
 cooling PUE and the temperature of the water to the towers. The paper's policies are FCFS without

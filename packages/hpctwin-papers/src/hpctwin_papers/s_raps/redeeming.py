@@ -1,4 +1,4 @@
-"""Trial of incentives: collect accounts in one run, redeem them in another; cheat."""
+"""Trial of incentives: accounts are collected and redeemed; and tricks to cheat."""
 
 from __future__ import annotations
 
