@@ -1,6 +1,6 @@
 """A digital twin for HPC batch scheduling.
 
-Everything a user needs is here; nothing heavy is imported before it is used.
+This package offers all public names; it imports a heavy module only when it is first used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Attributes that a higher package gives to a class of a lower one, such as ``result.plot``."""
+"""Attributes of a class from a higher package, such as ``result.plot``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MAKERS: dict[str, str] = {}
 
 
 class Attached:
-    """An attribute that a room above makes, when it is first asked for."""
+    """An attribute that a higher package creates on its first use."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = f"{owner.__name__}.{name}"
@@ -26,10 +26,10 @@ class Attached:
 
 
 def attach(attribute: str, maker: str) -> None:
-    """Say what makes an attribute.
+    """Register the function that creates an attribute.
 
     Args:
-        attribute: class and name, such as ``Result.plot``.
-        maker: what is called with the instance, as ``module:function``; imported when it is needed.
+        attribute: Class and name, such as ``Result.plot``.
+        maker: Function of the instance, as ``module:function``; imported on first use.
     """
     _MAKERS[attribute] = maker

@@ -1,29 +1,29 @@
-"""Every fault hpctwin raises on purpose.
+"""Every error that hpctwin raises on purpose.
 
 ::
 
     HpctwinError
-    ├── ConfigError (ValueError)          a cluster, policy or option that cannot be right
-    │   └── ArgumentError (TypeError)     an argument of a kind that a function does not take
-    ├── WorkloadError (ValueError)        a workload that cannot be right
-    │   └── TraceError                    a file that cannot be read as the trace it claims to be
-    ├── UnknownNameError (LookupError)    a name that no policy, generator, … has
+    ├── ConfigError (ValueError)          an invalid cluster, policy or option
+    │   └── ArgumentError (TypeError)     an argument of a type that a function does not accept
+    ├── WorkloadError (ValueError)        an invalid workload
+    │   └── TraceError                    a file that cannot be read as a trace of its format
+    ├── UnknownNameError (LookupError)    an unknown name of a policy, generator, …
     ├── OutputError (OSError)             a file or folder that cannot be written
-    ├── DownloadError (OSError)           a file that could not be fetched, or came damaged
-    │   └── RefusedError                  … since the server refused it
-    ├── PolicyError (ValueError)          a policy written by the user that does not work
-    ├── SimulationError (RuntimeError)    a simulation asked for what it cannot do
+    ├── DownloadError (OSError)           a file that could not be fetched, or arrived damaged
+    │   └── RefusedError                  … because the server refused the request
+    ├── PolicyError (ValueError)          a custom policy that does not work
+    ├── SimulationError (RuntimeError)    an unsupported request to the simulation
     ├── UnreachableError                  a resource manager that does not answer
-    │   └── LostAnswerError               … and may have done what it was asked for
+    │   └── LostAnswerError               … and may have carried out the request
     ├── CommandError (RuntimeError)       a resource manager that refuses a command
-    ├── FormatError (ValueError)          what came from a resource manager is not in a form that is known
-    ├── ContradictionError (ValueError)   an event that cannot be true of what is known already
+    ├── FormatError (ValueError)          data of a resource manager in an unknown form
+    ├── ContradictionError (ValueError)   an event that contradicts the known state
     ├── JournalError                      a journal that cannot be read or written
-    ├── QueueError                        a facility's queue that cannot be used, or not like this
-    └── ExperimentError (RuntimeError)    an experiment on a real cluster that cannot go on
+    ├── QueueError                        a facility's queue that cannot be used, or not in this way
+    └── ExperimentError (RuntimeError)    an experiment on a real cluster that cannot continue
 
-A message says what was wrong, where, and what would be right. ``exit_code`` of an error is what the
-command ends with: 2 if the call or its input is wrong, 1 if the work failed.
+A message says what is wrong, where, and what to do. The ``exit_code`` of an error is the exit code
+of the command: 2 if the call or its input is wrong, 1 if the work failed.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ __all__ = [
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """A sentence that asks whether the nearest of the known names was meant; empty if none is near."""
+    """Return a sentence that suggests the nearest known name; empty if no name is near."""
     names = list(known)
-    # Letters that changed places are the commonest slip, and difflib sees two of three as wrong.
+    # Swapped letters are the commonest slip, and difflib counts two of three of them as wrong.
     found = [one for one in names if sorted(one) == sorted(name)]
     found = found or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f" Did you mean {found[0]!r}?" if found else ""
@@ -73,7 +73,7 @@ _WRONG_PATH = {
     errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.EROFS,
     errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL,
 }  # fmt: skip
-"""What the system says of a path that the user gave wrongly; a full disk, say, is not among it."""
+"""Error numbers of a wrong path from the user; a full disk is not one of them."""
 
 
 def exit_code_of(error: Exception) -> int:
@@ -85,7 +85,7 @@ def exit_code_of(error: Exception) -> int:
     Returns:
         2 if the call or its input is wrong, 1 if the work failed.
     """
-    # A file that cannot be written is a wrong path, or a full disk: the system's error says which.
+    # An unwritable file is a wrong path or a full disk; the system's error distinguishes them.
     said: BaseException | None = error
     while isinstance(said, OutputError):
         said = said.__cause__
@@ -116,15 +116,15 @@ class ArgumentError(ConfigError, TypeError):
 
 
 def need(package: str, extra: str, what: str) -> None:
-    """Go on only if a package that an extra brings can be imported.
+    """Raise an error unless a package of an extra can be imported.
 
     Args:
-        package: as it is imported, such as ``redis``.
-        extra: that brings it, as in ``pip install 'hpctwin[live]'``.
-        what: stands on it, for the message.
+        package: Import name of the package, such as ``redis``.
+        extra: Extra that installs it, as in ``pip install 'hpctwin[live]'``.
+        what: Feature that needs the package, for the message.
 
     Raises:
-        ConfigError: the package, or one that it stands on, is not installed.
+        ConfigError: The package, or one of its dependencies, is not installed.
     """
     try:
         importlib.import_module(package)
@@ -144,10 +144,10 @@ class TraceError(WorkloadError):
     """A trace file cannot be read.
 
     Args:
-        path: the file.
-        reason: what was found and what was expected.
-        line: line number, from 1, where known.
-        field: name of the field, where known.
+        path: The file.
+        reason: Description of what was found and what was expected.
+        line: Line number from 1, if known.
+        field: Name of the field, if known.
     """
 
     def __init__(
@@ -169,9 +169,9 @@ class UnknownNameError(HpctwinError, LookupError):
     """A name is not registered.
 
     Args:
-        kind: what the name should name, for example ``ordering``.
-        name: the name that was asked for.
-        known: the names there are.
+        kind: Kind of the name, for example ``ordering``.
+        name: The unknown name.
+        known: The registered names.
     """
 
     exit_code = 2
@@ -189,8 +189,8 @@ class OutputError(HpctwinError, OSError):
     """A file or folder cannot be written.
 
     Args:
-        path: the file or folder.
-        reason: what stands in the way.
+        path: The file or folder.
+        reason: The cause.
     """
 
     exit_code = 2
@@ -202,11 +202,11 @@ class OutputError(HpctwinError, OSError):
 
 
 class DownloadError(HpctwinError, OSError):
-    """A file could not be fetched, or what came is not what was asked for.
+    """A file could not be fetched, or the received content is not the expected one.
 
     Args:
-        url: where it was asked for.
-        reason: what happened.
+        url: Address of the request.
+        reason: The cause.
     """
 
     def __init__(self, url: str, reason: str) -> None:
@@ -216,13 +216,13 @@ class DownloadError(HpctwinError, OSError):
 
 
 class RefusedError(DownloadError):
-    """A server refused what it was asked for.
+    """A server refused a request.
 
     Args:
-        url: where it was asked for.
-        reason: what happened.
-        code: HTTP's status.
-        said: what came with it.
+        url: Address of the request.
+        reason: The cause.
+        code: HTTP status.
+        said: Body of the response.
     """
 
     def __init__(self, url: str, reason: str, code: int, said: bytes) -> None:
@@ -238,7 +238,7 @@ class PolicyError(HpctwinError, ValueError):
 
 
 class SimulationError(HpctwinError, RuntimeError):
-    """A simulation cannot do what was asked of it."""
+    """A simulation does not support a request."""
 
 
 class UnreachableError(HpctwinError):
@@ -246,15 +246,15 @@ class UnreachableError(HpctwinError):
 
 
 class LostAnswerError(UnreachableError):
-    """A request was sent and no answer came: it may be done or not."""
+    """A request was sent, but no answer arrived; it may have been carried out or not."""
 
 
 class CommandError(HpctwinError, RuntimeError):
-    """A resource manager refused a command, and did nothing; the message is in its words.
+    """A resource manager refused a command and did nothing; the message quotes it.
 
     Args:
-        message: the last line of what it said.
-        said: all of it.
+        message: The last line of its output.
+        said: Its whole output.
     """
 
     def __init__(self, message: str, said: str = "") -> None:
@@ -263,13 +263,13 @@ class CommandError(HpctwinError, RuntimeError):
 
 
 class FormatError(HpctwinError, ValueError):
-    """What a resource manager wrote cannot be understood: an event, a list of nodes, a command's output."""
+    """A resource manager's event, node list or other output is not understood."""
 
     exit_code = 2
 
 
 class ContradictionError(HpctwinError, ValueError):
-    """An event cannot be true of what is known already."""
+    """An event contradicts the known state."""
 
 
 class JournalError(HpctwinError):
@@ -279,10 +279,10 @@ class JournalError(HpctwinError):
 
 
 class QueueError(HpctwinError):
-    """A facility's queue cannot be read or written, is another placer's, or has no such job."""
+    """A facility's queue is unusable, is another placer's, or lacks the job."""
 
     exit_code = 2
 
 
 class ExperimentError(HpctwinError, RuntimeError):
-    """An experiment cannot be run on a real cluster, or went wrong there."""
+    """An experiment cannot run on a real cluster, or failed there."""

@@ -16,8 +16,8 @@ def lazy_names(
     """Return a package's ``__getattr__`` and ``__dir__``, which know names of its modules.
 
     Args:
-        package: the package's name.
-        modules: names to offer, by the module that has them, as named within the package.
+        package: The package's name.
+        modules: Names to offer by module, relative to the package.
     """
     home = {name: f"{package}.{module}" for module, names in modules.items() for name in names}
 
@@ -25,7 +25,8 @@ def lazy_names(
         if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(importlib.import_module(home[name]), name)
-        # A function may have the name of its module or package, which an import puts in its place.
+        # A function may share the name of its module or package, which an import would bind
+        # instead.
         setattr(sys.modules[package], name, value)
         return value
 

@@ -1,4 +1,4 @@
-"""The commands. Thin: each reads its arguments, calls the library and shows what came back."""
+"""Commands of hpctwin: parse arguments, call the library and show the result."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import sys
 __all__ = ["main"]
 
 GARBAGE_AFTER = 10_000
-"""So many objects are made before circular ones that nobody needs are looked for: with Python's 700, a tenth
-of a short command's time goes into looking at what was imported."""
+"""Number of allocations between two searches for unused circular objects.
+
+With Python's 700, a tenth of a short command's time goes into visiting what was imported.
+"""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line: `hpctwin.cli.app.main`, which is loaded now."""
+    """Run the command line; `hpctwin.cli.app` is imported only here."""
     if arguments is None:
         gc.set_threshold(GARBAGE_AFTER)
     try:

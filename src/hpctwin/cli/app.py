@@ -1,4 +1,4 @@
-"""The command ``hpctwin``: its parts, and how faults are shown."""
+"""The command ``hpctwin``: its subcommands and how it reports errors."""
 
 from __future__ import annotations
 
@@ -89,12 +89,12 @@ for name, target, summary in (
 ):
     app.command(f"hpctwin.cli.{target}", name=name, help=summary)
 
-# Shorter names of commands of `hpctwin agent`; helps list each command once.
+# Short names of commands of `hpctwin agent`; the help lists each command once.
 for name, target in (("train", "train"), ("evaluate", "evaluate"), ("agents", "list_agents")):
     app.command(f"hpctwin.cli.learning.agent:{target}", name=name, show=False)
 
 for plugin in metadata.entry_points(group="hpctwin.commands"):
-    # A package that is broken, or of another version, must not keep the other commands from running.
+    # A package that is broken or of another version must not stop the other commands.
     try:
         plugin.load()(app)
     except Exception as error:
@@ -114,9 +114,9 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line.
 
     Args:
-        arguments: instead of those of the process, which then goes on.
+        arguments: Arguments to use instead of the process's; the process then continues.
 
-    Exit codes: 0 done, 1 the work failed, 2 the call or its input is wrong, 130 interrupted.
+    Exit codes: 0 success, 1 the work failed, 2 invalid command or input, 130 interrupted.
     """
     try:
         outcome = app(
@@ -131,7 +131,7 @@ def main(arguments: list[str] | None = None) -> None:
     except HpctwinError as error:
         _end(exit_code_of(error), str(error))
     except BrokenPipeError:
-        # The reader of our output went away (as `head` does); there is nobody to tell.
+        # The reader closed the pipe (as `head` does), so there is no output for a message.
         _give_up_output()
         _end(1)
     except KeyboardInterrupt:
@@ -151,7 +151,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process without taking apart all that is in memory first, which takes 0.2 s."""
+    """End the process without freeing its memory first, which takes 0.2 s."""
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):
@@ -167,7 +167,7 @@ def _interrupted() -> NoReturn:
     if threading.active_count() == 1:
         _leave(130)
     if any(thread.name.startswith(THREAD_NAME) for thread in threading.enumerate()):
-        # The interpreter would wait for compiled code to come to its end, or take the code away under it.
+        # The interpreter would wait for the compiled code to end, or unload it while it runs.
         with suppress(OSError, AttributeError):
             sys.stdout.flush()
         os._exit(130)
@@ -187,6 +187,6 @@ def _end(code: int, message: str | None = None) -> NoReturn:
 
 
 def _give_up_output() -> None:
-    """Let what is still in the buffers go nowhere, or the interpreter would complain at its end."""
+    """Discard buffered output, so that the interpreter reports no error at its end."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

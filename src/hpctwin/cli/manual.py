@@ -1,4 +1,4 @@
-"""What every command's ``--help`` says, as data; and the manual page that is made of it."""
+"""Content of every command's ``--help`` as data, and the manual page."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ EXIT_STATUS = {
 
 @dataclass(frozen=True)
 class Told:
-    """An argument, option or command.
+    """An argument, option or command in a help text.
 
     Args:
-        names: as they are written, with what follows them.
-        text: what it means; choices and default at its end.
+        names: Its spellings, with the form of its value.
+        text: Its meaning, with choices and default at the end.
     """
 
     names: str
@@ -46,13 +46,13 @@ class Told:
 
 @dataclass
 class CommandHelp:
-    """What ``--help`` says of a command.
+    """Content of a command's ``--help``.
 
     Args:
-        words: of the command, such as ``("twin", "run")``.
-        usage: how it is called.
-        description: what it does, in paragraphs.
-        panels: arguments and options by heading.
+        words: Words of the command, such as ``("twin", "run")``.
+        usage: The usage line.
+        description: Paragraphs of the description.
+        panels: Arguments and options by heading.
     """
 
     words: tuple[str, ...]
@@ -60,29 +60,29 @@ class CommandHelp:
     description: list[str] = field(default_factory=list)
     panels: dict[str, list[Told]] = field(default_factory=dict)
 
-    # The three that cyclopts asks of what formats help.
+    # The three methods that cyclopts requires of a help formatter.
     def __call__(self, console: Console, options: Any, panel: Any) -> None:
-        """Take a panel of arguments, options or commands."""
+        """Store a panel of arguments, options or commands."""
         told = [Told(_names(entry), _meaning(entry)) for entry in panel.entries]
         shown = [one for one in told if not one.names.startswith(("--help", "--version"))]
         if shown:
             self.panels.setdefault(str(panel.title), []).extend(shown)
 
     def render_usage(self, console: Console, options: Any, usage: Any) -> None:
-        """Take the line of usage."""
+        """Store the usage line."""
         self.usage = " ".join(_plain(usage).split()).removeprefix("Usage: ")
 
     def render_description(self, console: Console, options: Any, description: Any) -> None:
-        """Take the description."""
+        """Store the description."""
         self.description = [" ".join(part.split()) for part in _plain(description).split("\n\n")]
 
 
 def command_helps(app: App, words: tuple[str, ...] = ()) -> Iterator[CommandHelp]:
-    """What ``--help`` says of an app and of each command below it, in the order of the code.
+    """Yield the help of an app and of each command below it, in the order of the code.
 
     Args:
-        app: the whole one.
-        words: where to begin.
+        app: The root app.
+        words: Words of the command to begin with.
     """
     found = CommandHelp(words)
     before, app.help_formatter = app.help_formatter, found
@@ -98,7 +98,7 @@ def command_helps(app: App, words: tuple[str, ...] = ()) -> Iterator[CommandHelp
     for name in here:
         below = here[name]
         if name.startswith("-") or not below.show or any(below is one for one in seen):
-            continue  # a flag, or another name of the same
+            continue  # a flag, or another name of the same command
         seen.append(below)
         yield from command_helps(app, (*words, name))
 
@@ -112,7 +112,7 @@ def man_command() -> int:
 
 
 def manual_page(app: App) -> str:
-    """All commands as a manual page, in troff's macros ``man``."""
+    """Return a manual page of all commands, in the troff macros ``man``."""
     whole, *commands = command_helps(app)
     lines = [
         f'.TH HPCTWIN 1 "" "hpctwin {__version__}" "User Commands"',
@@ -143,7 +143,7 @@ def _list(told: list[Told]) -> Iterator[str]:
 
 def _troff(text: str) -> str:
     escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("…", "...")
-    # A line that begins with a dot or a quote would be a request.
+    # troff would take a line that begins with a dot or a quote for a request.
     return re.sub(r"^(?=[.'])", r"\\&", escaped)
 
 
@@ -164,7 +164,7 @@ def _meaning(entry: Any) -> str:
 
 
 def _plain(renderable: Any) -> str:
-    """What would be seen, in lines as long as they come."""
+    """Return a renderable's text without wrapping."""
     if renderable is None:
         return ""
     console = Console(file=io.StringIO(), width=100_000, no_color=True)

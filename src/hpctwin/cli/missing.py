@@ -1,4 +1,4 @@
-"""Commands of the package ``hpctwin-papers``, where it is not installed."""
+"""Placeholders for commands of ``hpctwin-papers`` if it is not installed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["missing_command"]
 
 
 def missing_command(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> None:
-    """Say which package brings this command: `pip install hpctwin-papers`.
+    """Name the package that provides this command: `pip install hpctwin-papers`.
 
     Args:
-        words: further words of the command; ignored.
+        words: Further words of the command; ignored.
     """
     raise ConfigError(
         "experiment and incentives need hpctwin-papers, which is not installed: "

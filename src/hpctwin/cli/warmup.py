@@ -10,11 +10,11 @@ import time
 __all__ = ["warmup_command"]
 
 PARTS = 3
-"""So many processes compile the engine's kernels."""
+"""Number of processes that compile the engine's kernels."""
 
 
 def warmup_command() -> int:
-    """Compile the engine and the orderings now, so that no later command waits for it."""
+    """Compile the engine and the orderings now, so that later commands need not wait."""
     begin = time.perf_counter()
     print("compiling the engine, once after installing …", flush=True)
     from hpctwin.engine.compile import jit
@@ -33,7 +33,7 @@ def warmup_command() -> int:
     running: list[subprocess.Popen[str]] = []
 
     def compile_in_process(code: str) -> str:
-        """What is kept is read below; what it said if that failed."""
+        """Run code in a process; return its error output if it failed, else nothing."""
         with subprocess.Popen(
             [sys.executable, "-c", code],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
@@ -46,7 +46,7 @@ def warmup_command() -> int:
         for process in running:
             process.terminate()
 
-    # Each in a process of its own, as compiling holds the interpreter.
+    # Each part runs in its own process, because compilation holds the interpreter lock.
     said = run_all(
         compile_in_process,
         parts if jit.CACHE_DIR else (),

@@ -1,6 +1,6 @@
 """Results for people: figures, tables, an HTML report.
 
-Names are imported when they are first used: figures need matplotlib, tables need rich, and a
+Names are imported on first use, because figures need matplotlib and tables need rich, but a
 simulation needs neither.
 """
 

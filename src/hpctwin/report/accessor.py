@@ -1,4 +1,4 @@
-"""``result.plot``, and reports of whole results. What needs matplotlib is imported when it is used."""
+"""``result.plot`` and reports of whole results; imports matplotlib on first use."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ __all__ = ["Plots", "breakdown_table", "report_results"]
 class Plots:
     """Figures of one result, as `hpctwin report` and ``--plot`` draw them.
 
-    A window is given by ``start_s`` and ``end_s``, seconds; all of the simulation if they are left out. Dates
-    are shown where the workload tells what time its time zero is.
+    ``start_s`` and ``end_s`` give a window, in seconds; the default is the whole simulation. The
+    axes show dates if the workload has the date of time zero.
     """
 
     def __init__(self, result: Result) -> None:
@@ -44,7 +44,7 @@ class Plots:
         start_s: float | None = None,
         end_s: float | None = None,
     ) -> Figure:
-        """Jobs on nodes; true node numbers where the simulation tracked them."""
+        """Draw jobs on nodes; with the true node numbers if the simulation tracked nodes."""
         from hpctwin.report.figures.gantt import plot_gantt
 
         entry = self._entry()
@@ -65,7 +65,7 @@ class Plots:
     def utilization(
         self, *, title: str | None = None, start_s: float | None = None, end_s: float | None = None
     ) -> Figure:
-        """Nodes in use over time."""
+        """Draw the nodes in use over time."""
         from hpctwin.report.figures.timeline import plot_utilization
 
         series = {self._result.policy: self._result.series}
@@ -76,7 +76,7 @@ class Plots:
     def queue(
         self, *, title: str = "Queue", start_s: float | None = None, end_s: float | None = None
     ) -> Figure:
-        """Waiting jobs over time."""
+        """Draw the pending jobs over time."""
         from hpctwin.report.figures.timeline import plot_queue
 
         series = {self._result.policy: self._result.series}
@@ -85,33 +85,33 @@ class Plots:
         )
 
     def wait_cdf(self, *, title: str = "Waiting times") -> Figure:
-        """The share of jobs that waited at most so long."""
+        """Draw the cumulative distribution of waits."""
         from hpctwin.report.figures.comparison import plot_wait_cdf
 
         return plot_wait_cdf({self._result.policy: self._result.jobs}, title=title)
 
     def wait_by_size(self, *, title: str = "Mean wait by job size") -> Figure:
-        """Who waits: narrow jobs or wide ones."""
+        """Draw the mean wait of narrow and wide jobs."""
         from hpctwin.report.figures.comparison import plot_wait_by_size
 
         entry = self._entry()
         return plot_wait_by_size({entry.label: entry.sized}, of=f"{entry.of}s", title=title)
 
     def wait_heat(self, *, title: str = "Mean wait by size and walltime") -> Figure:
-        """Who waits: narrow or wide, short or long jobs."""
+        """Draw the mean wait by size and walltime of jobs."""
         from hpctwin.report.figures.wait_heat import plot_wait_heat
 
         entry = self._entry()
         return plot_wait_heat({entry.label: entry.sized}, of=f"{entry.of}s", title=title)
 
     def workload(self, *, title: str | None = None) -> Figure:
-        """The jobs themselves: when they came, how wide and how long they are."""
+        """Draw the jobs' arrivals, sizes and durations."""
         from hpctwin.report.figures.workload import plot_workload
 
         return plot_workload(self._result.workload, title=title)
 
     def heatmap(self, *, title: str = "Held of each node") -> Figure:
-        """How much of each node jobs held over time, where they share nodes."""
+        """Draw the allocated share of each node over time, for shared nodes."""
         from hpctwin.report.figures.axes import node_ticks
         from hpctwin.report.figures.shared_nodes import plot_heatmap
 
@@ -123,7 +123,7 @@ class Plots:
         )
 
     def fragmentation(self, *, title: str = "Free, and of no use to the jobs that wait") -> Figure:
-        """What was free and of no use over time, where jobs share nodes."""
+        """Draw free and unusable resources over time, for shared nodes."""
         from hpctwin.report.figures.shared_nodes import plot_fragmentation
 
         found = self._result.fragmentation()
@@ -137,7 +137,7 @@ class Plots:
         end_s: float | None = None,
         nodes: int | None = None,
     ) -> Figure:
-        """In what power state each node was, of the first so many; of a simulation with ``log=True``."""
+        """Draw the first `nodes` nodes' power states; needs a result with ``log=True``."""
         from hpctwin.report.energy_figures.energy import plot_node_states
 
         title = title or f"Node states, {self._run}"
@@ -146,14 +146,14 @@ class Plots:
         )
 
     def power(self, *, title: str | None = None) -> Figure:
-        """What all nodes draw over time; of a simulation with ``log=True``."""
+        """Draw the power of all nodes over time; needs a simulation with ``log=True``."""
         from hpctwin.report.energy_figures.energy import plot_power
 
         title = title or f"Power drawn, {self._run}"
         return plot_power({self._result.policy: self._energy()}, title=title)
 
     def cooling(self, cooled: pl.DataFrame, *, title: str | None = None) -> Figure:
-        """What the machine and its cooling took, its PUE and its water, from what ``energy.cooled`` gave."""
+        """Draw power, PUE and water temperatures from the result of ``energy.cooled``."""
         from hpctwin.report.energy_figures.energy import plot_cooling
 
         title = title or f"Cooling, {self._run}"
@@ -179,7 +179,7 @@ def report_results(
     """Write an HTML report that compares results by policy.
 
     Raises:
-        OutputError: the file cannot be written.
+        OutputError: The file cannot be written.
     """
     from hpctwin.report.pages.html import write_report
     from hpctwin.report.pages.run import ReportedRun
@@ -199,7 +199,7 @@ def report_results(
 
 
 def breakdown_table(found: pl.DataFrame, by: By, label: str = "") -> Table:
-    """A table of figures by class of jobs, as of `hpctwin.metrics.jobs.breakdown`; of what is labelled so."""
+    """Return a labeled table of `hpctwin.metrics.jobs.breakdown`, by class of jobs."""
     table = Table(box=box.SIMPLE_HEAD, title=f"{label} by {by}".strip())
     for column in found.columns:
         heading = by if column == "bin" else metric_name(column)

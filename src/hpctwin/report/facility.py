@@ -1,4 +1,4 @@
-"""Figures and tables of facilities: several clusters under strategies."""
+"""Figures and tables of facilities: several clusters under placement strategies."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ TURNAROUND_EDGES_H = (0, 1, 2, 4, 8, 16, 32, 64, 128, np.inf)
 
 @styled
 def plot_weeks(weeks: Mapping[str, pl.DataFrame], *, title: str = "Utilization by week") -> Figure:
-    """Draw each cluster's utilization by week, and below it the jobs that were sent there.
+    """Draw each cluster's utilization by week, and below it the jobs placed there.
 
     Args:
-        weeks: `FacilityResult.weeks` by strategy, one or more; a column of panels for each.
-        title: above the figure.
+        weeks: `FacilityResult.weeks` by strategy, one or more; each has a column of panels.
+        title: Title of the figure.
     """
     figure = new_figure(4.4, 4.6 * len(weeks) if len(weeks) > 1 else 9.0, title=title)
     panels = figure.subplots(
@@ -63,12 +63,12 @@ def plot_waits_by_size(
     *,
     title: str = "Mean wait and number of jobs by size",
 ) -> Figure:
-    """Draw the mean wait, and the number, of jobs that each cluster ran, by size class.
+    """Draw the mean wait and the number of each cluster's jobs by size class.
 
     Args:
         jobs: `FacilityResult.jobs` by strategy.
-        edges: upper ends of the size classes, by cluster; a row of panels for each.
-        title: above the figure.
+        edges: Upper bounds of the size classes, by cluster; each cluster has a row of panels.
+        title: Title of the figure.
     """
     figure = new_figure(2.9 * len(edges), title=title)
     panels = figure.subplots(len(edges), 2, squeeze=False)
@@ -106,9 +106,9 @@ def plot_waits_by_bin(
     """Draw mean waits by bin from several sources side by side.
 
     Args:
-        waits: minutes by bin, by source, by panel; a panel is a strategy and what its bins are made of. Where
-            there is none, no bar is drawn.
-        title: above the figure.
+        waits: Minutes by bin, by source, by panel; a panel is a strategy and the property of its
+            bins. A missing value has no bar.
+        title: Title of the figure.
     """
     strategies = list(dict.fromkeys(strategy for strategy, _ in waits))
     kinds = list(dict.fromkeys(by for _, by in waits))
@@ -142,13 +142,13 @@ def plot_waits_by_bin(
 def plot_moved(
     jobs: Mapping[str, pl.DataFrame], *, origin: str, cluster: str, title: str | None = None
 ) -> Figure:
-    """Draw how jobs fared that the last strategy sent from one cluster to another, under each strategy.
+    """Draw, for each strategy, the jobs that the last one moved to another cluster.
 
     Args:
-        jobs: `FacilityResult.jobs` by strategy; the last one tells which jobs they are.
-        origin: where they were submitted.
-        cluster: where they were sent.
-        title: above the figure.
+        jobs: `FacilityResult.jobs` by strategy; the last one selects the jobs.
+        origin: Cluster of the jobs' submission.
+        cluster: Cluster that the last strategy placed them on.
+        title: Title of the figure.
     """
     last = list(jobs.values())[-1]
     sent = last.filter((pl.col("origin") == origin) & (pl.col("cluster") == cluster))["job_id"]
@@ -188,11 +188,11 @@ def _first_number(label: str) -> float:
 
 
 def facility_table(summaries: Mapping[str, Mapping[str, Any]], clusters: Sequence[str]) -> Table:
-    """Strategies as rows, their main figures as columns; the least wait and turnaround are marked.
+    """Return strategies as rows, with main metrics; best wait and turnaround are marked.
 
     Args:
         summaries: `FacilityResult.summary` by strategy.
-        clusters: their names.
+        clusters: Names of the clusters.
     """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     table.add_column("strategy", overflow="fold", min_width=12)

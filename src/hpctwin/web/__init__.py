@@ -1,1 +1,1 @@
-"""The web page beside a live twin: REST, live updates, metrics, dashboard."""
+"""The web pages of live twins and runs: REST, live updates, metrics, dashboard."""

@@ -1,1 +1,1 @@
-"""Published results reproduced with hpctwin: a folder for each paper."""
+"""Published results reproduced with hpctwin, one folder per paper."""

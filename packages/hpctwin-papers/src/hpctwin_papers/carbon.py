@@ -1,7 +1,7 @@
-"""What CarbonScaler's and CarbonFlex's experiments share: jobs' profile, intensity, emissions of a run.
+"""Common parts of CarbonScaler's and CarbonFlex's experiments.
 
-The papers do not publish their workloads and regions together with the numbers of their abstracts. Here
-jobs have the profile of the N-body code that CarbonScaler's authors measured, on 1 to 7 servers, and only
+The papers do not publish the workloads and regions behind the numbers of their abstracts. Here jobs
+have the profile of the N-body code that CarbonScaler's authors measured, on 1 to 7 servers. Only
 nodes that compute draw power.
 """
 
@@ -29,13 +29,13 @@ MOST = 1 + PROFILE.count("/")
 
 @dataclass(frozen=True)
 class Run:
-    """What one way of running jobs gives.
+    """Result of one way of running jobs.
 
     Args:
-        name: of it.
-        emitted_kg: by all jobs.
-        turnaround_h: mean.
-        late: jobs that ended after their deadline.
+        name: Name of the way.
+        emitted_kg: Emissions of all jobs, in kg.
+        turnaround_h: Mean turnaround, in hours.
+        late: Number of jobs that ended after their deadline.
     """
 
     name: str
@@ -45,10 +45,10 @@ class Run:
 
 
 def intensity(begin_s: float = 0.0, name: str = CALIFORNIA) -> Series:
-    """A year's intensity by hours, from a time of it on.
+    """Return a year's hourly carbon intensity, from a time of the year on.
 
     Raises:
-        WorkloadError: it is not there.
+        WorkloadError: The file is missing.
     """
     whole = Series.read(need_trace(name))
     return Series.hourly(whole.per_kwh[int(begin_s // 3600) :], whole.unit)
@@ -57,7 +57,7 @@ def intensity(begin_s: float = 0.0, name: str = CALIFORNIA) -> Series:
 def run_jobs(
     name: str, jobs: Workload, machine: Cluster, series: Series, ends_s: Any, sizing: Sizing | None
 ) -> Run:
-    """What comes of it; jobs are late that take longer than ``ends_s``."""
+    """Simulate jobs; a job is late if its turnaround exceeds ``ends_s``."""
     if sizing is None:
         result = simulate(jobs, machine, "fcfs+easy", log=True)
     else:
@@ -69,5 +69,5 @@ def run_jobs(
 
 
 def saving(what: str, published: float, here: float, than: float, entry: str) -> Finding:
-    """Return by how much less is emitted than by another way, in percent, beside the published share."""
+    """Return the emissions saved over another way, in percent, with the published share."""
     return Finding(what, published, 100 * (1 - here / than), 0.05, entries=(entry,))

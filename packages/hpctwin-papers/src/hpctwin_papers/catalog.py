@@ -1,7 +1,7 @@
-"""Every table and figure with results in the five papers, those of others, and how each is made again.
+"""Catalog of the published tables and figures with results, and how to reproduce each.
 
-Diagrams and descriptions (SPARS figure 2 and tables 1 to 4, CQSim+ figures 1 to 4, SchedTwin figure 2, PAS
-figure 1, S-RAPS figures 1 to 3 and 9 and table 1) have no results.
+Diagrams and descriptions have no results: SPARS figure 2 and tables 1 to 4, CQSim+ figures 1 to 4,
+SchedTwin figure 2, PAS figure 1, S-RAPS figures 1 to 3 and 9 and table 1.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ ENTRIES: dict[str, Entry] = {
     }.items()
     for one in module.entries(partial(Entry, paper=paper))
 }
-"""All of them, by name."""
+"""All entries by name."""
 
 
 def find_entry(name: str) -> Entry:
-    """The entry of a name.
+    """Return the entry of a name.
 
     Raises:
-        UnknownNameError: there is none.
+        UnknownNameError: There is no such entry.
     """
     if name not in ENTRIES:
         raise UnknownNameError("published table or figure", name, ENTRIES)

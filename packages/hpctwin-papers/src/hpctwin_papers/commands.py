@@ -47,7 +47,7 @@ EXPERIMENTS = {
         "theta-year": "Simulate a year of Theta (4,360 nodes) under a handful of policies and report.",
     },
 }
-"""By folder the commands in its ``commands.py``, which is imported when one of them runs."""
+"""Commands in each folder's ``commands.py``, imported when one of them runs."""
 
 experiment_app = App(
     name=("experiment", "experiments"), help="Repeat the experiments of published papers."
@@ -59,7 +59,7 @@ for _folder, _commands in EXPERIMENTS.items():
 
 
 def add_commands(app: App) -> None:
-    """Add this package's commands to `hpctwin`, which finds this function by its entry point."""
+    """Add this package's commands to `hpctwin`, which calls it by its entry point."""
     app.command(experiment_app)
     app.command(
         "hpctwin_papers.s_raps.incentives_command:incentives_command",
@@ -73,10 +73,10 @@ def list_entries(
     *,
     json: bool = False,
 ) -> int:
-    """List every published table and figure that has results, and whether it can be made here.
+    """List published tables and figures with results, and whether the data exist here.
 
     Args:
-        json: print them as JSON.
+        json: Print the list as JSON.
     """
     from hpctwin.cli.output.output import print_json, print_table
     from hpctwin.report.tables.plain_table import Table
@@ -102,13 +102,13 @@ def run(
     out: Path | None = None,
     json: bool = False,
 ) -> int:
-    """Make published tables and figures again, beside what was published.
+    """Reproduce published tables and figures, and compare them with the published ones.
 
     Args:
-        name: of `hpctwin experiment list`.
-        more: further ones.
-        out: folder for report.md, results.json and figures.
-        json: print what came out as JSON.
+        name: Name from `hpctwin experiment list`.
+        more: Further names.
+        out: Write report.md, results.json and figures to this folder.
+        json: Print the results as JSON.
     """
     from hpctwin_papers.catalog import find_entry
 
@@ -121,11 +121,11 @@ def all_entries(
     out: Path = Path("out/published"),
     json: bool = False,
 ) -> int:
-    """Make every published table and figure again that can be made, with one report of all.
+    """Reproduce every published table and figure for which the data exist, in one report.
 
     Args:
-        out: folder for report.md, results.json and figures.
-        json: print what came out as JSON.
+        out: Write report.md, results.json and figures to this folder.
+        json: Print the results as JSON.
     """
     from hpctwin_papers.catalog import ENTRIES
 
@@ -133,7 +133,7 @@ def all_entries(
 
 
 def _made(entries: list[Entry], out: Path | None, *, json: bool) -> int:
-    """Make them, and say what came out; 1 if something differs and nobody knows why."""
+    """Reproduce entries and show results; return 1 for an unexplained difference."""
     from hpctwin.cli.output.output import check_outputs, print_json, print_table, screen
     from hpctwin.model.text.progress import progress_bar
     from hpctwin_papers.entry import reproduce, write_report

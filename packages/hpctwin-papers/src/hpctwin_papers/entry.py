@@ -1,4 +1,4 @@
-"""Published tables and figures, made again: expected, obtained and a verdict, and one report of all."""
+"""Reproduction of published tables and figures: comparison, verdict, and one report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hpctwin_papers.traces import find_trace
 __all__ = ["NO_NUMBERS", "Entry", "Outcome", "reproduce", "write_report"]
 
 NO_NUMBERS = "the paper prints no numbers of it"
-"""Why a figure is drawn and not compared."""
+"""Reason why a figure is drawn and not compared."""
 
 Verdict = Literal["agrees", "differs", "drawn", "cannot be made"]
 
@@ -30,14 +30,14 @@ class Entry:
     """A table or a figure of a paper.
 
     Args:
-        name: it is called here.
-        paper: it is in.
-        shows: what.
-        config: what is simulated for it, with seeds.
-        because: why numbers differ, or why it cannot be made.
-        other_data: whether it is of other data than the paper's, which are not here.
-        experiment: gives its numbers and drawing; None where it cannot be made.
-        more: the command that shows more of it.
+        name: Name of the entry.
+        paper: Name of the paper.
+        shows: Content of the table or figure.
+        config: Simulated configuration, with seeds.
+        because: Reason why numbers differ, or why it cannot be reproduced.
+        other_data: Whether it uses other data, because the paper's are not available.
+        experiment: Experiment for its numbers and drawing; None if it cannot be reproduced.
+        more: Command for more results.
     """
 
     name: str
@@ -52,14 +52,14 @@ class Entry:
 
     @property
     def lacks(self) -> str:
-        """Why it cannot be made here; empty if it can."""
+        """Reason why it cannot be reproduced here; empty if it can."""
         if self.experiment is None:
             return self.because
         absent = [name for name in self.experiment.data if find_trace(name) is None]
         return f"{', '.join(absent)} not in the folder that HPCTWIN_TRACES names" if absent else ""
 
     def listed(self) -> dict[str, Any]:
-        """What a list says of it, as JSON can hold it."""
+        """Return the entry of a list, in a form for JSON."""
         return {
             "name": self.name,
             "paper": self.paper,
@@ -71,14 +71,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of an entry.
+    """Result of reproducing an entry.
 
     Args:
-        entry: it.
-        verdict: ``agrees`` if all its numbers do, ``drawn`` where the paper prints none.
-        because: why it differs or cannot be made.
-        results: numbers and figures.
-        seconds: processor time that it took.
+        entry: The entry.
+        verdict: ``agrees`` if all its numbers do; ``drawn`` if the paper prints none.
+        because: Reason why it differs or cannot be reproduced.
+        results: Numbers and figures.
+        seconds: Processor time, in seconds.
     """
 
     entry: Entry
@@ -88,7 +88,7 @@ class Outcome:
     seconds: float
 
     def plain(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Return the result in a form for JSON."""
         return {
             "name": self.entry.name,
             "paper": self.entry.paper,
@@ -106,7 +106,7 @@ class Outcome:
 
 
 def reproduce(entry: Entry) -> Outcome:
-    """Make one again; what cannot be made, since its data are not here, is told so."""
+    """Reproduce an entry; missing data give the verdict that it cannot be made."""
     if entry.experiment is None:
         return Outcome(entry, "cannot be made", entry.because, Results(), 0.0)
     begin = time.process_time()
@@ -122,10 +122,10 @@ def reproduce(entry: Entry) -> Outcome:
 
 
 def write_report(folder: Path, outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """Write ``report.md``, ``results.json`` and all figures into a folder; what was written of.
+    """Write ``report.md``, ``results.json`` and figures; return the outcomes.
 
     Raises:
-        OutputError: they cannot be written.
+        OutputError: They cannot be written.
     """
     from hpctwin.report.figures.style import save_figure
 

@@ -1,4 +1,4 @@
-"""An experiment: its points, the run of each point, the results of all; one runner for all experiments."""
+"""Experiments: their points, runs and results, and one runner for all."""
 
 from __future__ import annotations
 
@@ -14,56 +14,55 @@ from hpctwin_papers.traces import need_trace
 __all__ = ["SEEDS", "Experiment", "Progress", "run", "run_once"]
 
 SEEDS = 10
-"""So many of them where a paper names none."""
+"""Number of seeds if a paper names none."""
 
 P = TypeVar("P")
 R = TypeVar("R")
 Progress = Callable[[float], None]
-"""Takes the share of the work that is done."""
+"""Function called with the completed share of the work."""
 
 
 class Experiment(ABC, Generic[P, R]):
-    """A frozen dataclass whose fields are all that its results depend on: seeds, sizes, methods.
+    """A frozen dataclass of all inputs of the results: seeds, sizes, methods.
 
-    What was published, and by how much a number may be off and still agree, stands in the findings of
-    `results`; why one differs, in the entries of `hpctwin_papers.catalog`.
+    Findings in `results` have the published values and the allowed deviations. The entries of
+    `hpctwin_papers.catalog` have the reasons for differences.
     """
 
     title: ClassVar[str]
-    """While it runs."""
+    """Text of the progress bar."""
     data: ClassVar[tuple[str, ...]] = ()
-    """Files that it cannot do without, of the folder that HPCTWIN_TRACES names."""
+    """Required files in the folder of HPCTWIN_TRACES."""
     serial: ClassVar[bool] = False
-    """Whether its points are run one after the other: how long they take is told, or they are Python for the
-    most part."""
+    """Whether points run one after another: durations count, or most is Python."""
 
     @abstractmethod
     def points(self) -> Sequence[P]:
-        """What is varied, in the order of the rows.
+        """Return the points of the experiment, in the order of the rows.
 
         Raises:
-            HpctwinError: the configuration cannot be right.
+            HpctwinError: The configuration is not valid.
         """
 
     @abstractmethod
     def run(self, point: P, progress: Progress) -> R:
-        """What one point gives; ``progress`` takes the share that is done."""
+        """Run one point; ``progress`` is called with the completed share."""
 
     @abstractmethod
     def results(self, found: Sequence[R]) -> Results:
-        """What is told of all points."""
+        """Return the results of all points."""
 
 
 def run(experiment: Experiment[Any, Any], progress: Progress | None = None) -> Results:
-    """Run an experiment: its points in threads, as those of a sweep, unless it is serial.
+    """Run an experiment; its points run in threads, as in a sweep, unless it is serial.
 
     Args:
-        experiment: what to run.
-        progress: told the share of the work that is done.
+        experiment: Experiment to run.
+        progress: Function called with the completed share.
 
     Raises:
-        WorkloadError: a trace that it reads is not there.
-        HpctwinError: its configuration is not right, or a simulation fails.
+        WorkloadError: A required trace is missing.
+        HpctwinError: The configuration is not valid, or a simulation fails.
     """
     for name in experiment.data:
         need_trace(name)
@@ -91,5 +90,5 @@ def run(experiment: Experiment[Any, Any], progress: Progress | None = None) -> R
 
 @lru_cache(maxsize=4)
 def run_once(experiment: Experiment[Any, Any]) -> Results:
-    """The same; what was run of late is not run again."""
+    """Run an experiment; recent results are reused."""
     return run(experiment)

@@ -16,5 +16,5 @@ Pool = Annotated[tuple[str, ...], Parameter(name=["--policy", "-p"])]
 
 
 def given(**options: Any) -> dict[str, Any]:
-    """Return the options that were given; an experiment has its own defaults for the others."""
+    """Return the options that were given; an experiment has defaults for the others."""
     return {name: value for name, value in options.items() if value not in (None, ())}

@@ -1,4 +1,4 @@
-"""How an experiment is shown: the one printer of all of them."""
+"""Output of all experiments."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def run_and_show(
     out: Path | None = None,
     json: bool = False,
 ) -> int:
-    """Run an experiment and show what it gives.
+    """Run an experiment and show its results.
 
     Args:
-        experiment: what to run.
-        plot: file for its first figure.
-        out: folder for its tables and its other figures.
-        json: print its rows as JSON.
+        experiment: Experiment to run.
+        plot: File for its first figure.
+        out: Folder for its tables and its other figures.
+        json: Whether to print its rows as JSON.
 
     Raises:
-        OutputError: a file cannot be written.
-        HpctwinError: it cannot be run.
+        OutputError: A file cannot be written.
+        HpctwinError: The experiment cannot run.
     """
     from hpctwin.cli.output.output import check_outputs
 
@@ -38,7 +38,7 @@ def run_and_show(
 
 
 def run_with_progress(experiment: Experiment[Any, Any]) -> Results:
-    """Run an experiment below a bar."""
+    """Run an experiment with a progress bar."""
     from hpctwin.model.text.progress import progress_bar
     from hpctwin_papers.experiment import run
 
@@ -49,7 +49,7 @@ def run_with_progress(experiment: Experiment[Any, Any]) -> Results:
 def show(
     results: Results, *, plot: Path | None = None, out: Path | None = None, json: bool = False
 ) -> int:
-    """Show what an experiment gave; as `run_and_show`."""
+    """Show the results of an experiment; arguments as of `run_and_show`."""
     from hpctwin.cli.output.output import print_json, print_table, screen
     from hpctwin_papers.results import comparison_table, write_files
 

@@ -1,4 +1,4 @@
-"""What an experiment gives: numbers beside published ones, tables, figures, rows for programs."""
+"""Results of an experiment: comparisons with published numbers, tables, figures, rows."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ class Finding:
     """A number of a published table or figure.
 
     Args:
-        what: it is, with its unit.
-        expected: as published.
-        obtained: as it came out here.
-        within: the share by which it may be off and still agree.
-        form: how both are written.
-        entries: published tables and figures that it stands in, by their names of `hpctwin experiment list`.
+        what: Name of the number, with its unit.
+        expected: Published value.
+        obtained: Reproduced value.
+        within: Maximum relative deviation that counts as agreement.
+        form: Format of both values.
+        entries: Published tables and figures with this number, by their names in `hpctwin
+            experiment list`.
     """
 
     what: str
@@ -39,27 +40,27 @@ class Finding:
 
     @property
     def off(self) -> float | None:
-        """By which share of the published number it is off; None if that is 0."""
+        """Relative deviation from the published value; None if that is 0."""
         return self.obtained / self.expected - 1 if self.expected else None
 
     @property
     def agrees(self) -> bool:
-        """Whether it is as published, to the digits that were printed or the share allowed."""
+        """Whether it agrees, to the printed digits or within the allowed share."""
         return abs(self.obtained - self.expected) <= self.within * abs(self.expected) + 1e-12
 
 
 @dataclass(frozen=True)
 class Results:
-    """What an experiment gives.
+    """Results of an experiment.
 
     Args:
-        findings: its numbers that are published.
-        figures: by name; drawn when they are asked for. Those named as a published figure belong to it.
-        tables: in the order in which they are printed.
-        notes: sentences below them.
-        about: what was simulated.
-        rows: all numbers, as JSON can hold them.
-        files: what else is written, by name, and what writes it there.
+        findings: Its published numbers.
+        figures: Figures by name, drawn on demand; a name of a published figure means that figure.
+        tables: Tables in print order.
+        notes: Sentences below the tables.
+        about: Description of the simulation.
+        rows: All numbers, in a form for JSON.
+        files: Functions that write additional files, by file name.
     """
 
     findings: Sequence[Finding] = ()
@@ -71,10 +72,10 @@ class Results:
     files: Mapping[str, Callable[[Path], Any]] = field(default_factory=dict)
 
     def first_figure(self) -> tuple[Callable[[], Figure], Results]:
-        """What draws its first figure, and the rest of it.
+        """Return the function that draws the first figure, and the remaining results.
 
         Raises:
-            ConfigError: there is none.
+            ConfigError: There is no figure.
         """
         figures = dict(self.figures)
         if not figures:
@@ -82,7 +83,7 @@ class Results:
         return figures.pop(next(iter(figures))), replace(self, figures=figures)
 
     def part(self, entry: str) -> Results:
-        """What of it belongs to a published table or figure."""
+        """Return the results of one published table or figure."""
         return Results(
             [one for one in self.findings if entry in one.entries],
             {name: draw for name, draw in self.figures.items() if name == entry},
@@ -90,7 +91,7 @@ class Results:
 
 
 def comparison_table(findings: Sequence[Finding]) -> Table:
-    """Numbers beside those published; those that differ are to be seen."""
+    """Return numbers with the published ones; differing rows are marked."""
     rows = []
     for one in findings:
         off = "" if one.off is None else f"{one.off * 100:+.1f} %".replace("-", "−")
@@ -104,7 +105,7 @@ def write_files(results: Results, folder: Path) -> None:
     """Write all files and figures into a folder.
 
     Raises:
-        OutputError: they cannot be written.
+        OutputError: They cannot be written.
     """
     from hpctwin.report.figures.style import save_figure
 

@@ -1,4 +1,4 @@
-"""Where experiments find real traces."""
+"""Search for real traces of experiments."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["find_trace", "need_trace"]
 
 
 def find_trace(name: str) -> Path | None:
-    """A trace in the folder that HPCTWIN_TRACES names, gzipped or not; None if it is not there.
+    """Return a trace in the folder of HPCTWIN_TRACES, gzipped or not, or None.
 
     Args:
-        name: the file's name without .gz, such as ``theta_2022.swf``.
+        name: File name without .gz, such as ``theta_2022.swf``.
     """
     folder = os.environ.get("HPCTWIN_TRACES")
     if not folder:
@@ -32,10 +32,10 @@ def find_trace(name: str) -> Path | None:
 
 
 def need_trace(name: str) -> Path:
-    """The same, of one that an experiment cannot do without.
+    """Return a trace that an experiment requires, as `find_trace`.
 
     Raises:
-        WorkloadError: it is not there.
+        WorkloadError: The trace is missing.
     """
     path = find_trace(name)
     if path is None:

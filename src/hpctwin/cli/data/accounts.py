@@ -15,12 +15,12 @@ def accounts_command(
     out: Annotated[Path | None, Parameter(group="Output")] = None,
     json: Annotated[bool, Parameter(group="Output")] = False,
 ) -> int:
-    """Show what each user or account used, spent and waited; of several runs, added up.
+    """Show use, cost and wait of each user or account, summed over several runs.
 
     Args:
-        files: what hpctwin simulate --accounts wrote.
-        out: file for all of them added up, .json or .parquet.
-        json: print them as JSON: by, total, accounts.
+        files: Files written by hpctwin simulate --accounts.
+        out: Write the summed accounts to this file, .json or .parquet.
+        json: Print the accounts as JSON: by, total, accounts.
     """
     from hpctwin.cli.output.output import check_outputs, plain_table, print_json, screen
     from hpctwin.errors import ConfigError

@@ -13,11 +13,11 @@ cluster_app = App(name="cluster", help="Check a cluster's YAML.")
 
 @cluster_app.command
 def check(path: Path, /, *, json: bool = False) -> int:
-    """Check a cluster's YAML file and say what it describes.
+    """Check a cluster's YAML file and print a summary of the cluster.
 
     Args:
-        path: the file.
-        json: print it as JSON, with all that was left out.
+        path: The YAML file.
+        json: Print the cluster as JSON, with all default values.
     """
     from hpctwin.cli.output.output import note_of, print_json
     from hpctwin.formats.clusters.files import read_cluster
@@ -43,7 +43,7 @@ def check(path: Path, /, *, json: bool = False) -> int:
 
 @cluster_app.command
 def schema() -> int:
-    """Print the JSON Schema of a cluster's YAML, for editors."""
+    """Print the JSON Schema of a cluster's YAML file, for editors."""
     from hpctwin.cli.output.output import print_json
     from hpctwin.model import Cluster
 

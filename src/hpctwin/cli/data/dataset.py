@@ -1,4 +1,4 @@
-"""``hpctwin dataset``: published data sets, what is in them, whether a file is one, and samples."""
+"""``hpctwin dataset``: list, describe and check data sets, and write samples."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ dataset_app = App(name="dataset", help="Published data sets: what they are, and 
 
 @dataset_app.command(name="list")
 def list_datasets(*, json: bool = False) -> int:
-    """List the data sets that are read: simulate and others take their files and folders as traces.
+    """List the supported data sets; their files and folders are valid traces.
 
     Args:
-        json: print them as JSON.
+        json: Print the list as JSON.
     """
     from hpctwin.cli.output.output import plain_table, print_json, screen
     from hpctwin.formats.datasets import DATASETS
@@ -38,11 +38,11 @@ def list_datasets(*, json: bool = False) -> int:
 
 @dataset_app.command
 def describe(name: str, /, *, json: bool = False) -> int:
-    """Say where a data set is from, its licence, its columns, and what is done with what is missing.
+    """Show a data set's source, license, columns and rules for missing values.
 
     Args:
-        name: as `hpctwin dataset list` tells it.
-        json: print it as JSON.
+        name: Name of the data set, from `hpctwin dataset list`.
+        json: Print the description as JSON.
     """
     from hpctwin.cli.output.output import plain_table, print_json, screen
     from hpctwin.formats.datasets import dataset
@@ -75,13 +75,13 @@ def check(
     timezone: str | None = None,
     json: bool = False,
 ) -> int:
-    """Tell which data set a file or folder is of, what its columns are, and whether it can be read.
+    """Detect the data set of a file or folder, show its columns, and test reading it.
 
     Args:
-        path: the first file of the data set, or its folder.
-        name: of the data set; told by the columns if left out.
-        timezone: of dates that name none, such as Europe/Berlin; the data set's own if left out.
-        json: print it as JSON.
+        path: First file of the data set, or its folder.
+        name: Name of the data set; detected by its columns if omitted.
+        timezone: Zone of dates without one, such as Europe/Berlin; by default the data set's.
+        json: Print the result as JSON.
     """
     from hpctwin.cli.output.output import note_reading, print_json
     from hpctwin.errors import TraceError
@@ -129,13 +129,13 @@ def sample(
     jobs: Annotated[int, AT_LEAST_1] = 100,
     seed: int = 0,
 ) -> int:
-    """Write small files of exactly a data set's schema, of made-up jobs.
+    """Write small sample files of generated jobs in a data set's exact schema.
 
     Args:
-        name: as `hpctwin dataset list` tells it.
-        out: folder, made if it is not there.
-        jobs: how many.
-        seed: of all that is drawn.
+        name: Name of the data set, from `hpctwin dataset list`.
+        out: Output folder; created if it does not exist.
+        jobs: Number of jobs.
+        seed: Seed of the random numbers.
     """
     from hpctwin.formats.datasets import dataset, write_sample
 

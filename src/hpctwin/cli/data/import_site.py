@@ -26,24 +26,24 @@ import_app = App(name="import", help="Read a site's own files: a machine, its po
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ImportOptions:
-    """What is made of the files, of any resource manager."""
+    """Settings of an import, for every resource manager."""
 
     out: Path
-    """Folder for what is written."""
+    """Write the results to this folder."""
     commands: str = ""
-    """With live: where the resource manager's commands are; found on the path if left out."""
+    """With live: folder of the resource manager's commands; by default found on the PATH."""
     anonymise: bool = False
-    """Other names for users, accounts, partitions or queues, QOS, groups of nodes and the cluster."""
+    """Replace names of users, accounts, partitions (queues), QOS, node groups and the cluster."""
     salt: Path | None = None
-    """With anonymise: file of 16 bytes or more that keep pseudonyms the same; made if it is not there. One
-    that is used once and forgotten, if left out."""
+    """With --anonymise: file of at least 16 bytes that keeps pseudonyms stable; created if missing.
+    Default a random salt that is not stored."""
     check: bool = False
-    """Simulate the past that was read, and say how far starts are from the recorded ones, and which
-    assumption costs most; fidelity.json and report.html have it too."""
+    """Simulate the imported past, and compare starts with the recorded ones; also reports
+    which assumption costs most. Adds fidelity.json, and tables to report.html."""
     still_running: Literal["elapsed", "limit", "drop"] = "elapsed"
-    """Jobs that still ran when accounting was written: end them then, at their limit, or leave them out."""
+    """End of jobs that ran when accounting was written: then, at their limit, or excluded."""
     json: bool = False
-    """Print what was read and left out as JSON."""
+    """Print imported and excluded items as JSON."""
 
 
 @import_app.command
@@ -58,18 +58,19 @@ def slurm(
     format: str | None = None,
     options: ImportOptions,
 ) -> int:
-    """Read a Slurm site: slurm.conf and what it includes, what scontrol, sacctmgr and sacct print.
+    """Import a Slurm site from slurm.conf and the output of scontrol, sacctmgr and sacct.
 
-    Writes cluster.yaml, policy.yaml, workload.parquet and report.html, which says what could not be taken
-    over and why. hpctwin simulate OUT then runs, hpctwin compare OUT asks what if.
+    Writes cluster.yaml, policy.yaml, workload.parquet and report.html; the report lists what could
+    not be imported, and why. Then run hpctwin simulate OUT, or hpctwin compare OUT for what-if
+    studies.
 
     Args:
-        live: the word live asks the running Slurm instead of a folder.
-        folder: the folder with the files, whatever their names.
-        since: with live: accounting from this date on, such as 2026-10-01; 30 days if left out.
-        timezone: where sacct wrote its times, such as Europe/Berlin; UTC if left out.
-        columns: the --format that sacct was called with, for its output without a header.
-        format: the same as --columns.
+        live: The word live queries the running Slurm instead of reading a folder.
+        folder: Folder of the files; their names do not matter.
+        since: With live: import accounting from this date on, such as 2026-10-01; default 30 days.
+        timezone: Time zone of sacct's times, such as Europe/Berlin; default UTC.
+        columns: Value of sacct's --format, if its output has no header.
+        format: Same as --columns.
     """
     return _import("slurm", folder, live == "live", options, since, timezone, columns or format)
 
@@ -82,14 +83,18 @@ def pbs(
     folder: From = None,
     options: ImportOptions,
 ) -> int:
-    """Read a PBS or Torque site: pbsnodes, qmgr -c 'print server', sched_config or maui.cfg, accounting logs.
+    """Import a PBS or Torque site from its configuration and accounting logs.
 
-    Writes cluster.yaml, policy.yaml, workload.parquet and report.html, which says what could not be taken
-    over and why. hpctwin simulate OUT then runs, hpctwin compare OUT asks what if.
+    Reads the output of pbsnodes and qmgr -c 'print server', sched_config or maui.cfg, and
+    accounting logs.
+
+    Writes cluster.yaml, policy.yaml, workload.parquet and report.html; the report lists what could
+    not be imported, and why. Then run hpctwin simulate OUT, or hpctwin compare OUT for what-if
+    studies.
 
     Args:
-        live: the word live asks the running PBS instead of a folder.
-        folder: the folder with the files, whatever their names; with live, that of accounting logs.
+        live: The word live queries the running PBS instead of reading a folder.
+        folder: Folder of the files, whatever their names; with live, folder of the accounting logs.
     """
     return _import("pbs", folder, live == "live", options)
 
@@ -148,10 +153,10 @@ def _import(
 
 
 def _salt(path: Path | None) -> bytes:
-    """The secret that pseudonyms are made with.
+    """Return the secret of the pseudonyms; create and store it if the file is missing.
 
     Raises:
-        ConfigError: the file cannot be read or written, or is too short.
+        ConfigError: The file cannot be read or written, or is too short.
     """
     import os
     import secrets
@@ -176,7 +181,7 @@ def _salt(path: Path | None) -> bytes:
 
 
 def _check_policy(made: Imported) -> None:
-    """Put fcfs in the place of an ordering that is not understood, and say so."""
+    """Replace an ordering that hpctwin does not support by fcfs, and note it."""
     from hpctwin.errors import ConfigError, PolicyError, UnknownNameError
     from hpctwin.policies import parse_policy
 
@@ -191,11 +196,11 @@ def _check_policy(made: Imported) -> None:
 
 
 def _checked(made: Imported) -> Checked:
-    """The past simulated, and laid beside what was recorded.
+    """Simulate the past, and compare it with the recorded starts.
 
     Raises:
-        ConfigError: there are no jobs.
-        WorkloadError: no job has a recorded start.
+        ConfigError: There are no jobs.
+        WorkloadError: No job has a recorded start.
     """
     import sys
 
@@ -250,7 +255,7 @@ def _write(made: Imported, checked: Checked | None, out: Path) -> None:
 
 
 _DRAWN = 500_000
-"""So many jobs of the past, the last ones, are drawn in the report."""
+"""Maximum number of past jobs in the report's charts; the last jobs are shown."""
 _NODES = (
     "# No file describes the nodes, without which it is of no use. Write them here, such as\n"
     "# nodes: [{name: node, count: 64, cores: 48, memory_gb: 192}]\n"
@@ -258,7 +263,7 @@ _NODES = (
 
 
 def _without_nodes(content: dict[str, Any]) -> dict[str, Any]:
-    """A cluster's fields without what stands in the place of nodes that are not known."""
+    """Return a cluster's fields without the placeholders of unknown nodes."""
     partitions = [
         {name: value for name, value in one.items() if name != "groups"}
         for one in content.pop("partitions", ())
@@ -308,7 +313,7 @@ def _write_report(made: Imported, checked: Checked | None, path: Path) -> None:
 
 
 def _counts(made: Imported) -> tuple[dict[str, int], dict[str, int]]:
-    """What was left out, and what else was counted."""
+    """Return the counts of excluded items, and all other counts."""
     counts = made.tally.counts
     out = {why: n for why, n in counts.items() if "left out" in why}
     return out, {why: n for why, n in counts.items() if why not in out}

@@ -1,4 +1,4 @@
-"""``hpctwin signal``: prices and carbon intensities from those who publish them."""
+"""``hpctwin signal``: prices and carbon intensities from their publishers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ signal_app = App(name="signal", help="Fetch prices and carbon intensities of the
 
 @signal_app.command(name="list")
 def list_sources(*, json: bool = False) -> int:
-    """List who is asked, for what, and which variables of the environment have the keys.
+    """List the sources of signals, and the environment variables for their keys.
 
     Args:
-        json: print them as JSON.
+        json: Print the list as JSON.
     """
     from hpctwin.cli.output.output import plain_table, print_json, screen
     from hpctwin.energy.prices.sources import AREAS, SOURCES
@@ -49,18 +49,18 @@ def fetch(
     url: str | None = None,
     json: bool = False,
 ) -> int:
-    """Fetch a series into a CSV file that --price and --carbon take.
+    """Fetch a series into a CSV file for --price and --carbon.
 
     Args:
-        source: as `hpctwin signal list` tells it.
-        zone: as the source calls it: DE, US-CAL-CISO (electricitymaps), CAISO_NORTH (watttime), DE-LU or a
-            code of 16 letters (entsoe).
-        out: CSV file, written when all of it is there.
-        from_: when it begins, a date such as 2026-01-31 or 2026-01-31T13:00, UTC if it names no zone.
-        until: when it ends; now if left out.
-        foretold: what the source foretells from now on.
-        url: of the source's interface, where it is another than its own.
-        json: print what was fetched as JSON.
+        source: Name of the source, from `hpctwin signal list`.
+        zone: The source's name of the zone: DE, US-CAL-CISO (electricitymaps), CAISO_NORTH
+            (watttime), DE-LU or a code of 16 letters (entsoe).
+        out: CSV file; written once the series is complete.
+        from_: First date of the series, such as 2026-01-31 or 2026-01-31T13:00; UTC by default.
+        until: End of the series; default now.
+        foretold: Fetch the source's forecast from now on.
+        url: Address of the source's API, if it is not the usual one.
+        json: Print the fetched series as JSON.
     """
     import time
 
@@ -104,7 +104,7 @@ def fetch(
 
 
 def _date(option: str, text: str | None) -> float | None:
-    """Unix time; None if nothing is given."""
+    """Return the Unix time of an option's date; None if the option is not given."""
     from hpctwin.errors import ConfigError
     from hpctwin.model.text.units import epoch_s_of
 

@@ -1,4 +1,4 @@
-"""``hpctwin system``: the machines that come with the package."""
+"""``hpctwin system``: the clusters that come with the package."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ system_app = App(name="system", help="The machines that come with the package.")
 
 @system_app.command(name="list")
 def list_systems(*, json: bool = False) -> int:
-    """List the machines that come with the package: --cluster takes their names.
+    """List the clusters that come with the package; --cluster takes their names.
 
     Args:
-        json: print them as JSON.
+        json: Print the list as JSON.
     """
     from hpctwin.cli.output.output import plain_table, print_json, screen
     from hpctwin.formats.systems import read_system, system_names
@@ -40,11 +40,11 @@ def list_systems(*, json: bool = False) -> int:
 
 @system_app.command
 def show(name: str, /, *, json: bool = False) -> int:
-    """Show a machine: its nodes, what it draws idle and in full use, and where each number is from.
+    """Show a cluster's nodes, its idle and full power draw, and the source of each number.
 
     Args:
-        name: as `hpctwin system list` tells it, with /GROUP for one of its node groups; or a machine's file.
-        json: print it as JSON.
+        name: Name from `hpctwin system list`, with /GROUP for one node group; or a cluster file.
+        json: Print the cluster as JSON.
     """
     from rich.text import Text
 
@@ -100,7 +100,7 @@ def _figures(cluster: Cluster) -> dict[str, Any]:
     for name, use in (("idle", 0.0), ("full", 1.0)):
         watts = machine_w(cluster, use)
         found[f"{name}_power_kw"] = None if watts is None else watts / 1000
-        # None, not zero, where nothing is said of how sure the numbers are.
+        # None, not zero, if the uncertainty of the numbers is unknown.
         found[f"{name}_power_kw_sd"] = machine_w_sd(cluster, use) / 1000 or None
     return found
 

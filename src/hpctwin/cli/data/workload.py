@@ -33,10 +33,10 @@ def describe(
     """Show size, span, offered load and distributions of a trace.
 
     Args:
-        trace: the trace; - for the standard input.
-        nodes: size of the machine, for the load; what the trace says if left out.
-        plot: file for a figure of the distributions, .png, .svg or .pdf.
-        json: print it as JSON.
+        trace: The trace; - for standard input.
+        nodes: Cluster size for the load; by default the trace's.
+        plot: Write a chart of the distributions to this file, .png, .svg or .pdf.
+        json: Print the description as JSON.
     """
     from hpctwin.cli.output.output import note_reading, print_json, screen
     from hpctwin.metrics.studies.describe import describe as describe_workload
@@ -69,14 +69,15 @@ def convert(
     reading: TraceOptions = TraceOptions(),  # noqa: B008
     overwrite: bool = False,
 ) -> int:
-    """Write a trace in another format, which the suffix tells: .swf, .json, .csv, .parquet; .gz too.
+    """Write a trace in the format of the file's suffix: .swf, .json, .csv, .parquet; also .gz.
 
-    Times stay as they are in the trace. What the new format has no place for is told.
+    Times stay as they are in the trace. hpctwin reports the content that the new format cannot
+    hold.
 
     Args:
-        source: the trace; - for the standard input.
-        target: the file to write.
-        overwrite: write over a file that is there.
+        source: The trace; - for standard input.
+        target: File to write.
+        overwrite: Overwrite an existing file.
     """
     from hpctwin.cli.output.output import note_reading
 
@@ -105,20 +106,21 @@ def filter_jobs(
     every: Annotated[int | None, AT_LEAST_1] = None,
     overwrite: bool = False,
 ) -> int:
-    """Keep some of the jobs. Dependencies on jobs that go are dropped, and counted.
+    """Keep some of the jobs; dependencies on removed jobs are dropped and counted.
 
     Args:
-        source: the trace; - for the standard input.
-        target: the file to write.
-        first: the first so many jobs.
-        after: Submitted at or after this: a time since the first submission such as 30d, or a date (UTC).
-        before: Submitted before this time or date.
-        min_nodes: of at least so many nodes.
-        max_nodes: of at most so many nodes.
-        user: of these users.
-        partition: in these partitions.
-        every: every so-manieth of what is left.
-        overwrite: write over a file that is there.
+        source: The trace; - for standard input.
+        target: File to write.
+        first: Keep the first N jobs.
+        after: Keep jobs submitted at or after this: a time since the first submission such as 30d,
+            or a date (UTC).
+        before: Keep jobs submitted before this time or date.
+        min_nodes: Keep jobs of at least N nodes.
+        max_nodes: Keep jobs of at most N nodes.
+        user: Keep jobs of these users.
+        partition: Keep jobs in these partitions.
+        every: Keep every Nth of the remaining jobs.
+        overwrite: Overwrite an existing file.
     """
     import numpy as np
 
@@ -153,7 +155,7 @@ def filter_jobs(
 
 
 def _there(workload: Workload) -> str:
-    """Say what there would be to select."""
+    """Return a description of the workload's jobs, as a hint for selecting them."""
     span_s = int(workload.submit_ms.max(initial=0) - workload.submit_ms.min(initial=0)) / 1000
     said = [
         f"{workload.nodes.min():,} to {workload.nodes.max():,} nodes, submitted in {span_s:g} s"
@@ -173,14 +175,15 @@ def generate(
     *options: str,
     overwrite: bool = False,
 ) -> int:
-    """Generate a workload and write it; or several, with seeds from one number to another.
+    """Generate a workload and write it, or several for a range of seeds.
 
     Args:
-        name: poisson, lublin, four-phase, pas or theta-year.
-        target: the file to write: .swf, .json, .csv, .parquet; .gz too. Of several seeds,
-            {seed} stands where each is to be: jobs-{seed}.swf.
-        options: of the generator, as NAME=VALUE, for example jobs=1000 seed=7, or seed=1..20.
-        overwrite: write over a file that is there.
+        name: Generator: poisson, lublin, four-phase, pas or theta-year.
+        target: File to write: .swf, .json, .csv, .parquet; also .gz. With several seeds, the name
+            contains {seed}, as in jobs-{seed}.swf.
+        options: Options of the generator as NAME=VALUE, for example jobs=1000 seed=7, or
+            seed=1..20.
+        overwrite: Overwrite an existing file.
     """
     from hpctwin.generate import generate as generate_workload
 
@@ -197,10 +200,10 @@ def generate(
 
 
 def _files_by_seed(target: Path, options: dict[str, Any]) -> dict[Path, dict[str, int]]:
-    """Files to write, and the seed of each; the range is taken out of the options.
+    """Return each file to write with its seed; the range is removed from the options.
 
     Raises:
-        ConfigError: there are no seeds in the range, or files would not be told apart.
+        ConfigError: The range has no seeds, or the files would have the same name.
     """
     from hpctwin.errors import ConfigError
 
@@ -230,13 +233,13 @@ def download(
     sha256: str | None = None,
     json: bool = False,
 ) -> int:
-    """Get a log of the Parallel Workloads Archive; a broken download goes on where it stopped.
+    """Download a log of the Parallel Workloads Archive; an interrupted download resumes.
 
     Args:
-        name: the log; without, those known are listed.
-        out: folder to put it in; default the folder in HPCTWIN_TRACES, else ./traces.
-        sha256: what the file's checksum must be, where you know it.
-        json: print the logs known, or where the file is, as JSON.
+        name: Name of the log; if omitted, the known logs are listed.
+        out: Folder of the log; default the folder in HPCTWIN_TRACES, else ./traces.
+        sha256: Expected checksum of the file.
+        json: Print the known logs, or the file's path, as JSON.
     """
     import dataclasses
     import os
@@ -268,7 +271,7 @@ def download(
 
 
 def check_target(target: Path, overwrite: bool) -> None:
-    """Refuse to write over a file that nobody gave up; what is written to may be what is read."""
+    """Raise an error if the file, maybe the input itself, may not be overwritten."""
     from hpctwin.cli.output.output import check_outputs
     from hpctwin.errors import ConfigError
 
@@ -278,7 +281,7 @@ def check_target(target: Path, overwrite: bool) -> None:
 
 
 def write_to(workload: Workload, target: Path) -> None:
-    """Write a trace, and say on standard error what its format could not carry."""
+    """Write a trace, and report on standard error what its format could not hold."""
     from hpctwin.formats import write_workload
     from hpctwin.formats.swf.writer import with_own_count
 

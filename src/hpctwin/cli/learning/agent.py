@@ -52,31 +52,31 @@ def train(
 ) -> int:
     """Train an agent on parts of a trace, and write it with its model card.
 
-    If jobs are left after --last, the card tells what the agent does on them beside all that hpctwin agent
-    evaluate puts beside it.
+    If jobs remain after --last, the card compares the agent on them with the baselines of hpctwin
+    agent evaluate.
 
     Args:
-        kind: the environment: JobSelection, Backfilling, PowerManagement, PolicySelection or Placement; see
-            docs/learn.md.
-        trace: the trace.
-        target: the file to write, .safetensors; where it chooses jobs or switches nodes it is an ordering or
-            a power policy, as in FILE+easy or fcfs+easy~FILE.
-        steps: decisions to train on.
-        jobs: of an episode.
-        first: episodes begin at this job or later.
-        last: and end before this one; the end of the trace if left out.
-        seed: of episodes, first weights and choices.
-        option: of the environment, as in backfilling=true, every_s=600 or policies=[fcfs+easy,sjf+easy]. Once
-            for each.
-        learner: ppo learns by gradients; evolution and cma by trying weights of sums of what is seen, which
-            takes many times the steps and no PyTorch; cma where jobs are chosen, natively.
-        environments: stepped at once; 16 for ppo, 64 for evolution if left out.
-        imitate: an ordering to begin with, as f1; of several, the one that does best on parts of the trace
-            that training may see. Once for each.
-        checkpoints: a folder for where training stands; it goes on from what is there.
-        tensorboard: a folder for TensorBoard's logs.
-        facility: the facility's YAML file, for Placement: its clusters take the machine's place.
-        overwrite: write over a file that is there.
+        kind: Environment: JobSelection, Backfilling, PowerManagement, PolicySelection or Placement
+            (docs/learn.md).
+        trace: The trace.
+        target: File to write, .safetensors. An agent that selects jobs or switches nodes is then an
+            ordering or a power policy, as in FILE+easy or fcfs+easy~FILE.
+        steps: Number of decisions to train on.
+        jobs: Number of jobs in an episode.
+        first: First job of the episodes.
+        last: End of the episodes, before this job; default the end of the trace.
+        seed: Seed of episodes, initial weights and choices.
+        option: Setting of the environment, as in backfilling=true, every_s=600 or
+            policies=[fcfs+easy,sjf+easy]. Repeatable.
+        learner: ppo learns by gradients. evolution and cma try weights of sums of the observations;
+            they need many times the steps, but no PyTorch. cma selects jobs and runs natively.
+        environments: Number of environments stepped at once; default 16 for ppo, 64 for evolution.
+        imitate: Ordering to start from, such as f1; of several, the best on parts of the trace that
+            training may use. Repeatable.
+        checkpoints: Folder of checkpoints; training resumes from them.
+        tensorboard: Folder of TensorBoard logs.
+        facility: The facility's YAML file, for Placement; its clusters replace the cluster options.
+        overwrite: Overwrite an existing file.
     """
     from hpctwin.cli.data.workload import check_target
     from hpctwin.cli.output.output import check_outputs, with_notes
@@ -153,27 +153,30 @@ def evaluate(
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     json: bool = False,
 ) -> int:
-    """Compare an agent with what needs no training, on the same parts of a trace.
+    """Compare an agent with baselines that need no training, on the same parts of a trace.
 
-    Orderings and F1 to F4 beside an agent that chooses jobs, backfills too beside one of Backfilling;
-    timeouts, PSAS and PSAS+IPM beside one that switches nodes; formulas, or timeouts, tuned on the jobs that
-    it was trained on; SchedTwin; and what is possible at all. Beside one that chooses policies each of
-    these, and SchedTwin at the same instants; beside one that chooses clusters strategies of facilities,
-    CQSim+'s among them. What is left out, and why, is told.
+    The baselines depend on the agent. For job selection, they are orderings and F1 to F4, and for
+    Backfilling also backfills. For power management, they are timeouts, PSAS and PSAS+IPM. Both
+    also have formulas or timeouts tuned on the agent's training jobs, SchedTwin, and the best
+    possible result. For policy selection, they are each of its policies, and SchedTwin at the same
+    event times. For placement, they are strategies of facilities, including CQSim+'s.
+
+    The output lists omitted baselines, and why they are omitted.
 
     Args:
-        agent: what hpctwin agent train wrote.
-        trace: the trace.
-        policy: beside it, too; of agents that choose clusters a strategy, as in 'user(0.6)'. Once for each.
-        metric: what is compared; what the agent was trained for, if left out.
-        without: what takes time: tuned, schedtwin or oracle. Once for each.
-        episodes: how many.
-        jobs: of each.
-        first: they begin at this job or later.
-        last: and end before this one; the end of the trace if left out.
-        seed: of which are drawn.
-        facility: the facility's YAML file, of an agent of Placement.
-        json: print it as JSON.
+        agent: File written by hpctwin agent train.
+        trace: The trace.
+        policy: Additional baseline; for agents of Placement a strategy, as in 'user(0.6)'.
+            Repeatable.
+        metric: Metric to compare; by default the agent's training goal.
+        without: Slow baseline to omit: tuned, schedtwin or oracle. Repeatable.
+        episodes: Number of episodes.
+        jobs: Number of jobs in an episode.
+        first: First job of the episodes.
+        last: End of the episodes, before this job; default the end of the trace.
+        seed: Seed of the selected episodes.
+        facility: The facility's YAML file, for an agent of Placement.
+        json: Print the comparison as JSON.
     """
     from hpctwin.cli.output.output import print_json, screen, with_notes
     from hpctwin.learn.baselines.evaluation import evaluate as evaluate_agent
@@ -206,11 +209,11 @@ def list_agents(
     *,
     json: bool = False,
 ) -> int:
-    """List the agents of a folder: what each was trained in and on.
+    """List the agents in a folder with their environment and training.
 
     Args:
-        folder: it; where you are, if left out.
-        json: print their model cards as JSON.
+        folder: The folder; default the current one.
+        json: Print the model cards as JSON.
     """
     from hpctwin.cli.output.output import plain_table, print_json, screen
     from hpctwin.errors import ConfigError, PolicyError
@@ -260,7 +263,7 @@ def _episodes(
     first: int,
     last: int | None,
 ) -> tuple[Episodes, list[str]]:
-    """The episodes, and what is assumed or not used of their jobs, which is also said."""
+    """Return the episodes, and the assumptions about their jobs, which are also printed."""
     from hpctwin.cli.output.output import note_facility
     from hpctwin.errors import ConfigError
     from hpctwin.learn import Episodes
@@ -286,10 +289,10 @@ def _facility(path: Path | None) -> Facility | None:
 
 
 def _options(given: tuple[str, ...]) -> dict[str, Any]:
-    """Values as Python has them.
+    """Return the option values as Python objects.
 
     Raises:
-        ConfigError: one cannot be read.
+        ConfigError: A value cannot be parsed.
     """
     import yaml
 

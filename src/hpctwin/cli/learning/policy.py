@@ -26,11 +26,12 @@ def serve(
     *,
     policy: Annotated[str, Option(name=["--policy", "-p"])] = "fcfs+easy",
 ) -> int:
-    """Schedule for Batsim: listen where it connects, and decide by a policy until its simulation ends.
+    """Serve as Batsim's scheduler until its simulation ends.
 
     Args:
-        address: where to listen, such as tcp://127.0.0.1:28000 (batsim -s tcp://127.0.0.1:28000).
-        policy: ordering and backfill, such as wfp+easy; without fair share and power policy.
+        address: Address to listen on, such as tcp://127.0.0.1:28000 (batsim -s
+            tcp://127.0.0.1:28000).
+        policy: Ordering and backfill, such as wfp+easy; without fair share and power policy.
     """
     from hpctwin.policies import parse_policy
     from hpctwin.simulation.schedulers import decide_for_batsim
@@ -45,11 +46,11 @@ def list_policies(
     json: bool = False,
     markdown: bool = False,
 ) -> int:
-    """List the orderings, backfills, placements and power policies there are, with what can be set.
+    """List orderings, backfills, placements and power policies with their settings.
 
     Args:
-        json: print them as JSON.
-        markdown: print them as tables in Markdown.
+        json: Print the list as JSON.
+        markdown: Print the list as Markdown tables.
     """
     from rich.table import Table
 
@@ -83,7 +84,7 @@ def list_policies(
 
 
 def _markdown(kind: str) -> str:
-    """A registry as a table."""
+    """Return a registry as a Markdown table."""
     from hpctwin.policies import REGISTRIES
 
     lines = [f"| {kind} | | settings |", "|---|---|---|"]
@@ -109,12 +110,12 @@ def check(
     *,
     json: bool = False,
 ) -> int:
-    """Check a policy: that it can be found, compiled, and gives a number for every kind of job.
+    """Check that a policy exists, compiles, and returns a number for every kind of job.
 
     Args:
-        policy: ORDER+BACKFILL@PLACEMENT~POWER; the ordering a name, a formula, or a function in a file,
-            my.py:my_order; the others names or functions.
-        json: print the policy as it was understood, and what was found, as JSON.
+        policy: ORDER+BACKFILL@PLACEMENT~POWER. The ordering is a name, a formula, or a function in
+            a file, my.py:my_order; the others are names or functions.
+        json: Print the parsed policy and the findings as JSON.
     """
     from hpctwin.cli.output.output import print_json
     from hpctwin.policies import parse_policy
@@ -142,17 +143,17 @@ def search(
     plot: Path | None = None,
     json: bool = False,
 ) -> int:
-    """Look for a policy: what stands in its places is chosen on some parts of a trace, and tried on others.
+    """Search for a policy on some parts of a trace, and test the result on others.
 
-    The same command again goes on where it was; given twice at a time, also on machines that share the
-    folder, the work is shared.
+    The parameters in the policy are chosen on the former parts. The same command resumes a search.
+    Several runs at a time share the work, also on several hosts with the same folder.
 
     Args:
-        config: what is looked for (docs/sweeps.md); paths in it are from its folder.
-        out: folder for the trials and the policies found; out/NAME of the file if left out.
-        workers: policies tried at once.
-        plot: file for a figure of all trials, .png, .svg or .pdf.
-        json: print the policies found, and all trials, as JSON.
+        config: YAML file of the search (docs/sweeps.md); its paths are relative to its folder.
+        out: Folder for the trials and the resulting policies; default out/NAME of the file.
+        workers: Number of policies tried in parallel.
+        plot: Write a chart of all trials to this file, .png, .svg or .pdf.
+        json: Print the resulting policies and all trials as JSON.
     """
     from hpctwin.cli.output.output import check_outputs, print_json, screen
     from hpctwin.model.text.progress import progress_bar

@@ -44,20 +44,22 @@ def score(
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     json: bool = False,
 ) -> int:
-    """Foretell each job by what was known at its submission, and show how far off each method was.
+    """Predict each job from the data known at its submission, and show each method's error.
 
-    The first fifth of the jobs is not counted.
+    The scores exclude the first fifth of the jobs.
 
     Args:
-        trace: the trace, with users and starts.
-        target: runtime_s, node_w or memory_gb, as far as the trace tells.
-        method: walltime, recent (the user's last two), like (the last of the same user, nodes and walltime),
-            boosting, clusters (S-RAPS's pipeline), ensemble, hedge; all if left out. Once for each.
-        by: also by user, or by size.
-        every: models are trained again after so many submissions.
-        seed: of what models draw.
-        under: jobs end as in a simulation under this policy, such as fcfs+easy, not as the trace says.
-        json: print it as JSON.
+        trace: The trace, with users and starts.
+        target: Predicted value: runtime_s, node_w or memory_gb, if the trace has it.
+        method: walltime, recent (the user's last two), like (the last of the same user, nodes and
+            walltime), boosting, clusters (S-RAPS's pipeline), ensemble, hedge; default all.
+            Repeatable.
+        by: Also show scores by user, or by size.
+        every: Number of submissions between trainings of the models.
+        seed: Seed of the models' random numbers.
+        under: Policy of a simulation, such as fcfs+easy, that sets when jobs end; default the
+            trace.
+        json: Print the scores as JSON.
     """
     from hpctwin.learn.prediction import METHODS, Training, predict, scores, scores_by
     from hpctwin.model.text.progress import progress_bar
@@ -87,20 +89,21 @@ def intervals(
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     json: bool = False,
 ) -> int:
-    """Say of each job between which bounds it will lie, by what was known at its submission; show what held.
+    """Predict bounds for each job from data known at its submission; show their coverage.
 
-    Beside intervals that are kept honest (conformal) stand the quantiles that gradient boosting foretells,
-    and those of the user's last 20 jobs. The first fifth of the jobs is not counted.
+    Compares three kinds: calibrated (conformal) intervals, the quantiles of gradient boosting, and
+    the quantiles of the user's last 20 jobs. The scores exclude the first fifth of the jobs.
 
     Args:
-        trace: the trace, with users and starts.
-        target: runtime_s, node_w or memory_gb, as far as the trace tells.
-        coverage: the share of jobs that should lie within.
-        by: also by user, size or week.
-        every: models are trained again after so many submissions.
-        seed: of what models draw.
-        under: jobs end as in a simulation under this policy, such as fcfs+easy, not as the trace says.
-        json: print it as JSON.
+        trace: The trace, with users and starts.
+        target: Predicted value: runtime_s, node_w or memory_gb, if the trace has it.
+        coverage: Share of jobs that should be within their bounds.
+        by: Also show scores by user, size or week.
+        every: Number of submissions between trainings of the models.
+        seed: Seed of the models' random numbers.
+        under: Policy of a simulation, such as fcfs+easy, that sets when jobs end; default the
+            trace.
+        json: Print the scores as JSON.
     """
     from hpctwin.learn.prediction import Training, interval_scores
     from hpctwin.learn.prediction import intervals as say
@@ -133,18 +136,19 @@ def apply(
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     overwrite: bool = False,
 ) -> int:
-    """Write a trace with what is foretold of each job, for orderings and simulate --plan-by prediction.
+    """Write a trace with predictions, for orderings and simulate --plan-by prediction.
 
     Args:
-        source: the trace, with users and starts.
-        target: the file to write, .csv or .parquet; .gz too.
-        predictor: what hpctwin predictor train wrote; without, models learn as the trace goes on, and each
-            job is foretold by what was known at its submission.
-        method: without --predictor, as of hpctwin predictor score.
-        every: models are trained again after so many submissions.
-        seed: of what models draw.
-        under: jobs end as in a simulation under this policy, such as fcfs+easy, not as the trace says.
-        overwrite: write over a file that is there.
+        source: The trace, with users and starts.
+        target: File to write, .csv or .parquet; also .gz.
+        predictor: File written by hpctwin predictor train. If omitted, models learn along the
+            trace, and each prediction uses the data known at the job's submission.
+        method: Without --predictor: a method of hpctwin predictor score.
+        every: Number of submissions between trainings of the models.
+        seed: Seed of the models' random numbers.
+        under: Policy of a simulation, such as fcfs+easy, that sets when jobs end; default the
+            trace.
+        overwrite: Overwrite an existing file.
     """
     from hpctwin.cli.data.workload import check_target, write_to
     from hpctwin.errors import ConfigError
@@ -168,7 +172,7 @@ def apply(
                     progress((done + share) / len(targets))
 
                 foretold = predict(known, one, [method], training, part)
-                if method in foretold:  # there is no walltime of power
+                if method in foretold:  # the method walltime does not predict power
                     found[one] = foretold[method]
     write_to(with_predictions(known.workload, found), target)
     print(f"{target}: {len(known.workload):,} jobs with {', '.join(found)}")
@@ -189,20 +193,21 @@ def train(
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     overwrite: bool = False,
 ) -> int:
-    """Train a model on all jobs that ended, and write it with its features and versions.
+    """Train a model on all completed jobs, and write it with its features and versions.
 
-    With it go quantiles of run times for a twin (core.learned in its configuration, for hpctwin when), and
-    what each user's jobs ran last.
+    The file also contains quantiles of runtimes for a twin (core.learned in its configuration, for
+    hpctwin when), and the last runtimes of each user's jobs.
 
     Args:
-        trace: the trace, with users and starts.
-        target: the file to write; hpctwin predictor apply --predictor and forecast --predictor read it.
+        trace: The trace, with users and starts.
+        target: File to write; hpctwin predictor apply --predictor and forecast --predictor read it.
         method: boosting or clusters (S-RAPS's pipeline).
-        until: only on jobs that had ended by then: a date such as 2020-10-10T00:00 (UTC), or a time from
+        until: Train on jobs that ended by this date, such as 2020-10-10T00:00 (UTC), or time from
             time zero, such as 30d.
-        seed: of what models draw.
-        under: jobs end as in a simulation under this policy, such as fcfs+easy, not as the trace says.
-        overwrite: write over a file that is there.
+        seed: Seed of the models' random numbers.
+        under: Policy of a simulation, such as fcfs+easy, that sets when jobs end; default the
+            trace.
+        overwrite: Overwrite an existing file.
     """
     from hpctwin.cli.data.workload import check_target
     from hpctwin.learn.prediction import train as train_models
@@ -235,23 +240,23 @@ def forecast(
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     json: bool = False,
 ) -> int:
-    """Have a twin live through a trace, ask it when waiting jobs will start, and show what came true.
+    """Replay a trace in a twin, and show the errors of its start-time forecasts.
 
-    Beside it stand the policy run ahead with walltimes, and quantiles of the last waits in the job's
-    partition. The first fifth of the forecasts is not counted.
+    For comparison, the output has the policy run ahead with walltimes, and quantiles of the last
+    waits in the job's partition. The scores exclude the first fifth of the forecasts.
 
     Args:
-        trace: the trace.
-        under: jobs start and end as in a simulation under this policy, and are forecast by it; left out, as
+        trace: The trace.
+        under: Policy that starts and ends the jobs in a simulation, and forecasts them; default as
             recorded.
-        by_policy: what recorded starts are forecast by.
-        every: ask at every so many submissions of jobs that do not start at once.
-        futures: so many are drawn for a forecast; 0 for none.
-        arrivals: for how long jobs come in them.
-        predictor: what hpctwin predictor train wrote, with --until no later than --from: run times are drawn
-            from its quantiles too.
-        seed: of what is drawn.
-        json: print it as JSON.
+        by_policy: Policy of the forecasts for recorded starts.
+        every: Forecast at every Nth submission of a job that does not start at once.
+        futures: Number of futures drawn for a forecast; 0 for none.
+        arrivals: Duration of arrivals in each future.
+        predictor: File written by hpctwin predictor train, with --until no later than --from; its
+            quantiles are also used to draw runtimes.
+        seed: Seed of the drawn futures.
+        json: Print the scores as JSON.
     """
     from dataclasses import asdict
 
@@ -323,10 +328,10 @@ def _steady(found: Steadiness, name: str) -> str:
 
 
 def _trained_before(predictor: Path, workload: Workload, begin_s: float) -> None:
-    """Refuse a predictor that knows how the jobs ended that are to be forecast.
+    """Raise an error if a predictor was trained on the ends of the jobs to forecast.
 
     Raises:
-        ConfigError: it does.
+        ConfigError: The predictor was trained on them.
     """
     from hpctwin.errors import ConfigError
     from hpctwin.model import format_duration
@@ -342,7 +347,7 @@ def _trained_before(predictor: Path, workload: Workload, begin_s: float) -> None
 
 
 def _known(trace: Path, reading: TraceOptions, machine: ClusterOptions, under: str | None) -> Known:
-    """The jobs of a trace, and when they end."""
+    """Return the jobs of a trace with their end times."""
     from hpctwin.cli.output.output import need_jobs, note_reading
     from hpctwin.errors import ConfigError
     from hpctwin.learn.prediction import Known
@@ -363,7 +368,7 @@ def _known(trace: Path, reading: TraceOptions, machine: ClusterOptions, under: s
 
 
 Figures = dict[str, tuple[str, str, float]]
-"""Of each column of figures its head, how it is written, and what it is multiplied by."""
+"""Header, format and scale factor of each column of metrics."""
 
 _UNITS = {"runtime_s": ("h", 1 / 3600), "node_w": ("W", 1.0), "memory_gb": ("GB", 1.0)}
 _HELD: Figures = {
@@ -398,7 +403,7 @@ def _show(
     figures: Figures,
     json: bool,
 ) -> None:
-    """Figures of all jobs, and of classes of them where they are asked for."""
+    """Show the metrics of all jobs, and of each class if classes are given."""
     from hpctwin.cli.output.output import print_json, screen, with_notes
 
     if json:

@@ -21,15 +21,16 @@ def demo_command(
     speed: str | None = None,
     json: bool = False,
 ) -> int:
-    """Run the live twin on an emulated cluster of 32 nodes, and compare it with static policies.
+    """Run the live twin on an emulated cluster, and compare it with static policies.
 
-    The cluster is a process of its own with the 150 jobs of the SchedTwin paper; the twin acts. In a
-    terminal it is shown as it goes, 600 times faster than life; elsewhere it runs as fast as it can.
+    The cluster of 32 nodes runs in its own process with the 150 jobs of the SchedTwin paper; the
+    twin acts. In a terminal, the demo shows it live at 600 times real time; elsewhere it runs at
+    full speed.
 
     Args:
-        seed: of the jobs.
-        speed: seconds of the cluster's clock per second, or "max".
-        json: print the comparison as JSON.
+        seed: Seed of the jobs.
+        speed: Seconds of cluster time per second, or "max".
+        json: Print the comparison as JSON.
     """
     import tempfile
     from pathlib import Path
@@ -67,7 +68,7 @@ def demo_command(
 
 
 def _run(folder: Path, seed: int, speed: str, console: Any) -> tuple[Any, list[str]]:
-    """The twin's row of the comparison, and its last words."""
+    """Return the twin's row of the comparison, and the lines of its last explanation."""
     import json
 
     from hpctwin.cli.output.live_view import live_view
@@ -120,7 +121,7 @@ def _run_until_done(twin: Twin) -> None:
 
 
 def _row(twin: Twin, seed: int) -> Any:
-    """What became of the jobs by the cluster's own history, as a row of the comparison."""
+    """Return the jobs' results from the cluster's history, as a comparison row."""
     from hpctwin.generate.four_phase import four_phase
     from hpctwin.rms.emulated.client import EmulatedManager
     from hpctwin.twin.service import comparison

@@ -18,24 +18,24 @@ SERVICES = {
     "PBS": ("qstat", "pbsnodes", "qmgr"),
     "Redis": ("redis-server",),
 }
-"""What there may be beside us, by the commands that show it."""
+"""Services that may run on this host, each with the commands that show it."""
 
 FOR_US = ("dev", "docs", "all")
-"""Extras of those who work on hpctwin, and what is all of the others."""
+"""Extras for developers of hpctwin, and the extra that includes all others."""
 
 SECRET = ("HPCTWIN_TOKENS", "HPCTWIN_KEY", "HPCTWIN_REDIS_URL")
-"""Variables whose values are not shown."""
+"""Environment variables whose values are not shown."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at.
+    """Result of one check.
 
     Args:
-        part: of what: ``system``, ``packages``, ``engine``, ``services``, ``settings``.
-        what: which.
-        state: ``fine``; ``none`` where there is none and none is needed; ``fault``.
-        says: version, place, number, or what is wrong and what would be right.
+        part: Area: ``system``, ``packages``, ``engine``, ``services``, ``settings``.
+        what: Name of the checked item.
+        state: ``fine``; ``none`` if it is absent and not required; ``fault``.
+        says: Version, path or number; or the error and its solution.
     """
 
     part: str
@@ -45,13 +45,13 @@ class Finding:
 
 
 def doctor_command(*, json: bool = False) -> int:
-    """Look at what hpctwin stands on: versions, compiled code, services, traces. For bug reports.
+    """Check the installation for bug reports: versions, compiled code, services, traces.
 
-    Nothing is changed, and nothing secret is shown. Exit code 1 if something that simulation needs is
-    missing.
+    The command changes nothing and shows no secrets. Exit code 1 if a requirement of the simulation
+    is missing.
 
     Args:
-        json: print the findings as JSON.
+        json: Print the findings as JSON.
     """
     from textwrap import TextWrapper
 
@@ -68,7 +68,7 @@ def doctor_command(*, json: bool = False) -> int:
                 print(part)
             mark = {"fine": " ", "none": "-", "fault": "!"}[one.state]
             begin = f"{mark} {one.what:18} "
-            # A path is not cut, so that it can be copied.
+            # A path is not wrapped, so that it can be copied.
             whole = TextWrapper(
                 width, begin, " " * len(begin), break_long_words=False, break_on_hyphens=False
             )
@@ -77,7 +77,7 @@ def doctor_command(*, json: bool = False) -> int:
 
 
 def findings() -> Iterator[Finding]:
-    """All that is looked at, one after another."""
+    """Yield the results of all checks."""
     yield from _system()
     yield from _packages()
     yield from _engine()
@@ -103,7 +103,7 @@ def _system() -> Iterator[Finding]:
 
 
 def _packages() -> Iterator[Finding]:
-    """What was asked for when hpctwin was installed, and what is there; users' extras on a line each."""
+    """Yield required and installed packages; one line per extra for users."""
     from importlib.metadata import PackageNotFoundError, requires, version
 
     try:

@@ -30,19 +30,19 @@ def run_command(
     log: LogOptions = LogOptions(),  # noqa: B008
     json: bool = False,
 ) -> int:
-    """Place the jobs of a facility's queue at its clusters, live, until interrupted.
+    """Place the jobs of a facility's queue on its clusters, live, until interrupted.
 
-    Without a configuration, two emulated clusters are started, with users of their own, and jobs are
-    placed at them until all are.
+    Without a configuration, a demo starts two emulated clusters, which also run jobs of their local
+    users. It ends when all jobs are placed.
 
     Args:
-        config: the live facility's YAML file.
-        until_empty: end when no job is left to place.
-        jobs: how many jobs the demo places.
-        speed: seconds of its clusters' clocks per second.
-        seed: of its jobs.
-        strategy: where they go.
-        json: print what became of the jobs as JSON at the end.
+        config: The live facility's YAML file.
+        until_empty: End when no job is left to place.
+        jobs: Number of jobs that the demo places.
+        speed: Seconds of cluster time per second.
+        seed: Seed of the demo's jobs.
+        strategy: Placement strategy.
+        json: Print the jobs' outcomes as JSON at the end.
     """
     import tempfile
 
@@ -83,22 +83,22 @@ def submit_command(
     gpus: float = 0.0,
     memory_gb: float = 0.0,
 ) -> int:
-    """Put a job into a facility's queue, and print its key.
+    """Add a job to a facility's queue, and print its key.
 
     Args:
-        config: the live facility's YAML file.
-        script: the batch script.
-        nodes: how many whole nodes.
-        walltime: its limit on a cluster of factor 1, such as 2h.
-        key: tells it from all others; submitting it twice with one key is submitting it once.
-        name: what users see; the script's name if left out.
-        user: whose it is for queue limits and predictions; you if left out.
-        account: label of the job.
-        partition: label of the job.
-        qos: label of the job.
-        cores: per node.
-        gpus: per node.
-        memory_gb: per node.
+        config: The live facility's YAML file.
+        script: The batch script.
+        nodes: Number of whole nodes.
+        walltime: Time limit on a cluster of factor 1, such as 2h.
+        key: Unique key of the job; a second submission with the same key has no effect.
+        name: Name of the job for users; default the script's name.
+        user: User for queue limits and predictions; default the current user.
+        account: Account of the job.
+        partition: Partition of the job.
+        qos: QOS of the job.
+        cores: Cores per node.
+        gpus: GPUs per node.
+        memory_gb: Memory per node, in GB.
     """
     import getpass
     import uuid
@@ -132,12 +132,12 @@ def submit_command(
 
 
 def queue_command(config: Path, /, *, all: bool = False, json: bool = False) -> int:
-    """Show a facility's queue, and where its jobs went.
+    """Show a facility's queue and the cluster of each job.
 
     Args:
-        config: the live facility's YAML file.
-        all: also those that are placed, rejected or withdrawn.
-        json: print as JSON.
+        config: The live facility's YAML file.
+        all: Also show jobs that are placed, rejected or withdrawn.
+        json: Print the queue as JSON.
     """
     from rich import box
     from rich.table import Table
@@ -164,11 +164,11 @@ def queue_command(config: Path, /, *, all: bool = False, json: bool = False) -> 
 
 
 def withdraw_command(config: Path, key: str, /) -> int:
-    """Take a job back that no cluster was chosen for yet.
+    """Withdraw a job for which no cluster was chosen yet.
 
     Args:
-        config: the live facility's YAML file.
-        key: the job's.
+        config: The live facility's YAML file.
+        key: Key of the job.
     """
     with _queue(config) as queue:
         queue.withdraw(key)

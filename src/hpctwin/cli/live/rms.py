@@ -1,4 +1,4 @@
-"""``hpctwin rms``: the resource manager beside the twin."""
+"""``hpctwin rms``: the twin's connection to the resource manager."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ rms_app = App(name="rms", help="Look at the resource manager; what a site puts i
 
 @rms_app.command
 def probe(*, commands: str = "", manager_conf: Path | None = None, json: bool = False) -> int:
-    """Say what is here: manager, version, rights, what would work and what not.
+    """Detect the resource manager, its version, your rights, and possible functions.
 
-    Only commands that read are run. Exit code 1 if no resource manager is found or none answers.
+    Only read-only commands are run. Exit code 1 if no resource manager is found or none answers.
 
     Args:
-        commands: where the resource manager's commands are; the path is searched if left out.
-        manager_conf: value of SLURM_CONF, where it is not the default.
-        json: print the findings as JSON.
+        commands: Folder of the resource manager's commands; by default found on the PATH.
+        manager_conf: Value of SLURM_CONF, if it is not the default.
+        json: Print the findings as JSON.
     """
     from dataclasses import asdict
 
@@ -66,19 +66,19 @@ def ship(
     place: Path | None = None,
     log: LogOptions = LogOptions(),  # noqa: B008
 ) -> int:
-    """Send what hooks note in a file to Redis, for a twin on another machine. Runs until interrupted.
+    """Send the events that hooks write to a file to Redis, for a twin on another host.
 
-    While Redis is away, the lines wait in the file.
+    Runs until interrupted. If Redis is unreachable, the lines wait in the file.
 
     Args:
-        spool: the file that the hooks write.
-        url: of Redis; rediss:// for TLS; redis://localhost:6379/0 if neither it nor HPCTWIN_REDIS_URL is
-            given. With a password in it, it is refused: everybody sees the command line.
-        url_file: a file with the URL, readable by its owner only.
-        stream_name: name of the stream, as in the twin's configuration under manager.news.
-        password_env: environment variable that holds the password.
-        place: where it is written down how far the file was sent, to be ended with .place; beside it if left
-            out.
+        spool: File that the hooks write.
+        url: Redis URL, rediss:// for TLS; default HPCTWIN_REDIS_URL, else redis://localhost:6379/0.
+            A URL with a password is refused, because all users can see the command line.
+        url_file: File with the URL, readable only by its owner.
+        stream_name: Name of the stream, as under manager.news in the twin's configuration.
+        password_env: Environment variable with the password.
+        place: File for the position up to which the spool was sent, suffix .place; default next to
+            the spool.
     """
     from hpctwin.rms.polling.redis_lines import ship as send
     from hpctwin.rms.polling.redis_publisher import redis_url
@@ -107,19 +107,21 @@ def install(
     commands: str = "",
     dry_run: bool = False,
 ) -> int:
-    """Put the hook into the PBS server on this machine. Needs a manager's rights (root on the server).
+    """Install the hook in the PBS server on this host; needs a manager's rights (root).
 
-    While the twin is in charge, the hook keeps PBS's scheduler from starting the jobs that the twin has
-    leased. It appends a line to a local file for each event; it refuses no submission and talks to nobody.
+    While the twin is in charge, the hook prevents PBS's scheduler from starting the jobs that the
+    twin has leased. It appends a line to a local file for each event. It refuses no submission and
+    opens no connection.
 
     Args:
-        spool: the file that it writes; its folder is made.
-        heartbeat: file of the twin, manager.heartbeat of its configuration; its folder is made.
-        queue: only jobs of this queue are the twin's; give it once per queue. All if left out.
-        lease: a job just submitted waits so long for the twin's word.
-        owner: whom the twin runs as; folders that are made are its group's to read and write.
-        commands: where qmgr is; found on the path if left out.
-        dry_run: print the hook and the qmgr commands, and do nothing.
+        spool: File that the hook writes; its folder is created.
+        heartbeat: The twin's heartbeat file, manager.heartbeat in its configuration; its folder is
+            created.
+        queue: Only jobs of this queue are leased; default all. Repeatable.
+        lease: Maximum time that a new job waits for the twin's decision.
+        owner: User that runs the twin; its group can read and write the created folders.
+        commands: Folder of qmgr; by default found on the PATH.
+        dry_run: Print the hook and the qmgr commands without running them.
     """
     import tempfile
     from dataclasses import replace
@@ -159,11 +161,11 @@ def install(
 
 @pbs_app.command
 def uninstall(*, commands: str = "", dry_run: bool = False) -> int:
-    """Take the hook out of the PBS server on this machine.
+    """Remove the hook from the PBS server on this host.
 
     Args:
-        commands: where qmgr is; found on the path if left out.
-        dry_run: print the qmgr command, and do nothing.
+        commands: Folder of qmgr; by default found on the PATH.
+        dry_run: Print the qmgr command without running it.
     """
     from hpctwin.errors import CommandError, UnreachableError
     from hpctwin.rms.commands import Commands
@@ -193,12 +195,13 @@ def events(
     out: Path | None = None,
     owner: str = "slurm",
 ) -> int:
-    """Print the script that notes starts and ends of jobs, for PrologSlurmctld and JobCompLoc; or install it.
+    """Print or install the script (PrologSlurmctld, JobCompLoc) that records jobs.
 
     Args:
-        spool: the file that it writes.
-        out: write it there, executable, and make the spool's folder with mode 2750; as root.
-        owner: whose the folder is to be: USER or USER:GROUP, the SlurmUser and the twin's group.
+        spool: File that the script writes.
+        out: Install the script here, executable, and create the spool's folder with mode 2750;
+            needs root.
+        owner: Owner of the folder, USER or USER:GROUP: the SlurmUser and the twin's group.
     """
     from hpctwin.rms.slurm.install import events_script, install_events
 
@@ -220,17 +223,17 @@ def rule(
     spool: Path | None = None,
     lease: str | None = None,
 ) -> int:
-    """Print the job_submit.lua that gives jobs their first lease, to be put beside slurm.conf.
+    """Print the job_submit.lua of first leases; put it next to slurm.conf.
 
     Args:
-        config: the twin's YAML file: heartbeat, spool and lease are taken from there.
-        partition: only jobs of this partition; give it once per partition. All if left out.
-        free_user: name or number of a user who may end leases of their own jobs, such as the twin's; root
-            may.
-        heartbeat: the file of manager.heartbeat, as the controller's host sees it.
-        spool: the file of manager.news, which is told of each submission.
-        lease: how long a first lease is, as manager.first_lease (20s): the twin takes what is longer for a
-            user's wish.
+        config: The twin's YAML file with heartbeat, spool and lease.
+        partition: Only jobs of this partition are leased; default all. Repeatable.
+        free_user: Name or number of a user, such as the twin's, that may end leases of its own
+            jobs; root always may.
+        heartbeat: File of manager.heartbeat, as a path on the controller's host.
+        spool: File of manager.news; each submission is appended to it.
+        lease: Duration of a first lease, as manager.first_lease (20s); the twin takes a longer one
+            for the user's own request.
     """
     from hpctwin.errors import ConfigError
     from hpctwin.model import parse_duration_s

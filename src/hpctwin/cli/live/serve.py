@@ -35,26 +35,28 @@ def serve_command(
     allow_host: tuple[str, ...] = (),
     log: LogOptions = LogOptions(),  # noqa: B008
 ) -> int:
-    """Serve the web page of a live twin or of a simulated run: dashboard, REST, metrics. Until interrupted.
+    """Serve web pages of live twins or simulated runs: dashboard, REST, metrics.
 
-    Of a live twin it reads the journal, also when the twin has ended; the twin itself does not wait for it.
-    Of several twins and runs, each has a page, and one lists them.
+    Runs until interrupted. For a live twin, it reads the journal, also after the twin has ended;
+    the twin never waits for it. With several twins and runs, each has its page, and an index lists
+    them.
 
     Args:
-        runs: folders that `hpctwin simulate --out` has written or is writing, or folders of such folders.
-        config: a twin's YAML file; if nothing is named, what HPCTWIN_CONFIG names, or hpctwin.yaml.
-        journal: a journal, without its YAML file.
-        host: address to listen on; beyond loopback it needs tokens, and TLS or a proxy.
-        port: to listen on.
-        weather: wet-bulb temperature, °C, or a CSV file of weather: a live page tells the PUE, where the
-            cluster's description has a cooling plant.
-        tokens: file with a line for each token: NAME ROLE SECRET; ROLE is read-only or operator. Or the
-            same in the environment variable HPCTWIN_TOKENS. Else one is made up and shown.
-        no_token: on loopback only: let every user of this host look.
-        certificate: file for TLS.
-        private_key: file for TLS.
-        behind_proxy: a proxy does TLS.
-        allow_host: a name under which the page is asked for.
+        runs: Folders of `hpctwin simulate --out`, finished or in progress, or their parent folders.
+        config: A twin's YAML file; default HPCTWIN_CONFIG, else hpctwin.yaml.
+        journal: A journal without its YAML file.
+        host: Address to listen on; beyond loopback it needs tokens, and TLS or a proxy.
+        port: Port to listen on.
+        weather: Wet-bulb temperature in °C, or a CSV file of weather; a live page then shows the
+            PUE if the cluster has a cooling plant.
+        tokens: File with a line NAME ROLE SECRET for each token; ROLE is read-only or operator. The
+            environment variable HPCTWIN_TOKENS has the same form. Without both, a token is
+            generated and shown.
+        no_token: Let every user of this host read the pages; only on loopback.
+        certificate: Certificate file for TLS.
+        private_key: Private key file for TLS.
+        behind_proxy: A proxy provides TLS.
+        allow_host: Host name that requests may use.
     """
     from hpctwin.errors import need
 
@@ -74,7 +76,7 @@ def serve_command(
         scheme = "https" if listening.tls else "http"
         address = f"{scheme}://{name}:{listens.getsockname()[1]}/"
         if access.tokens and access.tokens[0].name == MADE_UP:
-            # Browsers send nothing to anybody of what follows this sign.
+            # Browsers send no server the part of an address after '#'.
             address += f"#token={access.tokens[0].secret.decode()}"
         print(address, flush=True)
         serve(parts, listening, access, listens)
@@ -87,7 +89,7 @@ def _parts(
     journal: tuple[Path, ...],
     weather: float | str | None,
 ) -> dict[str, Part]:
-    """All that is to be shown, by names that may stand in an address."""
+    """Return the twins and runs to show, by names that are valid in an address."""
     import re
 
     from hpctwin.report.pages.folder import runs_in
@@ -121,11 +123,11 @@ def mcp_command(
     ] = None,
     journal: Path | None = None,
 ) -> int:
-    """Serve read-only tools for an assistant on standard input and output (Model Context Protocol).
+    """Serve read-only tools for an assistant over MCP, on standard input and output.
 
     Args:
-        config: the twin's YAML file.
-        journal: a journal, instead of the one named in the YAML file.
+        config: The twin's YAML file.
+        journal: A journal to use instead of the one in the YAML file.
     """
     from hpctwin.errors import need
 
@@ -139,7 +141,7 @@ def mcp_command(
 
 
 def _twin(config: Path | None, journal: Path | None) -> tuple[Path, Path | None]:
-    """The journal, and the kill switch if the YAML file names one."""
+    """Return the journal's path, and the kill switch if the YAML file has one."""
     from hpctwin.errors import ConfigError
     from hpctwin.twin.settings.config import TwinConfig
 

@@ -24,12 +24,12 @@ def top_command(
 ) -> int:
     """Watch a twin in the terminal: nodes, queue, policies, last decision. Until Ctrl-C.
 
-    It reads the twin's journal, as the web page does; the twin does not wait for it.
+    The view reads the twin's journal, as the web page does; the twin never waits for it.
 
     Args:
-        config: the twin's YAML file.
-        journal: a journal, instead of the one named in the YAML file.
-        once: show it once, as also where the output is no terminal.
+        config: The twin's YAML file.
+        journal: A journal to use instead of the one in the YAML file.
+        once: Show the view once and exit; always so if the output is not a terminal.
     """
     import time
     from contextlib import closing
@@ -57,7 +57,7 @@ def top_command(
 
 
 def seen(source: Source) -> Seen:
-    """A twin by its journal."""
+    """Return a twin's state from its journal."""
     from collections import Counter
 
     from hpctwin.cli.output.live_view import Seen

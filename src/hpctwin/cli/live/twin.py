@@ -1,4 +1,4 @@
-"""``hpctwin twin``: the live twin beside a cluster."""
+"""``hpctwin twin``: the live twin of a cluster."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def run(
     """Run the twin until it is interrupted.
 
     Args:
-        config: its YAML file; `hpctwin twin check` tells what is wrong with it.
-        mode: observe, advise, approve or act, instead of the mode in the file.
-        view: show queue, nodes, policy and the last explanation in the terminal.
-        record: write all events to this file as they come, one JSON object per line.
-        resume: go back to the configured mode after the twin had stopped itself.
+        config: The twin's YAML file; `hpctwin twin check` reports its errors.
+        mode: Mode to use instead of the configured one: observe, advise, approve or act.
+        view: Show queue, nodes, policy and the last explanation in the terminal.
+        record: Write all events to this file as they arrive, one JSON object per line.
+        resume: Return to the configured mode after the twin has stopped itself.
     """
     import logging
 
@@ -70,11 +70,11 @@ def run(
 
 @twin_app.command
 def check(config: ConfigPath = DEFAULT, *, json: bool = False) -> int:
-    """Validate a configuration, and try its connections.
+    """Validate a configuration, and test its connections.
 
     Args:
-        config: the YAML file.
-        json: print the findings as JSON.
+        config: The YAML file.
+        json: Print the findings as JSON.
     """
     from hpctwin.cli.output.output import print_json, print_lines
     from hpctwin.twin.service.service import check_connections
@@ -90,13 +90,13 @@ def check(config: ConfigPath = DEFAULT, *, json: bool = False) -> int:
 
 @twin_app.command
 def status(*, config: ConfigPath = DEFAULT, json: bool = False) -> int:
-    """Say how the twin stands, and how far its mirror is from the last snapshot.
+    """Show the twin's state, and the difference of its mirror from the last snapshot.
 
-    Exit code 1 if it does not run or has a fault.
+    Exit code 1 if the twin is not running or reports an error.
 
     Args:
-        config: the twin's YAML file.
-        json: print it as JSON.
+        config: The twin's YAML file.
+        json: Print the state as JSON.
     """
     import time
 
@@ -128,13 +128,13 @@ def explain(
     config: ConfigPath = DEFAULT,
     json: bool = False,
 ) -> int:
-    """Say in plain words why a policy was chosen, or why a job has not started and when it will.
+    """Explain why a policy was chosen, or why a job has not started and when it will.
 
     Args:
         subject: decision or job.
-        name: which: the decision's number (the last one if left out), or the job's id.
-        config: the twin's YAML file.
-        json: print the lines as JSON.
+        name: Number of the decision (default the last one), or id of the job.
+        config: The twin's YAML file.
+        json: Print the lines as JSON.
     """
     from hpctwin.cli.output.output import print_json, print_lines
     from hpctwin.errors import ConfigError
@@ -160,14 +160,14 @@ def explain(
 def repeat(
     decision: int | None = None, /, *, config: ConfigPath = DEFAULT, json: bool = False
 ) -> int:
-    """Make a decision again from the journal, and compare it bit for bit.
+    """Repeat a decision from the journal, and compare the results bit for bit.
 
-    Exit code 1 if it comes out otherwise.
+    Exit code 1 if they differ.
 
     Args:
-        decision: its number; the last one if left out.
-        config: the twin's YAML file.
-        json: print both as JSON.
+        decision: Number of the decision; default the last one.
+        config: The twin's YAML file.
+        json: Print both results as JSON.
     """
     from dataclasses import asdict
 
@@ -208,12 +208,12 @@ def accuracy(
     config: ConfigPath = DEFAULT,
     json: bool = False,
 ) -> int:
-    """Say how well start-time forecasts came true, and whether their intervals held.
+    """Show the errors of start-time forecasts, and the coverage of their intervals.
 
     Args:
-        by: apart by the wait that was forecast, by nodes asked for, or by week.
-        config: the twin's YAML file.
-        json: print it as JSON.
+        by: Classes of forecasts: by forecast wait, by requested nodes, or by week.
+        config: The twin's YAML file.
+        json: Print the accuracy as JSON.
     """
     from dataclasses import asdict
 
@@ -249,12 +249,12 @@ def approve(
     config: ConfigPath = DEFAULT,
     reject: bool = False,
 ) -> int:
-    """Confirm a decision that waits for a person (mode approve).
+    """Approve a decision that waits for a person (mode approve).
 
     Args:
-        decision: its number, as `hpctwin twin status` shows it.
-        config: the twin's YAML file.
-        reject: refuse it instead.
+        decision: Number of the decision, from `hpctwin twin status`.
+        config: The twin's YAML file.
+        reject: Reject the decision instead.
     """
     with _journal(config, read_only=False) as journal:
         pending = [row for row, _ in journal.approvals("pending")]

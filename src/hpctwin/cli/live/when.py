@@ -1,4 +1,4 @@
-"""``hpctwin when``: when will a job start, and why not now."""
+"""``hpctwin when``: when a job will start, and why it has not started yet."""
 
 from __future__ import annotations
 
@@ -43,27 +43,28 @@ def when_command(
     plot: Annotated[Path | None, Parameter(name=["--plot", "--chart"])] = None,
     json: bool = False,
 ) -> int:
-    """Say when a job will start, with an interval, and why not now.
+    """Forecast when a job will start, with an interval, and explain why not now.
 
-    Give the id of a job that waits, or --nodes and --walltime of one that is not submitted yet. The
-    answer comes from the running twin and costs the controller nothing; where none runs, the resource
-    manager is asked once. Exit code 1 if the job has ended or never was.
+    Give the id of a pending job, or --nodes and --walltime of a job to submit later. The running
+    twin answers at no cost for the controller; without a running twin, the resource manager is
+    queried once. Exit code 1 if the job has ended or never existed.
 
     Args:
-        job_id: a job of the cluster; PBS's without the server's name will do.
-        nodes: of a job not submitted yet: how many nodes.
-        walltime: its limit, such as 2h or 1:30:00.
-        partition: where it would go; the default partition if left out.
-        user: whose it would be.
-        account: whose it would be.
-        cores: what it needs on each node.
-        gpus: what it needs on each node.
-        memory_gb: what it needs on each node.
-        config: the twin's YAML file.
-        look: ask the resource manager even if a twin runs.
-        beside: ask the resource manager for its own estimate too (squeue --start), which costs it a call.
-        plot: draw how probable it is to have started by when, to this file (.png, .svg, .pdf).
-        json: print it as JSON.
+        job_id: Id of a job on the cluster; for PBS, the server's name is optional.
+        nodes: Number of nodes of a job that is not submitted yet.
+        walltime: Its time limit, such as 2h or 1:30:00.
+        partition: Its partition; default the cluster's default partition.
+        user: Its user.
+        account: Its account.
+        cores: Its cores per node.
+        gpus: Its GPUs per node.
+        memory_gb: Its memory per node, in GB.
+        config: The twin's YAML file.
+        look: Query the resource manager even if a twin runs.
+        beside: Also show the resource manager's own estimate (squeue --start), at the cost of a
+            query.
+        plot: Write a chart of the probability of a start over time to this file (.png, .svg, .pdf).
+        json: Print the forecast as JSON.
     """
     from hpctwin.cli.output.output import check_outputs, print_json, print_lines
     from hpctwin.errors import ConfigError
@@ -146,10 +147,11 @@ def when_command(
 
 
 def _draw(found: When, now_s: float, title: str, path: Path) -> None:
-    """Draw the distribution of the start.
+    """Draw the distribution of the start time.
 
     Raises:
-        HpctwinError: there is none: it waits for nobody knows what, runs, or too few starts were seen.
+        HpctwinError: There is no distribution: the job waits for an unknown event, or runs, or too
+            few starts were observed.
     """
     from hpctwin.errors import HpctwinError
     from hpctwin.report.figures.start import plot_start

@@ -1,4 +1,4 @@
-"""What a shell offers where a policy, or a part of one, is typed: read off the registries."""
+"""Shell completion of a policy or a part of one, from the registries."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 __all__ = ["complete_part", "complete_policy"]
 
 _PARTS = {"+": "backfill", "@": "placement", "~": "power"}
-"""Which part of a policy comes after what."""
+"""Part of a policy that follows each sign."""
 
 
 def complete_part(kind: str) -> Callable[[CompletionContext], dict[str, str]]:
-    """What completes a part of a policy: names, and after a colon settings.
+    """Return the completer of a policy part: names and, after a colon, settings.
 
     Args:
         kind: ``order``, ``backfill``, ``placement`` or ``power``.
@@ -30,7 +30,7 @@ def complete_part(kind: str) -> Callable[[CompletionContext], dict[str, str]]:
 
 
 def complete_policy(context: CompletionContext) -> dict[str, str]:
-    """What completes a whole policy: the part that is being typed."""
+    """Complete a whole policy: the part at the end of the typed text."""
     text = context.incomplete
     at = max(text.rfind(sign) for sign in _PARTS)
     before, part = text[: at + 1], text[at + 1 :]

@@ -1,4 +1,4 @@
-"""Options of what energy costs, and what comes of them."""
+"""Options of power, energy costs and cooling, and the metrics they add."""
 
 from __future__ import annotations
 
@@ -27,34 +27,36 @@ __all__ = ["EnergyOptions"]
 @Parameter(name="*")
 @dataclass(frozen=True)
 class EnergyOptions:
-    """Power states, caps, and what energy costs."""
+    """Power states, power caps and energy costs."""
 
     power: Annotated[str | None, Parameter(group="Energy", completer=complete_part("power"))] = None
-    """Power policy, such as psus:20m or psas-ipm:20m,keep=4, or a function in a file, my.py:my_control."""
+    """Power policy, such as psus:20m or psas-ipm:20m,keep=4, or a function in a file,
+    my.py:my_control."""
     cap: Annotated[str | None, Parameter(group="Energy")] = None
-    """Nodes never draw more together: 20kW, or 20kW,22:00-06:00=30kW with the time of day."""
+    """Maximum power draw of all nodes: 20kW, or by time of day 20kW,22:00-06:00=30kW."""
     lower_modes: Annotated[bool, Parameter(group="Energy")] = False
     """Lower DVFS modes to fit under the cap."""
     price: Annotated[str | None, Parameter(group="Energy")] = None
-    """Electricity's price a kWh, such as 0.25, or a CSV of prices over time, in place of the machine's."""
+    """Electricity price per kWh, such as 0.25, or a CSV file; default the cluster's."""
     carbon: Annotated[str | None, Parameter(group="Energy")] = None
-    """Grams of CO2 a kWh, such as 380, or a CSV of them over time, in place of the machine's."""
+    """Grams of CO2 per kWh, such as 380, or a CSV file; default the cluster's."""
     may_wait: Annotated[str | None, Parameter(group="Energy")] = None
-    """Every job may begin so much later, such as 12h, where energy is cheaper (carbon, if no price)."""
+    """Defer each job by up to this, such as 12h, to cheaper energy, or without price to lower
+    carbon."""
     forecast: Annotated[str, Parameter(group="Energy")] = "past"
-    """What is known of the price then: its own past, a forecast with a mean error, such as 5%, or oracle."""
+    """Price forecast for --may-wait: the past price, a mean error such as 5%, or oracle."""
     weather: Annotated[str | None, Parameter(group="Energy")] = None
-    """Wet-bulb temperature, °C, or a CSV file of weather: the summary tells what cooling took."""
+    """Wet-bulb temperature in °C, or a CSV file of weather; adds cooling to the summary."""
     cooling_fmu: Annotated[Path | None, Parameter(group="Energy")] = None
-    """YAML that maps an FMU of the plant (docs/systems.md), in place of the machine's cooling."""
+    """YAML file of an FMU of the plant (docs/systems.md); default the cluster's cooling."""
     spars_out: Annotated[Path | None, Parameter(group="Energy")] = None
-    """Folder for SPARS's CSV files."""
+    """Write SPARS's CSV files to this folder."""
 
     def machine(self, cluster: Cluster) -> Cluster:
-        """The machine with the cap that is given.
+        """Return the cluster with the given cap.
 
         Raises:
-            ConfigError: it is not known what its nodes draw, and something is given that needs it.
+            ConfigError: A given option needs the nodes' power model, and the cluster has none.
         """
         from hpctwin.model import PowerCap
 
@@ -85,9 +87,9 @@ class EnergyOptions:
     def series(
         self, workload: Workload, cluster: Cluster
     ) -> tuple[dict[str, Series], dict[str, str]]:
-        """Price and carbon intensity with time zero where the workload's is, and how that was found.
+        """Return price and carbon from the workload's time zero, and notes on the alignment.
 
-        What is not given is the machine's own.
+        An omitted option means the cluster's own series.
         """
         found, notes = {}, {}
         for name, given, own, unit in (
@@ -109,15 +111,15 @@ class EnergyOptions:
     def sizing(
         self, text: str | None, workload: Workload, series: dict[str, Series]
     ) -> Sizing | None:
-        """What decides on how many nodes jobs run, if anything does: by the price, else the intensity.
+        """Return the rule for node counts of malleable jobs, or None; by price, else carbon.
 
         Args:
-            text: what --sizing says.
-            workload: the jobs.
-            series: price and carbon, of `series`.
+            text: Value of --sizing.
+            workload: The jobs.
+            series: Price and carbon from `series`.
 
         Raises:
-            ConfigError: there is neither, or no job is malleable.
+            ConfigError: There is no series, or no job is malleable.
         """
         if text is None:
             return None
@@ -133,7 +135,7 @@ class EnergyOptions:
         return parse_sizing(text, next(iter(series.values())), self.forecast)
 
     def cooled(self, energy: Energy | None, begin_s: float | None = None) -> pl.DataFrame | None:
-        """What cooling takes over time, if that is asked for, from a time on."""
+        """Return the cooling's power over time from a time on; None without --weather."""
         if self.weather is None or energy is None:
             return None
         from hpctwin.energy.accounts.component_energy import ComponentEnergy
@@ -152,13 +154,13 @@ class EnergyOptions:
     def summed(
         self, result: Result, series: dict[str, Series], more: dict[str, Any], window: Window | None
     ) -> tuple[dict[str, Any], dict[str, pl.DataFrame]]:
-        """All figures of a run, or of a window of it, and tables of it over time: ``cooling``, ``costs``.
+        """Return all metrics of a run or window, and its tables ``cooling`` and ``costs``.
 
         Args:
-            result: of the run.
-            series: price and carbon, of `series`.
-            more: further figures.
-            window: the part that was simulated, if not all.
+            result: Result of the run.
+            series: Price and carbon from `series`.
+            more: Further metrics.
+            window: The simulated part; None for the whole trace.
         """
         if window is None:
             summary = {**result.summary(), **costs(result.energy, series), **more}
@@ -178,7 +180,7 @@ class EnergyOptions:
         return summary, tables
 
     def begins(self, workload: Workload, series: dict[str, Series]) -> Any:
-        """When each job may begin, if they may wait."""
+        """Return the earliest start of each job; None if jobs may not be deferred."""
         if self.may_wait is None:
             return None
         if not series:
@@ -203,9 +205,10 @@ class EnergyOptions:
     def savings(
         self, workload: Workload, series: dict[str, Series], begin_s: Any
     ) -> dict[str, float]:
-        """What jobs that may wait save by when they may begin, and would if all were known, as shares.
+        """Return the share that deferred jobs save, by forecast and by perfect knowledge.
 
-        Nodes that draw power alike for as long as the walltime, were there always some free.
+        Assumes that nodes draw the same power for the whole walltime, and that some are always
+        free.
         """
         if self.may_wait is None:
             return {}
@@ -226,10 +229,10 @@ class EnergyOptions:
 
 
 def _flat(name: str, text: str) -> float | Path:
-    """A number for all times, or a file.
+    """Return a constant number, or the path of a file.
 
     Raises:
-        ConfigError: it is not a number that can be meant.
+        ConfigError: The number is not valid.
     """
     try:
         value = float(text)
@@ -241,7 +244,7 @@ def _flat(name: str, text: str) -> float | Path:
 
 
 def costs(energy: Energy | None, series: dict[str, Series]) -> dict[str, float]:
-    """What the energy cost, and emitted."""
+    """Return the cost and the emissions of the energy."""
     found: dict[str, float] = {}
     if energy is None:
         return found

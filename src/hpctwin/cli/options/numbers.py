@@ -1,4 +1,4 @@
-"""Numbers on the command line: whole where whole ones are asked for, never below 0, never NaN."""
+"""Parsing of numbers on the command line: never below 0, never NaN."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ __all__ = ["AT_LEAST_0", "AT_LEAST_1", "read_value"]
 
 AT_LEAST_0 = Parameter(validator=validators.Number(gte=0))
 AT_LEAST_1 = Parameter(validator=validators.Number(gte=1))
-"""For counts of which there must be one."""
+"""Validator of counts that must be at least 1."""
 
-_LIMIT = 10**18  # int64 holds it, and so it passes through everything
+_LIMIT = 10**18  # fits into int64, so every component accepts it
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 
 
 def read_value(kind: Any, tokens: Sequence[Token]) -> Any:
-    """Convert what was given for a parameter as cyclopts does, but for numbers that cannot be meant.
+    """Convert the value of a parameter as cyclopts does, but reject invalid numbers.
 
-    By itself it rounds 4.5 to 4 for a whole number, and takes negative counts and NaN. No number that
-    a command takes is below 0.
+    cyclopts rounds 4.5 to 4 for a whole number, and accepts negative counts and NaN. No number of
+    any command may be below 0.
 
     Args:
-        kind: the parameter's type.
-        tokens: what was given.
+        kind: The parameter's type.
+        tokens: The given text.
 
     Raises:
-        CoercionError: it is no such value.
+        CoercionError: The text is not such a value.
     """
     kinds = _parts(kind)
     for token in tokens:
         try:
             number = float(token.value)
         except ValueError:
-            continue  # cyclopts says itself what it cannot read
+            continue  # cyclopts reports what it cannot parse
         name = token.keyword or "value"
         if int in kinds and not (_WHOLE.fullmatch(token.value) and 0 <= number < _LIMIT):
             raise CoercionError(
@@ -53,7 +53,7 @@ def read_value(kind: Any, tokens: Sequence[Token]) -> Any:
 
 
 def _parts(kind: Any) -> set[Any]:
-    """The plain types in an optional type or a tuple of them."""
+    """Return the plain types in an optional type or a tuple of types."""
     if get_origin(kind) in (Union, types.UnionType, tuple):
         return set().union(*(_parts(part) for part in get_args(kind)))
     return {kind}

@@ -42,7 +42,7 @@ def _no_option(_: Any, path: Path | None) -> None:
 
 
 Trace = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_option)]
-"""A trace to read; ``-`` is the standard input."""
+"""A trace to read; ``-`` is standard input."""
 
 ConfigPath = Annotated[Path, Parameter(name=["--config", "-c"], env_var="HPCTWIN_CONFIG")]
 """The twin's YAML file."""
@@ -51,7 +51,7 @@ By = Annotated[
     Literal["size", "walltime", "user", "account", "partition", "state"] | None,
     Parameter(group="Output"),
 ]
-"""Classes of jobs that figures are broken down by."""
+"""Classes of jobs for a breakdown of the metrics."""
 
 BY_POLICY = Parameter(
     name=["--policy", "-p"], group="Policy", allow_leading_hyphen=True, completer=complete_policy
@@ -59,15 +59,15 @@ BY_POLICY = Parameter(
 
 
 def named_values(option: str, given: Iterable[str], example: str) -> dict[str, str]:
-    """What is given as ``NAME=VALUE``.
+    """Return the values given as ``NAME=VALUE``.
 
     Args:
-        option: where it is given.
-        given: each.
-        example: one that is right.
+        option: The option, for the message.
+        given: The given texts.
+        example: A valid example, for the message.
 
     Raises:
-        ConfigError: one is not so written.
+        ConfigError: A text does not have this form.
     """
     found = {}
     for text in given:
@@ -79,10 +79,10 @@ def named_values(option: str, given: Iterable[str], example: str) -> dict[str, s
 
 
 def temperature_or_file(weather: str | None) -> float | str | None:
-    """What --weather says: wet-bulb temperature, °C, or a file of weather.
+    """Return the value of --weather: wet-bulb temperature in °C, or a file of weather.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: The value is neither.
     """
     if weather is None:
         return None
@@ -97,10 +97,10 @@ def temperature_or_file(weather: str | None) -> float | str | None:
 
 
 def within(trace: Path | None, name: str) -> Path | None:
-    """A file of the folder that ``hpctwin import`` made; None if the trace is no folder, or a data set's.
+    """Return a file in a folder of ``hpctwin import``; None for any other trace.
 
     Raises:
-        ConfigError: the folder has no such file.
+        ConfigError: The folder has no such file.
     """
     if trace is None or not trace.is_dir():
         return None
@@ -124,50 +124,52 @@ def within(trace: Path | None, name: str) -> Path | None:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class TraceOptions:
-    """How the trace is read."""
+    """Reading of the trace."""
 
     format: Annotated[str | None, Parameter(group="Trace")] = None
-    """swf, spars, batsim, wfcommons, csv, parquet, sacct, pbs, a data set, or sacct's own --format string;
-    by default the file tells."""
+    """Format: swf, spars, batsim, wfcommons, csv, parquet, sacct, pbs, a data set, or
+    sacct's --format; detected by default."""
     skip_invalid: Annotated[bool, Parameter(group="Trace")] = False
-    """Leave out malformed records, and say which."""
+    """Skip malformed records, and report them."""
     no_walltime: Annotated[str, Parameter(group="Trace")] = "runtime"
-    """Jobs without a requested time: 'runtime' takes the run time, 'drop' leaves them out, or a duration."""
+    """Jobs without a requested time: use the 'runtime', 'drop' them, or use a duration."""
     cancelled: Annotated[Literal["keep", "drop"] | None, Parameter(group="Trace")] = None
-    """Jobs cancelled before they started; left out, they are kept where a trace is written, else dropped."""
+    """Jobs cancelled before their start; default keep if a trace is written, else drop."""
     procs_per_node: Annotated[int, Parameter(group="Trace"), AT_LEAST_1] = 1
-    """Processors that make one node."""
+    """Number of processors in one node."""
     processors: Annotated[Literal["nodes", "cores"], Parameter(group="Trace")] = "nodes"
-    """What an SWF log's processors are: nodes (or parts of them), or cores of nodes that jobs share, as tasks
-    of a WfCommons workflow then do."""
+    """Meaning of an SWF log's processors: nodes (or parts of them), or cores of nodes that
+    jobs share. Also applies to tasks of a WfCommons workflow."""
     partition_field: Annotated[Literal["queue", "partition", "none"], Parameter(group="Trace")] = (
         "none"
     )
-    """SWF field that names the partition."""
+    """SWF field for the partition."""
     timezone: Annotated[str | None, Parameter(group="Trace")] = None
-    """Where accounting or a data set wrote its times, such as Europe/Berlin; UTC, or its own, if left out."""
+    """Time zone of accounting or a data set, such as Europe/Berlin; default UTC or the
+    data set's."""
     use: Annotated[
         Literal["measured", "components", "none", "predicted"], Parameter(group="Trace")
     ] = "measured"
-    """Of a data set: measured power of nodes, where there is one; use of their components; or neither. Of any
-    trace: predicted, what hpctwin predictor apply foretold that nodes draw, in place of what was measured."""
+    """Power data of a data set: the nodes' measured power if it exists, use of components,
+    or none. For any trace: predicted, the power draw from hpctwin predictor apply instead of
+    measurements."""
     only: Annotated[tuple[str, ...], Parameter(group="Trace")] = ()
-    """Of a data set: only rows of which a column has one of some values, as partition=1,2."""
+    """Read only rows of a data set with one of these values, as in partition=1,2."""
     columns: Annotated[tuple[str, ...], Parameter(group="Trace")] = ()
-    """What columns are: of CSV or Parquet submit=Submit,walltime=limit_min*60, or YAML; of sacct -n its
-    --format string, such as JobID,Submit,Start,End."""
+    """Columns: for CSV or Parquet submit=Submit,walltime=limit_min*60, or YAML; for
+    sacct -n its --format, such as JobID,Submit,Start,End."""
     still_running: Annotated[Literal["elapsed", "limit", "drop"], Parameter(group="Trace")] = (
         "elapsed"
     )
-    """Jobs that still ran when accounting was written: end them then, at their limit, or leave them out."""
+    """End of jobs that ran when accounting was written: then, at their limit, or excluded."""
 
     def read(self, path: Path, *, to_write: bool = False) -> Workload:
         """Read a trace with these options.
 
         Args:
-            path: the trace.
-            to_write: whether it is written again: then times stay as they are in the file, and jobs that
-                could not be simulated stay too, as far as they can be told.
+            path: The trace.
+            to_write: Whether the trace will be written again. Times then stay as they are in the
+                file, and jobs that cannot be simulated are kept if the reader understands them.
         """
         from hpctwin.formats import SwfRules, read_workload
         from hpctwin.model import parse_duration_s
@@ -204,21 +206,21 @@ class TraceOptions:
         return drawing_as_predicted(workload)
 
     def jobs(self, path: Path, machine: ClusterOptions | None = None) -> Workload:
-        """Read a trace to simulate, and say what the reader changed or left out.
+        """Read a trace to simulate, and report what the reader changed or excluded.
 
         Args:
-            path: the trace.
-            machine: the cluster; if it is not given, accounting shows whether jobs share nodes.
+            path: The trace.
+            machine: The cluster; without it, accounting shows whether jobs share nodes.
 
         Raises:
-            WorkloadError: it has no jobs.
+            WorkloadError: The trace has no jobs.
         """
         return self.part(path, WindowOptions(), machine)[0]
 
     def part(
         self, path: Path, part: WindowOptions, machine: ClusterOptions | None = None
     ) -> tuple[Workload, Window | None]:
-        """As `jobs`, of a part of the trace if one is asked for, and that part."""
+        """Read as `jobs`; return the jobs of the selected part, and that part or None."""
         from hpctwin.cli.output.output import need_jobs, note_reading
 
         workload = self.read(path)
@@ -231,7 +233,7 @@ class TraceOptions:
         return workload, window
 
     def _mapping(self) -> Columns | str | None:
-        """The mapping of columns, or the names of columns of sacct, if either is given."""
+        """Return the mapping of columns, or the names of sacct's columns; or None."""
         if not self.columns:
             return None
         names = ",".join(self.columns)
@@ -245,19 +247,20 @@ class TraceOptions:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class WindowOptions:
-    """A part of the trace, with what ran and waited when it began."""
+    """Part of the trace, including jobs running and pending at its begin."""
 
     begin: Annotated[str | None, Parameter(name="--from", group="Trace")] = None
-    """Its beginning: a date such as 2020-10-10T00:00 (UTC), or a time from time zero, such as 30d."""
+    """Begin of the part: a date such as 2020-10-10T00:00 (UTC), or a time from time zero,
+    such as 30d."""
     until: Annotated[str | None, Parameter(group="Trace")] = None
-    """Its end, in the same way; what runs then is cut off."""
+    """End of the part, in the same form; running jobs are cut off."""
 
     def cut(self, workload: Workload) -> Window | None:
-        """The window that is asked for; None if none is.
+        """Return the selected window; None without one.
 
         Raises:
-            ConfigError: only one of the two is given, or a date of a trace without one.
-            WorkloadError: no job is in it.
+            ConfigError: Only one of the two is given, or a date for a trace without dates.
+            WorkloadError: The window has no jobs.
         """
         if self.begin is None and self.until is None:
             return None
@@ -271,35 +274,36 @@ class WindowOptions:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ClusterOptions:
-    """The machine."""
+    """The cluster."""
 
     nodes: Annotated[int | None, Parameter(name=["--nodes", "-n"], group="Cluster")] = None
-    """Equal nodes; by default as the trace or data set says, or as accounting shows."""
+    """Number of equal nodes; by default from the trace, the data set or accounting."""
     cluster: Annotated[Path | None, Parameter(name=["--cluster", "-M"], group="Cluster")] = None
-    """The machine's file: our YAML, SPARS's platform.json, Batsim's XML; or a name of `system list`."""
+    """Cluster file: YAML of hpctwin, SPARS's platform.json, Batsim's XML; or a name of
+    `system list`."""
 
     outages: Annotated[Path | None, Parameter(group="Cluster")] = None
-    """When nodes were down or drained: what sacctmgr -P list events tells, or CSV of node, start, end, state;
-    what a data set tells of it, if left out; none: nothing of that."""
+    """Outages and drains of nodes: output of sacctmgr -P list events, or CSV of node, start,
+    end, state. Default the data set's; none: ignore them."""
 
     shown: Annotated[dict[Path, Any], Parameter(parse=False)] = field(
         default_factory=dict, compare=False, repr=False
     )
-    """The cluster that the accounting in a file shows, if nothing else describes it."""
+    """The cluster derived from a file's accounting, if nothing else describes it."""
 
     def make(
         self, workload: Workload, trace: Path | None = None, timezone: str | None = None
     ) -> Cluster:
-        """The cluster meant, with nodes away as they were; says what is assumed, and not used of the jobs.
+        """Return the cluster with its outages; report assumptions and ignored job fields.
 
         Args:
-            workload: may say how large its machine was.
-            trace: where it was read; the folder of an import has a machine too.
-            timezone: of dates that name none, as the trace's.
+            workload: The jobs; they may contain the size of their cluster.
+            trace: Source of the jobs; the folder of an import also contains a cluster.
+            timezone: Time zone of dates without one, as for the trace.
 
         Raises:
-            ConfigError: both or neither was given, or the file is not valid.
-            TraceError: the outages cannot be read.
+            ConfigError: Both or neither was given, or the file is not valid.
+            TraceError: The outages cannot be read.
         """
         from hpctwin.cli.output.output import note_without_effect
 
@@ -314,7 +318,7 @@ class ClusterOptions:
         return cluster
 
     def _away(self, trace: Path | None, timezone: str | None) -> tuple[DataFrame, Tally] | None:
-        """Which nodes were away; None if nothing tells it."""
+        """Return the nodes' outages; None without a source for them."""
         from hpctwin.formats import dataset_of
 
         if str(self.outages) == "none":
@@ -356,10 +360,10 @@ class ClusterOptions:
         return stated_cluster(workload, "--nodes N")
 
     def derive(self, workload: Workload, trace: Path) -> Workload:
-        """Derive the cluster from where jobs ran, if nothing else describes it.
+        """Derive the cluster from the nodes where jobs ran, if nothing else describes it.
 
         Returns:
-            The jobs, as they are on this cluster.
+            The jobs as they are on this cluster.
         """
         self.shown.clear()
         given = (
@@ -377,7 +381,7 @@ class ClusterOptions:
 
 
 def _system_of(trace: Path) -> str | None:
-    """The machine that a data set is of."""
+    """Return the name of a data set's cluster."""
     from hpctwin.formats import dataset_of
 
     found = dataset_of(trace)
@@ -387,17 +391,17 @@ def _system_of(trace: Path) -> str | None:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class RunOptions:
-    """How the simulation runs."""
+    """Rules of the simulation."""
 
     overrun: Annotated[Literal["terminate", "continue"], Parameter(group="Run")] = "terminate"
-    """Whether a walltime ends a job."""
+    """Terminate or continue a job at the end of its walltime."""
     on_dependency_failure: Annotated[Literal["cancel", "hold"], Parameter(group="Run")] = "cancel"
-    """What becomes of a job whose afterok dependency failed."""
+    """Cancel or hold a job whose afterok dependency failed."""
     seed: Annotated[int, Parameter(group="Run")] = 0
-    """Of random placement."""
+    """Seed of random placement."""
 
     def as_dict(self) -> dict[str, Any]:
-        """As arguments of `Simulation`."""
+        """Return the options as arguments of `Simulation`."""
         return {
             "overrun": self.overrun,
             "on_dependency_failure": self.on_dependency_failure,

@@ -1,1 +1,1 @@
-"""What commands print and write."""
+"""Output of commands: screen, files and logs."""

@@ -1,4 +1,4 @@
-"""The twin in the terminal: queue, nodes, policy, last explanation."""
+"""Terminal view of the twin: queue, nodes, policy, last explanation."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ QUEUE_ROWS, NODES_SHOWN, REFRESH_S = 8, 512, 0.2
 
 @contextmanager
 def live_view(twin: Twin, console: Console | None = None) -> Iterator[None]:
-    """Show a twin while it runs, refreshed at each decision, five times a second at most."""
+    """Show a running twin, refreshed at each decision, at most five times a second."""
     console = console or Console()
     started: Counter[str] = Counter()
     shown = 0.0
@@ -66,15 +66,15 @@ def live_view(twin: Twin, console: Console | None = None) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Seen:
-    """A twin at a moment.
+    """State of a twin at one time.
 
     Args:
-        status: as `Twin.status`.
-        mirror: the cluster.
-        forecasts: when waiting jobs start.
-        counted: jobs or decisions by policy so far, and what is counted.
-        lines: the last decision in words.
-        trouble: what is wrong.
+        status: Status as of `Twin.status`.
+        mirror: The cluster.
+        forecasts: Forecast starts of pending jobs.
+        counted: Numbers of jobs or decisions by policy so far, and the counted item's name.
+        lines: Explanation of the last decision.
+        trouble: Current problems.
     """
 
     status: Mapping[str, Any]
@@ -86,7 +86,7 @@ class Seen:
 
 
 def render(seen: Seen) -> RenderableType:
-    """The picture of a twin at a moment."""
+    """Return the view of a twin at one time."""
     return Group(
         _head(seen),
         Columns([_nodes(seen.mirror), _policies(*seen.counted)], padding=(0, 2)),
@@ -126,7 +126,7 @@ def _head(seen: Seen) -> Text:
 
 
 def _nodes(mirror: Mirror) -> Panel:
-    """One mark per node, coloured by its job."""
+    """Return one mark per node, colored by its job."""
     holder = {name: job.spec.id for job in mirror.jobs.values() for name in job.node_names}
     text = Text()
     for number, node in enumerate(list(mirror.nodes.values())[:NODES_SHOWN]):

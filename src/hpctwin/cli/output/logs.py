@@ -1,6 +1,7 @@
-"""How commands that run for long tell what happens, on standard error, a line each; and how they are ended.
+"""Logging of long-running commands on standard error, and their end by signals.
 
-By Python's own logging; JSON is one class of it, and secrets are taken out of either form.
+A message is one line. Python's logging is used, with JSON as one formatter. Both formatters remove
+secrets.
 """
 
 from __future__ import annotations
@@ -25,27 +26,27 @@ _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"<>]+")
 @Parameter(name="*")
 @dataclass(frozen=True)
 class LogOptions:
-    """What is logged, and how."""
+    """Level and format of the log."""
 
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         Parameter(group="Log", env_var="HPCTWIN_LOG_LEVEL"),
     ] = "info"
-    """The least that is logged."""
+    """Minimum level of logged messages."""
     log_format: Annotated[
         Literal["text", "json"], Parameter(group="Log", env_var="HPCTWIN_LOG_FORMAT")
     ] = "text"
-    """A line of text, or a JSON object a line: time, level, logger, message, and fault where there is one."""
+    """Log lines of text, or JSON objects with time, level, logger, message and fault."""
 
     def begin(self) -> None:
-        """Log so from now on."""
+        """Start logging with these options."""
         handler = logging.StreamHandler()
         handler.setFormatter(_Objects() if self.log_format == "json" else _Lines())
         logging.basicConfig(level=self.log_level.upper(), handlers=[handler])
 
 
 def set_when_asked_to_end() -> threading.Event:
-    """What is set by the signals that ask a process to end."""
+    """Return an event that is set by the signals that ask the process to end."""
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
@@ -53,7 +54,7 @@ def set_when_asked_to_end() -> threading.Event:
 
 
 class _Lines(logging.Formatter):
-    """Time, level, message; passwords in URLs are left out."""
+    """Formatter of time, level and message, without passwords in URLs."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s")
@@ -63,7 +64,7 @@ class _Lines(logging.Formatter):
 
 
 class _Objects(_Lines):
-    """The same as JSON objects, times in UTC."""
+    """The same as JSON objects, with times in UTC."""
 
     def format(self, record: logging.LogRecord) -> str:
         told = {

@@ -1,4 +1,4 @@
-"""What commands print and write."""
+"""Checks of output files, and printing of tables, JSON and notes."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def check_outputs(
     files: Iterable[Path | None] = (),
     figures: Iterable[Path | None] = (),
 ) -> None:
-    """Find out before the work whether its results could be written after it.
+    """Check before the work that its results can be written afterwards.
 
     Args:
-        sources: what is read, and must not be written over.
-        folders, files, figures: what is to be written; None where it is not asked for.
+        sources: Input files, which must not be overwritten.
+        folders, files, figures: Outputs; None for those not requested.
 
     Raises:
-        ConfigError: a result would be written over a source, or a figure's suffix is none of a figure.
-        OutputError: a file or folder could not be written.
+        ConfigError: An output is also a source, or a figure's suffix is not one of a figure.
+        OutputError: A file or folder cannot be written.
     """
     from hpctwin.errors import ConfigError
     from hpctwin.model import check_file, check_folder
@@ -70,12 +70,12 @@ def check_outputs(
 
 
 def as_json(value: Any) -> str:
-    """One JSON document."""
+    """Return a value as one JSON document."""
     return json.dumps(value, indent=2, default=str)
 
 
 def screen(*, stderr: bool = False, highlight: bool = True) -> Console:
-    """Where tables are printed: as wide as the terminal; in a pipe or a file, nothing is folded or cut."""
+    """Return the console for tables: terminal width; no wrapping in a pipe or a file."""
     from rich.console import Console
 
     console = Console(stderr=stderr, highlight=highlight)
@@ -90,12 +90,12 @@ def plain_table(
     *,
     numbers: slice = slice(0),
 ) -> Grid:
-    """A table without lines.
+    """Return a table without lines.
 
     Args:
-        heads: of its columns.
-        rows: cells, as many as heads.
-        numbers: columns that stand at the right.
+        heads: Column headers.
+        rows: Cells, as many per row as headers.
+        numbers: Columns aligned to the right.
     """
     from rich.table import Table as Grid
 
@@ -110,12 +110,12 @@ def plain_table(
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output."""
+    """Print a value as one JSON document on standard output."""
     print(as_json(value))
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Sentences on standard output: in a terminal wrapped between words, elsewhere one a line."""
+    """Print sentences on standard output: wrapped in a terminal, elsewhere one per line."""
     import shutil
     from textwrap import fill
 
@@ -123,7 +123,7 @@ def print_lines(lines: Iterable[str]) -> None:
     for line in lines:
         indent = line[: len(line) - len(line.lstrip())]
         if width and len(line) > width:
-            # A path is not cut, so that it can be copied.
+            # A path is not wrapped, so that it can be copied.
             line = fill(
                 line,
                 width,
@@ -135,12 +135,12 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def note_reading(workload: Workload) -> None:
-    """Say on standard error what the reader changed or left out."""
+    """Report on standard error what the reader changed or excluded."""
     note_of(workload.name, workload.notes)
 
 
 def note_of(name: str, notes: ReadNotes) -> None:
-    """As `note_reading`, of anything that was read."""
+    """Report the notes of any reader on standard error, as `note_reading` does."""
     for remark in notes.remarks:
         print(f"{name}: {remark}", file=sys.stderr)
     for what, count in notes.counts.items():
@@ -152,10 +152,10 @@ def note_of(name: str, notes: ReadNotes) -> None:
 
 
 def need_jobs(workload: Workload) -> None:
-    """Say that there is nothing to simulate.
+    """Raise an error if there is nothing to simulate.
 
     Raises:
-        WorkloadError: the workload has no jobs.
+        WorkloadError: The workload has no jobs.
     """
     from hpctwin.errors import WorkloadError
 
@@ -164,7 +164,7 @@ def need_jobs(workload: Workload) -> None:
 
 
 def note_without_effect(workload: Workload, cluster: Cluster) -> None:
-    """Say on standard error what of a workload the cluster does not know, and what is assumed of it."""
+    """Report on standard error the ignored job fields, and the assumptions."""
     from hpctwin.model.demand.unused import unused
 
     for sentence in unused(workload, cluster):
@@ -172,10 +172,10 @@ def note_without_effect(workload: Workload, cluster: Cluster) -> None:
 
 
 def note_facility(workload: Workload, facility: Facility) -> list[str]:
-    """As `note_without_effect`, of each cluster of a facility.
+    """Report as `note_without_effect`, for each cluster of a facility.
 
     Returns:
-        These sentences, and those of the reader before them.
+        The reader's notes, then these sentences.
     """
     from hpctwin.facility.jobs import facility_jobs
 
@@ -186,24 +186,24 @@ def note_facility(workload: Workload, facility: Facility) -> list[str]:
 
 
 def with_notes(notes: Iterable[str]) -> dict[str, list[str]]:
-    """As ``notes`` of a JSON document; nothing if there are none."""
+    """Return the ``notes`` entry of a JSON document; empty without notes."""
     said = [*notes]
     return {"notes": said} if said else {}
 
 
 def note_classes(workload: Workload, by: str | None) -> None:
-    """Say on standard error that no job has what figures are broken down by."""
+    """Report on standard error that no job has the field of the breakdown."""
     labels = getattr(workload, by or "", None)
     if by in ("user", "account", "partition") and len(workload) and not labels.labels:  # type: ignore[union-attr]
         print(f"{workload.name}: --by {by}: no job says its {by}", file=sys.stderr)
 
 
 def note_rejected(result: Result) -> int:
-    """Say on standard error how many jobs the cluster can never run, and why.
+    """Report on standard error how many jobs the cluster can never run, and why.
 
     Returns:
-        The exit code: 1 if that is all of them, so that nothing was simulated; else 0, for a cluster that
-        rejects a job does its work.
+        The exit code: 1 if the cluster rejected all jobs, so nothing was simulated; else 0, because
+        a cluster that rejects some jobs works as intended.
     """
     counts = result.rejected_why
     rejected, jobs = sum(counts.values()), len(result.workload)
@@ -218,7 +218,7 @@ def note_rejected(result: Result) -> int:
 
 
 def note_doomed(simulation: Simulation) -> None:
-    """Say on standard error which jobs can never start, and for what other job."""
+    """Report on standard error which jobs can never start, and because of which job."""
     for sentence in simulation.why_doomed():
         print(f"{simulation.workload.name}: {sentence}", file=sys.stderr)
 

@@ -1,4 +1,4 @@
-"""What cyclopts says of a wrong line, in the words that all other messages have."""
+"""Usage errors of cyclopts, in the wording of all other messages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WORDS = (
 
 
 def in_our_words(message: str) -> str:
-    """A message of cyclopts; as it stands if it is none of those that are known."""
+    """Return a message of cyclopts in this wording; unchanged if it is not a known one."""
     for pattern, words in _WORDS:
         found = re.fullmatch(pattern, message, re.DOTALL)
         if found is not None:

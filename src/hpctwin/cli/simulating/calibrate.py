@@ -29,26 +29,27 @@ def calibrate_command(
     plot: Annotated[Path | None, Parameter(group="Output")] = None,
     json: Annotated[bool, Parameter(group="Output")] = False,
 ) -> int:
-    """Fit power to use on measured power, on the past only, and show how well it forecasts.
+    """Fit measured power to use, based on the past only, and show the forecast errors.
 
-    Each sample is forecast by models that know what was measured until some time before it, and how much was
-    used then. Errors are mean absolute percentage errors; they count from when the models know as much as
-    they forecast ahead.
+    Each sample is forecast by models that know the measurements up to some time before it, and the
+    use at its own time. Errors are mean absolute percentage errors. They count from the time when
+    the models have as much past as they forecast ahead.
 
     Args:
-        measured: CSV or Parquet: times at equal steps, measured power, and columns of use in one unit, such
-            as how many nodes are busy, or used at each of some levels.
-        power_column: the column of measured power, W.
-        time_column: the column of times, s.
-        use_column: a column of use; give it once per column. All others if left out.
-        ahead: how long before a sample its forecast is made.
-        past: the line is fitted to so long a past.
-        refit_every: how often it is fitted anew.
-        residual: by how much so long a past was above the line, that is added.
-        rolling: errors are told for each time of this length.
-        out: Parquet file for the forecasts of each model.
-        plot: figure (.png, .svg, .pdf) of measured power, the ensemble's forecast, and rolling errors.
-        json: print the errors as JSON.
+        measured: CSV or Parquet file of times at equal steps, measured power, and columns of use.
+            Use has one unit, such as busy nodes, or nodes at each of several levels.
+        power_column: Column of measured power, in W.
+        time_column: Column of times, in s.
+        use_column: Column of use; default all others. Repeatable.
+        ahead: Time between a forecast and its sample.
+        past: Length of the past for a fit.
+        refit_every: Time between two fits.
+        residual: Length of the past whose mean residual is added to the line.
+        rolling: Length of the periods of the rolling errors.
+        out: Write the forecasts of each model to this Parquet file.
+        plot: Write a chart (.png, .svg, .pdf) of measured power, the ensemble's forecast, and
+            rolling errors to this file.
+        json: Print the errors as JSON.
     """
     import numpy as np
 
@@ -115,7 +116,7 @@ def calibrate_command(
 
 
 def _read(path: Path, time: str, power: str, use: tuple[str, ...]) -> tuple[pl.DataFrame, float]:
-    """Times, power and use, all numbers, and the step in seconds."""
+    """Return times, power and use as numbers, and the step in seconds."""
     import numpy as np
     import polars as pl
 
@@ -140,7 +141,7 @@ def _read(path: Path, time: str, power: str, use: tuple[str, ...]) -> tuple[pl.D
     for name in wanted:
         bad = ~table[name].is_finite().fill_null(False)
         if name == power:
-            # A cell without anything is a time in which nothing was measured.
+            # An empty cell is a time without a measurement.
             bad = (bad & frame[name].is_not_null()) | (table[name] <= 0).fill_null(False)
         if bad.any():
             row = int(bad.arg_max() or 0)

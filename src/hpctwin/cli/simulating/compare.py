@@ -59,28 +59,29 @@ def compare_command(
     all: Annotated[bool, Parameter(group="Output")] = False,
     json: Annotated[bool, Parameter(group="Output")] = False,
 ) -> int:
-    """Simulate a trace under several policies and compare them; or several traces, with intervals.
+    """Simulate one or more traces under several policies and compare the policies.
 
     Args:
-        trace: the trace: SWF, SPARS or Batsim JSON, CSV or Parquet; .gz too; - for the standard input. Or the
-            folder that hpctwin import made: its own policy is compared too.
-        more: further traces, each simulated under all policies: what these change is told as means over
-            traces with paired intervals of 95 % (from six traces on), which tell it from luck.
-        policy: give it once per policy: ORDER+BACKFILL, for example wfp+easy, sjf+none,
-            fcfs+easy:4/sjf (four reservations, candidates shortest first), fcfs+easy@contiguous.
-        reward: jobs get the priorities that their accounts have earned, as of `hpctwin simulate`.
-        plan_by: what running and waiting jobs are planned to take: their walltime, or what was predicted.
-        by: break the figures down by size, walltime, user, account, partition or state.
-        fairness: also find how much later jobs started than had nobody come after them (slow).
-        threads: policies simulated at once; default the cores there are.
-        out: folder for a folder per policy, each as `hpctwin simulate --out` writes it; of several traces
-            within a folder per trace.
-        plot: file for a figure, .png, .svg or .pdf: how long jobs waited; bars of the main figures if the
-            name has "bars" in it, a Kiviat diagram if it has "radar". Of several traces: the differences with
-            their intervals.
-        html: file for a report with plots, on one trace.
-        all: print every figure of every policy, not only what one asks first.
-        json: print the summaries as JSON; of several traces as "runs", beside "differences".
+        trace: The trace: SWF, SPARS or Batsim JSON, CSV or Parquet; also .gz; - for standard input.
+            Or the folder of hpctwin import, whose own policy is also compared.
+        more: Further traces, each simulated under all policies. The output then shows mean
+            differences over traces; from six traces on, with paired 95 % intervals that separate
+            effects from chance.
+        policy: Policy as ORDER+BACKFILL, for example wfp+easy, sjf+none, fcfs+easy:4/sjf (four
+            reservations, candidates shortest first), fcfs+easy@contiguous. Repeatable.
+        reward: Give jobs the priorities that their accounts earned, as in `hpctwin simulate`.
+        plan_by: Planned duration of running and pending jobs: walltime or prediction.
+        by: Break metrics down by size, walltime, user, account, partition or state.
+        fairness: Also compute the delay of jobs by later arrivals (slow).
+        threads: Number of policies simulated in parallel; default the number of cores.
+        out: Write a folder per policy here, each as `hpctwin simulate --out`; with several traces
+            in a folder per trace.
+        plot: Write a chart to this file, .png, .svg or .pdf: the distribution of waits; with "bars"
+            in the name, bars of the main metrics; with "radar", a Kiviat diagram. For several
+            traces: the differences with their intervals.
+        html: Write a report with charts on one trace to this file.
+        all: Print all metrics of each policy instead of the main ones.
+        json: Print the summaries as JSON; for several traces as "runs", next to "differences".
     """
     import polars as pl
 
@@ -109,7 +110,7 @@ def compare_command(
             if out is not None:
                 folder = out / f"{number + 1}-{_as_file(found.name)}" if more else out
                 _write(found, folder, run, inputs_of(one, machine, energy))
-            if more:  # what is not asked for any more makes room for the next
+            if more:  # free the memory of what is no longer needed
                 found = dataclasses.replace(found, results={}, told=found.summaries_only())
             compared.append(found)
     code = int(any(one.code for one in compared))
@@ -135,15 +136,15 @@ def compare_command(
 def _share_of(
     progress: Callable[[float], None], before: float, share: float
 ) -> Callable[[float], None]:
-    """Progress of a part of the work."""
+    """Return the progress function for a part of the work."""
     return lambda done: progress(before + share * done)
 
 
 def _check_several(traces: Sequence[Path], html: Path | None, energy: EnergyOptions) -> None:
-    """What goes with one trace, or one run, alone.
+    """Reject options that work only with one trace or one run.
 
     Raises:
-        ConfigError: such a thing is asked for, or a trace is not there, or is there twice.
+        ConfigError: Such an option is given, or a trace is missing or given twice.
     """
     if energy.spars_out is not None:
         raise ConfigError("--spars-out is of one run; it goes with hpctwin simulate")
@@ -177,15 +178,15 @@ def _is_policy(text: Path) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Compared:
-    """One trace under all policies.
+    """Results of one trace under all policies.
 
     Args:
-        name: the workload's.
-        results: by policy.
-        told: by policy, all figures, and tables over time by name.
-        classes: by policy, figures by class of jobs, where they are asked for.
-        code: 1 if no job could run.
-        notes: What is assumed, or not used.
+        name: Name of the workload.
+        results: Results by policy.
+        told: All metrics and the tables over time, by policy.
+        classes: Metrics by class of jobs, by policy; empty without a breakdown.
+        code: Exit code, 1 if no job could run.
+        notes: Assumptions and ignored fields.
     """
 
     name: str
@@ -197,12 +198,12 @@ class _Compared:
 
     @property
     def summaries(self) -> dict[str, dict[str, Any]]:
-        """All figures, by policy."""
+        """All metrics, by policy."""
         return {name: summary for name, (summary, _) in self.told.items()}
 
     @property
     def plain(self) -> list[dict[str, Any]]:
-        """For JSON."""
+        """The results for JSON."""
         from hpctwin.cli.output.output import with_notes
 
         return [
@@ -213,13 +214,13 @@ class _Compared:
         ]
 
     def summaries_only(self) -> dict[str, tuple[dict[str, Any], dict[str, pl.DataFrame]]]:
-        """What is told, without tables over time."""
+        """Return the metrics without tables over time."""
         return {name: (summary, {}) for name, summary in self.summaries.items()}
 
 
 @dataclasses.dataclass(frozen=True)
 class _Asked:
-    """How each trace is read and simulated; arguments as of the command."""
+    """Options for reading and simulating each trace; arguments as of the command."""
 
     reading: TraceOptions
     part: WindowOptions
@@ -322,14 +323,14 @@ def _show_several(compared: Sequence[_Compared], plot: Path | None, json: bool) 
 
 
 def _as_file(name: str) -> str:
-    """A name as far as a file may have it."""
+    """Return a name in the form of a file name."""
     import re
 
     return re.sub(r"[^A-Za-z0-9.+@~-]+", "_", name)[:80]
 
 
 def _write(compared: _Compared, out: Path, run: RunOptions, inputs: list[Path]) -> None:
-    """A folder for each policy, called after it."""
+    """Write a folder for each policy, named after it."""
     from hpctwin.report.pages.folder import write_run
 
     for number, (name, result) in enumerate(compared.results.items(), 1):

@@ -15,14 +15,15 @@ def export_command(
     evalys: Path | None = None,
     openmetrics: Path | None = None,
 ) -> int:
-    """Write a finished run for other programs to show.
+    """Write a finished run in the formats of other programs.
 
     Args:
-        run: the folder that `hpctwin simulate --out` has written.
-        perfetto: file for Perfetto's viewer, ui.perfetto.dev: a track a node, a slice a job, counters; the
-            run must know its nodes (by a placement, failures, power states, shared nodes).
-        evalys: CSV file for Evalys, as Batsim writes it.
-        openmetrics: text file of queue and machine over time.
+        run: Folder written by `hpctwin simulate --out`.
+        perfetto: Write a file for Perfetto's viewer, ui.perfetto.dev: a track per node, a slice per
+            job, counters. The run must record nodes (by a placement, failures, power states or
+            shared nodes).
+        evalys: Write a CSV file for Evalys, in Batsim's form.
+        openmetrics: Write a text file of queue and cluster over time.
     """
     from hpctwin.cli.output.output import check_outputs
     from hpctwin.errors import ConfigError

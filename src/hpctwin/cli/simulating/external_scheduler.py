@@ -1,4 +1,4 @@
-"""``hpctwin simulate`` with a scheduler from outside, and with what accounts have earned."""
+"""Parts of ``hpctwin simulate``: external scheduler, sizing, rewards of accounts."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def backfill_of(
     order: str | None,
     backfill: str | None,
 ) -> str | None:
-    """The backfill: ``outside`` with a scheduler from outside or a sizing, and only then.
+    """Return the backfill: ``outside`` exactly with an external scheduler or a sizing.
 
     Args:
-        scheduler: what --scheduler says.
-        sizing: what --sizing says.
-        policy: what --policy says.
-        order: what --order says.
-        backfill: what --backfill says.
+        scheduler: Value of --scheduler.
+        sizing: Value of --sizing.
+        policy: Value of --policy.
+        order: Value of --order.
+        backfill: Value of --backfill.
 
     Raises:
-        ConfigError: both say who decides, or neither.
+        ConfigError: Several options decide on starts, or none does.
     """
     from hpctwin.errors import ConfigError
     from hpctwin.policies.backfills import OUTSIDE
@@ -55,14 +55,14 @@ def backfill_of(
 
 
 def check_alone(sizing: str | None, others: Mapping[str, Any]) -> None:
-    """Whether nothing is asked that does not go with a sizing.
+    """Check that no given option is incompatible with a sizing.
 
     Args:
-        sizing: what --sizing says.
-        others: other options, and what they say.
+        sizing: Value of --sizing.
+        others: Values of other options by name.
 
     Raises:
-        ConfigError: something is.
+        ConfigError: One is incompatible.
     """
     from hpctwin.errors import ConfigError
 
@@ -72,12 +72,12 @@ def check_alone(sizing: str | None, others: Mapping[str, Any]) -> None:
 
 
 def driven(simulation: Simulation, scheduler: str, every: str | None) -> Result:
-    """The run under somebody else's scheduler.
+    """Return the result of a run under an external scheduler.
 
     Args:
-        simulation: a new one.
-        scheduler: what --scheduler says.
-        every: what --scheduler-every says.
+        simulation: A new simulation.
+        scheduler: Value of --scheduler.
+        every: Value of --scheduler-every.
     """
     from hpctwin.model import parse_duration_s
     from hpctwin.simulation.schedulers import BatsimScheduler, JsonLinesScheduler, drive
@@ -93,14 +93,14 @@ def driven(simulation: Simulation, scheduler: str, every: str | None) -> Result:
 
 
 def planned_s(workload: Workload, by: str) -> npt.NDArray[np.float64] | None:
-    """What jobs are planned to take, seconds [jobs]; None for their walltimes.
+    """Return the planned duration of each job, in seconds [jobs]; None for walltimes.
 
     Args:
-        workload: the jobs.
-        by: what --plan-by says.
+        workload: The jobs.
+        by: Value of --plan-by.
 
     Raises:
-        ConfigError: no runtime is predicted.
+        ConfigError: The workload has no predicted runtimes.
     """
     from hpctwin.errors import ConfigError
 
@@ -115,14 +115,14 @@ def planned_s(workload: Workload, by: str) -> npt.NDArray[np.float64] | None:
 
 
 def rewarded_jobs(workload: Workload, reward: str) -> Workload:
-    """The jobs with what their accounts have earned.
+    """Return the jobs with the priorities that their accounts earned.
 
     Args:
-        workload: the jobs.
-        reward: ``INCENTIVE[=BUDGET]:FILE``.
+        workload: The jobs.
+        reward: Text of the form ``INCENTIVE[=BUDGET]:FILE``.
 
     Raises:
-        ConfigError, UnknownNameError: it is not of that form, or does not go with the accounts.
+        ConfigError, UnknownNameError: The text has another form, or does not match the accounts.
     """
     from hpctwin.errors import ConfigError
     from hpctwin.metrics import read_accounts, rewarded

@@ -29,27 +29,27 @@ for name, target, summary in (
 @Parameter(name="*")
 @dataclass(frozen=True)
 class StrategyOptions:
-    """How strategies that look ahead do it: sgs-t, sgs(…), earliest-start."""
+    """Settings of look-ahead strategies: sgs-t, sgs(…), earliest-start."""
 
     ties: Annotated[Literal["least-loaded", "random", "first"], Parameter(group="Strategy")] = (
         "least-loaded"
     )
-    """Among equally good clusters."""
+    """Choice between equally good clusters."""
     samples: Annotated[int, Parameter(group="Strategy")] = 0
-    """Futures with arrivals sampled from the past that a place is judged by; 0: nobody comes later."""
+    """Number of futures with sampled arrivals per placement; 0: no later arrivals."""
     horizon: Annotated[str, Parameter(group="Strategy")] = "24h"
-    """How far ahead arrivals are sampled."""
+    """Length of the future with sampled arrivals."""
     batch: Annotated[int, Parameter(group="Strategy")] = 1
-    """So many jobs that come together are placed by a look-ahead tree."""
+    """Number of simultaneous jobs that a look-ahead tree places together."""
     window: Annotated[str, Parameter(group="Strategy")] = "0s"
-    """Jobs are placed together at whole multiples of this."""
+    """Place jobs together at whole multiples of this time."""
     move_every: Annotated[str, Parameter(group="Strategy")] = "0s"
-    """How often waiting jobs are looked at again, and moved where they end sooner."""
+    """Time between two checks whether pending jobs move because they would end sooner."""
     move_gain: Annotated[str, Parameter(group="Strategy")] = "10m"
-    """By how much sooner."""
+    """Minimum gain in end time for a move."""
 
     def as_dict(self) -> dict[str, Any]:
-        """As arguments of `parse_strategy`."""
+        """Return the options as arguments of `parse_strategy`."""
         from hpctwin.model import parse_duration_s
 
         return {
@@ -70,11 +70,11 @@ Json = Annotated[bool, Parameter(group="Output")]
 
 @facility_app.command
 def check(path: Path, /, *, json: Json = False) -> int:
-    """Check a facility's YAML file and say what it describes.
+    """Check a facility's YAML file and print a summary of the facility.
 
     Args:
-        path: the file.
-        json: print it as JSON, with all that was left out.
+        path: The YAML file.
+        json: Print the facility as JSON, with all default values.
     """
     from hpctwin.cli.output.output import print_json
     from hpctwin.facility import Facility
@@ -95,7 +95,7 @@ def check(path: Path, /, *, json: Json = False) -> int:
 
 @facility_app.command
 def schema() -> int:
-    """Print the JSON Schema of a facility's YAML, for editors."""
+    """Print the JSON Schema of a facility's YAML file, for editors."""
     from hpctwin.cli.output.output import print_json
     from hpctwin.facility import Facility
 
@@ -126,20 +126,20 @@ def simulate(
     """Simulate a trace in a facility under one strategy.
 
     Args:
-        facility: the facility's YAML file.
-        trace: the trace: SWF, SPARS or Batsim JSON, CSV or Parquet; .gz too.
-        strategy: siloed, random, user(0.6), round-robin, always(CLUSTER), shortest-queue, most-free,
-            least-loaded, peer, earliest-start, sgs-t or sgs(OBJECTIVE), for example sgs(wait) or
-            "sgs(turnaround + 0.5*carbon)".
-        knowledge: what forecasts know of runtimes: walltime; like-jobs: what like jobs ran of theirs;
-            oracle: all.
-        overrun: whether a walltime ends a job.
-        seed: of everything drawn.
-        by: break the figures down by size, walltime, user, account, partition or state.
-        out: folder for jobs.parquet, weeks.parquet and summary.json, and for a folder of each cluster, as
-            hpctwin serve and hpctwin report read it.
-        plot: file for the figure of utilization by week, .png, .svg or .pdf.
-        json: print the summary as JSON.
+        facility: The facility's YAML file.
+        trace: The trace: SWF, SPARS or Batsim JSON, CSV or Parquet; also .gz.
+        strategy: Strategy: siloed, random, user(0.6), round-robin, always(CLUSTER), shortest-queue,
+            most-free, least-loaded, peer, earliest-start, sgs-t or sgs(OBJECTIVE), for example
+            sgs(wait) or "sgs(turnaround + 0.5*carbon)".
+        knowledge: Source of runtimes in forecasts: walltime; like-jobs, the share of the walltime
+            that similar jobs used; oracle, the actual runtimes.
+        overrun: Terminate or continue a job at the end of its walltime.
+        seed: Seed of all random numbers.
+        by: Break metrics down by size, walltime, user, account, partition or state.
+        out: Write jobs.parquet, weeks.parquet and summary.json to this folder, and a folder per
+            cluster for hpctwin serve and hpctwin report.
+        plot: Write a chart of utilization by week to this file, .png, .svg or .pdf.
+        json: Print the summary as JSON.
     """
     from hpctwin.cli.output.output import (
         check_outputs,
@@ -203,16 +203,16 @@ def compare(
     """Simulate a trace in a facility under several strategies and compare them.
 
     Args:
-        facility: the facility's YAML file.
-        trace: the trace.
-        strategy: give it once per strategy; see `hpctwin facility simulate --help`.
-        knowledge: give it once per knowledge; strategies that look ahead are run with each.
-        overrun: whether a walltime ends a job.
-        seed: of everything drawn.
-        threads: strategies simulated at once; decisions then take longer by the clock.
-        out: folder for a folder per strategy, each as of `hpctwin facility simulate`.
-        plot: file for the figure of utilization by week, .png, .svg or .pdf.
-        json: print the summaries as JSON.
+        facility: The facility's YAML file.
+        trace: The trace.
+        strategy: Strategy, as in `hpctwin facility simulate --help`. Repeatable.
+        knowledge: Source of runtimes; look-ahead strategies run with each. Repeatable.
+        overrun: Terminate or continue a job at the end of its walltime.
+        seed: Seed of all random numbers.
+        threads: Number of strategies simulated in parallel; each decision then takes longer.
+        out: Write a folder per strategy here, each as by `hpctwin facility simulate`.
+        plot: Write a chart of utilization by week to this file, .png, .svg or .pdf.
+        json: Print the summaries as JSON.
     """
     from hpctwin.cli.output.output import (
         check_outputs,

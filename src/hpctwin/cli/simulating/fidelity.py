@@ -1,4 +1,4 @@
-"""What ``hpctwin import --check`` says of a simulation beside a site's past."""
+"""Output of ``hpctwin import --check``: a simulation compared with a site's past."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEAD = ("", "jobs", "wait, recorded", "simulated", "median error", "p95", "with
 
 
 def fidelity_figures(checked: Checked) -> dict[str, Any]:
-    """As JSON has them."""
+    """Return the comparison as it is written to JSON."""
     taken = checked.taken
     return {
         **taken.figures(),
@@ -29,7 +29,7 @@ def fidelity_figures(checked: Checked) -> dict[str, Any]:
 
 
 def fidelity_tables(checked: Checked) -> dict[str, Any]:
-    """As tables of texts: a head and rows, by title."""
+    """Return the comparison as tables of texts: a header and rows, by title."""
     taken = checked.taken
     tables: dict[str, Any] = {
         "Simulated starts beside the recorded ones": (_HEAD, [_row("all", taken.figures())])
@@ -81,7 +81,7 @@ def _row(name: str, figures: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def print_fidelity(checked: Checked) -> None:
-    """The tables, on the standard output."""
+    """Print the tables on standard output."""
     from rich.table import Table
 
     from hpctwin.cli.output.output import screen

@@ -1,4 +1,4 @@
-"""A run's folder, written while it goes on."""
+"""A run's folder, written while the simulation runs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["every_seconds", "inputs_of", "writing"]
 
 
 def every_seconds(text: str | None, out: Path | None) -> float | None:
-    """How often to write, in seconds; None for only at the end.
+    """Return the interval between writes, in seconds; None to write only at the end.
 
     Raises:
-        ConfigError: it is no time above 0, or it is not said where to.
+        ConfigError: The interval is not above 0, or there is no folder to write to.
     """
     from hpctwin.errors import ConfigError
     from hpctwin.model import parse_duration_s
@@ -42,7 +42,7 @@ def writing(
     inputs: list[Path],
     progress: Callable[[float], None],
 ) -> Callable[[float], None]:
-    """What has happened so far is written every so often."""
+    """Return a progress function that also writes the results every `every_s` seconds."""
     from hpctwin.report.pages.folder import write_run
 
     due = time.monotonic()
@@ -58,7 +58,7 @@ def writing(
 
 
 def inputs_of(trace: Path, machine: ClusterOptions, energy: EnergyOptions) -> list[Path]:
-    """The files that a run is made of."""
+    """Return the input files of a run."""
     tariffs = (one for one in (energy.price, energy.carbon) if one and Path(one).is_file())
     files = [Path(one) for one in (trace, machine.cluster, *tariffs) if one is not None]
     return [*files, *(sorted(trace.iterdir()) if trace.is_dir() else ())]

@@ -23,13 +23,13 @@ def replay_command(
     out: Annotated[Path | None, Parameter(group="Output")] = None,
     json: Annotated[bool, Parameter(group="Output")] = False,
 ) -> int:
-    """Start every job when it really started, and say what could not have been so.
+    """Start every job at its recorded time, and report conflicts with the cluster.
 
     Args:
-        trace: a trace with recorded start times; - for the standard input.
-        conflicts: CSV file for all conflicts with the cluster.
-        out: folder for jobs.parquet, series.parquet, summary.json and manifest.json.
-        json: print the summary as JSON.
+        trace: A trace with recorded start times; - for standard input.
+        conflicts: Write all conflicts with the cluster to this CSV file.
+        out: Write jobs.parquet, series.parquet, summary.json and manifest.json to this folder.
+        json: Print the summary as JSON.
     """
     from hpctwin.cli.output.output import check_outputs, print_json, screen, with_notes
     from hpctwin.model import write_atomically

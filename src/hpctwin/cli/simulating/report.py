@@ -21,16 +21,18 @@ def report_command(
     figure_format: Annotated[Literal["pdf", "svg", "png"], Parameter(group="Output")] = "pdf",
     title: Annotated[str | None, Parameter(group="Output")] = None,
 ) -> int:
-    """Report on finished runs beside each other: one HTML file that needs nothing else, figures as files.
+    """Report on finished runs side by side, as a self-contained HTML file or figures.
 
-    Of a twin's journal it tells which policy ruled when, the scores of all, and how forecasts came true.
+    For a twin's journal, the report shows when each policy was chosen, the scores of all policies,
+    and the errors of forecasts.
 
     Args:
-        runs: folders that `hpctwin simulate --out` has written, or of such folders; journals of twins.
-        html: file for figures, tables, definitions, and how the runs were made.
-        figures: folder for each figure as a file.
-        figure_format: of these.
-        title: heading.
+        runs: Folders written by `hpctwin simulate --out`, or their parent folders; journals of
+            twins.
+        html: Write figures, tables, definitions, and the runs' settings to this file.
+        figures: Write each figure as a file to this folder.
+        figure_format: Format of the figure files.
+        title: Heading of the report.
     """
     from hpctwin.cli.output.output import check_outputs
     from hpctwin.errors import ConfigError
@@ -69,7 +71,7 @@ def report_command(
 
 
 def _decided(path: Path) -> Decided:
-    """What a journal tells of its twin's decisions."""
+    """Return the decisions in a twin's journal."""
     import shlex
     import sys
     from contextlib import closing
@@ -122,7 +124,7 @@ def _decided(path: Path) -> Decided:
 
 
 def _read(runs: tuple[Path, ...]) -> list[ReportedRun]:
-    """All runs, by their policies; and by their folders too where policies are the same."""
+    """Return all runs, named by policy; runs of the same policy also by folder."""
     import dataclasses
     import itertools
     from collections import Counter

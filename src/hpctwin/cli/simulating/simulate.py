@@ -80,49 +80,54 @@ def simulate_command(
     all: Annotated[bool, Parameter(group="Output")] = False,
     json: Annotated[bool, Parameter(group="Output")] = False,
 ) -> int:
-    """Simulate a trace on a cluster under one policy, and show how it went.
+    """Simulate a trace on a cluster under one policy, and show the results.
 
     Args:
-        trace: the trace: SWF, SPARS or Batsim JSON, CSV or Parquet; .gz too; - for the standard input. Or
-            SPARS's simulator_config.yaml, which says all the rest. Or the folder that hpctwin import made:
-            its machine and policy are taken where nothing else is given.
-        policy: a whole one, ORDER+BACKFILL@PLACEMENT~POWER, as hpctwin compare takes it, such as
-            wfp+easy:4/sjf; what the options below say takes its part's place.
-        order: ordering, fcfs if left out: a name (see `hpctwin policy list`), a formula such as
-            "-(wait/walltime)**3*nodes" (smallest first), or a function in a file, my.py:my_order.
-        backfill: easy if left out; none, first-fit, easy, conservative, pack, pushdown, slurm or pbs; the
-            last four may have settings, as in pack:patience=12h or pbs:strict_ordering=yes,backfill_depth=5.
-        reservations: jobs per partition that EASY protects, 1 if left out.
+        trace: The trace: SWF, SPARS or Batsim JSON, CSV or Parquet; also .gz; - for standard input.
+            Or SPARS's simulator_config.yaml, which contains all settings. Or the folder of hpctwin
+            import, whose cluster and policy are the defaults.
+        policy: Whole policy ORDER+BACKFILL@PLACEMENT~POWER, as for hpctwin compare, such as
+            wfp+easy:4/sjf; the options below replace its parts.
+        order: Ordering: a name (see `hpctwin policy list`), a formula such as
+            "-(wait/walltime)**3*nodes" (smallest first), or a function in a file, my.py:my_order;
+            default fcfs.
+        backfill: Backfill: none, first-fit, easy, conservative, pack, pushdown, slurm or pbs. The
+            last four accept settings, as in pack:patience=12h or
+            pbs:strict_ordering=yes,backfill_depth=5. Default easy.
+        reservations: Number of jobs per partition that EASY protects; default 1.
         candidates: EASY's ordering of candidates, for example sjf.
-        placement: first-fit if left out: a name (see hpctwin policy list), or a function in a file,
-            my.py:my_placement.
-        reward: jobs get the priorities that their accounts have earned in an earlier run, as in
-            low-power:accounts.json or budget=5000:accounts.json (docs/accounts.md); the order is then
-            priority, if none is given.
-        scheduler: a scheduler of somebody else's in place of a policy: a program that speaks JSON lines, or
-            where one listens that speaks Batsim's protocol, as in batsim:tcp://127.0.0.1:28000
-            (docs/schedulers.md).
-        scheduler_every: it is asked in steps of this time only, such as 60s; at each event if left out.
-        sizing: malleable jobs run on as many nodes as this says, in place of a policy, by --price or
-            --carbon: such as carbonscaler:24h (docs/malleable.md).
-        plan_by: what running and waiting jobs are planned to take: their walltime, or what was predicted
-            (hpctwin predictor apply); a job that runs longer than predicted is expected to end soon.
-        accounts: file for what each account used (.json or .parquet), for hpctwin accounts and --reward.
-        accounts_by: whose accounts, those of accounts or of users.
-        by: break the figures down by size, walltime, user, account, partition or state.
-        fairness: also find how much later jobs started than had nobody come after them (slow).
-        stream: read the trace piece by piece and write the jobs part by part, for more jobs than memory
-            holds: a Parquet file in our columns, or a folder of them. Needs --out, and --nodes or --cluster.
-        out: folder for jobs.parquet, series.parquet, summary.json and manifest.json.
-        out_every: write it also while the simulation runs, so often, such as 10s: `hpctwin serve` shows it.
-        plot: file for a figure, .png, .svg or .pdf: the nodes in use; another if the name has one of these
-            words in it: "queue", "gantt", "cdf" of waits, "wait-by-size", "wait-heat", "workload"; "states"
-            of nodes or "power" if it is known what nodes draw; "heatmap" of what is held of each node or
-            "fragmentation" if jobs share nodes; "cooling", with --weather.
-        explain: id of a job: tell what happened to it, its promotions, its pushdowns, what kept it
-            waiting, instead of the figures of the run; more than one may be given.
-        all: print every figure, not only what one asks first.
-        json: print every figure, or the explanation, as JSON.
+        placement: Placement: a name (see hpctwin policy list), or a function in a file,
+            my.py:my_placement; default first-fit.
+        reward: Give jobs the priorities that their accounts earned in an earlier run, as in
+            low-power:accounts.json or budget=5000:accounts.json (docs/accounts.md). The default
+            order is then priority.
+        scheduler: External scheduler instead of a policy: a program that speaks JSON lines, or the
+            address of a Batsim scheduler, as in batsim:tcp://127.0.0.1:28000 (docs/schedulers.md).
+        scheduler_every: Call the scheduler only in steps of this time, such as 60s; default at each
+            event.
+        sizing: Rule for node counts of malleable jobs by --price or --carbon, instead of a policy,
+            such as carbonscaler:24h (docs/malleable.md).
+        plan_by: Planned duration of running and pending jobs: walltime or prediction (hpctwin
+            predictor apply); a job that runs longer than predicted is expected to end soon.
+        accounts: Write the use of each account to this file (.json or .parquet), for hpctwin
+            accounts and --reward.
+        accounts_by: Sum --accounts by account or by user.
+        by: Break metrics down by size, walltime, user, account, partition or state.
+        fairness: Also compute the delay of jobs by later arrivals (slow).
+        stream: Read the trace and write the jobs in parts, for more jobs than fit in memory. Input
+            is a Parquet file with hpctwin's columns, or a folder of them. Needs --out, and --nodes
+            or --cluster.
+        out: Write jobs.parquet, series.parquet, summary.json and manifest.json to this folder.
+        out_every: Also write the folder during the simulation, every T such as 10s, for `hpctwin
+            serve`.
+        plot: Write a chart to this file, .png, .svg or .pdf: the nodes in use, or another chart by
+            a word in the name: "queue", "gantt", "cdf" of waits, "wait-by-size", "wait-heat",
+            "workload". With a power model also "states" of nodes or "power"; if jobs share nodes
+            also "heatmap" of each node's use or "fragmentation"; with --weather also "cooling".
+        explain: Id of a job to explain instead of the run's metrics: its events, promotions,
+            pushdowns and causes of waiting. Repeatable.
+        all: Print all metrics instead of the main ones.
+        json: Print all metrics, or the explanation, as JSON.
     """
     import numpy as np
 
@@ -234,7 +239,7 @@ def simulate_command(
     code = note_rejected(result)
     if accounts is not None:
         result.accounts(accounts_by).write(accounts)
-    del simulation  # its memory is better used by what follows
+    del simulation  # frees its memory for the next steps
     summary, tables = energy.summed(result, series, {**notes, **saved}, window)
     if fairness:
         from hpctwin.metrics import unfair_delay
@@ -261,7 +266,7 @@ def simulate_command(
 
 
 def _plot_cooling(result: Result, cooled: pl.DataFrame | None, plot: Path | None) -> bool:
-    """Draw the cooling, if the figure is called so."""
+    """Draw the cooling if the file's name asks for it; return whether it did."""
     if cooled is None or plot is None or not _draws(plot, "cooling"):
         return False
     from hpctwin.report.figures.style import save_figure
@@ -273,7 +278,7 @@ def _plot_cooling(result: Result, cooled: pl.DataFrame | None, plot: Path | None
 def _simulate_spars(
     path: Path, *, out: Path | None, plot: Path | None, all: bool, json: bool
 ) -> int:
-    """Run SPARS's ``simulator_config.yaml``; its CSV files go where it says."""
+    """Run SPARS's ``simulator_config.yaml``; its CSV files go to the configured folder."""
     import sys
 
     from hpctwin.cli.output.output import (
@@ -331,7 +336,7 @@ def _show(
     inputs: Iterable[Path] = (),
     notes: Sequence[str] = (),
 ) -> None:
-    """Write and print what a run gave."""
+    """Write and print the results of a run."""
     from hpctwin.cli.output.output import print_json, screen, with_notes
     from hpctwin.report import answer_table, summary_table
 
@@ -360,7 +365,7 @@ def _show(
 
 
 def _draws(plot: Path | None, *words: str) -> bool:
-    """Whether the figure is one that is called so."""
+    """Return whether the file's name asks for one of these figures."""
     return plot is not None and any(word in plot.stem for word in words)
 
 
@@ -369,7 +374,7 @@ _DRAWN = {
     "gantt": "gantt", "queue": "queue", "cdf": "wait_cdf", "wait-by-size": "wait_by_size",
     "wait-heat": "wait_heat", "workload": "workload",
 }  # fmt: skip
-"""Figures by the word in a file's name; utilization is drawn without any."""
+"""Figures by the word in a file's name; without any, utilization is drawn."""
 
 
 def _figure(result: Result, plot: Path) -> Figure:
@@ -381,7 +386,7 @@ def _figure(result: Result, plot: Path) -> Figure:
 
 
 def breakdown_rows(result: Result, by: JobClass) -> list[dict[str, Any]]:
-    """Figures by class of jobs, with the energy of each where it is known whose it is."""
+    """Return metrics by class of jobs, with the energy of each class if it is known."""
     rows = result.breakdown(by).to_dicts()
     if result.energy is not None and by in ("user", "account", "partition"):
         joules = {row[by]: row["energy_j"] for row in result.energy.by(by).iter_rows(named=True)}

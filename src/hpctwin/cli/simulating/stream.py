@@ -28,14 +28,14 @@ def simulate_streamed(
     all: bool,
     json: bool,
 ) -> int:
-    """Simulate a trace that is read piece by piece, and show how it went.
+    """Simulate a trace that is read in parts, and show the results.
 
     Args:
-        trace, machine, policy, run, out, all, json: as of `simulate_command`.
-        others: other options that were given.
+        trace, machine, policy, run, out, all, json: As of `simulate_command`.
+        others: Other options that were given.
 
     Raises:
-        ConfigError: there is no folder to write to, or something is asked for that a stream does not have.
+        ConfigError: There is no output folder, or an option is not supported for a stream.
     """
     from hpctwin.cli.output.output import print_json, screen, with_notes
     from hpctwin.model import Workload
@@ -68,7 +68,7 @@ def simulate_streamed(
 
 @contextmanager
 def _progress(title: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Jobs done and time left on standard error; nothing where that is no terminal."""
+    """Show completed jobs and remaining time on standard error, if it is a terminal."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,

@@ -35,24 +35,26 @@ def sweep_command(
     worker_jobs: Annotated[int, Parameter(group="Dask"), AT_LEAST_1] = 2,
     worker_option: Annotated[tuple[str, ...], Parameter(group="Dask")] = (),
 ) -> int:
-    """Simulate every combination of workloads, windows, loads, machines, policies, parameters and seeds.
+    """Simulate all combinations of the values in a sweep file.
 
-    Rows are written as they come. A sweep that was cut off goes on where it was when the same command is
-    given again.
+    It varies workloads, windows, loads, clusters, policies, parameters and seeds. Rows are written
+    as simulations finish. The same command resumes an interrupted sweep.
 
     Args:
-        config: what is varied (docs/sweeps.md); paths in it are from its folder.
-        out: folder for the rows; out/NAME of the file if left out.
-        plot: file for a figure, .png, .svg or .pdf.
-        metric: a figure for table and figure, in place of the file's; once for each.
-        json: print the comparison as JSON, a row for each policy and figure.
-        workers: at most so many simulations at once; default the cores there are.
-        processes: simulate in processes of this machine instead of threads.
-        dask: address of Dask's scheduler, tcp://HOST:PORT; its workers simulate.
-        scheduler_file: the file that Dask's scheduler wrote, instead of its address.
-        jobqueue: slurm or pbs: a scheduler here, with workers that are jobs of this resource manager.
-        worker_jobs: how many such jobs.
-        worker_option: of these, as queue=main, cores=4, memory=8GB, walltime=02:00:00; once for each.
+        config: YAML file of the sweep (docs/sweeps.md); its paths are relative to its folder.
+        out: Folder for the rows; default out/NAME of the file.
+        plot: Write a chart to this file, .png, .svg or .pdf.
+        metric: Metric for table and chart, instead of the file's. Repeatable.
+        json: Print the comparison as JSON, a row per policy and metric.
+        workers: Maximum number of parallel simulations; default the number of cores.
+        processes: Simulate in processes of this host instead of threads.
+        dask: Address of Dask's scheduler, tcp://HOST:PORT; its workers simulate.
+        scheduler_file: File written by Dask's scheduler, instead of its address.
+        jobqueue: slurm or pbs: start a Dask scheduler here, with workers as jobs of this resource
+            manager.
+        worker_jobs: Number of worker jobs.
+        worker_option: Setting of the worker jobs, as in queue=main, cores=4, memory=8GB,
+            walltime=02:00:00. Repeatable.
     """
     from hpctwin.cli.output.output import check_outputs, print_json, screen
     from hpctwin.model.text.progress import progress_bar

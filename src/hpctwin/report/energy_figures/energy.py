@@ -1,10 +1,11 @@
-"""Figures of energy: nodes by state, states over time, energy against waiting.
+"""Figures of power and energy.
 
-Figure of cooling: power, PUE, and the water's temperatures over time.
+They show:
 
-Figure of a calibration: measured power, its forecast, and the errors of all models.
-
-Figure of a machine under several policies: utilisation, power, PUE, temperature of the water.
+- nodes by power state, power over time, and energy against wait
+- cooling: power, PUE and the water's temperatures over time
+- a calibration: measured power, its forecast, and the errors of all models
+- a cluster under several policies: utilization, power, PUE, water temperature
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ FloatArray = npt.NDArray[np.float64]
 def plot_cooling(
     cooled: pl.DataFrame, *, title: str = "Cooling", start_epoch_s: float | None = None
 ) -> Figure:
-    """Draw what a machine and its cooling take, its PUE, and how warm the water is.
+    """Draw the power of a cluster and its cooling, its PUE, and the water's temperatures.
 
     Args:
-        cooled: as of `ComponentEnergy.cooled`.
-        title: above the figure.
+        cooled: Table as of `ComponentEnergy.cooled`.
+        title: Title of the figure.
         start_epoch_s: Unix time of time zero; None if not known.
     """
     figure = new_figure(5.6)
@@ -86,14 +87,14 @@ def plot_calibration(
     rolling: int,
     first: int,
 ) -> Figure:
-    """Draw measured power and the last model's forecast, and the error of each model over a rolling window.
+    """Draw measured power, the last model's forecast, and each model's rolling error.
 
     Args:
-        time_s: of the samples [samples].
-        measured_w: measured power [samples].
-        forecasts: by model [samples].
-        rolling: samples of the window.
-        first: the sample from which on forecasts count.
+        time_s: Times of the samples, in seconds [samples].
+        measured_w: Measured power, in W [samples].
+        forecasts: Forecast power by model, in W [samples].
+        rolling: Number of samples in the window of the error.
+        first: Index of the first sample whose forecast counts.
     """
     figure = new_figure(4.4)
     above, below = figure.subplots(2, sharex=True)
@@ -139,12 +140,12 @@ _PANELS = (
 def plot_machine(
     runs: Mapping[str, pl.DataFrame], *, title: str = "", start_epoch_s: float | None = None
 ) -> Figure:
-    """Draw what a machine did under each policy, one panel above the other.
+    """Draw a cluster's state under each policy, one panel above the other.
 
     Args:
-        runs: ``time_s`` and any of ``utilization``, ``power_w``, ``pue``, ``return_c`` in equal steps, by
-            name.
-        title: above the figure.
+        runs: Tables by name: ``time_s`` and any of ``utilization``, ``power_w``, ``pue``,
+            ``return_c`` in equal steps.
+        title: Title of the figure.
         start_epoch_s: Unix time of time zero; None if not known.
     """
     first = next(iter(runs.values()))
@@ -168,7 +169,7 @@ def plot_machine(
 
 
 _POINTS = 300
-"""Longer curves are drawn as means."""
+"""Maximum number of points in a curve; longer ones are drawn as means."""
 
 _LOOK = {
     "computing": PALETTE[0],
@@ -196,12 +197,13 @@ def plot_node_states(
     """Draw the state of each node over time, as SPARS's figure 3.
 
     Args:
-        energy: of a simulation with ``log=True``; or its `hpctwin.energy.accounts.outputs.node_log`.
-        title: above the figure.
+        energy: Energy of a simulation with ``log=True``; or its
+            `hpctwin.energy.accounts.outputs.node_log`.
+        title: Title of the figure.
         start_s: Beginning of the window, in seconds; default the beginning of the simulation.
         end_s: End of the window, in seconds; default the end of the simulation.
-        nodes: only the first so many nodes.
-        start_epoch_s: Unix time of time zero, where a table is given.
+        nodes: Number of nodes to draw, from the first; default all.
+        start_epoch_s: Unix time of time zero, for a table.
     """
     if isinstance(energy, Energy):
         start_epoch_s, energy = energy.start_epoch_s, node_log(energy)
@@ -244,13 +246,13 @@ def plot_power(
     title: str = "Power drawn",
     start_epoch_s: float | None = None,
 ) -> Figure:
-    """Draw what all nodes draw over time: long series as means over bins.
+    """Draw the power of all nodes over time; long series as means over bins.
 
     Args:
-        energies: by name, each of a simulation with ``log=True``; or its
+        energies: Energy by name, each of a simulation with ``log=True``; or its
             `hpctwin.energy.accounts.outputs.power_changes`.
-        title: above the figure.
-        start_epoch_s: Unix time of time zero, where tables are given.
+        title: Title of the figure.
+        start_epoch_s: Unix time of time zero, for tables.
     """
     figure = new_figure(3.2)
     ax = figure.subplots()
@@ -275,7 +277,8 @@ def plot_power(
             label=name,
             color=color(number),
             linestyle=LINES[number % len(LINES)],
-            # Thinner than the one before, and broken otherwise: where they coincide, all are seen.
+            # Each line is thinner than the one before, with another pattern, so that lines stay
+            # visible where they coincide.
             linewidth=max(0.9, 2.1 - 0.4 * number),
         )
     ax.set_ylim(bottom=0)
@@ -296,10 +299,11 @@ def plot_energy_against_wait(
     """Draw total energy against mean wait, a curve over timeouts for each scheduler.
 
     Args:
-        curves: total energy (J) and mean wait (s) of each run, by scheduler.
-        bounds: energies (J) above or below all of them, by name; the axis is broken on the way there.
-        published: curves of others, dotted; of the same colour as ours whose name theirs begins with.
-        title: above the figure.
+        curves: Total energy (J) and mean wait (s) of each run, by scheduler.
+        bounds: Energies (J) above or below all curves, by name; the axis is broken before each.
+        published: Published curves, drawn dotted; a curve has the color of the scheduler whose name
+            begins its name.
+        title: Title of the figure.
     """
     figure = new_figure(5.2)
     limits = sorted((bounds or {}).items(), key=lambda bound: -bound[1])
@@ -346,11 +350,11 @@ def plot_energy_against_wait(
 def plot_pareto(
     points: Mapping[str, tuple[float, float]], *, title: str = "Energy against waiting"
 ) -> Figure:
-    """Draw the energy of runs against their mean wait; a line joins those that none is better than in both.
+    """Draw the energy of runs against their mean wait; a line joins the Pareto front.
 
     Args:
-        points: total energy (J) and mean wait (s), by name.
-        title: above the figure.
+        points: Total energy (J) and mean wait (s), by name.
+        title: Title of the figure.
     """
     figure = new_figure(4.2)
     ax = figure.subplots()
@@ -381,8 +385,8 @@ def plot_by_timeout(
     """Draw total energy and mean wait over the timeout, as SPARS's figure 4.
 
     Args:
-        curves: timeout (s), total energy (J) and mean wait (s) of each run, by scheduler.
-        title: above the figure.
+        curves: Timeout (s), total energy (J) and mean wait (s) of each run, by scheduler.
+        title: Title of the figure.
     """
     figure = new_figure(3.8)
     left, right = figure.subplots(1, 2)
@@ -403,7 +407,7 @@ def plot_by_timeout(
 
 
 def _means(times: FloatArray, watts: FloatArray, step_s: float) -> tuple[FloatArray, FloatArray]:
-    """A step function, as its means over bins if it has more steps than pixels."""
+    """Return a step function; as means over bins if it has more steps than pixels."""
     if len(times) <= _POINTS:
         return times, watts
     edges = np.append(np.arange(times[0], times[-1], step_s), times[-1])

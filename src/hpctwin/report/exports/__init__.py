@@ -1,1 +1,1 @@
-"""Runs for other programs' viewers."""
+"""Exports of runs for other programs."""

@@ -1,6 +1,7 @@
-"""A run for others' viewers: Evalys's CSV, OpenMetrics.
+"""Export of a run as Evalys's CSV and as OpenMetrics.
 
-The latter is text with a time at each sample; prometheus-client, an extra, writes one moment.
+OpenMetrics is written as text with a time at each sample, because the optional prometheus-client
+writes only one time.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ __all__ = ["write_evalys", "write_openmetrics"]
 
 
 def write_evalys(file: BinaryIO, jobs: pl.DataFrame, held: pl.DataFrame | None) -> int:
-    """Write the jobs that have run as Batsim does and Evalys reads (``JobSet.from_csv``).
+    """Write the jobs that ran as Batsim does and Evalys reads (``JobSet.from_csv``).
 
     Args:
-        file: where to.
-        jobs: a result's.
-        held: its ``node_map`` or ``placements``; without one, nodes are not named.
+        file: File to write to.
+        jobs: Jobs of a result.
+        held: Its ``node_map`` or ``placements``; without it, the file has no node numbers.
 
     Returns:
-        How many jobs were written.
+        Number of jobs written.
     """
     ran = jobs.filter(pl.col("start_s").is_not_null() & pl.col("end_s").is_not_null())
     execution = pl.col("end_s") - pl.col("start_s")
@@ -51,7 +52,7 @@ def write_evalys(file: BinaryIO, jobs: pl.DataFrame, held: pl.DataFrame | None) 
 
 
 def _allocated(held: pl.DataFrame) -> pl.DataFrame:
-    """Nodes of each attempt as runs of numbers: ``0-3 7``."""
+    """Return the nodes of each attempt as ranges of numbers: ``0-3 7``."""
     if "node" in held.columns:
         held = held.sort("job_id", "start_s", "node").with_columns(
             first_node=pl.col("node"), count=pl.lit(1)
@@ -69,21 +70,21 @@ def _allocated(held: pl.DataFrame) -> pl.DataFrame:
 
 
 def write_openmetrics(file: BinaryIO, series: pl.DataFrame) -> int:
-    """Write queue and machine over time as OpenMetrics text, for import into a database of time series.
+    """Write queue and cluster over time as OpenMetrics text, for a time-series database.
 
-    A sample at each change, with its time. Names are ``hpctwin_`` and those of the columns.
+    There is a sample at each change, with its time. Names are ``hpctwin_`` and the column's name.
 
     Args:
-        file: where to.
-        series: a result's.
+        file: File to write to.
+        series: Series of a result.
 
     Returns:
-        How many samples were written.
+        Number of samples written.
     """
     written = 0
     text = io.TextIOWrapper(file, encoding="utf-8", newline="\n", write_through=True)
     time_s = np.round(series["time_s"].to_numpy(), 3)
-    # One sample for each moment: what holds last counts.
+    # One sample per time: the last value at that time.
     kept = np.append(time_s[1:] != time_s[:-1], True) if len(time_s) else np.zeros(0, bool)
     for name in series.columns:
         if name == "time_s" or not series[name].dtype.is_numeric():

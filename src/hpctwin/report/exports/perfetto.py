@@ -1,8 +1,9 @@
-"""A finished run as a trace for Perfetto's viewer (ui.perfetto.dev): a track a node, a slice a job.
+"""Export of a run for Perfetto (ui.perfetto.dev): tracks are nodes, slices jobs.
 
-Written as protobuf by the field numbers of Perfetto's ``trace_packet.proto``, ``track_event.proto`` and
-``track_descriptor.proto``. All packets of a kind have the same length, since varints may be padded; so they
-are made as columns of a table of bytes, and ten million take seconds.
+The file is protobuf with the field numbers of Perfetto's ``trace_packet.proto``,
+``track_event.proto`` and ``track_descriptor.proto``. All packets of a kind have the same length,
+because varints may be padded. So packets are rows of a table of bytes, and ten million of them take
+seconds.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Bytes = npt.NDArray[np.uint8]
 
 NS_PER_MS = 1_000_000
 AT_ONCE = 1_000_000
-"""So many packets are made at a time."""
+"""Number of packets that are built at a time."""
 
 _SEQUENCE = 1
 _BEGIN, _END, _COUNTER = 1, 2, 4
@@ -37,9 +38,10 @@ class Slices:
     """Jobs on nodes (S slices).
 
     Args:
-        job: ids of jobs, 0 or more [S].
-        node: numbers of nodes [S].
-        start_ms, end_ms: since the beginning of the trace, the start before the end [S].
+        job: Ids of jobs, 0 or more [S].
+        node: Numbers of nodes [S].
+        start_ms, end_ms: Times from the beginning of the trace, in ms; the start is before the end
+            [S].
     """
 
     job: IntArray
@@ -49,11 +51,11 @@ class Slices:
 
 
 def slices_of(held: pl.DataFrame) -> Slices:
-    """Slices from a run's ``node_map`` or ``placements``, a slice for each job and node.
+    """Return the slices of a run's ``node_map`` or ``placements``, by job and node.
 
     Args:
-        held: ``job_id``, ``start_s``, ``end_s``, and ``node``, or ``first_node`` and ``count``. What has not
-            ended, or has no length, is left out.
+        held: Columns ``job_id``, ``start_s``, ``end_s``, and ``node``, or ``first_node`` and
+            ``count``. Rows without an end or of length zero are ignored.
     """
     held = held.filter(pl.col("start_s") < pl.col("end_s"))
     columns = {name: held[name].to_numpy() for name in ("job_id", "start_s", "end_s")}
@@ -71,16 +73,16 @@ def slices_of(held: pl.DataFrame) -> Slices:
 def write_perfetto(file: BinaryIO, slices: Slices, series: pl.DataFrame | None = None) -> int:
     """Write a trace.
 
-    Slices end a nanosecond early, so that one that begins as another on its track ends does not lie in
-    it. Jobs that share a node lie on tracks of their own beside each other.
+    Slices end a nanosecond early, so that a slice that begins when another on its track ends is not
+    nested in it. Jobs that share a node have separate tracks next to each other.
 
     Args:
-        file: where to.
-        slices: what lies on which node.
-        series: columns over ``time_s``, each of which becomes a counter.
+        file: File to write to.
+        slices: Jobs on nodes.
+        series: Columns over ``time_s``; each one becomes a counter.
 
     Returns:
-        How many slices were written.
+        Number of slices written.
     """
     lane = _lanes(slices)
     nodes = int(slices.node.max(initial=-1)) + 1
@@ -103,7 +105,7 @@ def _parts(count: int) -> Iterator[slice]:
 
 
 def _begins(slices: Slices, track: IntArray, part: slice) -> Iterator[bytes]:
-    """Packets of begins, those whose jobs' ids have as many digits together."""
+    """Yield the packets of begins, grouped by the number of digits of the job id."""
     job, start, where = slices.job[part], slices.start_ms[part], 1 + track[part]
     digits = _digits(job)
     for width in np.unique(digits).tolist():
@@ -116,12 +118,12 @@ def _begins(slices: Slices, track: IntArray, part: slice) -> Iterator[bytes]:
 
 
 def _digits(job: IntArray) -> IntArray:
-    """How long ids are, written down."""
+    """Return the number of decimal digits of each id."""
     return 1 + np.searchsorted(10 ** np.arange(1, 19), job, side="right")
 
 
 def _events(time_ns: IntArray, track: IntArray, kind: int, more: Bytes | None = None) -> Bytes:
-    """Packets of one track event each [packets, bytes]."""
+    """Return packets of one track event each [packets, bytes]."""
     count = len(time_ns)
     inside = [_constant(count, 0x48, kind, 0x58), _varint(track, _TRACK_BYTES)]
     if more is not None:
@@ -141,7 +143,7 @@ def _constant(count: int, *values: int) -> Bytes:
 
 
 def _varint(values: IntArray, width: int) -> Bytes:
-    """Numbers as varints padded to a width."""
+    """Return numbers as varints padded to a width."""
     shifts = 7 * np.arange(width, dtype=np.uint64)
     parts = (values.astype(np.uint64)[:, None] >> shifts).astype(np.uint8)
     parts |= 0x80
@@ -157,7 +159,7 @@ def _counters(file: BinaryIO, series: pl.DataFrame, first: int) -> None:
         values = series[name].fill_null(0).to_numpy().astype(np.float64)
         track = np.full(len(time_ns), number, np.int64)
         for part in _parts(len(time_ns)):
-            # double_counter_value: field 44, eight bytes.
+            # Field 44, double_counter_value, has eight bytes.
             raw = values[part].astype("<f8").view(np.uint8).reshape(-1, 8)
             value = np.hstack([_constant(len(raw), 0xE1, 0x02), raw])
             file.write(_events(time_ns[part], track[part], _COUNTER, value).tobytes())
@@ -181,7 +183,7 @@ def _number(value: int) -> bytes:
 
 
 def _lanes(slices: Slices) -> IntArray:
-    """On which of its node's tracks each slice lies: the lowest that is free; 0 unless nodes are shared."""
+    """Return each slice's track on its node, the lowest free one; 0 if not shared."""
     lane = np.zeros(len(slices.node), np.int64)
     order = np.lexsort((slices.end_ms, slices.start_ms, slices.node))
     node, start, end = slices.node[order], slices.start_ms[order], slices.end_ms[order]

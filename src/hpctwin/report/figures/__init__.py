@@ -1,1 +1,1 @@
-"""Figures."""
+"""Figures of runs, workloads and sweeps."""

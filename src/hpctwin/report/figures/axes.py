@@ -1,6 +1,6 @@
-"""Axes that people can read: time in days or as dates, durations on logarithmic scales.
+"""Readable axes: time in days or as dates, logarithmic durations, and names of nodes.
 
-How nodes are called on the axes of figures: by their group, with their number.
+Axes name nodes by their group, with their number.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from hpctwin.report.figures.style import WIDTH_IN
 __all__ = ["NodeTicks", "TimeScale", "empty_note", "log_durations", "new_figure", "node_ticks"]
 
 MOST = 16
-"""So many nodes are named at most; of more, some that lie evenly apart on the axis."""
+"""Maximum number of named nodes; of more nodes, evenly spaced ones are named."""
 
 
 class NodeTicks(NamedTuple):
-    """Where on an axis some nodes lie, and their names."""
+    """Positions and names of some nodes on an axis."""
 
     at: list[float]
     names: list[str]
 
 
 def node_ticks(cluster: Cluster, *, by_core: bool = False) -> NodeTicks:
-    """Ticks at the middles of nodes, such as ``gpu 96`` of the node with that number, in group ``gpu``.
+    """Return ticks at the middles of nodes, such as ``gpu 96`` (node 96, group ``gpu``).
 
     Args:
-        cluster: the machine.
-        by_core: whether a node is as high as it has cores, as where nodes are shared; else 1.
+        cluster: The cluster.
+        by_core: Whether a node's height is its number of cores, for shared nodes; else it is 1.
     """
     counts = [group.count for group in cluster.nodes]
     heights = [max(1, round(group.cores or 0)) if by_core else 1 for group in cluster.nodes]
@@ -66,7 +66,7 @@ _DURATIONS = (
 
 
 def new_figure(height_in: float, width_in: float = WIDTH_IN, *, title: str | None = None) -> Figure:
-    """A figure that no global state knows, with a layout that keeps labels apart."""
+    """Return a figure outside matplotlib's global state; its layout keeps labels apart."""
     figure = Figure(figsize=(width_in, height_in), layout="constrained", facecolor="white")
     if title is not None:
         figure.suptitle(title, x=0.01, ha="left")
@@ -75,11 +75,11 @@ def new_figure(height_in: float, width_in: float = WIDTH_IN, *, title: str | Non
 
 @dataclass(frozen=True)
 class TimeScale:
-    """Simulated seconds as a time axis shows them.
+    """Conversion of simulated seconds to positions on a time axis.
 
     Args:
-        unit: seconds per unit of the axis.
-        label: the axis label.
+        unit: Seconds per unit of the axis.
+        label: Label of the axis.
         start_epoch_s: Unix time of time zero, if the axis shows dates.
     """
 
@@ -89,7 +89,7 @@ class TimeScale:
 
     @classmethod
     def of(cls, span_s: float, start_epoch_s: float | None = None) -> TimeScale:
-        """Dates if it is known when time zero was, else the unit that suits the span."""
+        """Return a scale of dates if time zero has a date, else of a suitable unit."""
         if start_epoch_s is not None:
             return cls(86400.0, "date (UTC)", start_epoch_s)
         for name, unit, least in _UNITS:
@@ -98,7 +98,7 @@ class TimeScale:
         return cls(1.0, "time (s)")
 
     def at(self, seconds: npt.ArrayLike) -> FloatArray:
-        """Positions on the axis; dates are matplotlib's days since 1970."""
+        """Return positions on the axis; dates are matplotlib's days since 1970."""
         return (np.asarray(seconds, np.float64) + (self.start_epoch_s or 0.0)) / self.unit
 
     def apply(self, ax: Axes, start_s: float, end_s: float, note: str = "") -> None:
@@ -129,5 +129,5 @@ def log_durations(ax: Axes, which: Literal["x", "y"], low_s: float, high_s: floa
 
 
 def empty_note(ax: Axes, text: str = "no data") -> None:
-    """Say in the middle of empty axes that there is nothing to show."""
+    """Write a note in the middle of empty axes."""
     ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", color="#808080")

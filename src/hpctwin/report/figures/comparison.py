@@ -1,4 +1,4 @@
-"""Figures that set policies side by side."""
+"""Figures that compare policies."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ _STEPS_S = (
 
 @styled
 def plot_wait_cdf(jobs: Mapping[str, pl.DataFrame], *, title: str = "Waiting times") -> Figure:
-    """Draw the share of jobs that waited at most so long.
+    """Draw the cumulative distribution of waits.
 
     Args:
-        jobs: results' jobs by label, one or more. Jobs that started and ended count.
-        title: above the figure.
+        jobs: Jobs of results by label, one or more. Only jobs that started and ended count.
+        title: Title of the figure.
 
     Returns:
-        The figure; waits on a logarithmic scale, so that curves begin at the share of jobs that
-        waited a second or less.
+        The figure. Waits have a logarithmic scale, so curves begin at the share of jobs that waited
+        at most a second.
     """
     figure = new_figure(3.8)
     ax = figure.subplots()
@@ -68,7 +68,7 @@ def plot_wait_cdf(jobs: Mapping[str, pl.DataFrame], *, title: str = "Waiting tim
         if not len(wait):
             continue
         longest = max(longest, float(wait[-1]))
-        # Even steps in share are enough for a curve; every job would be too many for a file.
+        # Even steps in share suffice for a curve; a step per job would make the file too large.
         share = np.linspace(0, 1, min(_POINTS, len(wait) + 1))
         at = np.quantile(wait, share, method="inverted_cdf")
         ax.step(np.maximum(at, 1.0), share, where="post", label=label, **_line(index))
@@ -89,12 +89,12 @@ def plot_compare_bars(
     *,
     title: str = "Comparison",
 ) -> Figure:
-    """Draw a panel of bars for each metric; the best value is set off.
+    """Draw a panel of bars for each metric; the best value is highlighted.
 
     Args:
-        summaries: by label, one or more.
-        columns: the metrics.
-        title: above the figure.
+        summaries: Summaries by label, one or more.
+        columns: The metrics.
+        title: Title of the figure.
 
     Returns:
         The figure, two panels to a row.
@@ -123,7 +123,7 @@ def plot_compare_bars(
         ax.set_xticks([])
         ax.grid(visible=False)
         ax.spines.bottom.set_visible(False)
-        # Room for the numbers right of the longest bar.
+        # Space for the numbers to the right of the longest bar.
         ax.set_xlim(0, max([value or 0.0 for value in values], default=0.0) * 1.38 or 1.0)
         ax.tick_params(axis="y", length=0)
     panels[0, 0].invert_yaxis()
@@ -136,15 +136,15 @@ def plot_compare_bars(
 def plot_differences(
     differences: pl.DataFrame, columns: Sequence[Column] = _BARS, *, title: str | None = None
 ) -> Figure:
-    """Draw what each policy changes against the first: means over several workloads, with intervals.
+    """Draw each policy's mean difference to the first over workloads, with intervals.
 
     Args:
-        differences: as of `hpctwin.metrics.paired_differences`.
-        columns: the metrics. Those that are not there are left out.
-        title: above the figure.
+        differences: Table as of `hpctwin.metrics.paired_differences`.
+        columns: The metrics; missing ones are skipped.
+        title: Title of the figure.
 
     Returns:
-        The figure, two panels to a row. A hollow point has an interval that holds 0, or none.
+        The figure, two panels to a row. A hollow point has no interval, or one that includes 0.
     """
     known = set(differences["metric"])
     columns = [column for column in columns if column.key in known]
@@ -191,15 +191,15 @@ def plot_radar(
 ) -> Figure:
     """Draw a Kiviat diagram as in fig. 3 of the SchedTwin paper (Zhang et al. 2025).
 
-    Each metric is scaled over the policies compared: the best lies on the rim, the worst in the
-    centre, and all lie on the rim if they are equal. So the figure shows ranks and relative
-    distances among these policies only; another policy added changes it. The area of a
-    polygon depends on the order of the axes and must not be read as a score.
+    Each metric is scaled over the compared policies: the best is on the rim, the worst in the
+    center. If all are equal, they are on the rim. So the figure shows only ranks and relative
+    distances among these policies; an additional policy changes it. The area of a polygon depends
+    on the order of the axes and must not be read as a score.
 
     Args:
-        summaries: by label; two or more to say anything.
-        columns: the axes. Those that a summary does not have are left out.
-        title: above the figure.
+        summaries: Summaries by label, two or more for a meaningful figure.
+        columns: The axes; metrics that a summary lacks are skipped.
+        title: Title of the figure.
 
     Returns:
         The figure.
@@ -217,12 +217,12 @@ def plot_radars(
     *,
     title: str = "Policies on several metrics (outer is better)",
 ) -> Figure:
-    """Draw Kiviat diagrams side by side, each scaled by itself; see `plot_radar`.
+    """Draw Kiviat diagrams side by side, each with its own scale; see `plot_radar`.
 
     Args:
-        charts: summaries by label, by the name of the chart; one or more.
-        columns: the axes.
-        title: above the figure.
+        charts: Summaries by label, by the name of the chart; one or more.
+        columns: The axes.
+        title: Title of the figure.
 
     Returns:
         The figure, with a legend under each chart.
@@ -237,7 +237,7 @@ def plot_radars(
 
 
 def _radar(ax: Axes, summaries: Mapping[str, Summary], columns: Sequence[Column]) -> bool:
-    """One Kiviat diagram on polar axes; whether there was something to draw."""
+    """Draw one Kiviat diagram on polar axes; return False if there are too few metrics."""
     axes = [
         column
         for column in columns
@@ -255,7 +255,7 @@ def _radar(ax: Axes, summaries: Mapping[str, Summary], columns: Sequence[Column]
         values = np.append(score[index], score[index][0])
         ax.plot(around, values, label=label, marker=_MARKERS[index % 8], ms=4, **_line(index))
         ax.fill(around, values, color=color(index), alpha=0.07)
-    # Matplotlib types polar axes as plain ones.
+    # Matplotlib's type hints treat polar axes as plain ones.
     ax.set_theta_offset(np.pi / 2)  # type: ignore[attr-defined]
     ax.set_theta_direction(-1)  # type: ignore[attr-defined]
     ax.set_xticks(angle, [column.header for column in axes])
@@ -273,12 +273,12 @@ def plot_wait_by_size(
     """Draw the mean wait of each size class.
 
     Args:
-        jobs: results' jobs by label, one or more, of the same workload.
-        of: what their column ``nodes`` counts.
-        title: above the figure.
+        jobs: Jobs of results by label, one or more, of the same workload.
+        of: Unit of their column ``nodes``.
+        title: Title of the figure.
 
     Returns:
-        The figure; waits on a logarithmic scale, those below a second at its foot.
+        The figure. Waits have a logarithmic scale; waits below a second are at its lower end.
     """
     tables = {
         label: breakdown(frame, "size").filter(pl.col("ran_jobs") > 0)
@@ -303,7 +303,7 @@ def plot_wait_by_size(
         )
     log_durations(ax, "y", 1.0, longest * 1.5)
     ax.set_ylim(0.8, longest * 1.5)
-    # Names of wide classes are long: they stand aslant where they would run into each other.
+    # Long names of wide classes are slanted if they would overlap.
     aslant: dict[str, Any] = {"rotation": 30, "ha": "right"} if sum(map(len, bins)) > 60 else {}
     ax.set_xticks(range(len(bins)), bins, **aslant)
     ax.set_xlabel(f"{of} requested")
@@ -313,7 +313,7 @@ def plot_wait_by_size(
 
 
 def _line(index: int) -> dict[str, Any]:
-    """Each line is thinner than the one before, and broken otherwise: where they coincide, all are seen."""
+    """Return a line style; each is thinner, with another pattern, so none is hidden."""
     return {
         "color": color(index),
         "linestyle": LINES[index % len(LINES)],

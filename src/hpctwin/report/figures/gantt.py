@@ -1,6 +1,6 @@
-"""The Gantt chart: which job had which nodes when.
+"""Gantt chart: jobs on nodes over time.
 
-Rows for a Gantt chart of jobs whose nodes are not known.
+If the nodes of jobs are unknown, jobs are stacked on artificial rows.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ __all__ = ["pack", "plot_gantt"]
 
 
 def pack(attempts: pl.DataFrame) -> pl.DataFrame:
-    """Give each attempt rows that are free from its start to its end.
+    """Assign each attempt rows that are free from its start to its end.
 
-    The rows are made up: the lowest that lie beside each other, else several pieces. As many rows come about
-    as attempts need at once.
+    The rows are artificial: the lowest contiguous ones, or else several pieces. The number of rows
+    is the maximum that attempts need at a time.
 
     Args:
-        attempts: ``job_id``, ``start_s``, ``end_s``, ``nodes``, without nulls.
+        attempts: Columns ``job_id``, ``start_s``, ``end_s``, ``nodes``, without nulls.
 
     Returns:
         Segments: ``job_id``, ``start_s``, ``end_s``, ``first_node``, ``count``.
@@ -60,7 +60,7 @@ def pack(attempts: pl.DataFrame) -> pl.DataFrame:
 
 
 class _FreeRows:
-    """Free rows as sorted pieces; above the highest piece all rows are free."""
+    """Free rows as sorted pieces; all rows above the highest piece are free."""
 
     def __init__(self) -> None:
         self._firsts: list[int] = []
@@ -112,13 +112,13 @@ class _FreeRows:
 FloatArray = npt.NDArray[np.float64]
 
 _OUTLINED = 1500
-"""Up to so many pieces have outlines, and are drawn as vectors."""
+"""Maximum number of pieces that have outlines and are drawn as vectors."""
 
 _NAMED = 60
-"""Up to so many pieces are labelled with their job."""
+"""Maximum number of pieces that are labeled with their job."""
 
 _WAITS_S = (10.0, 7 * 86400.0)
-"""Ends of the colour scale of waits: always the same, so that figures can be compared."""
+"""Ends of the color scale of waits; always the same, so that figures are comparable."""
 
 
 @styled
@@ -139,18 +139,17 @@ def plot_gantt(
     """Draw each job as rectangles over its time and its nodes.
 
     Args:
-        jobs: a result's jobs. Those that still run are drawn up to the end of the window.
-        node_map: where jobs ran: ``job_id``, ``start_s``, ``end_s``, ``first_node``, ``count``, a
-            row for each run of contiguous nodes. If left out, jobs are stacked on rows
-            that are made up.
-        lost: attempts that node failures cut off; drawn hatched.
-        nodes: size of the machine, for the height of the chart.
-        of: what ``node_map`` numbers, for the axis: nodes, or cores through all nodes.
-        ticks: names of nodes along it; numbers if left out.
-        title: above the figure.
-        color_by: ``job`` tells neighbours apart; ``wait`` shows how long jobs waited.
-        start_s: where the window begins, seconds; the first start if left out.
-        end_s: where it ends; the last end if left out.
+        jobs: Jobs of a result. Running jobs are drawn up to the end of the window.
+        node_map: Nodes of jobs: ``job_id``, ``start_s``, ``end_s``, ``first_node``, ``count``, a
+            row for each range of contiguous nodes. If omitted, jobs are stacked on artificial rows.
+        lost: Attempts that a node failure ended; drawn hatched.
+        nodes: Number of nodes of the cluster, for the height of the chart.
+        of: Unit of ``node_map``'s numbers, for the axis: nodes, or cores through all nodes.
+        ticks: Names of nodes along the axis; default numbers.
+        title: Title of the figure.
+        color_by: ``job`` distinguishes adjacent jobs; ``wait`` shows the jobs' waits.
+        start_s: Beginning of the window, in seconds; default the first start.
+        end_s: End of the window, in seconds; default the last end.
         start_epoch_s: Unix time of time zero, to show dates.
 
     Returns:
@@ -250,7 +249,7 @@ def _draw(
     if color_by == "wait":
         _color_by_wait(figure, ax, boxes, rows.filter(~pl.col("lost"))["wait_s"])
     else:
-        # By job and not by piece: pieces of one job have one colour.
+        # By job and not by piece, so that pieces of one job have one color.
         number = rows.filter(~pl.col("lost"))["job_id"].rank("dense").to_numpy().astype(np.int64)
         boxes.set_facecolor([PALETTE[n % len(PALETTE)] for n in number])
     ax.add_collection(boxes)
@@ -271,7 +270,7 @@ def _draw(
 
 
 def _name_boxes(ax: Axes, rows: pl.DataFrame, corners: FloatArray, top: int) -> None:
-    """Write job ids into those boxes that have room for them."""
+    """Write job ids into the boxes that are large enough."""
     lows, highs = corners[:, 0], corners[:, 2]
     room = (highs - lows) / [np.ptp(corners[:, :, 0]), top]
     for at in np.flatnonzero((room[:, 0] > 0.03) & (room[:, 1] > 0.04)).tolist():

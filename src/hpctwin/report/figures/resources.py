@@ -1,4 +1,4 @@
-"""Heat maps of how resources were used over time."""
+"""Heat maps of resource use over time."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def plot_resource_use(
     """Draw the share of each resource in use over time, a strip of panels for each policy.
 
     Args:
-        use: by policy: ``time_s`` at equal steps, the same for all, and a column for each resource,
-            0 to 1; see `hpctwin.metrics.time.resources.resource_use`.
-        ends_s: where each policy's last job ended, marked by a line.
-        title: above the figure.
-        unit_s: seconds per unit of the time axis.
-        unit: its name.
+        use: Tables by policy: ``time_s`` at equal steps, the same for all, and a column for each
+            resource, 0 to 1; see `hpctwin.metrics.time.resources.resource_use`.
+        ends_s: End of each policy's last job, in seconds, marked by a line.
+        title: Title of the figure.
+        unit_s: Seconds per unit of the time axis.
+        unit: Name of this unit.
     """
     figure = new_figure(0.9 + 0.95 * len(use), title=title)
     panels = figure.subplots(len(use), 1, sharex=True, squeeze=False)[:, 0]
@@ -55,7 +55,7 @@ def plot_resource_use(
         panel.set_title(label, fontsize=9.5)
         if ends_s is not None:
             end = ends_s[label] / unit_s
-            # Nothing runs after the end; white says so.
+            # White marks the time after the end, when nothing runs.
             panel.axvspan(end, right, color="white", lw=0)
             panel.set_title(
                 f"ends at {end:,.0f} {unit}", loc="right", fontsize=8.5, weight="normal"

@@ -1,4 +1,4 @@
-"""Figures of nodes that jobs share: how much of each is held over time, and what is free and of no use."""
+"""Figures of shared nodes: allocated shares, and free but unusable resources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["plot_fragmentation", "plot_heatmap"]
 
 _NAMES = {"cores": "cores", "memory_gb": "memory", "gpus": "GPUs"}
 MOST_ROWS = 400
-"""More nodes than this are drawn as means over neighbours: there are no more pixels."""
+"""Maximum number of rows; for lack of pixels, more nodes are drawn as means."""
 
 
 @styled
@@ -24,12 +24,12 @@ def plot_heatmap(
     title: str = "Held of each node",
     start_epoch_s: float | None = None,
 ) -> Figure:
-    """Draw each node over time, the darker the more of it is held, a panel for cores, memory and GPUs.
+    """Draw each node's allocated share over time; panels are cores, memory and GPUs.
 
     Args:
-        use: as of `Result.node_use`.
-        ticks: names of nodes along the axis; numbers if left out.
-        title: above the figure.
+        use: Table as of `Result.node_use`.
+        ticks: Names of nodes along the axis; default numbers.
+        title: Title of the figure.
         start_epoch_s: Unix time of time zero, to show dates.
     """
     shown = [name for name in _NAMES if use[name].is_not_null().any()]
@@ -72,11 +72,11 @@ def plot_fragmentation(
     title: str = "Free, and of no use to the jobs that wait",
     start_epoch_s: float | None = None,
 ) -> Figure:
-    """Draw what is free over time, and what of it is of no use, a panel for cores and one for GPUs.
+    """Draw free and unusable resources over time, one panel for cores and one for GPUs.
 
     Args:
-        found: as of `Result.fragmentation`.
-        title: above the figure.
+        found: Table as of `Result.fragmentation`.
+        title: Title of the figure.
         start_epoch_s: Unix time of time zero, to show dates.
     """
     shown = [name for name in ("cores", "gpus") if found[f"free_{name}"].max() or name == "cores"]

@@ -1,4 +1,4 @@
-"""When a job will start, as a distribution."""
+"""Figure of a job's forecast start, as a distribution."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def plot_start(
     span_s: tuple[float, float],
     title: str = "When it will start",
 ) -> Figure:
-    """Draw how probable it is that a job will have started by a time.
+    """Draw the probability over time that a job has started.
 
     Args:
-        quantiles_s: by when it will have with the probabilities ``levels``, seconds since 1970.
-        levels: rising, between 0 and 1.
-        now_s: the present.
-        start_s: the forecast.
-        span_s: between these it is to start.
-        title: above the figure.
+        quantiles_s: Quantiles of the start at the probabilities ``levels``, in seconds since 1970.
+        levels: Increasing probabilities between 0 and 1.
+        now_s: Current time, in seconds since 1970.
+        start_s: Forecast start, in seconds since 1970.
+        span_s: Interval of the start, in seconds since 1970.
+        title: Title of the figure.
 
     Returns:
-        The figure, from now until shortly after all that is told.
+        The figure, from now until shortly after the last of these times.
     """
     times = np.array([now_s, *quantiles_s])
     share = np.array([0.0, *levels])

@@ -1,7 +1,4 @@
-"""How figures look: colours, fonts, sizes.
-
-Figures as files.
-"""
+"""Style of figures (colors, fonts, sizes), and figures as files."""
 
 from __future__ import annotations
 
@@ -34,11 +31,11 @@ _SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure, all or nothing; the format follows the suffix.
+    """Write a figure atomically; the suffix sets the format.
 
     Raises:
-        ConfigError: the suffix is not one of .png, .svg and .pdf.
-        OutputError: the file cannot be written.
+        ConfigError: The suffix is not one of .png, .svg and .pdf.
+        OutputError: The file cannot be written.
     """
     check_figure(path)
     with write_atomically(path) as file:
@@ -46,11 +43,11 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 
 def check_figure(path: Path) -> None:
-    """Find out before the work whether a figure could be written after it.
+    """Check before the work that a figure can be written afterwards.
 
     Raises:
-        ConfigError: the suffix is not one of .png, .svg and .pdf.
-        OutputError: the file could not be written.
+        ConfigError: The suffix is not one of .png, .svg and .pdf.
+        OutputError: The file could not be written.
     """
     if path.suffix not in _SUFFIXES:
         raise ConfigError(f"{path}: a figure is written as {', '.join(_SUFFIXES)}")
@@ -67,13 +64,13 @@ PALETTE = (
     "#CC79A7",  # reddish purple
     "#56B4E9",  # sky blue
     "#D55E00",  # vermillion
-    "#999999",  # grey
+    "#999999",  # gray
     "#F0E442",  # yellow last: too light for lines on white
 )
-"""Okabe & Ito's palette, which stays distinct for colour-blind readers."""
+"""Okabe & Ito's palette, which stays distinct for color-blind readers."""
 
 LINES = ("-", "--", "-.", ":")
-"""Line styles for when the palette is used up."""
+"""Line styles that distinguish lines when the palette is exhausted."""
 
 INK = "#222222"
 FADED = "#B8C0C8"
@@ -115,12 +112,12 @@ RC: Any = {
 
 
 def color(index: int) -> str:
-    """The colour of the ``index``-th policy, the same in every figure."""
+    """Return the color of the ``index``-th policy, the same in every figure."""
     return PALETTE[index % len(PALETTE)]
 
 
 def styled(plot: Callable[P, R]) -> Callable[P, R]:
-    """Make a function draw in this style, without changing matplotlib's settings for others."""
+    """Make a function draw in this style; matplotlib's global settings stay."""
 
     @functools.wraps(plot)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,4 +1,4 @@
-"""A sweep as a table and as a figure: means with intervals, and what each policy changes."""
+"""Table and figures of a sweep or search: means with intervals, and changes."""
 
 from __future__ import annotations
 
@@ -30,16 +30,15 @@ _BETTER = {name: metric.better for name, metric in METRICS.items()}
 
 
 def sweep_table(compared: pl.DataFrame, *, width: int | None = None) -> Group:
-    """A row for each policy, wherever more than it is varied; a figure with its interval below it.
+    """Return a row per policy and other varied values; metrics have their intervals.
 
     Args:
-        compared: as `hpctwin.sweep.SweepResult.compare` gives it.
-        width: characters that a line has; where they are too few, intervals stand below what they are
-            of, and figures that have no room in a table below.
+        compared: Table as of `hpctwin.sweep.SweepResult.compare`.
+        width: Characters in a line. If they are too few, intervals are below their values, and the
+            remaining metrics in a table below.
 
     Returns:
-        A table to print with `rich.print`; a change is marked with an asterisk where its interval leaves
-        out zero.
+        A table to print with `rich.print`; an asterisk marks a change whose interval excludes zero.
     """
     if not len(compared):
         return Group()
@@ -91,7 +90,7 @@ def _part_table(
     named: Sequence[list[str]],
     cells: Sequence[Sequence[Text]],
 ) -> Table:
-    """Some of the figures; what rows have in common is told in the first of them."""
+    """Return a table of some metrics; a common heading is only in its first row."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left")
     for name in heads:
         table.add_column(name, overflow="fold", justify="right" if name == "runs" else "left")
@@ -109,7 +108,7 @@ def _part_table(
 
 
 def _cell(row: dict[str, Any], between: str) -> Text:
-    """Mean and change with their intervals, and what stands between each and its own."""
+    """Return mean and change with their intervals, and the text before each interval."""
     metric, mean = row["metric"], row["mean"]
     cell = Text(format_metric(metric, mean), "bold")
     if row["low"] is not None:
@@ -138,14 +137,14 @@ def _cell(row: dict[str, Any], between: str) -> Text:
 
 @styled
 def plot_sweep(compared: pl.DataFrame, *, title: str = "Sweep") -> Figure:
-    """Draw a panel for each figure: against the first number that is varied, else a line for each policy.
+    """Draw a panel per metric: over the first varied number, else a line for each policy.
 
     Args:
-        compared: as `hpctwin.sweep.SweepResult.compare` gives it.
-        title: above the figure.
+        compared: Table as of `hpctwin.sweep.SweepResult.compare`.
+        title: Title of the figure.
 
     Returns:
-        The figure; means with their intervals.
+        The figure, with means and their intervals.
     """
     metrics = compared["metric"].unique(maintain_order=True).to_list() if len(compared) else []
     if not metrics:
@@ -186,14 +185,14 @@ def plot_sweep(compared: pl.DataFrame, *, title: str = "Sweep") -> Figure:
 
 @styled
 def plot_search(trials: pl.DataFrame, objectives: Mapping[str, str]) -> Figure:
-    """Draw the trials of a search: two objectives against each other, or one in the order of trials.
+    """Draw the trials of a search: two objectives, or one by trial number.
 
     Args:
-        trials: as `hpctwin.sweep.Found` has them.
-        objectives: figures, each ``low`` or ``high``.
+        trials: Table as of `hpctwin.sweep.Found`.
+        objectives: Metrics, each ``low`` or ``high``.
 
     Returns:
-        The figure; those that came to their end, and of these the best.
+        The figure, with the completed trials and the best of them.
     """
     whole = trials.filter(pl.col("state") == "complete")
     figure = new_figure(4)
@@ -239,7 +238,7 @@ def _formatted(metric: str, value: float, _: int) -> str:
 
 
 def _unit(metric: str, rows: pl.DataFrame) -> tuple[float, str]:
-    """What durations are divided by, so that ticks are round."""
+    """Return the divisor of durations for round ticks, and the unit's name."""
     if not metric.endswith("_s") or metric.endswith("_node_s"):
         return 1.0, ""
     most = rows.filter(pl.col("metric") == metric)["mean"].max()
@@ -257,7 +256,7 @@ def _lines(ax: Axes, rows: pl.DataFrame, across: str) -> None:
         x, mean = of[across].to_numpy(), of["mean"].to_numpy()
         low, high = (of[name].cast(pl.Float64).to_numpy() for name in ("low", "high"))
         alone = of[across].null_count() == len(of)
-        if alone:  # a policy that does not know the parameter
+        if alone:  # a policy without the parameter
             x, mean, low, high = (np.repeat(one[:1], 2) for one in (x, mean, low, high))
             x = np.array(ends)
         ax.plot(
@@ -283,7 +282,7 @@ def _dots(ax: Axes, rows: pl.DataFrame) -> None:
 
 
 def _labels(compared: pl.DataFrame, across: str | None) -> pl.Series:
-    """What the points of a line share, in words."""
+    """Return the legend texts: the values that the points of a line share."""
     own = "written" if across and _of_policy(compared, across) else "policy"
     others = [n for n in _varied(compared) if n != across and not _of_policy(compared, n)]
 
@@ -300,7 +299,7 @@ def _varied(compared: pl.DataFrame) -> list[str]:
 
 
 def _of_policy(compared: pl.DataFrame, name: str) -> bool:
-    """Whether a column only says what a policy's text says."""
+    """Return whether a column only repeats the policy's text."""
     return name.startswith("parameter_") and bool(
         compared.group_by("policy").agg(pl.col(name).n_unique() == 1)[name].all()
     )

@@ -1,4 +1,4 @@
-"""Figures of the system over time: nodes in use, the queue."""
+"""Figures of the cluster over time: nodes in use, the queue."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["plot_queue", "plot_utilization"]
 FloatArray = npt.NDArray[np.float64]
 
 MAX_ROWS = 1500
-"""Longer series are drawn as means over bins: more steps than pixels show nothing."""
+"""Maximum number of rows; longer series are drawn as means, for lack of pixels."""
 
 _BINS = 130
-"""At most so many: fewer steps than can be told apart are no smear."""
+"""Maximum number of bins; with more, single steps would not be distinguishable."""
 _BINS_S = tuple(
     float(s) for s in (1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 604800)
 )
@@ -37,18 +37,18 @@ def plot_utilization(
     end_s: float | None = None,
     start_epoch_s: float | None = None,
 ) -> Figure:
-    """Draw used nodes over time under the line of nodes that are up, one panel for each label.
+    """Draw used nodes over time below the line of available nodes, one panel per label.
 
     Args:
-        series: results of `hpctwin.metrics.time.series` by label, one or more.
-        title: above the figure; what is in use if left out.
-        start_s: where the window begins, seconds; the first row if left out.
-        end_s: where it ends; the last row if left out.
+        series: Results of `hpctwin.metrics.time.series` by label, one or more.
+        title: Title of the figure; by default names the used unit.
+        start_s: Beginning of the window, in seconds; default the first row.
+        end_s: End of the window, in seconds; default the last row.
         start_epoch_s: Unix time of time zero, to show dates.
 
     Returns:
-        The figure. Each panel's heading gives the mean utilization within the window. Long series are drawn
-        as means over bins, with their peaks as a thin line.
+        The figure. Each panel's heading gives the mean utilization within the window. Long series
+        are drawn as means over bins, with their peaks as a thin line.
     """
     shown, start, end, note = _prepared(series, start_s, end_s)
     unit = _unit(series)
@@ -89,13 +89,13 @@ def plot_queue(
     end_s: float | None = None,
     start_epoch_s: float | None = None,
 ) -> Figure:
-    """Draw waiting jobs, and the nodes they ask for, over time; a line for each label.
+    """Draw pending jobs, and the nodes they request, over time; a line for each label.
 
     Args:
-        series: results of `hpctwin.metrics.time.series` by label, one or more.
-        title: above the figure.
-        start_s: where the window begins, seconds; the first row if left out.
-        end_s: where it ends; the last row if left out.
+        series: Results of `hpctwin.metrics.time.series` by label, one or more.
+        title: Title of the figure.
+        start_s: Beginning of the window, in seconds; default the first row.
+        end_s: End of the window, in seconds; default the last row.
         start_epoch_s: Unix time of time zero, to show dates.
 
     Returns:
@@ -117,7 +117,7 @@ def plot_queue(
                     scale.at(edges),
                     baseline=None,
                     color=color(index),
-                    # Thinner than the one before, and broken otherwise: where they coincide, all are seen.
+                    # Each line is thinner, with another pattern, so that none is hidden.
                     linestyle=LINES[index % len(LINES)],
                     linewidth=max(1.3, 2.8 - 0.5 * index),
                     label=name,
@@ -139,14 +139,14 @@ _Shown = dict[str, tuple[pl.DataFrame, FloatArray]]
 
 
 def _unit(series: Mapping[str, pl.DataFrame]) -> str:
-    """What series count: cores where nodes are shared."""
+    """Return the unit of the series: cores if nodes are shared, else nodes."""
     return "cores" if any("used_cores" in steps.columns for steps in series.values()) else "nodes"
 
 
 def _prepared(
     series: Mapping[str, pl.DataFrame], start_s: float | None, end_s: float | None
 ) -> tuple[_Shown, float, float, str]:
-    """Cut series to a common window; one bin width for all, so that they can be compared."""
+    """Cut series to a common window, with one bin width, so they are comparable."""
     times = [steps["time_s"] for steps in series.values() if len(steps)]
     start = start_s if start_s is not None else min((float(t[0]) for t in times), default=0.0)
     end = end_s if end_s is not None else max((float(t[-1]) for t in times), default=start)
@@ -160,7 +160,7 @@ def _prepared(
 
 
 def _windowed(steps: pl.DataFrame, start: float, end: float) -> pl.DataFrame:
-    """The rows that hold within the window, the first and the last moved to its ends."""
+    """Return the rows valid within the window; first and last are moved to its ends."""
     if not len(steps) or steps["time_s"][-1] <= start or steps["time_s"][0] >= end:
         return steps.clear()
     last = min(float(steps["time_s"][-1]), end)

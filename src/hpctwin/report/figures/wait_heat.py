@@ -1,4 +1,4 @@
-"""The heat map of waiting: who waits, by how wide and how long jobs are."""
+"""Heat map of waits by width and walltime of jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["plot_wait_heat"]
 FloatArray = npt.NDArray[np.float64]
 
 _WAITS_S = (60.0, 7 * 86400.0)
-"""Ends of the colour scale: always the same, so that figures can be compared."""
+"""Ends of the color scale; always the same, so that figures are comparable."""
 
 
 @styled
@@ -32,16 +32,17 @@ def plot_wait_heat(
     of: str = "nodes",
     title: str = "Mean wait by size and walltime",
 ) -> Figure:
-    """Draw the mean wait of each class of nodes and walltime, with how many jobs are in it.
+    """Draw the mean wait of each class of nodes and walltime, with its number of jobs.
 
     Args:
-        jobs: results' jobs by label, one or more, of the same workload. Jobs that started and ended count.
-        of: what their column ``nodes`` counts.
-        title: above the figure.
+        jobs: Jobs of results by label, one or more, of the same workload. Only jobs that started
+            and ended count.
+        of: Unit of their column ``nodes``.
+        title: Title of the figure.
 
     Returns:
-        The figure, a panel for each label, two to a row. Classes of sizes end at powers of two, those of
-        walltimes where sites set limits.
+        The figure, a panel for each label, two to a row. Size classes end at powers of two;
+        walltime classes end where sites set limits.
     """
     ran = {label: with_job_metrics(served(frame)) for label, frame in jobs.items()}
     widest = max((int(f["nodes"].to_numpy().max(initial=1)) for f in ran.values()), default=1)
@@ -77,7 +78,7 @@ def plot_wait_heat(
 
 
 def _classes(jobs: pl.DataFrame, powers: int) -> tuple[FloatArray, npt.NDArray[np.int64]]:
-    """Mean wait, NaN where there is no job, and number of jobs [walltimes, sizes]."""
+    """Return mean wait (NaN without jobs) and number of jobs [walltimes, sizes]."""
     shape = len(WALLTIME_EDGES_S) + 1, powers
     size = np.ceil(np.log2(np.maximum(jobs["nodes"].to_numpy(), 1))).astype(np.int64)
     walltime = np.searchsorted(WALLTIME_EDGES_S, jobs["walltime_s"].to_numpy())
@@ -88,7 +89,7 @@ def _classes(jobs: pl.DataFrame, powers: int) -> tuple[FloatArray, npt.NDArray[n
 
 
 def _write(ax: Axes, mean: FloatArray, count: npt.NDArray[np.int64]) -> None:
-    """The number of jobs in each class, light on dark."""
+    """Write the number of jobs in each class, light on dark."""
     if mean.shape[1] > 16:
         return
     middle = np.sqrt(_WAITS_S[0] * _WAITS_S[1])

@@ -1,4 +1,4 @@
-"""The figure that describes a workload."""
+"""Figure that describes a workload."""
 
 from __future__ import annotations
 
@@ -23,16 +23,21 @@ _HOUR_S = 3600.0
 
 @styled
 def plot_workload(workload: Workload, *, title: str | None = None) -> Figure:
-    """Draw how a workload is distributed: sizes, times, arrivals.
+    """Draw a workload's distributions: sizes, times, arrivals.
 
     Args:
-        workload: the jobs.
-        title: above the figure; the workload's name and number of jobs if left out.
+        workload: The jobs.
+        title: Title of the figure; default the workload's name and number of jobs.
 
     Returns:
-        The figure, six panels: nodes (cores, where jobs share nodes), runtime, walltime, share of the
-        walltime used, time between arrivals, arrivals by hour of the day (UTC where time zero is known, else
-        counted from time zero).
+        The figure, with six panels:
+
+        - nodes (cores, if jobs share nodes)
+        - runtime
+        - walltime
+        - used share of the walltime
+        - time between arrivals
+        - arrivals by hour of the day (UTC if the date of time zero is known, else from time zero)
     """
     heading = title if title is not None else f"{workload.name}: {len(workload):,} jobs"
     figure = new_figure(5.4, title=heading)
@@ -78,7 +83,7 @@ def _durations(ax: Axes, seconds: FloatArray, label: str, counted: str) -> None:
     low, high = float(values.min()), max(float(values.max()), float(values.min()) * 10)
     ax.hist(values, bins=np.geomspace(low, high, _BINS + 1).tolist(), color=ACCENT)
     log_durations(ax, "x", low, high)
-    # Long labels at neighbouring decades would touch in a panel this narrow.
+    # Long labels at adjacent decades would touch in so narrow a panel.
     ticks = ax.get_xticks()
     texts = [text.get_text() for text in ax.get_xticklabels()]
     every = -(-len(ticks) // 5)

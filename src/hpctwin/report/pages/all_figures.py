@@ -1,4 +1,4 @@
-"""All figures of a report: the same for the page and as files."""
+"""All figures of a report, the same for the page and for files."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class Drawn(NamedTuple):
     """A figure of a report.
 
     Args:
-        section: heading of where it stands.
-        name: of its file, without a suffix.
-        caption: what it shows.
-        figure: itself.
+        section: Heading of its section.
+        name: Name of its file, without a suffix.
+        caption: Caption.
+        figure: The figure.
     """
 
     section: str
@@ -56,11 +56,11 @@ def report_figures(
     workload: Workload | None = None,
     start_epoch_s: float | None = None,
 ) -> list[Drawn]:
-    """Draw all that the runs have.
+    """Draw all figures for which the runs have data.
 
     Args:
-        entries: the runs, in the order to show; labels are distinct.
-        workload: to show its distributions too.
+        entries: The runs in display order; labels are distinct.
+        workload: Workload whose distributions are also drawn.
         start_epoch_s: Unix time of time zero, to show dates.
     """
     found = [
@@ -78,13 +78,13 @@ def write_figures(folder: Path, drawn: Sequence[Drawn], suffix: str) -> None:
     """Write each figure as a file.
 
     Args:
-        folder: made if it is not there.
-        drawn: the figures.
+        folder: Folder, created if it does not exist.
+        drawn: The figures.
         suffix: ``.png``, ``.svg`` or ``.pdf``.
 
     Raises:
-        ConfigError: it is another.
-        OutputError: one cannot be written; none is left then.
+        ConfigError: The suffix is another one.
+        OutputError: A figure cannot be written; then no figure is kept.
     """
     with write_folder(folder) as new:
         for one in drawn:
@@ -193,7 +193,7 @@ def _gantts(entries: Sequence[ReportedRun], start_epoch_s: float | None) -> list
 
 
 def _busiest_window(entries: Sequence[ReportedRun]) -> tuple[float, float]:
-    """The same week for all, around the longest queue of the first run: a year is unreadable."""
+    """Return the week of the first run's longest queue; a year is unreadable."""
     times = [entry.series["time_s"] for entry in entries if len(entry.series)]
     if not times:
         return 0.0, 0.0

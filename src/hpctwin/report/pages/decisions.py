@@ -1,4 +1,4 @@
-"""Which policy a twin chose when, and what each candidate's score was: figure and tables."""
+"""Figure and tables of a twin's decisions: chosen policies, and all scores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hpctwin.report.pages.html import rows_table
 __all__ = ["Decided", "decided_figures", "plot_policies"]
 
 _EPOCH_S = 1e8
-"""Emulated clocks are below it."""
+"""Lower bound of real clocks; emulated clocks are below it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,13 +26,15 @@ class Decided:
     """Decisions of a twin.
 
     Args:
-        label: of the twin.
-        decisions: one row each, in order: ``time_s``, ``policy`` (chosen), ``waiting``, ``took_ms``.
-        scores: of each candidate where several were compared: ``time_s``, ``policy``, ``score``.
-        until_s: how long the last policy ruled.
-        accuracy: how forecasts came true: rows of the wait forecast, how many, the median of the error, the
-            error of nine in ten, the bias, and the share within its interval; texts.
-        made: how it was made, name and text.
+        label: Name of the twin.
+        decisions: A row per decision, in order: ``time_s``, ``policy`` (chosen), ``waiting``,
+            ``took_ms``.
+        scores: Scores of the candidates if several were compared: ``time_s``, ``policy``,
+            ``score``.
+        until_s: End of the last policy's time, in seconds.
+        accuracy: Accuracy of forecasts, as rows of texts: the forecast wait, the number, the median
+            error, the error of nine in ten, the bias, and the share within its interval.
+        made: Names and values of the twin's settings.
     """
 
     label: str
@@ -44,7 +46,7 @@ class Decided:
 
     @property
     def ruled(self) -> pl.DataFrame:
-        """Stretches of one policy: ``policy``, ``start_s``, ``end_s``, ``decisions``; neighbours are one."""
+        """Periods of one policy: ``policy``, ``start_s``, ``end_s``, ``decisions``."""
         told = self.decisions.select("time_s", "policy")
         stretch = (pl.col("policy") != pl.col("policy").shift()).fill_null(value=True).cum_sum()
         return (
@@ -56,7 +58,7 @@ class Decided:
         )
 
     def tables(self) -> list[str]:
-        """How long each policy ruled, and how forecasts came true, as HTML."""
+        """Return each policy's total time, and the accuracy of forecasts, as HTML."""
         ruled = self.ruled.with_columns(span=pl.col("end_s") - pl.col("start_s"))
         total = float(ruled["span"].sum()) or 1.0
         by_policy = ruled.group_by("policy").agg(
@@ -82,7 +84,7 @@ class Decided:
 
 
 def decided_figures(all_of_them: Sequence[Decided]) -> list[Drawn]:
-    """The figure of each twin's policies over time."""
+    """Return the figure of each twin's policies over time."""
     many = len(all_of_them) > 1
     return [
         Drawn(
@@ -97,10 +99,10 @@ def decided_figures(all_of_them: Sequence[Decided]) -> list[Drawn]:
 
 @styled
 def plot_policies(one: Decided) -> Figure:
-    """Draw the candidates' scores over time, and below them which policy ruled when.
+    """Draw the candidates' scores over time, and below them the chosen policy.
 
     Args:
-        one: decisions of a twin.
+        one: Decisions of a twin.
     """
     ruled, scores = one.ruled, one.scores
     names = list(dict.fromkeys([*scores["policy"].sort(), *ruled["policy"].sort()]))
@@ -120,7 +122,7 @@ def plot_policies(one: Decided) -> Figure:
                 drawstyle="steps-post",
                 color=color(number),
                 linestyle=LINES[number % len(LINES)],
-                # Thinner than the one before, and broken otherwise: where they coincide, all are seen.
+                # Each line is thinner, with another pattern, so that none is hidden.
                 linewidth=max(1.2, 2.6 - 0.4 * number),
                 label=name,
             )

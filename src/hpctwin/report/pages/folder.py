@@ -1,4 +1,4 @@
-"""A run as a folder of files: what `hpctwin simulate --out` writes, and export, report and serve read."""
+"""Folder of a run: written by simulate, read by export, report and serve."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ __all__ = ["VERSIONS", "is_run", "read_run", "runs_in", "write_run"]
 
 MANIFEST, SUMMARY = "manifest.json", "summary.json"
 FORMAT = 1
-"""Of the folder: what its files are called, and what is in them."""
+"""Version of the folder's format: its file names and their contents."""
 VERSIONS = ("hpctwin", "python", "numpy", "numba", "polars")
-"""Whose versions the manifest has."""
+"""Packages whose versions are in the manifest."""
 _SHOWN = ("node_map", "placements", "lost", "power", "node_log", "cooling", "costs")
 
 
@@ -46,20 +46,22 @@ def write_run(
     now_s: float | None = None,
     notes: Iterable[str] = (),
 ) -> None:
-    """Write a run's folder: jobs and series as Parquet, where jobs ran, energy; summary and manifest as JSON.
+    """Write a run's folder: tables as Parquet; summary and manifest as JSON.
+
+    The tables are jobs, series, the nodes of jobs, and energy.
 
     Args:
-        result: of the run.
-        folder: made if it is not there.
-        options: for the manifest.
-        summary: the result's if left out.
-        tables: more of them, by name, such as ``cooling``.
-        inputs: files that the run was made of, for their hashes in the manifest.
-        now_s: so far the simulation has come, if it goes on.
-        notes: What else is assumed, a sentence each, for the manifest.
+        result: Result of the run.
+        folder: Folder, created if it does not exist.
+        options: Options for the manifest.
+        summary: Summary of the run; default the result's.
+        tables: Additional tables by name, such as ``cooling``.
+        inputs: Input files of the run, for their hashes in the manifest.
+        now_s: Simulated time so far, in seconds, if the simulation continues.
+        notes: Further assumptions for the manifest, a sentence each.
 
     Raises:
-        OutputError: it cannot be written; nothing of it is left then.
+        OutputError: The folder cannot be written; then no part of it is kept.
     """
     written = {**_tables(result), **(tables or {})}
     told = summary or result.summary()
@@ -70,7 +72,7 @@ def write_run(
         **{name: version(name) for name in VERSIONS[2:]},
         "command": shlex.join(["hpctwin", *sys.argv[1:]]),
         "inputs": {str(path): _sha256(path) for path in inputs if path.is_file()},
-        # What lies there besides is another run's.
+        # Other tables in the folder are from another run.
         "tables": list(written),
         "policy": result.policy,
         "workload": result.workload.name,
@@ -97,7 +99,7 @@ def write_run(
 
 
 def _empty(table: pl.DataFrame) -> list[str]:
-    """The columns in which nothing is known."""
+    """Return the columns without any value."""
     return [name for name in table.columns if len(table) and table[name].null_count() == len(table)]
 
 
@@ -117,19 +119,19 @@ def _tables(result: Result) -> dict[str, pl.DataFrame]:
 
 
 def _with_energy(jobs: pl.DataFrame, energy: Energy) -> pl.DataFrame:
-    """The jobs with ``energy_j``; of a facility's cluster, those that were there in the end."""
+    """Return the jobs with ``energy_j``; in a facility, those at the cluster in the end."""
     used = energy.jobs.select("job_id", "energy_j")
     return jobs.join(used, on="job_id", how="left", maintain_order="left")
 
 
 def read_run(folder: Path) -> ReportedRun:
-    """Read what `write_run` has written.
+    """Read a run's folder written by `write_run`.
 
     Args:
-        folder: of the run.
+        folder: Folder of the run.
 
     Raises:
-        ConfigError: a file is not there, or is not what it should be, or the folder is of another version.
+        ConfigError: A file is missing or invalid, or the folder has another format version.
     """
     manifest = _json(folder, MANIFEST)
     if manifest.get("format") != FORMAT:
@@ -157,15 +159,15 @@ def read_run(folder: Path) -> ReportedRun:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder looks like one of a run."""
+    """Return whether a folder has the files of a run."""
     return (folder / MANIFEST).is_file() and (folder / "jobs.parquet").is_file()
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """The folder, if it is a run's; else those in it, or in a folder of it, that are, by name.
+    """Return the folder if it is a run's; else the runs up to two levels below, by name.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: There is no run.
     """
     if is_run(folder):
         return [folder]

@@ -1,7 +1,4 @@
-"""The report as one HTML file that needs nothing else.
-
-Figures as part of a page.
-"""
+"""The report as one self-contained HTML file, with its figures embedded."""
 
 from __future__ import annotations
 
@@ -35,17 +32,17 @@ __all__ = [
 
 _PNG_DPI = 120
 _LARGEST_SVG = 300_000
-"""A drawing of so many marks is smaller as an image."""
+"""Size in bytes of the largest SVG; a larger figure is smaller as PNG."""
 
 
 def image_tag(figure: Figure, text: str) -> str:
-    """An ``<img>`` that holds the figure: as SVG, which is sharp in print; as PNG where that would be large.
+    """Return an ``<img>`` with the figure: SVG, sharp in print; PNG if that is large.
 
     Args:
-        figure: to draw.
-        text: what it shows, for those who cannot see it.
+        figure: The figure.
+        text: Description of the figure for screen readers.
     """
-    # A fixed salt and no date: the same figure gives the same bytes.
+    # With a fixed salt and no date, the same figure gives the same bytes.
     with rc_context({"svg.hashsalt": "hpctwin", "svg.fonttype": "path"}):
         kind, content = "svg+xml", _saved(figure, "svg", metadata={"Date": None})
     if len(content) > _LARGEST_SVG:
@@ -127,24 +124,24 @@ def write_report(
 ) -> Path:
     """Write a report that compares runs, or describes one.
 
-    The file holds its style and its figures, runs no script and fetches nothing. It is written
-    beside its place first and then moved there, so that there is never half a report.
+    The file contains its style and figures, runs no script and fetches nothing. It is written next
+    to its path and then moved there, so that there is never half a report.
 
     Args:
-        path: the file, which is replaced if it exists.
-        title: heading.
-        entries: the runs, one or more, in the order to show; labels are distinct.
-        intro: plain text under the heading; an empty line begins a new paragraph.
-        workload_name: what was simulated.
-        workload: to show its distributions too.
-        nodes: size of the machine.
+        path: File to write; replaced if it exists.
+        title: Heading.
+        entries: The runs in display order, one or more; labels are distinct.
+        intro: Plain text under the heading; an empty line begins a new paragraph.
+        workload_name: Name of the simulated workload.
+        workload: Workload whose distributions are also shown.
+        nodes: Number of nodes of the cluster.
         start_epoch_s: Unix time of time zero, to show dates.
 
     Returns:
         The file's path.
 
     Raises:
-        OutputError: the file cannot be written.
+        OutputError: The file cannot be written.
     """
     drawn = report_figures(entries, workload=workload, start_epoch_s=start_epoch_s)
     return write_page(path, title, _sections(title, entries, drawn, intro, workload_name, nodes))
@@ -158,17 +155,17 @@ def write_reported(
     drawn: Sequence[Drawn],
     tables: Mapping[str, Sequence[str]] | None = None,
 ) -> Path:
-    """Write a report of figures that are drawn already.
+    """Write a report of figures that are already drawn.
 
     Args:
-        path: the file, which is replaced if it exists.
-        title: heading.
-        entries: the runs, if any; labels are distinct.
-        drawn: their `report_figures`, and others.
-        tables: what else stands in a section, as HTML, by its heading.
+        path: File to write; replaced if it exists.
+        title: Heading.
+        entries: The runs, if any; labels are distinct.
+        drawn: Their `report_figures`, and others.
+        tables: Additional HTML of a section, by its heading.
 
     Raises:
-        OutputError: the file cannot be written.
+        OutputError: The file cannot be written.
     """
     sizes = {entry.cluster.node_count for entry in entries if entry.cluster is not None}
     nodes = sizes.pop() if len(sizes) == 1 else None
@@ -224,7 +221,7 @@ def write_page(path: str | Path, title: str, sections: Sequence[str]) -> Path:
     """Write a page of sections of HTML, with the style of all reports.
 
     Raises:
-        OutputError: the file cannot be written.
+        OutputError: The file cannot be written.
     """
     page = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -239,7 +236,7 @@ def write_page(path: str | Path, title: str, sections: Sequence[str]) -> Path:
 
 
 def rows_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table of texts and numbers; long texts are broken."""
+    """Return an HTML table of texts and numbers; long texts are wrapped."""
     top = "".join(f'<th scope="col" class="text">{escape(name)}</th>' for name in head)
     body = "".join(
         "<tr>" + "".join(f'<td class="text">{escape(_cell(one))}</td>' for one in row) + "</tr>"
@@ -269,7 +266,7 @@ def _heading(
 
 
 def section(heading: str, *parts: Sequence[str]) -> str:
-    """A section of HTML under a heading."""
+    """Return an HTML section with a heading."""
     content = "\n".join(text for part in parts for text in part)
     return f"<section>\n<h2>{escape(heading)}</h2>\n{content}\n</section>"
 
@@ -306,5 +303,5 @@ def _details(label: str, summary: Summary) -> str:
 
 
 def captioned(drawn: Figure, caption: str) -> str:
-    """A figure with its caption, as HTML."""
+    """Return a figure with its caption, as HTML."""
     return f"<figure>{image_tag(drawn, caption)}<figcaption>{escape(caption)}</figcaption></figure>"

@@ -1,4 +1,4 @@
-"""A run as reports and pages show it."""
+"""Data of a run for reports and pages."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class ReportedRun:
     """One run.
 
     Args:
-        label: of the policy.
-        jobs: the result's jobs.
-        series: their `hpctwin.metrics.time.series`.
-        summary: their `hpctwin.metrics.summarize`, and what else is told of the run.
-        node_map, placements, lost: as of a result.
-        cluster: the machine; needed with ``placements``.
-        power: watts over time, a row at each change: ``time_s``, ``total_w``; None if not known.
-        states: which power state each node was in: ``node``, ``state``, ``start_s``, ``end_s``.
-        cooling: what cooling took, as `plot_cooling` takes it.
-        costs: what the power cost and emitted, as `cost_changes` tells it.
-        manifest: how the run was made; empty if that is not known.
+        label: Name of its policy.
+        jobs: Jobs of the result.
+        series: Their `hpctwin.metrics.time.series`.
+        summary: Their `hpctwin.metrics.summarize`, and further metrics of the run.
+        node_map, placements, lost: Tables as of a result.
+        cluster: The cluster; required with ``placements``.
+        power: Power over time, a row at each change: ``time_s``, ``total_w``; None if unknown.
+        states: Power states of each node: ``node``, ``state``, ``start_s``, ``end_s``.
+        cooling: Table for `plot_cooling`.
+        costs: Cost and emissions of the power, as of `cost_changes`.
+        manifest: Settings of the run; empty if unknown.
     """
 
     label: str
@@ -54,7 +54,7 @@ class ReportedRun:
 
     @classmethod
     def of_result(cls, label: str, result: Result) -> ReportedRun:
-        """A result that is at hand."""
+        """Return the data of a result in memory."""
         energy = result.energy
         return cls(
             label=label,
@@ -71,29 +71,29 @@ class ReportedRun:
 
     @property
     def of(self) -> str:
-        """What `lanes` numbers: nodes, or where they are shared cores through all nodes."""
+        """Unit of `lanes`: node, or core (through all nodes) if nodes are shared."""
         return "node" if self.placements is None else "core"
 
     @property
     def sized(self) -> pl.DataFrame:
-        """The jobs; where they share nodes with the cores that they held, whole ones, as ``nodes``."""
+        """Jobs; with shared nodes, ``nodes`` is the number of whole cores that a job held."""
         return self.jobs if self.placements is None else cores_held(self.jobs, self.placements)
 
     @cached_property
     def lanes(self) -> pl.DataFrame | None:
-        """On which nodes, or cores, jobs ran; None if nodes were only counted. See `plot_gantt`."""
+        """Nodes or cores of jobs; None if nodes were only counted. See `plot_gantt`."""
         if self.placements is None or self.cluster is None:
             return self.node_map
         return core_map(self.cluster, self.placements)
 
     @property
     def ticks(self) -> NodeTicks | None:
-        """Names of nodes along what `lanes` numbers; None if it is not known which there are."""
+        """Names of nodes along `lanes`; None if the cluster is unknown."""
         return None if self.cluster is None else node_ticks(self.cluster, by_core=self.of == "core")
 
     @property
     def lane_count(self) -> int | None:
-        """So many nodes, or cores, there are; None if that is not known."""
+        """Number of nodes or cores; None if unknown."""
         if self.cluster is None or self.of == "node":
             return None if self.cluster is None else self.cluster.node_count
         return sum(group.count * max(1, round(group.cores or 0)) for group in self.cluster.nodes)

@@ -1,4 +1,4 @@
-"""The page that says what a site's files became."""
+"""Page about the import of a site's files."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ def write_site_report(
     tables: Mapping[str, tuple[Sequence[str], Rows]],
     notes: Sequence[str],
 ) -> Path:
-    """Write a page on a machine, a policy and a workload that were read off a site's files.
+    """Write a page on the cluster, policy and workload imported from a site's files.
 
     Args:
-        path: the file.
-        cluster: the machine.
-        nodes: those of its node groups that are known.
-        policy: its text.
-        jobs: how many were read.
-        workload: the last of them, which are drawn; None if there are none.
-        tables: further sections by heading, each the names of columns and rows.
-        notes: a sentence each.
+        path: File to write.
+        cluster: The cluster.
+        nodes: Its known node groups.
+        policy: Text of the policy.
+        jobs: Number of imported jobs.
+        workload: The last of them, which are drawn; None without jobs.
+        tables: Further sections by heading, each the names of columns and rows.
+        notes: Notes, a sentence each.
 
     Raises:
-        OutputError: the file cannot be written.
+        OutputError: The file cannot be written.
     """
     title = f"{cluster.name}, as its own files tell"
     parts = len(cluster.partitions)

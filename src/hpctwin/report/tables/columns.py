@@ -1,4 +1,4 @@
-"""Metrics for people: their names, their units, which is better."""
+"""Metrics for people: their names, units and better direction."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NAMES = {
     "preempted_node_s": "lost to preemption",
     "pp": "per-processor",
 }
-"""Names in words, besides those of `METRICS`."""
+"""Names in words, in addition to those of `METRICS`."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class Column:
     """A metric as a column of a comparison.
 
     Args:
-        key: in the summary.
-        header: above the column.
-        better: which end of the scale is good; None if neither.
-        short: header where there is little room, if another.
+        key: Key in the summary.
+        header: Header of the column.
+        better: Better end of the scale; None if neither.
+        short: Header for narrow tables, if it differs.
     """
 
     key: str
@@ -47,15 +47,15 @@ class Column:
 
 
 def shown_columns(summaries: Iterable[Summary]) -> list[Column]:
-    """The columns that at least one summary has."""
+    """Return the columns that at least one summary has."""
     summaries = list(summaries)
     return [column for column in COLUMNS if any(column.key in summary for summary in summaries)]
 
 
 def best_labels(column: Column, summaries: Mapping[str, Summary]) -> set[str]:
-    """Who has the best value of a column; nobody if all are equal or there is none.
+    """Return the labels with a column's best value; none if all are equal.
 
-    Values that look the same in the table count as equal.
+    Values with the same text in the table count as equal.
     """
     values = {
         label: value
@@ -71,7 +71,10 @@ def best_labels(column: Column, summaries: Mapping[str, Summary]) -> set[str]:
 
 
 def format_metric(key: str, value: float | int | str | None) -> str:
-    """A metric's value with its unit: ``3.4 h``, ``84.2 %``, ``1,234``; ``–`` for none; texts as is."""
+    """Return a value with its unit, such as ``3.4 h`` or ``84.2 %``; ``–`` for None.
+
+    Texts are returned as they are.
+    """
     if value is None:
         return "–"
     if isinstance(value, str):
@@ -96,34 +99,34 @@ def format_metric(key: str, value: float | int | str | None) -> str:
 
 
 def _unit(key: str) -> str:
-    """The unit of a metric; what is not in `METRICS` has it in its name."""
+    """Return the unit of a metric; metrics outside `METRICS` have it in their name."""
     if key in METRICS:
         return METRICS[key].unit
     return next((unit for suffix, unit in _UNITS.items() if key.endswith(suffix)), "")
 
 
 def format_change(key: str, change: float) -> str:
-    """A difference between two values of a metric, with its sign; of shares in points."""
+    """Return a difference of two values of a metric with its sign; for shares in points."""
     sign = "+" if change > 0 else "−" if change < 0 else ""
     text = format_metric(key, abs(change))
     return sign + (f"{text.removesuffix(' %')} pts" if text.endswith(" %") else text)
 
 
 def metric_name(key: str) -> str:
-    """A metric's name in words: ``mean wait``, ``p95 bounded slowdown``."""
+    """Return a metric's name in words: ``mean wait``, ``p95 bounded slowdown``."""
     if key in METRICS and METRICS[key].label:
         return METRICS[key].label
     if key in _NAMES:
         return _NAMES[key]
     if key.startswith("jobs_"):
         return f"jobs {key.removeprefix('jobs_').replace('_', ' ')}"
-    key = key.removesuffix("_currency")  # a price alone has none
+    key = key.removesuffix("_currency")  # a price without a currency
     words = key.removesuffix("_s").removesuffix("_j").removesuffix("_kg").split("_")
     return " ".join(_NAMES.get(word, word) for word in words)
 
 
 def column_of(key: str) -> Column:
-    """The column of a metric."""
+    """Return the column of a metric."""
     metric = METRICS[key]
     return Column(key, metric.header or metric_name(key), metric.better, metric.short)
 

@@ -9,19 +9,19 @@ from typing import Any
 __all__ = ["Cell", "Table"]
 
 Cell = str | tuple[str, str]
-"""What a cell says; or that, and what was published of it."""
+"""Text of a cell; or the text and the published value."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table as it is printed.
+    """A table to print.
 
     Args:
-        heads: of its columns.
-        rows: cells, as many as heads.
-        title, caption: above and below it.
-        words: so many columns at its left hold words, the others numbers.
-        marked: rows that are to be seen.
+        heads: Column headers.
+        rows: Cells, as many per row as headers.
+        title, caption: Texts above and below the table.
+        words: Number of columns of words at the left; the other columns are numbers.
+        marked: Highlighted rows.
     """
 
     heads: Sequence[str]
@@ -35,11 +35,11 @@ class Table:
     def turned(
         cls, columns: Mapping[str, Mapping[str, Any]], lines: Sequence[tuple[str, str, float, str]]
     ) -> Table:
-        """Figures as rows, what they are of as columns; figures that none has are left out.
+        """Return metrics as rows and their subjects as columns; empty rows are skipped.
 
         Args:
-            columns: figures, by what they are of.
-            lines: of each figure what it is called, its name, what it is multiplied by, how it is written.
+            columns: Metrics by subject.
+            lines: For each metric its label, key, factor and format.
         """
         rows = []
         for label, key, factor, form in lines:

@@ -1,7 +1,4 @@
-"""Tables for the terminal.
-
-A workload's description as tables for the terminal.
-"""
+"""Tables for the terminal: results of runs, and a workload's description."""
 
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ _BESIDE = 5
 
 
 def description_tables(found: Description) -> list[Table]:
-    """The figures, the distributions, and the jobs by width and by hour."""
+    """Return the metrics, the distributions, and the jobs by width and by hour."""
     return [_figures(found), *_distributions(found), _widths(found), _hours(found)]
 
 
@@ -70,7 +67,7 @@ def _figures(found: Description) -> Table:
 
 
 def _distributions(found: Description) -> list[Table]:
-    """Beside each other, or what jobs ask above their times, where a line has no room for both."""
+    """Return one table; or two, requests and times, if a line cannot hold all."""
     shown = {name: values for name, values in found.distributions.items() if values}
     if len(shown) <= _BESIDE:
         return [_quantiles(shown)]
@@ -118,19 +115,19 @@ BEST_MARK = "*"
 def compare_table(
     summaries: Mapping[str, Summary], *, title: str | None = None, width: int | None = None
 ) -> Group:
-    """Policies as rows, their main metrics as columns; the best of each column is marked.
+    """Return policies as rows and main metrics as columns; the best values are marked.
 
     Args:
-        summaries: by policy. The key ``engine_ms`` (milliseconds the simulation took), where
-            there is one, becomes a column.
-        title: above the table.
-        width: characters that a line has; names of policies that are too long for it go on in the next line
-            at one of their signs, ``+``, ``@``, ``~`` or ``/``, and columns that have no room are in a table
-            below. No number is ever cut.
+        summaries: Summaries by policy. The key ``engine_ms`` (duration of the simulation, in ms)
+            becomes a column if it is present.
+        title: Title of the table.
+        width: Characters in a line. A longer policy name is wrapped at one of its signs ``+``,
+            ``@``, ``~`` or ``/``; columns that do not fit are in a table below. No number is ever
+            cut.
 
     Returns:
-        A table to print with `rich.print`. The mark is an asterisk, so that it is there without
-        colours too.
+        A table to print with `rich.print`. The mark is an asterisk, so that it is also visible
+        without colors.
     """
     columns = shown_columns(summaries.values())
     best = {column.key: best_labels(column, summaries) for column in columns}
@@ -147,14 +144,15 @@ def compare_table(
 
 
 def difference_table(summaries: Mapping[str, Summary], *, width: int | None = None) -> Group:
-    """What each policy changes against the first: shares of its figures, and points where they are shares.
+    """Return each policy's changes from the first, in percent, or in points for shares.
 
     Args:
-        summaries: by policy, two or more.
-        width: as of `compare_table`.
+        summaries: Summaries by policy, two or more.
+        width: Characters in a line, as of `compare_table`.
 
     Returns:
-        A table to print with `rich.print`. What is 0 under the first has no share: its rise is told as it is.
+        A table to print with `rich.print`. An increase from 0 has no percentage and is shown as its
+        value.
     """
     columns = [one for one in shown_columns(summaries.values()) if one.better is not None]
     (first, base), *others = summaries.items()
@@ -166,14 +164,14 @@ def difference_table(summaries: Mapping[str, Summary], *, width: int | None = No
 
 
 def saved_table(summaries: Mapping[str, Summary], *, width: int | None = None) -> Group | None:
-    """What each policy saves against the first: energy, money, carbon; below 0 where it takes more.
+    """Return each policy's savings of energy, money, carbon; negative if it uses more.
 
     Args:
-        summaries: by policy, two or more.
-        width: as of `compare_table`.
+        summaries: Summaries by policy, two or more.
+        width: Characters in a line, as of `compare_table`.
 
     Returns:
-        A table to print with `rich.print`; None where it is not known what nodes draw.
+        A table to print with `rich.print`; None without a power model.
     """
     (first, base), *others = summaries.items()
     keys = [key for key in base if _SPENT.match(key) and base[key]]
@@ -196,15 +194,15 @@ def _saving(key: str, before: float, after: Any) -> Text:
 
 
 def paired_table(differences: pl.DataFrame, *, width: int | None = None) -> Table:
-    """What policies change against the first over several workloads, with intervals.
+    """Return the policies' mean changes from the first over workloads, with intervals.
 
     Args:
-        differences: as of `hpctwin.metrics.paired_differences`.
-        width: as of `compare_table`.
+        differences: Table as of `hpctwin.metrics.paired_differences`.
+        width: Characters in a line, as of `compare_table`.
 
     Returns:
-        A table to print with `rich.print`: a row for each policy and main metric. An asterisk stands where
-        the interval leaves 0 out.
+        A table to print with `rich.print`: a row for each policy and main metric. An asterisk marks
+        an interval that excludes 0.
     """
     known = {column.key: column for column in COLUMNS if column.better is not None}
     shown = differences.filter(pl.col("metric").is_in(list(known)))
@@ -224,7 +222,7 @@ def paired_table(differences: pl.DataFrame, *, width: int | None = None) -> Tabl
     table.add_column("policy", overflow="fold", style="bold")
     for title in ("figure", "difference", "share", "95 % interval"):
         table.add_column(title, justify="left" if title == "figure" else "right", overflow="fold")
-    # A long name goes on beside the next figures.
+    # A long name continues next to the following metrics.
     for name in dict.fromkeys(shown["policy"]):
         own = [row for of, row in zip(shown["policy"], cells, strict=True) if of == name]
         lines = _broken(name, room).split("\n")
@@ -235,7 +233,7 @@ def paired_table(differences: pl.DataFrame, *, width: int | None = None) -> Tabl
 
 
 def _paired_cells(column: Column, row: Mapping[str, Any]) -> list[Text]:
-    """Figure, difference, share of the first's mean, interval."""
+    """Return metric, difference, share of the first policy's mean, and interval."""
     key, change, low, high = column.key, row["difference"], row["low"], row["high"]
     share = "" if not row["before"] else f"{100 * change / row['before']:+,.1f} %".replace("-", "−")
     surely = low is not None and not low <= 0 <= high
@@ -257,11 +255,11 @@ def _by_policy(
     title: str | None = None,
     caption: str | None = None,
 ) -> Group:
-    """A table with a policy to each row; what does not fit the line is in tables below it.
+    """Return a table with a policy per row; columns that do not fit are in tables below it.
 
-    The policy's name goes on in the next line where it is too long.
+    A policy's name continues in the next line if it is too long.
     """
-    # Words below each other, so that the table fits a terminal of 80 columns.
+    # Words are stacked, so that the table fits a terminal of 80 columns.
     heads = [(column.short or column.header).replace(" ", "\n") for column in columns]
     widths = [
         _GAP + max([*map(len, title.split("\n")), *(len(row[at]) for row in rows.values())])
@@ -281,7 +279,7 @@ def _by_policy(
             min_width=min(_LEAST, max(map(len, rows), default=0)),
         )
         for one in heads[part]:
-            # Where a line has no room for one number even, it goes on in the next: nothing is ever lost.
+            # If a line cannot hold even one number, the number is wrapped; nothing is ever cut.
             table.add_column(one, justify="right", no_wrap=fits, overflow="fold")
         for label, cells in rows.items():
             table.add_row(Text(_broken(label, room), "bold"), *cells[part])
@@ -292,7 +290,7 @@ def _by_policy(
 
 
 def parts_that_fit(widths: Sequence[int], room: int | None) -> list[slice]:
-    """Which columns stand beside each other; one at least."""
+    """Return the columns of each table; at least one per table."""
     parts, first, taken = [], 0, 0
     for at, width in enumerate(widths):
         taken += width
@@ -303,7 +301,7 @@ def parts_that_fit(widths: Sequence[int], room: int | None) -> list[slice]:
 
 
 def _change(column: Column, before: Any, after: Any) -> Text:
-    """A difference with its sign; green where it is for the better, red where it is for the worse."""
+    """Return a difference with its sign; green if it is better, red if it is worse."""
     if before is None or after is None:
         return Text("–")
     share = format_metric(column.key, 0.5).endswith("%")
@@ -318,7 +316,7 @@ def _change(column: Column, before: Any, after: Any) -> Text:
 
 
 def _broken(label: str, room: int | None) -> str:
-    """A policy's name in lines of some characters, broken before its signs where it must be."""
+    """Return a policy's name in lines that fit, preferably broken at its signs."""
     if room is None or len(label) <= room:
         return label
     lines = [""]
@@ -330,13 +328,13 @@ def _broken(label: str, room: int | None) -> str:
 
 
 def answer_table(summary: Summary) -> Table:
-    """What one asks first of a run, in some ten lines: jobs, waits, slowdown, use, energy and money.
+    """Return the main metrics of a run in some ten lines: jobs, waits, energy, money.
 
     Args:
-        summary: of the run, or of a window of it.
+        summary: Summary of the run, or of a window of it.
 
     Returns:
-        A table to print with `rich.print`. What is not known has no line.
+        A table to print with `rich.print`. Unknown metrics have no line.
     """
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True, style="bold")
@@ -379,7 +377,7 @@ def answer_table(summary: Summary) -> Table:
 _SPENT = re.compile(r"(total|window)_energy_j$|(window_)?(cost_|emissions_kg$)")
 _GAP = 2
 _LEAST = 10
-"""Characters that a policy's name has at least."""
+"""Minimum number of characters for a policy's name."""
 _ANSWERS = (
     "mean_turnaround_s", "utilization", "window_utilization", "makespan_s", "max_queue_length",
     "dependency_violations", "total_energy_j", "window_energy_j", "wasted_energy_j", "pue",
@@ -390,11 +388,11 @@ _DELAYED = ("mean_unfair_delay_s", "delay_saving")
 
 
 def summary_table(summary: Summary, *, title: str | None = None) -> Table:
-    """Every metric of one run, one to a row, in words and human units.
+    """Return every metric of one run, one per row, in words and readable units.
 
     Args:
-        summary: of the run.
-        title: above the table.
+        summary: Summary of the run.
+        title: Title of the table.
 
     Returns:
         A table to print with `rich.print`.

@@ -1,4 +1,4 @@
-"""Who may ask what: tokens and their roles."""
+"""Access control: tokens and their roles."""
 
 from __future__ import annotations
 
@@ -26,22 +26,25 @@ __all__ = [
 ]
 
 Role = Literal["read-only", "operator"]
-"""``read-only`` looks and asks what-if; ``operator`` also confirms decisions and throws the kill switch."""
+"""``read-only`` reads and runs what-ifs.
+
+``operator`` also approves decisions and uses the kill switch.
+"""
 
 ENVIRONMENT = "HPCTWIN_TOKENS"
 SHORTEST = 16
 MADE_UP = "(made up)"
-"""Name of the token of a run that was given none; no token from a file has a blank in its name."""
+"""Name of the generated token; no name from a file has a blank."""
 
 
 @dataclass(frozen=True)
 class Token:
-    """A secret, and what whoever has it may do.
+    """A secret with the rights of its holder.
 
     Args:
-        name: whose it is, as the journal will say.
-        role: see `Role`.
-        secret: never shown.
+        name: Name of the holder, for the journal.
+        role: Rights of the holder; see `Role`.
+        secret: Secret text, never shown.
     """
 
     name: str
@@ -54,21 +57,21 @@ class Token:
 
 @dataclass(frozen=True)
 class Access:
-    """Who may come in.
+    """Who may use the page.
 
     Args:
-        tokens: any of these is asked for; without one, everybody who reaches the page may look.
-        hosts: names under which browsers may ask for this page; a page elsewhere that gives itself
-            another name for this address is refused (DNS rebinding).
+        tokens: Accepted tokens; without any, everyone who can reach the page may read it.
+        hosts: Host names that requests may use. A request from another page that uses a different
+            name for this address is refused (DNS rebinding).
     """
 
     tokens: tuple[Token, ...]
     hosts: frozenset[str]
 
     def who(self, authorization: str | None) -> Token | None:
-        """Whose token it is; None if it is none of ours.
+        """Return the token in an authorization header; None if it is not an accepted one.
 
-        All are compared, each in constant time: how long it takes tells nothing.
+        All tokens are compared, each in constant time, so the response time reveals nothing.
         """
         scheme, _, given = (authorization or "").partition(" ")
         found = None
@@ -79,15 +82,16 @@ class Access:
 
 
 def read_tokens(path: Path | None) -> tuple[Token, ...]:
-    """Tokens from a file, or from the environment variable ``HPCTWIN_TOKENS``, in the same form.
+    """Return the tokens in a file, or in the environment variable ``HPCTWIN_TOKENS``.
 
-    Each line is ``NAME ROLE SECRET``; empty lines and those that begin with ``#`` say nothing.
+    Each line is ``NAME ROLE SECRET``; empty lines and lines that begin with ``#`` are ignored.
 
     Args:
-        path: the file, which only its owner may read.
+        path: The file; only its owner may have read access.
 
     Raises:
-        ConfigError: it cannot be read, others may read or write it, or a line is not of that form.
+        ConfigError: The file cannot be read, others may read or write it, or a line has another
+            form.
     """
     if path is None:
         return tuple(_tokens(os.environ.get(ENVIRONMENT, "").splitlines(), ENVIRONMENT))
@@ -128,12 +132,12 @@ def _tokens(lines: Iterable[str], where: str) -> Iterable[Token]:
 
 
 def made_up() -> Token:
-    """A token for this run: on a host with several users all of them reach a port of loopback."""
+    """Return a token for this run; all users of a host can reach its loopback ports."""
     return Token(MADE_UP, "read-only", secrets.token_urlsafe(24).encode())
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address to listen on is reached from this host only."""
+    """Return whether an address can be reached only from this host."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""The REST interface and the page of a live cluster."""
+"""REST interface and page of a live cluster."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from hpctwin.web.views.views import (
 __all__ = ["application"]
 
 AT_ONCE = 2
-"""So many what-ifs run at the same time; others are asked to come again."""
+"""Maximum number of parallel what-ifs; further requests must be repeated later."""
 
 Number = Annotated[int, Path(ge=1, lt=2**62)]
 
@@ -49,13 +49,13 @@ def application(
     kill_switch: FilePath | None = None,
     every_s: float = 0.25,
 ) -> FastAPI:
-    """The page of one live cluster, without a gate before it.
+    """Return the application of one live cluster, without access control.
 
     Args:
-        source: what is shown.
-        live: tells listeners of changes; one of its own if left out.
-        kill_switch: the twin's; None if it has none, or it is not known.
-        every_s: how often the journal is looked into.
+        source: State of the cluster.
+        live: Notifier of listeners; default a new one.
+        kill_switch: File of the twin's kill switch; None if there is none, or it is unknown.
+        every_s: Time between two polls of the journal, in seconds.
     """
     live = live or Live(source)
     app = application_of(source, live, page="index.html", every_s=every_s)
@@ -70,7 +70,7 @@ def application(
 def _looking(app: FastAPI, source: Source, live: Live) -> None:
     @app.get("/readyz", tags=["health"])
     def readyz() -> dict[str, str]:
-        """Whether the journal can be read and the twin runs."""
+        """Check that the journal can be read and the twin runs."""
         trouble = source.fault or (None if source.head().alive else "the twin does not run")
         if trouble:
             raise HTTPException(503, trouble)
@@ -78,37 +78,37 @@ def _looking(app: FastAPI, source: Source, live: Live) -> None:
 
     @app.get("/metrics", tags=["health"], response_class=Response)
     def metrics() -> Response:
-        """Figures for Prometheus."""
+        """Return metrics for Prometheus."""
         return Response(exposition(source, live), media_type="text/plain; version=0.0.4")
 
     @app.get("/api/v1/state", tags=["look"])
     def state() -> Head:
-        """How the cluster and its twin stand."""
+        """Return the state of the cluster and its twin."""
         return source.head()
 
     @app.get("/api/v1/events", tags=["look"], response_class=StreamingResponse)
     def events() -> StreamingResponse:
-        """Server-sent events: ``head`` with what `/state` answers, at each change."""
+        """Stream server-sent events: ``head`` with the content of `/state`, at each change."""
         return live.response()
 
     @app.get("/api/v1/jobs", tags=["look"], response_model=list[JobView])
     def jobs() -> Response:
-        """Jobs that wait, by forecast start, then those that run."""
+        """Return pending jobs by forecast start, then running jobs."""
         return Response(source.jobs(), media_type=JSON)
 
     @app.get("/api/v1/nodes", tags=["look"], response_model=list[NodeView])
     def nodes() -> Response:
-        """All nodes, in the order of their numbers."""
+        """Return all nodes by number."""
         return Response(source.nodes(), media_type=JSON)
 
     @app.get("/api/v1/bars", tags=["look"], response_model=list[Bar])
     def bars() -> Response:
-        """What ran in the last day, runs, and will run: a Gantt chart."""
+        """Return the jobs of the last day, running jobs and forecast jobs, for a Gantt chart."""
         return Response(source.bars(), media_type=JSON)
 
     @app.get("/api/v1/lines", tags=["look"])
     def lines(bins: Annotated[int, Query(ge=1, le=2000)] = 400) -> LinesView:
-        """Nodes in use, and as far as known power, PUE, carbon and price, over time: past and forecast."""
+        """Return nodes in use over time, and if known power, PUE, carbon and price."""
         return source.lines(bins)
 
     @app.get("/api/v1/decisions", tags=["look"])
@@ -116,12 +116,12 @@ def _looking(app: FastAPI, source: Source, live: Live) -> None:
         limit: Annotated[int, Query(ge=1, le=1000)] = 50,
         before: Annotated[int | None, Query(ge=1, lt=2**62)] = None,
     ) -> list[DecisionView]:
-        """The last decisions, newest first."""
+        """Return the last decisions, newest first."""
         return source.decisions(limit, before)
 
     @app.get("/api/v1/decisions/{number}", tags=["look"])
     def decision(number: Number) -> DecisionView:
-        """One decision."""
+        """Return one decision."""
         found = source.decision(number)
         if found is None:
             raise HTTPException(404, f"no decision {number}")
@@ -129,33 +129,33 @@ def _looking(app: FastAPI, source: Source, live: Live) -> None:
 
     @app.get("/api/v1/accuracy", tags=["look"])
     def accuracy() -> list[Accuracy]:
-        """How well forecasts of starts came true."""
+        """Return the accuracy of start-time forecasts."""
         return source.accuracy()
 
 
 def _asking(app: FastAPI, source: Source) -> None:
     @app.get("/api/v1/decisions/{number}/explain", tags=["ask"])
     def explain_decision(number: Number) -> Told:
-        """Why this decision was made, in plain words."""
+        """Explain this decision in plain words."""
         if source.decision(number) is None:
             raise HTTPException(404, f"no decision {number}")
         return source.explain_decision(number)
 
     @app.get("/api/v1/jobs/{job}/when", tags=["ask"])
     def when(job: JobId) -> Told:
-        """When a job starts, and why not now."""
+        """Forecast when a job starts, and explain why not now."""
         return source.when(job)
 
     @app.get("/api/v1/jobs/{job}/explain", tags=["ask"])
     def explain_job(job: JobId) -> Told:
-        """The same, with what was forecast and done."""
+        """Forecast and explain a job's start, with all its forecasts and actions."""
         return source.explain_job(job)
 
     @app.post("/api/v1/what-if", tags=["ask"])
     def what_if(change: Change) -> WhatIfAnswer:
-        """The cluster as it is and with a change, both run ahead until their queues are empty.
+        """Simulate the cluster with and without a change until both queues are empty.
 
-        Nothing is changed on the cluster.
+        The real cluster is not changed.
         """
         if not app.state.turns.acquire(blocking=False):
             raise HTTPException(429, f"{AT_ONCE} what-ifs run already; ask again in a second")
@@ -168,7 +168,7 @@ def _asking(app: FastAPI, source: Source) -> None:
 def _acting(app: FastAPI, source: Source, switch: FilePath | None) -> None:
     @app.post("/api/v1/decisions/{number}/approval", tags=["act"])
     def approve(number: Number, asked: Approval, who: Operator) -> DecisionView:
-        """Confirm or refuse a decision that waits for a person; written down with your name."""
+        """Approve or reject a decision that waits for a person; recorded with your name."""
         with _writing(source) as journal:
             waiting = [row for row, _ in journal.approvals("pending")]
             if number not in waiting:
@@ -186,7 +186,7 @@ def _acting(app: FastAPI, source: Source, switch: FilePath | None) -> None:
 
     @app.put("/api/v1/kill-switch", tags=["act"])
     def kill_switch(asked: KillSwitch, who: Operator) -> KillSwitch:
-        """Throw the kill switch, or take it back; written down with your name."""
+        """Set or release the kill switch; recorded with your name."""
         if switch is None:
             raise HTTPException(
                 409, "the twin has no act.kill_switch, or this page was not told of it by --config"

@@ -1,8 +1,7 @@
-"""What every page has, whatever it shows: its files, faults in words, health, and live updates.
+"""Parts of every page: its files, errors in words, health, and live updates.
 
-Live updates: whoever listens is told that something has changed, and what stands at the top.
-
-A listener that is slow misses updates, and is told the latest: nothing is kept for it.
+Live updates notify each listener of a change, with the head of the page. A slow listener misses
+updates and then gets the latest one; nothing is stored for it.
 """
 
 from __future__ import annotations
@@ -31,19 +30,19 @@ MOST_LISTENERS = 1000
 
 
 class Headed(Protocol):
-    """Has something at the top, which changes when its version does."""
+    """A source with a head, which changes with its version."""
 
     version: int
 
     def head(self) -> BaseModel:
-        """What stands at the top."""
+        """Return the head of the page."""
 
 
 class Live:
-    """Tells listeners of changes.
+    """Notifier of listeners about changes.
 
     Args:
-        source: what changes.
+        source: Source of the changes.
     """
 
     def __init__(self, source: Headed) -> None:
@@ -55,16 +54,16 @@ class Live:
         self._ended = False
 
     def begin(self) -> None:
-        """Called in the event loop that listeners live in."""
+        """Start; call it in the event loop of the listeners."""
         self._loop = asyncio.get_running_loop()
 
     def told(self) -> None:
-        """Something has changed; from any thread."""
+        """Notify the listeners of a change; may be called in any thread."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake)
 
     def end(self) -> None:
-        """Let all listeners go."""
+        """End the streams of all listeners."""
         self._ended = True
         self.told()
 
@@ -73,17 +72,17 @@ class Live:
         self._changed = asyncio.Event()
 
     def response(self) -> StreamingResponse:
-        """What a new listener is answered.
+        """Return the event stream for a new listener.
 
         Raises:
-            HTTPException: there are too many.
+            HTTPException: There are too many listeners.
         """
         if self.listeners >= MOST_LISTENERS:
             raise HTTPException(503, f"{MOST_LISTENERS} listen already")
         return StreamingResponse(self.events(), media_type="text/event-stream")
 
     async def events(self) -> AsyncIterator[str]:
-        """Server-sent events for one listener, the present first."""
+        """Yield server-sent events for one listener, first the current state."""
         self.listeners += 1
         try:
             while not self._ended:
@@ -129,25 +128,25 @@ _FAULTS: dict[int | str, dict[str, Any]] = {
 
 
 class Followed(Protocol):
-    """Changes by itself."""
+    """A source that changes by itself."""
 
     version: int
 
     def follow(self, stop: threading.Event, told: Callable[[], None], every_s: float) -> None:
-        """Take in what is new, until told to stop."""
+        """Read new data until `stop` is set."""
 
     def head(self) -> BaseModel:
-        """What stands at the top."""
+        """Return the head of the page."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One of several things that are served together.
+    """One of several pages of a server.
 
     Args:
-        app: its application.
-        live: tells its listeners.
-        shown: what is told of it beside others, by its name.
+        app: Application of the page.
+        live: Notifier of its listeners.
+        shown: Function that returns its entry in the list of pages, by its name.
     """
 
     app: FastAPI
@@ -156,13 +155,13 @@ class Part:
 
 
 def application_of(source: Followed, live: Live, *, page: str, every_s: float) -> FastAPI:
-    """An application with its page, health and faults in words; more is added to it.
+    """Return an application with page, health and readable errors; add routes to it.
 
     Args:
-        source: followed as long as the application runs.
-        live: told of changes.
-        page: file of the page at ``/``.
-        every_s: how often to look for changes.
+        source: Source, followed while the application runs.
+        live: Notifier for its changes.
+        page: File of the page at ``/``.
+        every_s: Time between two polls for changes, in seconds.
     """
     stop = threading.Event()
 
@@ -183,10 +182,10 @@ def application_of(source: Followed, live: Live, *, page: str, every_s: float) -
 
 
 def together(parts: Mapping[str, Part]) -> FastAPI:
-    """Several applications as one: each under ``/NAME/``, and a page that lists them.
+    """Return several applications as one, each under ``/NAME/``, and an index page.
 
     Args:
-        parts: by name.
+        parts: Pages by name.
     """
 
     @asynccontextmanager
@@ -200,7 +199,7 @@ def together(parts: Mapping[str, Part]) -> FastAPI:
 
     @app.get("/api/v1/shown", tags=["look"])
     def shown() -> Sequence[Shown]:
-        """All clusters and runs that are served here, with how they stand."""
+        """Return all clusters and runs of this server with their states."""
         return [part.shown(name) for name, part in parts.items()]
 
     for name, part in parts.items():
@@ -240,7 +239,7 @@ def _bare(lifespan: Any, page: str) -> FastAPI:
 
     @app.get("/healthz", tags=["health"])
     def healthz() -> dict[str, str]:
-        """Whether this server runs."""
+        """Report that this server runs."""
         return {"status": "ok"}
 
     return app

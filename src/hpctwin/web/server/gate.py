@@ -1,4 +1,4 @@
-"""What every request passes first: limits on size and rate, the host's name, the token, safe headers."""
+"""Checks of every request (size, rate, host name, token), and safe headers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["BURST", "LARGEST_BODY", "Gate"]
 
 LARGEST_BODY = 65_536
 PER_S, BURST = 50.0, 200.0
-"""A client may ask so often in the long run, and so many times at once."""
+"""Long-term rate of a client's requests per second, and maximum number at once."""
 MOST_CLIENTS = 4096
 
 _HEADERS = [
@@ -36,15 +36,15 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _OPEN = ("/healthz", "/readyz", "/favicon.ico")
-"""Asked for without a token; and so are pages, which end with a slash and hold nothing but code."""
+"""Paths without a token; pages, which end with a slash and are only code, need none."""
 
 
 class Gate:
-    """Stands before the application.
+    """Access control in front of the application.
 
     Args:
-        inside: the application.
-        access: who may come in.
+        inside: The application.
+        access: Accepted tokens and host names.
     """
 
     def __init__(self, inside: Application, access: Access) -> None:
@@ -53,7 +53,7 @@ class Gate:
         self._rates: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or say why not."""
+        """Pass a request on, or answer with the reason for its refusal."""
         if scope["type"] != "http":
             await self._inside(scope, receive, send)
             return
@@ -105,7 +105,7 @@ class Gate:
         return None
 
     def _too_many(self, client: str) -> float:
-        """Seconds until this client may ask again; 0 if it may now."""
+        """Return the seconds until this client may send a request; 0 if it may now."""
         now = time.monotonic()
         left, at = self._rates.pop(client, (BURST, now))
         left = min(BURST, left + (now - at) * PER_S)
@@ -116,7 +116,7 @@ class Gate:
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """A whole body; None if it is longer than it may be, whatever its header said, or cut off."""
+    """Return a whole body; None if it is cut off or too long, whatever its header claims."""
     parts: list[bytes] = []
     while True:
         message = await receive()
@@ -130,7 +130,7 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """Gives a body that was read, then what comes after it."""
+    """Return a receiver that repeats a body that was already read, then continues."""
     given = False
 
     async def once() -> MutableMapping[str, Any]:

@@ -1,4 +1,4 @@
-"""What Prometheus is told at ``/metrics``."""
+"""Metrics for Prometheus at ``/metrics``."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _COUNTS = {
 
 
 class _Collector:
-    """Reads the figures off the source at each scrape."""
+    """Collector that reads the metrics from the source at each scrape."""
 
     def __init__(self, source: Source, live: Live) -> None:
         self._source = source
         self._live = live
 
     def collect(self) -> Iterable[Metric]:
-        """All metrics."""
+        """Yield all metrics."""
         head = self._source.head()
         gauges = {
             "up": ("whether the twin runs", float(head.alive)),
@@ -129,11 +129,11 @@ def _labelled(name: str, says: str, label: str, values: dict[str, int]) -> Metri
 
 
 def exposition(source: Source, live: Live) -> bytes:
-    """The text that Prometheus reads.
+    """Return the text for Prometheus.
 
     Args:
-        source: of the figures.
-        live: knows who listens.
+        source: Source of the metrics.
+        live: Notifier that counts listeners.
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collector(source, live))

@@ -1,7 +1,4 @@
-"""The web server beside a twin.
-
-The REST interface and the page of a simulated run.
-"""
+"""Web server for live twins and simulated runs, and the application of a run."""
 
 from __future__ import annotations
 
@@ -39,12 +36,12 @@ __all__ = [
 def run_application(
     source: RunSource, *, live: Live | None = None, every_s: float = 1.0
 ) -> FastAPI:
-    """The page of one run, without a gate before it.
+    """Return the application of one run, without access control.
 
     Args:
-        source: what is shown.
-        live: tells listeners of changes; one of its own if left out.
-        every_s: how often the run's folder is looked at.
+        source: The run.
+        live: Notifier of listeners; default a new one.
+        every_s: Time between two polls of the run's folder, in seconds.
     """
     live = live or Live(source)
     app = application_of(source, live, page="run.html", every_s=every_s)
@@ -52,17 +49,17 @@ def run_application(
 
     @app.get("/api/v1/state", tags=["look"])
     def state() -> RunHead:
-        """What the run was, and how it stands."""
+        """Return the run's settings and its state."""
         return source.head()
 
     @app.get("/api/v1/events", tags=["look"], response_class=StreamingResponse)
     def events() -> StreamingResponse:
-        """Server-sent events: ``head`` with what `/state` answers, whenever the run's files have changed."""
+        """Stream events: ``head`` with the content of `/state`, at each change of the files."""
         return live.response()
 
     @app.get("/api/v1/lines", tags=["look"])
     def lines(bins: Annotated[int, Query(ge=1, le=2000)] = 400) -> LinesView:
-        """Queue, machine and power over time: means and peaks over bins of equal length."""
+        """Return queue, cluster and power over time, as means and peaks of equal bins."""
         return source.lines(bins)
 
     @app.get("/api/v1/jobs", tags=["look"])
@@ -70,12 +67,12 @@ def run_application(
         find: Annotated[str, Query(max_length=128)] = "",
         state: Annotated[str | None, Query(max_length=32)] = None,
     ) -> RunJobs:
-        """Jobs by their id, user, account or partition; the first 500 of them."""
+        """Return the first 500 jobs that match an id, user, account or partition."""
         return source.jobs(find, state)
 
     @app.get("/api/v1/jobs/{job}", tags=["look"])
     def job(job: JobId) -> RunJob:
-        """One job."""
+        """Return one job."""
         return source.job(job)
 
     return app
@@ -83,15 +80,16 @@ def run_application(
 
 @dataclass(frozen=True)
 class Listening:
-    """Where and how the page is served.
+    """Address and security of the server.
 
     Args:
-        host, port: to listen on.
-        tokens: file of tokens; without it and ``HPCTWIN_TOKENS``, one is made up for this run.
-        no_token: everybody on this host may look.
-        certificate, key: files for TLS.
-        behind_proxy: a proxy on this host or beside it does TLS.
-        allow_hosts: names under which the page is asked for, besides that of the address.
+        host, port: Address to listen on.
+        tokens: File of tokens; without it and ``HPCTWIN_TOKENS``, a token is generated for this
+            run.
+        no_token: Whether all users of this host may read.
+        certificate, key: Files for TLS.
+        behind_proxy: Whether a proxy on this host or next to it provides TLS.
+        allow_hosts: Host names that requests may use, in addition to that of the address.
     """
 
     host: str = "127.0.0.1"
@@ -110,10 +108,10 @@ class Listening:
 
 
 def access_of(listening: Listening) -> Access:
-    """Who may come in.
+    """Return the accepted tokens and host names.
 
     Raises:
-        ConfigError: what was asked for is not safe, or does not go together.
+        ConfigError: The options are unsafe or incompatible.
     """
     if (listening.certificate is None) != (listening.key is None):
         raise ConfigError("--certificate and --private-key go together")
@@ -134,7 +132,7 @@ def access_of(listening: Listening) -> Access:
         tokens = (made_up(),)
     hosts = {"localhost", "127.0.0.1", "::1", listening.host.lower()}
     hosts.update(name.lower() for name in listening.allow_hosts)
-    # Behind a proxy or on all addresses, names are the proxy's or the network's to check.
+    # Behind a proxy or on all addresses, the proxy or the network must check host names.
     everywhere = listening.host in ("0.0.0.0", "::") and not listening.allow_hosts
     return Access(tokens, frozenset() if everywhere else frozenset(hosts))
 
@@ -142,15 +140,16 @@ def access_of(listening: Listening) -> Access:
 def twin_part(
     journal: Path, kill_switch: Path | None = None, weather: float | str | None = None
 ) -> Part:
-    """The page of a live cluster.
+    """Return the page of a live cluster.
 
     Args:
-        journal: of its twin.
-        kill_switch: the twin's, if it is known.
-        weather: wet-bulb temperature, °C, or a file of weather, by which cooling is told.
+        journal: Journal of its twin.
+        kill_switch: File of the twin's kill switch, if known.
+        weather: Wet-bulb temperature in °C, or a file of weather, for cooling; None without
+            cooling.
 
     Raises:
-        HpctwinError: there is no such journal, or no snapshot of the cluster in it yet.
+        HpctwinError: The journal does not exist, or has no snapshot of the cluster yet.
     """
     from hpctwin.web.server.api import application
     from hpctwin.web.server.assembly import Live, Part
@@ -162,13 +161,13 @@ def twin_part(
 
 
 def run_part(folder: Path) -> Part:
-    """The page of a simulated run.
+    """Return the page of a simulated run.
 
     Args:
-        folder: of the run.
+        folder: Folder of the run.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: The folder is not a run's.
     """
     from hpctwin.web.server.assembly import Live, Part
     from hpctwin.web.views.runs import RunSource
@@ -184,10 +183,10 @@ def serve(
     """Serve pages until interrupted.
 
     Args:
-        parts: what is shown, by name; one alone is shown at ``/``.
-        listening: how.
-        access: who may come in.
-        listens: where; see `socket_at`.
+        parts: Pages by name; a single page is served at ``/``.
+        listening: Address and security.
+        access: Accepted tokens and host names.
+        listens: Listening socket from `socket_at`.
     """
     import uvicorn
 
@@ -197,7 +196,7 @@ def serve(
     app = next(iter(parts.values())).app if len(parts) == 1 else together(parts)
 
     class Server(uvicorn.Server):
-        """Lets listeners go when it is told to end; it would wait for them."""
+        """Server that ends listeners' streams on exit, instead of waiting for them."""
 
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
             for part in parts.values():
@@ -221,10 +220,10 @@ def serve(
 
 
 def socket_at(host: str, port: int) -> socket.socket:
-    """A socket that listens there.
+    """Return a socket that listens at an address.
 
     Raises:
-        ConfigError: the address is not this host's, or the port is taken.
+        ConfigError: The address is not one of this host, or the port is in use.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -233,7 +232,7 @@ def socket_at(host: str, port: int) -> socket.socket:
         made = socket.socket(family, kind, protocol)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(address)
-        # From now on whoever was told the address is let in, as soon as the server runs.
+        # From now on, a client with the address is accepted as soon as the server runs.
         made.listen(128)
     except (OSError, OverflowError) as error:
         says = getattr(error, "strerror", None) or error

@@ -1,1 +1,1 @@
-"""What the page shows, as data."""
+"""The data that the pages show."""

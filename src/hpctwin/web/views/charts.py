@@ -1,4 +1,4 @@
-"""What serves a timeline: whatever has one, live or over."""
+"""Routes of a timeline, of a live cluster or a run."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ Lane = Annotated[float, Query(ge=0, le=1e9, allow_inf_nan=False)]
 
 
 class Charted(Protocol):
-    """Has jobs on nodes over time."""
+    """A source of jobs on nodes over time."""
 
     def timeline(self) -> Timeline:
-        """All of them."""
+        """Return all jobs on nodes."""
 
     def timeline_view(self) -> TimelineView:
-        """What it spans."""
+        """Return the range of the timeline."""
 
     def lane_name(self, lane: int) -> str:
-        """The node of a lane."""
+        """Return the node of a lane."""
 
 
 class _Pictures:
-    """The last pictures, as many viewers look at the same."""
+    """Cache of the last pictures, because many viewers request the same ones."""
 
     def __init__(self, source: Charted) -> None:
         self._source = source
@@ -55,12 +55,12 @@ class _Pictures:
 
 
 def timeline_routes(app: FastAPI, source: Charted) -> None:
-    """Add what a browser draws jobs on nodes by."""
+    """Add the routes from which a browser draws jobs on nodes."""
     pictures = _Pictures(source)
 
     @app.get("/api/v1/timeline", tags=["look"])
     def timeline() -> TimelineView:
-        """What the Gantt chart of jobs on nodes spans."""
+        """Return the range of the Gantt chart of jobs on nodes."""
         return source.timeline_view()
 
     @app.get(
@@ -77,10 +77,10 @@ def timeline_routes(app: FastAPI, source: Charted) -> None:
         width: Annotated[int, Query(ge=1, le=WIDEST)],
         height: Annotated[int, Query(ge=1, le=HIGHEST)],
     ) -> Response:
-        """What lies in a window, as columns for typed arrays: a head in JSON, then the columns.
+        """Return the jobs in a window for typed arrays: a JSON head, then the columns.
 
-        Boxes of jobs where there are few; where there are many, for each pixel how full it is and the
-        colour of those that fill it most.
+        A window with few jobs has their boxes. With many jobs, each pixel has its covered share and
+        the color with the largest share.
         """
         if not (to_s - from_s > 1e-6 and bottom - top > 1e-6):
             raise HTTPException(409, "from_s is to be before to_s, and top above bottom")
@@ -89,6 +89,6 @@ def timeline_routes(app: FastAPI, source: Charted) -> None:
 
     @app.get("/api/v1/timeline/at", tags=["look"])
     def at(time_s: Seconds, lane: Annotated[int, Query(ge=0, le=10**9)]) -> BoxView | None:
-        """The job that lies there, if one does."""
+        """Return the job at this point, if there is one."""
         box = source.timeline().at(time_s, lane)
         return None if box is None else BoxView(**vars(box), where=source.lane_name(box.first))

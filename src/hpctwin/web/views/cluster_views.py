@@ -1,4 +1,4 @@
-"""How a cluster stands, put into views: its jobs, its nodes, the bars of its Gantt chart, decisions."""
+"""Views of a cluster: its jobs, its nodes, the bars of its Gantt chart, decisions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def job_views(stands: Standing) -> list[JobView]:
-    """Jobs that wait, by forecast start, then those that run."""
+    """Return pending jobs by forecast start, then running jobs."""
     fits = stands.core.fits_now()
     views = [_job_view(job, stands, fits) for job in stands.core.mirror.jobs.values()]
     last = float("inf")
@@ -70,7 +70,7 @@ def _job_view(job: JobRecord, stands: Standing, fits: Callable[[JobSpec], bool])
 
 
 def _why(job: JobRecord, stands: Standing, fits: Callable[[JobSpec], bool]) -> str:
-    """Why a job does not start now, in a few words."""
+    """Return in a few words why a job does not start now."""
     spec, now_s = job.spec, stands.now_s
     if spec.held:
         return "held"
@@ -88,7 +88,7 @@ def _why(job: JobRecord, stands: Standing, fits: Callable[[JobSpec], bool]) -> s
 
 
 def node_views(stands: Standing) -> list[NodeView]:
-    """All nodes, in the order of their numbers."""
+    """Return all nodes by number."""
     mirror = stands.core.mirror
     nodes = list(mirror.nodes.values())
     on: list[list[JobRecord]] = [[] for _ in nodes]
@@ -122,7 +122,7 @@ def node_views(stands: Standing) -> list[NodeView]:
 
 
 def places(machine: Cluster) -> list[str]:
-    """Where each node stands: its switch, where these are described; else its rack; else its node group."""
+    """Return each node's place: its switch if described, else its rack, else its group."""
     if machine.switches:
         at = {
             node: switch.name
@@ -144,7 +144,7 @@ def places(machine: Cluster) -> list[str]:
 
 
 def nodes_by_state(stands: Standing) -> dict[str, int]:
-    """How many nodes are free, busy, drained (with or without a job) and down."""
+    """Return the numbers of free, busy, drained (with or without a job) and down nodes."""
     found = {"free": 0, "busy": 0, "drained": 0, "down": 0}
     mirror = stands.core.mirror
     used = {name for job in mirror.jobs.values() for name in job.node_names}
@@ -155,7 +155,7 @@ def nodes_by_state(stands: Standing) -> dict[str, int]:
 
 
 def queue_by_reason(stands: Standing) -> dict[str, int]:
-    """How many jobs wait, by why."""
+    """Return the numbers of pending jobs by reason."""
     found: dict[str, int] = {}
     for job in stands.core.mirror.jobs.values():
         if job.start_s is None:
@@ -166,7 +166,7 @@ def queue_by_reason(stands: Standing) -> dict[str, int]:
 
 
 def bars(machine: Cluster, stretches: Sequence[Stretch]) -> list[Bar]:
-    """Stretches of jobs on the lanes of a Gantt chart."""
+    """Return jobs on nodes as bars on the lanes of a Gantt chart."""
     return [
         Bar(job=one.job, kind=one.kind, start_s=one.start_s, end_s=one.end_s, rows=rows)
         for one, rows in zip(stretches, rows_of(machine, stretches), strict=True)
@@ -174,7 +174,7 @@ def bars(machine: Cluster, stretches: Sequence[Stretch]) -> list[Bar]:
 
 
 def held_line(machine: Cluster, stretches: Sequence[Stretch], edges_s: FloatArray) -> Line:
-    """Nodes in use over time, or cores where jobs hold parts of nodes."""
+    """Return nodes in use over time; cores if jobs hold parts of nodes."""
     shared = any(one.amounts is not None for one in stretches)
     lanes = np.repeat(lanes_of(machine, stretches), [group.count for group in machine.nodes])
     held = [
@@ -185,7 +185,7 @@ def held_line(machine: Cluster, stretches: Sequence[Stretch], edges_s: FloatArra
     times = np.concatenate([edges_s[:1], *span.reshape(-1, 2).T, edges_s[-1:]])
     change = np.concatenate([[0.0], held, np.negative(held), [0.0]])
     order = np.argsort(times, kind="stable")
-    # Until a forecast is made anew, a job to come may overlap one that stays up to its limit.
+    # Until the next forecast, a future job may overlap a job that runs up to its limit.
     level = np.minimum(np.cumsum(change[order]), lanes.sum())
     mean, peak = binned(times[order], level, edges_s)
     unit = "cores" if shared else "nodes"
@@ -199,7 +199,7 @@ def held_line(machine: Cluster, stretches: Sequence[Stretch], edges_s: FloatArra
 
 
 def timeline(bars: list[Bar], lanes: int) -> Timeline:
-    """Bars as a browser draws them."""
+    """Return bars as a browser draws them."""
     boxes = [(bar, first, count) for bar in bars for first, count in bar.rows]
     return Timeline(
         job=np.array([bar.job for bar, _, _ in boxes], "S"),
@@ -213,7 +213,7 @@ def timeline(bars: list[Bar], lanes: int) -> Timeline:
 
 
 def decision_view(found: dict[str, Any]) -> DecisionView:
-    """A decision as `Journal.read_decision` gives it."""
+    """Return the view of a decision from `Journal.read_decision`."""
     candidates = tuple(
         CandidateView(
             policy=one.policy,

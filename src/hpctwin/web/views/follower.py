@@ -1,7 +1,7 @@
-"""A cluster as the journal of its twin tells of it: followed by one thread, looked at by others.
+"""Mirror of a cluster from its twin's journal: one thread updates it, others read it.
 
-The page is a process of its own: whatever it is asked, the twin does not wait for it. One thread reads what
-is new in the journal; answers are made from the mirror that comes out.
+The page is a separate process, so the twin never waits for any request. One thread reads new
+entries of the journal; answers use the resulting mirror.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ T = TypeVar("T")
 
 
 class FollowedJournal:
-    """A mirror of the cluster, kept by what its twin writes down.
+    """A mirror of the cluster, updated from its twin's journal.
 
     Args:
-        path: the twin's journal.
+        path: Journal of the twin.
 
     Raises:
-        HpctwinError: there is no such journal, or no snapshot of the cluster in it yet.
+        HpctwinError: The journal does not exist, or has no snapshot of the cluster yet.
     """
 
     def __init__(self, path: Path) -> None:
@@ -56,14 +56,14 @@ class FollowedJournal:
             self._read(journal)
 
     def journal(self) -> Journal:
-        """The journal, opened for reading by the thread that asks."""
+        """Return the journal, opened for reading by the calling thread."""
         return Journal(self.path, read_only=True)
 
     def turn(self, journal: Journal) -> bool:
-        """Read what is new; whether anything is.
+        """Read new entries; return whether there were any.
 
         Args:
-            journal: as this thread opened it.
+            journal: The journal, as opened by this thread.
         """
         with self._lock:
             before = self.version
@@ -71,12 +71,12 @@ class FollowedJournal:
             return self.version != before
 
     def follow(self, stop: threading.Event, told: Callable[[], None], every_s: float) -> None:
-        """Read what is new until told to stop; what cannot be read becomes a trouble that viewers see.
+        """Read new entries until `stop` is set; viewers see a read error as a problem.
 
         Args:
-            stop: ends it.
-            told: called after each change.
-            every_s: how often to look.
+            stop: Event that ends the loop.
+            told: Function called after each change.
+            every_s: Time between two polls, in seconds.
         """
         journal = self.journal()
         try:
@@ -131,7 +131,7 @@ class FollowedJournal:
 
     @contextmanager
     def looking(self) -> Iterator[Standing]:
-        """How things stand; nothing changes meanwhile."""
+        """Yield the current state, locked against changes."""
         with self._lock:
             yield self._stands
 

@@ -1,8 +1,6 @@
-"""What ran on a cluster lately, what runs, and what its twin forecasts: from when to when, on which nodes.
+"""Recent, running and forecast jobs on nodes, and their rows in a Gantt chart.
 
-What ran on a cluster lately, by its events.
-
-Where the bars of a Gantt chart lie: rows are nodes, in the order of their numbers.
+Recent jobs come from the cluster's events. Rows are nodes by number.
 """
 
 from __future__ import annotations
@@ -45,21 +43,21 @@ IntArray = npt.NDArray[np.int64]
 
 
 MOST = 100_000
-"""So many are kept."""
+"""Maximum number of past jobs in the history."""
 
 _TOLD = ('"job_started"', '"job_ended"', '"job_requeued"')
 
 
 @dataclass(frozen=True)
 class Ran:
-    """A job that has been on nodes.
+    """A job that ran on nodes.
 
     Args:
-        job: its id.
-        start_s, end_s: from when to when.
-        node_names: the nodes.
-        amounts: cores, memory and GPUs that it held of each [nodes, 3]; None where it had them whole, or that
-            was not told.
+        job: Id of the job.
+        start_s, end_s: Start and end, in seconds.
+        node_names: Names of its nodes.
+        amounts: Cores, memory and GPUs that it held of each node [nodes, 3]; None for whole nodes,
+            or if unknown.
     """
 
     job: str
@@ -70,14 +68,14 @@ class Ran:
 
 
 class History:
-    """Stretches of jobs on nodes that are over, oldest first."""
+    """Past stretches of jobs on nodes, oldest first."""
 
     def __init__(self) -> None:
         self.ran: deque[Ran] = deque(maxlen=MOST)
         self._runs: dict[str, tuple[float, tuple[str, ...], FloatArray | None]] = {}
 
     def take(self, event: ev.Event) -> None:
-        """Take in an event."""
+        """Update the history by an event."""
         if isinstance(event, ev.JobStarted):
             parts = [(part.cores, part.memory_gb, part.gpus) for part in event.parts]
             self._runs[event.job_id] = (
@@ -87,13 +85,13 @@ class History:
             self._over(event.job_id, event.time_s)
 
     def read(self, texts: Iterable[str]) -> None:
-        """Take in events as the journal has them."""
+        """Update the history by events in the journal's text form."""
         for text in texts:
             if any(kind in text for kind in _TOLD):
                 self.take(ev.parse_event(text))
 
     def set_right(self, jobs: Mapping[str, JobRecord], time_s: float) -> None:
-        """By the jobs that are known to be there: what runs no more has ended by now."""
+        """Correct the history by the existing jobs; a job that no longer runs has ended."""
         for job_id in [i for i in self._runs if i not in jobs or jobs[i].start_s is None]:
             self._over(job_id, time_s)
         for job_id, job in jobs.items():
@@ -110,7 +108,7 @@ Runs = tuple[tuple[int, int], ...]
 
 
 def runs_of(numbers: IntArray) -> Runs:
-    """Node numbers, rising, as runs: first, count."""
+    """Return increasing node numbers as ranges: first, count."""
     if not len(numbers):
         return ()
     begins = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 2) != 1)
@@ -119,13 +117,13 @@ def runs_of(numbers: IntArray) -> Runs:
 
 
 class Rows:
-    """Guesses on which nodes jobs to come will lie: on the lowest that are free by then.
+    """Guess of nodes for future jobs: the lowest-numbered ones free at their start.
 
-    A simulation of whole nodes counts them where their names make no difference, so which ones a job
-    gets is not known; as many as it needs are free when it starts.
+    A simulation of whole nodes only counts nodes if their names make no difference. So a job's
+    nodes are unknown, but enough nodes are free when it starts.
 
     Args:
-        free_s: when each node that can be used becomes free, by its number.
+        free_s: Time when each available node becomes free, by its number.
     """
 
     def __init__(self, free_s: Mapping[int, float]) -> None:
@@ -133,32 +131,32 @@ class Rows:
         self._free_s[list(free_s)] = list(free_s.values())
 
     def place(self, start_s: float, end_s: float, nodes: int) -> IntArray:
-        """The rows of the next job in order of starts; fewer than its nodes if so many are not free."""
+        """Return the rows of the next job by start; fewer than its nodes if not all are free."""
         taken = np.flatnonzero(self._free_s <= start_s)[:nodes]
         self._free_s[taken] = end_s
         return taken
 
 
 def numbers_of(names: Sequence[str], number: Mapping[str, int]) -> list[int]:
-    """Numbers of nodes by their names; those that are not known are left out."""
+    """Return the numbers of nodes by name; unknown names are skipped."""
     return [number[name] for name in names if name in number]
 
 
 Kind = Literal["ran", "runs", "forecast"]
 
 PAST_S = 86_400.0
-"""So far back history goes."""
+"""Length of the history, in seconds."""
 
 
 class Stretch(NamedTuple):
     """A job on nodes.
 
     Args:
-        job: its id.
-        kind: whether it has ended, runs (up to its limit), or is forecast.
-        start_s, end_s: from when to when.
-        nodes: their numbers, rising [nodes].
-        amounts: cores, memory and GPUs that it holds of each [nodes, 3]; None if it has them whole.
+        job: Id of the job.
+        kind: Whether it has ended, runs (up to its limit), or is forecast.
+        start_s, end_s: Start and end, in seconds.
+        nodes: Numbers of its nodes, increasing [nodes].
+        amounts: Cores, memory and GPUs that it holds of each node [nodes, 3]; None for whole nodes.
     """
 
     job: str
@@ -170,14 +168,15 @@ class Stretch(NamedTuple):
 
 
 def ends_s(job: JobRecord, start_s: float) -> float:
-    """When a job ends at its limit."""
+    """Return when a job ends at its limit."""
     return start_s + job.spec.walltime_s
 
 
 def course(stands: Standing, history: History) -> list[Stretch]:
-    """What ran within `PAST_S`, what runs up to its limit, and what is forecast, on which nodes.
+    """Return jobs of the last `PAST_S`, running ones up to their limits, and forecast ones.
 
-    On which nodes a job to come will lie is a guess: those with the lowest numbers that have room by then.
+    The nodes of a future job are a guess: the lowest-numbered ones with enough free capacity by
+    then.
     """
     mirror, now_s = stands.core.mirror, stands.now_s
     number = {name: i for i, name in enumerate(mirror.nodes)}
@@ -233,7 +232,7 @@ def _forecast_in_parts(
     running: Sequence[tuple[JobRecord, float]],
     waiting: Sequence[tuple[float, JobRecord]],
 ) -> list[Stretch]:
-    """Where nodes are shared: on the lowest nodes with room for their tasks by then."""
+    """Return forecast jobs on shared nodes: on the lowest with capacity for their tasks."""
     mirror = stands.core.mirror
     states = [node.state for node in mirror.nodes.values()]
     room = Room.of(mirror.machine, states, mirror.jobs.values(), number)
@@ -262,14 +261,14 @@ def _forecast_in_parts(
 
 
 def lanes_of(machine: Cluster, stretches: Sequence[Stretch]) -> list[int]:
-    """How many lanes a node of each group has: a core each where jobs hold parts of nodes, else one."""
+    """Return the lanes per node of each group: its cores for shared nodes, else 1."""
     if all(one.amounts is None for one in stretches):
         return [1] * len(machine.nodes)
     return [max(1, round(group.cores or 0)) for group in machine.nodes]
 
 
 def rows_of(machine: Cluster, stretches: Sequence[Stretch]) -> list[Runs]:
-    """On which lanes of a Gantt chart each lies: nodes, or where they are shared cores through all nodes."""
+    """Return each job's lanes in a Gantt chart: nodes, or cores for shared nodes."""
     if all(one.amounts is None for one in stretches):
         return [runs_of(one.nodes) for one in stretches]
     lanes = np.repeat(lanes_of(machine, stretches), [group.count for group in machine.nodes])
@@ -296,7 +295,7 @@ def rows_of(machine: Cluster, stretches: Sequence[Stretch]) -> list[Runs]:
 
 
 def shares_of(machine: Cluster, one: Stretch) -> FloatArray:
-    """The shares of cores, memory and GPUs that it holds of each of its nodes [nodes, 3]; 0 where unknown."""
+    """Return a job's shares of its nodes' resources [nodes, 3]; 0 if unknown."""
     if one.amounts is None:
         return np.ones((len(one.nodes), len(AMOUNTS)))
     whole = np.array(

@@ -1,8 +1,8 @@
-"""What a live cluster drew, draws and will draw, and what cooling, carbon and cost come of it.
+"""Past, current and future power of a live cluster, with cooling, carbon and cost.
 
-It is known where the machine's description says what nodes draw. Jobs to come draw what they are forecast to;
-those that run do so up to their limits. What is known of sleeping and of failed nodes is their present: they
-were idle before, and sleep on until a job is forecast on them.
+Needs a cluster with a power model. Future jobs draw power when they are forecast to run; running
+jobs do so up to their limits. Only the current state of sleeping and failed nodes is known: they
+count as idle before, and stay asleep until a job is forecast on them.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ Weather = float | str | None
 
 RATED = {"price": "price of the electricity", "carbon": "carbon emitted"}
 EPOCH_S = 1e8
-"""An emulated clock is below it."""
+"""Lower bound of real clocks; an emulated clock is below it."""
 PUE_STEPS = 60
-"""Cooling is followed in so many steps up to the present."""
+"""Number of steps up to now in which cooling is computed."""
 _NOTHING = Transition(time=0.0, power_w=0.0)
 _DOWN = Sleep(name="down", power_w=0.0, switch_off=_NOTHING, switch_on=_NOTHING)
 _STATES = {"switching_off": 0, "asleep": 1, "switching_on": 2}
@@ -51,13 +51,13 @@ def energy_of(
     nodes: Sequence[NodeRecord],
     span_s: tuple[float, float],
 ) -> ComponentEnergy:
-    """Accounts of a live cluster, from and to times by its clock.
+    """Return the energy accounts of a live cluster between two times of its clock.
 
     Args:
-        machine: of which it is known what its nodes draw.
-        stretches: of jobs on nodes.
-        nodes: all, in the order of their numbers.
-        span_s: from when to when; time zero of the accounts is where it begins.
+        machine: Cluster with a power model.
+        stretches: Jobs on nodes.
+        nodes: All nodes, by number.
+        span_s: Begin and end, in seconds; the begin is the accounts' time zero.
     """
     from_s, to_s = span_s
     described = machine.model_copy(update={"nodes": tuple(map(_described, machine.nodes))})
@@ -98,11 +98,11 @@ def energy_of(
 
 
 def _described(group: NodeGroup) -> NodeGroup:
-    """A group whose nodes are made of components, and may be down: what modes say as one component."""
+    """Return a group of components with a state 'down'; modes become one component."""
     made: dict[str, object] = {"sleep": (*group.sleep, _DOWN)}
     if not group.components:
         mode = group.initial
-        # A node may draw less when it computes; a component may not.
+        # A node may draw less when it computes than when idle; a component may not.
         whole = Component.model_construct(
             count=1, idle_w=mode.idle, max_w=mode.power_w, uncertainty=0.0
         )
@@ -118,15 +118,15 @@ def _away(
     start_ms: IntArray,
     end_ms: IntArray,
 ) -> IntArray:
-    """Node, state, start and end in ms of nodes that sleep, are switched, or are down [4, …].
+    """Return node, state, start and end (ms) of asleep, switching, down nodes [4, …].
 
     Args:
-        machine: as `_described`.
-        nodes: all.
-        span: from when, s, and the end after it, ms.
-        where: nodes of jobs [jobs' nodes].
-        start_ms: of the job on each of them [jobs' nodes].
-        end_ms: of the same [jobs' nodes].
+        machine: Cluster as of `_described`.
+        nodes: All nodes.
+        span: Begin, in seconds, and the end relative to it, in ms.
+        where: Nodes of jobs [jobs' nodes].
+        start_ms: Start of the job on each of them [jobs' nodes].
+        end_ms: End of the same job [jobs' nodes].
     """
     from_s, last_ms = span
     there = start_ms < end_ms
@@ -155,10 +155,10 @@ def _away(
 
 
 def rates_of(machine: Cluster, from_s: float) -> dict[str, Series]:
-    """The machine's ``price`` and ``carbon``, those that it has, with time zero at a time.
+    """Return the cluster's ``price`` and ``carbon``, if any, with a given time zero.
 
     Raises:
-        ConfigError: a file of them cannot be read here.
+        ConfigError: A file of them cannot be read on this host.
     """
     found = {}
     for name, rate, unit in (("price", machine.price, ""), ("carbon", machine.carbon, "g")):
@@ -172,16 +172,16 @@ def rates_of(machine: Cluster, from_s: float) -> dict[str, Series]:
 def energy_view(
     energy: ComponentEnergy, now_s: float, rates: Mapping[str, Series], weather: Weather
 ) -> EnergyView:
-    """What is drawn now, and what was used so far.
+    """Return the current power draw and the energy used so far.
 
     Args:
-        energy: of the cluster.
-        now_s: the present, after the accounts' time zero.
-        rates: of `rates_of`.
-        weather: wet-bulb temperature, °C, or a file of weather; without it nothing is told of cooling.
+        energy: Energy accounts of the cluster.
+        now_s: Current time, in seconds after the accounts' time zero.
+        rates: Price and carbon, as of `rates_of`.
+        weather: Wet-bulb temperature in °C, or a file of weather; None omits cooling.
 
     Raises:
-        ConfigError: the weather cannot be used.
+        ConfigError: The weather cannot be used.
     """
     times, watts = energy.power_over_time()
     power_w = float(watts[max(0, int(np.searchsorted(times, now_s, side="right")) - 1)])
@@ -199,13 +199,14 @@ def energy_view(
 def power_lines(
     energy: ComponentEnergy, edges_s: FloatArray, rates: Mapping[str, Series], weather: Weather
 ) -> list[Line]:
-    """Power over time, and what comes of it, in bins.
+    """Return power over time, with PUE, cost and carbon, in bins.
 
     Args:
-        energy: of the cluster.
-        edges_s: of equal bins from the accounts' time zero to their end [bins + 1].
-        rates: of `rates_of`.
-        weather: as of `energy_view`.
+        energy: Energy accounts of the cluster.
+        edges_s: Edges of equal bins from the accounts' time zero to their end, in seconds [bins +
+            1].
+        rates: Price and carbon, as of `rates_of`.
+        weather: Weather, as of `energy_view`.
     """
     mean, peak = binned(*energy.power_over_time(), edges_s)
     found = [Line(name="power drawn", unit="W", mean=tuple(mean), peak=tuple(peak), most=None)]
@@ -228,7 +229,7 @@ def power_lines(
 
 
 def _cooled(energy: ComponentEnergy, edges_s: FloatArray, weather: Weather) -> FloatArray | None:
-    """The PUE in each bin; None if it is not known."""
+    """Return the PUE in each bin; None if unknown."""
     plant = energy.cluster.cooling
     if weather is None or plant is None or not edges_s[-1] > edges_s[0]:
         return None

@@ -1,4 +1,4 @@
-"""A simulated run as viewers see it: read from its folder, again whenever it is written again."""
+"""Views of a simulated run: read from its folder, and again after each change of it."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ __all__ = ["MOST_JOBS", "RunSource"]
 
 MOST_JOBS = 500
 _WIDE, _HIGH = 1600, 318
-"""Pixels of the picture that is made in advance: as high as the page's timeline, and fit for most screens."""
+"""Size of the prepared picture: the page timeline's height, a usual screen's width."""
 
 
 class RunSource:
-    """What is known of a run, at any moment.
+    """Current state of a run.
 
     Args:
-        folder: that ``hpctwin simulate --out`` has written, or is writing.
+        folder: Folder written by ``hpctwin simulate --out``, finished or in progress.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: The folder is not a run's.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -58,12 +58,12 @@ class RunSource:
         self._read()
 
     def follow(self, stop: threading.Event, told: Callable[[], None], every_s: float) -> None:
-        """Read the folder again whenever it has been written, until told to stop.
+        """Read the folder again after each change until `stop` is set.
 
         Args:
-            stop: ends it.
-            told: called after each change.
-            every_s: how often to look.
+            stop: Event that ends the loop.
+            told: Function called after each change.
+            every_s: Time between two polls, in seconds.
         """
         while not stop.wait(every_s):
             before = self.version, self.fault
@@ -87,20 +87,20 @@ class RunSource:
     def _read(self) -> None:
         read_at = self._written_at()
         now = _Moment(read_run(self.folder), self.version + 1)
-        # Made now, so that whoever looks first does not wait for it.
+        # Computed now, so that the first viewer does not wait for it.
         _ = now.timeline_view
         self._now = now
         self._read_at = read_at
         self.version += 1
 
     def head(self) -> RunHead:
-        """What the run was, and how it stands."""
+        """Return the run's settings and its state."""
         head = self._now.head
         trouble = () if self.fault is None else (self.fault,)
         return head.model_copy(update={"version": self.version, "trouble": trouble})
 
     def shown(self, name: str) -> Shown:
-        """What is told of it beside others."""
+        """Return the run's entry in the list of pages."""
         head = self.head()
         told = {one.key: one for one in head.figures}
         figures = tuple(told[column.key] for column in COLUMNS if column.key in told)
@@ -111,15 +111,15 @@ class RunSource:
         )
 
     def timeline(self) -> Timeline:
-        """Jobs on nodes; where nodes were only counted, on rows that are made up."""
+        """Return jobs on nodes; on artificial rows if nodes were only counted."""
         return self._now.timeline
 
     def timeline_view(self) -> TimelineView:
-        """What it spans."""
+        """Return the range of the timeline."""
         return self._now.timeline_view
 
     def lane_name(self, lane: int) -> str:
-        """The node of a lane."""
+        """Return the node of a lane."""
         now = self._now
         if not now.placed:
             return ""
@@ -132,27 +132,27 @@ class RunSource:
         return ""
 
     def lines(self, bins: int) -> LinesView:
-        """Queue, machine and power over time.
+        """Return queue, cluster and power over time.
 
         Args:
-            bins: so many, 1 or more.
+            bins: Number of bins, 1 or more.
         """
         return self._now.lines(bins)
 
     def jobs(self, find: str, state: str | None) -> RunJobs:
-        """Jobs whose id is ``find``, or whose user, account or partition has it in it; the first of them.
+        """Return the first jobs with this id, or text in their user, account or partition.
 
         Args:
-            find: all if empty.
-            state: only those in this state.
+            find: Text to search; empty for all jobs.
+            state: State of the jobs; None for all.
         """
         return self._now.find(find, state)
 
     def job(self, job_id: str) -> RunJob:
-        """One job.
+        """Return one job.
 
         Raises:
-            UnknownNameError: there is none.
+            UnknownNameError: There is no such job.
         """
         found = self._now.jobs.filter(pl.col("job_id").cast(pl.String) == job_id).head(1)
         if not len(found):
@@ -161,7 +161,7 @@ class RunSource:
 
 
 class _Moment:
-    """A run as it was read; whatever is made of it is made once."""
+    """A run as read at one time; derived data are computed once."""
 
     def __init__(self, run: ReportedRun, version: int) -> None:
         assert run.cluster is not None
@@ -230,7 +230,7 @@ class _Moment:
             boxes = pack(ran.select("job_id", "start_s", pl.col("end_s").fill_null(last), "nodes"))
         boxes = boxes.filter(pl.col("start_s").is_not_null() & (pl.col("start_s") >= 0))
         end = boxes["end_s"].cast(pl.Float64)
-        # What has not ended has no end, one before its start, or one to come.
+        # A job that has not ended has no end, an end before its start, or a future end.
         open_ = (end.is_null() | (end < boxes["start_s"])).to_numpy()
         if self.now_s is not None:
             open_ |= (end > self.now_s).fill_null(value=False).to_numpy()
@@ -286,7 +286,7 @@ class _Moment:
         for table, column, name, of, most in rows:
             time_s = table["time_s"].to_numpy() + self.offset_s
             level = table[column].to_numpy().astype(np.float64)
-            # What is known of a part of the time only, was nothing before, and stays as it is after.
+            # A series known for a part of the time is 0 before it, and constant after it.
             time_s = np.concatenate([[first - 1.0], time_s, [max(last, time_s[-1]) + 1.0]])
             level = np.concatenate([[0.0], level, level[-1:]])
             mean, peak = binned(time_s, level, edges)
@@ -320,7 +320,7 @@ class _Moment:
 
 
 def _until(series: pl.DataFrame, now_s: float) -> pl.DataFrame:
-    """A series as far as it has happened, and up to then."""
+    """Return a series up to now."""
     if not len(series):
         return series
     inside = series.filter(pl.col("time_s") <= now_s)

@@ -1,4 +1,4 @@
-"""A live cluster as viewers are told of it: what its journal says, put into words and columns."""
+"""State of a live cluster from its journal, as words and columns for viewers."""
 
 from __future__ import annotations
 
@@ -63,14 +63,15 @@ _JOBS, _NODES, _BARS = (
 
 
 class Source(FollowedJournal):
-    """What is known of a cluster, at any moment.
+    """Current state of a cluster.
 
     Args:
-        path: the twin's journal.
-        weather: wet-bulb temperature, °C, or a file of weather, by which cooling is told.
+        path: Journal of the twin.
+        weather: Wet-bulb temperature in °C, or a file of weather, for cooling; None without
+            cooling.
 
     Raises:
-        HpctwinError: there is no such journal, or no snapshot of the cluster in it yet.
+        HpctwinError: The journal does not exist, or has no snapshot of the cluster yet.
     """
 
     def __init__(self, path: Path, weather: Weather = None) -> None:
@@ -80,7 +81,7 @@ class Source(FollowedJournal):
         super().__init__(path)
 
     def head(self) -> Head:
-        """How the cluster and its twin stand."""
+        """Return the state of the cluster and its twin."""
         with self.looking() as stands:
             core, status = stands.core, stands.status
             jobs = core.mirror.jobs
@@ -110,7 +111,7 @@ class Source(FollowedJournal):
             )
 
     def shown(self, name: str) -> Shown:
-        """What is told of it beside others."""
+        """Return the cluster's entry in the list of pages."""
         head = self.head()
         told = {
             "policy": head.policy, "running": f"{head.running:,}", "waiting": f"{head.waiting:,}",
@@ -140,20 +141,20 @@ class Source(FollowedJournal):
         return tuple(found)
 
     def jobs(self) -> bytes:
-        """Jobs that wait, by forecast start, then those that run; JSON."""
+        """Return pending jobs by forecast start, then running jobs, as JSON."""
         return self._kept("jobs", lambda stands: _JOBS.dump_json(job_views(stands)))
 
     def job_views(self) -> list[JobView]:
-        """The same, not as JSON."""
+        """Return the same as `jobs`, not as JSON."""
         with self.looking() as stands:
             return job_views(stands)
 
     def nodes(self) -> bytes:
-        """All nodes; JSON."""
+        """Return all nodes as JSON."""
         return self._kept("nodes", lambda stands: _NODES.dump_json(node_views(stands)))
 
     def bars(self) -> bytes:
-        """What ran, runs and will run, on which nodes; JSON."""
+        """Return past, running and forecast jobs on nodes, as JSON."""
         return self._kept("bars", lambda _: _BARS.dump_json(self._bars()))
 
     def _bars(self) -> list[Bar]:
@@ -164,7 +165,7 @@ class Source(FollowedJournal):
 
     @property
     def _span_s(self) -> tuple[float, float]:
-        """From when to when there is something to show."""
+        """Begin and end of the shown time."""
         stands = self._stands
         all_of_it = self._course()
         first = min((one.start_s for one in all_of_it), default=stands.now_s)
@@ -173,7 +174,7 @@ class Source(FollowedJournal):
         return max(min(first, now_s - 60), now_s - PAST_S), max(last, now_s + 60)
 
     def timeline(self) -> Timeline:
-        """The same, as a browser draws it."""
+        """Return the same as `bars`, as a browser draws it."""
         return self._kept("timeline", lambda _: timeline(self._bars(), self._lanes))
 
     @property
@@ -189,7 +190,7 @@ class Source(FollowedJournal):
         return sum(group.nodes * group.lanes for group in self._groups)
 
     def timeline_view(self) -> TimelineView:
-        """What it spans."""
+        """Return the range of the timeline."""
         with self.looking() as stands:
             from_s, to_s = self._span_s
             shared = any(one.amounts is not None for one in self._course())
@@ -205,7 +206,7 @@ class Source(FollowedJournal):
             )
 
     def lane_name(self, lane: int) -> str:
-        """The node of a lane."""
+        """Return the node of a lane."""
         with self.looking() as stands:
             before = 0
             for group in self._groups:
@@ -217,7 +218,7 @@ class Source(FollowedJournal):
         return ""
 
     def energy(self) -> EnergyView | None:
-        """What the machine draws and has used; None if its description does not say that."""
+        """Return current power and energy so far; None without a power model."""
 
         def of(stands: Standing) -> EnergyView | None:
             accounts = self._energy()
@@ -231,7 +232,7 @@ class Source(FollowedJournal):
         return self._kept("drawn", of)
 
     def _with_weather(self, told: Callable[[Weather], T]) -> T:
-        """With what is known of cooling; without it from when the weather cannot be used."""
+        """Call with the weather, or without it once the weather cannot be used."""
         try:
             return told(self.weather)
         except HpctwinError as error:
@@ -256,10 +257,10 @@ class Source(FollowedJournal):
             return {}
 
     def lines(self, bins: int) -> LinesView:
-        """Nodes in use and power over time, past and to come.
+        """Return nodes in use and power over time, past and forecast.
 
         Args:
-            bins: so many, 1 or more.
+            bins: Number of bins, 1 or more.
         """
         with self.looking() as stands:
             from_s, to_s = self._span_s
@@ -275,40 +276,40 @@ class Source(FollowedJournal):
             )
 
     def when(self, job_id: str) -> Told:
-        """When a job starts, and why not now."""
+        """Forecast when a job starts, and explain why not now."""
         with self.looking() as stands:
             job_id = full_id(stands.core, job_id)
             found = when(stands.core, job_id, stands.now_s, stands.policy, stands.forecasts)
         return Told(**vars(found))
 
     def explain_job(self, job_id: str) -> Told:
-        """The same, with what was forecast and done."""
+        """Forecast and explain a job's start, with all its forecasts and actions."""
         with closing(self.journal()) as journal:
             return Told(lines=tuple(explain_job(journal, job_id)))
 
     def explain_decision(self, number: int) -> Told:
-        """Why a decision was made.
+        """Explain why a decision was made.
 
         Raises:
-            HpctwinError: there is none of that number.
+            HpctwinError: There is no decision of that number.
         """
         with closing(self.journal()) as journal:
             return Told(lines=tuple(explain_decision(journal, number)))
 
     def decisions(self, limit: int, before: int | None = None) -> list[DecisionView]:
-        """The last decisions, newest first."""
+        """Return the last decisions, newest first."""
         with closing(self.journal()) as journal:
             found = (journal.read_decision(i) for i in journal.decision_ids(limit, before))
             return [decision_view(one) for one in found if one is not None]
 
     def decision(self, number: int) -> DecisionView | None:
-        """One decision; None if it is not there."""
+        """Return one decision; None if it does not exist."""
         with closing(self.journal()) as journal:
             found = journal.read_decision(number) if number > 0 else None
         return None if found is None else decision_view(found)
 
     def accuracy(self) -> list[Accuracy]:
-        """How forecasts came true; at most some seconds old."""
+        """Return the accuracy of forecasts; a few seconds old at most."""
         known = self._accuracy
         if known is None or time.monotonic() - known[0] > ACCURACY_EVERY_S:
             with closing(self.journal()) as journal:
@@ -318,20 +319,20 @@ class Source(FollowedJournal):
         return known[1]
 
     def counts(self) -> dict[str, int]:
-        """What the twin has counted since it began, by its last word."""
+        """Return the twin's counters since its start, as last reported."""
         with self.looking() as stands:
             return dict(stands.status.get("counts", {}))
 
     def decisions_by_policy(self) -> dict[str, int]:
-        """How many of the journal's decisions chose which policy."""
+        """Return the number of the journal's decisions for each policy."""
         with self.looking():
             return dict(self._by_policy)
 
     def what_if(self, change: Change) -> WhatIfAnswer:
-        """Both futures.
+        """Return both futures of a change.
 
         Raises:
-            HpctwinError: the change makes no sense.
+            HpctwinError: The change is not valid.
         """
         with self.looking() as stands:
             asking = prepare(stands.core, stands.now_s, stands.policy, change)

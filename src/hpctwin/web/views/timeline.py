@@ -1,15 +1,14 @@
-"""Jobs on nodes over time, as a browser draws them: boxes where they can be told apart, else how full it is.
+"""Jobs on nodes over time for a browser: boxes, or the covered share of each pixel.
 
-A year of a large machine has a million jobs, and a screen a million pixels: what is sent follows the
-pixels, not the jobs. Where at most `MOST_BOXES` lie in the window that is looked at, they are sent as they
-are. Where more do, each pixel is sent as the share of it that jobs cover, exactly, and the colour of those
-that cover most of it.
+A year of a large cluster has a million jobs, and a screen a million pixels. So the amount of data
+follows the pixels, not the jobs. If the window has at most `MOST_BOXES` boxes, they are sent as
+they are. Otherwise each pixel is sent as the exact share of it that jobs cover, and the color that
+covers most of it.
 
-Columns of numbers as bytes, for typed arrays in a browser.
-
-Four bytes with the length of a JSON head, the head, then the columns, each from a multiple of eight bytes
-on, all little-endian. The head's ``columns`` says of each its name, type (``u1``, ``i4``, ``f8``), length
-and place after the head.
+The data are columns of numbers as bytes, for typed arrays in a browser. The format is four bytes
+with the length of a JSON head, the head, then the columns. Each column begins at a multiple of
+eight bytes; all numbers are little-endian. The head's ``columns`` gives the name, type (``u1``,
+``i4``, ``f8``), length and offset after the head of each column.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ _TYPES = ("u1", "i4", "f8")
 
 
 def packed(head: Mapping[str, Any], columns: Mapping[str, npt.NDArray[Any]]) -> bytes:
-    """A head and its columns as bytes.
+    """Return a head and its columns as bytes.
 
     Args:
-        head: what is told besides; JSON.
-        columns: arrays of one of the three types.
+        head: Further content of the head, for JSON.
+        columns: Arrays of one of the three types.
     """
     told, parts, place = [], [], 0
     for name, values in columns.items():
@@ -69,21 +68,21 @@ IntArray = npt.NDArray[np.int64]
 RAN, RUNS, FORECAST = 0, 1, 2
 KINDS = ("ran", "runs", "forecast")
 COLOURS = 8
-"""So many colours tell jobs apart; static/words.js has the same."""
+"""Number of colors that distinguish jobs; the same in static/words.js."""
 MOST_BOXES = 8000
 MOST_NAMED = 1500
-"""So many boxes are sent with the ids of their jobs."""
+"""Maximum number of boxes that are sent with their job ids."""
 _LEVELS = 31
-"""A pixel's share is told in so many steps, so that with its colour it is one byte."""
+"""Number of steps of a pixel's share, so that share and color fit into one byte."""
 
 
 class Window(NamedTuple):
-    """What is looked at.
+    """The visible part of a timeline.
 
     Args:
-        from_s, to_s: time, the first before the second.
-        top, bottom: lanes, the first above the second.
-        width, height: pixels, 1 or more.
+        from_s, to_s: Time range, in seconds, the first before the second.
+        top, bottom: Range of lanes, the first above the second.
+        width, height: Size in pixels, 1 or more.
     """
 
     from_s: float
@@ -96,14 +95,14 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class Box:
-    """A job on some lanes beside each other.
+    """A job on some contiguous lanes.
 
     Args:
-        job: its id.
+        job: Id of the job.
         kind: ``ran``, ``runs`` or ``forecast``.
-        start_s, end_s: from when to when.
-        first, count: the lanes.
-        lanes: all that the job had then, also elsewhere.
+        start_s, end_s: Start and end, in seconds.
+        first, count: First lane and number of lanes.
+        lanes: Number of all lanes of the job at that time, including other boxes.
     """
 
     job: str
@@ -120,11 +119,11 @@ class Timeline:
     """Boxes of jobs (N of them).
 
     Args:
-        job: ids of jobs, whole numbers or texts [N].
-        start_s, end_s: from when to when [N].
-        first, count: on which lanes [N].
+        job: Ids of jobs, whole numbers or texts [N].
+        start_s, end_s: Starts and ends, in seconds [N].
+        first, count: First lanes and numbers of lanes [N].
         kind: `RAN`, `RUNS` or `FORECAST` [N].
-        lanes: so many there are.
+        lanes: Number of lanes of the timeline.
     """
 
     job: npt.NDArray[Any]
@@ -146,10 +145,11 @@ class Timeline:
         return colours_of(self.job)
 
     def prepare(self, whole: Window) -> bool:
-        """Make what pictures are made of, and the one that is asked for first; whether it is kept.
+        """Prepare the data of pictures and the first picture; return whether that one is kept.
 
         Args:
-            whole: what is seen of it first. It is kept if it takes long, being of many jobs.
+            whole: Window of the first picture. The picture is kept if it is slow because of many
+                jobs.
         """
         _ = self._colour
         if len(self._within(whole)) > MOST_BOXES:
@@ -157,12 +157,13 @@ class Timeline:
         return whole in self._made
 
     def picture(self, window: Window) -> bytes:
-        """What is to be seen in a window, for `static/gantt.js`; columns as of `packed`.
+        """Return the content of a window, for `static/gantt.js`; columns as of `packed`.
 
-        The head has the window's ``from_s``, ``to_s``, ``top`` and ``bottom``, and ``boxes``. If true:
-        columns ``start`` and ``end`` (seconds after ``from_s``), ``first``, ``count``, ``colour`` and
-        ``kind``, and ``jobs``, the ids if there are few. Else ``width`` and ``height``, and a column
-        ``cells``, row by row: the colour in the lowest three bits, above it the share in 31 steps.
+        The head has the window's ``from_s``, ``to_s``, ``top`` and ``bottom``, and ``boxes``. If
+        that is true, the columns are ``start`` and ``end`` (seconds after ``from_s``), ``first``,
+        ``count``, ``colour`` and ``kind``, and ``jobs`` has the ids if there are few. Otherwise the
+        head has ``width`` and ``height``, and the column ``cells`` is in row order: the color in
+        the lowest three bits, above it the share in 31 steps.
         """
         if window in self._made:
             return self._made[window]
@@ -185,7 +186,7 @@ class Timeline:
         return packed({**where, "boxes": True, "jobs": jobs}, columns)
 
     def at(self, time_s: float, lane: int) -> Box | None:
-        """The box that lies there; the one that began last, where there are several."""
+        """Return the box at a point; the last started one if there are several."""
         upto = int(np.searchsorted(self.start_s, time_s, side="right"))
         first = self.first[:upto]
         there = (self.end_s[:upto] > time_s) & (first <= lane) & (lane < first + self.count[:upto])
@@ -213,7 +214,7 @@ class Timeline:
         return np.flatnonzero(there)
 
     def _cells(self, rows: IntArray, window: Window) -> npt.NDArray[np.uint8]:
-        """Share and colour of each pixel; what of a box lies outside is cut off."""
+        """Return share and color of each pixel; boxes are cut off at the window."""
         wide, high = window.width, window.height
         across = wide / (window.to_s - window.from_s)
         down = high / (window.bottom - window.top)
@@ -240,7 +241,7 @@ class Timeline:
 def _covered(
     left: FloatArray, right: FloatArray, top: FloatArray, bottom: FloatArray, wide: int, high: int
 ) -> FloatArray:
-    """The share of each pixel that boxes cover, in pixels' units; where they lie on each other, the sum."""
+    """Return the covered share of each pixel, in pixels; overlapping boxes add up."""
     size = wide + 2
     found: FloatArray = np.zeros((high + 2, size))
     thin = (right - left < 1, bottom - top < 1)
@@ -267,11 +268,11 @@ def _covered(
 
 
 def _parts(begin: FloatArray, end: FloatArray, thin: bool) -> list[tuple[IntArray, FloatArray]]:
-    """What stretches put into which cells of a row, so that the cells' cover comes out.
+    """Return cells and weights of intervals in a row, from which each cell's cover follows.
 
-    Stretches shorter than a cell lie in one or two of them. Of others the cover is the running sum of what is
-    put where they begin and end: how far a half line covers each cell rises once, over the two where it
-    begins.
+    An interval shorter than a cell is in one or two cells, and its weights are its cover of them.
+    For other intervals, the cover is the running sum of the weights at begin and end: a half line's
+    cover rises only once, over the two cells at its begin.
     """
     cell = begin.astype(np.int64)
     if thin:
@@ -283,7 +284,7 @@ def _parts(begin: FloatArray, end: FloatArray, thin: bool) -> list[tuple[IntArra
 
 
 def colours_of(ids: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """The colour of each job by its id: FNV-1a over its characters, as `colour` in static/words.js."""
+    """Return each job's color: FNV-1a of its id, as `colour` in static/words.js."""
     texts = ids.astype("S")
     letters = (
         texts.view(np.uint8).reshape(len(texts), -1) if len(texts) else np.zeros((0, 1), np.uint8)

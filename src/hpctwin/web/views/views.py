@@ -1,4 +1,4 @@
-"""What viewers are told: the answers of the REST API, each field documented in its schema."""
+"""Answers and requests of the REST API; each field is documented in its schema."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ class View(BaseModel):
 
 
 class Asked(BaseModel):
-    """A question: unknown fields are refused."""
+    """A request: unknown fields are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class EnergyView(View):
-    """What the machine draws by its description, before cooling, and what it has used so far.
+    """The cluster's power by its power model, without cooling, and its energy so far.
 
-    Jobs use their nodes fully. Prices and emissions are told where the description has them.
+    Jobs use their nodes fully. Price and emissions are included if the cluster has them.
     """
 
     power_w: float
@@ -67,7 +67,7 @@ class EnergyView(View):
 
 
 class MeterView(View):
-    """What the twin's meter tells."""
+    """State of the twin's power meter."""
 
     power_w: float | None = Field(description="measured last; none while the meter is silent")
     age_s: float | None = Field(description="how old that is")
@@ -81,7 +81,7 @@ class MeterView(View):
 
 
 class Head(View):
-    """How the cluster and its twin stand. ``version`` grows whenever anything has changed."""
+    """State of the cluster and its twin. ``version`` increases at each change."""
 
     version: int
     cluster: str
@@ -110,7 +110,7 @@ class Head(View):
 
 
 class JobView(View):
-    """A job that waits or runs."""
+    """A pending or running job."""
 
     id: str
     user: str
@@ -143,7 +143,7 @@ class NodeView(View):
 
 
 class Bar(View):
-    """A stretch of a job on nodes, for a Gantt chart."""
+    """A job on nodes for some time, for a Gantt chart."""
 
     job: str
     kind: Literal["ran", "runs", "forecast"]
@@ -155,7 +155,7 @@ class Bar(View):
 
 
 class LaneGroup(View):
-    """Nodes whose lanes lie beside each other."""
+    """Nodes with contiguous lanes."""
 
     name: str
     nodes: int
@@ -163,7 +163,7 @@ class LaneGroup(View):
 
 
 class TimelineView(View):
-    """What a Gantt chart of jobs on nodes spans."""
+    """Range of a Gantt chart of jobs on nodes."""
 
     version: int
     of: Literal["node", "core"] = Field(
@@ -181,7 +181,7 @@ class TimelineView(View):
 
 
 class BoxView(View):
-    """A job on lanes beside each other."""
+    """A job on contiguous lanes."""
 
     job: str
     kind: Literal["ran", "runs", "forecast"]
@@ -241,7 +241,7 @@ class PretendJob(Asked):
 
 
 class Reserve(Asked):
-    """Nodes that are taken away for a while."""
+    """Nodes that are reserved for a while."""
 
     nodes: tuple[NodeName, ...] = Field(default=(), max_length=100_000, description="all if empty")
     in_s: float = Field(default=0.0, ge=0, le=1e9, allow_inf_nan=False, description="from now on")
@@ -249,7 +249,7 @@ class Reserve(Asked):
 
 
 class Change(Asked):
-    """What is otherwise in a what-if."""
+    """Changes of a what-if."""
 
     policy: Annotated[str, Field(max_length=200)] | None = None
     drain: tuple[NodeName, ...] = Field(default=(), max_length=100_000)
@@ -264,7 +264,7 @@ class Change(Asked):
 
 
 class Future(View):
-    """How things go on, if nothing else is submitted."""
+    """The future without further submissions."""
 
     policy: str
     metrics: dict[str, float]
@@ -276,7 +276,7 @@ class Future(View):
 
 
 class WhatIfAnswer(View):
-    """Both futures, and how long it took."""
+    """Both futures, and the duration of the simulation."""
 
     time_s: float
     nodes: tuple[int, int] = Field(description="of the machine as it is, and as changed")
@@ -287,19 +287,19 @@ class WhatIfAnswer(View):
 
 
 class Approval(Asked):
-    """Whether a decision that waits for a person may be done."""
+    """Whether a decision that waits for a person is approved."""
 
     approved: bool
 
 
 class KillSwitch(Asked):
-    """While it is thrown, the twin does nothing."""
+    """State of the kill switch; while it is set, the twin does nothing."""
 
     thrown: bool
 
 
 class FigureView(View):
-    """A figure of a run."""
+    """A metric of a run."""
 
     key: str
     name: str
@@ -307,7 +307,7 @@ class FigureView(View):
 
 
 class RunHead(View):
-    """A simulated run: what it was and how it stands. ``version`` grows whenever its files have changed."""
+    """A simulated run; ``version`` increases at each change of its files."""
 
     version: int
     kind: Literal["run"] = "run"
@@ -329,7 +329,7 @@ class RunHead(View):
 
 
 class Line(View):
-    """A figure over time, as its mean and its peak in each bin."""
+    """A metric over time, as its mean and its peak in each bin."""
 
     name: str
     unit: str
@@ -342,7 +342,7 @@ class Line(View):
 
 
 class LinesView(View):
-    """Figures over time."""
+    """Metrics over time."""
 
     edges_s: tuple[float, ...] = Field(description="of the bins")
     now_s: float | None = Field(None, description="the present; after it is forecast")
@@ -366,14 +366,14 @@ class RunJob(View):
 
 
 class RunJobs(View):
-    """Jobs that were looked for."""
+    """Jobs found by a search."""
 
     found: int
     shown: tuple[RunJob, ...]
 
 
 class Shown(View):
-    """One of several clusters and runs that are served together."""
+    """One of several clusters and runs on a server."""
 
     name: str
     kind: Literal["twin", "run"]

@@ -1,4 +1,4 @@
-"""What if: the cluster as it is and with a change, both run ahead under a policy."""
+"""What-if: the cluster with and without a change, both run ahead under a policy."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _POWER = "what-if power"
 
 @dataclass(frozen=True)
 class Asking:
-    """A what-if that is ready to run, whatever becomes of the mirror meanwhile.
+    """A what-if that is ready to run, independent of later changes of the mirror.
 
     Args:
-        now_s: the present by the cluster's clock.
-        as_is, changed: the cluster as a simulation that begins now.
-        before, after: snapshots of both.
-        pretend: id of the pretended job, if one is asked for.
+        now_s: Current time of the cluster's clock, in seconds.
+        as_is, changed: The two clusters as simulations that begin now.
+        before, after: Snapshots of both.
+        pretend: Id of the pretended job; None without one.
     """
 
     now_s: float
@@ -68,17 +68,17 @@ class Asking:
 
 
 def prepare(core: Core, now_s: float, policy: str, change: Change) -> Asking:
-    """Make both simulations.
+    """Prepare both simulations.
 
     Args:
-        core: the mirror; it is not changed.
-        now_s: the present by the cluster's clock.
-        policy: what jobs start by as it is.
-        change: what is otherwise.
+        core: The mirror; it is not changed.
+        now_s: Current time of the cluster's clock, in seconds.
+        policy: Current policy of the cluster.
+        change: Changes to simulate.
 
     Raises:
-        ConfigError, UnknownNameError: a policy, node or job is not known, or cannot be asked for from here.
-        HpctwinError: the changed cluster cannot be simulated.
+        ConfigError, UnknownNameError: A policy, node or job is unknown, or may not be used here.
+        HpctwinError: The changed cluster cannot be simulated.
     """
     before = core.mirror.snapshot()
     after = _changed(before, now_s, change)
@@ -94,7 +94,7 @@ def prepare(core: Core, now_s: float, policy: str, change: Change) -> Asking:
 
 
 def _policy(core: Core, text: str) -> Policy:
-    """A policy of the pool, or one of names and numbers: nothing asked from afar names code to run."""
+    """Return a policy of the pool or a built-in one; a remote request must not name code."""
     for known in (*core.pool, *([] if core.own is None else [core.own])):
         if known.name == text:
             return known
@@ -151,9 +151,9 @@ def _changed(now: Snapshot, now_s: float, change: Change) -> Snapshot:
 def _capped(
     machine: Cluster, jobs: tuple[JobRecord, ...], cap_w: float
 ) -> tuple[Cluster, tuple[JobRecord, ...]]:
-    """What nodes draw above idling as a resource that all jobs share.
+    """Return the nodes' power above idle as a resource that all jobs share.
 
-    A job takes what its nodes draw more at most, whichever group they are of.
+    A job takes the maximum additional power of its nodes, whichever group they are in.
     """
     if not machine.has_power:
         raise ConfigError("cap_w: the machine's description does not say what its nodes draw")
@@ -234,13 +234,13 @@ def _guessed(
     now_s: float,
     spans: Mapping[int, tuple[float, float]],
 ) -> dict[int, Runs]:
-    """Nodes of each job that starts, where they are only counted."""
+    """Return guessed nodes of each job that starts, if nodes are only counted."""
     place, counts = _places(snapshot, now_s), simulation.workload.nodes
     return {row: runs_of(place.place(*span, int(counts[row]))) for row, span in spans.items()}
 
 
 def _lanes(simulation: Simulation, now: Present) -> dict[int, Runs]:
-    """Cores of each job that starts, where they share nodes."""
+    """Return the cores of each job that starts, if jobs share nodes."""
     placements = simulation.result().placements
     assert placements is not None
     number = {job: row for row, job in enumerate(simulation.workload.job_id.tolist())}
@@ -255,7 +255,7 @@ def _lanes(simulation: Simulation, now: Present) -> dict[int, Runs]:
 
 
 def _places(snapshot: Snapshot, now_s: float) -> Rows:
-    """When each node that can be used is free."""
+    """Return rows with the time when each available node is free."""
     number = {node.name: i for i, node in enumerate(snapshot.nodes)}
     free = {i: 0.0 for i, node in enumerate(snapshot.nodes) if node.state == "up"}
     for job in snapshot.jobs:

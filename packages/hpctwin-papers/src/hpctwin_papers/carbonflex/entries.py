@@ -1,4 +1,4 @@
-"""CarbonFlex's abstract: what is saved."""
+"""Savings in CarbonFlex's abstract."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["entries"]
 
 
 def entries(entry: partial[Entry]) -> Iterator[Entry]:
-    """Those of the paper; `entry` makes one of it."""
+    """Yield the paper's entries; `entry` creates one."""
     yield entry(
         "carbonflex-savings",
         shows="what provisioning and scheduling learnt from an oracle saves",

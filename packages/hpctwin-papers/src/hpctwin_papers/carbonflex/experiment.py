@@ -1,4 +1,4 @@
-"""What CarbonFlex saves: a week of GAIA's trace, provisioned and scheduled by the carbon intensity.
+"""Savings of CarbonFlex: a week of GAIA's trace, planned by the carbon intensity.
 
 CarbonFlex, arXiv:2505.18357, 2025.
 """
@@ -37,16 +37,16 @@ WEEK_S = 7 * 86_400
 
 
 def trace_jobs(week: int, weeks: int = 1, *, seed: int, most: int = 1000) -> Workload:
-    """Jobs of 1 to 24 h of some weeks of the trace, each asking for one node.
+    """Return the jobs of 1 to 24 h in some weeks of the trace, each requesting one node.
 
     Args:
-        week: the first.
-        weeks: so many.
-        seed: of which are drawn, where there are more than `most` a week.
-        most: so many a week.
+        week: Index of the first week.
+        weeks: Number of weeks.
+        seed: Seed of the sample, if a week has more than `most` jobs.
+        most: Maximum number of jobs per week.
 
     Raises:
-        WorkloadError: the trace is not there.
+        WorkloadError: The trace is missing.
     """
     table, begin = pl.read_csv(need_trace(JOBS)), week * WEEK_S
     submit = 3600 * pl.col("arrival_time")
@@ -69,19 +69,20 @@ def trace_jobs(week: int, weeks: int = 1, *, seed: int, most: int = 1000) -> Wor
 def shared(
     *, week: int = 20, before: int = 3, slack_s: float = CAPTURED_S, name: str = CALIFORNIA
 ) -> list[Run]:
-    """A week of the trace on a machine of which its jobs use half.
+    """Simulate a week of the trace on a cluster that its jobs use by half.
 
     Args:
-        week: which.
-        before: CarbonFlex learns of so many weeks before it.
-        slack_s: deadlines are so much later than if each job ran at once on its node.
-        name: of the intensity's file.
+        week: Index of the week.
+        before: Number of preceding weeks that CarbonFlex learns from.
+        slack_s: Time from a job's end, if it ran at once on its node, to its deadline, in seconds.
+        name: File of the intensity.
 
     Returns:
-        ``fcfs+easy``, ``carbonscaler`` and ``carbonflex`` by forecasts with an error of 5 %, and ``oracle``.
+        ``fcfs+easy``, ``carbonscaler`` and ``carbonflex`` with forecasts of 5 % error, and
+        ``oracle``.
 
     Raises:
-        WorkloadError: the trace or the intensity is not there.
+        WorkloadError: The trace or the intensity is missing.
     """
     jobs, past = trace_jobs(week, seed=2), trace_jobs(week - before, before, seed=1)
     nodes = round(2 * float(jobs.runtime_ms.sum()) / 1000 / WEEK_S)
@@ -101,13 +102,13 @@ def shared(
 
 @dataclass(frozen=True)
 class Shared(Experiment[None, list[Run]]):
-    """A week of jobs on one machine; see `shared`."""
+    """A week of jobs on one cluster; see `shared`."""
 
     title = "a week by the carbon intensity"
     data = (CALIFORNIA, JOBS)
 
     def points(self) -> Sequence[None]:
-        """See `Experiment`; one, since all are of the same week."""
+        """See `Experiment`; one point, because all ways share one week."""
         return [None]
 
     def run(self, point: None, progress: Progress) -> list[Run]:

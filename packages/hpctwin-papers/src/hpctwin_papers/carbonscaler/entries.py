@@ -1,4 +1,4 @@
-"""CarbonScaler's abstract: what is saved."""
+"""Savings in CarbonScaler's abstract."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["entries"]
 
 
 def entries(entry: partial[Entry]) -> Iterator[Entry]:
-    """Those of the paper; `entry` makes one of it."""
+    """Yield the paper's entries; `entry` creates one."""
     yield entry(
         "carbonscaler-savings",
         shows="what scaling a job by the carbon intensity saves",

@@ -1,4 +1,4 @@
-"""What CarbonScaler saves: long jobs, each with as many nodes as it likes, by the carbon intensity.
+"""Savings of CarbonScaler: long jobs on any number of nodes, by the carbon intensity.
 
 W. A. Hanafy et al., CarbonScaler, Proc. ACM Meas. Anal. Comput. Syst. 7(3), 2023.
 """
@@ -32,12 +32,12 @@ __all__ = ["Alone", "alone"]
 def alone(
     series: Series, *, jobs: int = 180, hours: float = 24, slack_s: float = CAPTURED_S
 ) -> list[Run]:
-    """Long jobs that begin every other day, each with as many nodes as it likes.
+    """Simulate long jobs that begin every other day, with as many nodes as each wants.
 
     Returns:
-        How it is if they run at once on one node (``at once``), on one node in the cleanest hours (``suspend
-        and resume``), on the best fixed number of nodes in the cleanest hours (``static``), and as
-        CarbonScaler has it (``carbonscaler``).
+        Results of four ways: at once on one node (``at once``), on one node in the cleanest hours
+        (``suspend and resume``), on the best fixed number of nodes in the cleanest hours
+        (``static``), and as CarbonScaler plans it (``carbonscaler``).
     """
     submit = np.arange(jobs) * 2 * 86_400.0
     curve = parse_speedup(PROFILE)
@@ -56,7 +56,7 @@ def alone(
         )  # fmt: skip
 
     machine = Cluster.uniform(4 * MOST, active_w=1000, idle_w=0)
-    # All have the deadline of a job that runs on one node.
+    # All ways have the deadline of a job that runs on one node.
     slots, end_s = Slots(series), hours * 3600 + slack_s
 
     def scaled(least: int, most: int, name: str) -> Run:
@@ -79,13 +79,13 @@ def _figures(run: Run) -> tuple[float, float, int]:
 
 @dataclass(frozen=True)
 class Alone(Experiment[None, list[Run]]):
-    """Long jobs, each with as many nodes as it likes; see `alone`."""
+    """Long jobs, each with as many nodes as it wants; see `alone`."""
 
     title = "jobs by the carbon intensity"
     data = (CALIFORNIA,)
 
     def points(self) -> Sequence[None]:
-        """See `Experiment`; one, since the best fixed size is known when all are."""
+        """See `Experiment`; one point, because the best fixed size depends on all sizes."""
         return [None]
 
     def run(self, point: None, progress: Progress) -> list[Run]:

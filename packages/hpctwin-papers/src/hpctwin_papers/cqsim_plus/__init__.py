@@ -1,1 +1,1 @@
-"""CQSim+: jobs among two clusters."""
+"""CQSim+: jobs distributed to two clusters."""

@@ -1,4 +1,4 @@
-"""The studies of CQSim+ and what is published of them.
+"""Studies of CQSim+ with their published results.
 
 Source: Kurkure et al., SIGSIM-PADS 2025, doi 10.1145/3726301.3728404, tables 1 to 5.
 """
@@ -30,11 +30,11 @@ __all__ = [
 SIZE_EDGES = (128.0, 256.0, 512.0, 1024.0, 2180.0)
 WALLTIME_EDGES_S = tuple(60.0 * m for m in (10, 30, 60, 120, 250, 500, 1000, 1500))
 TRIMMED = 1000
-"""Jobs left out at each end, by id, as the authors' analysis does."""
+"""Number of jobs excluded at each end, by id, as in the authors' analysis."""
 
 
 def oracle(strategy: str = "sgs-t", **options: Any) -> Strategy:
-    """A strategy as CQSim+ has it: it knows all runtimes, and draws among equals."""
+    """Return a strategy of CQSim+: it knows all runtimes, and draws among equals."""
     return parse_strategy(strategy, knows="oracle", ties="random", **options)
 
 
@@ -56,17 +56,17 @@ def _more() -> list[Strategy]:
 
 
 MORE = _more
-"""Further strategies, none of which knows more than walltimes."""
+"""Further strategies; none knows more than walltimes."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """Published mean waits of one strategy, minutes.
+    """Published mean waits of one strategy, in minutes.
 
     Args:
-        overall: of all jobs.
-        size: by the upper edge of each bin, nodes.
-        walltime: by the upper edge of each bin, seconds.
+        overall: Mean wait of all jobs.
+        size: Mean waits by the upper edge of each bin, in nodes.
+        walltime: Mean waits by the upper edge of each bin, in seconds.
     """
 
     overall: float
@@ -88,14 +88,15 @@ class Case:
     """One of the published studies.
 
     Args:
-        facility: the clusters.
-        workload: reads the trace; the words say which it is.
-        strategies: those published first.
-        trimmed: jobs left out at each end.
-        published: mean waits by strategy.
-        by_rule: strategies that are run by CQSim+'s rule too.
-        ways: whether jobs are told apart by where they came from and went (table 5).
-        sizes: upper ends of the size classes in the figure of waits, by cluster; none is drawn without.
+        facility: The clusters.
+        workload: Function that reads the trace and returns it with its description.
+        strategies: Function that returns the strategies, the published ones first.
+        trimmed: Number of jobs excluded at each end.
+        published: Published mean waits by strategy.
+        by_rule: Strategies that also run by CQSim+'s rule.
+        ways: Whether jobs are grouped by origin and destination (table 5).
+        sizes: Upper bounds of the size classes in the chart of waits, by cluster; empty for no
+            chart.
     """
 
     facility: Facility
@@ -200,7 +201,8 @@ CASES: dict[str, Case] = {
 }
 
 PUBLISHED_WAYS = (
-    # Table 5 as printed: origin, where SGS-T sent them, jobs, mean wait siloed and under SGS-T, s.
+    # Table 5 as printed: origin, destination under SGS-T, jobs, mean wait siloed and under SGS-T,
+    # s.
     ("polaris", "polaris", 18_439, 18_707, 16_898),
     ("theta", "polaris", 4_943, 10_363, 5_439),
     ("polaris", "theta", 7_827, 44_061, 2_107),
@@ -211,4 +213,4 @@ EXCHANGED = (
     "sent to Polaris wait what it prints for those of Polaris that stayed there, and the other way "
     "round. Its numbers of jobs do not come out."
 )
-"""What is to be said of table 5."""
+"""Note on table 5."""

@@ -22,19 +22,20 @@ def cqsim_plus(
     figures: Path | None = None,
     json: bool = False,
 ) -> int:
-    """CQSim+ (SIGSIM-PADS 2025): jobs among two clusters, beside its tables 1 to 5.
+    """CQSim+ (SIGSIM-PADS 2025): jobs on two clusters, compared with its tables 1 to 5.
 
-    The published strategies are run by CQSim+'s own rule, and by ours: SGS-T as published (it knows all
-    runtimes: oracle), with walltimes (honest), and with what like jobs ran lately (like-jobs). Traces come
-    from the folder in HPCTWIN_TRACES.
+    The published strategies run by CQSim+'s rule and by hpctwin's. There, SGS-T runs as published
+    (it knows all runtimes: oracle), with walltimes (honest), and with recent runtimes of similar
+    jobs (like-jobs). Traces come from the folder in HPCTWIN_TRACES.
 
     Args:
-        case: homogeneous, heterogeneous, theta-polaris; all if left out.
-        strategy: further strategies, with walltimes; see `hpctwin facility simulate --help`.
-        more: all that goes beyond the paper too: peer, sampled futures, trees, moving, ….
-        seeds: for strategies that draw clusters, with seeds 0, 1, ….
-        figures: folder for figures like the paper's 5 to 8, and of the waits by bin.
-        json: print one row per case, rule, strategy, knowledge and seed as JSON.
+        case: Case: homogeneous, heterogeneous, theta-polaris; default all. Repeatable.
+        strategy: Additional strategy with walltimes; see `hpctwin facility simulate --help`.
+            Repeatable.
+        more: Also run extensions of the paper: peer, sampled futures, trees, moving, ….
+        seeds: Number of seeds 0, 1, … for strategies that draw clusters.
+        figures: Write figures as the paper's 5 to 8, and of waits by bin, to this folder.
+        json: Print one row per case, rule, strategy, knowledge and seed as JSON.
     """
     from hpctwin_papers.cqsim_plus.experiment import CqsimPlus
 

@@ -20,7 +20,7 @@ _CHANCE = (
 
 
 def entries(entry: partial[Entry]) -> Iterator[Entry]:
-    """Those of the paper; `entry` makes one of it."""
+    """Yield the paper's entries; `entry` creates one."""
     by_rule = partial(CqsimPlus, by_rule=True, ours="none", seeds=1)
     by_ours = partial(CqsimPlus, by_rule=False, ours="pair", seeds=1)
     for number, case, by in (

@@ -1,4 +1,4 @@
-"""CQSim+'s experiment: each case under each strategy, by its own rule and by ours."""
+"""CQSim+'s experiment: cases under strategies, by CQSim+'s and hpctwin's rule."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["CqsimPlus"]
 
 GUIDED = ("sgs-t", "oracle")
-"""The paper's own strategy, and what it knows."""
+"""The paper's strategy, and its knowledge."""
 TABLES = {
     ("homogeneous", "size"): "cqsim-plus-table-1",
     ("homogeneous", "walltime"): "cqsim-plus-table-2",
@@ -46,10 +46,10 @@ class Point:
     """One strategy in one case.
 
     Args:
-        case: its name.
-        jobs, about: its jobs, and which they are.
-        strategy: by its name for CQSim+'s rule.
-        seed: of what is drawn.
+        case: Name of the case.
+        jobs, about: Jobs of the case, and their description.
+        strategy: Strategy; a name stands for CQSim+'s rule.
+        seed: Seed of the draws.
     """
 
     case: str
@@ -61,13 +61,13 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What one strategy gave in one case.
+    """Result of one strategy in one case.
 
     Args:
-        about: what was simulated.
-        row: its figures.
-        jobs: with where each came from and went.
-        result: by our rule.
+        about: Description of the simulation.
+        row: Metrics of the result.
+        jobs: Jobs with their origins and destinations.
+        result: Result by hpctwin's rule; None by CQSim+'s.
     """
 
     about: str
@@ -78,15 +78,16 @@ class Run:
 
 @dataclass(frozen=True)
 class CqsimPlus(Experiment[Point, Run]):
-    """Jobs among two clusters.
+    """Jobs distributed to two clusters.
 
     Args:
-        cases: some of `CASES`.
-        by_rule: whether the published strategies are run by CQSim+'s own rule.
-        ours: strategies by our rule: all, ``pair`` for the baseline and SGS-T as published, or none.
-        further: strategies beside those of the case.
-        more: all that goes beyond the paper too.
-        seeds: for strategies that draw clusters, with seeds 0, 1, ….
+        cases: Some of `CASES`.
+        by_rule: Whether the published strategies also run by CQSim+'s rule.
+        ours: Strategies by hpctwin's rule: all, ``pair`` for the baseline and SGS-T as published,
+            or none.
+        further: Strategies in addition to those of the case.
+        more: Whether extensions of the paper also run.
+        seeds: Number of seeds 0, 1, … for strategies that draw clusters.
     """
 
     cases: tuple[str, ...] = tuple(CASES)
@@ -151,7 +152,7 @@ class CqsimPlus(Experiment[Point, Run]):
 
 
 def _with_ways(runs: Sequence[Run]) -> list[Run]:
-    """Where jobs went under SGS-T, beside the same jobs siloed by the same rule."""
+    """Add the destinations under SGS-T, with the same jobs siloed by the same rule."""
     siloed = {
         (one.row.case, one.row.rule): one.jobs for one in runs if one.row.strategy == "siloed"
     }
@@ -165,13 +166,13 @@ def _with_ways(runs: Sequence[Run]) -> list[Run]:
 
 
 def compared(rows: Sequence[Row]) -> list[Finding]:
-    """Tables 1 to 5 beside what comes out by CQSim+'s rule with seed 0."""
+    """Compare tables 1 to 5 with the results by CQSim+'s rule with seed 0."""
     findings = []
     for by in ("size", "walltime"):
         for row in rows:
             if row.seed or row.published_wait_min is None:
                 continue
-            # What is drawn by chance was drawn otherwise in the paper.
+            # The paper used other random numbers.
             within = 0.001 if row.strategy == "sgs-t" else 0.15
             unit, entries = "nodes" if by == "size" else "min", (TABLES[row.case, by],)
             waits = [
@@ -239,7 +240,7 @@ def _overall(case: str, rows: Sequence[Row]) -> Table:
 
 
 def _bins(rows: Sequence[Row], by: str) -> Table:
-    """Bins as rows; for each strategy a column of what is published, of CQSim+'s rule and of ours."""
+    """Return bins as rows; columns are published, CQSim+'s and hpctwin's waits."""
     unit = {"size": "nodes", "walltime": "min"}[by]
     labels = list(dict.fromkeys(one["bin"] for row in rows for one in row.bins[by]))
     counts = {one["bin"]: one["jobs"] for one in rows[0].bins[by]}
@@ -256,7 +257,7 @@ def _bins(rows: Sequence[Row], by: str) -> Table:
 
 
 def _beside(rows: Sequence[Row], strategy: str, by: str) -> dict[str, dict[str, float | None]]:
-    """Waits by bin: the paper's, CQSim+'s rule's and ours."""
+    """Return waits by bin: of the paper, of CQSim+'s rule and of hpctwin's rule."""
     these = [row for row in rows if row.strategy == strategy]
     found = {"paper": {one["bin"]: one["published_wait_min"] for one in these[0].bins[by]}}
     for row in these:
@@ -288,7 +289,7 @@ def _ways(row: Row) -> Table:
 
 
 def _figures(case: str, runs: Sequence[Run]) -> dict[str, Callable[[], Figure]]:
-    """A case's figures: each that its figures are there for."""
+    """Return the figures of a case for which there are results."""
     made: dict[str, Callable[[], Figure]] = {}
     ours = [one for one in runs if one.result is not None and one.row.seed == 0]
     guided = [one for one in ours if (one.row.strategy, one.row.knowledge) == GUIDED]

@@ -1,15 +1,17 @@
-"""CQSim+'s rule as a plain simulation of its own: its published tables come out of it to the digit.
+"""CQSim+'s rule as a plain simulation; reproduces its tables to the digit.
 
-Source: the behaviour of CQSim and CQSim+ (github.com/SPEAR-UIC/CQSim), facts only. It is FCFS with EASY
-backfilling, but for three things (docs/facility.md):
+Source: the behavior of CQSim and CQSim+ (github.com/SPEAR-UIC/CQSim), facts only. The rule is FCFS
+    with
+EASY backfilling, with three differences (docs/facility.md):
 
-- The head job and those that may pass it are planned with their true run times, running ones with
-  their walltimes.
-- A pass follows each single event, not all events of an instant: between two ends of one instant a job
-  may be backfilled that the first alone has room for.
-- SGS-T asks a copy of each cluster that knows all run times, and in which nothing more arrives.
+- The head job and backfill candidates are planned with their true runtimes, running jobs with their
+  walltimes.
+- A pass follows each single event, not all events of an event time. So between two ends at one
+  time, a job may be backfilled that fits after the first end alone.
+- SGS-T forecasts with a copy of each cluster that knows all runtimes, and in which no more jobs
+  arrive.
 
-Times are whole milliseconds. All of it is counts of nodes: no node has a name.
+Times are whole milliseconds. Nodes are only counted and have no names.
 """
 
 from __future__ import annotations
@@ -41,10 +43,10 @@ class RuleJob:
     """A job at one cluster, at that cluster's speed.
 
     Args:
-        number: tells it from others.
-        nodes: how many.
-        run_ms: run time; at most the walltime, which ends jobs.
-        walltime_ms: requested.
+        number: Unique number of the job.
+        nodes: Number of nodes.
+        run_ms: Runtime, in ms; at most the walltime, which ends jobs.
+        walltime_ms: Requested time, in ms.
     """
 
     number: int
@@ -54,10 +56,10 @@ class RuleJob:
 
 
 class RuleCluster:
-    """One cluster: what waits, what runs, what is free.
+    """State of one cluster: pending jobs, running jobs, free nodes.
 
     Args:
-        nodes: how many it has.
+        nodes: Number of nodes.
     """
 
     def __init__(self, nodes: int) -> None:
@@ -65,15 +67,15 @@ class RuleCluster:
         self.free = nodes
         self.waiting: list[RuleJob] = []
         self.running: list[tuple[int, int, int]] = []
-        """Planned end, job's number and nodes, by planned end."""
+        """Planned end, job's number and nodes, sorted by planned end."""
         self.ends: list[tuple[int, int, RuleJob, int]] = []
-        """A heap: end, which start it was, the job and its planned end."""
+        """A heap of end, number of the start, job and planned end."""
         self.started: dict[int, int] = {}
-        """When each job started, by its number."""
+        """Start of each job, by its number."""
         self._starts = 0
 
     def copy(self) -> Self:
-        """A copy that goes its own way; it does not know when jobs started that did so before."""
+        """Return an independent copy; it lacks the starts of jobs that have already started."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin.waiting, twin.running, twin.ends = self.waiting[:], self.running[:], self.ends[:]
@@ -81,15 +83,15 @@ class RuleCluster:
         return twin
 
     def advance(self, until: float) -> None:
-        """End what ends up to a time, with a pass after each."""
+        """End all jobs that end up to a time, with a pass after each."""
         while self.ends and self.ends[0][0] <= until:
             self.end_next()
 
     def end_next(self) -> int:
-        """End the job that ends next, and look what can start.
+        """End the job that ends next, and run a scheduling pass.
 
         Returns:
-            When that was.
+            The time of the end.
         """
         now, _, job, planned = heapq.heappop(self.ends)
         self.free += job.nodes
@@ -98,12 +100,12 @@ class RuleCluster:
         return now
 
     def submit(self, job: RuleJob, now: int) -> None:
-        """Put a job into the queue, and look what can start."""
+        """Add a job to the queue, and run a scheduling pass."""
         self.waiting.append(job)
         self._schedule(now)
 
     def forecast(self, job: RuleJob, now: int, best: float = math.inf) -> float:
-        """When a job would end here if nothing came after it; infinity if that is later than ``best``."""
+        """Return a job's end without later arrivals; infinity if later than ``best``."""
         ahead = self.copy()
         ahead.submit(job, now)
         while job.number not in ahead.started:
@@ -114,7 +116,7 @@ class RuleCluster:
         return end if end <= best else math.inf
 
     def _schedule(self, now: int) -> None:
-        """Start jobs in the order of the queue while they fit, then those that may pass the head."""
+        """Start jobs in queue order while they fit, then backfill around the head."""
         begun = 0
         while begun < len(self.waiting) and self.waiting[begun].nodes <= self.free:
             self._start(self.waiting[begun], now)
@@ -143,10 +145,10 @@ class RuleCluster:
         self.started[job.number] = now
 
     def _profile(self, now: int) -> tuple[list[int], list[int]]:
-        """Times, and nodes free from each on, as walltimes promise them."""
+        """Return times, and the free nodes from each on, according to walltimes."""
         times, free = [now], [self.free]
         for planned, _, nodes in self.running:
-            # What should end now, but has not yet, is free only after this point.
+            # A job that should end now, but has not yet, is free only after this point.
             if planned > times[-1] or len(times) == 1:
                 times.append(planned)
                 free.append(free[-1])
@@ -180,7 +182,7 @@ def _take(times: list[int], free: list[int], nodes: int, first: int, end: int) -
 
 
 Chooser = Callable[[list[int], dict[int, RuleJob], int, int], int]
-"""Chooses among clusters for a job: clusters that may take it, what it is there, its row, and the time."""
+"""Choose a cluster, given allowed ones, the job on each, its row, and the time."""
 
 
 def simulate_rule(
@@ -194,20 +196,22 @@ def simulate_rule(
     """Simulate a facility by CQSim+'s rule.
 
     Args:
-        facility: clusters of equal nodes, and what jobs run how fast there; of each no more is used.
-        workload: the jobs; each is placed when it is submitted.
-        strategy: one of `RULE_STRATEGIES`. ``user(0.6)`` takes the faster cluster with probability 0.6.
-        seed: of draws; SGS-T draws among clusters that are equally good.
-        progress: called now and then with the share of jobs placed.
+        facility: Clusters of equal nodes, and the runtime factors of jobs there; the rest of a
+            cluster is ignored.
+        workload: The jobs; each is placed when it is submitted.
+        strategy: One of `RULE_STRATEGIES`. ``user(0.6)`` takes the faster cluster with probability
+            0.6.
+        seed: Seed of draws; SGS-T draws among equally good clusters.
+        progress: Function called from time to time with the share of placed jobs.
 
     Returns:
-        One row for each job that fits a cluster, by submit time: ``job_id``, ``submit_s``, ``start_s``,
-        ``end_s``, ``wait_s``, ``turnaround_s``, ``nodes``, ``walltime_s`` (at its cluster's speed),
-        ``origin``, ``cluster``.
+        A row for each job that fits a cluster, by submit time: ``job_id``, ``submit_s``,
+        ``start_s``, ``end_s``, ``wait_s``, ``turnaround_s``, ``nodes``, ``walltime_s`` (at its
+        cluster's speed), ``origin``, ``cluster``.
 
     Raises:
-        UnknownNameError: there is no such strategy.
-        WorkloadError: jobs depend on each other, or an origin is none of the clusters.
+        UnknownNameError: There is no such strategy.
+        WorkloadError: Jobs depend on each other, or an origin is not one of the clusters.
     """
     if strategy not in RULE_STRATEGIES:
         raise UnknownNameError("strategy of CQSim+'s rule", strategy, RULE_STRATEGIES)

@@ -1,4 +1,4 @@
-"""CQSim+: jobs among two clusters, by its own rule and by ours, beside its tables 1 to 5.
+"""Rows of CQSim+'s experiment, by CQSim+'s and hpctwin's rule, with its tables 1 to 5.
 
 Source: Kurkure et al., SIGSIM-PADS 2025, doi 10.1145/3726301.3728404.
 """
@@ -33,13 +33,13 @@ __all__ = ["Row", "Way", "bins", "make_row", "run_by_our_rule", "run_by_their_ru
 
 @dataclass(frozen=True)
 class Way:
-    """Jobs by where they came from and where they went (table 5).
+    """Jobs with the same origin and destination (table 5).
 
     Args:
-        origin, cluster: from and to.
-        jobs: how many.
-        siloed_min, mean_wait_min: their mean wait siloed, and where they went, minutes.
-        published: jobs, and both waits in minutes.
+        origin, cluster: Origin and destination.
+        jobs: Number of jobs.
+        siloed_min, mean_wait_min: Mean waits siloed and at the destination, in minutes.
+        published: Published number of jobs, and both waits in minutes.
     """
 
     origin: str
@@ -55,17 +55,18 @@ class Row:
     """One strategy in one case.
 
     Args:
-        case, rule, strategy, knowledge, seed: which; the rule is ``ours`` or ``cqsim+``; no knowledge where
-            nothing is forecast.
-        jobs: that the means are over.
-        mean_wait_min, mean_turnaround_min: minutes.
-        decision_ms_mean: time to place a job, ms; None by CQSim+'s rule, as the next two.
-        run_s: time of the whole run, seconds.
-        utilization_spread: between the clusters, mean over the weeks.
-        published_wait_min: the published mean wait; None where there is none.
-        bins: by ``size`` and ``walltime``: ``bin``, ``jobs``, ``mean_wait_min``, ``published_wait_min``.
-        summary: all figures of the run.
-        ways: by where jobs came from and went, where the case is about that.
+        case, rule, strategy, knowledge, seed: Identity of the run. The rule is ``ours`` or
+            ``cqsim+``; knowledge is empty without forecasts.
+        jobs: Number of jobs in the means.
+        mean_wait_min, mean_turnaround_min: Mean wait and turnaround, in minutes.
+        decision_ms_mean: Mean time to place a job, in ms; None by CQSim+'s rule.
+        run_s: Duration of the whole run, in seconds.
+        utilization_spread: Spread between the clusters, mean over the weeks; None by CQSim+'s rule.
+        published_wait_min: Published mean wait, in minutes; None without one.
+        bins: Bins by ``size`` and ``walltime``: ``bin``, ``jobs``, ``mean_wait_min``,
+            ``published_wait_min``.
+        summary: All metrics of the run.
+        ways: Waits by origin and destination, if the case groups jobs by them.
     """
 
     case: str
@@ -85,7 +86,7 @@ class Row:
     ways: tuple[Way, ...] = ()
 
     def plain(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Return the row in a form for JSON."""
         return dataclasses.asdict(self)
 
 
@@ -99,11 +100,11 @@ def run_by_our_rule(
     """Simulate a case under one strategy.
 
     Args:
-        name: one of `CASES`.
-        workload: its jobs.
-        strategy: where jobs go.
-        seed: of what is drawn.
-        progress: told the share that is done.
+        name: One of `CASES`.
+        workload: Jobs of the case.
+        strategy: Placement strategy.
+        seed: Seed of the draws.
+        progress: Function called with the completed share.
     """
     begin = time.perf_counter()
     simulation = FacilitySimulation(CASES[name].facility, workload, strategy, seed=seed)
@@ -114,7 +115,7 @@ def run_by_our_rule(
 def run_by_their_rule(
     name: str, workload: Workload, strategy: str, seed: int = 0, progress: Progress | None = None
 ) -> tuple[Row, pl.DataFrame]:
-    """The same by CQSim+'s own rule, of a strategy that it has; and the jobs."""
+    """Simulate a case by CQSim+'s rule; return the row and the jobs."""
     begin = time.perf_counter()
     case = CASES[name]
     jobs = simulate_rule(case.facility, workload, strategy, seed=seed, progress=progress)
@@ -133,7 +134,7 @@ def run_by_their_rule(
 
 
 def make_row(name: str, case: Case, result: FacilityResult, run_s: float) -> Row:
-    """The figures of one run by our rule, over the jobs that the authors' analysis is over."""
+    """Return the metrics of a run by hpctwin's rule, over the authors' jobs."""
     summary = result.summary()
     return _row(
         served(result.jobs),
@@ -186,18 +187,18 @@ def bins(
     *,
     unit: float = 1,
 ) -> list[dict[str, Any]]:
-    """Mean waits by bin, each beside what is published of the bin with the same edge.
+    """Return mean waits by bin, each with the published value for the same edge.
 
     Args:
-        jobs: with ``wait_s`` and the column.
-        column: what bins are made of.
-        edges: upper ends of the bins, each within its bin, rising; one more bin is above the last.
-        published: mean waits, minutes, by upper edge.
-        unit: edges are told in this many.
+        jobs: Jobs with ``wait_s`` and the column.
+        column: Column that defines the bins.
+        edges: Inclusive upper bounds of the bins, increasing; one more bin is above the last.
+        published: Published mean waits by upper edge, in minutes.
+        unit: Divisor of the edges in labels.
 
     Returns:
-        ``bin``, ``jobs``, ``mean_wait_min``, ``published_wait_min`` of each bin that has jobs or a published
-        figure; means and figures that are not there are None.
+        ``bin``, ``jobs``, ``mean_wait_min``, ``published_wait_min`` of each bin with jobs or a
+        published value; missing values are None.
     """
     told = [f"{edge / unit:g}" for edge in edges]
     labels = [f"≤ {told[0]}", *(f"({a}, {b}]" for a, b in pairwise(told)), f"> {told[-1]}"]
@@ -220,11 +221,11 @@ def bins(
 
 
 def ways(jobs: pl.DataFrame, siloed: pl.DataFrame | None) -> tuple[Way, ...]:
-    """Waits by origin and destination, beside those of the same jobs siloed.
+    """Return waits by origin and destination, with the waits of the same jobs siloed.
 
     Args:
-        jobs: with ``job_id``, ``origin``, ``cluster``, ``wait_s``.
-        siloed: the same jobs where each stayed at its origin.
+        jobs: Jobs with ``job_id``, ``origin``, ``cluster``, ``wait_s``.
+        siloed: The same jobs, each at its origin.
     """
     jobs = jobs.select("job_id", "origin", "cluster", "wait_s")
     if siloed is not None:

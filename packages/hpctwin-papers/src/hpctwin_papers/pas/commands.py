@@ -19,18 +19,19 @@ def pas(
     plot: Path | None = None,
     json: bool = False,
 ) -> int:
-    """PAS: jobs that depend on each other and share four resources, beside its Table I.
+    """PAS: jobs with dependencies that share four resources, with its Table I.
 
-    Times are milliseconds. Dependencies hold under every method; "if ignored" is what the violations
-    would be if the scheduler were not told of them.
+    Times are in milliseconds. All methods obey dependencies; "if ignored" is the number of
+    violations by a scheduler without knowledge of dependencies.
 
     Args:
-        seeds: how many workloads, with seeds 0, 1, ….
-        jobs: of each workload.
-        method: fcfs, sjf, pfm, pas-published, easy, adaptive; all if left out.
-        failures: share of the jobs that fail, for what prediction is worth; 0 for none, as in the paper.
-        plot: file for a heat map of resources in use over time, of seed 0 (.png, .svg, .pdf).
-        json: print one row per method and seed as JSON.
+        seeds: Number of workloads, with seeds 0, 1, ….
+        jobs: Number of jobs in a workload.
+        method: Method: fcfs, sjf, pfm, pas-published, easy, adaptive; default all. Repeatable.
+        failures: Share of jobs that fail, to show the value of prediction; the paper has 0.
+        plot: Write a heat map of resource use over time, for seed 0, to this file (.png, .svg,
+            .pdf).
+        json: Print one row per method and seed as JSON.
     """
     from hpctwin_papers.pas.experiment import Pas
 

@@ -18,7 +18,7 @@ _OPEN = (
 
 
 def entries(entry: partial[Entry]) -> Iterator[Entry]:
-    """Those of the paper; `entry` makes one of it."""
+    """Yield the paper's entries; `entry` creates one."""
     same = partial(
         entry,
         config=f"5,000 jobs, seeds 0 to {SEEDS - 1}, means",

@@ -1,7 +1,8 @@
-"""PAS: its 5,000 jobs under its policy, its baselines and ours, beside its Table I.
+"""PAS: its 5,000 jobs under its policy, its baselines and hpctwin's, with its Table I.
 
-Source: Goyal and Pavithra, "Dynamic Adapting Scheduling for HPC", §III to §V. Times are milliseconds, as
-there. What the paper leaves open, and the choice made for each point, is in docs/adaptive.md.
+Source: Goyal and Pavithra, "Dynamic Adapting Scheduling for HPC", §III to §V. Times are
+    milliseconds, as
+there. docs/adaptive.md lists the points that the paper leaves open, and the choice made for each.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ METHODS = {
     "easy": "fcfs+easy",
     "adaptive": "adaptive+pack",
 }
-"""Policies by the name of the method; EASY is ours to compare with, the paper has none."""
+"""Policies by method; EASY is added for comparison, the paper has none."""
 
 JOBS = 5000
 NEAR = 0.05
-"""A published figure comes out if it is met within this share."""
+"""Maximum relative deviation from a published value that counts as agreement."""
 THEIRS, OURS = "pas-published", "adaptive"
 PREDICTED = 0.05
-"""Share of jobs that PFM takes to fail where none does: the paper gives no failures to learn from."""
+"""Failure share that PFM assumes; the paper gives no failures to learn from."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,8 @@ class Published:
     """A column of Table I.
 
     Args:
-        makespan, mean_wait: ms.
-        dependency_violations: jobs.
+        makespan, mean_wait: Makespan and mean wait, in ms.
+        dependency_violations: Number of jobs that violate a dependency.
     """
 
     makespan: float
@@ -75,22 +76,22 @@ PUBLISHED = {
 
 @dataclass(frozen=True)
 class Row:
-    """One method on the workload of one seed. Times in ms.
+    """One method on the workload of one seed. Times are in ms.
 
     Args:
-        method: one of `METHODS`.
-        seed: of the workload, and of which jobs fail.
-        jobs: how many.
-        makespan: end of the last job.
-        mean_wait, max_wait: from submission to start, of the jobs that started.
-        dependency_violations: jobs that started before what they wait for was done.
-        violations_if_ignored: the same, where the scheduler is not told of dependencies.
-        delayed: jobs that did not start when they were eligible.
-        completed, failed, cancelled: jobs that came to that end; cancelled since they waited for one
-            that failed.
-        mean_wait_completed: of the jobs that completed; 0 if none did.
-        utilization: share of each resource in use until the makespan.
-        engine_s: seconds that the simulation took.
+        method: One of `METHODS`.
+        seed: Seed of the workload and of the failures.
+        jobs: Number of jobs.
+        makespan: End of the last job.
+        mean_wait, max_wait: Wait from submission to start, of the jobs that started.
+        dependency_violations: Number of jobs that started before their dependencies were done.
+        violations_if_ignored: The same for a scheduler without knowledge of dependencies.
+        delayed: Number of jobs that did not start when they became eligible.
+        completed, failed, cancelled: Number of jobs with that end; a job is cancelled if a job that
+            it depends on failed.
+        mean_wait_completed: Mean wait of the completed jobs; 0 without any.
+        utilization: Share of each resource in use until the makespan.
+        engine_s: Duration of the simulation, in seconds.
     """
 
     method: str
@@ -110,7 +111,7 @@ class Row:
     engine_s: float = 0.0
 
     def plain(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Return the row in a form for JSON."""
         return dataclasses.asdict(self)
 
 
@@ -124,14 +125,14 @@ def run_seed(
     """Simulate one workload under each method.
 
     Args:
-        seed: of the workload.
-        methods: some of `METHODS`.
-        jobs: of the workload.
-        failures: share of the jobs that fail, drawn by `hpctwin.generate.pas`.
+        seed: Seed of the workload.
+        methods: Some of `METHODS`.
+        jobs: Number of jobs.
+        failures: Share of the jobs that fail, drawn by `hpctwin.generate.pas`.
 
     Raises:
-        UnknownNameError: there is no such method.
-        ConfigError: a number is out of range.
+        UnknownNameError: There is no such method.
+        ConfigError: A number is out of range.
     """
     workload = pas(jobs=jobs, seed=seed)
     risk = failure_risk(workload, within("failures", failures, 0, 0.99) or PREDICTED)
@@ -179,7 +180,7 @@ def _row(method: str, seed: int, workload: Workload, result: Result, ignored: Re
 
 
 def means(rows: Sequence[Row]) -> list[Row]:
-    """The mean over seeds of each method; ``seed`` is their number."""
+    """Return the mean over seeds of each method; ``seed`` is the number of seeds."""
     made = []
     for method in dict.fromkeys(row.method for row in rows):
         own = [row for row in rows if row.method == method]
@@ -197,7 +198,7 @@ def means(rows: Sequence[Row]) -> list[Row]:
 
 
 def wins(rows: Sequence[Row], better: str, worse: str) -> int:
-    """On how many workloads one method has the shorter makespan and the shorter mean wait."""
+    """Return on how many workloads one method has less makespan and mean wait."""
     by = {(row.method, row.seed): row for row in rows}
     seeds = {row.seed for row in rows}
     return sum(
@@ -209,13 +210,13 @@ def wins(rows: Sequence[Row], better: str, worse: str) -> int:
 
 @dataclass(frozen=True)
 class Pas(Experiment[int, tuple[list[Row], dict[str, Result]]]):
-    """Its jobs under each method, seed by seed.
+    """PAS's jobs under each method, seed by seed.
 
     Args:
-        seeds: how many workloads, with seeds 0, 1, ….
-        methods: some of `METHODS`.
-        jobs: of each workload.
-        failures: share of the jobs that fail.
+        seeds: Number of workloads, with seeds 0, 1, ….
+        methods: Some of `METHODS`.
+        jobs: Number of jobs in a workload.
+        failures: Share of the jobs that fail.
     """
 
     seeds: int = SEEDS
@@ -261,7 +262,7 @@ class Pas(Experiment[int, tuple[list[Row], dict[str, Result]]]):
 
 
 def compared(overall: Sequence[Row]) -> list[Finding]:
-    """Table I beside the means over seeds, of 5,000 jobs."""
+    """Compare Table I with the means over seeds, for 5,000 jobs."""
     both = ("pas-table-1", "pas-figure-2")
     findings = []
     for row in overall:
@@ -347,7 +348,7 @@ def _failures_table(rows: Sequence[Row]) -> Table:
 
 
 def _heat_map(results: Mapping[str, Result]) -> Figure:
-    """Resources in use over time, of seed 0."""
+    """Draw resources in use over time, for seed 0."""
     from hpctwin.report.figures.resources import plot_resource_use
 
     ends = {name: float(result.jobs["end_s"].to_numpy().max()) for name, result in results.items()}
@@ -362,7 +363,7 @@ def _heat_map(results: Mapping[str, Result]) -> Figure:
 
 
 def _bars(overall: Sequence[Row]) -> Figure:
-    """The paper's figure 2: published and here."""
+    """Draw the paper's figure 2, published and reproduced."""
     from hpctwin.report import plot_compare_bars
     from hpctwin.report.tables.columns import Column
 

@@ -19,17 +19,17 @@ def rlscheduler(
     out: Path = Path("out/rlscheduler"),
     json: bool = False,
 ) -> int:
-    """RLScheduler (SC20): mean bounded slowdown of heuristics and agents, beside its table.
+    """RLScheduler (SC20): mean bounded slowdown of heuristics and agents, with its table.
 
-    Agents are trained on windows of 1,024 jobs none of which is tested, with seeds 0, 1, …; those that --out
-    holds already are not trained again, so that it can be interrupted.
+    Agents are trained on windows of 1,024 jobs with seeds 0, 1, …; no trained job is tested. Agents
+    in --out are not trained again, so an interrupted run can be resumed.
 
     Args:
-        traces: Lublin-1, Lublin-2, HPC2N; all if left out.
-        seeds: agents of each row; 0 for heuristics alone.
-        steps: decisions that each is trained on.
-        out: folder for agents.
-        json: print a row of the table as one of JSON.
+        traces: Traces: Lublin-1, Lublin-2, HPC2N; default all.
+        seeds: Number of agents in each row; 0 for heuristics only.
+        steps: Number of training decisions of an agent.
+        out: Folder for agents.
+        json: Print the rows of the table as JSON.
     """
     from hpctwin_papers.rlscheduler.experiment import RLScheduler
 

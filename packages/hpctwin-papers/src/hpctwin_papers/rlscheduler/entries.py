@@ -12,7 +12,7 @@ __all__ = ["entries"]
 
 
 def entries(entry: partial[Entry]) -> Iterator[Entry]:
-    """Those of the paper; `entry` makes one of it."""
+    """Yield the paper's entries; `entry` creates one."""
     config = "Ten sequences of 1,024 jobs, drawn by its seed; what is selected is waited for"
     of_table = partial(entry, more="hpctwin experiment rlscheduler --seeds 5")
     lublin = ("Lublin-1", "Lublin-2")

@@ -1,4 +1,4 @@
-"""RLScheduler's experiment: its table's rows, with our agents beside."""
+"""RLScheduler's experiment: the rows of its table, with hpctwin's agents."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class RLScheduler(Experiment[tuple[str, bool, tuple[Path, ...]], table.Row]):
     """Heuristics and agents on ten sequences of each trace, without and with backfilling.
 
     Args:
-        traces: some of those of the table; all if there are none.
-        passing: without, with backfilling, or both.
-        seeds: agents of each row; 0 for heuristics alone.
-        steps: decisions that each is trained on.
-        out: folder for agents; those that it holds already are not trained again.
+        traces: Some of the table's traces; empty for all.
+        passing: Whether jobs may be backfilled: without, with, or both.
+        seeds: Number of agents in each row; 0 for heuristics only.
+        steps: Number of training decisions of an agent.
+        out: Folder for agents; existing ones are not trained again.
     """
 
     traces: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class RLScheduler(Experiment[tuple[str, bool, tuple[Path, ...]], table.Row]):
     serial = True
 
     def points(self) -> Sequence[tuple[str, bool, tuple[Path, ...]]]:
-        """See `Experiment`; trace, whether others may pass, and files of agents."""
+        """See `Experiment`; trace, whether jobs may be backfilled, and files of agents."""
         known = list(dict.fromkeys(name for name, _ in table.ROWS))
         for name in self.traces:
             if name not in known:
@@ -58,7 +58,7 @@ class RLScheduler(Experiment[tuple[str, bool, tuple[Path, ...]], table.Row]):
             for name, passing in table.ROWS
             if name in (self.traces or known) and passing in self.passing
         ]
-        # What is not right with these is told before the work.
+        # Errors in these are reported before the work.
         for name, _, agents in wanted:
             for path in filter(Path.is_file, agents):
                 Network.load(path)
@@ -70,7 +70,7 @@ class RLScheduler(Experiment[tuple[str, bool, tuple[Path, ...]], table.Row]):
         return self.out / f"{trace.lower()}{with_backfilling}-{self.steps}-{seed}.safetensors"
 
     def run(self, point: tuple[str, bool, tuple[Path, ...]], progress: Progress) -> table.Row:
-        """See `Experiment`; agents that are not there yet are trained."""
+        """See `Experiment`; missing agents are trained."""
         name, passing, agents = point
         for seed, path in enumerate(agents):
             if not path.is_file():
@@ -97,7 +97,7 @@ class RLScheduler(Experiment[tuple[str, bool, tuple[Path, ...]], table.Row]):
 
 
 def compared(row: table.Row) -> list[Finding]:
-    """A row of the table beside what comes out here."""
+    """Compare a row of the table with the results."""
     entry = "rlscheduler-table-5"
     if row.trace == "HPC2N":
         entry += "-hpc2n"

@@ -1,8 +1,12 @@
-"""RLScheduler (Zhang et al., SC20): its table of mean bounded slowdowns, made again, with our agents beside.
+"""Reproduction of RLScheduler's table of mean bounded slowdowns, with hpctwin's agents.
 
-What its programs do (github.com/DIR-LAB/deep-batch-scheduler) is kept: ten sequences of 1,024 jobs in a row,
-drawn by their seed; the machine is empty at the beginning; a job that is selected is waited for, even if one
-comes that would be selected before it; others that pass it end, by their walltimes, before it could begin.
+Source: Zhang et al., SC20. The behavior of its programs (github.com/DIR-LAB/deep-batch-scheduler)
+    is kept:
+
+- There are ten sequences of 1,024 consecutive jobs, drawn by its seed.
+- The cluster is empty at the beginning.
+- The scheduler waits for a selected job, even if a job arrives that it would have selected first.
+- Backfilled jobs end, by their walltimes, before the selected job could begin.
 """
 
 from __future__ import annotations
@@ -34,16 +38,18 @@ __all__ = [
 FloatArray = npt.NDArray[np.float64]
 
 JOBS, SEQUENCES, DRAWN_FROM = 1024, 10, 10_000
-"""Jobs of a sequence; sequences; they lie in the first so many jobs."""
+"""Jobs of a sequence; sequences; first jobs that they are drawn from."""
 
 SEED = 1
 OBSERVATION = "delays"
-"""What agents see."""
+"""Observation of the agents."""
 MIXED = {"Lublin-1": True, "Lublin-2": True, "HPC2N": False}
-"""Whether other jobs of the part come in the places of those in a row, in an episode of training: few jobs of
-Lublin's model are left beside those tested, and they hardly depend on those before."""
+"""Whether an episode of training takes any jobs of the part, with consecutive arrivals.
+
+Few jobs of Lublin's model remain outside the tested ones, and they hardly depend on earlier jobs.
+"""
 BACKFILLING: dict[bool, bool | str] = {False: False, True: "rlscheduler"}
-"""Of `JobSelection`, by whether others may pass."""
+"""Option ``backfilling`` of `JobSelection`, by whether jobs may be backfilled."""
 
 IMITATED = ("sjf", "smallest-area")
 
@@ -57,7 +63,7 @@ def _f1(submit: FloatArray, walltime: FloatArray, nodes: FloatArray) -> FloatArr
 
 
 def _wfp(submit: FloatArray, walltime: FloatArray, nodes: FloatArray) -> FloatArray:
-    # Their start of a job that waits is -1, so that its wait is below 0 and stays as it is.
+    # Their start of a pending job is -1, so its wait is negative and stays constant.
     return -((-(1.0 + submit) / walltime) ** 3) * nodes
 
 
@@ -72,12 +78,12 @@ HEURISTICS: dict[str, Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
     "SJF": _sjf,
     "F1": _f1,
 }
-"""Scores of their programs, the lowest first; submit times (of the trace) and walltimes in s."""
+"""Scores of its programs, lowest first; submit times and walltimes in s."""
 
 OTHERS: dict[str, Callable[[FloatArray, FloatArray, FloatArray], FloatArray]] = {
     "smallest area": lambda submit, walltime, nodes: walltime * nodes + 1e-9 * submit,
 }
-"""Not in its table, and what a sceptic asks for: fewest node-seconds first."""
+"""A skeptic's rule, which is not in the table: fewest node-seconds first."""
 
 ROWS: dict[tuple[str, bool], tuple[float, ...]] = {
     ("Lublin-1", False): (7273.77, 19753.53, 22274.74, 277.35, 258.37, 254.67),
@@ -87,7 +93,7 @@ ROWS: dict[tuple[str, bool], tuple[float, ...]] = {
     ("HPC2N", True): (127.38, 97.39, 175.12, 122.04, 71.95, 86.14),
     ("Lublin-2", True): (247.61, 318.35, 379.59, 91.99, 148.25, 118.79),
 }
-"""Published means, by trace and whether others pass: as `HEURISTICS`, then of its agent."""
+"""Published means by trace and backfilling: those of `HEURISTICS`, then of its agent."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +101,9 @@ class Case:
     """A trace of the table.
 
     Args:
-        workload: its jobs.
-        nodes: of its machine.
-        first_s: when its first job was submitted, in its file.
+        workload: Jobs of the trace.
+        nodes: Number of nodes of its cluster.
+        first_s: Submit time of the first job in the file, in seconds.
     """
 
     workload: Workload
@@ -110,15 +116,15 @@ _FILES = {
     "Lublin-2": ("lublin_256_new2.swf", 256, 1, 139.0),
     "HPC2N": ("HPC2N-2002-2.2-cln-completed-reassembled.swf", 120, 2, 0.0),
 }
-"""By trace: its file, nodes, processors of each, and when its first job was submitted."""
+"""File, nodes, processors per node, and submit time of the first job, by trace."""
 
 
 @cache
 def case(trace: str) -> Case:
-    """One of the traces.
+    """Return one of the traces.
 
     Raises:
-        WorkloadError: its file is not there.
+        WorkloadError: The file is missing.
     """
     name, nodes, processors, first_s = _FILES[trace]
     read = read_workload(need_trace(name))
@@ -126,17 +132,20 @@ def case(trace: str) -> Case:
 
 
 def sequences() -> list[int]:
-    """Where the ten sequences begin, as their programs draw it with seed 1 (Gym's seeding before 0.22)."""
+    """Return the begins of the ten sequences, as its programs draw them with seed 1.
+
+    The draw uses Gym's seeding before 0.22.
+    """
     digest = hashlib.sha512(str(SEED).encode()).digest()[:8]
     drawn = np.random.RandomState(np.frombuffer(digest, "<u4").tolist())
     return [int(drawn.randint(JOBS, DRAWN_FROM - JOBS - 1)) for _ in range(SEQUENCES)]
 
 
 def trained_on(trace: str) -> tuple[int, int]:
-    """Jobs that agents are trained on: from the first up to the second. None of them is tested.
+    """Return the range of training jobs, without its end. None of them is tested.
 
-    Those before the first that is tested; of a trace that is much longer than what sequences are drawn
-    from, four times as many after it as these are.
+    The jobs are those before the first tested job. If a trace is much longer than the part that
+    sequences are drawn from, they are four times as many jobs after that part.
     """
     if len(case(trace).workload) > 6 * DRAWN_FROM:
         return DRAWN_FROM, 5 * DRAWN_FROM
@@ -146,14 +155,14 @@ def trained_on(trace: str) -> tuple[int, int]:
 def served(
     trace: str, passing: bool, choose: Callable[[Any, Any, int], int], observation: str = "job"
 ) -> FloatArray:
-    """Mean bounded slowdown of each sequence.
+    """Return the mean bounded slowdown of each sequence.
 
     Args:
-        trace: its name.
-        passing: whether others may pass who is selected.
-        choose: a place, given the environment, what is seen of those that wait, and where the sequence
-            begins.
-        observation: what is seen.
+        trace: Name of the trace.
+        passing: Whether jobs may be backfilled before the selected job.
+        choose: Function of the environment, the observation of pending jobs, and the sequence's
+            begin; returns the selected place.
+        observation: Kind of observation.
     """
     from hpctwin.learn import Episodes, JobSelection
 
@@ -175,7 +184,7 @@ def served(
 
 
 def heuristic(trace: str, passing: bool, name: str) -> FloatArray:
-    """The same, of one of `HEURISTICS` or `OTHERS`."""
+    """Return the slowdowns of `served` for one of `HEURISTICS` or `OTHERS`."""
     jobs = case(trace).workload
     submit = jobs.submit_ms / MS_PER_S + case(trace).first_s
     rule = {**HEURISTICS, **OTHERS}[name]
@@ -188,12 +197,12 @@ def heuristic(trace: str, passing: bool, name: str) -> FloatArray:
 
 
 def agent(trace: str, passing: bool, plan: Plan) -> Network:
-    """An agent, trained on episodes of as many jobs as a sequence has; see `trained_on`.
+    """Return an agent trained on episodes of a sequence's length; see `trained_on`.
 
     Args:
-        trace: its name.
-        passing: whether others may pass who is selected.
-        plan: how it is trained.
+        trace: Name of the trace.
+        passing: Whether jobs may be backfilled before the selected job.
+        plan: Settings of the training.
     """
     from hpctwin.learn import Episodes
     from hpctwin.learn.training.training import train
@@ -214,11 +223,11 @@ class Row:
     """A row of the table.
 
     Args:
-        trace: its name.
-        passing: whether others may pass who is selected.
-        heuristics: mean bounded slowdown of each sequence, by heuristic.
-        others: the same, of `OTHERS`.
-        agents: the same, of our agents.
+        trace: Name of the trace.
+        passing: Whether jobs may be backfilled before the selected job.
+        heuristics: Mean bounded slowdown of each sequence, by heuristic.
+        others: The same for `OTHERS`.
+        agents: The same for hpctwin's agents.
     """
 
     trace: str
@@ -229,38 +238,38 @@ class Row:
 
     @property
     def published(self) -> dict[str, float]:
-        """What was published, by heuristic, and ``RL``."""
+        """Published means by heuristic, and ``RL``."""
         return dict(zip((*HEURISTICS, "RL"), ROWS[self.trace, self.passing], strict=True))
 
     @property
     def best(self) -> str:
-        """The heuristic of its table that is best here."""
+        """The best heuristic of the table in this reproduction."""
         return _least(self.heuristics)
 
     @property
     def best_of_all(self) -> str:
-        """The same, of `OTHERS` too."""
+        """The best heuristic of the table and `OTHERS`."""
         return _least({**self.heuristics, **self.others})
 
     @property
     def more(self) -> MeanInterval:
-        """By how much the agents' mean is above the best heuristic of its table, paired by sequence."""
+        """Difference of the agents' mean to the table's best heuristic, paired by sequence."""
         return mean_interval(np.mean(self.agents, axis=0) - self.heuristics[self.best])
 
     @property
     def more_of_all(self) -> MeanInterval:
-        """The same, of the best of all."""
+        """Difference of the agents' mean to the best of all heuristics, paired by sequence."""
         everybody = {**self.heuristics, **self.others}
         return mean_interval(np.mean(self.agents, axis=0) - everybody[self.best_of_all])
 
     @property
     def each(self) -> list[tuple[float, MeanInterval]]:
-        """Of each agent, by seed: its mean, and by how much that is above the best heuristic, paired."""
+        """Mean of each agent, by seed, and its difference to the best heuristic, paired."""
         best = self.heuristics[self.best]
         return [(float(one.mean()), mean_interval(one - best)) for one in self.agents]
 
     def plain(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Return the row in a form for JSON."""
         found: dict[str, Any] = {
             "trace": self.trace,
             "backfilling": self.passing,
@@ -287,12 +296,12 @@ def _plain(more: MeanInterval) -> dict[str, float | None]:
 
 
 def row(trace: str, passing: bool, agents: Sequence[Path] = ()) -> Row:
-    """A row of the table.
+    """Return a row of the table.
 
     Args:
-        trace: its name.
-        passing: whether others may pass who is selected.
-        agents: files of agents.
+        trace: Name of the trace.
+        passing: Whether jobs may be backfilled before the selected job.
+        agents: Files of agents.
     """
     from hpctwin.policies.agents.network import Network
 

@@ -29,17 +29,19 @@ def s_raps(
     out: Path | None = None,
     json: bool = False,
 ) -> int:
-    """S-RAPS, figures 4 to 6: a part of a trace as it was, and under three policies.
+    """S-RAPS, figures 4 to 6: part of a trace as recorded and under three policies.
 
     Args:
-        trace: with recorded starts, such as a data set's file or folder (`hpctwin dataset list`).
-        policy: replay, fcfs-nobf, fcfs-easy, priority-ffbf (all four if left out), or any policy.
-        weather: wet-bulb temperature, °C, or a CSV file of weather: PUE and temperatures, of machines with
-            cooling.
-        step: of what is told over time.
-        plot: file for the figure (.png, .svg, .pdf).
-        out: folder for a table over time of each policy, and the figure where --plot is not given.
-        json: print the statistics as JSON.
+        trace: Trace with recorded starts, such as a data set's file or folder (`hpctwin dataset
+            list`).
+        policy: Policy: replay, fcfs-nobf, fcfs-easy, priority-ffbf, or any other; default these
+            four. Repeatable.
+        weather: Wet-bulb temperature in °C, or a CSV file of weather; adds PUE and temperatures of
+            clusters with cooling.
+        step: Time step of the tables over time.
+        plot: Write the chart to this file (.png, .svg, .pdf).
+        out: Write a table over time per policy, and the chart without --plot, to this folder.
+        json: Print the statistics as JSON.
     """
     from hpctwin.cli.options.options import temperature_or_file
     from hpctwin.cli.output.output import check_outputs, need_jobs, note_reading
@@ -67,16 +69,16 @@ def s_raps(
 def s_raps_incentives(
     *, same: bool = False, seed: int = 0, plot: Path | None = None, json: bool = False
 ) -> int:
-    """S-RAPS (SC25-W), figure 8: accounts are collected, and redeemed under each incentive.
+    """S-RAPS (SC25-W), figure 8: collect accounts, and redeem them under each incentive.
 
-    The paper's day with measured power cannot be had; jobs and users are four weeks of Theta's of 2023 (a
-    generated year without the trace), how much each account uses its nodes is drawn.
+    The paper's day with measured power is not available. Jobs and users are four weeks of Theta's
+    log of 2023 (without it, of a generated year). Each account's use of its nodes is drawn.
 
     Args:
-        same: the same jobs collect and redeem, as in the paper; else two weeks collect and two redeem.
-        seed: of what is drawn.
-        plot: figure (.png, .svg, .pdf) of the power drawn under each incentive.
-        json: print it as JSON.
+        same: Collect and redeem with the same jobs, as in the paper; else two weeks for each.
+        seed: Seed of the draws.
+        plot: Write a chart of power under each incentive to this file (.png, .svg, .pdf).
+        json: Print the results as JSON.
     """
     from hpctwin_papers.s_raps.incentives import Incentives
 
@@ -95,18 +97,19 @@ def s_raps_ml(
     plot: Path | None = None,
     json: bool = False,
 ) -> int:
-    """S-RAPS (SC25-W), figure 10: scheduling by what was foretold, beside walltime and truth.
+    """S-RAPS (SC25-W), figure 10: scheduling by predictions, walltimes and truth.
 
-    The paper's data with measured power cannot be had: waits and slowdowns are shown, not power.
+    The paper's data with measured power are not available, so results are waits and slowdowns, not
+    power.
 
     Args:
-        trace: with users and starts; Theta's of 2023 in the folder that HPCTWIN_TRACES names if left out.
-        method: recent, like, boosting, clusters (the paper's), ensemble or hedge; all if left out.
-            Once for each.
-        every: models are trained again after so many submissions.
-        seed: of what models draw.
-        plot: file for a figure (.png, .svg, .pdf).
-        json: print it as JSON.
+        trace: Trace with users and starts; default Theta's log of 2023 in HPCTWIN_TRACES.
+        method: recent, like, boosting, clusters (the paper's), ensemble or hedge; default all.
+            Repeatable.
+        every: Number of submissions between trainings of the models.
+        seed: Seed of the models' random numbers.
+        plot: Write a chart to this file (.png, .svg, .pdf).
+        json: Print the results as JSON.
     """
     from hpctwin.cli.output.output import check_outputs
     from hpctwin.learn.prediction import Training
@@ -132,17 +135,17 @@ def s_raps_schedulers(
     seed: int = 0,
     json: bool = False,
 ) -> int:
-    """S-RAPS (SC25-W), §4.2: what it costs that a scheduler is outside, and whether it decides as within.
+    """S-RAPS (SC25-W), §4.2: cost of external schedulers, and agreement with internal ones.
 
-    The paper's trace is not published; as many jobs in as much time on as many nodes are generated.
-    ScheduleFlow and Fluxion go as a --program; FastSim and Maui go by clocks of their own, and
-    docs/schedulers.md holds their starts against ours.
+    The paper's trace is not published; the same number of jobs is generated for the same time and
+    nodes. Use --program for ScheduleFlow and Fluxion. FastSim and Maui have their own clocks;
+    docs/schedulers.md compares their starts with hpctwin's.
 
     Args:
-        jobs: how many; 5,324, as the paper's, if left out.
-        program: a scheduler that speaks JSON lines, as for simulate --scheduler; once for each.
-        seed: of what is drawn.
-        json: print it as JSON.
+        jobs: Number of jobs; default the paper's 5,324.
+        program: Scheduler that speaks JSON lines, as for simulate --scheduler. Repeatable.
+        seed: Seed of the draws.
+        json: Print the results as JSON.
     """
     from hpctwin_papers.s_raps.external_schedulers import SRapsSchedulers
 

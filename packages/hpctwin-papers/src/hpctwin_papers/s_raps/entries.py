@@ -1,4 +1,4 @@
-"""S-RAPS's figures with results, of data that can be had."""
+"""S-RAPS's figures with results, with available data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_PRIORITIES = "the log has no priorities, so that priority-ffbf goes by submi
 
 
 def entries(entry: partial[Entry]) -> Iterator[Entry]:
-    """Those of the paper; `entry` makes one of it."""
+    """Yield the paper's entries; `entry` creates one."""
     entry = partial(entry, other_data=True)
     yield entry(
         "s-raps-figure-4",

@@ -1,7 +1,7 @@
-"""What it costs that a scheduler is outside, as S-RAPS's §4.2 (Maiterth et al., SC25-W) tells of two.
+"""Cost of an external scheduler, as in S-RAPS's §4.2 (Maiterth et al., SC25-W).
 
-The paper's trace is synthetic and not published: 5,324 jobs in 15 days on Frontier. Here as many are
-generated in as much time on as many nodes.
+The paper's trace is synthetic and not published: 5,324 jobs in 15 days on Frontier. Here the same
+number of jobs is generated for the same time and nodes.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ JOBS, DAYS, NODES = 5324, 15.0, 9408
 MACHINE = Cluster.uniform(NODES)
 WITHIN = ("fcfs+none", "fcfs+easy")
 PUBLISHED_S = 31 * 60 + 24.0
-"""What the paper's simulation with FastSim took: 688 times as fast as the clock."""
+"""Duration of the paper's simulation with FastSim, in seconds: 688 times real time."""
 
 
 @dataclass(frozen=True)
 class Coupling:
-    """What one scheduler gave and cost.
+    """Result and cost of one scheduler.
 
     Args:
-        scheduler: which.
-        beside: the policy whose rule it follows, as far as known.
-        same_starts: share of the jobs that start when they do under that policy within.
-        mean_wait_s: of its jobs, seconds.
-        cpu_s: processor time of both sides, seconds.
-        times_real: how many times as fast as the clock, by processor time.
+        scheduler: Name of the scheduler.
+        beside: Policy with the same rule, as far as known.
+        same_starts: Share of jobs with the same start as under that policy inside the engine.
+        mean_wait_s: Mean wait of its jobs, in seconds.
+        cpu_s: Processor time of both sides, in seconds.
+        times_real: Simulated time divided by processor time.
     """
 
     scheduler: str
@@ -60,11 +60,11 @@ class Coupling:
 
 
 def workload(jobs: int = JOBS, seed: int = 0) -> Workload:
-    """Jobs that come in 15 days, or as close together if they are fewer.
+    """Return jobs submitted in 15 days, or at the same rate if there are fewer.
 
     Args:
-        jobs: how many.
-        seed: of what is drawn.
+        jobs: Number of jobs.
+        seed: Seed of the draws.
     """
     made = generate("poisson", jobs=jobs, nodes=NODES, mean_runtime_s=2000.0, seed=seed)
     factor = DAYS * 86_400.0 * jobs / JOBS / made.span_s
@@ -72,7 +72,7 @@ def workload(jobs: int = JOBS, seed: int = 0) -> Workload:
 
 
 def first_come() -> OutsideScheduler:
-    """First come, first served, by what it is told: the least that a scheduler outside does."""
+    """Return a scheduler for first come, first served: the minimal external scheduler."""
     queue: list[tuple[object, int]] = []
 
     def decide(happened: Happened) -> Orders:
@@ -91,12 +91,12 @@ def first_come() -> OutsideScheduler:
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """A scheduler that is tried.
+    """A scheduler to try.
 
     Args:
-        name: of it.
-        beside: the policy whose rule it follows, as far as known.
-        made: makes it; None for the policy itself within.
+        name: Name of the scheduler.
+        beside: Policy with the same rule, as far as known.
+        made: Function that creates it; None for the policy inside the engine.
     """
 
     name: str
@@ -105,7 +105,7 @@ class Tried:
 
 
 def _timed(tried: Tried, jobs: Workload) -> tuple[Coupling, pl.Series]:
-    """What it gave and cost, and when jobs started."""
+    """Return the result and cost of a scheduler, and the starts of jobs."""
     begin = _spent_s()
     if tried.made is None:
         result = Simulation(jobs, MACHINE, tried.beside).run()
@@ -121,19 +121,20 @@ def _timed(tried: Tried, jobs: Workload) -> tuple[Coupling, pl.Series]:
 
 
 def _spent_s() -> float:
-    """Processor time of this process and of those that it has waited for."""
+    """Return the processor time of this process and of its ended child processes."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 @dataclass(frozen=True)
 class SRapsSchedulers(Experiment[Tried, tuple[Tried, Coupling, pl.Series]]):
-    """Jobs under schedulers within and outside, which are to decide alike.
+    """Jobs under internal and external schedulers, which should make the same decisions.
 
     Args:
-        jobs: how many.
-        programs: commands of further schedulers, which speak JSON lines; they are beside FCFS with EASY.
-        seed: of what is drawn.
+        jobs: Number of jobs.
+        programs: Commands of further schedulers that speak JSON lines; compared with FCFS with
+            EASY.
+        seed: Seed of the draws.
     """
 
     jobs: int = JOBS
@@ -163,7 +164,7 @@ class SRapsSchedulers(Experiment[Tried, tuple[Tried, Coupling, pl.Series]]):
         """See `Experiment`.
 
         Raises:
-            SimulationError: a program is not there, or does not answer as it should.
+            SimulationError: A program is missing, or does not answer as it should.
         """
         return (point, *_timed(point, workload(self.jobs, self.seed)))
 

@@ -1,9 +1,10 @@
-"""S-RAPS (SC25-W), figures 4 to 6: a part of a trace as it was, and under three policies.
+"""S-RAPS (SC25-W), figures 4 to 6: a trace as recorded and under three policies.
 
-Power and utilisation over time, and of machines with cooling PUE and the temperature of the water that comes
-to the towers; the paper's statistics of each. The paper's policies are FCFS without backfill, FCFS with EASY,
-and the trace's priorities with first-fit backfill. The traces of its figures are PM100 (figure 4), Adastra's
-15 days (5) and Frontier's telemetry, which is not public (6).
+The results are power and utilization over time, the paper's statistics, and for clusters with
+cooling PUE and the temperature of the water to the towers. The paper's policies are FCFS without
+backfill, FCFS with EASY, and the trace's priorities with first-fit backfill. The traces of its
+figures are PM100 (figure 4), Adastra's 15 days (5) and Frontier's telemetry, which is not public
+(6).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ POLICIES = {
     "fcfs-easy": "fcfs+easy",
     "priority-ffbf": "priority+first-fit",
 }
-"""By the paper's name."""
+"""Policies by the paper's name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,11 +50,11 @@ class Run:
     """A part of a trace under a policy.
 
     Args:
-        name: of the policy.
-        result: of the run, cut off at the end of the part.
-        over_time: ``time_s``, ``power_w``, ``utilization``, and with cooling ``pue`` and ``return_c``,
-            means of each step.
-        figures: statistics of the part.
+        name: Name of the policy.
+        result: Result of the run, cut off at the end of the part.
+        over_time: ``time_s``, ``power_w``, ``utilization``, and with cooling ``pue`` and
+            ``return_c``, as means of each step.
+        figures: Statistics of the part.
     """
 
     name: str
@@ -67,11 +68,11 @@ class SRaps(Experiment[str, Run]):
     """A part of a trace under each policy.
 
     Args:
-        part: of the trace.
-        cluster: the machine; its nodes have components.
-        policies: names of `POLICIES`, or policies.
-        wet_bulb: for cooling, where the machine has one: °C, or a file of weather.
-        step_s: of what is told over time.
+        part: Part of the trace.
+        cluster: The cluster; its nodes have components.
+        policies: Names of `POLICIES`, or policies.
+        wet_bulb: Wet-bulb temperature in °C, or a file of weather, for a cluster with cooling.
+        step_s: Step of the tables over time, in seconds.
     """
 
     part: Window
@@ -85,7 +86,7 @@ class SRaps(Experiment[str, Run]):
         """See `Experiment`; policies.
 
         Raises:
-            ConfigError: nothing is known of the components of the machine's nodes.
+            ConfigError: The components of the cluster's nodes are unknown.
         """
         if not all(group.components for group in self.cluster.nodes):
             raise ConfigError(
@@ -112,11 +113,11 @@ class SRaps(Experiment[str, Run]):
 
 
 def schedule_results(runs: Sequence[Run], figure: str) -> Results:
-    """What is told of a part under each policy.
+    """Return the results of a part under each policy.
 
     Args:
-        runs: of each.
-        figure: its name.
+        runs: Run of each policy.
+        figure: Name of the figure.
     """
     return Results(
         figures={figure: partial(_drawn, runs)},
@@ -194,7 +195,7 @@ def _told(
 
 
 def _used(jobs: pl.DataFrame, edges_s: FloatArray) -> FloatArray:
-    """Nodes that jobs had, the mean of each step."""
+    """Return the nodes allocated to jobs, as the mean of each step."""
     ran = jobs.filter(pl.col("start_s").is_not_null())
     start = ran["start_s"].to_numpy()
     end = ran["end_s"].fill_null(np.inf).to_numpy()
@@ -211,7 +212,7 @@ def _used(jobs: pl.DataFrame, edges_s: FloatArray) -> FloatArray:
 
 
 def _of_jobs(ended: pl.DataFrame, part: Window) -> dict[str, float | None]:
-    """Means over jobs that came to their end in the part."""
+    """Return means over jobs that ended in the part."""
     ended = ended.filter(pl.col("end_s") > part.begin_s)
     if not len(ended):
         return dict.fromkeys(

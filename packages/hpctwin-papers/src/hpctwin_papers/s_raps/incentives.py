@@ -1,8 +1,9 @@
-"""Incentives, as S-RAPS's figure 8 (Maiterth et al., SC25-W, §4.3): accounts collected, then redeemed.
+"""Incentives, as in S-RAPS's figure 8 (Maiterth et al., SC25-W, §4.3): collect, then redeem.
 
-The paper's day of measured power is not to be had here. So jobs, users and times are Theta's of 2023, on as
-many of Frontier's nodes, and how much each account uses its nodes is drawn with a seed: what the figure
-shows, who is sooner under which incentive, depends on that only by who draws how much.
+The paper's day of measured power is not available here. So jobs, users and times are Theta's of
+2023, on the same number of Frontier's nodes. Each account's use of its nodes is drawn with a seed.
+The figure shows which accounts start sooner under which incentive; the draw affects it only by the
+accounts' power.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ _DAY_MS = 86_400_000
 
 
 def workload(seed: int = 0) -> tuple[Workload, str]:
-    """Four weeks of Theta's jobs with drawn use of nodes, and where the jobs are from.
+    """Return four weeks of Theta's jobs with drawn use of nodes, and their origin.
 
     Args:
-        seed: of what is drawn.
+        seed: Seed of the draws.
     """
     path = find_trace("Theta-2023-lumos.swf")
     rng = np.random.default_rng(seed)
@@ -75,11 +76,11 @@ def workload(seed: int = 0) -> tuple[Workload, str]:
 
 
 def drawn_use(jobs: Workload, rng: np.random.Generator) -> Workload:
-    """The same jobs, and how much they use their nodes: drawn for each account, and a little for each job.
+    """Return jobs with their use of nodes, drawn per account, varied a little per job.
 
     Args:
-        jobs: with accounts.
-        rng: what it is drawn by.
+        jobs: Jobs with accounts.
+        rng: Random number generator.
     """
     used = rng.beta(2.0, 2.0, len(jobs.account.labels) + 1)
     jitter = rng.normal(0.0, 0.05, len(jobs))
@@ -88,7 +89,7 @@ def drawn_use(jobs: Workload, rng: np.random.Generator) -> Workload:
 
 
 def machine() -> Cluster:
-    """As many of Frontier's nodes as Theta has nodes."""
+    """Return a cluster with the number of Theta's nodes, each as one of Frontier's."""
     group = read_system("frontier").nodes[0]
     return Cluster(
         name="theta-of-frontiers", nodes=[group.model_copy(update={"count": NODES, "racks": None})]
@@ -96,10 +97,10 @@ def machine() -> Cluster:
 
 
 def incentive_results(found: Redeemed) -> Results:
-    """What is told of accounts that were collected and redeemed.
+    """Return the results of accounts that were collected and redeemed.
 
     Args:
-        found: under each incentive.
+        found: Results under each incentive.
     """
     gains = found.gains()
     rows = [{"incentive": name, **_told(found, name, gains)} for name in found.results]
@@ -136,7 +137,7 @@ def _drawn(found: Redeemed) -> Figure:
 
 
 def _told(found: Redeemed, name: str, gains: pl.DataFrame) -> dict[str, Any]:
-    """Figures of one incentive."""
+    """Return the metrics of one incentive."""
     result = found.results[name]
     jobs = result.jobs.join(
         found.accounts.table.select("name", "mean_node_w"),
@@ -163,12 +164,12 @@ def _told(found: Redeemed, name: str, gains: pl.DataFrame) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Incentives(Experiment[Workload, Redeemed]):
-    """Accounts are collected, and redeemed under each incentive.
+    """Accounts collected, and redeemed under each incentive.
 
     Args:
-        names: of incentives.
-        same: the same jobs collect and redeem, as in the paper; else two weeks collect and two redeem.
-        seed: of what is drawn.
+        names: Names of incentives.
+        same: Whether the same jobs collect and redeem, as in the paper; else two weeks for each.
+        seed: Seed of the draws.
     """
 
     names: tuple[str, ...] = NAMES
@@ -177,7 +178,7 @@ class Incentives(Experiment[Workload, Redeemed]):
     title = "collecting and redeeming"
 
     def points(self) -> Sequence[Workload]:
-        """See `Experiment`; one, since all redeem what was collected once."""
+        """See `Experiment`; one point, because all incentives redeem the same accounts."""
         return [workload(self.seed)[0]]
 
     def run(self, point: Workload, progress: Progress) -> Redeemed:

@@ -35,21 +35,21 @@ def incentives_command(
     plot: Plot = None,
     json: Json = False,
 ) -> int:
-    """Collect accounts in the first half of a trace, redeem them in the second, and show who gains.
+    """Collect accounts in half of a trace, redeem them in the other, and show gains.
 
     Args:
-        trace: the trace, with accounts or users; for power, give --cluster.
-        incentive: low-power, high-power, energy, edp, ed2p, fugaku-points or budget; all but the last if
-            left out. Give it more than once for several.
-        accounts_by: whose accounts.
-        collect: the policy under which accounts are collected, or replay: as jobs really started.
-        backfill: of the redeeming phase.
-        same: all jobs collect and the same jobs redeem, as in the paper.
-        budget: node-hours of each, for the incentive budget.
-        cheat: an account (or user): show what it gains by splitting jobs, padding walltimes, or idling while
-            accounts are collected.
-        plot: figure (.png, .svg, .pdf) of the power drawn under each incentive.
-        json: print it as JSON: a row for each account, and one for each incentive.
+        trace: The trace, with accounts or users; for power, give --cluster.
+        incentive: Incentive: low-power, high-power, energy, edp, ed2p, fugaku-points or budget;
+            default all but budget. Repeatable.
+        accounts_by: Collect by account or by user.
+        collect: Policy of the collecting phase, or replay for the recorded starts.
+        backfill: Backfill of the redeeming phase.
+        same: Collect and redeem with the same jobs, as in the paper.
+        budget: Node-hours of each account, for the incentive budget.
+        cheat: Account (or user) whose gains by cheating are shown: split jobs, padded walltimes, or
+            idle jobs in the collecting phase.
+        plot: Write a chart of power under each incentive to this file (.png, .svg, .pdf).
+        json: Print a row for each account, and one for each incentive, as JSON.
     """
     from hpctwin.cli.output.output import check_outputs
     from hpctwin.errors import ConfigError

@@ -1,7 +1,8 @@
-"""Scheduling by prediction, as S-RAPS's figure 10 (Maiterth et al., SC25-W, §4.4), beside plain rivals.
+"""Scheduling by prediction, as in S-RAPS's figure 10 (Maiterth et al., SC25-W, §4.4).
 
-The paper's Fugaku data with measured power cannot be had here. So a trace is foretold job by job, by each
-method, and scheduled by what was foretold; the same schedules by walltime and by true runtimes are beside.
+The paper's Fugaku data with measured power are not available here. So a trace is predicted job by
+job with each method, and scheduled by the predictions. Schedules by walltime and by true runtimes
+are compared.
 """
 
 from __future__ import annotations
@@ -27,22 +28,23 @@ if TYPE_CHECKING:
 __all__ = ["METHODS", "SRapsMl", "Schedule", "run"]
 
 METHODS = ("recent", "like", "boosting", "clusters", "ensemble", "hedge")
-"""Whose predictions jobs are scheduled by; walltime and truth are beside them in any case."""
+"""Methods of the predictions for schedules; walltime and truth are always added."""
 _OFTEN = Training(every=1000)
 SCORED = "clusters"
-"""The paper's own pipeline, whose predictions go into its score."""
+"""The paper's pipeline; its score uses these predictions."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """What one way to schedule gave.
+    """Result of one way to schedule.
 
     Args:
-        order: ``fcfs``, ``shortest`` (by the runtime expected) or ``score`` (S-RAPS's, of nodes and runtime).
-        by: what runtimes are expected: a method, ``walltime`` or ``truth``.
-        plan: what EASY plans by: ``walltime``, or ``same`` as the order.
-        mean_wait_s, median_wait_s, p95_wait_s, mean_turnaround_s: seconds.
-        mean_bounded_slowdown: with 10 s at least.
+        order: ``fcfs``, ``shortest`` (by expected runtime) or ``score`` (S-RAPS's, of nodes and
+            runtime).
+        by: Source of expected runtimes: a method, ``walltime`` or ``truth``.
+        plan: Runtimes that EASY plans by: ``walltime``, or ``same`` as the order.
+        mean_wait_s, median_wait_s, p95_wait_s, mean_turnaround_s: Times in seconds.
+        mean_bounded_slowdown: Mean slowdown with a bound of 10 s.
     """
 
     order: str
@@ -63,14 +65,14 @@ def run(
     training: Training = _OFTEN,
     progress: Callable[[float], None] | None = None,
 ) -> list[Schedule]:
-    """Schedule a trace by each method's predictions, all with EASY.
+    """Schedule a trace by each method's predictions, always with EASY.
 
     Args:
-        workload: the jobs; runtimes count as known when jobs ended in reality.
-        cluster: the machine.
-        methods: of `hpctwin.learn.prediction.METHODS`.
-        training: of models.
-        progress: told the share of the work that is done.
+        workload: The jobs; a runtime counts as known once the job ended in reality.
+        cluster: The cluster.
+        methods: Some of `hpctwin.learn.prediction.METHODS`.
+        training: Training of the models.
+        progress: Function called with the completed share.
     """
     known = Known.of(workload)
     foretold = predict(known, "runtime_s", list(methods), training, _part(progress, 0.0, 0.5))
@@ -94,7 +96,7 @@ Tried = tuple[str, str, str, Workload, str, FloatArray | None]
 
 
 def _tried(workload: Workload, expected: dict[str, FloatArray]) -> Iterator[Tried]:
-    """Order, by, plan; the jobs, the policy, and what is planned by."""
+    """Yield order, source, plan, jobs, policy, and the runtimes to plan by."""
     for by, runtime_s in expected.items():
         told = with_predictions(workload, {"runtime_s": runtime_s})
         plans = (None,) if by == "walltime" else (None, runtime_s)
@@ -102,7 +104,7 @@ def _tried(workload: Workload, expected: dict[str, FloatArray]) -> Iterator[Trie
             plan = "walltime" if planned is None else "same"
             if (
                 planned is not None or by == "walltime"
-            ):  # who comes first by submission is not foretold
+            ):  # the order of submissions needs no prediction
                 yield "fcfs", by, plan, told, "fcfs+easy", planned
             yield "shortest", by, plan, told, "spf+easy", planned
         if by == SCORED:
@@ -123,9 +125,9 @@ class SRapsMl(Experiment[None, list[Schedule]]):
     """A trace scheduled by each method's predictions; see `run`.
 
     Args:
-        workload, cluster: the trace and its machine.
-        methods: of `hpctwin.learn.prediction.METHODS`.
-        training: of models.
+        workload, cluster: The trace and its cluster.
+        methods: Some of `hpctwin.learn.prediction.METHODS`.
+        training: Training of the models.
     """
 
     workload: Workload
@@ -135,7 +137,7 @@ class SRapsMl(Experiment[None, list[Schedule]]):
     title = "a trace foretold and scheduled"
 
     def points(self) -> Sequence[None]:
-        """See `Experiment`; one, since all methods are trained on the same past at once."""
+        """See `Experiment`; one point, because all methods learn from the same past."""
         return [None]
 
     def run(self, point: None, progress: Progress) -> list[Schedule]:
@@ -186,7 +188,7 @@ def _table(schedules: Sequence[Schedule]) -> Table:
 
 
 def _drawn(found: Sequence[Schedule], title: str) -> Figure:
-    """Mean waits and slowdowns as bars, by what runtimes are expected."""
+    """Draw mean waits and slowdowns as bars, by source of expected runtimes."""
     from matplotlib.figure import Figure
 
     names = [

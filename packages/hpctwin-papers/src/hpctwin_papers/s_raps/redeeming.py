@@ -1,4 +1,4 @@
-"""Incentives tried: accounts are collected in one run and redeemed in another, and who tries to cheat."""
+"""Trial of incentives: accounts are collected and redeemed; and tricks to cheat."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ PLAIN = "plain"
 
 @dataclass(frozen=True, eq=False)
 class Redeemed:
-    """What incentives did.
+    """Results of incentives.
 
     Args:
-        accounts: those that were collected.
-        results: of the redeeming phase, by incentive; ``plain`` is without one.
+        accounts: Collected accounts.
+        results: Results of the redeeming phase, by incentive; ``plain`` is without one.
     """
 
     accounts: Accounts
     results: dict[str, Result]
 
     def gains(self) -> pl.DataFrame:
-        """A row for each account of the redeeming phase, by falling node-hours.
+        """Return a row for each account of the redeeming phase, by decreasing node-hours.
 
-        ``name``, ``jobs``, ``node_hours``; ``collected_node_w``, what its nodes drew on average when accounts
-        were collected; ``plain_wait_s``, its mean wait without incentives, and for each incentive
-        ``<incentive>_wait_s``.
+        Columns are ``name``, ``jobs``, ``node_hours``; ``collected_node_w``, its nodes' mean power
+        in the collecting phase; ``plain_wait_s``, its mean wait without incentives; and
+        ``<incentive>_wait_s`` for each incentive.
         """
         tables = {
             name: result.accounts(self.accounts.by).table for name, result in self.results.items()
@@ -68,22 +68,23 @@ def redeem(
     progress: Callable[[str], None] | None = None,
     **options: Unpack[RunOptions],
 ) -> Redeemed:
-    """Collect accounts in the first half of the jobs, and let the second half redeem them.
+    """Collect accounts in the first half of the jobs, and redeem them in the second half.
 
     Args:
-        workload: the jobs.
-        cluster: the machine.
-        incentives: names, see `hpctwin.metrics.INCENTIVES`.
-        by: whose accounts.
-        collect: the policy under which accounts are collected; ``replay`` starts jobs when they really did.
-        backfill: of the redeeming phase; without incentives its jobs come first come, first served.
-        same: all jobs collect, and the same ones redeem, as in S-RAPS's figure 8.
-        budgets: of the incentive ``budget``, node-hours.
-        progress: called with the name of each simulation that is done.
-        options: further arguments of `simulate`.
+        workload: The jobs.
+        cluster: The cluster.
+        incentives: Names, see `hpctwin.metrics.INCENTIVES`.
+        by: Whether accounts are those of accounts or of users.
+        collect: Policy of the collecting phase; ``replay`` starts jobs at their recorded times.
+        backfill: Backfill of the redeeming phase; without incentives, its ordering is FCFS.
+        same: Whether all jobs collect, and the same ones redeem, as in S-RAPS's figure 8.
+        budgets: Budgets for the incentive ``budget``, in node-hours.
+        progress: Function called with the name of each completed simulation.
+        options: Further arguments of `simulate`.
 
     Raises:
-        ConfigError, UnknownNameError: see `hpctwin.metrics.rewarded`; or there are fewer than two jobs.
+        ConfigError, UnknownNameError: See `hpctwin.metrics.rewarded`; or there are fewer than two
+            jobs.
     """
     earlier, later = phases(workload, same=same)
     told = progress or (lambda name: None)
@@ -103,10 +104,10 @@ def redeem(
 
 
 def phases(workload: Workload, *, same: bool) -> tuple[Workload, Workload]:
-    """The jobs that collect, and those that redeem.
+    """Return the jobs of the collecting phase, and those of the redeeming phase.
 
     Raises:
-        ConfigError: there are too few.
+        ConfigError: There are too few jobs.
     """
     if len(workload) < 2:
         raise ConfigError(
@@ -121,12 +122,13 @@ def phases(workload: Workload, *, same: bool) -> tuple[Workload, Workload]:
 
 @dataclass(frozen=True)
 class Trick:
-    """A way to look better than one is.
+    """A way for an account to look better than it is.
 
     Args:
-        help: what an account does.
-        columns: of its own jobs, what changes.
-        second: whether each is followed by another one, and what is different in that.
+        help: Behavior of the account.
+        columns: Changes of its jobs.
+        second: Changes that turn each job into a second one that follows it; None for no second
+            job.
     """
 
     help: str
@@ -153,20 +155,20 @@ TRICKS = {
     "pad": Trick("walltimes are doubled", lambda _: {"walltime_s": pl.col("walltime_s") * 2}),
     "idle": Trick("each job is followed by one as long that does nothing", second=_unused),
 }
-"""By name; what an account may do while accounts are collected."""
+"""Tricks by name; an account may use one in the collecting phase."""
 
 
 def trick(workload: Workload, name: str, who: str, by: AccountsBy = "account") -> Workload:
-    """The jobs as they would be handed in if one account tried a trick.
+    """Return the jobs as if one account used a trick.
 
     Args:
-        workload: the jobs as they are.
-        name: of the trick, see `TRICKS`.
-        who: the account, or the user.
-        by: which of both.
+        workload: The actual jobs.
+        name: Name of the trick, see `TRICKS`.
+        who: Name of the account or user.
+        by: Whether `who` is an account or a user.
 
     Raises:
-        UnknownNameError: there is no such trick, or no such account.
+        UnknownNameError: There is no such trick, or no such account.
     """
     if name not in TRICKS:
         raise UnknownNameError("trick", name, list(TRICKS))
@@ -203,24 +205,24 @@ def try_tricks(
     backfill: str = "easy",
     **options: Unpack[RunOptions],
 ) -> pl.DataFrame:
-    """What an account gains in the redeeming phase by tricks in the collecting one.
+    """Return an account's gains in the redeeming phase by tricks in the collecting phase.
 
     Args:
-        workload: the jobs; the first half collects, the second redeems.
-        cluster: the machine.
-        incentives: names, without ``budget``.
-        who: the account, or the user.
-        by: which of both.
-        backfill: of both phases.
-        options: further arguments of `simulate`.
+        workload: The jobs; the first half collects, the second redeems.
+        cluster: The cluster.
+        incentives: Names, without ``budget``.
+        who: Name of the account or user.
+        by: Whether `who` is an account or a user.
+        backfill: Backfill of both phases.
+        options: Further arguments of `simulate`.
 
     Returns:
-        A row for each incentive and trick (``none`` first): ``incentive``, ``trick``, ``place`` (1 is
-        the best of those that differ), ``mean_wait_s`` of its jobs when redeeming, ``node_hours`` and
-        ``mean_node_w`` of it when collecting.
+        A row for each incentive and trick (``none`` first): ``incentive``, ``trick``, ``place`` (1
+        is the best of different ones), ``mean_wait_s`` of its jobs when redeeming, its
+        ``node_hours`` and ``mean_node_w`` when collecting.
 
     Raises:
-        ConfigError, UnknownNameError: see `redeem`, `trick`.
+        ConfigError, UnknownNameError: See `redeem`, `trick`.
     """
     earlier, later = phases(workload, same=False)
     rows = []

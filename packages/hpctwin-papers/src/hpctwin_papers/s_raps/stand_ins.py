@@ -1,8 +1,8 @@
-"""S-RAPS's figures (Maiterth et al., SC25-W) of logs that can be had, where the paper's cannot.
+"""S-RAPS's figures (Maiterth et al., SC25-W) with logs that are available.
 
-PM100 (figure 4), Adastra's jobs (5), Frontier's telemetry (6, 8), the trace for FastSim (7) and F-DATA (10)
-are not here. Each figure is made of another log in which what it shows happens too, on nodes of the paper's
-machine or of the log's own kind; how much jobs use them is drawn.
+PM100 (figure 4), Adastra's jobs (5), Frontier's telemetry (6, 8), the trace for FastSim (7) and
+F-DATA (10) are not available here. Each figure uses another log with the same effect, on nodes of
+the paper's cluster or of the log's own kind. The jobs' use of nodes is drawn.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ __all__ = ["Busy", "Foretold", "Full", "Outside", "Quiet", "Redeeming"]
 THETA, THETA_NODES = "Theta-2023-lumos.swf", 4392
 THETA_GPU, THETA_GPU_NODES = "ThetaGPU-2023-lumos.swf", 24
 WEATHER = "sustain_lc_frontier_cdu_power_2024-04-07.csv"
-"""With the wet bulb where Frontier stands."""
+"""Weather file with the wet-bulb temperature at Frontier's site."""
 HOUR_S = 3600.0
 
 
 class _Part(Experiment[tuple[SRaps, str], Run]):
-    """A part of a log as it was, and under the paper's three policies."""
+    """A part of a log as recorded, and under the paper's three policies."""
 
     figure: ClassVar[str]
 
     @abstractmethod
     def part(self) -> SRaps:
-        """The part and the machine."""
+        """Return the part and the cluster."""
 
     def points(self) -> Sequence[tuple[SRaps, str]]:
         """See `Experiment`."""
@@ -82,7 +82,7 @@ class Busy(_Part):
 
 @dataclass(frozen=True)
 class Quiet(_Part):
-    """Figure 5: 15 days in which few jobs wait, on nodes with eight GPUs."""
+    """Figure 5: 15 days with few pending jobs, on nodes with eight GPUs."""
 
     title = "15 days of a machine half in use"
     figure = "s-raps-figure-5"
@@ -97,7 +97,7 @@ class Quiet(_Part):
 
 @dataclass(frozen=True)
 class Full(_Part):
-    """Figure 6: a day with runs of nearly the whole machine, one after the other, with cooling."""
+    """Figure 6: a day of consecutive runs on nearly the whole cluster, with cooling."""
 
     title = "a day with runs of the whole machine"
     figure = "s-raps-figure-6"
@@ -118,14 +118,14 @@ def _log(name: str) -> Workload:
 
 
 def _nodes_of(system: str, count: int) -> Cluster:
-    """So many nodes of a machine's kind, without its racks."""
+    """Return a cluster of `count` nodes of a system's kind, without its racks."""
     group = read_system(system).nodes[0].model_copy(update={"count": count, "racks": None})
     return Cluster(name=f"{system}-nodes", nodes=[group])
 
 
 @dataclass(frozen=True)
 class Outside(_Part):
-    """Figure 7: 5,324 jobs in 15 days on Frontier as Slurm would start them, and what the machine draws."""
+    """Figure 7: 5,324 jobs in 15 days on Frontier as Slurm would start them, with power."""
 
     title = "15 days of Frontier under Slurm"
     figure = "s-raps-figure-7"
@@ -139,7 +139,7 @@ class Outside(_Part):
         return SRaps(part, read_system("frontier"), policies=("fcfs+slurm",), step_s=15.0)
 
     def run(self, point: tuple[SRaps, str], progress: Progress) -> Run:
-        """See `Experiment`; with the processor time that it took."""
+        """See `Experiment`; adds the processor time."""
         begin = time.process_time()
         run = super().run(point, progress)
         return replace(run, figures=run.figures | {"cpu_s": time.process_time() - begin})
@@ -168,7 +168,7 @@ class Redeeming(Incentives):
 
 @dataclass(frozen=True)
 class Foretold(Experiment[SRapsMl, tuple[SRapsMl, list[Schedule]]]):
-    """Figure 10: a log scheduled by the paper's pipeline, by walltimes and by what is true."""
+    """Figure 10: a log scheduled by the paper's pipeline, walltimes and true runtimes."""
 
     title = SRapsMl.title
     data = (THETA,)

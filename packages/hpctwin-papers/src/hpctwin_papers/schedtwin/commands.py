@@ -35,31 +35,31 @@ def schedtwin(
     plot: Path | None = None,
     json: bool = False,
 ) -> int:
-    """SchedTwin (arXiv 2512.18894): the twin against FCFS, SJF and WFP on the four-phase workload.
+    """SchedTwin (arXiv 2512.18894): the twin, FCFS, SJF and WFP on four phases.
 
-    With --on, the jobs are submitted to a real cluster of 32 nodes that has nothing else to do, and
-    the run is stored in --out; --stored makes the table of such runs beside the emulated one.
+    With --on, the jobs are submitted to a real idle cluster of 32 nodes, and the run is stored in
+    --out. --stored prints the tables of such runs, compared with the emulated one.
 
     Args:
-        seeds: how many workloads, with seeds 0, 1, ….
-        pool: policies that the twin chooses among; the paper's three if left out.
-        normalise: how metrics are made comparable: mean, best, range or none.
-        trace: a real trace instead, once.
-        jobs: only its first so many jobs.
-        nodes: of the cluster; 32, or what the trace says.
-        on: slurm or pbs: run on the cluster that SLURM_CONF or PBS_CONF_FILE names.
-        compress: there, the experiment takes this fraction of its time.
-        only_seed: there, only these workloads.
-        under: there, a name for how the manager is configured.
-        twin: there, the configuration of the twin that runs beside it and acts.
-        manager_conf: there, SLURM_CONF or PBS_CONF_FILE, where it is not that of the environment.
-        commands: there, where the manager's commands are; found on the path if left out.
-        option: there, further options of sbatch or qsub.
-        out: folder for the runs stored.
-        stored: a folder of stored runs: print their tables instead of running anything.
-        late: there, runs in which a submission came later than that are left out.
-        plot: file for the Kiviat chart (.png, .svg, .pdf).
-        json: print one row per method and seed as JSON.
+        seeds: Number of workloads, with seeds 0, 1, ….
+        pool: Policy that the twin can choose; default the paper's three. Repeatable.
+        normalise: Normalization of metrics: mean, best, range or none.
+        trace: Use a real trace instead, once.
+        jobs: Use only the first N jobs of the trace.
+        nodes: Number of nodes of the cluster; default 32, or the trace's.
+        on: slurm or pbs: run on the cluster of SLURM_CONF or PBS_CONF_FILE.
+        compress: With --on: factor by which the experiment's time is shortened.
+        only_seed: With --on: run only this workload. Repeatable.
+        under: With --on: name for the manager's configuration.
+        twin: With --on: configuration of a running twin that acts on the cluster.
+        manager_conf: With --on: SLURM_CONF or PBS_CONF_FILE, if not from the environment.
+        commands: With --on: folder of the manager's commands; by default found on the PATH.
+        option: With --on: further option of sbatch or qsub. Repeatable.
+        out: Folder for stored runs.
+        stored: Print the tables of the stored runs in this folder instead of running.
+        late: With --stored: exclude runs with a submission later than this.
+        plot: Write the Kiviat chart to this file (.png, .svg, .pdf).
+        json: Print one row per method and seed as JSON.
     """
     from hpctwin.cli.output.output import check_outputs, note_reading
     from hpctwin.model import parse_duration_s
@@ -82,5 +82,5 @@ def schedtwin(
     if trace is not None:
         workload = experiment.points()[0][1]
         note_reading(workload)
-        ClusterOptions(nodes).make(workload)  # says what is assumed
+        ClusterOptions(nodes).make(workload)  # prints the assumptions
     return run_and_show(experiment, plot=plot, json=json)

@@ -13,7 +13,7 @@ __all__ = ["entries"]
 
 
 def entries(entry: partial[Entry]) -> Iterator[Entry]:
-    """Those of the paper; `entry` makes one of it."""
+    """Yield the paper's entries; `entry` creates one."""
     four_phases = partial(
         entry,
         config=f"Four-phase workload, 150 jobs, 32 nodes, seeds 0 to {SEEDS - 1}, means",

@@ -1,7 +1,8 @@
-"""The experiment of the SchedTwin paper (arXiv 2512.18894, §4), and what goes beyond it.
+"""The experiment of the SchedTwin paper (arXiv 2512.18894, §4), with extensions.
 
-150 jobs in four phases on 32 nodes; the static policies FCFS, SJF and WFP with EASY backfilling, and
-the twin choosing among them. One row per method and seed.
+The workload is 150 jobs in four phases on 32 nodes. The methods are the static policies FCFS, SJF
+and WFP with EASY backfilling, and the twin, which chooses among them. There is one row per method
+and seed.
 """
 
 from __future__ import annotations
@@ -55,19 +56,19 @@ PUBLISHED_SHARE = {"wfp+easy": 0.3519, "fcfs+easy": 0.1566, "sjf+easy": 0.4915}
 
 
 def run_seeds(seeds: Sequence[int]) -> Iterator[list[Row]]:
-    """The rows of each seed with the paper's settings, as they get ready."""
+    """Yield the rows of each seed with the paper's settings, as they become available."""
     for seed in seeds:
         yield run_seed(four_phase(seed=seed), NODES, CoreSettings(), seed)
 
 
 def run_seed(jobs: Workload, nodes: int, settings: CoreSettings, seed: int = 0) -> list[Row]:
-    """The rows of a workload under the static policies and the twin.
+    """Return the rows of a workload under the static policies and the twin.
 
     Args:
-        jobs: the workload.
-        nodes: of the cluster.
-        settings: the twin's.
-        seed: for the rows.
+        jobs: The workload.
+        nodes: Number of nodes of the cluster.
+        settings: Settings of the twin.
+        seed: Seed, for the rows.
     """
     rows = [static_row(jobs, nodes, text, seed) for text in STATIC]
     rows.append(twin_row(jobs, nodes, settings, seed))
@@ -80,12 +81,12 @@ class SchedTwin(Experiment[tuple[int, Workload, int], list[Row]]):
     """The static policies and the twin on each workload.
 
     Args:
-        seeds: how many workloads, with seeds 0, 1, ….
-        pool: policies that the twin chooses among.
-        normalise: how metrics are made comparable.
-        trace: a real trace instead, once.
-        jobs: only its first so many jobs.
-        nodes: of the cluster; 32, or what the trace says.
+        seeds: Number of workloads, with seeds 0, 1, ….
+        pool: Policies that the twin chooses among.
+        normalise: Normalization of metrics.
+        trace: A real trace to use instead, once.
+        jobs: Number of its first jobs to use; None for all.
+        nodes: Number of nodes of the cluster; default 32, or the trace's.
     """
 
     seeds: int = SEEDS
@@ -99,7 +100,7 @@ class SchedTwin(Experiment[tuple[int, Workload, int], list[Row]]):
 
     @property
     def settings(self) -> CoreSettings:
-        """Of the twin."""
+        """Settings of the twin."""
         given = {"pool": self.pool, "objective": {"normalise": self.normalise}}
         return CoreSettings.checked(given, "--policy, --normalise")
 
@@ -145,7 +146,7 @@ class SchedTwin(Experiment[tuple[int, Workload, int], list[Row]]):
 
 
 def compared(overall: Sequence[Row]) -> list[Finding]:
-    """Figure 3 and table 1 beside the means over seeds."""
+    """Compare figure 3 and table 1 with the means over seeds."""
     findings = [
         Finding(
             f"area of {row.method}", PUBLISHED_AREA[row.method], row.area, 0.05, ".2f",
@@ -169,7 +170,7 @@ def _radar(overall: Sequence[Row]) -> Figure:
 
 @dataclass(frozen=True)
 class Polaris(Experiment[Workload, Workload]):
-    """The jobs of Polaris by size and time, as the paper's figure 1 has them of other months."""
+    """The jobs of Polaris by size and time, as in figure 1, but of other months."""
 
     title = "jobs of Polaris"
     data = ("Polaris-2023-schedulus.swf",)

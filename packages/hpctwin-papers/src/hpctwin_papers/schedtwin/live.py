@@ -1,8 +1,8 @@
 """The experiment of the SchedTwin paper (arXiv 2512.18894, §4) on a real Slurm or PBS.
 
-The paper's 150 jobs are submitted to an idle cluster as its users would, in a fraction of their time.
-One run (a seed under one scheduler) makes a table of its jobs and a note of how it went; runs are
-collected into rows like those of the emulated experiment.
+The paper's 150 jobs are submitted to an idle cluster as its users would do it, in a fraction of
+their time. One run (a seed under one scheduler) gives a table of its jobs and a record of the run.
+Runs are collected into rows like those of the emulated experiment.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from hpctwin_papers.schedtwin.users import ClusterUser, Times
 __all__ = ["LiveRun", "TwinsPart", "clock_speed", "collected", "run_live", "stored", "twins_part"]
 
 LOOK_EVERY_S = 60.0
-"""Of the experiment's time: managers forget jobs some minutes after their end."""
+"""Query interval in the experiment's time; managers soon forget ended jobs."""
 STALLED = 20.0
-"""A run in which nothing begins or ends for so many of its longest walltimes is given up."""
+"""A run is aborted if nothing starts or ends for this many of its longest walltimes."""
 AT_ONCE = 8
-"""So many of the first jobs fit beside each other, whatever their sizes."""
+"""Number of first jobs that fit next to each other, whatever their sizes."""
 
 
 @dataclass(frozen=True)
 class TwinsPart:
-    """What the twin did in a run.
+    """Actions of the twin in a run.
 
     Args:
-        share_by_policy: jobs that it chose, by policy, as a share of them.
-        chosen: how many jobs it chose.
-        not_done: actions that were refused, or whose answer was lost.
-        decisions: how many it made.
-        cycle_ms_mean: milliseconds a decision took, in the mean.
+        share_by_policy: Share of its chosen jobs, by policy.
+        chosen: Number of jobs that it chose.
+        not_done: Number of actions that were refused, or whose answer was lost.
+        decisions: Number of its decisions.
+        cycle_ms_mean: Mean duration of a decision, in ms.
     """
 
     share_by_policy: dict[str, float]
@@ -59,22 +59,23 @@ class TwinsPart:
 
 @dataclass
 class LiveRun:
-    """One run; times are those of the experiment, that is, not compressed.
+    """One run; times are those of the experiment, not compressed.
 
     Args:
         on: ``slurm`` or ``pbs``.
-        under: what scheduled: a name for the manager's own configuration, or the twin's.
-        seed: of the workload.
-        jobs: a row per job: id, nodes, walltime_s (asked), limit_s (as the manager takes it), runtime_s
-            (asked), submit_s, start_s, end_s (the manager's, from the first submission), state, runs.
-        compress: by what the experiment's time was divided.
-        clock: how many times as fast the cluster's clock ran; see `clock_speed`.
-        version: the manager's.
-        begun_s: when, seconds since the epoch.
-        late_s: by what a submission was late at most.
-        load: of the machine that submitted, its mean over the run, processes.
-        twin: what the twin did; None where the manager was alone.
-        hpctwin: version.
+        under: Scheduler: a name for the manager's own configuration, or the twin's.
+        seed: Seed of the workload.
+        jobs: A row per job: id, nodes, walltime_s (requested), limit_s (as the manager rounds it),
+            runtime_s (requested), submit_s, start_s, end_s (by the manager, from the first
+            submission), state, runs.
+        compress: Divisor of the experiment's time.
+        clock: Speed of the cluster's clock, as a factor of real time; see `clock_speed`.
+        version: Version of the manager.
+        begun_s: Begin, in seconds since the epoch.
+        late_s: Maximum delay of a submission, in seconds.
+        load: Mean load of the submitting host over the run, in processes.
+        twin: Actions of the twin; None if the manager was alone.
+        hpctwin: Version of hpctwin.
     """
 
     on: str
@@ -91,7 +92,7 @@ class LiveRun:
     hpctwin: str = __version__
 
     def row(self) -> Row:
-        """The metrics of the emulated experiment."""
+        """Return the metrics of the emulated experiment."""
         times = self.jobs.select("submit_s", "start_s", "end_s", "nodes").rows()
         row = row_of(self.under, self.seed, times, NODES)
         if self.twin is not None:
@@ -100,10 +101,11 @@ class LiveRun:
         return row
 
     def costs(self) -> dict[str, float]:
-        """What the manager itself takes, and what it made of the times asked for, seconds.
+        """Return the manager's own delays and its changes of requested times, in seconds.
 
-        ``start_s``: mean wait of the first jobs, which find idle nodes; ``run_s``: what a job ran longer
-        than its program; ``limit_s``: what its limit was longer than asked.
+        ``start_s`` is the mean wait of the first jobs, which find idle nodes; ``run_s`` the time
+        that a job ran longer than its program; ``limit_s`` the time by which its limit exceeded the
+        request.
         """
         jobs = self.jobs
         first = jobs.head(AT_ONCE)
@@ -114,10 +116,10 @@ class LiveRun:
         }
 
     def store(self, folder: Path) -> Path:
-        """Write ``ON-UNDER-SEED.parquet`` and ``.json``; the path of the latter.
+        """Write ``ON-UNDER-SEED.parquet`` and ``.json``; return the path of the latter.
 
         Raises:
-            OutputError: they cannot be written.
+            OutputError: They cannot be written.
         """
         name = f"{self.on}-{self.under}-{self.seed}"
         about = {key: value for key, value in self.__dict__.items() if key != "jobs"}
@@ -132,10 +134,10 @@ class LiveRun:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read what `store` wrote.
+        """Read a run that `store` wrote.
 
         Raises:
-            ConfigError: a file is not there, or is something else.
+            ConfigError: A file is missing, or is something else.
         """
         try:
             about = json.loads(path.read_text(encoding="utf-8"))
@@ -157,10 +159,10 @@ class LiveRun:
 
 
 def clock_speed(environment: Mapping[str, str] = os.environ) -> float:
-    """How many times as fast our clock runs; ``FAST_CLOCK`` of `benchmarks/fast_clock.c` says so.
+    """Return this process's clock speed: ``FAST_CLOCK`` of `benchmarks/fast_clock.c`.
 
-    Under such a clock, shared with the cluster's daemons and jobs, all of a manager's intervals are
-    compressed, and its limits in whole minutes are as fine as ever.
+    With such a clock, shared by the cluster's daemons and jobs, all intervals of a manager are
+    compressed, but the resolution of its limits, whole minutes, does not suffer.
     """
     return float(environment.get("FAST_CLOCK", "1").split()[0])
 
@@ -176,21 +178,22 @@ def run_live(
     clock: float = 1.0,
     progress: Callable[[float], None] = lambda share: None,
 ) -> LiveRun:
-    """Submit a workload to a real cluster and wait until all of it has ended.
+    """Submit a workload to a real cluster and wait until all jobs have ended.
 
     Args:
-        user: who submits, and to what.
-        jobs: the workload; each job sleeps as long as its runtime.
+        user: User that submits, with the cluster.
+        jobs: The workload; each job sleeps as long as its runtime.
         on: ``slurm`` or ``pbs``, for the record.
-        under: what schedules there, for the record.
-        seed: of the workload, for the record.
-        compress: the experiment takes this fraction of its time.
-        clock: how much of it the cluster's clock does, and ours; the rest is done by shorter jobs.
-        progress: told the share of jobs that ended.
+        under: Name of the scheduler, for the record.
+        seed: Seed of the workload, for the record.
+        compress: Factor by which the experiment's time is shortened.
+        clock: Part of that factor which faster clocks of the cluster and this host provide; shorter
+            jobs provide the rest.
+        progress: Function called with the share of ended jobs.
 
     Raises:
-        ExperimentError: the cluster is not idle or too small, a command failed, a job was lost or ran twice,
-            or nothing happens any more. Jobs that have not ended are cancelled.
+        ExperimentError: The cluster is not idle or too small, a command failed, a job was lost or
+            ran twice, or nothing happens any more. Jobs that have not ended are cancelled.
     """
     scale = clock / compress
     widest = int(jobs.nodes.max())
@@ -215,7 +218,7 @@ def run_live(
     try:
         while len(ids) < len(asked) or any(known[i].end_s is None for i in ids):
             now = time.time()
-            # Looks go first: what has ended is forgotten by the manager, what is submitted late is not.
+            # Queries come first: the manager forgets ended jobs, but a late submission is not lost.
             if now >= looked + LOOK_EVERY_S * scale:
                 looked, found = now, user.jobs()
                 loads.append(os.getloadavg()[0])
@@ -250,7 +253,7 @@ def run_live(
 
 
 def _take(ids: Iterable[str], found: Mapping[str, Times], known: dict[str, Times]) -> bool:
-    """Take what was seen of our jobs; whether something began or ended."""
+    """Store the observed times of the jobs; return whether one started or ended."""
     moved = False
     for job_id in ids:
         before, seen = known[job_id], found.get(job_id)
@@ -278,7 +281,7 @@ def _table(
     seen = [known[i] for i in ids]
     zero = min(times.submit_s for times in seen)
     limit = np.ceil(np.round(np.array(walltime) * scale / step_s, 9)) * step_s / scale
-    # Managers keep whole seconds: a job shorter than one may seem not to have run at all.
+    # Managers keep whole seconds, so a job shorter than one may seem not to have run at all.
     start = np.array([times.start_s for times in seen], np.float64)
     end = np.maximum(np.array([times.end_s for times in seen], np.float64), start + 1.0)
     return pl.DataFrame(
@@ -298,15 +301,15 @@ def _table(
 
 
 def twins_part(journal: Path, jobs: Iterable[str], *, clock: float = 1.0) -> TwinsPart:
-    """Read from a twin's journal what it did with these jobs.
+    """Return a twin's actions on these jobs, from its journal.
 
     Args:
-        journal: its path.
-        jobs: their ids.
-        clock: what the twin took is divided by it.
+        journal: Path of the journal.
+        jobs: Ids of the jobs.
+        clock: Speed of the clock; the twin's durations are divided by it.
 
     Raises:
-        JournalError: it cannot be read.
+        JournalError: The journal cannot be read.
     """
     book = Journal(journal, read_only=True)
     try:
@@ -338,10 +341,10 @@ def twins_part(journal: Path, jobs: Iterable[str], *, clock: float = 1.0) -> Twi
 
 
 def stored(folder: Path) -> list[LiveRun]:
-    """The runs of a folder.
+    """Return the runs in a folder.
 
     Raises:
-        ConfigError: it has none, or one that cannot be read.
+        ConfigError: The folder has no run, or one that cannot be read.
     """
     runs = [LiveRun.read(path) for path in sorted(folder.glob("*-*-*.json"))]
     if not runs:
@@ -354,8 +357,8 @@ class Collected:
     """Runs on one manager, judged against each other.
 
     Args:
-        rows: one per method and seed, of the seeds that all methods ran.
-        missing: seeds left out, since a method lacks them.
+        rows: A row per method and seed, for the seeds that all methods ran.
+        missing: Seeds that are excluded because a method lacks them.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -365,11 +368,11 @@ class Collected:
 def collected(
     runs: Iterable[LiveRun], settings: CoreSettings | None = None
 ) -> dict[str, Collected]:
-    """The rows of all runs by manager, methods of the manager first and the twin last.
+    """Return the rows of all runs by manager, with the twin last.
 
     Args:
-        runs: at most one of each seed under each method.
-        settings: whose objective judges them; the paper's if left out.
+        runs: At most one run for each seed under each method.
+        settings: Settings with the objective of the judgment; default the paper's.
     """
     by_manager: dict[str, list[LiveRun]] = {}
     for run in runs:
@@ -390,7 +393,7 @@ def collected(
 
 
 def costs(runs: Iterable[LiveRun]) -> dict[str, dict[str, Any]]:
-    """By manager: the mean of `LiveRun.costs` over its runs, and the mean load."""
+    """Return the mean of `LiveRun.costs` and the mean load over each manager's runs."""
     by_manager: dict[str, list[dict[str, float]]] = {}
     for run in runs:
         by_manager.setdefault(run.on, []).append({**run.costs(), "load": run.load})

@@ -26,7 +26,7 @@ def on_cluster(
     out: Path,
     json: bool,
 ) -> int:
-    """Run seeds one after another on the cluster that is there, and store each."""
+    """Run seeds one after another on the available cluster, and store each run."""
     from hpctwin.cli.output.output import print_json
     from hpctwin.errors import ConfigError
     from hpctwin.generate.four_phase import four_phase

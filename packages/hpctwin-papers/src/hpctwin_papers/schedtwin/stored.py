@@ -1,4 +1,4 @@
-"""Runs of SchedTwin's experiment on real clusters, beside the emulated one."""
+"""Stored runs of SchedTwin's experiment, compared with the emulated cluster."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ __all__ = ["Stored"]
 
 @dataclass(frozen=True)
 class Stored(Experiment[list[LiveRun], list[LiveRun]]):
-    """The tables of runs that are stored.
+    """The tables of stored runs.
 
     Args:
-        folder: which has them.
-        late_s: runs in which a submission came later than that, of the experiment's time, are left out.
+        folder: Folder of the runs.
+        late_s: Maximum delay of a submission in the experiment's time, in seconds; runs with a
+            later one are excluded.
     """
 
     folder: Path
@@ -34,7 +35,7 @@ class Stored(Experiment[list[LiveRun], list[LiveRun]]):
     title = "the emulated cluster beside stored runs"
 
     def points(self) -> Sequence[list[LiveRun]]:
-        """See `Experiment`; one, since runs are judged against each other."""
+        """See `Experiment`; one point, because runs are judged against each other."""
         return [stored(self.folder)]
 
     def run(self, point: list[LiveRun], progress: Progress) -> list[LiveRun]:
@@ -75,7 +76,7 @@ class Stored(Experiment[list[LiveRun], list[LiveRun]]):
 def _told(
     rows: Sequence[Row], cost: Mapping[str, float] | None, part: Collected | None
 ) -> list[str]:
-    """Below the table of a manager: who is best how often, what the manager takes, what was left out."""
+    """Return the lines below a table: wins by method, delays, excluded seeds."""
     won = dict.fromkeys((row.method for row in rows), 0)
     for seed in {row.seed for row in rows}:
         won[min((r for r in rows if r.seed == seed), key=lambda r: r.objective).method] += 1
@@ -93,7 +94,7 @@ def _told(
 def _radars(overall: Mapping[str, Sequence[Row]]) -> Figure:
     from hpctwin.report import plot_radars
 
-    # The twin first, so that it has the same colour in each chart.
+    # The twin first, so that it has the same color in each chart.
     charts = {
         on: {row.method: row.plain() for row in sorted(rows, key=lambda row: row.method != TWIN)}
         for on, rows in overall.items()

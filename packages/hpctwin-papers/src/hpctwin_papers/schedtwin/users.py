@@ -1,4 +1,4 @@
-"""What a user of a real cluster does in the SchedTwin experiment: submit jobs that sleep, and look."""
+"""Users of a real cluster in SchedTwin's experiment: submit sleep jobs, query."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from hpctwin.rms.slurm.listing.values import number, words
 __all__ = ["ClusterUser", "PbsUser", "SlurmUser", "Times"]
 
 TIMEOUT_S = 60.0
-"""Of a command, by a plain clock."""
+"""Timeout of a command, in seconds of an unmodified clock."""
 
 
 @dataclass(frozen=True)
 class Times:
-    """What the resource manager says of a job.
+    """Times of a job according to the resource manager.
 
     Args:
-        state: its last state, in the manager's word.
-        submit_s, start_s, end_s: seconds since the epoch by the manager's clock; None where not yet.
-        runs: how often it was started.
+        state: Last state, in the manager's word.
+        submit_s, start_s, end_s: Times of the manager's clock, in seconds since the epoch; None if
+            not reached.
+        runs: Number of starts.
     """
 
     state: str
@@ -41,35 +42,35 @@ class Times:
 
 
 class ClusterUser(Protocol):
-    """One who submits to a cluster."""
+    """A user that submits jobs to a cluster."""
 
     limit_step_s: float
-    """Limits of jobs are multiples of it."""
+    """Step of job limits, in seconds; limits are multiples of it."""
 
     def version(self) -> str:
-        """Of the resource manager."""
+        """Return the version of the resource manager."""
 
     def idle_nodes(self) -> int:
-        """How many nodes take jobs and have none; none at all while jobs are in the queue."""
+        """Return the number of available idle nodes; 0 while jobs are in the queue."""
 
     def submit(self, nodes: int, walltime_s: float, runs_s: float) -> str:
-        """Submit a job that sleeps so long; its id."""
+        """Submit a job that sleeps `runs_s` seconds; return its id."""
 
     def jobs(self) -> dict[str, Times]:
-        """All jobs that the manager knows, those that ended a short while ago too."""
+        """Return all jobs known to the manager, including recently ended ones."""
 
     def cancel(self, jobs: Sequence[str]) -> None:
-        """Take jobs away."""
+        """Cancel jobs."""
 
 
 class _ByCommands:
-    """A user who asks by commands, with the environment of whoever runs us.
+    """A user that runs the manager's commands in the environment of this process.
 
     Args:
-        conf: the manager's configuration file, where it is not that of the environment.
-        folder: where its commands are; found on the path if empty.
-        options: further options of the submitting command.
-        clock: how many times as fast our clock runs.
+        conf: The manager's configuration file, if not from the environment.
+        folder: Folder of its commands; if empty, they are found on the PATH.
+        options: Further options of the submitting command.
+        clock: Speed of this process's clock, as a factor of real time.
     """
 
     conf_variable: ClassVar[str]
@@ -136,7 +137,7 @@ class SlurmUser(_ByCommands):
     def _times(row: dict[str, Any]) -> Times:
         state = words(row["job_state"])
         waits = "PENDING" in state
-        # Slurm plans starts and ends of jobs that wait or run; they are no facts yet.
+        # Slurm plans starts and ends of pending and running jobs; these times are not facts yet.
         ended = not waits and not state & {"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED"}
         start = number(row["start_time"]) or None
         return Times(
@@ -151,7 +152,7 @@ class SlurmUser(_ByCommands):
 class PbsUser(_ByCommands):
     """A user of PBS: ``qsub``, ``qstat``, ``pbsnodes`` and ``qdel``; see `_ByCommands`.
 
-    The server has to keep its history (``job_history_enable``).
+    The server must keep its history (``job_history_enable``).
     """
 
     conf_variable = "PBS_CONF_FILE"
@@ -191,7 +192,7 @@ class PbsUser(_ByCommands):
     def cancel(self, jobs: Sequence[str]) -> None:
         """See `ClusterUser`."""
         if jobs:
-            with suppress(ExperimentError):  # qdel fails where one of them has just ended
+            with suppress(ExperimentError):  # qdel fails if one of the jobs has just ended
                 self._ask("qdel", *jobs)
 
     @staticmethod
@@ -208,5 +209,5 @@ class PbsUser(_ByCommands):
 
 
 def _stamp(text: str | None) -> float | None:
-    """Seconds since the epoch of a time as PBS writes it."""
+    """Return the seconds since the epoch of a time in PBS's format."""
     return None if text is None else time.mktime(time.strptime(text, "%a %b %d %H:%M:%S %Y"))

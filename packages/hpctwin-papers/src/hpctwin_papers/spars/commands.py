@@ -22,18 +22,19 @@ def spars(
     out: Path | None = None,
     json: bool = False,
 ) -> int:
-    """SPARS (SoftwareX 34, 102693): six schedulers, twelve timeouts, beside its published results.
+    """SPARS (SoftwareX 34, 102693): six schedulers, twelve timeouts, published results.
 
-    The FCFS forms are run by the published rule too. The workload is the last fifth of the NASA iPSC/860
-    log, which the folder in HPCTWIN_TRACES must have.
+    The FCFS schedulers also run by the published rule. The workload is the last fifth of the NASA
+    iPSC/860 log, which must be in the folder of HPCTWIN_TRACES.
 
     Args:
-        method: some of fcfs-psus, easy-psus, fcfs-auto, easy-auto, fcfs-ipm, easy-ipm; all if left out.
-        timeout: idle so long, a node is switched off, such as 20m; 5 to 60 minutes if left out.
-        more: also what each published fault alone moves, overestimated walltimes, and wfp-ipm, which is
-            ahead of all six.
-        out: folder for figures and tables.
-        json: print one row per scheduler, timeout and rule as JSON.
+        method: fcfs-psus, easy-psus, fcfs-auto, easy-auto, fcfs-ipm or easy-ipm; default all.
+            Repeatable.
+        timeout: Idle time before switch-off, such as 20m; default 5 to 60 minutes. Repeatable.
+        more: Also show the effect of each published fault, overestimated walltimes, and wfp-ipm,
+            which beats all six.
+        out: Write figures and tables to this folder.
+        json: Print one row per scheduler, timeout and rule as JSON.
     """
     from hpctwin.model import parse_duration_s
     from hpctwin_papers.spars.experiment import OURS, Spars, SparsFaults, SparsKnowledge
@@ -56,16 +57,16 @@ def nasa_agents(
     out: Path = Path("out/nasa-agents"),
     json: bool = False,
 ) -> int:
-    """Agents that switch nodes, on held-out windows of the NASA log, beside SPARS's timeouts.
+    """Agents that switch nodes, on windows of the NASA log, with SPARS's timeouts.
 
-    Agents are trained and chosen on the jobs before, with seeds 0, 1, …; those that --out holds already are
-    not trained again, so that it can be interrupted.
+    Agents are trained and selected on earlier jobs than those of the windows, with seeds 0, 1, ….
+    Agents in --out are not trained again, so an interrupted run can be resumed.
 
     Args:
-        seeds: agents; 0 for timeouts alone.
-        steps: decisions that each is trained on, with each of four weights of energy.
-        out: folder for agents.
-        json: print a row of the table as one of JSON.
+        seeds: Number of agents; 0 for timeouts only.
+        steps: Number of training decisions of an agent, for each of four energy weights.
+        out: Folder for agents.
+        json: Print the rows of the table as JSON.
     """
     from hpctwin_papers.spars.nasa_agents import NasaAgents
 

@@ -33,7 +33,7 @@ def _gantt(result: Result, title: str) -> Figure:
 
 @dataclass(frozen=True)
 class Batched(Experiment[Workload, Result]):
-    """Figure 1: jobs 1 and 2 end at the same instant, while jobs 3 and 4 wait."""
+    """Figure 1: jobs 1 and 2 end at the same time, while jobs 3 and 4 are pending."""
 
     title = "four jobs"
 
@@ -93,7 +93,7 @@ class RunTimes(Experiment[tuple[Workload, float], float]):
     def points(self) -> Sequence[tuple[Workload, float]]:
         """See `Experiment`."""
         jobs = workload()
-        simulate_cell(jobs, "easy-psus", 0)  # compiled, where it is not yet
+        simulate_cell(jobs, "easy-psus", 0)  # compiles the engine if necessary
         return [(jobs, timeout_s) for timeout_s in TIMEOUTS_S]
 
     def run(self, point: tuple[Workload, float], progress: Progress) -> float:
@@ -116,7 +116,7 @@ class RunTimes(Experiment[tuple[Workload, float], float]):
 
 
 def entries(entry: partial[Entry]) -> Iterator[Entry]:
-    """Those of the paper; `entry` makes one of it."""
+    """Yield the paper's entries; `entry` creates one."""
     yield entry(
         "spars-figure-1",
         shows="two ends at one instant, and what is started then",

@@ -1,4 +1,4 @@
-"""SPARS's experiment: all schedulers and timeouts, what each fault moves, what knowing runtimes is worth."""
+"""SPARS's experiment: schedulers, timeouts, faults, value of known runtimes."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ OURS = (*SCHEDULERS, BEST)
 
 @dataclass(frozen=True)
 class Spars(Experiment[tuple[Workload, str, Rule, float], Row]):
-    """Each scheduler with each timeout; the FCFS forms by the published rule too.
+    """Each scheduler with each timeout; the FCFS schedulers also by the published rule.
 
     Args:
-        schedulers: some of `SCHEDULERS`, and `BEST`.
-        timeouts_s: seconds.
+        schedulers: Some of `SCHEDULERS`, and `BEST`.
+        timeouts_s: Idle times before switch-off, in seconds.
     """
 
     schedulers: tuple[str, ...] = tuple(SCHEDULERS)
@@ -111,7 +111,7 @@ def _rules(scheduler: str) -> tuple[Rule, ...]:
 
 
 def compared(rows: Sequence[Row]) -> list[Finding]:
-    """Figure 4: energies and waits of the six schedulers, means over the timeouts."""
+    """Compare figure 4: the schedulers' energies and waits, means over timeouts."""
     findings = []
     for name in SCHEDULERS:
         rule = _rules(name)[0]
@@ -139,7 +139,7 @@ def _wait(total_j: float, wait_s: float) -> str:
 def _table(
     rows: Sequence[Row], rule: Rule, title: str, value: Callable[[float, float], str]
 ) -> Table:
-    """Ours by timeout, with the published figure below; Batsim's EASY-PSUS beside them."""
+    """Return hpctwin's values by timeout, with published ones and Batsim's EASY-PSUS."""
     mine = [row for row in rows if row.rule == rule]
     names = list(dict.fromkeys(row.scheduler for row in mine))
     heads = ["timeout\nmin", *(name.replace("-", "\n") for name in names)]
@@ -162,7 +162,7 @@ def _table(
 
 
 def _verdict(rows: Sequence[Row]) -> list[str]:
-    """How far the published rule is met, and where ours is ahead."""
+    """Return deviations from the published rule, and where hpctwin is better."""
     lines = []
     same = [row for row in rows if row.rule == "as-published" and row.published]
     if same:
@@ -227,7 +227,7 @@ def _figures(jobs: Workload, rows: Sequence[Row]) -> dict[str, Callable[[], Figu
 
 
 def _sound(rows: Sequence[Row]) -> dict[str, list[tuple[float, float, float]]]:
-    """Timeout, energy and mean wait by the sound rule."""
+    """Return timeout, energy and mean wait by the sound rule."""
     found: dict[str, list[tuple[float, float, float]]] = {}
     for row in rows:
         if row.rule == "sound":
@@ -280,13 +280,13 @@ def _write_csv(rows: Sequence[Row], path: Path) -> None:
 
 @dataclass(frozen=True)
 class Effect:
-    """What one published fault alone moves, on top of the sound rule; means over the timeouts.
+    """Effect of one published fault, compared with the sound rule; means over the timeouts.
 
     Args:
-        scheduler, fault: which.
-        energy_j, mean_wait_s: with the fault less without.
-        max_wait_s: the most that the longest wait grows by, at any timeout.
-        least_wait_s, most_wait_s: the change of the mean wait at the timeouts where it is least and most.
+        scheduler, fault: Names of the scheduler and the fault.
+        energy_j, mean_wait_s: Differences with and without the fault.
+        max_wait_s: Maximum increase of the longest wait over the timeouts.
+        least_wait_s, most_wait_s: Least and greatest change of the mean wait over the timeouts.
     """
 
     scheduler: str
@@ -300,10 +300,10 @@ class Effect:
 
 @dataclass(frozen=True)
 class SparsFaults(Experiment[tuple[Workload, str, str], Effect]):
-    """What each of `FAULTS` alone moves.
+    """Effect of each of `FAULTS` alone.
 
     Args:
-        timeouts_s: seconds.
+        timeouts_s: Idle times before switch-off, in seconds.
     """
 
     timeouts_s: tuple[float, ...] = TIMEOUTS_S
@@ -369,12 +369,12 @@ _KNOWN = ("honest", "overestimated", "clairvoyant")
 
 @dataclass(frozen=True)
 class SparsKnowledge(Experiment[tuple[Workload, str], list[Row]]):
-    """Schedulers by what they know of runtimes: honest or overestimated walltimes, or the runtimes.
+    """Schedulers that know honest walltimes, overestimated walltimes, or runtimes.
 
-    Clairvoyant schedulers are given the runtimes as what they expect, as PSUS and Auto On do in SPARS.
+    Clairvoyant schedulers get the runtimes as expected times, as PSUS and Auto On do in SPARS.
 
     Args:
-        timeout_s: of the power policies.
+        timeout_s: Timeout of the power policies, in seconds.
     """
 
     timeout_s: float = 1500
@@ -387,7 +387,7 @@ class SparsKnowledge(Experiment[tuple[Workload, str], list[Row]]):
         return [(jobs, scheduler) for scheduler in OURS]
 
     def run(self, point: tuple[Workload, str], progress: Progress) -> list[Row]:
-        """See `Experiment`; as the scheduler knows more and more."""
+        """See `Experiment`; with increasing knowledge of the scheduler."""
         return list(self._rows(*point))
 
     def _rows(self, jobs: Workload, scheduler: str) -> Iterator[Row]:

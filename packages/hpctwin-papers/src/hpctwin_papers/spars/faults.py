@@ -1,9 +1,15 @@
-"""One fault of SPARS's schedulers each, to show what it alone moves: of EASY's, and of Auto On's.
+"""Single faults of SPARS's EASY and Auto On, to show the effect of each alone.
 
-EASY backfills only with three jobs waiting; the head's reservation is lost if a job before it started in
-the same pass; no backfilling while the head is wider than what is not switching off. Auto On takes sleeping
-nodes before idle ones as soon as one is needed; nodes that are switching off are not counted as nodes a job
-could wait for.
+EASY has three faults:
+
+- It backfills only with three pending jobs.
+- The head's reservation is lost if a job before it started in the same pass.
+- It does not backfill while the head is wider than the nodes that are not switching off.
+
+Auto On has two faults:
+
+- It takes sleeping nodes before idle ones as soon as one is needed.
+- It does not count nodes that are switching off as nodes a job could wait for.
 """
 
 from __future__ import annotations
@@ -31,7 +37,7 @@ __all__ = ["FAULTY_BACKFILLS", "FAULTY_POWERS"]
 
 @jit
 def start_in_order(sim: Arrays) -> bool:
-    """Start those that come first in order, as long as they fit; whether any did."""
+    """Start jobs in order as long as they fit; return whether any did."""
     started = sim.clock.starts
     pass_none(sim)
     if sim.clock.starts > started:
@@ -41,7 +47,7 @@ def start_in_order(sim: Arrays) -> bool:
 
 @jit
 def head_cannot_be_planned(sim: Arrays) -> bool:
-    """Whether the first waiting job is wider than all nodes that are not switching off."""
+    """Return whether the head is wider than all nodes that are not switching off."""
     there = 0
     for node in range(len(sim.node)):
         if sim.node[node].power != SWITCHING_OFF:
@@ -50,14 +56,14 @@ def head_cannot_be_planned(sim: Arrays) -> bool:
 
 
 def three_waiting(sim: Arrays) -> None:
-    """Backfilling only with three jobs waiting."""
+    """Backfill only with three pending jobs."""
     start_in_order(sim)
     if sim.clock.queued > 2:
         pass_easy(sim)
 
 
 def lost_reservation(sim: Arrays) -> None:
-    """The head's reservation is lost if a job before it started in the same pass."""
+    """Lose the head's reservation if a job before it started in the same pass."""
     started = start_in_order(sim)
     if sim.clock.queued > 0:
         if started:
@@ -67,7 +73,7 @@ def lost_reservation(sim: Arrays) -> None:
 
 
 def stops_while_off(sim: Arrays) -> None:
-    """No backfilling while the head is wider than what is not switching off."""
+    """Do not backfill while the head is wider than the nodes that are not switching off."""
     start_in_order(sim)
     if sim.clock.queued > 0 and not head_cannot_be_planned(sim):
         pass_easy(sim)
@@ -76,13 +82,13 @@ def stops_while_off(sim: Arrays) -> None:
 FAULTY_BACKFILLS = {
     name: f"easy-{name}" for name in ("three-waiting", "lost-reservation", "stops-while-off")
 }
-"""By fault the name of an EASY that has it."""
+"""Name of the EASY with each fault."""
 for _function in (three_waiting, lost_reservation, stops_while_off):
     _name = FAULTY_BACKFILLS[_function.__name__.replace("_", "-")]
     PASSES.register(_name, replace(made_of(_function), numbers=Numbers))
 
 FAULTY_POWERS = {name: f"psas-auto-{name}" for name in ("sleepers-first", "hides-switching-off")}
-"""By fault the name of a ``psas-auto`` that has it."""
+"""Name of the ``psas-auto`` with each fault."""
 POWER_PASSES.register(
     FAULTY_POWERS["sleepers-first"], PowerPass(UNAWARE, preferred=int(LEAST_DRAW), timeouts=True)
 )

@@ -1,8 +1,9 @@
-"""Agents that switch nodes, on the NASA iPSC/860 log and the machine of SPARS, beside its timeouts.
+"""Agents that switch nodes on the NASA iPSC/860 log, with SPARS's timeouts.
 
-Agents learn on the first two fifths of the log; of those learnt with some weights of energy and waits, the
-one is taken that does best on windows of the two fifths after. On the last fifth, which SPARS's published
-runs are of, it is tested. Windows are of as many jobs each, and on each all begin with a machine that is on.
+Agents learn on the first two fifths of the log, with several weights of energy and waits. The agent
+that is best on windows of the next two fifths is taken. It is tested on the last fifth, which
+SPARS's published runs use. All windows have the same number of jobs, and each begins with all nodes
+switched on.
 """
 
 from __future__ import annotations
@@ -40,17 +41,17 @@ FloatArray = npt.NDArray[np.float64]
 
 WINDOWS = 10
 JOBS = 361
-"""Of a window: a tenth of the last fifth."""
+"""Number of jobs in a window: a tenth of the last fifth."""
 PLAIN = tuple(f"psus:{5 * n}m" for n in range(1, 13))
 """The twelve timeouts of SPARS's runs."""
 TIMEOUTS = (*PLAIN, *(name.replace("psus", "psas-ipm") for name in PLAIN))
-"""They alone, and with nodes woken in time for the plan."""
+"""These timeouts alone, and with nodes woken in time for the plan."""
 OPTIONS: dict[str, Any] = {
     "action": "reserve", "levels": 33, "every_s": 300.0, "observation": "levels", "reward": "jobs",
 }  # fmt: skip
-"""Of the environment: each 5 min, how many nodes more than are used and asked for."""
+"""Options: every 5 min, set the number of nodes above those used and requested."""
 WEIGHTS = (0.3, 0.35, 0.4, 0.5)
-"""What a kWh that is wasted weighs; an hour waited weighs the rest. Of what each gives, one is taken."""
+"""Weights of a wasted kWh; a waited hour has the rest. The best agent is taken."""
 
 NOTE = (
     "means of ten windows of 361 jobs. less energy, less wait: of the agents (mean of seeds) than of the "
@@ -63,32 +64,32 @@ NOTE = (
 
 @cache
 def before() -> Workload:
-    """The jobs before the last fifth."""
+    """Return the jobs before the last fifth."""
     log = read_workload(need_trace(schedulers.TRACE))
     log = log.take(np.flatnonzero(log.runtime_ms > 0))
     return log.take(np.arange(len(log) - len(schedulers.workload())))
 
 
 def training() -> Workload:
-    """The jobs that agents learn on: the first half of those before the last fifth."""
+    """Return the training jobs: the first half of those before the last fifth."""
     return before().take(np.arange(len(before()) // 2))
 
 
 @cache
 def validation() -> tuple[Workload, ...]:
-    """Windows of the other half, on which one of the agents learnt is chosen."""
+    """Return windows of the other half, on which the best agent is selected."""
     jobs = before()
     return cut(jobs.take(np.arange(len(jobs) // 2, len(jobs))))
 
 
 @cache
 def windows() -> tuple[Workload, ...]:
-    """Those that are tested."""
+    """Return the windows of the test."""
     return cut(schedulers.workload())[:WINDOWS]
 
 
 def cut(jobs: Workload) -> tuple[Workload, ...]:
-    """Windows of jobs in a row; what is left at the end is in none."""
+    """Return windows of consecutive jobs; the remaining jobs at the end are dropped."""
     return tuple(
         from_its_first_job(jobs.take(np.arange(first, first + JOBS)))
         for first in range(0, len(jobs) - JOBS + 1, JOBS)
@@ -97,11 +98,11 @@ def cut(jobs: Workload) -> tuple[Workload, ...]:
 
 @dataclass(frozen=True)
 class Served:
-    """What a power policy makes of each window.
+    """Results of a power policy on each window.
 
     Args:
-        name: of it.
-        energy_j, wait_s: energy and mean wait [windows].
+        name: Name of the policy.
+        energy_j, wait_s: Energy (J) and mean wait (s) [windows].
     """
 
     name: str
@@ -110,16 +111,16 @@ class Served:
 
 
 def served(power: str) -> Served:
-    """What a power policy makes of each window, under FCFS with EASY.
+    """Return the results of a power policy on each window, under FCFS with EASY.
 
     Args:
-        power: its name, or an agent's file.
+        power: Name of the policy, or an agent's file.
     """
     return served_under(parse_policy(f"fcfs+easy~{power}"), power, windows())
 
 
 def served_under(policy: Policy, name: str, jobs: Sequence[Workload]) -> Served:
-    """What a policy makes of windows."""
+    """Return the results of a policy on windows."""
     energy, wait = [], []
     for window in jobs:
         found = simulate(window, schedulers.MACHINE, policy)
@@ -131,13 +132,13 @@ def served_under(policy: Policy, name: str, jobs: Sequence[Workload]) -> Served:
 
 @cache
 def least_before() -> tuple[float, float]:
-    """The least energy and the least mean wait that a timeout has on the windows of validation."""
+    """Return the least energy and mean wait of a timeout on validation windows."""
     found = [served_under(parse_policy(f"fcfs+easy~{name}"), name, validation()) for name in PLAIN]
     return min(one.energy_j.mean() for one in found), min(one.wait_s.mean() for one in found)
 
 
 def lead(network: Network) -> tuple[float, float]:
-    """By how much less energy, and wait, an agent has than any timeout on the windows of validation, %."""
+    """Return an agent's leads over the best timeouts in validation, in percent."""
     from hpctwin.policies.agents.switching import AgentControl
 
     policy = parse_policy("fcfs+easy~orders")
@@ -150,10 +151,12 @@ def lead(network: Network) -> tuple[float, float]:
 
 
 def agent(plan: Plan) -> Network:
-    """An agent: of those learnt with `WEIGHTS`, the one whose lesser lead over all timeouts is the largest.
+    """Return the agent, of those for each of `WEIGHTS`, with the largest smaller lead.
+
+    The lead is over the best timeouts, in energy and in wait; the smaller of both counts.
 
     Args:
-        plan: how each is trained.
+        plan: Settings of the training.
     """
     from hpctwin.learn import Episodes
     from hpctwin.learn.training.training import train
@@ -176,12 +179,12 @@ def agent(plan: Plan) -> Network:
 
 @dataclass(frozen=True)
 class NasaAgents(Experiment[str, Served]):
-    """Timeouts, and agents of some seeds, on each window.
+    """Timeouts, and agents of several seeds, on each window.
 
     Args:
-        seeds: agents; 0 for timeouts alone.
-        steps: decisions that each is trained on, with each of the weights.
-        out: folder for agents; those that it holds already are not trained again.
+        seeds: Number of agents; 0 for timeouts only.
+        steps: Number of training decisions of an agent, for each of the weights.
+        out: Folder for agents; existing ones are not trained again.
     """
 
     seeds: int = 5
@@ -201,7 +204,7 @@ class NasaAgents(Experiment[str, Served]):
         return self.out / f"nasa-{self.steps}-{seed}.safetensors"
 
     def run(self, point: str, progress: Progress) -> Served:
-        """See `Experiment`; agents that are not there yet are trained."""
+        """See `Experiment`; missing agents are trained."""
         from hpctwin.learn.training.plan import Plan
 
         if point not in TIMEOUTS and not Path(point).is_file():
@@ -234,7 +237,7 @@ class NasaAgents(Experiment[str, Served]):
 
 
 def less(agents: FloatArray, timeout: FloatArray) -> MeanInterval:
-    """By how much less agents have than a timeout, in % of its mean, paired by window."""
+    """Return the agents' savings over a timeout, in % of its mean, paired by window."""
     return mean_interval((timeout - agents) / timeout.mean() * 100)
 
 
@@ -247,7 +250,7 @@ def _line(one: Served, agents: Served | None) -> list[Cell]:
 
 
 def _line_of(agent: Served, timeouts: Sequence[Served]) -> list[Cell]:
-    """An agent's, beside the least energy and the least wait of timeouts."""
+    """Return an agent's cells, with its savings over the best timeouts."""
     energy = min(timeouts, key=lambda one: float(one.energy_j.mean())).energy_j
     wait = min(timeouts, key=lambda one: float(one.wait_s.mean())).wait_s
     return [*_means(agent), *_shown([*less(agent.energy_j, energy), *less(agent.wait_s, wait)])]

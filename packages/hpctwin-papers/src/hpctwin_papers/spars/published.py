@@ -1,6 +1,7 @@
-"""The figures of SPARS: six schedulers, twelve timeouts, and Batsim's EASY-PSUS beside them.
+"""Published results of SPARS: six schedulers, twelve timeouts, and Batsim's EASY-PSUS.
 
-Source: Amrizal et al., SoftwareX 34, 102693, 2026, and the results in the repository RakaSP/SPARS-Pub
+Source: Amrizal et al., SoftwareX 34, 102693, 2026, and the results in the repository
+    RakaSP/SPARS-Pub
 (results_save, platform-nasa-128, nasa-20-back).
 """
 
@@ -20,20 +21,20 @@ __all__ = [
 
 TIMEOUTS_S = tuple(300 * step for step in range(1, 13))
 RUN_S = (16.21, 15.22, 14.56, 14.27, 13.90, 13.54, 14.02, 14.36, 12.66, 13.18, 12.67, 12.52)
-"""Table 5: run time of EASY with PSUS by timeout, seconds."""
+"""Table 5: run time of EASY with PSUS by timeout, in seconds."""
 NO_MANAGEMENT_J = 45.23e9
-"""All nodes on from the first submission to the last end."""
+"""Energy with all nodes on from the first submission to the last end."""
 COMPUTE_ALONE_J = 15.53e9
-"""Only nodes that compute draw power."""
+"""Energy if only nodes that compute draw power."""
 
 
 class Cell(NamedTuple):
     """One published run.
 
     Args:
-        total_j: energy of the whole run, J.
-        wasted_j: what was drawn while no job ran, J.
-        mean_wait_s: mean wait of the jobs, s.
+        total_j: Energy of the whole run, in J.
+        wasted_j: Energy of nodes without a job, in J.
+        mean_wait_s: Mean wait of the jobs, in s.
     """
 
     total_j: float
@@ -84,7 +85,7 @@ PUBLISHED: dict[str, tuple[tuple[float, ...], ...]] = {
 
 
 def published(scheduler: str, timeout_s: float) -> Cell | None:
-    """The published run of a scheduler (or of ``batsim``) with a timeout; None if there is none."""
+    """Return a scheduler's (or ``batsim``'s) published run with a timeout, or None."""
     if scheduler not in PUBLISHED or timeout_s not in TIMEOUTS_S:
         return None
     total, wasted, wait = (row[TIMEOUTS_S.index(int(timeout_s))] for row in PUBLISHED[scheduler])

@@ -1,4 +1,4 @@
-"""SPARS: six schedulers with node power states on the NASA workload, beside the published figures.
+"""SPARS's six schedulers with node power states on the NASA workload, and its results.
 
 Source: Amrizal et al., SoftwareX 34, 102693, 2026.
 """
@@ -40,7 +40,7 @@ Rule = Literal["sound", "as-published"]
 MACHINE = Cluster.uniform(
     128, active_w=190, sleep_w=9, off_s=1800, off_w=9, on_s=2700, on_w=190, name="nasa-128"
 )
-"""The machine of the published runs."""
+"""The cluster of the published runs."""
 
 SCHEDULERS = {
     "fcfs-psus": ("fcfs", "none", "psus"),
@@ -53,7 +53,7 @@ SCHEDULERS = {
 """Ordering, backfill and kind of power policy of SPARS's six schedulers."""
 
 BEST = "wfp-ipm"
-"""Ours that is ahead of all of them on the NASA workload."""
+"""Scheduler of hpctwin that beats all of them on the NASA workload."""
 _KNOWN = {**SCHEDULERS, BEST: ("wfp", "easy", "psas-ipm")}
 
 FAULTS = (
@@ -66,7 +66,7 @@ FAULTS = (
     ("easy-ipm", "lost-reservation"),
     ("easy-ipm", "stops-while-off"),
 )
-"""Which published fault is shown on which scheduler."""
+"""Schedulers with the published faults that are shown on them."""
 
 _ROUND_S = tuple(60 * m for m in (5, 10, 15, 20, 30, 45)) + tuple(
     3600 * h for h in (1, 2, 3, 4, 6, 8, 12, 18, 24, 36, 48, 72, 96, 120)
@@ -77,13 +77,13 @@ TRACE = "NASA-iPSC-1993-3.1-cln.swf"
 
 @cache
 def workload() -> Workload:
-    """The last fifth of the cleaned NASA iPSC/860 log, as SPARS has it (``nasa-20-back``).
+    """Return the last fifth of the cleaned NASA iPSC/860 log, SPARS's ``nasa-20-back``.
 
-    Jobs without length are left out; walltimes are the runtimes, as the log has none; the first job
-    comes at time zero.
+    Jobs of length zero are excluded. Walltimes are the runtimes, because the log has none. The
+    first job arrives at time zero.
 
     Raises:
-        WorkloadError: the log is not in the trace folder.
+        WorkloadError: The log is not in the trace folder.
     """
     log = read_workload(need_trace(TRACE))
     log = log.take(np.flatnonzero(log.runtime_ms > 0))
@@ -101,14 +101,14 @@ class Row:
     """One scheduler with one timeout.
 
     Args:
-        scheduler: one of `SCHEDULERS`, or `BEST`.
-        timeout_s: idle so long, a node is switched off.
-        total_energy_j, wasted_energy_j, mean_wait_s: of the run.
+        scheduler: One of `SCHEDULERS`, or `BEST`.
+        timeout_s: Idle time before switch-off, in seconds.
+        total_energy_j, wasted_energy_j, mean_wait_s: Metrics of the run.
         rule: ``as-published`` or ``sound``.
-        max_wait_s: the longest wait.
-        state_s: node-seconds by state.
-        run_s: time the run took.
-        published: what SPARS's authors published for the cell.
+        max_wait_s: Longest wait, in seconds.
+        state_s: Node-seconds by state.
+        run_s: Duration of the run, in seconds.
+        published: Published result; None without one.
     """
 
     scheduler: str
@@ -123,7 +123,7 @@ class Row:
     published: Cell | None
 
     def plain(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Return the row in a form for JSON."""
         found = asdict(self)
         found["published"] = None if self.published is None else self.published._asdict()
         return found
@@ -140,15 +140,15 @@ def simulate_cell(
     """Simulate the workload under one scheduler.
 
     Args:
-        jobs: the workload.
-        scheduler: one of `SCHEDULERS`, or `BEST`.
-        timeout_s: idle so long, a node is switched off; None for never.
+        jobs: The workload.
+        scheduler: One of `SCHEDULERS`, or `BEST`.
+        timeout_s: Idle time before switch-off, in seconds; None for never.
         rule: ``sound`` or ``as-published``.
-        fault: one of `hpctwin_papers.spars.faults` on top of the sound rule.
-        options: further ones of `Simulation`.
+        fault: One of `hpctwin_papers.spars.faults` in addition to the sound rule; None for none.
+        options: Further options of `Simulation`.
 
     Raises:
-        UnknownNameError: there is no such scheduler, or fault.
+        UnknownNameError: There is no such scheduler, or fault.
     """
     if scheduler not in _KNOWN:
         raise UnknownNameError("scheduler", scheduler, _KNOWN)
@@ -168,7 +168,7 @@ def simulate_cell(
 
 
 def make_row(scheduler: str, timeout_s: float, rule: str, energy: Energy, run_s: float) -> Row:
-    """The figures of one run."""
+    """Return the metrics of one run."""
     waits = energy.jobs["wait_s"].to_numpy()
     return Row(
         scheduler=scheduler,
@@ -185,16 +185,16 @@ def make_row(scheduler: str, timeout_s: float, rule: str, energy: Energy, run_s:
 
 
 def overestimated(jobs: Workload, *, factor: float = 5.0, seed: int = 0) -> Workload:
-    """The jobs with walltimes as users ask for them: too long, and round.
+    """Return the jobs with typical walltimes of users: too long, and round.
 
-    A walltime is drawn evenly between the runtime and ``factor`` times it (the f-model of Mu'alem and
-    Feitelson, IEEE TPDS 12(6), 2001), then rounded up to the next of twenty round times, since
-    users ask for few of these (Tsafrir, Etsion, Feitelson, JSSPP 2005).
+    A walltime is drawn evenly between the runtime and ``factor`` times it (the f-model of Mu'alem
+    and Feitelson, IEEE TPDS 12(6), 2001). It is then rounded up to the next of twenty round times,
+    because users request few different ones (Tsafrir, Etsion, Feitelson, JSSPP 2005).
 
     Args:
-        jobs: the workload.
-        factor: at least 1.
-        seed: of the draw.
+        jobs: The workload.
+        factor: Maximum overestimation factor, at least 1.
+        seed: Seed of the draw.
     """
     draw = np.random.default_rng(seed)
     asked_s = jobs.runtime_ms / 1000 * draw.uniform(1, factor, len(jobs))

@@ -14,12 +14,14 @@ def surf(
     data: Path | None = None,
     json: bool = False,
 ) -> int:
-    """A week of SURF's Lisa with measured power (as OpenDT ships it): power forecast an hour ahead.
+    """SURF's Lisa for a week with measured power: power forecast an hour ahead.
+
+    OpenDT ships the data.
 
     Args:
-        data: folder with surf_tasks, surf_fragments and surf_consumption.parquet; telemetry in the folder of
-            HPCTWIN_TRACES if left out.
-        json: print one row per method as JSON.
+        data: Folder with surf_tasks, surf_fragments and surf_consumption.parquet; default telemetry
+            in the folder of HPCTWIN_TRACES.
+        json: Print one row per method as JSON.
     """
     from hpctwin_papers.surf.experiment import Surf
 

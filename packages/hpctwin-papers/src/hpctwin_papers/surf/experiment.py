@@ -1,7 +1,7 @@
-"""A week of a part of SURF's Lisa with its measured power, as OpenDT ships it: power forecast an hour ahead.
+"""A week of a part of SURF's Lisa with measured power, forecast an hour ahead.
 
-Published mean absolute percentage errors of power on this week: OpenDT 4.39 % (5.13 % without calibrating
-itself), FootPrinter 7.86 %.
+OpenDT ships the data. Published mean absolute percentage errors of power on this week: OpenDT 4.39
+% (5.13 % without self-calibration), FootPrinter 7.86 %.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ STEP_S = 30
 AHEAD, DAY = 3600 // STEP_S, 86400 // STEP_S
 WINDOW, EVERY, RESIDUAL = 2 * DAY, 600 // STEP_S, 600 // STEP_S
 FIRST = 2 * AHEAD
-"""Forecasts count from when an hour has been measured: these are for an hour later."""
+"""First sample whose forecast counts: an hour of measurements, then an hour ahead."""
 WITHIN = range(10, AHEAD + 1, 10)
 LEVELS = (0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.97)
-"""Nodes are counted by how much their cores are used, between these."""
+"""Bounds of the use of a node's cores; nodes are counted by the level between them."""
 PUBLISHED = {"OpenDT, self-calibrating": 4.39, "OpenDT": 5.13, "FootPrinter": 7.86}
 
 
 @dataclass(frozen=True, eq=False)
 class Week:
-    """What ran, by sample of 30 s, and what was drawn.
+    """Tasks in each sample of 30 s, and the measured power.
 
     Args:
-        power_w: measured [samples].
-        task: of each task in each sample in which it ran [n].
-        sample: which sample that is [n].
-        used: how much of its cores it used, 0 to 1 [n].
-        start: the sample in which each task began [tasks].
+        power_w: Measured power, in W [samples].
+        task: Task of each pair of a task and a sample in which it ran [n].
+        sample: Sample of each pair [n].
+        used: Used share of the task's cores in each pair, 0 to 1 [n].
+        start: Sample in which each task began [tasks].
     """
 
     power_w: FloatArray
@@ -60,19 +60,19 @@ class Week:
 
     @property
     def level(self) -> IntArray:
-        """Of each task in each sample, from 0 [n]."""
+        """Level of use of each task in each sample, from 0 [n]."""
         return np.searchsorted(LEVELS, self.used, side="right")
 
     @cached_property
     def levels(self) -> FloatArray:
-        """How many nodes are used at each level [samples, levels]."""
+        """Number of nodes used at each level [samples, levels]."""
         shape = (len(self.power_w), len(LEVELS) + 1)
         place = self.sample * shape[1] + self.level
         return np.bincount(place, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
 
     @cached_property
     def total(self) -> FloatArray:
-        """Utilisation in nodes, and nodes that are busy [samples, 2]."""
+        """Utilization in nodes, and number of busy nodes [samples, 2]."""
         size = len(self.power_w)
         busy = np.bincount(self.sample, minlength=size)
         return np.column_stack([np.bincount(self.sample, self.used, size), busy])
@@ -82,11 +82,11 @@ def read_week(folder: str | Path | None = None) -> Week:
     """Read the week.
 
     Args:
-        folder: with surf_tasks.parquet, surf_fragments.parquet and surf_consumption.parquet; that of
-            HPCTWIN_TRACES, or telemetry in it, if left out.
+        folder: Folder with surf_tasks.parquet, surf_fragments.parquet and surf_consumption.parquet;
+            default that of HPCTWIN_TRACES. If it contains a folder telemetry, that one is used.
 
     Raises:
-        TraceError: a file is not there, cannot be read, or lacks a column.
+        TraceError: A file is missing, cannot be read, or lacks a column.
     """
     place = Path(folder or os.environ.get("HPCTWIN_TRACES") or ".")
     place = place / "telemetry" if (place / "telemetry").is_dir() else place
@@ -103,7 +103,7 @@ def read_week(folder: str | Path | None = None) -> Week:
     parts = _read(place / "surf_fragments.parquet", ["id", "cpu_usage"])
     began = (pl.col("submission_time") - pl.col("submission_time").min()).dt.total_milliseconds()
     tasks = tasks.with_columns(start=began // (1000 * STEP_S), task=pl.int_range(pl.len()))
-    # The fragments of a task follow each other in the file, each of one step.
+    # The fragments of a task are consecutive in the file, each of one step.
     ran = parts.with_columns(number=pl.int_range(pl.len()).over("id")).join(
         tasks, on="id", how="inner", maintain_order="left"
     )
@@ -136,16 +136,16 @@ def _read(path: Path, columns: list[str]) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class Row:
-    """How well a method forecasts.
+    """Accuracy of a method's forecasts.
 
     Args:
-        method: its name.
-        knowledge: ``utilisation`` (of the moment that is forecast) or ``submissions`` (what was submitted and
-            ran up to when the forecast is made, not how long it will).
-        mape_pct: mean absolute percentage error of forecasts made exactly ``ahead_s`` before, an hour.
-        ahead_s: see there.
-        within_hour_pct: error over the next hour: mean over forecasts made 5, 10, … 60 min before.
-        by_ahead_pct: the error of each of these, by how many seconds before.
+        method: Name of the method.
+        knowledge: ``utilisation`` (at the forecast time) or ``submissions`` (submissions and use up
+            to the time of the forecast, but not future runtimes).
+        mape_pct: Mean absolute percentage error of forecasts made exactly ``ahead_s`` before.
+        ahead_s: Forecast horizon, in seconds: an hour.
+        within_hour_pct: Error over the next hour: mean over forecasts made 5, 10, … 60 min before.
+        by_ahead_pct: Error of each of these forecasts, by horizon in seconds.
         seconds: CPU time for the whole week, calibration and forecasts, without reading the files.
         by_day_pct: ``mape_pct`` of each day.
     """
@@ -160,7 +160,7 @@ class Row:
     by_day_pct: list[float | None] = field(default_factory=list)
 
     def plain(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the row as plain values."""
         return dict(vars(self))
 
 
@@ -219,7 +219,7 @@ METHODS: dict[str, tuple[str, Callable[[Week, int], FloatArray]]] = {
     "levels, use as it was": ("submissions", _as_now),
     "ensemble, use as it was": ("submissions", _unknown),
 }
-"""By name, what each knows, and its forecast of each sample so many samples ahead."""
+"""Knowledge and forecast (by samples ahead) of each method."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class Surf(Experiment[tuple[Week, str], Row]):
     """The power of each sample forecast by each method; see `Row`.
 
     Args:
-        data_folder: with the week's files; see `read_week`.
+        data_folder: Folder of the week's files; see `read_week`.
     """
 
     data_folder: Path | None = None

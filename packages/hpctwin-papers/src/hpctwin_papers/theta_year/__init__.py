@@ -1,1 +1,1 @@
-"""A year of Theta under a handful of policies."""
+"""A year of Theta under several policies."""

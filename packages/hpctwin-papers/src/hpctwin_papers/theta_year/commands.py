@@ -14,14 +14,14 @@ def theta_year(
     html: Path = Path("out/theta-year.html"),
     json: bool = False,
 ) -> int:
-    """Simulate a year of Theta (4,360 nodes) under a handful of policies and report.
+    """Simulate a year of Theta (4,360 nodes) under several policies and write a report.
 
-    The trace is the real one of 2022 if the folder in HPCTWIN_TRACES has it, else a generated year with
-    its statistics.
+    The trace is the real one of 2022 if it is in the folder of HPCTWIN_TRACES, else a generated
+    year with its statistics.
 
     Args:
-        html: file for the report.
-        json: print the summaries as JSON.
+        html: Write the report to this file.
+        json: Print the summaries as JSON.
     """
     from hpctwin.cli.output.output import check_outputs, screen
     from hpctwin.model import write_folder

@@ -1,4 +1,4 @@
-"""A year of Theta under a handful of policies."""
+"""A year of Theta under several policies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REPORT = "theta-year.html"
 
 
 def workload() -> tuple[Workload, str]:
-    """The real trace of 2022 where the trace folder has it, else a generated year; and which it is."""
+    """Return the real trace of 2022 or a generated year, and its description."""
     path = find_trace("theta_2022.swf")
     if path is not None:
         return read_workload(path), "the real trace of Theta, 2022"
@@ -40,14 +40,14 @@ class ThetaYear(Experiment[tuple[Workload, str, str], tuple[str, str, Result]]):
     """The year under each policy.
 
     Args:
-        policies: which.
+        policies: The policies.
     """
 
     policies: tuple[str, ...] = POLICIES
     title = "a year of Theta"
 
     def points(self) -> Sequence[tuple[Workload, str, str]]:
-        """See `Experiment`; jobs, which they are, policy."""
+        """See `Experiment`; jobs, their description, policy."""
         jobs, origin = workload()
         return [(jobs, origin, policy) for policy in self.policies]
 
