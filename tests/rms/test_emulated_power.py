@@ -231,7 +231,7 @@ def test_what_ifs_count_energy_and_the_objective_may_ask_for_it() -> None:
     cluster.submit(job(1, 4, 100), 100)
     cluster.submit(job(2, 1, 1000), 1000)
     pool = ("fcfs+easy", "fcfs+easy~psus:10")
-    core = Core(CoreSettings(pool=pool, objective={"weights": {"energy_j": 1}}))
+    core = Core(CoreSettings(pool=pool, objective={"weights": {"total_energy_j": 1}}))
     core.take_snapshot(cluster.snapshot())
     decision = core.decide(cluster.now_s)
     assert decision is not None
@@ -239,14 +239,17 @@ def test_what_ifs_count_energy_and_the_objective_may_ask_for_it() -> None:
     # 4 nodes compute 100 s; then one computes 1000 s, and three are idle, or for 10 s, off in 4, asleep.
     always_on = 4 * 100 * 200 + 1000 * (200 + 3 * 100)
     slept = 4 * 100 * 200 + 1000 * 200 + 3 * (10 * 100 + 4 * 50 + 986 * 10)
-    assert [c.metrics["energy_j"] for c in decision.candidates] == [always_on, slept]
+    assert [c.metrics["total_energy_j"] for c in decision.candidates] == [always_on, slept]
 
 
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
         ({"pool": ["fcfs+easy~psus:10"]}, "policy fcfs+easy~psus:10s switches nodes"),
-        ({"objective": {"weights": {"energy_j": 1}}}, "the objective asks for energy_j"),
+        (
+            {"objective": {"weights": {"total_energy_j": 1}}},
+            "the objective asks for total_energy_j",
+        ),
     ],
 )
 def test_a_cluster_that_does_not_tell_of_power_is_not_asked_about_it(

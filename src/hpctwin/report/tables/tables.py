@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from rich import box
@@ -14,7 +14,6 @@ from rich.text import Text
 
 from hpctwin import metrics
 from hpctwin.metrics import Summary
-from hpctwin.metrics.studies.describe import Description
 from hpctwin.model import format_duration
 from hpctwin.report.tables.columns import (
     COLUMNS,
@@ -25,6 +24,9 @@ from hpctwin.report.tables.columns import (
     metric_name,
     shown_columns,
 )
+
+if TYPE_CHECKING:
+    from hpctwin.metrics.studies.describe import Description
 
 __all__ = [
     "answer_table",
