@@ -64,7 +64,7 @@ def _aligned(node: int, c: int, sim: Arrays) -> float:
 def alignment_on_nodes(j: int, sim: Arrays) -> float:
     """Return the sum over a job's nodes of share asked × share free.
 
-    It is -1 if the job does not fit. It is the same for all jobs of a kind until a job starts.
+    The result is -1 if the job does not fit. It holds for all jobs of a kind until a job starts.
     """
     kind = sim.job[j].kind
     stamp = sim.sharing.looks + sim.clock.starts
@@ -95,7 +95,7 @@ def alignment_on_nodes(j: int, sim: Arrays) -> float:
 def alignment(j: int, sim: Arrays) -> float:
     """Return the sum over nodes and resources of share asked × share free.
 
-    The resources are cluster-wide. It is -1 if the job does not fit now.
+    The resources are the cluster-wide ones. The result is -1 if the job does not fit now.
     """
     total = alignment_on_nodes(j, sim)
     pools = sim.rules.pools

@@ -155,8 +155,8 @@ def reckon_least(node: int, begin: int, end: int, base: Grid[int], sim: Arrays) 
         if begin < promise.end:
             take_held(promise.kind, node, promise.tasks, sim.min_free, node, sim)
         p = promise.ahead if sought else promise.after
-    # Running jobs only release amounts. The minimum is therefore at the begin of the span, or at
-    # the begin of a reservation.
+    # Running jobs only release amounts. The minimum is therefore at the start of the span, or at
+    # the start of a reservation.
     while p >= 0:
         promise = sim.promise[p]
         if promise.start >= end:
@@ -178,7 +178,7 @@ def fits_over(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
 
     Args:
         j: Job.
-        begin: Begin of the span, ms.
+        begin: Start of the span, ms.
         base: What running jobs leave free on each node then.
         sim: Simulation.
     """

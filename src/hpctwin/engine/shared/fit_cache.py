@@ -2,7 +2,7 @@
 
 There is a bit for each kind and node. It is 1 unless the node was checked and not a single task of
 the kind fits on it. Each block of nodes also has a bit for each kind. If a node gets something
-back, its bits become 1 again, so a bit is never 0 if a task fits.
+back, its bits and those of its block become 1 again. A bit is thus never 0 if a task fits.
 
 For all kinds together, each block has upper bounds of the amounts that are free on any of its
 nodes. Without them, each of many kinds would have to find by itself that nodes are full.

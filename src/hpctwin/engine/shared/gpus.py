@@ -1,7 +1,7 @@
 """Which GPUs of a node a job's tasks use, if GPUs are counted one by one.
 
 GPUs are counted one by one if jobs request fractions of them, or nodes have several types. The
-fraction that a task requests is on one GPU. Whole GPUs are those that no other job uses.
+fraction that a task requests is on one GPU. A whole GPU is used by no other job.
 
 A job holds each GPU as another part of the node, next to the parts with its cores and memory. Such
 a part is a task of a kind that requests only this GPU (`Shape.part_on`, `Shape.whole_on`). An

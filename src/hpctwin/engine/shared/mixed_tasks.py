@@ -1,4 +1,4 @@
-"""Nodes of jobs with several kinds of tasks, or whose nodes must be of one set.
+"""Nodes of jobs with several kinds of tasks, or with nodes in one of several sets.
 
 A job's kinds of tasks are placed one after the other, in their order. A job whose nodes must be in
 one of several sets gets the first set that it fits, whatever kinds of tasks it has.
@@ -147,7 +147,7 @@ def _choose_by_number(kind: int, sim: Arrays) -> None:
 
 @jit
 def _one_part_a_node(sim: Arrays) -> None:
-    """Merge the parts of an exclusive job on each node into one, its last.
+    """Merge an exclusive job's parts on each node into one, in place of the last.
 
     The job holds each of its nodes once, whatever tasks are there.
     """

@@ -159,7 +159,7 @@ def reserve_shared(j: int, not_before: int, sim: Arrays) -> tuple[int, int]:
     """Reserve the earliest span that a job fits, not before a time.
 
     Returns:
-        Begin of the span, ms, and first row of the reservation.
+        Start of the span, ms, and first row of the reservation.
     """
     start = earliest(j, not_before, sim)
     choose(j, sim)
@@ -350,8 +350,8 @@ def _look_again(j: int, node: int, time: int, sim: Arrays) -> None:
 def reckon_scarce(node: int, begin: int, end: int, sim: Arrays) -> None:
     """Compute the minimum of each free amount of a node over a future span.
 
-    It is written to ``sim.min_free``, as by `fit.reckon_least`. For each amount, ``sim.scarce`` gets
-    the last time at which as little is free.
+    It is written to ``sim.min_free``, as by `fit.reckon_least`. For each amount, ``sim.scarce``
+    gets the last time at which as little is free.
     """
     copy_row(sim.free_at, node, sim.min_free, node)
     scarce = sim.scarce[node]
@@ -387,9 +387,9 @@ def reckon_scarce(node: int, begin: int, end: int, sim: Arrays) -> None:
 
 @jit
 def scarce_until(kind: int, node: int, fits: int, sim: Arrays) -> int:
-    """Return until when no more tasks fit on a node than were found to fit.
+    """Return until when at most ``fits`` tasks fit on a node.
 
-    At that time, an amount is too scarce for one more task. It is 0 if that is not known.
+    At that time, an amount is too scarce for one more task. It is 0 if there is no such time.
     """
     scarce = sim.scarce[node]
     until = ZERO

@@ -3,7 +3,7 @@
 This follows its backfill plugin and its selection of parts of nodes (22.05: ``backfill.c``,
 ``job_test.c`` of cons_tres). A job is tried from a time on with the nodes that are in no
 reservation while it would run (`capacity.node_reservations`). It gets what is left of them when
-running jobs have ended. These are removed by planned end, more at a time in each step.
+running jobs have ended. Running jobs are removed by planned end, more of them in each step.
 """
 
 from __future__ import annotations

@@ -83,10 +83,10 @@ def has_cores(j: int, sim: Arrays) -> bool:
 
 @jit
 def settle_cores(n: int, sim: Arrays) -> None:
-    """Resume each of ``n`` jobs of ``sim.stack`` that has its cores; suspend the others.
+    """Resume jobs of ``sim.stack`` that have their cores, and suspend the others.
 
-    They are decided in order. They are all suspended jobs, and running jobs that are tried
-    (`Cut.tried`).
+    The first ``n`` jobs are decided in order. They are all suspended jobs, and running jobs that
+    are tried (`Cut.tried`).
     """
     for i in range(n):
         j = sim.stack[i]

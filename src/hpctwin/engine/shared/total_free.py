@@ -67,7 +67,7 @@ def add_promise(row: int, first: int, sign: int, sim: Arrays) -> None:
 def list_events(sim: Arrays) -> int:
     """Put the ends of running jobs, and the spans of reservations, into ``sim.times``.
 
-    An entry is a job, -1 minus a row (begin), or `ENDS` plus a row (end).
+    An entry is a job, -1 minus a row (start), or `ENDS` plus a row (end).
 
     Returns:
         Number of entries.

@@ -11,7 +11,7 @@ from hpctwin.engine.state.layout import Arrays
 
 
 def place_round_robin(j: int, sim: Arrays) -> None:
-    """Place as many tasks as possible on each node, from where the last job ended."""
+    """Place as many tasks as possible on each node, after the last job's nodes."""
     left = sim.shape[sim.sharing.kind].tasks
     node = sim.sharing.turn - 1
     while left > 0:
